@@ -1,0 +1,2 @@
+// Package caddymodule makes the hub a Caddy module.
+package caddymodule
