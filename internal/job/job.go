@@ -1,0 +1,105 @@
+// Package job says what a job is: its ids, its states, and the one table of
+// transitions between them. It knows nothing of Redis, HTTP or ComfyUI and
+// imports the standard library only.
+package job
+
+import "time"
+
+// DefaultTenant pays for the work where nobody logs in.
+const DefaultTenant = "default"
+
+// Job is the hub's record of one prompt, without the heavy parts (those are
+// in Body). Times are milliseconds since the Unix epoch by Redis's clock and
+// zero when the moment has not come.
+type Job struct {
+	// Key is the hub's own name for the job: a lowercase UUID v4, unique for
+	// ever. Everything inside the hub refers to a job by its key.
+	Key string
+	// ID is the prompt_id as the client knows it, any string. It is unique
+	// per tenant among the jobs that a client can still address; a newer job
+	// of the same id takes it over.
+	ID string
+	// Tenant is who pays for the work.
+	Tenant string
+	// Caller is who asked: see Caller in package hub. Status counts, bare
+	// interrupts and clears are scoped to it.
+	Caller string
+	// Client is the client_id whose socket gets the messages; empty when the
+	// job has no stream.
+	Client string
+	// Number is ComfyUI's queue number as a JSON literal: "7", "2.0", "NaN".
+	Number string
+	// Rank orders the waiting jobs, smallest first, by plain byte order. It
+	// is written once at acceptance and kept through requeues, so that a lost
+	// run returns to its old place.
+	Rank string
+	// Class is the signature of the requirements: jobs of one class can run
+	// on the same instances.
+	Class string
+	// Priority goes from -100 to 100, higher first.
+	Priority int
+	State    State
+	// Fence grows with every attempt; zero before the first.
+	Fence int64
+	// Attempts counts the runs that were begun and not excused.
+	Attempts int
+	// Lost holds one line for each attempt that was lost, oldest first.
+	Lost []string
+	// Run is the current or last attempt; its zero value before the first.
+	Run Run
+	// Reason says in plain words why the job waits or how it failed.
+	Reason string
+	// BodyHash identifies what was asked: the same id with the same hash is
+	// the same job.
+	BodyHash string
+	// Progress is what the running node last reported, from 0 to 1.
+	Progress float64
+
+	CreatedAt  int64
+	StartedAt  int64
+	FinishedAt int64
+}
+
+// Run is one attempt of a job on one instance, known by Key and Fence.
+type Run struct {
+	Key      string
+	Fence    int64
+	Instance string
+	// Hub is the hub (id and boot) that holds the lease.
+	Hub string
+	// Upstream is the prompt_id that the instance knows.
+	Upstream string
+	// SID is the client_id given to the instance: its messages for this run
+	// go to the socket of that id.
+	SID string
+	// LeaseUntil is in milliseconds by Redis's clock.
+	LeaseUntil int64
+}
+
+// Body is the heavy part of a job: what is sent to an instance. All of it is
+// raw JSON as the client sent it, because seeds beyond 2^53, key order and
+// NaN must come through unchanged.
+type Body struct {
+	// Prompt is the graph.
+	Prompt []byte
+	// Extra is extra_data without secrets; "{}" when absent.
+	Extra []byte
+	// Outputs are the ids of the output nodes to execute.
+	Outputs []string
+	// Targets is partial_execution_targets as sent, nil when absent.
+	Targets []byte
+	// Secrets are the API keys from extra_data, a raw JSON object; nil when
+	// there are none. They are encrypted at rest and deleted at the end.
+	Secrets []byte
+	// Inputs pins the files that the graph names, as package files encodes
+	// them; nil when there are none.
+	Inputs []byte
+	// Requires is the requirement list that Class is the signature of, as
+	// package catalog encodes it.
+	Requires []byte
+}
+
+// Age is how long ago the job was accepted, by the given clock reading.
+func (j Job) Age(now time.Time) time.Duration {
+	return now.Sub(time.UnixMilli(j.CreatedAt))
+}
