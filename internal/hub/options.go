@@ -1,0 +1,92 @@
+package hub
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Identity is what makes two configurations the same hub: while it is
+// unchanged a reload keeps the queue client, the membership, the sockets and
+// the counters, and only Settings are replaced.
+type Identity struct {
+	// Redis is "embedded", or a redis://, rediss://, sentinel or cluster URL.
+	Redis string
+	// Data is the folder for files, the embedded queue and the hub's own id.
+	Data string
+	// GossipBind is the host:port for memberlist.
+	GossipBind string
+	// GossipAdvertise is the host:port that agents are told; empty means
+	// GossipBind.
+	GossipAdvertise string
+	// GossipKey encrypts gossip and authenticates agents. It may be empty
+	// when GossipBind is a loopback address, nowhere else.
+	GossipKey string
+}
+
+// Settings are what a reload may change. The zero value of each field means
+// its default.
+type Settings struct {
+	// Instances are URLs of stock ComfyUI servers with no agent beside them.
+	Instances []string
+	// Join are gossip addresses of other hubs, host:port.
+	Join []string
+	// MaxAttempts is how many runs of one job may be lost before it fails.
+	// Default: 3.
+	MaxAttempts int
+	// StallTimeout is how long an instance may be silent in mid-run before
+	// the hub asks it what it is doing. Default: 5 minutes.
+	StallTimeout time.Duration
+	// MaxQueue bounds the waiting jobs; further prompts get 429.
+	// Default: 10000.
+	MaxQueue int
+	// MaxBody bounds the body of POST /prompt, in bytes. Default: 100 MiB, as
+	// in ComfyUI.
+	MaxBody int64
+	// MaxUpload bounds the body of an upload, in bytes. Default: 100 MiB.
+	MaxUpload int64
+	// UnrunnableTimeout is how long a job waits for an instance that could
+	// run it before it fails. Default: 1 hour.
+	UnrunnableTimeout time.Duration
+	// JobTimeout bounds one run; the run is interrupted and the job fails.
+	// Default: 0, no bound.
+	JobTimeout time.Duration
+	// ReplayWindow is how long a client may be away and still be sent what it
+	// missed. Default: 60 seconds.
+	ReplayWindow time.Duration
+	// HistoryEntries bounds /history. Default: 10000, as in ComfyUI.
+	HistoryEntries int
+	// MaxSockets bounds the open client sockets. Default: 10000.
+	MaxSockets int
+	// Manager lets calls that install or change code on instances through.
+	// Default: they are 403.
+	Manager bool
+	// Frontend is a folder with the static files of ComfyUI's web UI; empty
+	// means that they come from the primary instance.
+	Frontend string
+	// Logger takes all log lines; prompts and secrets never appear in them.
+	Logger *slog.Logger
+}
+
+// withDefaults fills what is zero.
+func (s Settings) withDefaults() Settings {
+	fill(&s.MaxAttempts, 3)
+	fill(&s.StallTimeout, 5*time.Minute)
+	fill(&s.MaxQueue, 10_000)
+	fill(&s.MaxBody, 100<<20)
+	fill(&s.MaxUpload, 100<<20)
+	fill(&s.UnrunnableTimeout, time.Hour)
+	fill(&s.ReplayWindow, time.Minute)
+	fill(&s.HistoryEntries, 10_000)
+	fill(&s.MaxSockets, 10_000)
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler)
+	}
+	return s
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
