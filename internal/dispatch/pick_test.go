@@ -1,0 +1,80 @@
+package dispatch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+func TestPick(t *testing.T) {
+	t.Parallel()
+	set := func(names ...string) map[string]bool {
+		out := map[string]bool{}
+		for _, n := range names {
+			out[n] = true
+		}
+		return out
+	}
+	a := job.Job{Key: "a", Class: "plain", Client: "ann"}
+	b := job.Job{Key: "b", Class: "plain", Client: "bob"}
+	v := job.Job{Key: "v", Class: "video", Client: "vic"}
+	cases := map[string]struct {
+		waiting []job.Job
+		idle    []Idle
+		want    map[string]string
+	}{
+		"nothing waits": {idle: []Idle{{Name: "one", Classes: set("plain")}}},
+		"nobody idle":   {waiting: []job.Job{a}},
+		"first come, first served": {
+			waiting: []job.Job{a, b}, idle: []Idle{{Name: "one", Classes: set("plain")}},
+			want: map[string]string{"a": "one"},
+		},
+		"a job that nobody can run holds up nobody": {
+			waiting: []job.Job{v, a}, idle: []Idle{{Name: "one", Classes: set("plain")}},
+			want: map[string]string{"a": "one"},
+		},
+		"the instance that ran this client last": {
+			waiting: []job.Job{b},
+			idle: []Idle{
+				{Name: "one", Classes: set("plain"), LastClient: "ann"},
+				{Name: "two", Classes: set("plain", "video"), LastClient: "bob"},
+			},
+			want: map[string]string{"b": "two"},
+		},
+		"never waits for the favourite": {
+			waiting: []job.Job{a, a}, idle: []Idle{
+				{Name: "one", Classes: set("plain"), LastClient: "ann"},
+				{Name: "two", Classes: set("plain")},
+			},
+			want: map[string]string{"a": "two"}, // the map keeps the second of the two
+		},
+		"the able machine is kept for those who need it": {
+			waiting: []job.Job{a, v},
+			idle: []Idle{
+				{Name: "able", Classes: set("plain", "video")},
+				{Name: "plain", Classes: set("plain")},
+			},
+			want: map[string]string{"a": "plain", "v": "able"},
+		},
+		"not again where it was refused": {
+			waiting: []job.Job{a},
+			idle:    []Idle{{Name: "one", Classes: set("plain"), Refused: set("a")}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := map[string]string{}
+			for _, p := range Pick(c.waiting, c.idle) {
+				got[p.Job.Key] = p.Instance
+				require.NotEmpty(t, p.Why)
+			}
+			if c.want == nil {
+				c.want = map[string]string{}
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
