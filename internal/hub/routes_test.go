@@ -1,0 +1,54 @@
+package hub
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRouter(t *testing.T) {
+	t.Parallel()
+	var hit string
+	mark := func(name string) handler {
+		return func(http.ResponseWriter, *http.Request, asker, []string) { hit = name }
+	}
+	var table router
+	table.handle("GET /prompt", mark("get"))
+	table.handle("POST /prompt", mark("post"))
+	table.handle("GET /history/*", mark("one"))
+	table.handle("POST /interrupt", mark("interrupt"))
+
+	cases := []struct {
+		method, path string
+		want         string
+		values       []string
+		allow        string
+	}{
+		{method: "GET", path: "/prompt", want: "get"},
+		{method: "HEAD", path: "/prompt", want: "get"},
+		{method: "POST", path: "/prompt", want: "post"},
+		{method: "PUT", path: "/prompt", allow: "GET,HEAD,POST"},
+		{method: "GET", path: "/interrupt", allow: "POST"},
+		{method: "GET", path: "/history/a%2Fb", want: "one", values: []string{"a/b"}},
+		{method: "GET", path: "/history/a/b"},
+		{method: "GET", path: "/history/"},
+		{method: "GET", path: "/history/%zz"},
+		{method: "GET", path: "/prompt/"},
+		{method: "GET", path: "//prompt"},
+	}
+	for _, c := range cases {
+		hit = ""
+		h, values, allow := table.find(c.method, c.path)
+		if h != nil {
+			h(nil, nil, asker{}, values)
+		}
+		require.Equal(t, c.want, hit, "%s %s", c.method, c.path)
+		require.Equal(t, c.values, values, "%s %s", c.method, c.path)
+		require.Equal(t, c.allow, allow, "%s %s", c.method, c.path)
+	}
+	require.Equal(t, "/prompt", bare("/api/prompt"))
+	require.Equal(t, "/", bare("/api/"))
+	require.Equal(t, "/api", bare("/api"))
+	require.Equal(t, "/apix", bare("/apix"))
+}
