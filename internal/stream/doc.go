@@ -1,0 +1,20 @@
+// Package stream gives each client one serial stream of events, however many
+// of its prompts run at once.
+//
+// A program written for one ComfyUI expects that prompts run one after the
+// other: messages carry no more context than "the prompt that is running".
+// So a client's socket sees one prompt at a time, each a complete sequence
+// from execution_start to `executing` with a null node, while the others are
+// held. When a sequence ends, prompts that have ended come first, in order of
+// their end, then the running one that started first. `status` is never held.
+//
+// A sequence that was sent is kept until the client has confirmed it with a
+// pong; a client that comes back within the replay window gets everything
+// that it has not confirmed, whole.
+//
+// [Streams] is the registry and the only door. Behind it, line is the order
+// of one client as a plain state machine without goroutines or clock, log is
+// what is kept of one sequence, and socket is one WebSocket with a bounded
+// queue and a writer of its own, so that a client that does not read delays
+// nobody. The package knows neither Redis nor instances.
+package stream
