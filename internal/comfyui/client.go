@@ -1,0 +1,239 @@
+package comfyui
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// HubHeader is on every answer of a hub, with its version as value.
+	HubHeader = "X-ComfyHub"
+	// UnreachableHeader is on an agent's 502 when the agent could not connect
+	// to its ComfyUI at all, so that the hub knows that nothing was sent.
+	UnreachableHeader = "X-ComfyHub-Unreachable"
+
+	// maxBody bounds what is read into memory of one answer: a history entry
+	// carries the workflow, object_info of a large installation has 20 MB.
+	maxBody = 256 << 20
+	// maxErrorText bounds what an error quotes.
+	maxErrorText = 200
+)
+
+// Options tunes a [Client]. The zero value is good for a ComfyUI over plain HTTP.
+type Options struct {
+	// TLS is for https addresses; nil means the system's defaults.
+	TLS *tls.Config
+	// UserAgent is sent with every request. Default: "ComfyHub".
+	UserAgent string
+	// HeaderTimeout is how long the instance may take from the end of a
+	// request to the header of its answer. Servers answer late while they
+	// load a model, so it is generous. Default: 30 s. Bodies have no limit.
+	HeaderTimeout time.Duration
+	// DialTimeout bounds the connecting. Default: 5 s.
+	DialTimeout time.Duration
+}
+
+// Client talks to one ComfyUI server. It keeps its own pool of connections, so
+// that a stuck server takes no connections from others. It is safe for use by
+// several goroutines.
+type Client struct {
+	base      *url.URL
+	http      *http.Client
+	transport *http.Transport
+	agent     string
+}
+
+// NewClient returns a client of the server at base, an http or https URL that
+// may have a path prefix. It does not connect yet.
+func NewClient(base string, o Options) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, fmt.Errorf("instance address: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("instance address %q: want http://host:port or https://host:port", u.Redacted())
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	u.RawQuery, u.Fragment = "", ""
+	if o.UserAgent == "" {
+		o.UserAgent = "ComfyHub"
+	}
+	if o.HeaderTimeout == 0 {
+		o.HeaderTimeout = 30 * time.Second
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 5 * time.Second
+	}
+	transport := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:       o.TLS,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: o.HeaderTimeout,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   16,
+		// aiohttp drops idle connections after 75 s. Being first avoids the
+		// race in which a POST meets a connection that is just closing.
+		IdleConnTimeout: 60 * time.Second,
+		// Bytes are passed on as they come; HTTP/2 would break WebSockets.
+		DisableCompression: true,
+		TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+	return &Client{
+		base:      u,
+		transport: transport,
+		agent:     o.UserAgent,
+		http: &http.Client{
+			Transport: transport,
+			// A redirect is the login page of some plugin, not an answer.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// URL returns the address of the server without credentials.
+func (c *Client) URL() string { return c.base.Redacted() }
+
+// Close drops idle connections. Requests under way go on.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// request describes one call.
+type request struct {
+	method string
+	path   string // escaped
+	query  url.Values
+	header http.Header
+	body   io.Reader
+	size   int64 // of body; -1 when not known
+}
+
+func (c *Client) url(path string, query url.Values) string {
+	u := *c.base
+	s := u.Scheme + "://" + u.Host + u.EscapedPath() + path
+	if len(query) > 0 {
+		s += "?" + query.Encode()
+	}
+	return s
+}
+
+// do sends a request and returns any answer below 500; the caller closes its
+// body. Errors are [ErrUnreachable], [ErrUnclear] or [ErrHub], wrapped.
+func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	req, err := http.NewRequestWithContext(ctx, r.method, c.url(r.path, r.query), r.body)
+	if err != nil {
+		return nil, err
+	}
+	if r.header != nil {
+		req.Header = r.header
+	}
+	if r.size != 0 {
+		req.ContentLength = r.size
+	}
+	req.Header.Set("User-Agent", c.agent)
+	if c.base.User != nil {
+		password, _ := c.base.User.Password()
+		req.SetBasicAuth(c.base.User.Username(), password)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, sentError(connected.Load(), err)
+	}
+	if err := checkAnswer(resp); err != nil {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	return resp, nil
+}
+
+// sentError tells a request that never left from one whose fate is unknown.
+func sentError(connected bool, err error) error {
+	if connected {
+		return fmt.Errorf("%w: %w", ErrUnclear, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// checkAnswer refuses answers of hubs and turns server errors into errors.
+func checkAnswer(resp *http.Response) error {
+	if resp.Header.Get(HubHeader) != "" {
+		return ErrHub
+	}
+	if resp.Header.Get(UnreachableHeader) != "" {
+		return fmt.Errorf("%w: its agent cannot connect to it", ErrUnreachable)
+	}
+	if resp.StatusCode >= 500 {
+		return fmt.Errorf("%w: status %d: %s", ErrUnclear, resp.StatusCode, errorText(resp.Body))
+	}
+	return nil
+}
+
+func errorText(body io.Reader) string {
+	data, _ := io.ReadAll(io.LimitReader(body, maxErrorText)) // a quote in an error: what came is enough
+	return string(bytes.TrimSpace(data))
+}
+
+// read performs a request and returns the body of its 200 answer.
+func (c *Client) read(ctx context.Context, r request) ([]byte, error) {
+	resp, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}
+	}
+	return readBody(resp)
+}
+
+func readBody(resp *http.Response) ([]byte, error) {
+	var buf bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= maxBody {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnclear, err)
+	}
+	if n > maxBody {
+		return nil, ErrTooLarge
+	}
+	return buf.Bytes(), nil
+}
+
+func (c *Client) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return c.read(ctx, request{method: http.MethodGet, path: path, query: query})
+}
+
+// post sends a JSON body; answers to it are empty.
+func (c *Client) post(ctx context.Context, path string, body []byte) error {
+	_, err := c.read(ctx, jsonRequest(path, body))
+	return err
+}
+
+func jsonRequest(path string, body []byte) request {
+	return request{
+		method: http.MethodPost, path: path,
+		header: http.Header{"Content-Type": {"application/json"}},
+		body:   bytes.NewReader(body), size: int64(len(body)),
+	}
+}
+
+// IsDown reports whether err says that the instance itself did not answer, as
+// opposed to having answered something unexpected.
+func IsDown(err error) bool {
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnclear)
+}

@@ -1,0 +1,195 @@
+package comfyui
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// FileSpan is a file that an output names, and where in the output its name
+// stands.
+type FileSpan struct {
+	Ref FileRef
+
+	filename, subfolder, kind span
+	siblings                  []sibling
+}
+
+// sibling is a string beside the file object's own members that ends in the
+// file's name, such as the fullpath of video nodes.
+type sibling struct {
+	span
+	dir string // what stands before the name
+}
+
+// Files finds every value of the form {filename, subfolder, type} anywhere in
+// an output, a raw JSON value: the UI object of one node, or all outputs of a
+// history entry. They come in the order in which they stand there.
+func Files(output []byte) []FileSpan {
+	w := fileWalker{scanner: scanner{data: output}}
+	if !w.walk() {
+		return nil
+	}
+	slices.SortFunc(w.files, func(a, b FileSpan) int { return cmp.Compare(a.filename.from, b.filename.from) })
+	w.adopt()
+	return w.files
+}
+
+// Rename returns the output with the names of its files replaced as name says;
+// name is asked once for each file. Strings that name the same file are
+// renamed along: any beside it that end in its name, and any elsewhere in the
+// output that are its path. All other bytes stay.
+func Rename(output []byte, name func(FileRef) FileRef) []byte {
+	files := Files(output)
+	to := make([]FileRef, len(files))
+	for i, f := range files {
+		to[i] = name(f.Ref)
+	}
+	return Splice(output, files, to)
+}
+
+// Splice puts new names into an output: to[i] replaces files[i], which are as
+// [Files] returned them for the same output.
+func Splice(output []byte, files []FileSpan, to []FileRef) []byte {
+	var edits []edit
+	change := func(place span, from, to string) {
+		if from != to && place.to > 0 {
+			edits = append(edits, edit{place, quoted(to)})
+		}
+	}
+	for i, f := range files {
+		change(f.filename, f.Ref.Filename, to[i].Filename)
+		change(f.subfolder, f.Ref.Subfolder, to[i].Subfolder)
+		change(f.kind, f.Ref.Type, to[i].Type)
+		for _, s := range f.siblings {
+			change(s.span, f.Ref.Filename, s.dir+to[i].Filename)
+		}
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
+	return splice(output, edits)
+}
+
+type fileWalker struct {
+	scanner
+	files []FileSpan
+	loose []loose
+}
+
+// loose is a string that may be a path to one of the files.
+type loose struct {
+	span
+	object int // index of the file object it stands in, -1 when in none
+	path   string
+}
+
+// maxOutputDepth bounds recursion; Python itself gives up earlier.
+const maxOutputDepth = 1000
+
+func (w *fileWalker) walk() bool { return w.any(0) }
+
+func (w *fileWalker) any(depth int) bool {
+	if depth > maxOutputDepth {
+		return false
+	}
+	switch w.peek() {
+	case '{':
+		return w.objectValue(depth)
+	case '[':
+		return w.array(func(int) bool { return w.any(depth + 1) })
+	case '"':
+		place, ok := w.str()
+		if ok {
+			w.note(place, text(place.of(w.data)))
+		}
+		return ok
+	}
+	return w.skip()
+}
+
+// note keeps a string that has a folder in it: a bare word is too weak a sign.
+func (w *fileWalker) note(place span, s string) {
+	if strings.ContainsAny(s, `/\`) {
+		w.loose = append(w.loose, loose{place, -1, s})
+	}
+}
+
+func (w *fileWalker) objectValue(depth int) bool {
+	var (
+		file    FileSpan
+		own     []loose
+		strings int
+	)
+	ok := w.object(func(key string) bool {
+		if w.peek() != '"' {
+			return w.any(depth + 1)
+		}
+		place, ok := w.str()
+		if !ok {
+			return false
+		}
+		s := text(place.of(w.data))
+		switch key {
+		case "filename":
+			file.Ref.Filename, file.filename = s, place
+			strings++
+		case "subfolder":
+			file.Ref.Subfolder, file.subfolder = s, place
+			strings++
+		case "type":
+			file.Ref.Type, file.kind = s, place
+			strings++
+		default:
+			own = append(own, loose{place, len(w.files), s})
+		}
+		return true
+	})
+	if !ok {
+		return false
+	}
+	if strings == 3 && file.Ref.Filename != "" {
+		for _, l := range own {
+			if dir, ok := namedBy(l.path, file.Ref.Filename); ok {
+				file.siblings = append(file.siblings, sibling{l.span, dir})
+			}
+		}
+		w.files = append(w.files, file)
+		return true
+	}
+	for _, l := range own {
+		w.note(l.span, l.path)
+	}
+	return true
+}
+
+// namedBy reports whether path ends in the file's name and returns what stands
+// before it.
+func namedBy(path, name string) (dir string, ok bool) {
+	dir, ok = strings.CutSuffix(path, name)
+	return dir, ok && (dir == "" || strings.HasSuffix(dir, "/") || strings.HasSuffix(dir, `\`))
+}
+
+// adopt gives each path that stands apart to the file that it names.
+func (w *fileWalker) adopt() {
+	for _, l := range w.loose {
+		for i := range w.files {
+			f := &w.files[i]
+			dir, ok := namedBy(l.path, f.Ref.Filename)
+			if ok && sameFolder(dir, f.Ref.Subfolder) {
+				f.siblings = append(f.siblings, sibling{l.span, dir})
+				break
+			}
+		}
+	}
+}
+
+// sameFolder reports whether dir, with its slash at the end, is or ends in the
+// subfolder.
+func sameFolder(dir, subfolder string) bool {
+	slashes := strings.NewReplacer(`\`, "/")
+	dir, subfolder = slashes.Replace(dir), strings.Trim(slashes.Replace(subfolder), "/")+"/"
+	return subfolder == "/" || dir == subfolder || strings.HasSuffix(dir, "/"+subfolder)
+}
+
+// HasFiles is a quick look whether an output may name files at all.
+func HasFiles(output []byte) bool { return bytes.Contains(output, []byte(`"filename"`)) }

@@ -1,0 +1,180 @@
+package comfyui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Queue is what a server runs and what waits there.
+type Queue struct {
+	// Running has at most one item on a stock server.
+	Running []QueueItem
+	// Pending is in the order in which the server will run it.
+	Pending []QueueItem
+}
+
+// QueueItem is one prompt in a server's queue.
+type QueueItem struct {
+	// Number is the JSON literal, which may be NaN.
+	Number string
+	// ID is the prompt_id.
+	ID string
+	// Prompt and Extra are raw JSON.
+	Prompt, Extra []byte
+	// Outputs are the ids of the output nodes to execute.
+	Outputs []string
+	// Mark says whose prompt it is.
+	Mark Mark
+}
+
+// Mark is what a hub writes into extra_data.comfyhub of each prompt that it
+// dispatches. The zero Mark is on foreign prompts.
+type Mark struct {
+	// Job is the hub's key of the job.
+	Job   string
+	Fence int64
+}
+
+// Ours reports whether a hub dispatched the prompt.
+func (m Mark) Ours() bool { return m.Job != "" }
+
+// Foreign counts the prompts that no hub dispatched.
+func (q Queue) Foreign() int {
+	n := 0
+	for _, list := range [][]QueueItem{q.Running, q.Pending} {
+		for _, item := range list {
+			if !item.Mark.Ours() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Queue lists what runs and what waits.
+func (c *Client) Queue(ctx context.Context) (Queue, error) {
+	data, err := c.get(ctx, "/queue", nil)
+	if err != nil {
+		return Queue{}, err
+	}
+	return ParseQueue(data)
+}
+
+// ParseQueue reads an answer of GET /queue. Elements that are no queue items are
+// left out. The error is [ErrMalformed].
+func ParseQueue(data []byte) (Queue, error) {
+	var q Queue
+	s := scanner{data: data}
+	ok := s.object(func(key string) bool {
+		switch key {
+		case "queue_running":
+			return s.queueItems(&q.Running)
+		case "queue_pending":
+			return s.queueItems(&q.Pending)
+		}
+		return s.skip()
+	})
+	if !ok {
+		return Queue{}, fmt.Errorf("/queue: %w", ErrMalformed)
+	}
+	// The server shows its heap as it lies in memory.
+	slices.SortStableFunc(q.Pending, func(a, b QueueItem) int {
+		return cmp.Or(compareNumbers(a.Number, b.Number), cmp.Compare(a.ID, b.ID))
+	})
+	return q, nil
+}
+
+// compareNumbers orders literals; NaN goes last.
+func compareNumbers(a, b string) int {
+	x, y := pyjson.Number(a).Float64(), pyjson.Number(b).Float64()
+	switch {
+	case math.IsNaN(x) && math.IsNaN(y):
+		return 0
+	case math.IsNaN(x):
+		return 1
+	case math.IsNaN(y):
+		return -1
+	}
+	return cmp.Compare(x, y)
+}
+
+func (s *scanner) queueItems(items *[]QueueItem) bool {
+	if s.peek() != '[' {
+		return s.skip()
+	}
+	return s.array(func(int) bool {
+		if s.peek() != '[' {
+			return s.skip()
+		}
+		item, ok := s.queueItem()
+		if ok && item.ID != "" {
+			*items = append(*items, item)
+		}
+		return ok
+	})
+}
+
+func (s *scanner) queueItem() (QueueItem, bool) {
+	var item QueueItem
+	ok := s.array(func(i int) bool {
+		place, ok := s.value()
+		if !ok {
+			return false
+		}
+		raw := place.of(s.data)
+		switch i {
+		case 0:
+			item.Number = string(raw)
+		case 1:
+			item.ID = text(raw)
+		case 2:
+			item.Prompt = raw
+		case 3:
+			item.Extra = raw
+			item.Mark = ParseMark(raw)
+		case 4:
+			item.Outputs = stringList(raw)
+		}
+		return true
+	})
+	return item, ok
+}
+
+// ParseMark reads extra_data.comfyhub.
+func ParseMark(extra []byte) Mark {
+	var mark Mark
+	members(extra, func(key string, value []byte) {
+		if key != "comfyhub" {
+			return
+		}
+		mark = Mark{}
+		members(value, func(key string, value []byte) {
+			switch key {
+			case "job":
+				mark.Job = text(value)
+			case "fence":
+				mark.Fence, _ = pyjson.Number(value).Int64() // 0 is the fence of no run
+			}
+		})
+	})
+	return mark
+}
+
+// stringList returns the strings of a JSON array.
+func stringList(raw []byte) []string {
+	var list []string
+	s := scanner{data: raw}
+	s.array(func(int) bool {
+		place, ok := s.value()
+		if ok && raw[place.from] == '"' {
+			list = append(list, text(place.of(raw)))
+		}
+		return ok
+	})
+	return list
+}

@@ -1,0 +1,116 @@
+package comfyui
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Stats is what /system_stats tells about a server.
+type Stats struct {
+	Version Version
+	// Argv is the command line.
+	Argv []string
+	// Devices has the primary one first; it can be empty.
+	Devices []Device
+	// Raw is the whole answer.
+	Raw []byte
+}
+
+// Device is one GPU, or the CPU of a server without one.
+type Device struct {
+	// Name is as ComfyUI writes it: "cuda:0 NVIDIA GeForce RTX 4090 : cudaMallocAsync".
+	Name string
+	// Type is "cuda", "cpu", "mps", ...
+	Type string
+	// VRAMTotal and VRAMFree are in bytes. Free counts memory that any
+	// process may take plus what the server's own pool has to spare.
+	VRAMTotal, VRAMFree int64
+	// TorchTotal and TorchFree are the server's own pool, in bytes.
+	TorchTotal, TorchFree int64
+}
+
+// SystemStats asks who the server is and how much memory it has.
+func (c *Client) SystemStats(ctx context.Context) (Stats, error) {
+	data, err := c.get(ctx, "/system_stats", nil)
+	if err != nil {
+		return Stats{}, err
+	}
+	return ParseStats(data)
+}
+
+// ParseStats reads an answer of /system_stats. The error is [ErrMalformed].
+func ParseStats(data []byte) (Stats, error) {
+	v, err := pyjson.Parse(data)
+	if err != nil {
+		return Stats{}, fmt.Errorf("/system_stats: %w: %w", ErrMalformed, err)
+	}
+	root, _ := v.(*pyjson.Object)
+	system := root.Object("system")
+	if system == nil {
+		return Stats{}, fmt.Errorf("/system_stats: %w: no system", ErrMalformed)
+	}
+	stats := Stats{Version: ParseVersion(system.String("comfyui_version")), Raw: data}
+	for _, arg := range system.Array("argv") {
+		if s, ok := arg.(pyjson.String); ok {
+			stats.Argv = append(stats.Argv, string(s))
+		}
+	}
+	for _, item := range root.Array("devices") {
+		device, ok := item.(*pyjson.Object)
+		if !ok {
+			continue
+		}
+		stats.Devices = append(stats.Devices, Device{
+			Name: device.String("name"), Type: device.String("type"),
+			VRAMTotal: integer(device, "vram_total"), VRAMFree: integer(device, "vram_free"),
+			TorchTotal: integer(device, "torch_vram_total"), TorchFree: integer(device, "torch_vram_free"),
+		})
+	}
+	return stats, nil
+}
+
+func integer(o *pyjson.Object, key string) int64 {
+	v, _ := o.Get(key)
+	n, ok := v.(pyjson.Number)
+	if !ok {
+		return 0
+	}
+	if i, ok := n.Int64(); ok {
+		return i
+	}
+	f := n.Float64()
+	if !(f > -1<<62 && f < 1<<62) { // NaN as well
+		return 0
+	}
+	return int64(f)
+}
+
+// ObjectInfo fetches the server's node classes: raw JSON, often 1 to 20 MB,
+// and its hash. The call is slow; the server scans all of its model folders.
+func (c *Client) ObjectInfo(ctx context.Context) (data []byte, hash string, err error) {
+	data, err = c.get(ctx, "/object_info", nil)
+	if err != nil {
+		return nil, "", err
+	}
+	if s := (scanner{data: data}); s.peek() != '{' || !s.skip() || !s.end() {
+		return nil, "", fmt.Errorf("/object_info: %w", ErrMalformed)
+	}
+	return data, HashObjectInfo(data), nil
+}
+
+// HashObjectInfo names an object_info body: equal bodies have equal hashes (32
+// hex digits).
+func HashObjectInfo(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Features fetches the server's feature flags as raw JSON. Servers before
+// 0.3.45 answer 404, a *[StatusError].
+func (c *Client) Features(ctx context.Context) ([]byte, error) {
+	return c.get(ctx, "/features", nil)
+}

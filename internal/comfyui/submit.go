@@ -1,0 +1,136 @@
+package comfyui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Reply is the answer of an instance that accepted a prompt.
+type Reply struct {
+	// PromptID is the id the instance uses. Servers before 0.3.45 choose
+	// their own, whatever was asked for.
+	PromptID string
+	// Number is the queue number as a JSON literal.
+	Number string
+	// NodeErrors is raw JSON; it is not empty when only some of the outputs
+	// were accepted.
+	NodeErrors []byte
+}
+
+// Submit posts a prompt; body is the JSON of POST /prompt. Errors: *[Refused]
+// when the instance does not take the prompt, [ErrUnreachable] when it was not
+// sent, [ErrUnclear] when it may have been queued, *[StatusError] for every
+// other answer that means it was not queued.
+func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
+	r := jsonRequest("/prompt", body)
+	resp, err := c.do(ctx, r)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusBadRequest:
+		data, err := readBody(resp)
+		if err != nil {
+			return Reply{}, fmt.Errorf("reading a refusal: %w", err)
+		}
+		return Reply{}, parseRefused(resp.StatusCode, data)
+	default:
+		return Reply{}, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}
+	}
+	data, err := readBody(resp)
+	if err != nil {
+		return Reply{}, err
+	}
+	reply, ok := parseReply(data)
+	if !ok {
+		return Reply{}, fmt.Errorf("%w: the reply is not ComfyUI's", ErrUnclear)
+	}
+	return reply, nil
+}
+
+func parseReply(data []byte) (Reply, bool) {
+	var reply Reply
+	ok := members(data, func(key string, value []byte) {
+		switch key {
+		case "prompt_id":
+			reply.PromptID = text(value)
+		case "number":
+			reply.Number = string(value)
+		case "node_errors":
+			reply.NodeErrors = value
+		}
+	})
+	return reply, ok && reply.PromptID != ""
+}
+
+// parseRefused reads all four shapes: error as string or object, node_errors
+// as list or object. A body that is none of them is kept as it is.
+func parseRefused(status int, data []byte) *Refused {
+	refused := &Refused{Status: status, Body: data}
+	ok := members(data, func(key string, value []byte) {
+		switch {
+		case key == "node_errors":
+			refused.NodeErrors = value
+		case key == "error" && len(value) > 0 && value[0] == '"':
+			refused.Message = text(value)
+		case key == "error":
+			members(value, func(key string, value []byte) {
+				switch key {
+				case "type":
+					refused.Type = text(value)
+				case "message":
+					refused.Message = text(value)
+				case "details":
+					refused.Details = text(value)
+				}
+			})
+		}
+	})
+	if !ok || refused.Message == "" && refused.Type == "" {
+		refused.Message = string(data[:min(len(data), maxErrorText)])
+	}
+	return refused
+}
+
+// Interrupt stops the running prompt. With an id, servers from 0.3.57 on stop
+// only that one; older ones stop whatever runs, as all do when id is empty.
+func (c *Client) Interrupt(ctx context.Context, id string) error {
+	body := pyjson.NewObject()
+	if id != "" {
+		body.Set("prompt_id", pyjson.String(id))
+	}
+	return c.post(ctx, "/interrupt", pyjson.Marshal(body))
+}
+
+// DeleteQueued removes waiting prompts. Unknown and running ones are not touched
+// and are no error.
+func (c *Client) DeleteQueued(ctx context.Context, ids ...string) error {
+	return c.deleteFrom(ctx, "/queue", ids)
+}
+
+// DeleteHistory makes the instance forget prompts that have ended.
+func (c *Client) DeleteHistory(ctx context.Context, ids ...string) error {
+	return c.deleteFrom(ctx, "/history", ids)
+}
+
+func (c *Client) deleteFrom(ctx context.Context, path string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	body := pyjson.NewObject(pyjson.Member{Key: "delete", Value: pyjson.Strings(ids)})
+	return c.post(ctx, path, pyjson.Marshal(body))
+}
+
+// Free asks the instance to unload its models, and with memory also to drop
+// its cache of node results.
+func (c *Client) Free(ctx context.Context, models, memory bool) error {
+	return c.post(ctx, "/free", pyjson.Marshal(pyjson.NewObject(
+		pyjson.Member{Key: "unload_models", Value: pyjson.Bool(models)},
+		pyjson.Member{Key: "free_memory", Value: pyjson.Bool(memory)},
+	)))
+}
