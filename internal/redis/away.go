@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// ErrAway says that Redis cannot be used now: it cannot be reached, does not
+// answer in time, is still loading, takes no writes or has no memory left.
+// Whether a write that failed so was done is not known. Errors that match it
+// also wrap their cause.
+var ErrAway = errors.New("redis: away")
+
+// awayError adds ErrAway to a cause without losing it.
+type awayError struct{ cause error }
+
+func (e *awayError) Error() string   { return "redis: away: " + e.cause.Error() }
+func (e *awayError) Unwrap() []error { return []error{ErrAway, e.cause} }
+
+// awayReplies begin the errors of a server that is there but of no use now.
+// They are looked for anywhere in the text, because a script that meets one
+// in the middle passes it on inside its own message.
+var awayReplies = [...]string{
+	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "OOM ", "MISCONF ",
+	"BUSY ", "NOREPLICAS ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "UNBLOCKED ",
+	"ERR max number of clients reached",
+}
+
+// classify is the one place that decides what ErrAway is.
+func classify(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, goredis.Nil), errors.Is(err, ErrAway):
+		return err
+	case errors.Is(ctx.Err(), context.Canceled):
+		// The caller went away, not Redis.
+		return err
+	case isNetwork(err):
+		return &awayError{err}
+	}
+	for _, reply := range awayReplies {
+		if strings.Contains(err.Error(), reply) {
+			return &awayError{err}
+		}
+	}
+	return err
+}
+
+// isNetwork reports errors after which it is not known whether the server has
+// seen the command.
+func isNetwork(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted)
+}
+
+// awayHook classifies the error of every command, also of plain reads.
+type awayHook struct{}
+
+func (awayHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (awayHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		err := classify(ctx, next(ctx, cmd))
+		if err != nil {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (awayHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		err := classify(ctx, next(ctx, cmds))
+		for _, cmd := range cmds {
+			if cmd.Err() != nil {
+				cmd.SetErr(classify(ctx, cmd.Err()))
+			}
+		}
+		return err
+	}
+}

@@ -1,0 +1,135 @@
+// Package redis connects the hub to its Redis and runs the scripts that are
+// the only way to change anything in it.
+//
+// Three laws hold here, so that packages with scripts need not think of them:
+//
+//   - All writes go through scripts ([DB.Run]); plain commands on [DB.Client]
+//     only read. The embedded server keeps its journal by this law.
+//   - A script that changes something runs once per call of [DB.Run], also
+//     when a reply is lost on the way and the script is sent again: it
+//     remembers its reply under a nonce for a minute.
+//   - An error that means "Redis cannot be used now" matches [ErrAway],
+//     whatever the cause. It is decided in one place.
+//
+// Every key begins with "{prefix}:", one hash tag, so that all keys of a hub
+// lie in one slot of a Redis Cluster and scripts may build the names of the
+// keys that they use.
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Embedded is the URL of the server inside this process.
+const Embedded = "embedded"
+
+// DefaultPrefix begins every key where Options name no other.
+const DefaultPrefix = "comfyhub"
+
+// Options say which Redis to use.
+type Options struct {
+	// URL is one of
+	//
+	//	embedded                                            (also the empty string)
+	//	redis://[user:password@]host:port[/db][?option=...]
+	//	unix://[user:password@]/path/to.sock[?db=N]
+	//	redis+sentinel://[user:password@]host:port[,host:port...]/master[/db][?sentinel_password=...]
+	//	redis+cluster://[user:password@]host:port[,host:port...]
+	//
+	// with rediss in place of redis for TLS. Options in the query are those
+	// of go-redis.
+	URL string
+	// Dir is the data folder of the embedded server: its journal queue.aof
+	// and the lock that keeps a second process out. Not used otherwise.
+	Dir string
+	// Prefix begins every key; hubs that share a prefix share everything.
+	// Default: "comfyhub".
+	Prefix string
+	// Logger gets what an operator should know; default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Client is what packages read with: plain commands, pipelines. Writes go
+// through DB.Run.
+type Client = goredis.UniversalClient
+
+// Nil is the answer of a read where there is nothing.
+const Nil = goredis.Nil
+
+// DB is a connection to Redis, safe for concurrent use.
+type DB struct {
+	client   goredis.UniversalClient
+	pubsub   goredis.UniversalClient
+	prefix   string
+	embedded *embedded // nil for a server of its own
+	log      *slog.Logger
+}
+
+// Open prepares a connection. It does not wait for a Redis that is away:
+// commands fail with ErrAway until it is there. The embedded server is
+// started and restored from its journal, which fails when the journal cannot
+// be read or another process uses the folder.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	db := &DB{prefix: o.Prefix, log: o.Logger}
+	if db.prefix == "" {
+		db.prefix = DefaultPrefix
+	}
+	if strings.ContainsAny(db.prefix, "{}") {
+		return nil, fmt.Errorf("redis: prefix %q holds a brace", db.prefix)
+	}
+	if db.log == nil {
+		db.log = slog.New(slog.DiscardHandler)
+	}
+	open, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if open == nil {
+		if db.embedded, err = startEmbedded(ctx, o.Dir, db.log); err != nil {
+			return nil, fmt.Errorf("redis: embedded: %w", err)
+		}
+		open = db.embedded.open
+	}
+	db.client, db.pubsub = open(), open()
+	db.client.AddHook(awayHook{})
+	db.pubsub.AddHook(awayHook{})
+	return db, nil
+}
+
+// Close ends all connections; the embedded server writes its journal first.
+func (db *DB) Close() error {
+	err := errors.Join(db.client.Close(), db.pubsub.Close())
+	if db.embedded != nil {
+		err = errors.Join(err, db.embedded.close())
+	}
+	return err
+}
+
+// Client reads. A command that fails because Redis is away matches ErrAway.
+func (db *DB) Client() Client { return db.client }
+
+// Embedded reports whether the server runs inside this process.
+func (db *DB) Embedded() bool { return db.embedded != nil }
+
+// Ping asks whether Redis answers.
+func (db *DB) Ping(ctx context.Context) error { return db.client.Ping(ctx).Err() }
+
+// Key builds the name of a key: the prefix in its hash tag, then the parts,
+// with colons between. A part that anyone outside can choose must be the last
+// one or be packed ([Pack]), else two names could meet in one key.
+func (db *DB) Key(parts ...string) string { return db.root() + strings.Join(parts, ":") }
+
+// root is what all keys begin with; scripts get it as KEYS[1].
+func (db *DB) root() string { return "{" + db.prefix + "}:" }
+
+// Now is the clock of the server, to the millisecond.
+func (db *DB) Now(ctx context.Context) (time.Time, error) {
+	return db.client.Time(ctx).Result()
+}

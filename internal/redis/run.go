@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Retries of one Run. They end well before a dead Redis would make a caller
+// wait twice.
+const (
+	maxTries   = 3
+	retryFor   = time.Second
+	retryPause = 25 * time.Millisecond
+)
+
+// Run runs a script with the arguments as ARGV and gives its reply, a flat
+// list of strings. A script that changes something takes effect once, also
+// when the connection breaks and Run sends it again; when Run fails with
+// ErrAway it may or may not have taken effect. On the embedded server a
+// Durable script is on disk when Run returns without an error.
+func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error) {
+	src, keys := s.source, []string{db.root()}
+	if db.embedded != nil {
+		src = s.embedded
+	} else if s.mode != ReadOnly {
+		keys = append(keys, db.Key("nonce", uuid.NewString()))
+	}
+	begin := time.Now()
+	for try := 1; ; try++ {
+		reply, err := db.eval(ctx, src, keys, args)
+		if err == nil {
+			return reply, db.settle(ctx, s)
+		}
+		if try == maxTries || ctx.Err() != nil || time.Since(begin) > retryFor || !isNetwork(err) {
+			return nil, fmt.Errorf("script %s: %w", s.name, err)
+		}
+		pause := time.NewTimer(retryPause << try)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+}
+
+// eval sends the hash of the script, and the script itself to a server that
+// does not know it.
+func (db *DB) eval(ctx context.Context, src source, keys []string, args []any) ([]string, error) {
+	reply, err := db.client.EvalSha(ctx, src.sha, keys, args...).StringSlice()
+	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		reply, err = db.client.Eval(ctx, src.text, keys, args...).StringSlice()
+	}
+	if errors.Is(err, goredis.Nil) {
+		return nil, nil
+	}
+	return reply, err
+}
+
+// settle brings what a script wrote to the journal of the embedded server.
+func (db *DB) settle(ctx context.Context, s *Script) error {
+	if db.embedded == nil || s.mode != Durable {
+		return nil
+	}
+	if err := db.embedded.sync(ctx); err != nil {
+		return fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return nil
+}
