@@ -51,6 +51,7 @@ type Client struct {
 	base      *url.URL
 	http      *http.Client
 	transport *http.Transport
+	patient   *http.Client // for the calls that scan the server's disks
 	agent     string
 }
 
@@ -75,8 +76,16 @@ func NewClient(base string, o Options) (*Client, error) {
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 5 * time.Second
 	}
+	// Keep-alive probes find out within about 30 s that a machine is gone; an
+	// event socket, which only reads, would never notice.
+	dialer := &net.Dialer{
+		Timeout: o.DialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3,
+		},
+	}
 	transport := &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:           dialer.DialContext,
 		TLSClientConfig:       o.TLS,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: o.HeaderTimeout,
@@ -89,23 +98,26 @@ func NewClient(base string, o Options) (*Client, error) {
 		DisableCompression: true,
 		TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{},
 	}
+	patient := transport.Clone()
+	patient.ResponseHeaderTimeout *= 10
 	return &Client{
-		base:      u,
-		transport: transport,
-		agent:     o.UserAgent,
-		http: &http.Client{
-			Transport: transport,
-			// A redirect is the login page of some plugin, not an answer.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		base: u, agent: o.UserAgent, transport: transport,
+		http:    &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		patient: &http.Client{Transport: patient, CheckRedirect: noRedirect},
 	}, nil
 }
+
+// noRedirect makes a redirect an answer: it is the login page of some plugin.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // URL returns the address of the server without credentials.
 func (c *Client) URL() string { return c.base.Redacted() }
 
 // Close drops idle connections. Requests under way go on.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	c.patient.CloseIdleConnections()
+}
 
 // request describes one call.
 type request struct {
@@ -115,6 +127,7 @@ type request struct {
 	header http.Header
 	body   io.Reader
 	size   int64 // of body; -1 when not known
+	slow   bool  // the server may take minutes
 }
 
 func (c *Client) url(path string, query url.Values) string {
@@ -148,7 +161,11 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		password, _ := c.base.User.Password()
 		req.SetBasicAuth(c.base.User.Username(), password)
 	}
-	resp, err := c.http.Do(req)
+	client := c.http
+	if r.slow {
+		client = c.patient
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, sentError(connected.Load(), err)
 	}

@@ -108,19 +108,7 @@ func (m Message) QueueRemaining() (n int, ok bool) {
 	if m.Type != TypeStatus {
 		return 0, false
 	}
-	members(m.Raw("status"), func(key string, value []byte) {
-		if key != "exec_info" {
-			return
-		}
-		members(value, func(key string, value []byte) {
-			if key == "queue_remaining" {
-				var i int64
-				i, ok = pyjson.Number(value).Int64()
-				n = int(i)
-			}
-		})
-	})
-	return n, ok
+	return execInfo(m.Raw("status"))
 }
 
 // NewMessage writes a message in Python's style.

@@ -1,7 +1,6 @@
 package comfyui
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -79,8 +78,7 @@ type fileWalker struct {
 // loose is a string that may be a path to one of the files.
 type loose struct {
 	span
-	object int // index of the file object it stands in, -1 when in none
-	path   string
+	path string
 }
 
 // maxOutputDepth bounds recursion; Python itself gives up earlier.
@@ -110,15 +108,14 @@ func (w *fileWalker) any(depth int) bool {
 // note keeps a string that has a folder in it: a bare word is too weak a sign.
 func (w *fileWalker) note(place span, s string) {
 	if strings.ContainsAny(s, `/\`) {
-		w.loose = append(w.loose, loose{place, -1, s})
+		w.loose = append(w.loose, loose{place, s})
 	}
 }
 
 func (w *fileWalker) objectValue(depth int) bool {
 	var (
-		file    FileSpan
-		own     []loose
-		strings int
+		file FileSpan
+		own  []loose
 	)
 	ok := w.object(func(key string) bool {
 		if w.peek() != '"' {
@@ -132,22 +129,19 @@ func (w *fileWalker) objectValue(depth int) bool {
 		switch key {
 		case "filename":
 			file.Ref.Filename, file.filename = s, place
-			strings++
 		case "subfolder":
 			file.Ref.Subfolder, file.subfolder = s, place
-			strings++
 		case "type":
 			file.Ref.Type, file.kind = s, place
-			strings++
 		default:
-			own = append(own, loose{place, len(w.files), s})
+			own = append(own, loose{place, s})
 		}
 		return true
 	})
 	if !ok {
 		return false
 	}
-	if strings == 3 && file.Ref.Filename != "" {
+	if file.Ref.Filename != "" && file.subfolder.to > 0 && file.kind.to > 0 {
 		for _, l := range own {
 			if dir, ok := namedBy(l.path, file.Ref.Filename); ok {
 				file.siblings = append(file.siblings, sibling{l.span, dir})
@@ -190,6 +184,3 @@ func sameFolder(dir, subfolder string) bool {
 	dir, subfolder = slashes.Replace(dir), strings.Trim(slashes.Replace(subfolder), "/")+"/"
 	return subfolder == "/" || dir == subfolder || strings.HasSuffix(dir, "/"+subfolder)
 }
-
-// HasFiles is a quick look whether an output may name files at all.
-func HasFiles(output []byte) bool { return bytes.Contains(output, []byte(`"filename"`)) }

@@ -65,6 +65,36 @@ func (c *Client) Queue(ctx context.Context) (Queue, error) {
 	return ParseQueue(data)
 }
 
+// QueueRemaining asks how many prompts run and wait.
+func (c *Client) QueueRemaining(ctx context.Context) (int, error) {
+	data, err := c.get(ctx, "/prompt", nil)
+	if err != nil {
+		return 0, err
+	}
+	remaining, found := execInfo(data)
+	if !found {
+		return 0, fmt.Errorf("/prompt: %w", ErrMalformed)
+	}
+	return remaining, nil
+}
+
+// execInfo reads {"exec_info": {"queue_remaining": N}}.
+func execInfo(data []byte) (remaining int, found bool) {
+	members(data, func(key string, value []byte) {
+		if key != "exec_info" {
+			return
+		}
+		members(value, func(key string, value []byte) {
+			if key == "queue_remaining" {
+				var n int64
+				n, found = pyjson.Number(value).Int64()
+				remaining = int(n)
+			}
+		})
+	})
+	return remaining, found
+}
+
 // ParseQueue reads an answer of GET /queue. Elements that are no queue items are
 // left out. The error is [ErrMalformed].
 func ParseQueue(data []byte) (Queue, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -90,9 +91,10 @@ func integer(o *pyjson.Object, key string) int64 {
 }
 
 // ObjectInfo fetches the server's node classes: raw JSON, often 1 to 20 MB,
-// and its hash. The call is slow; the server scans all of its model folders.
+// and its hash. The call is slow, as the server scans all of its model
+// folders; ten times the usual time is allowed for it.
 func (c *Client) ObjectInfo(ctx context.Context) (data []byte, hash string, err error) {
-	data, err = c.get(ctx, "/object_info", nil)
+	data, err = c.read(ctx, request{method: http.MethodGet, path: "/object_info", slow: true})
 	if err != nil {
 		return nil, "", err
 	}
