@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -20,8 +21,11 @@ const (
 	// HubHeader is on every answer of a hub, with its version as value.
 	HubHeader = "X-ComfyHub"
 	// UnreachableHeader is on an agent's 502 when the agent could not connect
-	// to its ComfyUI at all, so that the hub knows that nothing was sent.
+	// to its ComfyUI at all, so that the hub knows that nothing was sent. Its
+	// value is Gone when the port refused, else a reason.
 	UnreachableHeader = "X-ComfyHub-Unreachable"
+	// Gone is the value of UnreachableHeader for a port that refuses.
+	Gone = "gone"
 
 	// maxBody bounds what is read into memory of one answer: a history entry
 	// carries the workflow, object_info of a large installation has 20 MB.
@@ -40,6 +44,10 @@ type Options struct {
 	// request to the header of its answer. Servers answer late while they
 	// load a model, so it is generous. Default: 30 s. Bodies have no limit.
 	HeaderTimeout time.Duration
+	// ViaAgent says that the address is an agent's, which passes everything
+	// on to the instance: when it cannot be reached, the instance may well be
+	// alive.
+	ViaAgent bool
 	// DialTimeout bounds the connecting. Default: 5 s.
 	DialTimeout time.Duration
 }
@@ -52,7 +60,8 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 	patient   *http.Client // for the calls that scan the server's disks
-	agent     string
+	agent     string // User-Agent
+	viaAgent  bool
 }
 
 // NewClient returns a client of the server at base, an http or https URL that
@@ -101,7 +110,7 @@ func NewClient(base string, o Options) (*Client, error) {
 	patient := transport.Clone()
 	patient.ResponseHeaderTimeout *= 10
 	return &Client{
-		base: u, agent: o.UserAgent, transport: transport,
+		base: u, agent: o.UserAgent, viaAgent: o.ViaAgent, transport: transport,
 		http:    &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		patient: &http.Client{Transport: patient, CheckRedirect: noRedirect},
 	}, nil
@@ -142,10 +151,7 @@ func (c *Client) url(path string, query url.Values) string {
 // do sends a request and returns any answer below 500; the caller closes its
 // body. Errors are [ErrUnreachable], [ErrUnclear] or [ErrHub], wrapped.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
+	ctx, connected := traceConn(ctx)
 	req, err := http.NewRequestWithContext(ctx, r.method, c.url(r.path, r.query), r.body)
 	if err != nil {
 		return nil, err
@@ -167,7 +173,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, sentError(connected.Load(), err)
+		return nil, c.sentError(connected.Load(), err)
 	}
 	if err := checkAnswer(resp); err != nil {
 		resp.Body.Close()
@@ -176,10 +182,21 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	return resp, nil
 }
 
+// traceConn tells whether a request got a connection, and so may have been sent.
+func traceConn(ctx context.Context) (context.Context, *atomic.Bool) {
+	var connected atomic.Bool
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}), &connected
+}
+
 // sentError tells a request that never left from one whose fate is unknown.
-func sentError(connected bool, err error) error {
-	if connected {
+func (c *Client) sentError(connected bool, err error) error {
+	switch {
+	case connected:
 		return fmt.Errorf("%w: %w", ErrUnclear, err)
+	case errors.Is(err, syscall.ECONNREFUSED) && !c.viaAgent:
+		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
@@ -189,8 +206,12 @@ func checkAnswer(resp *http.Response) error {
 	if resp.Header.Get(HubHeader) != "" {
 		return ErrHub
 	}
-	if resp.Header.Get(UnreachableHeader) != "" {
-		return fmt.Errorf("%w: its agent cannot connect to it", ErrUnreachable)
+	switch reason := resp.Header.Get(UnreachableHeader); reason {
+	case "":
+	case Gone:
+		return ErrGone
+	default:
+		return fmt.Errorf("%w: its agent says: %s", ErrUnreachable, reason)
 	}
 	if resp.StatusCode >= 500 {
 		return fmt.Errorf("%w: status %d: %s", ErrUnclear, resp.StatusCode, errorText(resp.Body))

@@ -9,6 +9,10 @@ var (
 	// ErrUnreachable says that no connection came about: the request was not
 	// sent and nothing happened at the instance.
 	ErrUnreachable = errors.New("instance unreachable")
+	// ErrGone is an ErrUnreachable of which more is known: nothing listens at
+	// the instance's port, so its process is dead and so is what it ran. A
+	// refusing agent is not enough for it: see [Options.ViaAgent].
+	ErrGone = fmt.Errorf("%w: nothing listens at its port", ErrUnreachable)
 	// ErrUnclear says that the request was sent and its fate is not known:
 	// status 500 and above, a timeout, a connection cut. After a POST /prompt
 	// the prompt may be queued all the same: look before trying elsewhere.

@@ -1,6 +1,7 @@
 package comfyui
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -184,3 +185,6 @@ func sameFolder(dir, subfolder string) bool {
 	dir, subfolder = slashes.Replace(dir), strings.Trim(slashes.Replace(subfolder), "/")+"/"
 	return subfolder == "/" || dir == subfolder || strings.HasSuffix(dir, "/"+subfolder)
 }
+
+// HasFiles is a quick look whether an output may name files at all.
+func HasFiles(output []byte) bool { return bytes.Contains(output, []byte(`"filename"`)) }

@@ -44,29 +44,30 @@ func (c *Client) Dial(ctx context.Context, sid string) (*Socket, error) {
 		r := http.Request{Header: header}
 		r.SetBasicAuth(c.base.User.Username(), password)
 	}
-	conn, resp, err := websocket.Dial(ctx, c.url("/ws", url.Values{"clientId": {sid}}), &websocket.DialOptions{
+	traced, connected := traceConn(ctx)
+	conn, resp, err := websocket.Dial(traced, c.url("/ws", url.Values{"clientId": {sid}}), &websocket.DialOptions{
 		HTTPClient: c.http,
 		HTTPHeader: header,
 		// Most of the traffic is compressed pictures, and it stays on the
 		// machine or the local network.
 		CompressionMode: websocket.CompressionDisabled,
 	})
-	if resp != nil && resp.Header.Get(HubHeader) != "" {
+	if err != nil && resp == nil {
+		return nil, fmt.Errorf("opening the event socket: %w", c.sentError(connected.Load(), err))
+	}
+	if bad := checkAnswer(resp); bad != nil {
 		if conn != nil {
 			conn.CloseNow() // nothing was said yet: there is nobody to say goodbye to
 		}
-		return nil, fmt.Errorf("opening the event socket: %w", ErrHub)
+		return nil, fmt.Errorf("opening the event socket: %w", bad)
 	}
 	if err != nil {
-		if resp != nil && resp.StatusCode < 500 {
-			return nil, &StatusError{Method: http.MethodGet, Path: "/ws", Status: resp.StatusCode}
-		}
-		return nil, fmt.Errorf("opening the event socket: %w: %w", ErrUnreachable, err)
+		return nil, &StatusError{Method: http.MethodGet, Path: "/ws", Status: resp.StatusCode}
 	}
 	conn.SetReadLimit(maxFrame)
 	if err := conn.Write(ctx, websocket.MessageText, []byte(featureFlags)); err != nil {
 		conn.CloseNow()
-		return nil, fmt.Errorf("opening the event socket: %w: %w", ErrUnreachable, err)
+		return nil, fmt.Errorf("opening the event socket: %w: %w", ErrUnclear, err)
 	}
 	return &Socket{SID: sid, conn: conn}, nil
 }

@@ -1,6 +1,7 @@
 package comfyui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -35,14 +36,11 @@ func (o WatchOptions) withDefaults() WatchOptions {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	for value, otherwise := range map[*time.Duration]time.Duration{
-		&o.MinBackoff: 200 * time.Millisecond, &o.MaxBackoff: 5 * time.Second, &o.CheckEvery: 30 * time.Second,
-		&o.CallTimeout: 30 * time.Second, &o.ObjectInfoEvery: 10 * time.Minute,
-	} {
-		if *value == 0 {
-			*value = otherwise
-		}
-	}
+	o.MinBackoff = cmp.Or(o.MinBackoff, 200*time.Millisecond)
+	o.MaxBackoff = cmp.Or(o.MaxBackoff, 5*time.Second)
+	o.CheckEvery = cmp.Or(o.CheckEvery, 30*time.Second)
+	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
+	o.ObjectInfoEvery = cmp.Or(o.ObjectInfoEvery, 10*time.Minute)
 	return o
 }
 
@@ -108,7 +106,7 @@ func (w *watcher) emit(next Observation) {
 }
 
 func (w *watcher) down(err error) {
-	if errors.Is(err, ErrUnreachable) {
+	if errors.Is(err, ErrGone) {
 		w.replaced = true
 	}
 	next := w.now
