@@ -60,7 +60,7 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 	patient   *http.Client // for the calls that scan the server's disks
-	agent     string // User-Agent
+	agent     string       // User-Agent
 	viaAgent  bool
 }
 
