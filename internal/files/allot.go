@@ -1,0 +1,143 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// rememberSources is how long the files of an instance's boot are known after
+// the last new one. A cached run shows old files again, as long as the instance
+// lives.
+const rememberSources = 30 * 24 * time.Hour
+
+// AllotOutput is AllotOutputs for one file.
+func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (Ref, error) {
+	refs, err := s.AllotOutputs(ctx, tenant, []Source{src})
+	if err != nil {
+		return Ref{}, err
+	}
+	return refs[0], nil
+}
+
+// AllotOutputs gives files that an instance made their names at the hub and
+// returns them in order. A file that is met again keeps its name; a new one
+// keeps the name it has on its instance where that is free, else it gets the
+// next number of its prefix, or " (1)" when it has no counter. Files that are
+// allotted together keep their distances. The names are written when
+// AllotOutputs returns, and /view answers for them.
+//
+// Sources of one call are of one instance and boot. Those that are not
+// [Source.Viewable] keep their names and get no entry.
+func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]Ref, error) {
+	refs := make([]Ref, len(sources))
+	var args []any
+	at := map[string]int{} // source id -> place in the reply
+	now := s.now()
+	for i, src := range sources {
+		refs[i] = src.Ref()
+		p, ok := refs[i].place()
+		if !ok {
+			continue
+		}
+		if src.Instance != sources[0].Instance || src.Boot != sources[0].Boot {
+			return nil, fmt.Errorf("files: allot: sources of several instances")
+		}
+		id := src.id()
+		if _, twice := at[id]; twice {
+			continue
+		}
+		at[id] = len(at)
+		entry, err := Entry{Size: -1, ETag: src.ETag, Created: now, Source: &src}.encode()
+		if err != nil {
+			return nil, err
+		}
+		if len(args) == 0 {
+			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli())
+		}
+		args = append(args, s.folderKey(tenant, p), s.numbersKey(tenant, p), s.foldersKey(tenant, p.typ), p.dir, id, p.name)
+		if n, ok := parseNumbered(p.name); ok {
+			args = append(args, n.prefix, strconv.FormatInt(n.number, 10), strconv.Itoa(n.width), n.suffix)
+		} else {
+			stem, ext := splitExt(p.name)
+			args = append(args, stem, "", "0", ext)
+		}
+		args = append(args, entry)
+	}
+	if len(args) == 0 {
+		return refs, nil
+	}
+	reply, err := s.db.Run(ctx, allotScript, args...)
+	if err != nil {
+		return nil, fmt.Errorf("files: allot: %w", err)
+	}
+	if len(reply) != 1+len(at) {
+		return nil, fmt.Errorf("files: allot: %d names for %d files", len(reply)-1, len(at))
+	}
+	for i, src := range sources {
+		if n, ok := at[src.id()]; ok {
+			p, _ := refs[i].place()
+			refs[i].Filename = refs[i].Filename[:len(refs[i].Filename)-len(p.name)] + reply[1+n]
+		}
+	}
+	return refs, nil
+}
+
+// Copied says where the bytes of an output now lie.
+type Copied struct {
+	// Key is the blob, complete in the storage.
+	Key string
+	// Size is in bytes.
+	Size   int64
+	SHA256 string
+	// Modified is the time that the instance's Last-Modified says; zero when
+	// it says none.
+	Modified time.Time
+}
+
+// SetStored notes that the hub has the bytes of an output. When another hub was
+// faster its entry stands and is returned. ErrNotFound says that the name was
+// removed or given to an upload meanwhile.
+func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied) (Entry, error) {
+	p, ok := e.Ref.place()
+	if !ok {
+		return Entry{}, ErrNotFound
+	}
+	for {
+		if e.Stored() {
+			return e, nil
+		}
+		next := e
+		next.Key, next.Size, next.SHA256, next.Modified = c.Key, c.Size, c.SHA256, c.Modified
+		if next.Modified.IsZero() {
+			next.Modified = s.now()
+		}
+		if next.ETag == "" {
+			next.ETag = makeETag(next.Modified, next.Size)
+		}
+		raw, err := next.encode()
+		if err != nil {
+			return Entry{}, err
+		}
+		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw)
+		if err != nil {
+			return Entry{}, fmt.Errorf("files: store an output: %w", err)
+		}
+		switch reply[0] {
+		case "ok":
+			next.raw = raw
+			return next, nil
+		case "unsafe":
+			return Entry{}, errUnsafe
+		}
+		now, err := s.resolve(ctx, tenant, p)
+		if err != nil {
+			return Entry{}, err
+		}
+		if now.Source == nil || *now.Source != *e.Source {
+			return Entry{}, ErrNotFound
+		}
+		e = now
+	}
+}

@@ -1,0 +1,174 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"time"
+)
+
+// holdFor is how long a blob without a name is kept. It covers the writing of
+// the largest upload and the way from a pin to the queue.
+const holdFor = time.Hour
+
+// Upload stores r under the name that ComfyUI would give it and returns that
+// name; the subfolder is echoed as it was sent. Without overwrite, a taken name
+// gets " (1)", " (2)" and so on, except where the file of that name has the same
+// bytes. Refused names are a *StatusError.
+func (s *Store) Upload(ctx context.Context, tenant string, ref Ref, overwrite bool, r io.Reader) (Ref, error) {
+	u, err := s.newUpload(ctx, tenant, ref, overwrite)
+	if err != nil {
+		return Ref{}, err
+	}
+	sp, err := newSpool(s.spool, r, 0)
+	if err != nil {
+		return Ref{}, err
+	}
+	defer sp.Close()
+	return u.keep(ctx, sp, sp.sha256)
+}
+
+// upload is a file on its way to a name.
+type upload struct {
+	store     *Store
+	tenant    string
+	ref       Ref // as sent
+	place     place
+	overwrite bool
+}
+
+// newUpload checks a name as ComfyUI does: 400 for one that leads out of its
+// folder, 500 for one on which writing the file would fail.
+func (s *Store) newUpload(ctx context.Context, tenant string, ref Ref, overwrite bool) (*upload, error) {
+	if !knownType(ref.Type) {
+		return nil, &StatusError{http.StatusInternalServerError}
+	}
+	if ref.Filename == "" {
+		return nil, &StatusError{http.StatusBadRequest}
+	}
+	dir, ok := cleanFolder(ref.Subfolder)
+	if !ok {
+		return nil, &StatusError{http.StatusBadRequest}
+	}
+	if _, ok := cleanFolder(path.Join(dir, slashes(ref.Filename))); !ok {
+		return nil, &StatusError{http.StatusBadRequest}
+	}
+	p, ok := placeIn(ref.Type, dir, ref.Filename)
+	if !ok {
+		return nil, &StatusError{http.StatusInternalServerError}
+	}
+	if p.dir != dir {
+		// ComfyUI makes the subfolder, but no folders that the file's name holds.
+		switch there, err := s.hasFolder(ctx, tenant, p); {
+		case err != nil:
+			return nil, err
+		case !there:
+			return nil, &StatusError{http.StatusInternalServerError}
+		}
+	}
+	return &upload{store: s, tenant: tenant, ref: ref, place: p, overwrite: overwrite}, nil
+}
+
+// errUnsafe says that a blob was not held long enough; it is written again.
+var errUnsafe = errors.New("files: blob may have been swept")
+
+// keep stores the spooled bytes under the upload's name and returns the name it
+// got. compare is the hash that decides whether a file of the name is the same.
+func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, error) {
+	key := contentKey(sp.sha256)
+	now := u.store.now()
+	entry, err := Entry{
+		Key: key, Size: sp.size, SHA256: sp.sha256,
+		ETag: makeETag(now, sp.size), Modified: now, Created: now,
+	}.encode()
+	if err != nil {
+		return Ref{}, err
+	}
+	for try := 0; ; try++ {
+		if err := u.store.hold(ctx, key); err != nil {
+			return Ref{}, err
+		}
+		if err := u.store.writeContent(ctx, key, sp); err != nil {
+			return Ref{}, err
+		}
+		ref, err := u.name(ctx, compare, entry)
+		if !errors.Is(err, errUnsafe) || try == 2 {
+			return ref, err
+		}
+	}
+}
+
+// expect returns the name that keep would give, and stores nothing.
+func (u *upload) expect(ctx context.Context, compare string) (Ref, error) {
+	return u.name(ctx, compare, "")
+}
+
+func (u *upload) name(ctx context.Context, compare, entry string) (Ref, error) {
+	stem, ext := splitExt(u.place.name)
+	n, isNumbered := parseNumbered(u.place.name)
+	number := ""
+	if isNumbered {
+		number = strconv.FormatInt(n.number, 10)
+	}
+	reply, err := u.store.db.Run(ctx, putScript,
+		u.store.folderKey(u.tenant, u.place), u.store.numbersKey(u.tenant, u.place),
+		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
+		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry)
+	if err != nil {
+		return Ref{}, fmt.Errorf("files: name an upload: %w", err)
+	}
+	if reply[0] == "unsafe" {
+		return Ref{}, errUnsafe
+	}
+	// Folders inside the name come back as they were sent.
+	ref := u.ref
+	ref.Filename = ref.Filename[:len(ref.Filename)-len(u.place.name)] + reply[1]
+	return ref, nil
+}
+
+// writeContent stores a blob by its content, unless it is there already. The
+// key must be held.
+func (s *Store) writeContent(ctx context.Context, key string, sp *spool) error {
+	if b, err := s.storage.Stat(ctx, key); err == nil && b.Size == sp.size {
+		return nil
+	}
+	_, err := s.storage.Write(ctx, key, sp.reader())
+	return err
+}
+
+// hold keeps blobs from being swept for holdFor. It waits while one of them is
+// being deleted.
+func (s *Store) hold(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	args := []any{holdFor.Milliseconds()}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	for {
+		reply, err := s.db.Run(ctx, holdScript, args...)
+		if err != nil {
+			return fmt.Errorf("files: hold: %w", err)
+		}
+		if reply[0] == "ok" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package files
+
+import (
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// The keys in Redis. Packed parts may hold any bytes.
+
+// folderKey names the hash of a folder's entries by file name.
+func (s *Store) folderKey(tenant string, p place) string {
+	return s.db.Key("files", "folder", redis.Pack(tenant, p.typ, p.dir))
+}
+
+// numbersKey names the hash of the highest counter by prefix, of a folder.
+func (s *Store) numbersKey(tenant string, p place) string {
+	return s.db.Key("files", "numbers", redis.Pack(tenant, p.typ, p.dir))
+}
+
+// foldersKey names the set of a type's subfolders that have files.
+func (s *Store) foldersKey(tenant, typ string) string {
+	return s.db.Key("files", "folders", redis.Pack(tenant, typ))
+}
+
+// knownKey names the hash of the names given to the files of one instance.
+func (s *Store) knownKey(tenant string, src Source) string {
+	return s.db.Key("files", "known", redis.Pack(tenant, src.Instance, src.Boot))
+}
+
+// atKey names the hash of what is known to lie on an instance.
+func (s *Store) atKey(instance string) string {
+	return s.db.Key("files", "at", redis.Pack(instance))
+}
+
+// Blobs in the storage: by content where the content is known beforehand, else
+// by a name that is never used again. Two letters of fan-out keep folders small.
+const (
+	contentPrefix = "content/"
+	outputPrefix  = "output/"
+	markKey       = "comfyhub-mark"
+)
+
+func contentKey(sha256 string) string { return contentPrefix + sha256[:2] + "/" + sha256 }
+
+func outputKey(id string) string { return outputPrefix + id[:2] + "/" + id }

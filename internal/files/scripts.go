@@ -1,0 +1,50 @@
+package files
+
+import (
+	_ "embed"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+//go:embed scripts/lib.lua
+var libLua string
+
+//go:embed scripts/put.lua
+var putLua string
+
+//go:embed scripts/allot.lua
+var allotLua string
+
+//go:embed scripts/replace.lua
+var replaceLua string
+
+//go:embed scripts/remove.lua
+var removeLua string
+
+//go:embed scripts/hold.lua
+var holdLua string
+
+//go:embed scripts/doom.lua
+var doomLua string
+
+//go:embed scripts/spare.lua
+var spareLua string
+
+//go:embed scripts/mark.lua
+var markLua string
+
+//go:embed scripts/note.lua
+var noteLua string
+
+// Names are durable: they are answered to clients. The rest can be made again.
+var (
+	putScript     = redis.NewScript("files/put", redis.Durable, libLua, putLua)
+	allotScript   = redis.NewScript("files/allot", redis.Durable, libLua, allotLua)
+	replaceScript = redis.NewScript("files/replace", redis.Durable, libLua, replaceLua)
+	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, removeLua)
+	markScript    = redis.NewScript("files/mark", redis.Durable, markLua)
+	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)
+	doomScript    = redis.NewScript("files/doom", redis.Write, libLua, doomLua)
+	spareScript   = redis.NewScript("files/spare", redis.Write, spareLua)
+	noteScript    = redis.NewScript("files/note", redis.Write, noteLua)
+)

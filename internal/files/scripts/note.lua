@@ -1,0 +1,15 @@
+-- Remembers what lies on an instance.
+--
+-- ARGV[1] key of what is known of the instance (hash: place -> record)
+-- ARGV[2] place
+-- ARGV[3] record
+-- ARGV[4] until when all of it is remembered, in milliseconds
+-- ARGV[5] most places to remember; beyond it all is forgotten and learned anew
+--
+-- Output: {'ok'}
+if redis.call('HLEN', ARGV[1]) >= tonumber(ARGV[5]) then
+  write('DEL', ARGV[1])
+end
+write('HSET', ARGV[1], ARGV[2], ARGV[3])
+write('PEXPIREAT', ARGV[1], ARGV[4])
+return {'ok'}

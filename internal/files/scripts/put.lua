@@ -1,0 +1,49 @@
+-- Gives an uploaded file its name, by ComfyUI's rule: where the name is taken
+-- by other bytes " (1)", " (2)" and so on are tried, and at each step a file of
+-- the same bytes is taken as it is. With overwrite the first name is replaced.
+--
+-- ARGV[1]  key of the folder (hash: name -> entry)
+-- ARGV[2]  key of the folder's numbers (hash: prefix -> highest)
+-- ARGV[3]  key of the type's subfolders (set)
+-- ARGV[4]  subfolder
+-- ARGV[5]  stem of the name
+-- ARGV[6]  extension of the name, with its dot
+-- ARGV[7]  sha256 of the bytes to compare with
+-- ARGV[8]  '1' to overwrite
+-- ARGV[9]  prefix of the name's counter
+-- ARGV[10] the counter, '' when the name has none
+-- ARGV[11] entry; '' to learn the name and write nothing
+--
+-- Output: {'same', name} for bytes that were there, {'new', name},
+-- {'unsafe'} when the blob may have been swept: hold it, write it, come again.
+local folder, sha256, entry = ARGV[1], ARGV[7], ARGV[11]
+local name = ARGV[5] .. ARGV[6]
+local former = redis.call('HGET', folder, name)
+if ARGV[8] ~= '1' then
+  local i = 0
+  while former do
+    if hasContent(former, sha256) then
+      return {'same', name}
+    end
+    i = i + 1
+    name = ARGV[5] .. ' (' .. i .. ')' .. ARGV[6]
+    former = redis.call('HGET', folder, name)
+  end
+end
+if entry == '' then
+  return {'new', name}
+end
+local blob = blobOf(entry)
+if not safe(blob) then
+  return {'unsafe'}
+end
+count(blob)
+if former then
+  discount(blobOf(former))
+end
+write('HSET', folder, name, entry)
+write('SADD', ARGV[3], ARGV[4])
+if ARGV[10] ~= '' then
+  raise(ARGV[2], ARGV[9], tonumber(ARGV[10]))
+end
+return {'new', name}

@@ -1,0 +1,23 @@
+-- Replaces an entry that is still as it was read.
+--
+-- ARGV[1] key of the folder (hash: name -> entry)
+-- ARGV[2] name
+-- ARGV[3] entry as it was read
+-- ARGV[4] entry to write
+--
+-- Output: {'ok'}, {'changed'} when the entry is another or gone by now,
+-- {'unsafe'} when the blob may have been swept.
+local former = redis.call('HGET', ARGV[1], ARGV[2])
+if former ~= ARGV[3] then
+  return {'changed'}
+end
+local from, to = blobOf(former), blobOf(ARGV[4])
+if from ~= to then
+  if to ~= '' and not safe(to) then
+    return {'unsafe'}
+  end
+  count(to)
+  discount(from)
+end
+write('HSET', ARGV[1], ARGV[2], ARGV[4])
+return {'ok'}

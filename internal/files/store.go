@@ -1,0 +1,143 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Store is the files of all tenants: their names in Redis, their bytes in a
+// storage. It is safe for concurrent use, also by several hubs that share both.
+type Store struct {
+	db      *redis.DB
+	storage *Storage
+	spool   string
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// Options adjust a Store; the zero value is fine.
+type Options struct {
+	// SpoolDir is where uploads lie until their hash is known. Default: the
+	// system's folder for temporary files.
+	SpoolDir string
+	// Logger never gets names of files. Default: nothing is logged.
+	Logger *slog.Logger
+	// Now is the clock for times that clients see. Default: time.Now.
+	Now func() time.Time
+}
+
+// New makes a Store. It does not wait for Redis.
+func New(db *redis.DB, storage *Storage, o Options) *Store {
+	s := &Store{db: db, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	return s
+}
+
+// Resolve finds a file by its name, or ErrNotFound.
+func (s *Store) Resolve(ctx context.Context, tenant string, ref Ref) (Entry, error) {
+	p, ok := ref.place()
+	if !ok {
+		return Entry{}, ErrNotFound
+	}
+	return s.resolve(ctx, tenant, p)
+}
+
+func (s *Store) resolve(ctx context.Context, tenant string, p place) (Entry, error) {
+	raw, err := s.db.Client().HGet(ctx, s.folderKey(tenant, p), p.name).Result()
+	if errors.Is(err, redis.Nil) {
+		return Entry{}, ErrNotFound
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("files: resolve: %w", err)
+	}
+	return decodeEntry(raw, p)
+}
+
+// Open reads length bytes of a stored file from offset on, all that follow when
+// length is negative. ErrGone says that the hub does not have the bytes.
+func (s *Store) Open(ctx context.Context, e Entry, offset, length int64) (io.ReadCloser, error) {
+	if !e.Stored() {
+		return nil, ErrGone
+	}
+	return s.storage.Open(ctx, e.Key, offset, length)
+}
+
+// List returns the files that lie directly in a folder, newest first, those of
+// one moment by name.
+func (s *Store) List(ctx context.Context, tenant, typ, subfolder string) ([]Entry, error) {
+	dir, ok := cleanFolder(subfolder)
+	if !ok || !knownType(typ) {
+		return nil, nil
+	}
+	var entries []Entry
+	// In steps, because one reply with a whole folder would block Redis.
+	scan := s.db.Client().HScan(ctx, s.folderKey(tenant, place{typ: typ, dir: dir}), 0, "", 1000).Iterator()
+	for scan.Next(ctx) {
+		p := place{typ: typ, dir: dir, name: scan.Val()}
+		if !scan.Next(ctx) {
+			break
+		}
+		e, err := decodeEntry(scan.Val(), p)
+		if err != nil {
+			// One entry that cannot be read must not hide the others.
+			s.log.Warn("skipping a file entry", "error", err)
+			continue
+		}
+		entries = append(entries, e)
+	}
+	if err := scan.Err(); err != nil {
+		return nil, fmt.Errorf("files: list: %w", err)
+	}
+	slices.SortFunc(entries, newestFirst)
+	// A scan may return a field twice while the hash grows.
+	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Ref == b.Ref }), nil
+}
+
+func newestFirst(a, b Entry) int {
+	if c := b.Created.Compare(a.Created); c != 0 {
+		return c
+	}
+	switch {
+	case a.Ref.Filename < b.Ref.Filename:
+		return -1
+	case a.Ref.Filename > b.Ref.Filename:
+		return 1
+	}
+	return 0
+}
+
+// Folders returns the subfolders of a type that have files, in order; "" is the
+// folder of the type itself.
+func (s *Store) Folders(ctx context.Context, tenant, typ string) ([]string, error) {
+	folders, err := s.db.Client().SMembers(ctx, s.foldersKey(tenant, typ)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("files: folders: %w", err)
+	}
+	slices.Sort(folders)
+	return folders, nil
+}
+
+// hasFolder reports whether a subfolder has files; that of the type always
+// exists.
+func (s *Store) hasFolder(ctx context.Context, tenant string, p place) (bool, error) {
+	if p.dir == "" {
+		return true, nil
+	}
+	ok, err := s.db.Client().SIsMember(ctx, s.foldersKey(tenant, p.typ), p.dir).Result()
+	if err != nil {
+		return false, fmt.Errorf("files: folder: %w", err)
+	}
+	return ok, nil
+}
