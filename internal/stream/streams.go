@@ -2,10 +2,14 @@ package stream
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,13 +48,13 @@ type Options struct {
 	// KeepAlive is the longest silence of a socket. Default: 9 s, because
 	// clients reconnect after 10 s.
 	KeepAlive time.Duration
-	// StatusInterval is the shortest time between two status frames of a
+	// StatusInterval is the shortest time between two status messages of a
 	// socket, ends of its own prompts apart. Default: 100 ms.
 	StatusInterval time.Duration
 	// HoldBytes bounds what is kept in memory for one client. Default: 16 MiB.
 	HoldBytes int64
 	// SocketBytes bounds what waits to be written to one socket; less than
-	// HoldBytes is raised to it, so that a replay fits. Default: 32 MiB.
+	// twice HoldBytes is raised to it, so that a replay fits. Default: 32 MiB.
 	SocketBytes int64
 	// SpillBytes is how many bytes of results are kept in memory for one
 	// client before further ones go to a file. Default: 4 MiB.
@@ -60,89 +64,212 @@ type Options struct {
 	// MaxSockets bounds the open sockets. Default: 10000.
 	MaxSockets int
 	// Features gives the server's feature flags as a JSON object, asked once
-	// a socket. Default: supports_preview_metadata and a max_upload_size of
-	// 100 MiB, as ComfyUI has them.
+	// a socket. Default: what ComfyUI 0.3.64 says.
 	Features func() json.RawMessage
 	// Count is how many jobs of a caller are queued or running. Default: 0.
 	Count func(ctx context.Context, caller string) (int, error)
 	// Delivered is told when a client has confirmed the whole sequence of a
-	// prompt. It is called without locks and may block a little.
+	// prompt. It is called without locks; while it blocks, further receipts
+	// of that socket wait.
 	Delivered func(k Key, promptID string)
 	// Logger takes log lines. Default: none.
 	Logger *slog.Logger
 }
 
-// Streams are the event streams of all clients. It is safe for use by
-// several goroutines.
-type Streams struct{ o Options }
+func (o Options) withDefaults() Options {
+	o.KeepAlive = positive(o.KeepAlive, 9*time.Second)
+	o.StatusInterval = positive(o.StatusInterval, 100*time.Millisecond)
+	o.HoldBytes = positive(o.HoldBytes, 16<<20)
+	o.SocketBytes = max(o.SocketBytes, 2*o.HoldBytes)
+	o.SpillBytes = positive(o.SpillBytes, 4<<20)
+	if o.Features == nil {
+		o.Features = func() json.RawMessage { return json.RawMessage(defaultFeatures) }
+	}
+	if o.Count == nil {
+		o.Count = func(context.Context, string) (int, error) { return 0, nil }
+	}
+	if o.Delivered == nil {
+		o.Delivered = func(Key, string) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func positive[T int | int64 | time.Duration](value, otherwise T) T {
+	if value > 0 {
+		return value
+	}
+	return otherwise
+}
+
+// Streams are the event streams of all clients. It is safe for use by several
+// goroutines.
+type Streams struct {
+	o       Options
+	started time.Time
+	callers callers
+
+	replayWindow atomic.Int64 // nanoseconds
+	maxSockets   atomic.Int64
+
+	ctx    context.Context // ends with the last grace of Close
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	clients map[Key]*client
+	sockets map[*socket]struct{}
+	// opening counts sockets that have a place but are not in the set yet.
+	opening int
+	closed  bool
+	serving sync.WaitGroup
+}
 
 // New makes an empty set of streams. Clients that were connected to an earlier
 // hub are taken to have left now: their replay window begins.
-func New(o Options) *Streams { return &Streams{o: o} }
+func New(o Options) *Streams {
+	s := &Streams{
+		o:       o.withDefaults(),
+		started: time.Now(),
+		clients: make(map[Key]*client),
+		sockets: make(map[*socket]struct{}),
+	}
+	s.callers.ask = s.o.Count
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.SetLimits(o.ReplayWindow, o.MaxSockets)
+	return s
+}
 
-// SetLimits replaces ReplayWindow and MaxSockets, as a reload may. Zero values
-// mean the defaults.
-func (s *Streams) SetLimits(replayWindow time.Duration, maxSockets int) {}
+// SetLimits replaces ReplayWindow and MaxSockets, as a reload of the
+// configuration may. Zero values mean the defaults.
+func (s *Streams) SetLimits(replayWindow time.Duration, maxSockets int) {
+	s.replayWindow.Store(int64(positive(replayWindow, time.Minute)))
+	s.maxSockets.Store(int64(positive(maxSockets, 10_000)))
+}
 
-// Close ends all sockets with a close frame 1001 (going away) and waits for
-// them until ctx ends; then they are cut. Later sockets are refused.
-func (s *Streams) Close(ctx context.Context) error { return nil }
+func (s *Streams) window() time.Duration { return time.Duration(s.replayWindow.Load()) }
 
-// Serve upgrades a request to a WebSocket and blocks until it ends. `events=live`
-// in the query has the effect of Ident.Live. The Origin is the caller's to check.
-// ErrFull and ErrClosed come before anything was written; after any other error
-// there is nothing left to answer.
-func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error { return ErrClosed }
+// change runs fn on the client of k under its lock, and brings the client in
+// order afterwards. A client that is not known is made, or fn is not called.
+func (s *Streams) change(k Key, create bool, fn func(*client)) {
+	if k.Client == "" {
+		return
+	}
+	for {
+		c := s.client(k, create)
+		if c == nil {
+			return
+		}
+		if c.change(fn) {
+			return
+		}
+	}
+}
 
-// Run is the sequence of one run of a prompt. All its methods are safe on a
-// run that is over: they do nothing.
-type Run struct{}
+// client finds or makes the client of k.
+func (s *Streams) client(k Key, create bool) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[k]
+	if c == nil && create && !s.closed {
+		c = &client{key: k, streams: s, until: s.started.Add(s.window())}
+		c.line.limits = lineLimits{hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir}
+		s.clients[k] = c
+	}
+	return c
+}
+
+// change reports false when the client has left the registry meanwhile.
+func (c *client) change(fn func(*client)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return false
+	}
+	fn(c)
+	c.settle()
+	return true
+}
+
+// remove takes a client out of the registry; its lock is held.
+func (s *Streams) remove(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, c.key)
+}
 
 // Begin opens the sequence of a run that began to execute; its execution_start
 // is the first Send. Each Begin must be followed by End or Lose, or the stream
 // of the client stands still: `defer run.Lose()` is right, as it does nothing
 // after End. The same prompt and fence give the same run again. A key without
 // a client gives a run that drops everything.
-func (s *Streams) Begin(k Key, promptID string, fence int64) *Run { return &Run{} }
-
-// Send adds a message of the run.
-func (r *Run) Send(m Message) {}
-
-// End closes the sequence: the given end messages (execution_success, _error or
-// _interrupted), then status, then executing null. It must be called only when
-// the job is off /queue and in /history.
-func (r *Run) End(end ...Message) {}
-
-// Lose gives up the stream: the run was lost. A later Begin of the prompt
-// starts a complete new sequence.
-func (r *Run) Lose() {}
+func (s *Streams) Begin(k Key, promptID string, fence int64) *Run {
+	r := &Run{}
+	s.change(k, true, func(c *client) {
+		r.client, r.sequence = c, c.line.begin(promptID, fence)
+	})
+	return r
+}
 
 // Ended adds the complete sequence of a prompt that ended without a run here:
 // refused by the instance, never runnable, or known from history only. The
 // messages go from execution_start to the end message; status and executing
 // null follow by themselves.
-func (s *Streams) Ended(k Key, promptID string, msgs ...Message) {}
+func (s *Streams) Ended(k Key, promptID string, msgs ...Message) {
+	s.change(k, true, func(c *client) { c.line.ended(promptID, msgs) })
+}
 
 // Posted tells that a prompt was accepted. It starts the replay window of a
 // client whose socket opens later than its POST.
-func (s *Streams) Posted(k Key, promptID string) {}
+func (s *Streams) Posted(k Key, _ string) {
+	s.change(k, true, func(c *client) { c.extend() })
+}
 
 // Replay sends the messages of an ended prompt again, because the same prompt
 // was posted again. It reports whether they are (or will be) sent; if not,
 // they are no longer known and the caller may build them from history, see
 // [Streams.Ended].
-func (s *Streams) Replay(k Key, promptID string) bool { return false }
+func (s *Streams) Replay(k Key, promptID string) (known bool) {
+	s.change(k, false, func(c *client) { known = c.line.replay(promptID) })
+	return known
+}
 
 // StatusChanged tells that the count of these callers may have changed; no
 // caller at all means that of everyone.
-func (s *Streams) StatusChanged(callers ...string) {}
+func (s *Streams) StatusChanged(callers ...string) { s.callers.changed(callers) }
 
-// Showing is the running prompt whose messages the client is being shown.
-func (s *Streams) Showing(k Key) (promptID string, ok bool) { return "", false }
+// Showing is the running prompt whose messages the client is being shown; ok
+// is false when there is none, or no socket.
+func (s *Streams) Showing(k Key) (promptID string, ok bool) {
+	s.change(k, false, func(c *client) { promptID, ok = c.line.showing() })
+	return promptID, ok
+}
 
 // Broadcast sends a message that belongs to no run to the client's socket; it
 // is never held, and dropped when there is no socket.
-func (s *Streams) Broadcast(k Key, m Message) {}
+func (s *Streams) Broadcast(k Key, m Message) {
+	f := &frame{kind: m.Kind, node: m.Node, binary: m.Binary, data: m.Data, size: int64(len(m.Data))}
+	s.change(k, false, func(c *client) {
+		if c.socket != nil {
+			c.socket.push(item{frame: f})
+		}
+	})
+}
 
 // Sockets is the number of open sockets.
-func (s *Streams) Sockets() int { return 0 }
+func (s *Streams) Sockets() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sockets)
+}
+
+// mintSID makes a client id of the form that ComfyUI makes: 32 hex digits.
+func mintSID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(id[:])
+}
+
+// wantsLive reports whether the query asks for interleaved events.
+func wantsLive(r *http.Request) bool { return r.URL.Query().Get("events") == "live" }

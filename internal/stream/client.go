@@ -1,0 +1,130 @@
+package stream
+
+import (
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// client is one client's line with its socket and its clock.
+type client struct {
+	key     Key
+	streams *Streams
+
+	mu     sync.Mutex
+	line   line
+	socket *socket // the newest one; nil while there is none
+	// until is the end of the replay window while there is no socket.
+	until time.Time
+	alarm *time.Timer // at until; nil when not set
+	gone  bool        // taken out of the registry
+}
+
+// attach makes w the client's socket. An older one stays open and gets
+// nothing more, whatever happens to the new one.
+func (c *client) attach(w *socket, live bool) {
+	if c.socket != nil {
+		c.socket.mute()
+	}
+	c.socket = w
+	c.line.attach(w.push, live)
+}
+
+// detach ends the part of w, if it is still the client's socket.
+func (c *client) detach(w *socket) {
+	if c.socket != w {
+		return
+	}
+	c.socket = nil
+	c.line.detach()
+	c.extend()
+}
+
+// extend starts the replay window anew.
+func (c *client) extend() {
+	c.until = time.Now().Add(c.streams.window())
+}
+
+// settle brings the client in order after each change: a socket that does not
+// read is closed, what nobody came back for is dropped, and a client of whom
+// nothing is known any more leaves the registry.
+func (c *client) settle() {
+	if w := c.socket; w != nil && w.overflowed() {
+		c.streams.o.Logger.Warn("client does not read its socket; closing it", "queued_bytes_limit", w.queue.limit)
+		c.detach(w)
+		w.shut(websocket.StatusTryAgainLater, "too slow")
+	}
+	c.report()
+	if c.alarm != nil {
+		c.alarm.Stop()
+		c.alarm = nil
+	}
+	if c.socket != nil {
+		return
+	}
+	if left := time.Until(c.until); left > 0 {
+		c.alarm = time.AfterFunc(left, c.expire)
+		return
+	}
+	c.line.forget()
+	if c.line.empty() {
+		c.gone = true
+		c.streams.remove(c)
+	}
+}
+
+func (c *client) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.gone {
+		c.settle()
+	}
+}
+
+// report logs what the line could not keep.
+func (c *client) report() {
+	if c.line.cuts > 0 {
+		c.streams.o.Logger.Warn("held events of a client outgrew their memory and were shortened",
+			"cuts", c.line.cuts, "limit_bytes", c.line.limits.hold)
+		c.line.cuts = 0
+	}
+	if c.line.spillErr != nil {
+		c.streams.o.Logger.Warn("held results stay in memory", "error", c.line.spillErr)
+		c.line.spillErr = nil
+	}
+}
+
+// Run is the sequence of one run of a prompt. Its methods are safe for use by
+// several goroutines and do nothing once the run is over.
+type Run struct {
+	client   *client // nil for a run without a stream
+	sequence *sequence
+}
+
+// Send adds a message of the run.
+func (r *Run) Send(m Message) { r.do(func(l *line) { l.send(r.sequence, m) }) }
+
+// End closes the sequence: the given end messages (execution_success, _error
+// or _interrupted), then status, then executing null. It must be called only
+// when the job is off /queue and in /history: clients ask there at once.
+func (r *Run) End(end ...Message) { r.do(func(l *line) { l.end(r.sequence, end) }) }
+
+// Lose gives up the stream: the run was lost. A later Begin of the prompt
+// starts a complete new sequence.
+func (r *Run) Lose() { r.do(func(l *line) { l.lose(r.sequence) }) }
+
+func (r *Run) do(change func(*line)) {
+	c := r.client
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A run that is over may outlive its client's entry in the registry.
+	if r.sequence.over || c.gone {
+		return
+	}
+	change(&c.line)
+	c.settle()
+}

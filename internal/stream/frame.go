@@ -1,0 +1,60 @@
+package stream
+
+import (
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// frame is one message of one prompt. It is never changed once made, so a log
+// and any number of socket queues may share it.
+type frame struct {
+	kind   Kind
+	prompt string
+	node   string
+	binary bool
+	// vital marks what a shortened log keeps: the execution_start and the end
+	// messages.
+	vital bool
+	// data is the message, nil when it lies in a file.
+	data []byte
+	file *spillFile
+	at   int64 // offset in file
+	size int64 // of the message, wherever it lies
+}
+
+// frameOverhead is what a message is taken to cost beside its bytes, so that
+// a million empty ones do not count as nothing.
+const frameOverhead = 128
+
+// memory is what the frame costs while it is kept, in bytes.
+func (f *frame) memory() int64 { return frameOverhead + int64(len(f.data)) }
+
+// load returns the message, from its file if need be.
+func (f *frame) load() ([]byte, error) {
+	if f.file == nil {
+		return f.data, nil
+	}
+	return f.file.read(f.at, f.size)
+}
+
+// executingNull ends the sequence of a prompt.
+func executingNull(prompt string) *frame {
+	data := append([]byte(nil), `{"type": "executing", "data": {"node": null, "prompt_id": `...)
+	data = pyjson.AppendString(data, prompt)
+	data = append(data, "}}"...)
+	return &frame{prompt: prompt, vital: true, data: data, size: int64(len(data))}
+}
+
+// statusMessage tells the number of a caller's jobs; sid is set in the first
+// message of a socket only.
+func statusMessage(remaining int, sid string) []byte {
+	data := append([]byte(nil), `{"type": "status", "data": {"status": {"exec_info": {"queue_remaining": `...)
+	data = strconv.AppendInt(data, int64(remaining), 10)
+	data = append(data, "}}"...)
+	if sid != "" {
+		data = append(data, `, "sid": `...)
+		data = pyjson.AppendString(data, sid)
+	}
+	return append(data, "}}"...)
+}

@@ -1,0 +1,98 @@
+package stream
+
+// This file is the memory of a line: what its logs keep, on disk or shortened
+// when they outgrow their bounds.
+
+// add makes a frame of m and keeps it in the log of q. end marks the messages
+// that close a sequence.
+func (l *line) add(q *sequence, m Message, end bool) *frame {
+	if m.Kind > Result {
+		m.Kind = Other
+	}
+	if m.Kind == Executing {
+		q.node = m.Node
+	}
+	f := &frame{
+		kind: m.Kind, prompt: q.prompt, node: m.Node, binary: m.Binary,
+		data: m.Data, size: int64(len(m.Data)),
+		vital: m.Kind == Other && (end || len(q.log.frames) == 0),
+	}
+	if f.node == "" && m.Binary {
+		f.node = q.node
+	}
+	if f.kind == Result && q.log.detail != last && l.results+f.size > l.limits.spill {
+		l.toDisk(q, f)
+	}
+	l.account(q, func() { q.log.add(f) })
+	return f
+}
+
+// toDisk moves the bytes of a result to the file of its sequence. If that
+// fails they stay in memory, within the bounds there.
+func (l *line) toDisk(q *sequence, f *frame) {
+	if q.log.spill == nil {
+		file, err := newSpillFile(l.limits.spillDir)
+		if err != nil {
+			l.spillErr = err
+			return
+		}
+		q.log.spill = file
+	}
+	at, err := q.log.spill.write(f.data)
+	if err != nil {
+		l.spillErr = err
+		return
+	}
+	f.file, f.at, f.data = q.log.spill, at, nil
+}
+
+// fit brings the line back within its memory. What the client has probably
+// seen goes first, then the detail of the largest log.
+func (l *line) fit() {
+	for l.memory > l.limits.hold {
+		l.cuts++
+		if l.out != nil && len(l.sent) > 0 {
+			l.free(l.sent[0])
+			l.sent = l.sent[1:]
+			continue
+		}
+		if q := l.largest(whole); q != nil {
+			l.shorten(q, short)
+			continue
+		}
+		if q := l.largest(short); q != nil {
+			l.shorten(q, last)
+			continue
+		}
+		if len(l.waiting) == 0 {
+			return // what is left are a few messages for each running prompt
+		}
+		l.free(l.waiting[0])
+		l.waiting = l.waiting[1:]
+	}
+}
+
+// largest is the sequence of the given detail that keeps most.
+func (l *line) largest(d detail) (found *sequence) {
+	for _, list := range [][]*sequence{l.running, l.waiting, l.sent} {
+		for _, q := range list {
+			if q.log.detail == d && (found == nil || q.log.memory > found.log.memory) {
+				found = q
+			}
+		}
+	}
+	return found
+}
+
+func (l *line) shorten(q *sequence, to detail) { l.account(q, func() { q.log.shorten(to) }) }
+
+func (l *line) free(q *sequence) { l.account(q, q.log.free) }
+
+// account keeps the sums of the line right while change works on the log of q.
+func (l *line) account(q *sequence, change func()) {
+	l.memory -= q.log.memory
+	l.results -= q.log.results
+	change()
+	l.memory += q.log.memory
+	l.results += q.log.results
+}

@@ -1,0 +1,301 @@
+package stream
+
+import "slices"
+
+// line is the serial order of one client's stream: what its socket is sent,
+// and what is kept for later. It is a plain state machine without goroutines,
+// clock or locks; the same calls always give the same output.
+//
+// A sequence is in one of these places: running (one of them is open, the
+// others are held), waiting (it ended while another was open), or sent (the
+// client has not confirmed it yet).
+type line struct {
+	limits lineLimits
+	// out takes what goes to the socket; nil while there is none.
+	out func(item)
+	// live interleaves: every sequence is open.
+	live bool
+
+	running []*sequence // in order of their begin
+	waiting []*sequence // in order of their end
+	sent    []*sequence // in the order in which they are (to be) sent
+	mark    uint64      // the last one given out
+
+	memory, results int64 // bytes kept by all logs
+	// cuts counts logs that were shortened or dropped for want of memory,
+	// and spillErr is the last failure to write one to disk.
+	cuts     int
+	spillErr error
+}
+
+// lineLimits are bounds in bytes, see [Options].
+type lineLimits struct {
+	hold, spill int64
+	spillDir    string
+}
+
+// sequence is all that is known of one prompt's messages.
+type sequence struct {
+	prompt string
+	fence  int64
+	over   bool
+	// open means that its messages go to the client now, or went before the
+	// socket was lost.
+	open bool
+	// mark is set when all of it was sent: a pong to the ping of that number
+	// confirms it.
+	mark uint64
+	node string // executing
+	log  log
+}
+
+// item is one thing for a socket to do, in order: to send a frame, to send the
+// status that precedes the end of a prompt, or to ask the client to confirm
+// all that went before.
+type item struct {
+	frame  *frame
+	status bool
+	mark   uint64
+}
+
+// begin adds a sequence that starts to execute. The same prompt and fence give
+// the sequence that is there: an instance may report its start twice. Another
+// fence is another sequence even for the same prompt, because two jobs may
+// have one id.
+func (l *line) begin(prompt string, fence int64) *sequence {
+	for _, q := range l.running {
+		if q.prompt == prompt && q.fence == fence {
+			return q
+		}
+	}
+	q := &sequence{prompt: prompt, fence: fence}
+	l.running = append(l.running, q)
+	l.advance(false)
+	return q
+}
+
+// send adds a message of a running sequence.
+func (l *line) send(q *sequence, m Message) {
+	if q.over {
+		return
+	}
+	f := l.add(q, m, false)
+	if q.open {
+		l.emit(item{frame: f})
+	}
+	l.fit()
+}
+
+// end closes a sequence with its end messages.
+func (l *line) end(q *sequence, msgs []Message) {
+	if q.over {
+		return
+	}
+	q.over = true
+	l.running = without(l.running, q)
+	l.finish(q, msgs)
+}
+
+// ended adds a sequence that is already complete.
+func (l *line) ended(prompt string, msgs []Message) {
+	l.finish(&sequence{prompt: prompt, over: true}, msgs)
+}
+
+func (l *line) finish(q *sequence, msgs []Message) {
+	for _, m := range msgs {
+		f := l.add(q, m, true)
+		if q.open {
+			l.emit(item{frame: f})
+		}
+	}
+	if q.open {
+		l.sent = append(l.sent, q)
+		l.seal(q)
+	} else {
+		l.waiting = append(l.waiting, q)
+	}
+	l.advance(false)
+	l.fit()
+}
+
+// lose gives up the place of a running sequence, without a word to the client:
+// the next run of the prompt begins a new one.
+func (l *line) lose(q *sequence) {
+	if q.over {
+		return
+	}
+	q.over = true
+	l.running = without(l.running, q)
+	l.free(q)
+	l.advance(false)
+}
+
+// replay sends the sequence of an ended prompt again, if it is still known.
+func (l *line) replay(prompt string) bool {
+	of := func(q *sequence) bool { return q.prompt == prompt }
+	if slices.ContainsFunc(l.waiting, of) || slices.ContainsFunc(l.running, of) {
+		return true // it is still to come
+	}
+	i := slices.IndexFunc(l.sent, of)
+	if i < 0 {
+		return false
+	}
+	q := l.sent[i]
+	l.sent = slices.Delete(l.sent, i, i+1)
+	q.open, q.mark = false, 0
+	l.waiting = append(l.waiting, q)
+	l.advance(false)
+	return true
+}
+
+// attach gives the line a socket, in place of any other. Everything that the
+// client has not confirmed is sent again from its start, in the order in
+// which it was sent before.
+func (l *line) attach(out func(item), live bool) {
+	l.out, l.live = out, live
+	for _, q := range l.sent {
+		l.play(q, false)
+		l.seal(q)
+	}
+	opened := false
+	for _, q := range l.running {
+		if !q.open {
+			continue
+		}
+		if opened && !live {
+			q.open = false // it was open beside others, on a live socket
+			continue
+		}
+		opened = true
+		l.play(q, true)
+	}
+	l.advance(true)
+}
+
+// detach takes the socket away. What it has not confirmed stays.
+func (l *line) detach() {
+	l.out = nil
+	for _, q := range l.sent {
+		q.mark = 0
+	}
+}
+
+// confirm tells that everything up to a mark was received. It returns the
+// prompts that were received whole.
+func (l *line) confirm(mark uint64) (prompts []string) {
+	l.sent = slices.DeleteFunc(l.sent, func(q *sequence) bool {
+		if q.mark == 0 || q.mark > mark {
+			return false
+		}
+		prompts = append(prompts, q.prompt)
+		l.free(q)
+		return true
+	})
+	return prompts
+}
+
+// forget drops what is kept for a client that did not come back: ended
+// sequences, and of running ones all but their present state.
+func (l *line) forget() {
+	for _, q := range slices.Concat(l.waiting, l.sent) {
+		l.free(q)
+	}
+	l.waiting, l.sent = nil, nil
+	for _, q := range l.running {
+		l.shorten(q, last)
+	}
+}
+
+// clear drops everything.
+func (l *line) clear() {
+	l.forget()
+	for _, q := range l.running {
+		q.over = true
+		l.free(q)
+	}
+	l.running, l.out = nil, nil
+}
+
+// empty reports whether nothing is kept.
+func (l *line) empty() bool { return len(l.running)+len(l.waiting)+len(l.sent) == 0 }
+
+// showing is the running prompt whose messages the socket is sent; with
+// several (live) the one that began first.
+func (l *line) showing() (prompt string, ok bool) {
+	if l.out == nil {
+		return "", false
+	}
+	for _, q := range l.running {
+		if q.open {
+			return q.prompt, true
+		}
+	}
+	return "", false
+}
+
+// advance opens what may be opened: ended sequences first, then the running
+// one that began first. back tells that the client has just come (back).
+func (l *line) advance(back bool) {
+	if l.out == nil {
+		return
+	}
+	if !l.live && slices.ContainsFunc(l.running, func(q *sequence) bool { return q.open }) {
+		return
+	}
+	waiting := l.waiting
+	l.waiting = nil
+	for _, q := range waiting {
+		q.open = true
+		l.play(q, false)
+		l.sent = append(l.sent, q)
+		l.seal(q)
+	}
+	for _, q := range l.running {
+		if q.open {
+			continue
+		}
+		q.open = true
+		l.play(q, back)
+		if !l.live {
+			return
+		}
+	}
+}
+
+// play sends what is kept of a sequence. A client that is back after the
+// replay window is told what ComfyUI would tell it: where the run stands.
+func (l *line) play(q *sequence, back bool) {
+	if back && q.log.detail == last {
+		for _, k := range []Kind{Executing, ProgressState} {
+			if f := q.log.latest(k); f != nil {
+				l.emit(item{frame: f})
+			}
+		}
+		return
+	}
+	for f := range q.log.each {
+		l.emit(item{frame: f})
+	}
+}
+
+// seal ends a sequence of which all messages went out, and asks for its receipt.
+func (l *line) seal(q *sequence) {
+	if l.out == nil {
+		return
+	}
+	l.mark++
+	q.mark = l.mark
+	l.emit(item{status: true})
+	l.emit(item{frame: executingNull(q.prompt)})
+	l.emit(item{mark: q.mark})
+}
+
+func (l *line) emit(it item) {
+	if l.out != nil {
+		l.out(it)
+	}
+}
+
+func without(list []*sequence, q *sequence) []*sequence {
+	return slices.DeleteFunc(list, func(other *sequence) bool { return other == q })
+}

@@ -1,0 +1,423 @@
+package stream
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// recorder writes down what a line sends to its socket, one word an item.
+type recorder struct{ words []string }
+
+func (r *recorder) out(it item) {
+	switch {
+	case it.status:
+		r.words = append(r.words, "status")
+	case it.mark != 0:
+		r.words = append(r.words, fmt.Sprintf("ping%d", it.mark))
+	case it.frame.data == nil:
+		data, err := it.frame.load()
+		if err != nil {
+			panic(err)
+		}
+		r.words = append(r.words, "disk:"+string(data))
+	default:
+		r.words = append(r.words, string(it.frame.data))
+	}
+}
+
+// take returns what was sent since the last take.
+func (r *recorder) take() []string {
+	words := r.words
+	r.words = nil
+	return words
+}
+
+func null(prompt string) string {
+	return `{"type": "executing", "data": {"node": null, "prompt_id": "` + prompt + `"}}`
+}
+
+// closing is how a sequence ends on the wire.
+func closing(prompt string, mark int) []string {
+	return []string{"status", null(prompt), fmt.Sprintf("ping%d", mark)}
+}
+
+func words(parts ...any) (all []string) {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case string:
+			all = append(all, part)
+		case []string:
+			all = append(all, part...)
+		}
+	}
+	return all
+}
+
+func testLine() *line {
+	return &line{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}}
+}
+
+func other(s string) Message { return Message{Data: []byte(s)} }
+
+func message(k Kind, s string) Message {
+	return Message{Kind: k, Data: []byte(s), Binary: k == Preview || k == Result}
+}
+
+func TestOnePromptAtATime(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a, b, c, d := l.begin("a", 1), l.begin("b", 2), l.begin("c", 3), l.begin("d", 4)
+	l.send(b, other("b start"))
+	l.send(a, other("a start"))
+	l.send(c, other("c start"))
+	require.Equal(t, words("a start"), r.take())
+
+	// c ends before b, while a is open.
+	l.end(c, []Message{other("c success")})
+	l.end(b, []Message{other("b error")})
+	l.send(d, other("d start"))
+	require.Empty(t, r.take())
+	prompt, ok := l.showing()
+	require.True(t, ok)
+	require.Equal(t, "a", prompt)
+
+	// The ended come first, in order of their end, then the running one.
+	l.end(a, []Message{other("a success")})
+	require.Equal(t, words("a success", closing("a", 1), "c start", "c success", closing("c", 2),
+		"b start", "b error", closing("b", 3), "d start"), r.take())
+	l.send(d, other("d executed"))
+	require.Equal(t, words("d executed"), r.take(), "d is live now")
+}
+
+func TestRunningOneThatStartedFirstComesNext(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a, b, c := l.begin("a", 1), l.begin("b", 1), l.begin("c", 1)
+	l.send(c, other("c start"))
+	l.send(b, other("b start"))
+	l.end(a, nil)
+	require.Equal(t, words(closing("a", 1), "b start"), r.take())
+	prompt, _ := l.showing()
+	require.Equal(t, "b", prompt)
+}
+
+func TestLostRunGivesUpTheStream(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	l.send(a, other("a start 1"))
+	l.send(b, other("b start"))
+	l.lose(a)
+	require.Equal(t, words("a start 1", "b start"), r.take())
+
+	l.send(a, other("late"))
+	l.end(a, []Message{other("late end")})
+	l.lose(a)
+	require.Empty(t, r.take(), "a lost run says nothing more")
+
+	again := l.begin("a", 2)
+	l.send(again, other("a start 2"))
+	l.end(b, []Message{other("b success")})
+	l.end(again, []Message{other("a success")})
+	require.Equal(t, words("b success", closing("b", 1), "a start 2", "a success", closing("a", 2)), r.take(),
+		"the second attempt is a complete sequence")
+}
+
+func TestHeldRunIsLost(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	l.send(b, other("b start"))
+	l.lose(b)
+	l.end(a, nil)
+	require.Equal(t, closing("a", 1), r.take(), "nothing of b was ever said")
+	require.Zero(t, len(l.running)+len(l.waiting))
+}
+
+func TestSameRunBeginsOnce(t *testing.T) {
+	t.Parallel()
+	l := testLine()
+	a := l.begin("a", 1)
+	require.Same(t, a, l.begin("a", 1))
+	require.NotSame(t, a, l.begin("a", 2), "two jobs may have one id")
+}
+
+func TestEndedWithoutARun(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a := l.begin("a", 1)
+	l.ended("x", []Message{other("x start"), other("x error")})
+	require.Empty(t, r.take())
+	l.end(a, nil)
+	require.Equal(t, words(closing("a", 1), "x start", "x error", closing("x", 2)), r.take())
+	l.ended("y", []Message{other("y start")})
+	require.Equal(t, words("y start", closing("y", 3)), r.take())
+}
+
+func TestHeldMessagesShrink(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	for _, m := range []Message{
+		other("start"), message(ProgressState, "s1"), message(Executing, "executing 1"),
+		message(Preview, "p1"), message(Progress, "1/3"),
+		message(Result, "r1"), message(Result, "r2"),
+		message(ProgressState, "s2"), message(Preview, "p2"), message(Progress, "2/3"),
+		message(Executing, "executing 2"), other("executed 2"), message(ProgressState, "s3"),
+	} {
+		l.send(b, m)
+	}
+	l.end(a, nil)
+	require.Equal(t, words(closing("a", 1), "start", "executing 1", "r1", "r2", "p2", "2/3",
+		"executing 2", "executed 2", "s3"), r.take())
+}
+
+func TestOpenMessagesDoNotShrink(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a := l.begin("a", 1)
+	var want []string
+	for i := range 200 {
+		want = append(want, fmt.Sprint(i), fmt.Sprint("s", i))
+		l.send(a, message(Progress, fmt.Sprint(i)))
+		l.send(a, message(ProgressState, fmt.Sprint("s", i)))
+	}
+	require.Equal(t, want, r.take())
+	require.Less(t, len(a.log.frames), 100, "the log does shrink")
+}
+
+func TestReplayAfterReconnect(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a := l.begin("a", 1)
+	l.send(a, other("a start"))
+	l.end(a, []Message{other("a success")})
+	b := l.begin("b", 1)
+	l.send(b, other("b start"))
+	l.end(b, []Message{other("b success")})
+	c := l.begin("c", 1)
+	l.send(c, other("c start"))
+	l.send(c, message(Progress, "1"))
+	l.send(c, message(Progress, "2"))
+	require.Equal(t, []string{"a"}, l.confirm(1), "a was received")
+	l.detach()
+	_, ok := l.showing()
+	require.False(t, ok, "without a socket nothing is shown")
+	l.send(c, other("c executed"))
+	l.ended("d", []Message{other("d start")})
+
+	r2 := &recorder{}
+	l.attach(r2.out, false)
+	require.Equal(t, words("b start", "b success", closing("b", 3), "c start", "2", "c executed"), r2.take(),
+		"b was not confirmed, c is in the middle")
+	require.Empty(t, l.confirm(2), "a receipt for marks of the old socket counts for nothing")
+	l.end(c, nil)
+	require.Equal(t, words(closing("c", 4), "d start", closing("d", 5)), r2.take())
+	require.Equal(t, []string{"b", "c", "d"}, l.confirm(5))
+	require.True(t, l.empty())
+	require.Zero(t, l.memory)
+}
+
+func TestOpenRunEndsWhileNobodyIsThere(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	l.send(a, other("a start"))
+	l.detach()
+	l.send(b, other("b start"))
+	l.end(b, nil)
+	l.end(a, nil)
+	r.take()
+	l.attach(r.out, false)
+	require.Equal(t, words("a start", closing("a", 1), "b start", closing("b", 2)), r.take(),
+		"the stream goes on where it was: a was open")
+}
+
+func TestFirstSocketOpensLate(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	l.send(a, other("a start"))
+	l.send(b, other("b start"))
+	l.end(b, nil)
+	l.attach(r.out, false)
+	require.Equal(t, words("b start", closing("b", 1), "a start"), r.take(),
+		"nothing was shown yet, so what has ended comes first")
+}
+
+func TestBackAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	for _, m := range []Message{
+		other("a start"), message(ProgressState, "s1"), message(Executing, "executing 1"), other("executed 1"),
+		message(Executing, "executing 2"), message(Preview, "p"), message(ProgressState, "s2"), message(Result, "r"),
+	} {
+		l.send(a, m)
+	}
+	l.send(b, other("b start"))
+	l.send(b, other("b executed"))
+	l.ended("x", []Message{other("x start")})
+	l.forget()
+	l.send(a, message(ProgressState, "s3"))
+	l.send(a, message(Executing, "executing 3"))
+
+	l.attach(r.out, false)
+	require.Equal(t, words("executing 3", "s3"), r.take(), "as ComfyUI does; x is in /history")
+	l.send(a, other("executed 3"))
+	l.send(b, message(Executing, "b executing 1"))
+	l.end(a, []Message{other("a success")})
+	require.Equal(t, words("executed 3", "a success", closing("a", 1), "b start", "b executing 1"), r.take(),
+		"b was never shown, so it begins with its start")
+}
+
+func TestLiveInterleaves(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, true)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	l.send(b, other("b start"))
+	l.send(a, other("a start"))
+	l.end(b, nil)
+	l.send(a, other("a executed"))
+	require.Equal(t, words("b start", "a start", closing("b", 1), "a executed"), r.take())
+
+	// A serial socket takes over: one at a time again.
+	c := l.begin("c", 1)
+	l.send(c, other("c start"))
+	r.take()
+	l.attach(r.out, false)
+	l.send(c, other("c executed"))
+	require.Equal(t, words("b" /* unconfirmed */ +" start", closing("b", 2), "a start", "a executed"), r.take())
+	l.end(a, nil)
+	require.Equal(t, words(closing("a", 3), "c start", "c executed"), r.take())
+}
+
+func TestReplayOfTheSamePrompt(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	require.False(t, l.replay("a"))
+	a := l.begin("a", 1)
+	l.send(a, other("a start"))
+	require.True(t, l.replay("a"), "it is still to come")
+	l.end(a, nil)
+	require.Equal(t, words("a start", closing("a", 1)), r.take())
+	require.True(t, l.replay("a"))
+	require.Equal(t, words("a start", closing("a", 2)), r.take())
+	require.Empty(t, l.confirm(1))
+	require.Equal(t, []string{"a"}, l.confirm(2))
+	require.False(t, l.replay("a"), "received, so no longer kept")
+}
+
+func TestResultsGoToDisk(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.limits = lineLimits{hold: 1 << 20, spill: 10, spillDir: t.TempDir()}
+	l.attach(r.out, false)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	for _, s := range []string{"12345", "67890", "abcde", "fghij"} {
+		l.send(b, message(Result, s))
+	}
+	l.send(a, message(Result, "open"))
+	l.end(a, nil)
+	require.Equal(t, words("disk:open", closing("a", 1), "12345", "67890", "disk:abcde", "disk:fghij"), r.take())
+	require.Equal(t, int64(10), l.results)
+	require.NotNil(t, b.log.spill)
+	l.end(b, nil)
+	l.confirm(2)
+	require.Zero(t, l.memory)
+	require.Zero(t, l.results)
+}
+
+func TestSpillFileOutlivesItsLog(t *testing.T) {
+	t.Parallel()
+	l := testLine()
+	l.limits.spill = 0
+	l.limits.spillDir = t.TempDir()
+	q := queue{limit: 1 << 20}
+	l.attach(func(it item) { q.push(it) }, false)
+	a := l.begin("a", 1)
+	l.send(a, message(Result, "picture"))
+	l.lose(a)
+	it, ok := q.pop()
+	require.True(t, ok)
+	data, err := it.frame.load()
+	require.NoError(t, err)
+	require.Equal(t, "picture", string(data))
+	it.release()
+	_, err = it.frame.load()
+	require.Error(t, err, "the last user has closed the file")
+}
+
+func TestSpillFails(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.limits.spill, l.limits.spillDir = 0, t.TempDir()+"/missing"
+	l.attach(r.out, false)
+	a := l.begin("a", 1)
+	l.send(a, message(Result, "picture"))
+	require.Equal(t, words("picture"), r.take(), "it stays in memory")
+	require.Error(t, l.spillErr)
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	l, r := testLine(), &recorder{}
+	l.limits.hold = 20 * frameOverhead
+	l.attach(r.out, false)
+	a, b := l.begin("a", 1), l.begin("b", 1)
+	l.send(a, other("a start"))
+	l.send(b, other("b start"))
+	l.send(b, message(Executing, "b executing 1"))
+	l.send(b, message(Result, "b result"))
+	for range 50 {
+		l.send(b, other("b executed"))
+		require.LessOrEqual(t, l.memory, l.limits.hold)
+	}
+	require.Positive(t, l.cuts)
+	l.end(b, []Message{other("b success")})
+	r.take()
+	l.end(a, nil)
+	require.Equal(t, words(closing("a", 1), "b start", "b executing 1", "b result", "b success", closing("b", 2)), r.take(),
+		"what is in /history is left out, the rest is a sequence still")
+
+	// Unconfirmed ones go first.
+	l.cuts = 0
+	for i := range 100 {
+		l.ended(fmt.Sprint(i), []Message{other("start"), other("error")})
+		require.LessOrEqual(t, l.memory, l.limits.hold)
+	}
+	require.Positive(t, l.cuts)
+	require.Less(t, len(l.sent), 11)
+	// And without a socket the oldest.
+	l.detach()
+	for i := range 100 {
+		l.ended(fmt.Sprint(i), []Message{other("start"), other("error")})
+		require.LessOrEqual(t, l.memory, l.limits.hold)
+	}
+}
+
+func TestClear(t *testing.T) {
+	t.Parallel()
+	l := testLine()
+	a := l.begin("a", 1)
+	l.send(a, other("start"))
+	l.ended("x", nil)
+	l.clear()
+	require.True(t, l.empty())
+	require.Zero(t, l.memory)
+	l.send(a, other("late"))
+	require.Zero(t, l.memory)
+}

@@ -1,0 +1,98 @@
+package stream
+
+// queue is what waits to be written to one socket, bounded in bytes. Its
+// owner locks.
+type queue struct {
+	items  []item
+	head   int
+	memory int64
+	limit  int64
+}
+
+// push adds an item. Over the limit, previews and progress go first, but for
+// the newest; if that does not help push reports false and the item is not
+// added: the client does not read. A single item always fits an empty queue.
+func (q *queue) push(it item) bool {
+	size := it.memory()
+	if q.memory+size > q.limit && q.len() > 0 {
+		q.shed()
+		if q.memory+size > q.limit && q.len() > 0 {
+			return false
+		}
+	}
+	if it.frame != nil {
+		it.frame.file.retain()
+	}
+	q.items = append(q.items, it)
+	q.memory += size
+	return true
+}
+
+// pop takes the oldest item. The caller releases its frame's file.
+func (q *queue) pop() (it item, ok bool) {
+	if q.len() == 0 {
+		return item{}, false
+	}
+	it = q.items[q.head]
+	q.items[q.head] = item{} // so that the frame can be collected
+	q.head++
+	q.memory -= it.memory()
+	switch {
+	case q.head == len(q.items):
+		q.items, q.head = q.items[:0], 0
+	case q.head >= 1024 && q.head*2 >= len(q.items):
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	return it, true
+}
+
+func (q *queue) len() int { return len(q.items) - q.head }
+
+// shed drops previews and progress, except the newest of each kind.
+func (q *queue) shed() {
+	var seen [Result + 1]bool
+	kept := len(q.items)
+	for i := len(q.items) - 1; i >= q.head; i-- {
+		it := q.items[i]
+		if it.frame != nil && it.frame.kind.shrinks() {
+			if seen[it.frame.kind] {
+				q.memory -= it.memory()
+				continue
+			}
+			seen[it.frame.kind] = true
+		}
+		kept--
+		q.items[kept] = it
+	}
+	clear(q.items[q.head:kept])
+	q.head = kept
+}
+
+// clear drops everything.
+func (q *queue) clear() {
+	for {
+		it, ok := q.pop()
+		if !ok {
+			break
+		}
+		it.release()
+	}
+	q.items = nil
+}
+
+// memory is what the item costs while it waits, in bytes.
+func (it item) memory() int64 {
+	if it.frame == nil {
+		return frameOverhead
+	}
+	return it.frame.memory()
+}
+
+// release gives up the item's share of a spill file.
+func (it item) release() {
+	if it.frame != nil {
+		it.frame.file.release()
+	}
+}

@@ -1,0 +1,201 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const (
+	// readLimit is the largest message a client may send; ComfyUI closes with
+	// 1009 beyond it, too.
+	readLimit = 4 << 20
+	// flagGrace is how long an image waits after the opening for the client
+	// to say in which form it wants images: with a replay the first image
+	// would otherwise always be faster than the client's feature_flags.
+	flagGrace = 200 * time.Millisecond
+	// lateGrace is how long an image or progress waits for the message that
+	// belongs before it.
+	lateGrace = 50 * time.Millisecond
+	// Longer messages go out in pieces of chunk bytes, so that pings and
+	// pongs pass in between: the library gives up a connection on which it
+	// cannot write a control frame for 5 s.
+	chunk = 128 << 10
+)
+
+// socket is one WebSocket of a client: a bounded queue, and a writer that
+// takes from it. Only the reader and the writer ever wait for the client.
+type socket struct {
+	conn     *websocket.Conn
+	sid      string
+	caller   string
+	tally    *tally
+	browser  bool // pings instead of status frames keep it alive
+	deflate  bool // the extension was negotiated
+	opened   time.Time
+	interval time.Duration // between two status frames
+	silence  time.Duration // the longest
+	features func() []byte
+	// received is called with the mark that the client has confirmed.
+	received func(mark uint64)
+
+	wake     chan struct{} // something to write
+	pings    chan struct{} // a ping to send
+	settled  chan struct{} // closed when the flags are known
+	flags    flags
+	shutOnce sync.Once
+	shutDone chan struct{} // made by shut, closed when the handshake is over
+
+	mu       sync.Mutex
+	queue    queue
+	replies  [][]byte // answers to this socket alone
+	metadata bool     // previews carry metadata
+	status   bool     // a status is due
+	muted    bool     // a newer socket has taken over
+	full     bool     // the client does not read
+	mark     uint64   // the newest that was written
+
+	// The writer's own.
+	adapter    adapter
+	lastWrite  time.Time
+	lastStatus time.Time
+	lateSince  time.Time
+}
+
+// push queues an item. It never blocks; a socket that has no room left is
+// marked and takes nothing more.
+func (w *socket) push(it item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.muted || w.full {
+		return
+	}
+	if !w.queue.push(it) {
+		w.full = true
+		w.queue.clear()
+		return
+	}
+	w.signal()
+}
+
+// overflowed reports whether a push found no room.
+func (w *socket) overflowed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full
+}
+
+// mute makes the socket silent for good: a newer one of the same client has
+// taken over. It stays open, as in ComfyUI.
+func (w *socket) mute() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.muted = true
+	w.queue.clear()
+	w.replies = nil
+}
+
+// statusDue makes the writer send a status as soon as the interval allows.
+func (w *socket) statusDue() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = true
+	w.signal()
+}
+
+// signal wakes the writer.
+func (w *socket) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// shut closes the socket with a code, without blocking. done is closed when
+// the peer has answered or was given up.
+func (w *socket) shut(code websocket.StatusCode, reason string) (done <-chan struct{}) {
+	w.shutOnce.Do(func() {
+		go func() {
+			defer close(w.shutDone)
+			// An error only means that the peer was gone already.
+			_ = w.conn.Close(code, reason)
+		}()
+	})
+	return w.shutDone
+}
+
+// read takes the client's messages until the socket ends. ComfyUI ignores all
+// but the first JSON object.
+func (w *socket) read(ctx context.Context) error {
+	for {
+		kind, message, err := w.conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if kind == websocket.MessageText {
+			w.negotiate(message)
+		}
+	}
+}
+
+func (w *socket) negotiate(message []byte) {
+	if w.flags.settled {
+		return
+	}
+	announced, metadata := w.flags.read(message)
+	if !w.flags.settled {
+		return
+	}
+	defer close(w.settled)
+	if !announced {
+		return
+	}
+	reply := featuresMessage(w.features())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.metadata = metadata
+	if !w.muted {
+		w.replies = append(w.replies, reply)
+		w.signal()
+	}
+}
+
+// confirm sends pings and waits for their pongs, one at a time. A pong tells
+// that the client has read everything up to the mark that was written before
+// the ping.
+func (w *socket) confirm(ctx context.Context) {
+	var confirmed uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.pings:
+		}
+		w.mu.Lock()
+		mark := w.mark
+		w.mu.Unlock()
+		for w.conn.Ping(ctx) != nil {
+			// The ping could not even be written because a long message is on
+			// its way to a slow client, or the connection is gone and ctx is
+			// about to end.
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+		if mark > confirmed {
+			confirmed = mark
+			w.received(mark)
+		}
+	}
+}
+
+func (w *socket) ping() {
+	select {
+	case w.pings <- struct{}{}:
+	default:
+	}
+}

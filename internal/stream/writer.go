@@ -1,0 +1,233 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// write sends what is due until ctx ends or the socket fails. The first
+// message is always the status with the sid.
+func (w *socket) write(ctx context.Context) error {
+	n, _ := w.tally.read(ctx) // without an answer the client is told 0
+	if err := w.text(ctx, statusMessage(n, w.sid)); err != nil {
+		return err
+	}
+	for {
+		err := w.due(ctx)
+		if err != nil {
+			return err
+		}
+		if w.pending() {
+			continue
+		}
+		if err := w.rest(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// due writes one thing: an answer to this socket, a status whose time has
+// come, or the oldest item.
+func (w *socket) due(ctx context.Context) error {
+	w.mu.Lock()
+	if len(w.replies) > 0 {
+		reply := w.replies[0]
+		w.replies = w.replies[1:]
+		w.mu.Unlock()
+		return w.text(ctx, reply)
+	}
+	if w.status && time.Since(w.lastStatus) >= w.interval {
+		w.status = false
+		muted := w.muted
+		w.mu.Unlock()
+		if muted {
+			return nil
+		}
+		return w.sendStatus(ctx, false)
+	}
+	it, ok := w.queue.pop()
+	w.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	defer it.release()
+	switch {
+	case it.status:
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.status = false // this one is as new
+		w.mu.Unlock()
+		w.tally.touch()
+		return w.sendStatus(ctx, true)
+	case it.mark != 0:
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.mark = it.mark
+		w.mu.Unlock()
+		w.ping()
+		return nil
+	}
+	return w.frame(ctx, it.frame)
+}
+
+// sendStatus tells the number of the caller's jobs. A number that cannot be
+// had is worth a message only where the client waits for one.
+func (w *socket) sendStatus(ctx context.Context, always bool) error {
+	n, err := w.tally.read(ctx)
+	if err != nil && !always {
+		return nil
+	}
+	w.lastStatus = time.Now()
+	return w.text(ctx, statusMessage(n, ""))
+}
+
+// frame writes a message of a run in the form that the client asked for.
+func (w *socket) frame(ctx context.Context, f *frame) error {
+	data, err := f.load()
+	if err != nil {
+		return err
+	}
+	if imageEvent(f, data) != 0 {
+		w.awaitFlags(ctx)
+	}
+	w.mu.Lock()
+	metadata, muted := w.metadata, w.muted
+	w.mu.Unlock()
+	if muted {
+		return nil
+	}
+	for _, out := range w.adapter.adapt(f, data, metadata) {
+		if err := w.send(ctx, out); err != nil {
+			return err
+		}
+	}
+	w.lateSince = time.Now()
+	return nil
+}
+
+// awaitFlags gives a client that has just connected a moment to say in which
+// form it wants images.
+func (w *socket) awaitFlags(ctx context.Context) {
+	wait := flagGrace - time.Since(w.opened)
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-w.settled:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// flush writes the message that waits for the next one.
+func (w *socket) flush(ctx context.Context) error {
+	for _, out := range w.adapter.flush() {
+		if err := w.send(ctx, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pending reports whether there is something to write right now.
+func (w *socket) pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queue.len() > 0 || len(w.replies) > 0
+}
+
+// rest waits until there is something to write, and keeps a silent socket
+// alive.
+func (w *socket) rest(ctx context.Context) error {
+	now := time.Now()
+	w.mu.Lock()
+	muted, status := w.muted, w.status
+	w.mu.Unlock()
+
+	wake := w.lastWrite.Add(w.silence)
+	if status {
+		wake = earlier(wake, w.lastStatus.Add(w.interval))
+	}
+	if w.adapter.late != nil {
+		wake = earlier(wake, w.lateSince.Add(lateGrace))
+	}
+	var alarm <-chan time.Time
+	if !muted {
+		timer := time.NewTimer(wake.Sub(now))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.wake:
+		return nil
+	case now = <-alarm:
+	}
+	if w.adapter.late != nil && now.Sub(w.lateSince) >= lateGrace {
+		return w.flush(ctx)
+	}
+	if now.Sub(w.lastWrite) < w.silence {
+		return nil // a status is due
+	}
+	if w.browser {
+		w.lastWrite = now
+		w.ping()
+		return nil
+	}
+	w.tally.touch()
+	return w.sendStatus(ctx, true)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// text writes a JSON message.
+func (w *socket) text(ctx context.Context, data []byte) error {
+	return w.send(ctx, outgoing{data: data})
+}
+
+// send writes one message. Images do not shrink, so they are sent without the
+// extension: a first piece below the library's threshold keeps the whole
+// message uncompressed.
+func (w *socket) send(ctx context.Context, out outgoing) error {
+	w.lastWrite = time.Now()
+	kind := websocket.MessageText
+	if out.binary {
+		kind = websocket.MessageBinary
+	}
+	if len(out.data) <= chunk && !(out.binary && w.deflate) {
+		return w.conn.Write(ctx, kind, out.data)
+	}
+	to, err := w.conn.Writer(ctx, kind)
+	if err != nil {
+		return err
+	}
+	rest := out.data
+	if first := min(8, len(rest)); out.binary {
+		if _, err := to.Write(rest[:first]); err != nil {
+			return err
+		}
+		rest = rest[first:]
+	}
+	for len(rest) > 0 {
+		n := min(chunk, len(rest))
+		if _, err := to.Write(rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return to.Close()
+}
