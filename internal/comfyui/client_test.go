@@ -1,0 +1,357 @@
+package comfyui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNewClientAddress(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "127.0.0.1:8188", "ftp://x", "http://", "http://%zz"} {
+		_, err := NewClient(bad, Options{})
+		require.Error(t, err, bad)
+	}
+	c, err := NewClient("http://u:secret@host:1/i/gpu%2F0/?x=1#f", Options{})
+	require.NoError(t, err)
+	require.NotContains(t, c.URL(), "secret")
+	require.Equal(t, "http://host:1/i/gpu%2F0/queue", c.url("/queue", nil))
+}
+
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+	reply := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			got, _ := io.ReadAll(r.Body)
+			if r.Method != http.MethodPost || r.URL.Path != "/prompt" || string(got) != `{"seed": 18446744073709551615}` {
+				status, body = 599, "odd request"
+			}
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		}
+	}
+	cut := func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			conn.Close()
+		}
+	}
+	for name, c := range map[string]struct {
+		serve http.HandlerFunc
+		check func(*testing.T, Reply, error)
+	}{
+		"accepted": {reply(200, `{"prompt_id": "p", "number": NaN, "node_errors": {"1": {}}}`), func(t *testing.T, r Reply, err error) {
+			require.NoError(t, err)
+			require.Equal(t, Reply{PromptID: "p", Number: "NaN", NodeErrors: []byte(`{"1": {}}`)}, r)
+		}},
+		"refused": {reply(400, `{"error": {"type": "value_not_in_list", "message": "No \u00e9", "details": "d", "extra_info": {}}, "node_errors": {"1": {"errors": []}}}`), func(t *testing.T, _ Reply, err error) {
+			var refused *Refused
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "value_not_in_list", refused.Type)
+			require.Equal(t, "No é", refused.Message)
+			require.Equal(t, "d", refused.Details)
+			require.Equal(t, `{"1": {"errors": []}}`, string(refused.NodeErrors))
+			require.False(t, IsDown(err))
+		}},
+		"refused by an old server": {reply(400, `{"error":"no prompt","node_errors":[]}`), func(t *testing.T, _ Reply, err error) {
+			var refused *Refused
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "no prompt", refused.Message)
+			require.Equal(t, "[]", string(refused.NodeErrors))
+		}},
+		"refused in plain text": {reply(400, "bad thing"), func(t *testing.T, _ Reply, err error) {
+			var refused *Refused
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "bad thing", refused.Message)
+		}},
+		"server error": {reply(500, "Server got itself in trouble"), func(t *testing.T, _ Reply, err error) {
+			require.ErrorIs(t, err, ErrUnclear)
+			require.NotErrorIs(t, err, ErrUnreachable)
+		}},
+		"cut": {cut, func(t *testing.T, _ Reply, err error) { require.ErrorIs(t, err, ErrUnclear) }},
+		"accepted in another language": {reply(200, `<html>`), func(t *testing.T, _ Reply, err error) {
+			require.ErrorIs(t, err, ErrUnclear)
+		}},
+		"too large": {reply(413, "Maximum request body size"), func(t *testing.T, _ Reply, err error) {
+			var status *StatusError
+			require.ErrorAs(t, err, &status)
+			require.Equal(t, 413, status.Status)
+		}},
+		"login page": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, func(t *testing.T, _ Reply, err error) {
+			var status *StatusError
+			require.ErrorAs(t, err, &status)
+			require.Equal(t, 302, status.Status)
+		}},
+		"hub": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(HubHeader, "1.0")
+			fmt.Fprint(w, `{"prompt_id": "p"}`)
+		}, func(t *testing.T, _ Reply, err error) { require.ErrorIs(t, err, ErrHub) }},
+		"dead behind its agent": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(UnreachableHeader, Gone)
+			w.WriteHeader(502)
+		}, func(t *testing.T, _ Reply, err error) { require.ErrorIs(t, err, ErrGone) }},
+		"out of reach of its agent": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(UnreachableHeader, "cannot connect")
+			w.WriteHeader(502)
+		}, func(t *testing.T, _ Reply, err error) {
+			require.ErrorIs(t, err, ErrUnreachable)
+			require.NotErrorIs(t, err, ErrGone)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(c.serve)
+			defer server.Close()
+			r, err := newTestClient(t, server.URL).Submit(t.Context(), []byte(`{"seed": 18446744073709551615}`))
+			c.check(t, r, err)
+		})
+	}
+}
+
+func TestSubmitRefusedPort(t *testing.T) {
+	t.Parallel()
+	url := refusedURL(t)
+	_, err := newTestClient(t, url).Submit(t.Context(), nil)
+	require.ErrorIs(t, err, ErrGone)
+	require.ErrorIs(t, err, ErrUnreachable)
+
+	agent, err := NewClient(url, Options{ViaAgent: true})
+	require.NoError(t, err)
+	_, err = agent.Submit(t.Context(), nil)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrGone, "the agent is away; its instance may live")
+}
+
+func TestSubmitTimeout(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	c, err := NewClient(server.URL, Options{HeaderTimeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Submit(t.Context(), []byte("{}"))
+	require.ErrorIs(t, err, ErrUnclear, "it may have been queued")
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.EscapedPath() {
+		case "/history/a%2Fb":
+			fmt.Fprint(w, `{"a/b": {"outputs": {"1": NaN}}}`)
+		case "/history/odd":
+			fmt.Fprint(w, `[]`)
+		default:
+			fmt.Fprint(w, `{}`)
+		}
+	}))
+	defer server.Close()
+	c := newTestClient(t, server.URL)
+	entry, found, err := c.History(t.Context(), "a/b")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, `{"outputs": {"1": NaN}}`, string(entry))
+	_, found, err = c.History(t.Context(), "none")
+	require.NoError(t, err)
+	require.False(t, found)
+	_, _, err = c.History(t.Context(), "odd")
+	require.ErrorIs(t, err, ErrMalformed)
+}
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	q, err := ParseQueue([]byte(`{"queue_running": [` + ours("r") + `], "queue_pending": [[NaN, "z", {}, {}, []], [7, "b", {}, {}, []], 5, [], [7.0, "a", {"1": {}}, null, ["2", 3]], [-1, "first", {}, {"comfyhub": 1}, []]], "more": {}}`))
+	require.NoError(t, err)
+	require.Len(t, q.Running, 1)
+	require.Equal(t, Mark{Job: "job-r", Fence: 12}, q.Running[0].Mark)
+	var order []string
+	for _, item := range q.Pending {
+		order = append(order, item.ID)
+	}
+	require.Equal(t, []string{"first", "a", "b", "z"}, order, "in the order of execution, NaN last")
+	require.Equal(t, []string{"2"}, q.Pending[1].Outputs)
+	require.Equal(t, "7.0", q.Pending[1].Number)
+	require.Equal(t, 4, q.Foreign())
+	_, err = ParseQueue([]byte(`{"queue_running": [`))
+	require.ErrorIs(t, err, ErrMalformed)
+}
+
+func TestUploadAndView(t *testing.T) {
+	t.Parallel()
+	name := `a "b" ü.png`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/upload/image":
+			if r.ContentLength < 0 {
+				w.WriteHeader(411)
+				return
+			}
+			file, header, err := r.FormFile("image")
+			if err != nil {
+				w.WriteHeader(500)
+				return
+			}
+			body, _ := io.ReadAll(file)
+			if header.Filename != name || string(body) != "picture" || r.FormValue("overwrite") != "true" || r.FormValue("subfolder") != "s" {
+				w.WriteHeader(418)
+				return
+			}
+			fmt.Fprint(w, `{"name": "a (1).png", "subfolder": "s", "type": "input"}`)
+		case r.URL.Query().Get("filename") != name || r.URL.Query().Get("subfolder") != "s":
+			w.WriteHeader(404)
+		case r.Header.Get("Origin")+r.Header.Get("Cookie")+r.Header.Get("Sec-Fetch-Site") != "":
+			w.WriteHeader(403)
+		default:
+			w.Header().Set("ETag", `"1-7"`)
+			http.ServeContent(w, r, "a.png", time.Time{}, strings.NewReader("picture"))
+		}
+	}))
+	defer server.Close()
+	c := newTestClient(t, server.URL)
+	ref := FileRef{Type: "input", Subfolder: "s", Filename: name}
+	stored, err := c.Upload(t.Context(), ref, true, strings.NewReader("picture"), 7)
+	require.NoError(t, err)
+	require.Equal(t, FileRef{Type: "input", Subfolder: "s", Filename: "a (1).png"}, stored)
+	_, err = c.Upload(t.Context(), ref, true, strings.NewReader("picture"), -1)
+	var status *StatusError
+	require.ErrorAs(t, err, &status)
+	require.Equal(t, 411, status.Status, "without a size the body is chunked")
+
+	info, found, err := c.Stat(t.Context(), ref)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, FileInfo{ETag: `"1-7"`, Size: 7, ContentType: "image/png"}, info)
+	_, found, err = c.Stat(t.Context(), FileRef{Filename: "none"})
+	require.NoError(t, err)
+	require.False(t, found)
+
+	resp, err := c.View(t.Context(), ref, http.Header{
+		"Range": {"bytes=1-2"}, "Origin": {"http://evil"}, "Cookie": {"x=y"}, "Sec-Fetch-Site": {"cross-site"},
+	})
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, 206, resp.StatusCode)
+	require.Equal(t, "ic", string(body))
+}
+
+func TestControl(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 8)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.URL.Path + " " + string(body)
+	}))
+	defer server.Close()
+	c := newTestClient(t, server.URL)
+	require.NoError(t, c.Interrupt(t.Context(), "a"))
+	require.NoError(t, c.Interrupt(t.Context(), ""))
+	require.NoError(t, c.DeleteQueued(t.Context(), "a", "b"))
+	require.NoError(t, c.DeleteHistory(t.Context(), "a"))
+	require.NoError(t, c.DeleteHistory(t.Context()), "nothing to do is not sent")
+	require.NoError(t, c.Free(t.Context(), true, false))
+	for _, want := range []string{
+		`/interrupt {"prompt_id": "a"}`, `/interrupt {}`, `/queue {"delete": ["a", "b"]}`, `/history {"delete": ["a"]}`,
+		`/free {"unload_models": true, "free_memory": false}`,
+	} {
+		require.Equal(t, want, <-got)
+	}
+}
+
+func TestSocketOutlivesItsDialContext(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	socket, err := newTestClient(t, f.URL).Dial(ctx, "sid")
+	require.NoError(t, err)
+	defer socket.Close()
+	cancel()
+	frame, err := socket.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, string(Status(0, "sid")), string(frame.Data))
+	f.set([]string{theirs("x")}, nil)
+	frame, err = socket.Next(t.Context())
+	require.NoError(t, err)
+	m, ok := ParseMessage(frame.Data)
+	require.True(t, ok)
+	n, ok := m.QueueRemaining()
+	require.True(t, ok)
+	require.Equal(t, 1, n)
+}
+
+func TestDialErrors(t *testing.T) {
+	t.Parallel()
+	_, err := newTestClient(t, refusedURL(t)).Dial(t.Context(), "s")
+	require.ErrorIs(t, err, ErrGone)
+
+	f := newFakeServer(t)
+	f.answer(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(403); return true })
+	_, err = newTestClient(t, f.URL).Dial(t.Context(), "s")
+	var status *StatusError
+	require.ErrorAs(t, err, &status)
+	f.answer(func(w http.ResponseWriter, _ *http.Request) bool { w.Header().Set(HubHeader, "1"); return false })
+	_, err = newTestClient(t, f.URL).Dial(t.Context(), "s")
+	require.ErrorIs(t, err, ErrHub)
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	seen := make(chan *http.Request, 1)
+	f.answer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/ws" {
+			return r.Header.Get("Origin") != ""
+		}
+		seen <- r
+		fmt.Fprint(w, "answer")
+		return true
+	})
+	instance := newTestClient(t, f.URL)
+	agent := httptest.NewServer(http.StripPrefix("/i/gpu", instance.Proxy(slog.New(slog.DiscardHandler))))
+	defer agent.Close()
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, agent.URL+"/i/gpu/userdata/workflows%2Fa.json?x=%20y", strings.NewReader("body"))
+	require.NoError(t, err)
+	req.Header.Set("Origin", "http://evil")
+	req.Header.Set("Sec-Fetch-Site", "cross-site")
+	req.Header.Set("Sec-Fetch-Dest", "image")
+	resp, err := agent.Client().Do(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, errors.Join(err, resp.Body.Close()))
+	require.Equal(t, "answer", string(body))
+	r := <-seen
+	require.Equal(t, "/userdata/workflows%2Fa.json?x=%20y", r.RequestURI)
+	require.Empty(t, r.Header.Get("Origin"))
+	require.Empty(t, r.Header.Get("Sec-Fetch-Site"))
+	require.Equal(t, "image", r.Header.Get("Sec-Fetch-Dest"))
+	require.Equal(t, strings.TrimPrefix(f.URL, "http://"), r.Host)
+
+	through := newTestClient(t, agent.URL+"/i/gpu")
+	socket, err := through.Dial(t.Context(), "sid")
+	require.NoError(t, err)
+	_, err = socket.Next(t.Context())
+	require.NoError(t, err)
+	socket.Close()
+
+	f.stop()
+	_, err = through.Submit(t.Context(), []byte("{}"))
+	require.ErrorIs(t, err, ErrGone, "the agent says that the instance's port refuses")
+	_, err = through.Dial(t.Context(), "sid")
+	require.ErrorIs(t, err, ErrGone)
+}
