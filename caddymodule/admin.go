@@ -1,0 +1,115 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// adminAPI puts the hub's health and the verbs over its fleet on Caddy's admin
+// endpoint:
+//
+//	GET  /comfyhub/live                    200 while the process works at all
+//	GET  /comfyhub/ready                   200 when the hub can accept prompts, else 503
+//	GET  /comfyhub/instances               what GET /hub/instances answers
+//	POST /comfyhub/drain?instance=NAME     let it finish its run and give it no other
+//	POST /comfyhub/resume?instance=NAME    take that back
+type adminAPI struct{}
+
+// errNoHub is the answer while no configuration with a hub is running.
+var errNoHub = errors.New("no hub is running")
+
+// CaddyModule returns the Caddy module information.
+func (adminAPI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "admin.api.comfyhub",
+		New: func() caddy.Module { return adminAPI{} },
+	}
+}
+
+// Routes returns the routes of the admin endpoint.
+func (adminAPI) Routes() []caddy.AdminRoute {
+	route := func(path, method string, serve func(*hub.Hub, http.ResponseWriter, *http.Request) error) caddy.AdminRoute {
+		return caddy.AdminRoute{Pattern: path, Handler: caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			if r.Method != method && (r.Method != http.MethodHead || method != http.MethodGet) {
+				w.Header().Set("Allow", method)
+				return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+			}
+			h, err := activeHub()
+			if err != nil {
+				return unavailable(err)
+			}
+			return serve(h, w, r)
+		})}
+	}
+	return []caddy.AdminRoute{
+		route("/comfyhub/live", http.MethodGet, serveLive),
+		route("/comfyhub/ready", http.MethodGet, serveReady),
+		route("/comfyhub/instances", http.MethodGet, serveInstances),
+		route("/comfyhub/drain", http.MethodPost, serveVerb((*hub.Hub).Drain)),
+		route("/comfyhub/resume", http.MethodPost, serveVerb((*hub.Hub).Resume)),
+	}
+}
+
+// activeHub is the hub of the configuration that is serving. It is looked up
+// at each request: the admin endpoint of a configuration that failed to start
+// stays, while the one before it goes on serving.
+func activeHub() (*hub.Hub, error) {
+	module, err := caddy.ActiveContext().AppIfConfigured("comfyhub")
+	if err != nil {
+		return nil, errNoHub
+	}
+	shared := module.(*App).shared
+	if shared == nil {
+		return nil, errNoHub
+	}
+	return shared.hub, nil
+}
+
+func serveLive(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
+	if err := h.Live(); err != nil {
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"live": true})
+}
+
+func serveReady(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	if err := h.Ready(r.Context()); err != nil {
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"ready": true})
+}
+
+func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, err := w.Write(h.InstancesJSON())
+	return err
+}
+
+// serveVerb answers a verb over one instance.
+func serveVerb(verb func(*hub.Hub, string) bool) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
+	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+		name := r.URL.Query().Get("instance")
+		if name == "" {
+			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter instance is missing")}
+		}
+		if !verb(h, name) {
+			return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
+		}
+		return answer(w, map[string]any{"instance": name})
+	}
+}
+
+func unavailable(err error) error {
+	return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err}
+}
+
+func answer(w http.ResponseWriter, body any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,221 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// closeTimeout bounds how long a hub may take to say goodbye: Caddy gives
+// destructors no deadline, and an exit must not hang on a Redis that is away.
+const closeTimeout = 10 * time.Second
+
+// App is the fleet behind one hub: where its queue is, who may join, and the
+// limits of what clients may ask.
+//
+// All strings take placeholders such as `{env.NAME}` and `{file./run/secrets/name}`,
+// replaced when the configuration is loaded, so that secrets stay out of it.
+//
+// A reload keeps the hub with its sockets, its running jobs and its counters,
+// and replaces its settings. What makes it the same hub is `redis`, `data` and
+// `gossip` without `join`: changing one of these needs a restart, unless the
+// new hub shares neither a port nor a folder with the old.
+type App struct {
+	// Where the queue is: `embedded`, or the URL of a Redis server with the
+	// scheme `redis`, `rediss` (TLS), or one of their sentinel and cluster
+	// forms. `embedded` keeps the queue in this process and in the data
+	// folder; it is meant for one hub and a small fleet. Default: `embedded`.
+	Redis string `json:"redis,omitempty"`
+
+	// Folder for inputs, outputs, the embedded queue and the hub's own id.
+	// Default: `./data`.
+	Data string `json:"data,omitempty"`
+
+	// How agents and other hubs are found.
+	Gossip *Gossip `json:"gossip,omitempty"`
+
+	// URLs of ComfyUI servers that have no agent beside them, such as
+	// `http://10.0.0.5:8188`. The hub then watches them itself.
+	Instances []string `json:"instances,omitempty"`
+
+	// How many runs of one job may be lost before the job fails. Default: 3.
+	MaxAttempts int `json:"max_attempts,omitempty"`
+
+	// How long an instance may be silent in the middle of a run before the hub
+	// asks it what it is doing. Default: 5m.
+	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
+
+	// How many jobs may wait; further prompts get 429. Default: 10000.
+	MaxQueue int `json:"max_queue,omitempty"`
+
+	// Largest body of POST /prompt, in bytes. Default: 104857600 (100 MiB).
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
+	MaxUpload int64 `json:"max_upload,omitempty"`
+
+	// How many client sockets may be open at once. Default: 10000.
+	MaxSockets int `json:"max_sockets,omitempty"`
+
+	// How long a job waits for an instance that could run it (one that has its
+	// node classes and its models) before it fails. Default: 1h.
+	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty"`
+
+	// How long one run may take; after that it is interrupted and its job
+	// fails. Default: no bound.
+	JobTimeout caddy.Duration `json:"job_timeout,omitempty"`
+
+	// How long a client may be away and still be sent the events that it
+	// missed. Default: 60s.
+	ReplayWindow caddy.Duration `json:"replay_window,omitempty"`
+
+	// How many ended jobs /history keeps. Default: 10000.
+	History int `json:"history,omitempty"`
+
+	// Let calls that install or change code on instances through
+	// (ComfyUI-Manager and its like). Default: false, they are 403.
+	Manager bool `json:"manager,omitempty"`
+
+	// Folder with the static files of ComfyUI's web UI. Default: they come
+	// from an instance.
+	Frontend string `json:"frontend,omitempty"`
+
+	identity hub.Identity
+	settings hub.Settings
+	shared   *sharedHub
+	// held is whether a reference to shared is still owed to the pool. The
+	// pointer itself stays: requests of an older configuration outlive its
+	// Cleanup.
+	held bool
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "comfyhub",
+		New: func() caddy.Module { return new(App) },
+	}
+}
+
+// Provision resolves placeholders and takes a reference to the hub of this
+// configuration. It opens, dials and starts nothing: `caddy validate` runs it
+// beside a hub that is serving.
+func (a *App) Provision(ctx caddy.Context) error {
+	if err := a.resolve(caddy.NewReplacer()); err != nil {
+		return err
+	}
+	a.identity = a.hubIdentity()
+	a.settings = a.hubSettings()
+	a.settings.Logger = ctx.Slogger()
+
+	shared, err := acquire(a.identity)
+	if err != nil {
+		return err
+	}
+	a.shared, a.held = shared, true
+	if err := register(ctx.GetMetricsRegistry(), a.shared.hub.Collectors()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return a.endStreamsAtExit(ctx)
+}
+
+// Validate checks what Provision resolved. A Caddyfile has had the same checks
+// on each of its lines; this one is for JSON and for placeholders.
+func (a *App) Validate() error { return a.check() }
+
+// Start opens the hub on its first call and hands it this configuration's
+// settings on every one.
+func (a *App) Start() error {
+	if what, held := rivalHolds(a.identity); held {
+		return fmt.Errorf("the running hub still holds %s, and redis, data or gossip changed: restart instead of reloading", what)
+	}
+	return a.shared.apply(a)
+}
+
+// Stop takes this configuration's settings back if they are the newest, as
+// they are when another app failed to start: the configuration that goes on
+// serving then keeps its own. The hub itself is closed by Cleanup, once nobody
+// refers to it.
+func (a *App) Stop() error {
+	return a.shared.withdraw(a)
+}
+
+// Cleanup gives the reference to the hub back. Caddy also calls it when
+// Provision failed half-way, and a reference returned twice would take the hub
+// from the configuration that is serving.
+func (a *App) Cleanup() error {
+	if !a.held {
+		return nil
+	}
+	a.held = false
+	return release(a.identity)
+}
+
+// Handle closes the hub when the process is about to exit. It comes before any
+// app is stopped; were it left to Cleanup, the web server would first wait a
+// whole grace period for event streams that only the hub can end.
+func (a *App) Handle(context.Context, caddy.Event) error {
+	if !caddy.Exiting() {
+		return nil
+	}
+	return a.shared.Destruct()
+}
+
+func (a *App) endStreamsAtExit(ctx caddy.Context) error {
+	app, err := ctx.App("events")
+	if err != nil {
+		return err
+	}
+	return app.(*caddyevents.App).On("stopping", a)
+}
+
+// hubIdentity is the part of a resolved configuration that a reload cannot
+// change.
+func (a *App) hubIdentity() hub.Identity {
+	id := hub.Identity{
+		Redis:      orDefault(a.Redis, "embedded"),
+		Data:       orDefault(a.Data, "./data"),
+		GossipBind: "127.0.0.1:7946",
+	}
+	if g := a.Gossip; g != nil {
+		id.GossipBind = orDefault(g.Bind, id.GossipBind)
+		id.GossipAdvertise = g.Advertise
+		id.GossipKey = g.Key
+	}
+	return id
+}
+
+// hubSettings is the rest.
+func (a *App) hubSettings() hub.Settings {
+	s := hub.Settings{
+		Instances:         a.Instances,
+		MaxAttempts:       a.MaxAttempts,
+		StallTimeout:      time.Duration(a.StallTimeout),
+		MaxQueue:          a.MaxQueue,
+		MaxBody:           a.MaxBody,
+		MaxUpload:         a.MaxUpload,
+		MaxSockets:        a.MaxSockets,
+		UnrunnableTimeout: time.Duration(a.UnrunnableTimeout),
+		JobTimeout:        time.Duration(a.JobTimeout),
+		ReplayWindow:      time.Duration(a.ReplayWindow),
+		HistoryEntries:    a.History,
+		Manager:           a.Manager,
+		Frontend:          a.Frontend,
+	}
+	if a.Gossip != nil {
+		s.Join = a.Gossip.Join
+	}
+	return s
+}
+
+func orDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}

@@ -1,0 +1,226 @@
+package caddymodule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// parseGlobalOption reads the global option "comfyhub" into the app.
+func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		d.Next()
+		return nil, d.Err("the global option comfyhub is given twice")
+	}
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "comfyhub", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// parseDirective reads the directive "comfyhub" of a site.
+func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
+		return nil, err
+	}
+	return handler, nil
+}
+
+// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+//
+//	comfyhub {
+//	    redis              embedded | <url>
+//	    data               <folder>
+//	    gossip {
+//	        bind           <host:port>
+//	        advertise      <host:port>
+//	        key            <secret>
+//	        join           <host:port...>
+//	    }
+//	    instance           <url>              # repeatable
+//	    max_attempts       <number>
+//	    stall_timeout      <duration>
+//	    max_queue          <number>
+//	    max_body           <size>
+//	    max_upload         <size>
+//	    max_sockets        <number>
+//	    unrunnable_timeout <duration>
+//	    job_timeout        <duration>
+//	    replay_window      <duration>
+//	    history            <number>
+//	    manager            on | off
+//	    frontend           <folder>
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the option's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if d.Val() != "instance" && seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		var err error
+		if d.Val() == "gossip" {
+			a.Gossip = new(Gossip)
+			err = a.Gossip.UnmarshalCaddyfile(d)
+		} else {
+			err = setWord(d, a.set)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set gives one of the app's words its value.
+func (a *App) set(word, value string) (err error) {
+	switch word {
+	case "redis":
+		a.Redis, err = value, checkRedis(value)
+	case "data":
+		a.Data = value
+	case "instance":
+		if slices.Contains(a.Instances, value) {
+			return fmt.Errorf("%s is given twice", value)
+		}
+		a.Instances, err = append(a.Instances, value), checkInstance(value)
+	case "max_attempts":
+		a.MaxAttempts, err = parseCount(value)
+	case "stall_timeout":
+		a.StallTimeout, err = parseDuration(value)
+	case "max_queue":
+		a.MaxQueue, err = parseCount(value)
+	case "max_body":
+		a.MaxBody, err = parseSize(value)
+	case "max_upload":
+		a.MaxUpload, err = parseSize(value)
+	case "max_sockets":
+		a.MaxSockets, err = parseCount(value)
+	case "unrunnable_timeout":
+		a.UnrunnableTimeout, err = parseDuration(value)
+	case "job_timeout":
+		a.JobTimeout, err = parseDuration(value)
+	case "replay_window":
+		a.ReplayWindow, err = parseDuration(value)
+	case "history":
+		a.History, err = parseCount(value)
+	case "manager":
+		a.Manager, err = value == "on", oneOf(value, "on", "off")
+	case "frontend":
+		a.Frontend = value
+	default:
+		return errUnknownWord
+	}
+	return err
+}
+
+// UnmarshalCaddyfile sets up membership from the block "gossip" of the app.
+func (g *Gossip) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if d.Val() == "join" {
+			if err := g.joinAll(d); err != nil {
+				return err
+			}
+			continue
+		}
+		if seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		if err := setWord(d, g.set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Gossip) set(word, value string) (err error) {
+	switch word {
+	case "bind":
+		g.Bind, err = value, checkHostPort(value)
+	case "advertise":
+		g.Advertise, err = value, checkHostPort(value)
+	case "key":
+		g.Key = value
+	default:
+		return errUnknownWord
+	}
+	return err
+}
+
+// joinAll reads the arguments of one line "join".
+func (g *Gossip) joinAll(d *caddyfile.Dispenser) error {
+	addresses := d.RemainingArgs()
+	if len(addresses) == 0 {
+		return d.ArgErr()
+	}
+	for _, address := range addresses {
+		if slices.Contains(g.Join, address) {
+			return d.Errf("join: %s is given twice", address)
+		}
+		if err := checkHostPort(address); err != nil {
+			return d.Errf("join: %w", err)
+		}
+		g.Join = append(g.Join, address)
+	}
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	comfyhub [<matcher>] {
+//	    tenant            <placeholder>
+//	    trust_tenant_from <cidr...> | private_ranges
+//	    events            serial | live
+//	}
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		if d.Val() == "trust_tenant_from" {
+			ranges := d.RemainingArgs()
+			if len(ranges) == 0 {
+				return d.ArgErr()
+			}
+			if _, err := parseRanges(ranges); err != nil {
+				return d.Errf("trust_tenant_from: %w", err)
+			}
+			h.TrustTenantFrom = ranges
+			continue
+		}
+		if err := setWord(d, h.set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Handler) set(word, value string) (err error) {
+	switch word {
+	case "tenant":
+		h.Tenant = value
+	case "events":
+		h.Events, err = value, oneOf(value, eventsSerial, eventsLive)
+	default:
+		return errUnknownWord
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const separator = "----------\n"
+
+func adapt(t *testing.T, text string) ([]byte, error) {
+	t.Helper()
+	result, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	return result, err
+}
+
+func TestAdapt(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			content, err := os.ReadFile(file)
+			require.NoError(t, err)
+			text, want, _ := strings.Cut(string(content), separator)
+			got, err := adapt(t, text)
+			require.NoError(t, err)
+			if *update {
+				var pretty bytes.Buffer
+				require.NoError(t, json.Indent(&pretty, got, "", "\t"))
+				require.NoError(t, os.WriteFile(file, []byte(text+separator+pretty.String()+"\n"), 0o644))
+				return
+			}
+			require.JSONEq(t, want, string(got))
+		})
+	}
+}
+
+func TestMistakesAreToldWithFileAndLine(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ lines, want string }{
+		"unknown word":            {"colour red", `unrecognized subdirective "colour"`},
+		"unknown word, bare":      {"colour", `unrecognized subdirective "colour"`},
+		"missing argument":        {"redis", "redis takes one argument, not 0"},
+		"too many arguments":      {"data a b", "data takes one argument, not 2"},
+		"word twice":              {"max_queue 1\nmax_queue 1", "max_queue is given twice"},
+		"block on a plain word":   {"data here {\nx\n}", "data takes no block"},
+		"redis of another scheme": {"redis http://localhost", `redis: "http" is neither`},
+		"redis without host":      {"redis redis://", "redis: the URL names no host"},
+		"number":                  {"max_attempts many", `max_attempts: "many" is not a whole number above 0`},
+		"zero":                    {"max_queue 0", `max_queue: "0" is not a whole number above 0`},
+		"negative":                {"history -1", `history: "-1" is not a whole number above 0`},
+		"sockets":                 {"max_sockets x", `max_sockets: "x"`},
+		"duration":                {"stall_timeout 5", `stall_timeout: "5" is not a duration`},
+		"negative duration":       {"job_timeout -5s", `job_timeout: "-5s" is not a duration`},
+		"unrunnable":              {"unrunnable_timeout x", `unrunnable_timeout: "x"`},
+		"replay":                  {"replay_window 0s", `replay_window: "0s"`},
+		"size":                    {"max_body big", `max_body: "big" is not a size`},
+		"zero size":               {"max_upload 0", `max_upload: "0" is not a size`},
+		"huge size":               {"max_upload 17EB", `max_upload: "17EB" is not a size`},
+		"switch":                  {"manager yes", `manager: "yes" is not one of on, off`},
+		"instance twice":          {"instance http://a:1\ninstance http://a:1", "instance: http://a:1 is given twice"},
+		"instance without scheme": {"instance localhost:8188", `instance: "localhost:8188" is not a URL of the form`},
+		"instance without host":   {"instance http://:8188", "names no host"},
+		"instance with password":  {"instance http://u:p@a:1", "credentials do not belong"},
+		"instance with query":     {"instance http://a:1/?q=1", "has a query or a fragment"},
+		"gossip with argument":    {"gossip x {\nbind :1\n}", "wrong argument count"},
+		"gossip twice":            {"gossip {\nbind a:1\n}\ngossip {\nbind a:1\n}", "gossip is given twice"},
+		"gossip: unknown word":    {"gossip {\nport 1\n}", `unrecognized subdirective "port"`},
+		"gossip: twice":           {"gossip {\nbind a:1\nbind a:2\n}", "bind is given twice"},
+		"gossip: bind":            {"gossip {\nbind 7946\n}", `bind: "7946" is not of the form host:port`},
+		"gossip: port":            {"gossip {\nadvertise a:http\n}", `advertise: "http" is not a port`},
+		"gossip: join nothing":    {"gossip {\njoin\n}", "wrong argument count"},
+		"gossip: join":            {"gossip {\njoin a\n}", `join: "a" is not of the form host:port`},
+		"gossip: join twice":      {"gossip {\njoin a:1\njoin a:1\n}", "join: a:1 is given twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := adapt(t, "{\ncomfyhub {\n"+tc.lines+"\n}\n}\n")
+			require.ErrorContains(t, err, tc.want)
+			require.Regexp(t, `Caddyfile:\d+`, err.Error())
+		})
+	}
+}
+
+func TestMistakesInASite(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ text, want string }{
+		"argument":        {"comfyhub /x y", "wrong argument count"},
+		"unknown word":    {"comfyhub {\nusers x\n}", `unrecognized subdirective "users"`},
+		"twice":           {"comfyhub {\nevents live\nevents live\n}", "events is given twice"},
+		"events":          {"comfyhub {\nevents mixed\n}", `events: "mixed" is not one of serial, live`},
+		"tenant":          {"comfyhub {\ntenant\n}", "tenant takes one argument, not 0"},
+		"trust nobody":    {"comfyhub {\ntrust_tenant_from\n}", "wrong argument count"},
+		"trust a name":    {"comfyhub {\ntrust_tenant_from bot\n}", `trust_tenant_from: "bot" is neither an address nor a CIDR range`},
+		"trust bad range": {"comfyhub {\ntrust_tenant_from 10.0.0.0/99\n}", "trust_tenant_from"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := adapt(t, ":8188 {\n"+tc.text+"\n}\n")
+			require.ErrorContains(t, err, tc.want)
+			require.Regexp(t, `Caddyfile:\d+`, err.Error())
+		})
+	}
+}
+
+func TestGlobalOptionTwice(t *testing.T) {
+	t.Parallel()
+	_, err := adapt(t, "{\ncomfyhub {\n}\ncomfyhub {\n}\n}\n")
+	require.ErrorContains(t, err, "given twice")
+}
+
+// What a Caddyfile cannot see and JSON can say is found by Validate.
+func TestCheck(t *testing.T) {
+	t.Setenv("COMFYHUB_TEST_BIND", "0.0.0.0:7946")
+	t.Setenv("COMFYHUB_TEST_EMPTY", "")
+	for name, tc := range map[string]struct {
+		config string
+		want   string // empty: valid
+	}{
+		"defaults":                {`{}`, ""},
+		"key off loopback":        {`{"gossip": {"bind": "0.0.0.0:7946", "key": "k"}}`, ""},
+		"no key on loopback":      {`{"gossip": {"bind": "127.0.0.1:7946"}}`, ""},
+		"no key on localhost":     {`{"gossip": {"bind": "localhost:7946"}}`, ""},
+		"no key on IPv6 loopback": {`{"gossip": {"bind": "[::1]:7946"}}`, ""},
+		"empty key from env":      {`{"gossip": {"bind": "127.0.0.1:0", "key": "{env.COMFYHUB_TEST_EMPTY}"}}`, ""},
+		"empty frontend from env": {`{"frontend": "{env.COMFYHUB_TEST_EMPTY}"}`, ""},
+		"no key off loopback":     {`{"gossip": {"bind": "0.0.0.0:7946"}}`, "so a key is required"},
+		"no key, all addresses":   {`{"gossip": {"bind": ":7946"}}`, "so a key is required"},
+		"no key, bind from env":   {`{"gossip": {"bind": "{env.COMFYHUB_TEST_BIND}"}}`, "so a key is required"},
+		"empty key off loopback":  {`{"gossip": {"bind": "10.0.0.1:1", "key": "{env.COMFYHUB_TEST_EMPTY}"}}`, "so a key is required"},
+		"unknown placeholder":     {`{"data": "{nonsense}"}`, "unrecognized placeholder"},
+		"bad bind":                {`{"gossip": {"bind": "7946"}}`, "gossip: bind:"},
+		"bad advertise":           {`{"gossip": {"advertise": "x"}}`, "gossip: advertise:"},
+		"bad join":                {`{"gossip": {"join": ["x"]}}`, "gossip: join:"},
+		"bad redis":               {`{"redis": "localhost:6379"}`, "redis:"},
+		"bad instance":            {`{"instances": ["localhost"]}`, "instance:"},
+		"instance twice":          {`{"instances": ["http://a:1", "http://a:1"]}`, "given twice"},
+		"negative number":         {`{"max_queue": -1}`, "max_queue: must not be negative"},
+		"negative duration":       {`{"job_timeout": "-1s"}`, "job_timeout: must not be negative"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var app App
+			require.NoError(t, json.Unmarshal([]byte(tc.config), &app))
+			err := app.resolve(caddy.NewReplacer())
+			if err == nil {
+				err = app.check()
+			}
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// A URL with a password must not come back in an error, which is logged.
+func TestErrorsKeepSecrets(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"http://:hunter2@host", "redis://:hunter2@", "redis://:hunter2@host:port:x", "%zz:hunter2"} {
+		err := checkRedis(value)
+		require.Error(t, err, value)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
+func FuzzUnmarshalCaddyfile(f *testing.F) {
+	f.Add("comfyhub {\nredis embedded\ngossip {\nbind :1\njoin a:1 b:2\n}\ninstance http://a\n}")
+	f.Add("comfyhub {\nmax_body 1MiB\nstall_timeout 1d\nmanager on\n}")
+	f.Add("comfyhub {\ntenant {x}\ntrust_tenant_from private_ranges\nevents live\n}")
+	f.Fuzz(func(t *testing.T, text string) {
+		app := new(App)
+		if err := app.UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
+			// What the Caddyfile accepts must survive as JSON and hold nothing
+			// that the checks of a JSON configuration refuse.
+			require.NoError(t, json.Unmarshal(caddyconfig.JSON(app, nil), new(App)))
+			require.NoError(t, app.checkNumbers())
+			require.NoError(t, checkRedis(app.Redis))
+		}
+		handler := new(Handler)
+		if err := handler.UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
+			require.NoError(t, handler.Validate())
+		}
+	})
+}

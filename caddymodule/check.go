@@ -1,0 +1,201 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/dustin/go-humanize"
+)
+
+// resolve replaces the placeholders of all strings. One that is empty stands
+// for the default of its field, one that is unknown is a mistake.
+func (a *App) resolve(repl *caddy.Replacer) error {
+	fields := []*string{&a.Redis, &a.Data, &a.Frontend}
+	for i := range a.Instances {
+		fields = append(fields, &a.Instances[i])
+	}
+	if g := a.Gossip; g != nil {
+		fields = append(fields, &g.Bind, &g.Advertise, &g.Key)
+		for i := range g.Join {
+			fields = append(fields, &g.Join[i])
+		}
+	}
+	for _, f := range fields {
+		value, err := repl.ReplaceOrErr(*f, false, true)
+		if err != nil {
+			return err
+		}
+		*f = value
+	}
+	return nil
+}
+
+// check says what is wrong with a resolved configuration.
+func (a *App) check() error {
+	if err := checkRedis(a.Redis); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	if err := a.checkNumbers(); err != nil {
+		return err
+	}
+	for i, instance := range a.Instances {
+		if err := checkInstance(instance); err != nil {
+			return fmt.Errorf("instance: %w", err)
+		}
+		if slices.Contains(a.Instances[:i], instance) {
+			return fmt.Errorf("instance %s is given twice", instance)
+		}
+	}
+	if a.Gossip != nil {
+		if err := a.Gossip.check(); err != nil {
+			return fmt.Errorf("gossip: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *App) checkNumbers() error {
+	for _, f := range []struct {
+		word  string
+		value int64
+	}{
+		{"max_attempts", int64(a.MaxAttempts)},
+		{"stall_timeout", int64(a.StallTimeout)},
+		{"max_queue", int64(a.MaxQueue)},
+		{"max_body", a.MaxBody},
+		{"max_upload", a.MaxUpload},
+		{"max_sockets", int64(a.MaxSockets)},
+		{"unrunnable_timeout", int64(a.UnrunnableTimeout)},
+		{"job_timeout", int64(a.JobTimeout)},
+		{"replay_window", int64(a.ReplayWindow)},
+		{"history", int64(a.History)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("%s: must not be negative", f.word)
+		}
+	}
+	return nil
+}
+
+func (g *Gossip) check() error {
+	for _, f := range []struct{ word, value string }{{"bind", g.Bind}, {"advertise", g.Advertise}} {
+		if err := checkHostPort(f.value); f.value != "" && err != nil {
+			return fmt.Errorf("%s: %w", f.word, err)
+		}
+	}
+	for _, address := range g.Join {
+		if err := checkHostPort(address); err != nil {
+			return fmt.Errorf("join: %w", err)
+		}
+	}
+	if g.Key == "" && g.Bind != "" && !isLoopback(g.Bind) {
+		return fmt.Errorf("%s is not a loopback address, so a key is required: without one, anyone who reaches it could join the fleet", g.Bind)
+	}
+	return nil
+}
+
+// hasPlaceholder reports whether a value cannot be judged before placeholders
+// are replaced.
+func hasPlaceholder(value string) bool { return strings.Contains(value, "{") }
+
+// checkRedis accepts what can be the address of a queue. The error does not
+// repeat the value: it may hold a password.
+func checkRedis(value string) error {
+	if value == "" || value == "embedded" || hasPlaceholder(value) {
+		return nil
+	}
+	u, err := url.Parse(value)
+	if err != nil {
+		return errors.New("not a URL")
+	}
+	scheme, _, _ := strings.Cut(u.Scheme, "+")
+	if scheme != "redis" && scheme != "rediss" {
+		return fmt.Errorf("%q is neither \"embedded\" nor the scheme of a Redis URL", u.Scheme)
+	}
+	if u.Host == "" {
+		return errors.New("the URL names no host")
+	}
+	return nil
+}
+
+// checkInstance accepts the base URL of a ComfyUI server.
+func checkInstance(value string) error {
+	if hasPlaceholder(value) {
+		return nil
+	}
+	u, err := url.Parse(value)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is not a URL of the form http://host:port", value)
+	case u.Hostname() == "":
+		return fmt.Errorf("%q names no host", value)
+	case u.User != nil:
+		// It would appear in logs and in /hub/instances.
+		return errors.New("credentials do not belong in an instance's URL")
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%q has a query or a fragment", value)
+	}
+	return nil
+}
+
+// checkHostPort accepts an address with a numeric port; 0 asks for a free one.
+func checkHostPort(value string) error {
+	if hasPlaceholder(value) {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return fmt.Errorf("%q is not of the form host:port", value)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q is not a port", port)
+	}
+	return nil
+}
+
+// isLoopback reports whether only this machine can reach an address. A name
+// other than localhost may resolve to anything.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// parseCount reads a number that is at least 1: a zero would silently mean
+// the default.
+func parseCount(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a whole number above 0", value)
+	}
+	return n, nil
+}
+
+// parseSize reads a number of bytes with an optional unit, such as 100MiB.
+func parseSize(value string) (int64, error) {
+	n, err := humanize.ParseBytes(value)
+	if err != nil || n < 1 || n > 1<<62 {
+		return 0, fmt.Errorf("%q is not a size such as 100MiB", value)
+	}
+	return int64(n), nil
+}
+
+// parseDuration reads a duration above 0 such as 90s, 5m or 1d.
+func parseDuration(value string) (caddy.Duration, error) {
+	d, err := caddy.ParseDuration(value)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", value)
+	}
+	return caddy.Duration(d), nil
+}

@@ -1,0 +1,149 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+const (
+	// tenantHeader names the tenant on behalf of whom a trusted caller asks.
+	tenantHeader = "X-ComfyHub-Tenant"
+	// maxTenant bounds the name of a tenant, in bytes: it becomes part of keys.
+	maxTenant = 256
+
+	defaultTenant = "{http.auth.user.id}"
+
+	eventsSerial = "serial"
+	eventsLive   = "live"
+)
+
+// Handler speaks ComfyUI's HTTP and WebSocket API for the fleet of the app
+// comfyhub. It answers every request and calls no next handler.
+type Handler struct {
+	// Who pays for a request's work, as a placeholder. Where it is empty the
+	// work belongs to the one default tenant. Default: `{http.auth.user.id}`,
+	// the user that an authentication handler before this one found.
+	Tenant string `json:"tenant,omitempty"`
+
+	// Addresses and CIDR ranges of callers whose header `X-ComfyHub-Tenant` is
+	// believed; `private_ranges` stands for all private ones. The address is
+	// the client's as the server trusts it (see `trusted_proxies`). Default:
+	// nobody, and the header is ignored.
+	TrustTenantFrom []string `json:"trust_tenant_from,omitempty"`
+
+	// How a client's sockets see its prompts: `serial`, one prompt's messages
+	// at a time as from one ComfyUI, or `live`, all as they come, mixed.
+	// Default: `serial`. A socket can also ask by `/ws?events=live`.
+	Events string `json:"events,omitempty"`
+
+	hub     server
+	trusted []netip.Prefix
+}
+
+// server is what the handler needs of a hub.
+type server interface {
+	Serve(w http.ResponseWriter, r *http.Request, v hub.Visitor)
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.comfyhub",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision finds the hub. A configuration without the app gets one with its
+// defaults.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	app, err := ctx.App("comfyhub")
+	if err != nil {
+		return err
+	}
+	h.hub = app.(*App).shared.hub
+	if h.Tenant == "" {
+		h.Tenant = defaultTenant
+	}
+	h.trusted, err = parseRanges(h.TrustTenantFrom)
+	if err != nil {
+		return fmt.Errorf("trust_tenant_from: %w", err)
+	}
+	return nil
+}
+
+// Validate checks what a Caddyfile had checked line by line.
+func (h *Handler) Validate() error {
+	if h.Events == "" {
+		return nil
+	}
+	if err := oneOf(h.Events, eventsSerial, eventsLive); err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	return nil
+}
+
+// ServeHTTP hands the request to the hub with what only the web server knows
+// of its sender.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	visitor := hub.Visitor{Live: h.Events == eventsLive}
+	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	visitor.Tenant = h.tenant(r, visitor.IP)
+	if len(visitor.Tenant) > maxTenant {
+		return caddyhttp.Error(http.StatusBadRequest, errors.New("the tenant's name is too long"))
+	}
+	// Believed or not, it goes no further: an instance must not see it.
+	r.Header.Del(tenantHeader)
+	h.hub.Serve(w, r, visitor)
+	return nil
+}
+
+// tenant is who pays for the request.
+func (h *Handler) tenant(r *http.Request, ip string) string {
+	if named := r.Header.Get(tenantHeader); named != "" && h.trusts(ip) {
+		return named
+	}
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return ""
+	}
+	return repl.ReplaceAll(h.Tenant, "")
+}
+
+// trusts reports whether a caller may name tenants.
+func (h *Handler) trusts(ip string) bool {
+	address, err := netip.ParseAddr(ip)
+	if err != nil {
+		return false
+	}
+	// An IPv4 caller of a dual-stack listener, and a link-local one with its
+	// zone, are the addresses that the operator wrote.
+	address = address.Unmap().WithZone("")
+	return slices.ContainsFunc(h.trusted, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// parseRanges reads addresses, CIDR ranges and the word private_ranges.
+func parseRanges(values []string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for _, value := range values {
+		texts := []string{value}
+		if value == "private_ranges" {
+			texts = caddyhttp.PrivateRangesCIDR()
+		}
+		for _, text := range texts {
+			prefix, err := caddyhttp.CIDRExpressionToPrefix(text)
+			if err != nil {
+				return nil, fmt.Errorf("%q is neither an address nor a CIDR range", text)
+			}
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes, nil
+}

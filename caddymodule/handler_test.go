@@ -1,0 +1,105 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// recorder remembers what the handler handed to the hub.
+type recorder struct {
+	visitor hub.Visitor
+	header  http.Header
+	called  bool
+}
+
+func (s *recorder) Serve(_ http.ResponseWriter, r *http.Request, v hub.Visitor) {
+	s.visitor, s.header, s.called = v, r.Header, true
+}
+
+func TestVisitor(t *testing.T) {
+	t.Parallel()
+	trusted, err := parseRanges([]string{"10.0.0.9", "192.168.0.0/16", "fe80::/10"})
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		handler Handler
+		from    string // address of the peer
+		named   string // X-ComfyHub-Tenant
+		user    string // whom authentication found
+		want    hub.Visitor
+	}{
+		"nobody logged in":           {from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
+		"a user":                     {from: "10.0.0.1:1", user: "ada", want: hub.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
+		"a stranger names a tenant":  {from: "10.0.0.1:1", named: "eve", want: hub.Visitor{IP: "10.0.0.1"}},
+		"a user names another":       {from: "10.0.0.1:1", named: "eve", user: "ada", want: hub.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
+		"a trusted one names":        {from: "10.0.0.9:1", named: "bob", want: hub.Visitor{IP: "10.0.0.9", Tenant: "bob"}},
+		"trusted, names before user": {from: "192.168.3.4:1", named: "bob", user: "bot", want: hub.Visitor{IP: "192.168.3.4", Tenant: "bob"}},
+		"trusted, names nobody":      {from: "10.0.0.9:1", user: "bot", want: hub.Visitor{IP: "10.0.0.9", Tenant: "bot"}},
+		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: hub.Visitor{IP: "::ffff:10.0.0.9", Tenant: "bob"}},
+		"live":                       {handler: Handler{Events: eventsLive}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", Live: true}},
+		"serial":                     {handler: Handler{Events: eventsSerial}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := new(recorder)
+			h := tc.handler
+			h.hub, h.trusted, h.Tenant = seen, trusted, defaultTenant
+			require.NoError(t, h.Validate())
+
+			w := httptest.NewRecorder()
+			require.NoError(t, h.ServeHTTP(w, request(tc.from, tc.named, tc.user), refuseNext))
+			require.Equal(t, tc.want, seen.visitor)
+			require.NotContains(t, seen.header, tenantHeader)
+		})
+	}
+}
+
+func TestTenantIsBounded(t *testing.T) {
+	t.Parallel()
+	trusted, err := parseRanges([]string{"private_ranges"})
+	require.NoError(t, err)
+	for length, refused := range map[int]bool{maxTenant: false, maxTenant + 1: true} {
+		seen := new(recorder)
+		h := Handler{Tenant: defaultTenant, hub: seen, trusted: trusted}
+		err := h.ServeHTTP(httptest.NewRecorder(), request("10.0.0.1:1", strings.Repeat("x", length), ""), refuseNext)
+		require.Equal(t, !refused, seen.called)
+		if refused {
+			var coded caddyhttp.HandlerError
+			require.ErrorAs(t, err, &coded)
+			require.Equal(t, http.StatusBadRequest, coded.StatusCode)
+		}
+	}
+}
+
+func TestHandlerValidate(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, (&Handler{}).Validate())
+	require.ErrorContains(t, (&Handler{Events: "mixed"}).Validate(), "events")
+}
+
+// refuseNext fails a request that the handler let through.
+var refuseNext = caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+	return errors.New("the handler must end the chain")
+})
+
+// request is one as Caddy's server hands it to handlers.
+func request(from, named, user string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/queue", nil)
+	r.RemoteAddr = from
+	if named != "" {
+		r.Header.Set(tenantHeader, named)
+	}
+	repl := caddy.NewReplacer()
+	if user != "" {
+		repl.Set("http.auth.user.id", user)
+	}
+	return caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
+}

@@ -1,0 +1,109 @@
+package caddymodule
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// hubs holds every hub that some loaded configuration refers to, by identity.
+// It is the package's only state: configurations come and go beside it. The
+// key is the identity and not the settings, so that a changed timeout finds
+// the hub that is running instead of building a second one.
+var hubs = caddy.NewUsagePool()
+
+// sharedHub is a hub and the configurations that have started on it, oldest
+// first. The last one's settings are in force.
+type sharedHub struct {
+	hub *hub.Hub
+
+	mu      sync.Mutex
+	started []*App
+	close   func() error
+}
+
+// acquire returns the hub of an identity and counts one reference to it. It
+// must be matched by exactly one release.
+func acquire(id hub.Identity) (*sharedHub, error) {
+	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
+		s := &sharedHub{hub: hub.New(id)}
+		// Both the exit of the process and the last release close the hub.
+		s.close = sync.OnceValue(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			defer cancel()
+			return s.hub.Close(ctx)
+		})
+		return s, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.(*sharedHub), nil
+}
+
+// release gives one reference back; the last one closes the hub.
+func release(id hub.Identity) error {
+	_, err := hubs.Delete(id)
+	return err
+}
+
+// rivalHolds names the port or the folder that a hub of this identity would
+// need and another hub of this process holds.
+func rivalHolds(id hub.Identity) (what string, held bool) {
+	hubs.Range(func(key, value any) bool {
+		other, s := key.(hub.Identity), value.(*sharedHub)
+		switch {
+		case other == id || !s.isStarted():
+		case other.GossipBind == id.GossipBind && !strings.HasSuffix(id.GossipBind, ":0"):
+			what, held = id.GossipBind, true
+		case other.Data == id.Data:
+			what, held = id.Data, true
+		}
+		return !held
+	})
+	return what, held
+}
+
+func (s *sharedHub) isStarted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.started) > 0
+}
+
+// apply starts the hub with the settings of a, or replaces those in force.
+func (s *sharedHub) apply(a *App) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.hub.Start(context.Background(), a.settings); err != nil {
+		return err
+	}
+	s.started = append(s.started, a)
+	return nil
+}
+
+// withdraw forgets a. If its settings were in force while an older
+// configuration is still there, that one's come back: the newer one has been
+// given up.
+func (s *sharedHub) withdraw(a *App) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.started, a)
+	if i < 0 {
+		return nil
+	}
+	newest := i == len(s.started)-1
+	s.started = slices.Delete(s.started, i, i+1)
+	if !newest || len(s.started) == 0 {
+		return nil
+	}
+	return s.hub.Start(context.Background(), s.started[len(s.started)-1].settings)
+}
+
+// Destruct closes the hub. Caddy's pool calls it when the last reference is
+// gone.
+func (s *sharedHub) Destruct() error { return s.close() }

@@ -1,0 +1,58 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// errUnknownWord is what a setter answers to a word that it does not have.
+var errUnknownWord = errors.New("unknown word")
+
+// words are those that a block has used.
+type words []string
+
+// again reports whether a word was used before, and notes it.
+func (w *words) again(word string) bool {
+	if slices.Contains(*w, word) {
+		return true
+	}
+	*w = append(*w, word)
+	return false
+}
+
+// setWord reads the line of a word that takes exactly one argument and no
+// block, and hands both to set. Errors carry file and line.
+func setWord(d *caddyfile.Dispenser, set func(word, value string) error) error {
+	word, nesting := d.Val(), d.Nesting()
+	args := d.RemainingArgs()
+	// An unknown word is told before a wrong number of arguments, so that a
+	// typo is called a typo.
+	value := ""
+	if len(args) > 0 {
+		value = args[0]
+	}
+	err := set(word, value)
+	switch {
+	case errors.Is(err, errUnknownWord):
+		return d.Errf("unrecognized subdirective %q", word)
+	case len(args) != 1:
+		return d.Errf("%s takes one argument, not %d", word, len(args))
+	case err != nil:
+		return d.Errf("%s: %w", word, err)
+	case d.NextBlock(nesting):
+		return d.Errf("%s takes no block", word)
+	}
+	return nil
+}
+
+// oneOf accepts a value out of a short list.
+func oneOf(value string, choices ...string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	return fmt.Errorf("%q is not one of %s", value, strings.Join(choices, ", "))
+}
