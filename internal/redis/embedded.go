@@ -1,18 +1,257 @@
 package redis
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// embedded is the server inside this process.
-type embedded struct{}
+// ErrLocked says that another process, or another DB of this one, uses the
+// data folder.
+var ErrLocked = errors.New("the data folder is in use by another hub")
 
-func startEmbedded(ctx context.Context, dir string, log *slog.Logger) (*embedded, error) {
-	return &embedded{}, nil
+const (
+	journalFile = "queue.aof"
+	lockFile    = "queue.lock"
+	// housekeeping is how often the journal is synced for writes that nobody
+	// waits for, and how often keys expire.
+	housekeeping = time.Second
+)
+
+// embedded is the server inside this process: miniredis, which speaks
+// Redis's protocol and runs its scripts but keeps nothing, with a journal in
+// front. Scripts tell the journal what they wrote through two commands of our
+// own (COMFYHUB.EFFECT, COMFYHUB.COMMIT), which run under the server's lock:
+// the journal has the order in which things happened.
+type embedded struct {
+	server  *miniredis.Miniredis
+	journal *journal // nil without a data folder
+	lock    *os.File
+	log     *slog.Logger
+	expires atomic.Bool // some key has an expiry
+	tickMu  sync.Mutex
+	ticked  time.Time // of the last expiry
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
-func (e *embedded) open() goredis.UniversalClient  { return nil }
-func (e *embedded) sync(ctx context.Context) error { return nil }
-func (e *embedded) close() error                   { return nil }
+
+// startEmbedded starts the server and restores it from the journal in dir.
+// With an empty dir nothing is kept.
+func startEmbedded(_ context.Context, dir string, log *slog.Logger) (_ *embedded, err error) {
+	e := &embedded{server: miniredis.NewMiniRedis(), log: log, ticked: time.Now()}
+	defer func() {
+		if err != nil {
+			e.abandon()
+		}
+	}()
+	first, err := e.server.Dial() // starts the server without a port
+	if err != nil {
+		return nil, err
+	}
+	first.Close()
+	if err := e.register(); err != nil {
+		return nil, err
+	}
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		if e.lock, err = lockFolder(filepath.Join(dir, lockFile)); err != nil {
+			return nil, err
+		}
+		if e.journal, err = openJournal(filepath.Join(dir, journalFile), e, log); err != nil {
+			return nil, err
+		}
+	}
+	log.Info("the queue is embedded in this process: fine for one hub and small fleets; use a Redis for more")
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.done.Go(func() { e.keepHouse(ctx) })
+	return e, nil
+}
+
+// register adds the commands that scripts use to tell what they did.
+func (e *embedded) register() error {
+	s := e.server.Server()
+	return errors.Join(
+		s.Register("COMFYHUB.EFFECT", func(c *server.Peer, _ string, args []string) {
+			if err := e.effect(args); err != nil {
+				c.WriteError("ERR " + err.Error())
+				return
+			}
+			c.WriteOK()
+		}),
+		s.Register("COMFYHUB.COMMIT", func(c *server.Peer, _ string, _ []string) {
+			if e.journal != nil {
+				e.journal.commit()
+			}
+			c.WriteOK()
+		}),
+		s.Register("COMFYHUB.CUT", func(c *server.Peer, _ string, _ []string) {
+			if err := e.journal.cut(func(args ...string) (any, error) { return e.nested(c, args) }); err != nil {
+				c.WriteError("ERR " + err.Error())
+				return
+			}
+			c.WriteOK()
+		}),
+	)
+}
+
+// effect takes note of a command that a script has done.
+func (e *embedded) effect(args []string) error {
+	if len(args) < 2 {
+		return errors.New("COMFYHUB.EFFECT needs a command")
+	}
+	if err := repeatable(args); err != nil {
+		return err
+	}
+	if name := strings.ToUpper(args[0]); name == "PEXPIREAT" || name == "SET" && len(args) > 3 {
+		e.expires.Store(true)
+	}
+	if e.journal != nil {
+		e.journal.record(args)
+	}
+	return nil
+}
+
+// repeatable refuses commands that would have another effect when the journal
+// repeats them later, and kinds of values that the snapshot does not know.
+func repeatable(args []string) error {
+	name := strings.ToUpper(args[0])
+	switch name {
+	case "EXPIRE", "PEXPIRE", "SETEX", "PSETEX", "GETEX", "HEXPIRE", "HPEXPIRE", "SPOP", "EXPIREAT", "HPEXPIREAT", "HEXPIREAT":
+		return fmt.Errorf("scripts must not use %s: the journal could not repeat it; use PEXPIREAT or name the members", name)
+	case "SET":
+		for _, option := range args[3:] {
+			switch strings.ToUpper(option) {
+			case "EX", "PX", "EXAT", "KEEPTTL":
+				return fmt.Errorf("scripts must not use SET with %s: use PEXPIREAT", option)
+			}
+		}
+	}
+	if strings.HasPrefix(name, "X") || strings.HasPrefix(name, "PF") || strings.HasPrefix(name, "FLUSH") {
+		return fmt.Errorf("scripts must not use %s: the embedded server does not keep such values", name)
+	}
+	return nil
+}
+
+// open makes a client of the server.
+func (e *embedded) open() goredis.UniversalClient {
+	o := &goredis.Options{
+		Addr: "embedded",
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, srv := pipe()
+			e.server.Server().ServeConn(srv)
+			return client, nil
+		},
+	}
+	tune(o)
+	return goredis.NewClient(o)
+}
+
+// do runs a command as a client would. It is for the time before and after
+// there are clients.
+func (e *embedded) do(args ...string) error {
+	_, err := dispatch(e.server.Server(), nil, args)
+	return err
+}
+
+// nested runs a command inside the one that c is in, under its lock.
+func (e *embedded) nested(c *server.Peer, args []string) (any, error) {
+	return dispatch(e.server.Server(), c.Ctx, args)
+}
+
+func dispatch(s *server.Server, peerCtx any, args []string) (any, error) {
+	var reply bytes.Buffer
+	w := bufio.NewWriter(&reply)
+	peer := server.NewPeer(w)
+	peer.Ctx = peerCtx
+	s.Dispatch(peer, args)
+	w.Flush()
+	return server.ParseReply(bufio.NewReader(&reply))
+}
+
+// keepHouse does what is due every second.
+func (e *embedded) keepHouse(ctx context.Context) {
+	tick := time.NewTicker(housekeeping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		e.expire()
+		if e.journal == nil {
+			continue
+		}
+		if err := e.journal.sync(); err != nil {
+			e.log.Error("the journal of the queue cannot be written: new prompts are refused until it can", "error", err)
+			continue
+		}
+		if err := e.journal.shorten(); err != nil {
+			e.log.Warn("the journal of the queue cannot be shortened", "error", err)
+		}
+	}
+}
+
+// expire lets keys expire. miniredis would do it by itself (ClockTTL), but it
+// then walks all its keys before every command.
+func (e *embedded) expire() {
+	e.tickMu.Lock()
+	defer e.tickMu.Unlock()
+	now := time.Now()
+	if e.expires.Load() {
+		e.server.FastForward(now.Sub(e.ticked))
+	}
+	e.ticked = now
+}
+
+// sync brings all that was committed to the disk.
+func (e *embedded) sync() error {
+	if e.journal == nil {
+		return nil
+	}
+	if err := e.journal.sync(); err != nil {
+		return &awayError{fmt.Errorf("journal: %w", err)}
+	}
+	return nil
+}
+
+// close writes the journal anew and stops the server. Clients are closed
+// before.
+func (e *embedded) close() error {
+	e.stop()
+	e.done.Wait()
+	var err error
+	if e.journal != nil {
+		err = e.journal.close()
+	}
+	e.abandon()
+	return err
+}
+
+// abandon stops the server and gives the folder back, without another write.
+func (e *embedded) abandon() {
+	e.server.Close()
+	if e.journal != nil {
+		e.journal.file.Close()
+	}
+	if e.lock != nil {
+		e.lock.Close()
+	}
+}

@@ -60,6 +60,9 @@ type Options struct {
 // through DB.Run.
 type Client = goredis.UniversalClient
 
+// Pipeliner collects reads into one round trip.
+type Pipeliner = goredis.Pipeliner
+
 // Nil is the answer of a read where there is nothing.
 const Nil = goredis.Nil
 
@@ -70,6 +73,8 @@ type DB struct {
 	prefix   string
 	embedded *embedded // nil for a server of its own
 	log      *slog.Logger
+	closed   context.Context // ends subscriptions
+	hangUp   context.CancelFunc
 }
 
 // Open prepares a connection. It does not wait for a Redis that is away:
@@ -97,7 +102,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		}
 		open = db.embedded.open
 	}
+	// go-redis prints each failed dial to stderr; callers get these errors.
+	goredis.SetLogger(silence{})
 	db.client, db.pubsub = open(), open()
+	db.closed, db.hangUp = context.WithCancel(context.Background())
 	db.client.AddHook(awayHook{})
 	db.pubsub.AddHook(awayHook{})
 	return db, nil
@@ -105,6 +113,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 // Close ends all connections; the embedded server writes its journal first.
 func (db *DB) Close() error {
+	db.hangUp()
 	err := errors.Join(db.client.Close(), db.pubsub.Close())
 	if db.embedded != nil {
 		err = errors.Join(err, db.embedded.close())
@@ -133,3 +142,8 @@ func (db *DB) root() string { return "{" + db.prefix + "}:" }
 func (db *DB) Now(ctx context.Context) (time.Time, error) {
 	return db.client.Time(ctx).Result()
 }
+
+// silence is a logger for go-redis.
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}

@@ -35,7 +35,7 @@ func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error)
 	for try := 1; ; try++ {
 		reply, err := db.eval(ctx, src, keys, args)
 		if err == nil {
-			return reply, db.settle(ctx, s)
+			return reply, db.settle(s)
 		}
 		if try == maxTries || ctx.Err() != nil || time.Since(begin) > retryFor || !isNetwork(err) {
 			return nil, fmt.Errorf("script %s: %w", s.name, err)
@@ -63,11 +63,11 @@ func (db *DB) eval(ctx context.Context, src source, keys []string, args []any) (
 }
 
 // settle brings what a script wrote to the journal of the embedded server.
-func (db *DB) settle(ctx context.Context, s *Script) error {
+func (db *DB) settle(s *Script) error {
 	if db.embedded == nil || s.mode != Durable {
 		return nil
 	}
-	if err := db.embedded.sync(ctx); err != nil {
+	if err := db.embedded.sync(); err != nil {
 		return fmt.Errorf("script %s: %w", s.name, err)
 	}
 	return nil

@@ -2,54 +2,133 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+)
+
+const (
+	// subscriberQueue is how many notices wait for a slow reader.
+	subscriberQueue = 256
+	// pingEvery is how often a subscription asks whether its connection
+	// lives; two silent rounds end it.
+	pingEvery = 3 * time.Second
+	// resubscribeAfter spares a Redis that is away.
+	resubscribeAfter = 200 * time.Millisecond
 )
 
 // Notice is what a subscriber gets: the payload of a message, or the news
 // that messages may have been missed.
 type Notice struct {
 	Payload string
-	// Resync is true on the first notice and after each reconnection:
-	// whatever was published before it is lost, so look at the data itself.
+	// Resync is true on the first notice and whenever some may be missing:
+	// after a reconnection and when the reader was too slow. Look at the
+	// data itself then.
 	Resync bool
 }
 
 // Subscribe listens to a channel named as [DB.Key] names keys, until the
-// context ends; then the returned channel is closed. Messages are hints: they
-// are lost while the connection is away, and a reader that lags far behind
-// loses some, too.
+// context ends or the DB is closed; then the returned channel is closed. A slow reader delays
+// nobody: what it has no room for is dropped and a Resync stands for it.
 func (db *DB) Subscribe(ctx context.Context, channel string) <-chan Notice {
-	out := make(chan Notice, 64)
+	out := make(chan Notice, subscriberQueue)
+	ctx, cancel := context.WithCancel(ctx)
+	detach := context.AfterFunc(db.closed, cancel)
 	go func() {
 		defer close(out)
-		sub := db.pubsub.Subscribe(ctx, channel)
-		defer sub.Close()
-		in := sub.ChannelWithSubscriptions(goredis.WithChannelSize(1024))
-		for {
-			var notice Notice
+		defer cancel()
+		defer detach()
+		for ctx.Err() == nil {
+			// go-redis's own Channel is not used: a full one keeps its
+			// goroutine for a minute after the end, and it does not tell
+			// what it dropped.
+			s := &subscription{sub: db.pubsub.Subscribe(ctx, channel), out: out}
+			s.run(ctx)
 			select {
 			case <-ctx.Done():
-				return
-			case message, ok := <-in:
-				if !ok {
-					return
-				}
-				switch m := message.(type) {
-				case *goredis.Message:
-					notice.Payload = m.Payload
-				case *goredis.Subscription:
-					notice.Resync = true
-				default:
-					continue
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case out <- notice:
+			case <-time.After(resubscribeAfter):
 			}
 		}
 	}()
 	return out
+}
+
+// subscription is one connection of a subscriber.
+type subscription struct {
+	sub *goredis.PubSub
+	out chan<- Notice
+	// missed is true while a Resync waits for room.
+	missed bool
+}
+
+// run passes notices on until the connection fails or the context ends.
+func (s *subscription) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	in := make(chan any)
+	go func() {
+		defer close(in)
+		for {
+			message, err := s.sub.Receive(ctx)
+			if err != nil {
+				return
+			}
+			select {
+			case in <- message:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		s.sub.Close()
+		for range in { // until the reader has ended
+		}
+	}()
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for silent := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case message, ok := <-in:
+			if !ok {
+				return
+			}
+			silent = 0
+			s.take(message)
+		case <-tick.C:
+			if silent++; silent > 2 || s.sub.Ping(ctx) != nil {
+				return
+			}
+			s.pass(Notice{})
+		}
+	}
+}
+
+func (s *subscription) take(message any) {
+	switch m := message.(type) {
+	case *goredis.Message:
+		s.pass(Notice{Payload: m.Payload})
+	case *goredis.Subscription:
+		s.missed = true
+		s.pass(Notice{})
+	}
+}
+
+// pass hands a notice on if there is room; the zero notice only tries to
+// bring a waiting Resync.
+func (s *subscription) pass(notice Notice) {
+	if s.missed {
+		// Whatever the notice says is part of what the reader will look at.
+		notice = Notice{Resync: true}
+	} else if notice == (Notice{}) {
+		return
+	}
+	select {
+	case s.out <- notice:
+		s.missed = false
+	default:
+		s.missed = true
+	}
 }

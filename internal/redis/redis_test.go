@@ -1,0 +1,354 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// add counts calls: a script that runs twice is seen.
+func addScript(mode redis.Mode) *redis.Script {
+	return redis.NewScript("add", mode, `return {'ok', int(write('INCRBY', key('n'), ARGV[1]))}`)
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		ctx := t.Context()
+		for _, mode := range []redis.Mode{redis.Write, redis.Durable} {
+			reply, err := db.Run(ctx, addScript(mode), 2)
+			require.NoError(t, err)
+			require.Equal(t, "ok", reply[0])
+		}
+		n, err := db.Client().Get(ctx, db.Key("n")).Int()
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+
+		library := `local function twice(s) return s .. s end`
+		body := `return {twice(ARGV[1]), int(1755907200123), key('a', 'b'), pack('x', '', 'a:b'), now() > 1.7e12 and 'clock' or ''}`
+		reply, err := db.Run(ctx, redis.NewScript("names", redis.ReadOnly, library, body), "ab")
+		require.NoError(t, err)
+		require.Equal(t, []string{"abab", "1755907200123", db.Key("a", "b"), redis.Pack("x", "", "a:b"), "clock"}, reply)
+
+		_, err = db.Run(ctx, redis.NewScript("broken", redis.Write, `error('no')`))
+		require.ErrorContains(t, err, "script broken")
+		require.NotErrorIs(t, err, redis.ErrAway, "a script's own fault is not Redis's")
+	})
+}
+
+func TestBinaryRepliesAreRemembered(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		all := make([]byte, 256)
+		for i := range all {
+			all[i] = byte(i)
+		}
+		echo := redis.NewScript("echo", redis.Write,
+			`local out = {'ok'} for i = 1, 2500 do out[#out + 1] = ARGV[1] end write('SET', key('x'), ARGV[1]) return out`)
+		reply, err := db.Run(t.Context(), echo, all)
+		require.NoError(t, err)
+		require.Len(t, reply, 2501)
+		require.Equal(t, string(all), reply[2500])
+		got, err := db.Client().Get(t.Context(), db.Key("x")).Result()
+		require.NoError(t, err)
+		require.Equal(t, string(all), got)
+	})
+}
+
+func TestUnknownScriptIsSentAgain(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		for want := range 3 {
+			require.NoError(t, db.Client().ScriptFlush(t.Context()).Err())
+			reply, err := db.Run(t.Context(), addScript(redis.Write), 1)
+			require.NoError(t, err)
+			require.Equal(t, strconv.Itoa(want+1), reply[1])
+		}
+	})
+}
+
+// Both kinds of server are reached over TCP here: miniredis stands in where
+// there is no redis-server.
+func TestLostReplyRunsOnce(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, addr string) {
+		var armed atomic.Bool
+		proxy := redistest.NewProxy(t, addr, func() bool { return armed.CompareAndSwap(true, false) })
+		db := redistest.Open(t, proxy.URL())
+		add := addScript(redis.Write)
+		for want := range 20 {
+			if want > 0 { // the first connection is made in peace
+				armed.Store(true)
+			}
+			reply, err := db.Run(t.Context(), add, 1)
+			require.NoError(t, err)
+			require.Equal(t, []string{"ok", strconv.Itoa(want + 1)}, reply)
+		}
+		require.GreaterOrEqual(t, proxy.Lost(), 19)
+	}
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, miniredis.RunT(t).Addr())
+	})
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Start(t).Addr())
+	})
+}
+
+func TestHungServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	db := redistest.Open(t, server.URL())
+	require.NoError(t, db.Ping(t.Context()))
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := db.Run(ctx, addScript(redis.Write), 1)
+	require.ErrorIs(t, err, redis.ErrAway)
+	require.Error(t, ctx.Err())
+
+	// Without a deadline of the caller's the connection's own one counts.
+	_, err = db.Run(context.WithoutCancel(t.Context()), addScript(redis.Write), 1)
+	require.ErrorIs(t, err, redis.ErrAway)
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = db.Run(gone, addScript(redis.Write), 1)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, redis.ErrAway, "the caller left, not Redis")
+}
+
+func TestAwayAtStart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Stop()
+	db := redistest.Open(t, server.URL())
+	require.ErrorIs(t, db.Ping(t.Context()), redis.ErrAway)
+	_, err := db.Run(t.Context(), addScript(redis.Write), 1)
+	require.ErrorIs(t, err, redis.ErrAway)
+	_, err = db.Warnings(t.Context())
+	require.ErrorIs(t, err, redis.ErrAway)
+	server.Start()
+	require.Eventually(t, func() bool {
+		_, err := db.Run(t.Context(), addScript(redis.Write), 1)
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestAwayReplies(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	db := redistest.Open(t, "redis://"+server.Addr())
+	require.NoError(t, db.Ping(t.Context()))
+	for _, text := range []string{
+		"LOADING Redis is loading the dataset in memory",
+		"READONLY You can't write against a read only replica.",
+		"OOM command not allowed when used memory > 'maxmemory'.",
+		"ERR Error running script: -OOM command not allowed",
+		"MISCONF Redis is configured to save RDB snapshots",
+	} {
+		server.SetError(text)
+		_, err := db.Client().Get(t.Context(), "x").Result()
+		require.ErrorIs(t, err, redis.ErrAway, text)
+		_, err = db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "x"); return nil })
+		require.ErrorIs(t, err, redis.ErrAway, text)
+	}
+	server.SetError("ERR something else")
+	require.NotErrorIs(t, db.Client().Get(t.Context(), "x").Err(), redis.ErrAway)
+	server.SetError("")
+	require.ErrorIs(t, db.Client().Get(t.Context(), "x").Err(), redis.Nil)
+}
+
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		notices := db.Subscribe(ctx, db.Key("news"))
+		require.Equal(t, redis.Notice{Resync: true}, <-notices)
+		say := redis.NewScript("say", redis.Write, `redis.call('PUBLISH', key('news'), ARGV[1]) return {'ok'}`)
+		for i := range 3 {
+			_, err := db.Run(ctx, say, i)
+			require.NoError(t, err)
+			require.Equal(t, redis.Notice{Payload: strconv.Itoa(i)}, <-notices)
+		}
+		cancel()
+		for range notices { // ends
+		}
+	})
+}
+
+// A subscriber that does not read must not stop the server, which publishes
+// under its lock, and learns that it missed something.
+func TestLazySubscriber(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		notices := db.Subscribe(t.Context(), db.Key("news"))
+		require.True(t, (<-notices).Resync)
+		shout := redis.NewScript("shout", redis.Write,
+			`for i = 1, 5000 do redis.call('PUBLISH', key('news'), i) end return {'ok'}`)
+		_, err := db.Run(t.Context(), shout)
+		require.NoError(t, err)
+		require.NoError(t, db.Ping(t.Context()))
+		for n := 0; ; n++ {
+			if notice := <-notices; notice.Resync {
+				require.Less(t, n, 5000)
+				break
+			}
+			require.Less(t, n, 5000, "messages were lost and nobody told")
+			if n == 4999 {
+				break // all came through
+			}
+		}
+	})
+}
+
+func TestSubscribeAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	db := redistest.Open(t, server.URL())
+	notices := db.Subscribe(t.Context(), db.Key("news"))
+	require.True(t, (<-notices).Resync)
+	server.Kill()
+	server.Start()
+	require.True(t, (<-notices).Resync, "a reconnection is told")
+}
+
+func TestLongPipeline(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		set := redis.NewScript("set", redis.Write, `write('SET', key('x'), string.rep('x', 100000)) return {'ok'}`)
+		_, err := db.Run(t.Context(), set)
+		require.NoError(t, err)
+		cmds, err := db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for range 500 {
+				p.Get(t.Context(), db.Key("x"))
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.Len(t, cmds, 500)
+	})
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	db := redistest.Open(t, server.URL())
+	warnings, err := db.Warnings(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.NoError(t, db.Client().ConfigSet(t.Context(), "appendonly", "no").Err())
+	require.NoError(t, db.Client().ConfigSet(t.Context(), "maxmemory", "100mb").Err())
+	require.NoError(t, db.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	warnings, err = db.Warnings(t.Context())
+	require.NoError(t, err)
+	require.Len(t, warnings, 2)
+}
+
+func TestConcurrentRuns(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		add := addScript(redis.Durable)
+		var wg sync.WaitGroup
+		errs := make(chan error, 16)
+		for range 16 {
+			wg.Go(func() {
+				for range 20 {
+					if _, err := db.Run(t.Context(), add, 1); err != nil {
+						errs <- err
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		close(errs)
+		for err := range errs {
+			require.NoError(t, err)
+		}
+		n, err := db.Client().Get(t.Context(), db.Key("n")).Int()
+		require.NoError(t, err)
+		require.Equal(t, 320, n)
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"nonsense", "http://x:1", "redis+odd://x:1", "redis+sentinel://x:1", "unix+cluster://x"} {
+		_, err := redis.Open(t.Context(), redis.Options{URL: url})
+		require.Error(t, err, url)
+	}
+	_, err := redis.Open(t.Context(), redis.Options{URL: "redis://user:hush@host:notaport"})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hush")
+	_, err = redis.Open(t.Context(), redis.Options{Prefix: "a{b"})
+	require.Error(t, err)
+	for _, url := range []string{
+		"redis://:pw@h:1/2", "rediss://h:1", "unix:///tmp/x.sock",
+		"redis+sentinel://:pw@h1:1,h2:2/main/3", "rediss+cluster://u:p@h1:1,h2:2,h3:3",
+	} {
+		db, err := redis.Open(t.Context(), redis.Options{URL: url})
+		require.NoError(t, err, url)
+		require.NoError(t, db.Close())
+	}
+}
+
+func TestPack(t *testing.T) {
+	t.Parallel()
+	for _, parts := range [][]string{nil, {""}, {"a"}, {"", ""}, {"1:a", ":", "\x00\xff"}} {
+		got, ok := redis.Unpack(redis.Pack(parts...))
+		require.True(t, ok)
+		require.Equal(t, parts, got)
+	}
+	for _, bad := range []string{"x", "1:", "01:a", "-1:", "2:a", "1a", ":"} {
+		_, ok := redis.Unpack(bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add(redis.Pack("a", "", "b:c"))
+	f.Add("01:a")
+	f.Fuzz(func(t *testing.T, packed string) {
+		if parts, ok := redis.Unpack(packed); ok && redis.Pack(parts...) != packed {
+			t.Fatalf("%q unpacks to %q", packed, parts)
+		}
+	})
+}
+
+func BenchmarkRun(b *testing.B) {
+	for _, mode := range []struct {
+		name string
+		mode redis.Mode
+	}{{"write", redis.Write}, {"durable", redis.Durable}} {
+		run := func(b *testing.B, db *redis.DB) {
+			add := addScript(mode.mode)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := db.Run(b.Context(), add, 1); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("embedded/%s", mode.name), func(b *testing.B) { run(b, redistest.Embedded(b)) })
+		b.Run(fmt.Sprintf("server/%s", mode.name), func(b *testing.B) {
+			run(b, redistest.Open(b, redistest.Start(b).URL()))
+		})
+	}
+}
