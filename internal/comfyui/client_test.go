@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -322,7 +321,7 @@ func TestProxy(t *testing.T) {
 		return true
 	})
 	instance := newTestClient(t, f.URL)
-	agent := httptest.NewServer(http.StripPrefix("/i/gpu", instance.Proxy(slog.New(slog.DiscardHandler))))
+	agent := httptest.NewServer(http.StripPrefix("/i/gpu", instance.Proxy(nil)))
 	defer agent.Close()
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, agent.URL+"/i/gpu/userdata/workflows%2Fa.json?x=%20y", strings.NewReader("body"))

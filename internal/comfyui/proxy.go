@@ -1,38 +1,83 @@
 package comfyui
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
 )
 
 // Proxy passes requests on to the instance as they are, escaped paths,
-// streamed bodies and WebSocket upgrades included. What a browser says about
-// where a request comes from is removed: the instance would refuse a page that
-// was loaded from the hub. failed answers for an instance that cannot be
-// reached.
+// streamed bodies and WebSocket upgrades included. The path of a request is
+// the path at the instance. What a browser says about where a request comes
+// from is removed: the instance would refuse a page that was loaded from the
+// hub. failed answers for an instance that gave no answer; its error is as of
+// the other calls. With nil the answer is 502 with [UnreachableHeader], as a
+// [Client] that asks through an agent expects it.
 func (c *Client) Proxy(failed func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	if failed == nil {
+		failed = answerUnreachable
+	}
 	return &httputil.ReverseProxy{
-		Transport:     c.transport,
+		// Routes of custom nodes may wait for a person.
+		Transport:     c.patient.Transport,
 		FlushInterval: -1, // progress streams of custom nodes must not wait for a buffer
-		ErrorHandler:  failed,
+		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
-			out := r.Out.URL
-			out.Scheme, out.Host = c.base.Scheme, c.base.Host
-			if c.base.Path != "" {
-				escaped := c.base.EscapedPath() + r.In.URL.EscapedPath()
-				out.Path, out.RawPath = c.base.Path+r.In.URL.Path, escaped
-			}
-			r.Out.Host = c.base.Host
-			for name := range r.Out.Header {
-				if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") && name != "Sec-Fetch-Dest" {
-					r.Out.Header.Del(name)
-				}
-			}
+			stripBrowser(r.Out.Header)
+			u := *r.In.URL
+			u.Scheme, u.Host = c.base.Scheme, c.base.Host
+			u.Path = c.base.Path + r.In.URL.Path
+			u.RawPath = c.base.EscapedPath() + r.In.URL.EscapedPath()
+			r.Out.URL, r.Out.Host = &u, c.base.Host
 			if c.base.User != nil {
 				password, _ := c.base.User.Password()
 				r.Out.SetBasicAuth(c.base.User.Username(), password)
 			}
 		},
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.Header.Get(HubHeader) != "" || resp.Header.Get(UnreachableHeader) != "" {
+				return checkAnswer(resp)
+			}
+			return nil // errors of the instance itself are for the client to see
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, c.proxyError(err)) },
+	}
+}
+
+// proxyError sorts an error of the reverse proxy.
+func (c *Client) proxyError(err error) error {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, ErrHub), errors.Is(err, ErrUnreachable):
+		return err
+	case errors.As(err, &op) && op.Op == "dial":
+		return c.sentError(false, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnclear, err)
+}
+
+func answerUnreachable(w http.ResponseWriter, _ *http.Request, err error) {
+	switch {
+	case errors.Is(err, ErrGone):
+		w.Header().Set(UnreachableHeader, Gone)
+	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrHub):
+		w.Header().Set(UnreachableHeader, plainReason(err))
+	}
+	w.WriteHeader(http.StatusBadGateway)
+}
+
+// stripBrowser removes the headers by which a ComfyUI server recognises
+// requests of other sites. Sec-Fetch-Dest stays: /view looks at it.
+func stripBrowser(h http.Header) {
+	h.Del("Origin")
+	for key := range h {
+		if strings.HasPrefix(key, "Sec-Fetch-") && key != "Sec-Fetch-Dest" {
+			delete(h, key)
+		}
 	}
 }
