@@ -29,6 +29,8 @@ func init() {
 	// The handler ends the chain, like reverse_proxy: what comes after it in a
 	// site is never reached, so authentication and limits must come before.
 	httpcaddyfile.RegisterDirectiveOrder("comfyhub", httpcaddyfile.Before, "reverse_proxy")
+
+	splitAddr()
 }
 
 // Interface guards.
