@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Config describes a simulated instance. The zero value is a usable 0.3.64
+// with no models.
+type Config struct {
+	// Version is the ComfyUI release to play, default "0.3.64". Known well are
+	// 0.3.64 and 0.33.0; others are put together from the table of changes.
+	Version string
+	// Name is written into pictures and logs, default "comfyui".
+	Name string
+	// Dir holds the folders input, output, temp and user. When empty a
+	// temporary folder is made and removed again by Close.
+	Dir string
+	// StepTime is the time of one sampling step, default 100 ms. Decoding,
+	// encoding and upscaling count as a few steps.
+	StepTime time.Duration
+	// LoadTime is the time to load a model that is not in memory yet, default 0.
+	LoadTime time.Duration
+	// TimeScale multiplies every simulated duration, default 1. 0.01 makes the
+	// instance a hundred times faster.
+	TimeScale float64
+	// Models lists model files by folder ("checkpoints", "loras", "vae", ...),
+	// with sub-folders in the names. They appear in the listings and are
+	// accepted by the loaders; no such files are needed.
+	Models map[string][]string
+	// VRAM is the memory of the simulated GPU in bytes, default 24 GiB.
+	VRAM int64
+	// CustomClasses adds node classes: name to the same object GET
+	// /object_info has for it. They run like any class without an executor of
+	// its own: the first input of the output's type is passed through.
+	CustomClasses map[string]*pyjson.Object
+	// OmitClasses removes node classes, as if their pack were not installed.
+	OmitClasses []string
+	// MaxUploadSize is the limit of request bodies in bytes, default 100 MiB.
+	MaxUploadSize int64
+	// PreviewMethod is what --preview-method says: "none" (the default),
+	// "auto", "latent2rgb" or "taesd". The last three look the same here.
+	PreviewMethod string
+	// Cache is the node result cache: "classic" (the default), "none", or
+	// "lru" with CacheSize entries.
+	Cache string
+	// CacheSize is the number of results an "lru" cache holds.
+	CacheSize int
+	// CORSOrigin is the value of --enable-cors-header; it replaces the Origin check.
+	CORSOrigin string
+	// MultiUser separates settings and user data by the header comfy-user.
+	MultiUser bool
+	// DisableAPINodes plays --disable-api-nodes, which newer versions answer
+	// with a Content-Security-Policy on every page.
+	DisableAPINodes bool
+	// IndexPage is the body of GET /, default a short notice.
+	IndexPage string
+	// Independent lets each socket have its own queue of outgoing messages.
+	// A real server has one for all, so that a client which stops reading
+	// stalls every other one; that is the default.
+	Independent bool
+	// Faults are in force from the start, see SetFault.
+	Faults Faults
+	// OnCrash is called, on its own goroutine, when a SimulatedWork node is
+	// asked to crash the process. By default the instance is killed and
+	// restarted a second (times TimeScale) later.
+	OnCrash func(*Server)
+	// Logger receives what the instance does, default none.
+	Logger *slog.Logger
+}
+
+const (
+	defaultVersion  = "0.3.64"
+	defaultVRAM     = 24 << 30
+	defaultMaxBody  = 100 << 20
+	defaultStepTime = 100 * time.Millisecond
+)
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Version == "" {
+		c.Version = defaultVersion
+	}
+	if c.Name == "" {
+		c.Name = "comfyui"
+	}
+	if c.StepTime == 0 {
+		c.StepTime = defaultStepTime
+	}
+	if c.TimeScale == 0 {
+		c.TimeScale = 1
+	}
+	if c.VRAM == 0 {
+		c.VRAM = defaultVRAM
+	}
+	if c.MaxUploadSize == 0 {
+		c.MaxUploadSize = defaultMaxBody
+	}
+	if c.PreviewMethod == "" {
+		c.PreviewMethod = "none"
+	}
+	if c.Cache == "" {
+		c.Cache = cacheClassic
+	}
+	if c.IndexPage == "" {
+		c.IndexPage = "<!doctype html><title>ComfyUI</title><p>A simulated ComfyUI server.\n"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.TimeScale < 0 || c.StepTime < 0 || c.LoadTime < 0 || c.VRAM < 0 || c.MaxUploadSize < 0 || c.CacheSize < 0 {
+		return c, errors.New("sim: durations, sizes and the time scale must not be negative")
+	}
+	switch c.Cache {
+	case cacheClassic, cacheLRU, cacheNone:
+	default:
+		return c, fmt.Errorf("sim: unknown cache %q", c.Cache)
+	}
+	return c, nil
+}
+
+// argv returns the command line a real instance of this kind would show.
+func (c Config) argv() []string {
+	argv := []string{"main.py", "--listen"}
+	if c.PreviewMethod != "none" {
+		argv = append(argv, "--preview-method", c.PreviewMethod)
+	}
+	if c.MaxUploadSize != defaultMaxBody {
+		argv = append(argv, "--max-upload-size", string(pyjson.Float(float64(c.MaxUploadSize)/(1<<20))))
+	}
+	switch c.Cache {
+	case cacheLRU:
+		argv = append(argv, "--cache-lru", fmt.Sprint(c.CacheSize))
+	case cacheNone:
+		argv = append(argv, "--cache-none")
+	}
+	if c.CORSOrigin != "" {
+		argv = append(argv, "--enable-cors-header", c.CORSOrigin)
+	}
+	if c.MultiUser {
+		argv = append(argv, "--multi-user")
+	}
+	if c.DisableAPINodes {
+		argv = append(argv, "--disable-api-nodes")
+	}
+	return argv
+}

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+func (p *process) getQueue(w http.ResponseWriter, r *http.Request) {
+	running, pending := p.queue.snapshot()
+	tuples := func(items []*item) pyjson.Array {
+		out := pyjson.Array{}
+		for _, it := range items {
+			extra := it.extra
+			if p.feat.hidesSecrets {
+				extra = it.publicExtra()
+			}
+			out = append(out, it.tuple(extra))
+		}
+		return out
+	}
+	answerJSON(w, http.StatusOK, dict("queue_running", tuples(running), "queue_pending", tuples(pending)))
+}
+
+// edit is the common body of POST /queue and POST /history: clear, then delete.
+func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), remove func(id string)) {
+	body, ok := p.readJSON(w, r)
+	if !ok {
+		return
+	}
+	req, isObject := body.(*pyjson.Object)
+	if !isObject {
+		switch body.(type) {
+		case pyjson.Array, pyjson.String: // Python's "in" works on these and finds nothing
+			answerEmpty(w, http.StatusOK)
+		default:
+			answerTrouble(w, r)
+		}
+		return
+	}
+	if v, ok := req.Get("clear"); ok && truthy(v) {
+		clear()
+	}
+	if v, ok := req.Get("delete"); ok {
+		switch ids := v.(type) {
+		case pyjson.Array:
+			for _, id := range ids {
+				if s, ok := id.(pyjson.String); ok {
+					remove(string(s))
+				}
+			}
+		case pyjson.String: // iterated over letter by letter
+			for _, letter := range string(ids) {
+				remove(string(letter))
+			}
+		case *pyjson.Object:
+			for id := range ids.All() {
+				remove(id)
+			}
+		default:
+			answerTrouble(w, r)
+			return
+		}
+	}
+	answerEmpty(w, http.StatusOK)
+}
+
+func (p *process) postQueue(w http.ResponseWriter, r *http.Request) {
+	p.edit(w, r, p.queue.clear, func(id string) { p.queue.remove(id) })
+}
+
+func (p *process) postHistory(w http.ResponseWriter, r *http.Request) {
+	p.edit(w, r, p.queue.forgetAll, p.queue.forget)
+}
+
+func (p *process) getHistory(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	maxItems, ok := intParam(query.Get("max_items"), query.Has("max_items"), -1)
+	offset, ok2 := -1, true
+	if p.feat.historyOffset {
+		offset, ok2 = intParam(query.Get("offset"), query.Has("offset"), -1)
+	}
+	if !ok || !ok2 {
+		answerTrouble(w, r)
+		return
+	}
+	answerJSON(w, http.StatusOK, p.queue.page(maxItems, offset))
+}
+
+// intParam reads an integer the way Python's int() does.
+func intParam(text string, given bool, otherwise int) (int, bool) {
+	if !given {
+		return otherwise, true
+	}
+	n, exc := toInt(pyjson.String(text))
+	if exc != nil {
+		return 0, false
+	}
+	i, ok := n.Int64()
+	return int(i), ok
+}
+
+func (p *process) getHistoryEntry(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("prompt_id")
+	out := dict()
+	if entry, ok := p.queue.entry(id); ok {
+		out.Set(id, entry)
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+// postInterrupt interrupts what runs; with a prompt_id only if that is it.
+// Broken JSON and an empty body mean everything.
+func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
+	data, ok := p.readBody(w, r)
+	if !ok {
+		return
+	}
+	if p.feat.targetedInterrupt {
+		body, err := pyjson.Parse(data)
+		req, isObject := body.(*pyjson.Object)
+		if err == nil && !isObject {
+			answerTrouble(w, r)
+			return
+		}
+		if v, ok := req.Get("prompt_id"); ok && truthy(v) {
+			if id, ok := v.(pyjson.String); ok && p.queue.isRunning(string(id)) {
+				p.interrupted.Store(true)
+			}
+			answerEmpty(w, http.StatusOK)
+			return
+		}
+	}
+	p.interrupted.Store(true)
+	answerEmpty(w, http.StatusOK)
+}
+
+func (p *process) postFree(w http.ResponseWriter, r *http.Request) {
+	body, ok := p.readJSON(w, r)
+	if !ok {
+		return
+	}
+	req, isObject := body.(*pyjson.Object)
+	if !isObject {
+		answerTrouble(w, r)
+		return
+	}
+	set := func(key string) bool {
+		v, ok := req.Get(key)
+		return ok && truthy(v)
+	}
+	if unload, free := set("unload_models"), set("free_memory"); unload || free {
+		p.queue.request(unload, free)
+	}
+	answerEmpty(w, http.StatusOK)
+}
+
+// compressor plays --enable-compress-response-body, which is not offered.
+func (s *Server) compressor(w http.ResponseWriter, _ *http.Request) (http.ResponseWriter, func()) {
+	return w, func() {}
+}
+
+func isDigits(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 64)
+	return err == nil && !strings.HasPrefix(s, "+")
+}

@@ -1,0 +1,94 @@
+package sim
+
+import "github.com/comfyhub/comfyhub/internal/pyjson"
+
+// item is a queued prompt.
+type item struct {
+	number  pyjson.Number // int if counted, float if the client sent it
+	id      string
+	graph   *pyjson.Object
+	extra   *pyjson.Object
+	outputs []string
+	key     int // of the running table, set when taken
+}
+
+// less orders items as Python orders the tuples (number, id, ...). tied
+// reports that both are equal, where Python goes on to compare the graphs and
+// raises a TypeError.
+func (a *item) less(b *item) (less, tied bool) {
+	switch compareNumbers(a.number, b.number) {
+	case -1:
+		return true, false
+	case 0:
+		return a.id < b.id, a.id == b.id
+	}
+	return false, false
+}
+
+// promptHeap is a binary heap with the very moves of Python's heapq, because
+// GET /queue shows the array and NaN numbers make the order depend on them.
+type promptHeap []*item
+
+// push adds it; tied reports that a comparison met an equal item, upon which
+// Python raises while the new item stays in the heap.
+func (h *promptHeap) push(it *item) (tied bool) {
+	*h = append(*h, it)
+	return h.siftDown(0, len(*h)-1)
+}
+
+func (h *promptHeap) siftDown(start, pos int) (tied bool) {
+	s := *h
+	moved := s[pos]
+	for pos > start {
+		parent := (pos - 1) / 2
+		less, tie := moved.less(s[parent])
+		if tie {
+			s[pos] = moved
+			return true
+		}
+		if !less {
+			break
+		}
+		s[pos] = s[parent]
+		pos = parent
+	}
+	s[pos] = moved
+	return false
+}
+
+func (h *promptHeap) siftUp(pos int) {
+	s := *h
+	start, moved := pos, s[pos]
+	for child := 2*pos + 1; child < len(s); child = 2*pos + 1 {
+		if right := child + 1; right < len(s) {
+			if less, _ := s[child].less(s[right]); !less {
+				child = right
+			}
+		}
+		s[pos] = s[child]
+		pos = child
+	}
+	s[pos] = moved
+	h.siftDown(start, pos)
+}
+
+func (h *promptHeap) pop() *item {
+	s := *h
+	last := s[len(s)-1]
+	*h = s[:len(s)-1]
+	if len(*h) == 0 {
+		return last
+	}
+	first := s[0]
+	s[0] = last
+	h.siftUp(0)
+	return first
+}
+
+// remove takes out the item at index i and restores the heap.
+func (h *promptHeap) remove(i int) {
+	*h = append((*h)[:i], (*h)[i+1:]...)
+	for j := len(*h)/2 - 1; j >= 0; j-- {
+		h.siftUp(j)
+	}
+}

@@ -1,0 +1,356 @@
+package sim
+
+import (
+	"encoding/binary"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// recordedJSON reads an embedded recording. They are part of the program, so
+// that a fault in one is a bug.
+func recordedJSON(name string) *pyjson.Object {
+	data, err := recorded.ReadFile("data/" + name)
+	if err != nil {
+		panic(err)
+	}
+	v, err := pyjson.Parse(data)
+	if err != nil {
+		panic(err)
+	}
+	return v.(*pyjson.Object)
+}
+
+func (p *process) getObjectInfo(w http.ResponseWriter, r *http.Request) {
+	images := p.files.imageFiles()
+	out := &pyjson.Object{}
+	for _, name := range p.cat.info.Keys() {
+		out.Set(name, p.cat.overlay(name, images))
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+func (p *process) getObjectInfoClass(w http.ResponseWriter, r *http.Request) {
+	out := dict()
+	if name := r.PathValue("class"); p.cat.info.Has(name) {
+		out.Set(name, p.cat.overlay(name, p.files.imageFiles()))
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+// modelFolders returns the model folders and where they lie on disk.
+func (p *process) modelFolders() *pyjson.Object {
+	name := "folder_paths-0.3.64.json"
+	if p.feat.newCatalogue {
+		name = "folder_paths-0.33.0.json"
+	}
+	out := &pyjson.Object{}
+	for folder, paths := range recordedJSON(name).All() {
+		placed := pyjson.Array{}
+		for _, v := range paths.(pyjson.Array) {
+			placed = append(placed, pyjson.String(strings.Replace(pyStr(v), "<path>", p.files.base, 1)))
+		}
+		out.Set(folder, placed)
+	}
+	for _, folder := range sortedKeys(p.cfg.Models) {
+		if !out.Has(folder) {
+			out.Set(folder, list(filepath.Join(p.files.base, "models", folder)))
+		}
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (p *process) getEmbeddings(w http.ResponseWriter, r *http.Request) {
+	names := []string{}
+	for _, name := range sortedCopy(p.cfg.Models["embeddings"]) {
+		names = append(names, strings.TrimSuffix(name, filepath.Ext(name)))
+	}
+	answerJSON(w, http.StatusOK, value(names))
+}
+
+func (p *process) getModels(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, value(p.modelFolders().Keys()))
+}
+
+func (p *process) getModelFolder(w http.ResponseWriter, r *http.Request) {
+	folder := r.PathValue("folder")
+	if !p.modelFolders().Has(folder) {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	answerJSON(w, http.StatusOK, pyjson.Strings(sortedCopy(p.cfg.Models[folder])))
+}
+
+func (p *process) getExperimentModels(w http.ResponseWriter, r *http.Request) {
+	out := pyjson.Array{}
+	for folder, paths := range p.modelFolders().All() {
+		if folder == "configs" || folder == "custom_nodes" {
+			continue
+		}
+		entry := dict("name", folder, "folders", paths)
+		if p.feat.modelExtensions {
+			entry.Set("extensions", extensionsOf(folder))
+		}
+		out = append(out, entry)
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+func extensionsOf(folder string) pyjson.Value {
+	switch folder {
+	case "diffusers":
+		return list("folder")
+	case "classifiers":
+		return list("")
+	}
+	return list(".bin", ".ckpt", ".pkl", ".pt", ".pt2", ".pth", ".safetensors", ".sft")
+}
+
+func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
+	folder := r.PathValue("folder")
+	if !p.modelFolders().Has(folder) {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	out := pyjson.Array{}
+	for _, name := range sortedCopy(p.cfg.Models[folder]) {
+		// Names are all there is, so the times are those of a fixed day.
+		const day = 1.75e9
+		out = append(out, dict("name", name, "pathIndex", 0, "modified", day, "created", day, "size", modelSize(folder, name)))
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+func (p *process) getModelPreview(w http.ResponseWriter, r *http.Request) {
+	answerEmpty(w, http.StatusNotFound) // no model has a picture
+}
+
+// headerLimit is the longest safetensors header that is looked at.
+const headerLimit = 1 << 20
+
+// getViewMetadata reads the header of a safetensors file, should the instance
+// have a real one; every failure is 404.
+func (p *process) getViewMetadata(w http.ResponseWriter, r *http.Request) {
+	name := query(r).Get("filename")
+	full, inside := within(filepath.Join(p.files.base, "models", r.PathValue("folder")), name)
+	data, err := os.ReadFile(full)
+	if name == "" || !inside || err != nil || !strings.HasSuffix(name, ".safetensors") || len(data) < 8 {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	size := binary.LittleEndian.Uint64(data)
+	if size > headerLimit || size > uint64(len(data)-8) {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	v, err := pyjson.Parse(data[8 : 8+size])
+	header, ok := v.(*pyjson.Object)
+	meta, has := header.Get("__metadata__")
+	if err != nil || !ok || !has {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	answerJSON(w, http.StatusOK, meta)
+}
+
+func (p *process) getExtensions(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, list())
+}
+
+func (p *process) getTranslations(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, dict())
+}
+
+func (p *process) getTemplates(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, dict())
+}
+
+func (p *process) getSubgraphs(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, dict())
+}
+
+func (p *process) getSubgraph(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, nil)
+}
+
+func (p *process) getFeatures(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, p.serverFlags())
+}
+
+func (p *process) getIndex(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache")
+	if p.feat.noStore {
+		h.Set("Cache-Control", "no-store, must-revalidate")
+	}
+	h.Set("Pragma", "no-cache")
+	h.Set("Expires", "0")
+	p.srv.serveIndex(w, r)
+}
+
+// serveIndex sends the index page like a file.
+func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
+	full := filepath.Join(s.cfg.Dir, "index.html")
+	if have, err := os.ReadFile(full); err != nil || string(have) != s.cfg.IndexPage {
+		if err := os.WriteFile(full, []byte(s.cfg.IndexPage), 0o644); err != nil {
+			answerTrouble(w, r)
+			return
+		}
+	}
+	serveFile(w, r, full, "text/html")
+}
+
+func (p *process) getFolderPaths(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, p.modelFolders())
+}
+
+// getFiles lists a folder, newest first.
+func (p *process) getFiles(w http.ResponseWriter, r *http.Request) {
+	kind := r.PathValue("kind")
+	root := p.files.root(kind)
+	if root == "" {
+		answerJSON(w, http.StatusBadRequest, dict("error", "Invalid directory type"))
+		return
+	}
+	type file struct {
+		name     string
+		modified time.Time
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		answerTrouble(w, r)
+		return
+	}
+	var files []file
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || p.feat.hidesDotFiles && strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		files = append(files, file{e.Name(), info.ModTime()})
+	}
+	slices.SortStableFunc(files, func(a, b file) int { return b.modified.Compare(a.modified) })
+	out := pyjson.Array{}
+	for _, f := range files {
+		if p.feat.annotatedFiles {
+			f.name += " [" + kind + "]"
+		}
+		out = append(out, pyjson.String(f.name))
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+func (p *process) getLogs(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, value("Starting server\n"))
+}
+
+func (p *process) getRawLogs(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, dict("entries", list(dict("t", time.Now().Format("2006-01-02T15:04:05.000000"), "m", "Starting server\n")),
+		"size", dict("cols", 80, "rows", 24)))
+}
+
+func (p *process) subscribeLogs(w http.ResponseWriter, r *http.Request) {
+	if _, ok := p.readJSON(w, r); ok {
+		answerEmpty(w, http.StatusOK)
+	}
+}
+
+func (p *process) getNodeReplacements(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, recordedJSON("node_replacements.json"))
+}
+
+// replaceNodes rewrites classes the server no longer knows. A node without
+// _meta makes the real server stumble.
+func replaceNodes(cat *catalogue, graph pyjson.Value) *exception {
+	nodes, ok := graph.(*pyjson.Object)
+	if !ok {
+		return raise("AttributeError", "'%s' object has no attribute 'items'", typeName(graph))
+	}
+	var table *pyjson.Object
+	for id, v := range nodes.All() {
+		node, ok := v.(*pyjson.Object)
+		if !ok {
+			return raise("AttributeError", "'%s' object has no attribute 'get'", typeName(v))
+		}
+		kind, has := node.Get("class_type")
+		switch kind.(type) {
+		case pyjson.Array, *pyjson.Object:
+			return raise("TypeError", "unhashable type: '%s'", typeName(kind))
+		}
+		if inputs, ok := node.Get("inputs"); ok && inputs == (pyjson.Null{}) {
+			return raise("AttributeError", "'NoneType' object has no attribute 'items'")
+		}
+		name, _ := kind.(pyjson.String)
+		if _, known := cat.class(string(name)); !has || known {
+			continue
+		}
+		if table == nil {
+			table = recordedJSON("node_replacements.json")
+		}
+		rules := table.Array(string(name))
+		if len(rules) == 0 {
+			continue
+		}
+		if node.Object("_meta") == nil {
+			return raise("KeyError", "'_meta'")
+		}
+		nodes.Set(id, replaced(node, rules[0].(*pyjson.Object)))
+	}
+	return nil
+}
+
+// replaced applies one rule to a node. Links from other nodes keep their slot.
+func replaced(node, rule *pyjson.Object) *pyjson.Object {
+	inputs := node.Object("inputs")
+	mapping := rule.Array("input_mapping")
+	if mapping != nil {
+		inputs = &pyjson.Object{}
+		for _, m := range mapping {
+			m := m.(*pyjson.Object)
+			if fixed, ok := m.Get("set_value"); ok {
+				inputs.Set(m.String("new_id"), fixed)
+			} else if old, ok := node.Object("inputs").Get(m.String("old_id")); ok {
+				inputs.Set(m.String("new_id"), old)
+			}
+		}
+	}
+	out := &pyjson.Object{}
+	for key, v := range node.All() {
+		out.Set(key, v)
+	}
+	out.Set("class_type", pyjson.String(rule.String("new_node_id")))
+	out.Set("inputs", inputs)
+	return out
+}
+
+// assetRoutes lists what answers 503 while assets are off.
+func assetRoutes() [][2]string {
+	return [][2]string{
+		{"GET", "/api/assets"}, {"POST", "/api/assets"},
+		{"GET", "/api/assets/{uuid}"}, {"PUT", "/api/assets/{uuid}"}, {"DELETE", "/api/assets/{uuid}"},
+		{"GET", "/api/assets/{uuid}/content"}, {"POST", "/api/assets/from-hash"}, {"HEAD", "/api/assets/hash/{blake3}"},
+		{"POST", "/api/assets/{uuid}/tags"}, {"DELETE", "/api/assets/{uuid}/tags"},
+		{"GET", "/api/tags"}, {"GET", "/api/assets/tags/refine"},
+		{"POST", "/api/assets/seed"}, {"GET", "/api/assets/seed/status"}, {"POST", "/api/assets/seed/cancel"},
+		{"POST", "/api/assets/prune"},
+	}
+}
+
+func (p *process) assetsDisabled(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusServiceUnavailable, dict("error", dict("code", "SERVICE_DISABLED",
+		"message", "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details", dict())))
+}

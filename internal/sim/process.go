@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// process is the part of an instance that dies with the operating system
+// process: queue, history, counter, sockets, caches and GPU memory.
+type process struct {
+	srv    *Server
+	cfg    Config
+	feat   features
+	cat    *catalogue
+	files  *folders
+	queue  *queue
+	hub    *hub
+	memory *memory
+	life   context.Context // ends with the process
+	end    context.CancelFunc
+
+	worker     context.Context // ends when the worker thread dies
+	haltWorker context.CancelFunc
+	workerDone chan struct{}
+
+	interrupted atomic.Bool
+
+	mu      sync.Mutex
+	counter int64   // of prompts without a number
+	client  *string // whom messages of the run go to; nil is everybody
+	active  string  // display id of the node last started, "" if none
+	running string  // prompt id of the run
+}
+
+func newProcess(s *Server) *process {
+	p := &process{srv: s, cfg: s.cfg, feat: s.feat, cat: s.cat, files: s.files, workerDone: make(chan struct{})}
+	p.life, p.end = context.WithCancel(context.Background())
+	p.worker, p.haltWorker = context.WithCancel(p.life)
+	p.memory = newMemory(s.cfg.VRAM)
+	p.hub = newHub(p)
+	p.queue = newQueue(func(remaining int) { p.hub.publish(nil, statusMessage(remaining, "")) })
+	go p.work()
+	if s.faults.Zombie {
+		p.halt()
+	}
+	return p
+}
+
+// stop ends the process and waits for its worker.
+func (p *process) stop() {
+	p.end()
+	p.queue.close()
+	p.hub.dropAll()
+	<-p.workerDone
+}
+
+// halt kills the worker thread only.
+func (p *process) halt() {
+	p.haltWorker()
+	p.queue.close()
+}
+
+// statusMessage tells of the length of the queue; sid only in the first frame
+// of a connection.
+func statusMessage(remaining int, sid string) *pyjson.Object {
+	data := dict("status", dict("exec_info", dict("queue_remaining", remaining)))
+	if sid != "" {
+		data.Set("sid", pyjson.String(sid))
+	}
+	return message("status", data)
+}
+
+func message(kind string, data *pyjson.Object) *pyjson.Object {
+	return dict("type", kind, "data", data)
+}
+
+// sleep waits for a simulated duration or for the end of ctx.
+func (p *process) sleep(ctx context.Context, d time.Duration) error {
+	d = p.srv.scaled(d)
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// serverFlags is the answer of /features and of the flags negotiation.
+func (p *process) serverFlags() *pyjson.Object {
+	o := dict("supports_preview_metadata", true)
+	if p.feat.assetRoutes {
+		o.Set("supports_model_type_tags", pyjson.Bool(true))
+	}
+	o.Set("max_upload_size", pyjson.Int(p.cfg.MaxUploadSize))
+	if p.feat.assetRoutes {
+		o.Set("extension", dict("manager", dict("supports_v4", true)))
+		o.Set("node_replacements", pyjson.Bool(true))
+		o.Set("assets", pyjson.Bool(false))
+	}
+	return o
+}
+
+func now() int64 { return time.Now().UnixMilli() }

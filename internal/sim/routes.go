@@ -1,0 +1,346 @@
+package sim
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// route is one method and path. A segment in braces matches any one raw
+// segment; "{name...}" at the end matches the rest.
+type route struct {
+	method   string
+	segments []string
+	handle   func(*process, http.ResponseWriter, *http.Request)
+}
+
+// table lists the routes of the played version, each bare and under /api
+// unless it is marked otherwise.
+func (s *Server) table() []route {
+	var routes []route
+	add := func(method, pattern string, handle func(*process, http.ResponseWriter, *http.Request)) {
+		routes = append(routes, route{method, strings.Split(pattern, "/")[1:], handle})
+	}
+	both := func(method, pattern string, handle func(*process, http.ResponseWriter, *http.Request)) {
+		add(method, pattern, handle)
+		add(method, "/api"+pattern, handle)
+	}
+	both("GET", "/", (*process).getIndex)
+	both("GET", "/ws", (*process).serveSocket)
+	both("GET", "/prompt", (*process).getPrompt)
+	both("POST", "/prompt", (*process).postPrompt)
+	both("GET", "/queue", (*process).getQueue)
+	both("POST", "/queue", (*process).postQueue)
+	both("GET", "/history", (*process).getHistory)
+	both("GET", "/history/{prompt_id}", (*process).getHistoryEntry)
+	both("POST", "/history", (*process).postHistory)
+	both("POST", "/interrupt", (*process).postInterrupt)
+	both("POST", "/free", (*process).postFree)
+	both("GET", "/view", (*process).getView)
+	both("GET", "/view_metadata/{folder}", (*process).getViewMetadata)
+	both("POST", "/upload/image", (*process).postUploadImage)
+	both("POST", "/upload/mask", (*process).postUploadMask)
+	both("GET", "/object_info", (*process).getObjectInfo)
+	both("GET", "/object_info/{class}", (*process).getObjectInfoClass)
+	both("GET", "/embeddings", (*process).getEmbeddings)
+	both("GET", "/models", (*process).getModels)
+	both("GET", "/models/{folder}", (*process).getModelFolder)
+	both("GET", "/experiment/models", (*process).getExperimentModels)
+	both("GET", "/experiment/models/{folder}", (*process).getExperimentFolder)
+	both("GET", "/experiment/models/preview/{folder}/{index}/{file...}", (*process).getModelPreview)
+	both("GET", "/extensions", (*process).getExtensions)
+	both("GET", "/system_stats", (*process).getSystemStats)
+	both("GET", "/users", (*process).getUsers)
+	both("POST", "/users", (*process).postUsers)
+	both("GET", "/settings", (*process).getSettings)
+	both("POST", "/settings", (*process).postSettings)
+	both("GET", "/settings/{id}", (*process).getSetting)
+	both("POST", "/settings/{id}", (*process).postSetting)
+	both("GET", "/userdata", (*process).listUserdata)
+	both("GET", "/v2/userdata", (*process).walkUserdata)
+	both("GET", "/userdata/{file}", (*process).getUserdata)
+	both("POST", "/userdata/{file}", (*process).postUserdata)
+	both("DELETE", "/userdata/{file}", (*process).deleteUserdata)
+	both("POST", "/userdata/{file}/move/{dest}", (*process).moveUserdata)
+	both("GET", "/i18n", (*process).getTranslations)
+	both("GET", "/workflow_templates", (*process).getTemplates)
+	add("GET", "/internal/logs", (*process).getLogs)
+	add("GET", "/internal/logs/raw", (*process).getRawLogs)
+	add("PATCH", "/internal/logs/subscribe", (*process).subscribeLogs)
+	add("GET", "/internal/folder_paths", (*process).getFolderPaths)
+	add("GET", "/internal/files/{kind}", (*process).getFiles)
+	if s.feat.featureFlags {
+		both("GET", "/features", (*process).getFeatures)
+	}
+	if s.feat.subgraphs {
+		both("GET", "/global_subgraphs", (*process).getSubgraphs)
+		both("GET", "/global_subgraphs/{id}", (*process).getSubgraph)
+	}
+	if s.feat.nodeReplacements {
+		both("GET", "/node_replacements", (*process).getNodeReplacements)
+	}
+	if s.feat.jobs {
+		both("GET", "/api/jobs", (*process).getJobs)
+		both("GET", "/api/jobs/{id}", (*process).getJob)
+	}
+	if s.feat.jobsCancel {
+		both("POST", "/api/jobs/{id}/cancel", (*process).cancelJob)
+		both("POST", "/api/jobs/cancel", (*process).cancelJobs)
+	}
+	if s.feat.assetRoutes {
+		for _, r := range assetRoutes() {
+			add(r[0], r[1], (*process).assetsDisabled)
+		}
+	}
+	return routes
+}
+
+// match returns the handler for a method and the raw segments of a path; the
+// values of its parameters are set on r. allowed lists the methods the path
+// has.
+func match(routes []route, r *http.Request, segments []string) (handle func(*process, http.ResponseWriter, *http.Request), allowed []string) {
+	method := r.Method
+	for _, rt := range routes {
+		params, ok := rt.params(segments)
+		if !ok {
+			continue
+		}
+		if rt.method == method || rt.method == http.MethodGet && method == http.MethodHead {
+			for name, value := range params {
+				r.SetPathValue(name, value)
+			}
+			return rt.handle, nil
+		}
+		allowed = append(allowed, rt.method)
+		if rt.method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	return nil, allowed
+}
+
+// params matches the segments of a raw path and decodes what the braces took.
+func (rt route) params(segments []string) (map[string]string, bool) {
+	params := map[string]string{}
+	for i, want := range rt.segments {
+		if i >= len(segments) {
+			return nil, false
+		}
+		name, isParam := strings.CutPrefix(want, "{")
+		if !isParam {
+			if segments[i] != want {
+				return nil, false
+			}
+			continue
+		}
+		raw, rest := segments[i], strings.HasSuffix(name, "...}")
+		if rest {
+			raw = strings.Join(segments[i:], "/")
+		}
+		decoded, err := url.PathUnescape(raw)
+		if err != nil || raw == "" {
+			return nil, false
+		}
+		params[strings.TrimRight(name, ".}")] = decoded
+		if rest {
+			return params, true
+		}
+	}
+	return params, len(segments) == len(rt.segments)
+}
+
+// serve is the whole HTTP interface: middlewares, routing, and what the static
+// files at / make of everything else.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	p := s.process()
+	if p == nil {
+		cut(w)
+		return
+	}
+	defer func() {
+		// A process killed while it answers never completes the answer.
+		if p.life.Err() != nil && r.Header.Get("Upgrade") == "" {
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	if delay := s.Fault().SlowHTTP; delay > 0 {
+		if p.sleep(r.Context(), time.Duration(delay)*time.Millisecond) != nil {
+			return
+		}
+	}
+	h := w.Header()
+	h.Set("Server", "Python/3.11 aiohttp/3.13.0")
+	if s.refused(r) {
+		answerEmpty(w, http.StatusForbidden)
+		return
+	}
+	s.pageHeaders(w, r)
+	if s.cfg.CORSOrigin != "" || true {
+		if r.Method == http.MethodOptions {
+			answerEmpty(w, http.StatusOK)
+			return
+		}
+	}
+	w, finish := s.compressor(w, r)
+	defer finish()
+	escaped := r.URL.EscapedPath()
+	handle, allowed := match(s.routes, r, strings.Split(escaped, "/")[1:])
+	if handle != nil {
+		handle(p, w, r)
+		return
+	}
+	s.static(w, r, escaped, allowed)
+}
+
+// cut ends a connection without an answer, as a dead process does.
+func cut(w http.ResponseWriter) {
+	if hj, ok := w.(http.Hijacker); ok {
+		if conn, _, err := hj.Hijack(); err == nil {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // reset rather than close
+			}
+			_ = conn.Close()
+			return
+		}
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// static answers paths that no route takes: the folder of the web interface is
+// mounted at / for GET and HEAD.
+func (s *Server) static(w http.ResponseWriter, r *http.Request, escaped string, allowed []string) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		allowed = append(allowed, http.MethodGet, http.MethodHead)
+		slices.Sort(allowed)
+		dropPageHeaders(w)
+		w.Header().Set("Allow", strings.Join(slices.Compact(allowed), ","))
+		answerText(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
+		return
+	}
+	if strings.HasPrefix(escaped, "//") {
+		dropPageHeaders(w)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		answerEmpty(w, http.StatusForbidden)
+		return
+	}
+	if escaped == "/index.html" {
+		answerBytes(w, http.StatusOK, "text/html", []byte(s.cfg.IndexPage))
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	answerEmpty(w, http.StatusNotFound)
+}
+
+// pageHeaders sets the headers that middlewares add to normal answers.
+func (s *Server) pageHeaders(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	if s.cfg.CORSOrigin != "" {
+		methods := "POST, GET, DELETE, PUT, OPTIONS"
+		if s.feat.corsPatch {
+			methods += ", PATCH"
+		}
+		h.Set("Access-Control-Allow-Origin", s.cfg.CORSOrigin)
+		h.Set("Access-Control-Allow-Methods", methods)
+		h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization")
+		h.Set("Access-Control-Allow-Credentials", "true")
+	}
+	if s.feat.csp && s.cfg.DisableAPINodes {
+		h.Set("Content-Security-Policy", "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self' data:; frame-src 'self'; object-src 'self';")
+	}
+	noCache := "no-cache"
+	if s.feat.noStore {
+		noCache = "no-store"
+	}
+	name := r.URL.Path
+	base := path.Base(name)
+	switch {
+	case strings.HasSuffix(name, ".js"), strings.HasSuffix(name, ".css"),
+		strings.HasPrefix(base, "index") && strings.HasSuffix(base, ".json"):
+		h.Set("Cache-Control", noCache)
+	case slices.Contains([]string{".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".gif", ".tif", ".tiff", ".webp"}, strings.ToLower(path.Ext(name))):
+		h.Set("Cache-Control", "public, max-age=86400")
+	}
+}
+
+// refused is the check against other web pages calling a local instance.
+func (s *Server) refused(r *http.Request) bool {
+	if s.cfg.CORSOrigin != "" {
+		return false
+	}
+	if s.feat.fetchSite && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if r.Host == "" || origin == "" {
+		return false
+	}
+	from, err := url.Parse(strings.ToLower(origin))
+	if err != nil || from.Host == "" {
+		return false
+	}
+	host, there := strings.ToLower(r.Host), from.Host
+	to := &url.URL{Host: host}
+	if !loopback(to.Hostname()) {
+		return false
+	}
+	if from.Port() == "" {
+		host = to.Hostname()
+		there = from.Hostname()
+	} else if to.Port() == "" {
+		there = from.Hostname()
+		host = to.Hostname()
+	}
+	return host != there
+}
+
+// loopback reports whether a host name is this machine. Unlike the real server
+// it asks no name server: only literals and localhost count.
+func loopback(name string) bool {
+	if ip := net.ParseIP(name); ip != nil {
+		return ip.IsLoopback()
+	}
+	return name == "localhost"
+}
+
+// readBody reads a request body up to the limit; it answers by itself if the
+// body is too large.
+func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	limit := p.cfg.MaxUploadSize
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return nil, false // the client is gone
+	}
+	if int64(len(body)) >= limit {
+		answerTooLarge(w, limit, max(int64(len(body)), limit))
+		return nil, false
+	}
+	return body, true
+}
+
+func answerTooLarge(w http.ResponseWriter, limit, size int64) {
+	dropPageHeaders(w)
+	answerText(w, http.StatusRequestEntityTooLarge,
+		"Maximum request body size "+string(pyjson.Int(limit))+" exceeded, actual body size "+string(pyjson.Int(size)))
+}
+
+// readJSON reads a JSON body whatever its Content-Type says; broken JSON is
+// answered with 500.
+func (p *process) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
+	body, ok := p.readBody(w, r)
+	if !ok {
+		return nil, false
+	}
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		answerTrouble(w, r)
+		return nil, false
+	}
+	return pyjson.Normalize(v), true
+}

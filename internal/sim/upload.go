@@ -1,0 +1,199 @@
+package sim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// uploadForm is what an upload consists of.
+type uploadForm struct {
+	fields   map[string]string
+	file     []byte
+	filename string
+	hasFile  bool // a part "image" with a filename
+	hasText  bool // a part "image" without one
+}
+
+var errTooLarge = errors.New("body too large")
+
+// readForm reads a multipart body; a body of another kind has no fields.
+func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
+	form := uploadForm{fields: map[string]string{}}
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || !strings.HasPrefix(kind, "multipart/") {
+		return form, 0, nil
+	}
+	limit := p.cfg.MaxUploadSize
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return form, 0, err
+	}
+	if int64(len(body)) > limit {
+		return form, int64(len(body)), errTooLarge
+	}
+	reader := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for {
+		part, err := reader.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return form, 0, nil
+		}
+		if err != nil {
+			return form, 0, err
+		}
+		data, err := io.ReadAll(part)
+		if err != nil {
+			return form, 0, err
+		}
+		name, filename, isFile := partNames(part.Header.Get("Content-Disposition"))
+		switch {
+		case name != "image":
+			form.fields[name] = string(data)
+		case isFile:
+			form.file, form.filename, form.hasFile = data, filename, true
+		default:
+			form.hasText = true
+		}
+	}
+}
+
+// partNames reads name and filename of a part. mime/multipart would cut the
+// folder off a filename, which the real server keeps.
+func partNames(disposition string) (name, filename string, isFile bool) {
+	_, params, err := mime.ParseMediaType(disposition)
+	if err != nil {
+		return "", "", false
+	}
+	filename, isFile = params["filename"]
+	return params["name"], filename, isFile
+}
+
+func (p *process) postUploadImage(w http.ResponseWriter, r *http.Request) {
+	p.upload(w, r, func(full string, form uploadForm) error { return os.WriteFile(full, form.file, 0o644) })
+}
+
+// postUploadMask stores the original with the alpha channel of the upload. If
+// there is no original nothing is stored, and the answer is the same.
+func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
+	p.upload(w, r, func(full string, form uploadForm) error {
+		v, err := pyjson.Parse([]byte(form.fields["original_ref"]))
+		ref, ok := v.(*pyjson.Object)
+		if err != nil || !ok {
+			return errors.New("original_ref is no object")
+		}
+		name, kind := annotated(ref.String("filename"))
+		if !ref.Has("filename") || name == "" || name[0] == '/' || strings.Contains(name, "..") {
+			return errRefused
+		}
+		if kind == "" {
+			kind = "output"
+			if t := ref.String("type"); t != "" {
+				kind = t
+			}
+		}
+		root := p.files.root(kind)
+		dir, inside := within(root, ref.String("subfolder"))
+		if root == "" || !inside {
+			return errRefused
+		}
+		original := filepath.Join(dir, filepath.Base(name))
+		data, err := os.ReadFile(original)
+		if err != nil {
+			return nil // the real server answers 200 all the same
+		}
+		img, ok := readImageFile(original)
+		alpha, ok2 := decodeImage(form.file)
+		if !ok || !ok2 {
+			return errors.New("no image")
+		}
+		return os.WriteFile(full, encodePNG(withAlpha(img, alpha), pngTexts(data)), 0o644)
+	})
+}
+
+var errRefused = errors.New("refused")
+
+// upload is the common part of both routes: where the file goes and what it is
+// called.
+func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full string, form uploadForm) error) {
+	form, size, err := p.readForm(r)
+	switch {
+	case errors.Is(err, errTooLarge):
+		answerTooLarge(w, p.cfg.MaxUploadSize, size)
+		return
+	case err != nil, form.hasText, form.hasFile && form.filename == "":
+		answerTrouble(w, r)
+		return
+	case !form.hasFile:
+		answerEmpty(w, http.StatusBadRequest)
+		return
+	}
+	kind, given := form.fields["type"]
+	if !given {
+		kind = "input"
+	}
+	root := p.files.root(kind)
+	if root == "" {
+		answerTrouble(w, r)
+		return
+	}
+	subfolder := form.fields["subfolder"]
+	dir, _ := within(root, subfolder)
+	// One leading slash of a filename is dropped by the HTTP library.
+	filename := strings.TrimPrefix(form.filename, "/")
+	full := filepath.Join(dir, filename)
+	if _, inside := within(root, dir); !inside || !strings.HasPrefix(full, root+string(filepath.Separator)) {
+		answerEmpty(w, http.StatusBadRequest)
+		return
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		answerTrouble(w, r)
+		return
+	}
+	overwrite := form.fields["overwrite"]
+	name, same := filename, false
+	if overwrite != "true" && overwrite != "1" {
+		name, same = freeName(dir, filename, form.file)
+	}
+	if !same {
+		switch err := store(filepath.Join(dir, name), form); {
+		case errors.Is(err, errRefused):
+			answerEmpty(w, http.StatusBadRequest)
+			return
+		case err != nil:
+			answerTrouble(w, r)
+			return
+		}
+	}
+	answerJSON(w, http.StatusOK, dict("name", name, "subfolder", subfolder, "type", kind))
+}
+
+// freeName returns the first of "a.png", "a (1).png", … that is not there or
+// has the very same content; the latter need not be written.
+func freeName(dir, filename string, content []byte) (name string, same bool) {
+	ext := filepath.Ext(filename)
+	stem := strings.TrimSuffix(filename, ext)
+	if stem == "" || strings.HasSuffix(stem, "/") {
+		stem, ext = filename, "" // ".hidden" has no extension in Python
+	}
+	name = filename
+	for i := 1; ; i++ {
+		have, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return name, false
+		}
+		if sha256.Sum256(have) == sha256.Sum256(content) {
+			return name, true
+		}
+		name = fmt.Sprintf("%s (%d)%s", stem, i, ext)
+	}
+}

@@ -1,0 +1,389 @@
+package sim
+
+import (
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// userRoot returns the folder of the user a request speaks for; ok is false
+// for an unknown user of a multi-user server.
+func (p *process) userRoot(r *http.Request) (root string, ok bool) {
+	base := filepath.Join(p.files.base, "user")
+	if !p.cfg.MultiUser {
+		return filepath.Join(base, "default"), true
+	}
+	id := r.Header.Get("comfy-user")
+	if !p.users().Has(id) {
+		return "", false
+	}
+	return filepath.Join(base, id), true
+}
+
+func (p *process) usersFile() string { return filepath.Join(p.files.base, "user", "users.json") }
+
+func (p *process) users() *pyjson.Object { return readObject(p.usersFile()) }
+
+// readObject reads a JSON object; a missing or broken file is an empty one.
+func readObject(full string) *pyjson.Object {
+	data, err := os.ReadFile(full)
+	if err == nil {
+		if v, err := pyjson.Parse(data); err == nil {
+			if o, ok := v.(*pyjson.Object); ok {
+				return o
+			}
+		}
+	}
+	return &pyjson.Object{}
+}
+
+func (p *process) getUsers(w http.ResponseWriter, r *http.Request) {
+	if p.cfg.MultiUser {
+		answerJSON(w, http.StatusOK, dict("storage", "server", "users", p.users()))
+		return
+	}
+	_, err := os.Stat(filepath.Join(p.files.base, "user", "default"))
+	answerJSON(w, http.StatusOK, dict("storage", "server", "migrated", err == nil))
+}
+
+func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
+	body, ok := p.readJSON(w, r)
+	if !ok {
+		return
+	}
+	req, _ := body.(*pyjson.Object)
+	name := strings.TrimSpace(req.String("username"))
+	if name == "" {
+		answerTrouble(w, r)
+		return
+	}
+	users := p.users()
+	for _, known := range users.All() {
+		if pyStr(known) == name {
+			answerJSON(w, http.StatusBadRequest, dict("error", "Duplicate username."))
+			return
+		}
+	}
+	id := safeName(name) + "_" + uuid.NewString()
+	users.Set(id, pyjson.String(name))
+	if os.WriteFile(p.usersFile(), pyjson.Marshal(users), 0o644) != nil {
+		answerTrouble(w, r)
+		return
+	}
+	answerJSON(w, http.StatusOK, value(id))
+}
+
+// safeName keeps what may stand in a folder name.
+func safeName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// settings finds the settings file; it answers 401 by itself, which is how the
+// web interface learns that it has to ask for a user.
+func (p *process) settings(w http.ResponseWriter, r *http.Request) (full string, ok bool) {
+	root, ok := p.userRoot(r)
+	if !ok {
+		dropPageHeaders(w)
+		answerText(w, http.StatusUnauthorized, "401: Unauthorized")
+		return "", false
+	}
+	return filepath.Join(root, "comfy.settings.json"), true
+}
+
+func (p *process) getSettings(w http.ResponseWriter, r *http.Request) {
+	if full, ok := p.settings(w, r); ok {
+		answerJSON(w, http.StatusOK, readObject(full))
+	}
+}
+
+func (p *process) getSetting(w http.ResponseWriter, r *http.Request) {
+	if full, ok := p.settings(w, r); ok {
+		v, _ := readObject(full).Get(r.PathValue("id"))
+		answerJSON(w, http.StatusOK, v)
+	}
+}
+
+func (p *process) postSettings(w http.ResponseWriter, r *http.Request) {
+	full, ok := p.settings(w, r)
+	if !ok {
+		return
+	}
+	body, ok := p.readJSON(w, r)
+	if !ok {
+		return
+	}
+	update, isObject := body.(*pyjson.Object)
+	if !isObject {
+		answerTrouble(w, r)
+		return
+	}
+	stored := readObject(full)
+	for key, v := range update.All() {
+		stored.Set(key, v)
+	}
+	p.storeSettings(w, r, full, stored)
+}
+
+func (p *process) postSetting(w http.ResponseWriter, r *http.Request) {
+	full, ok := p.settings(w, r)
+	if !ok {
+		return
+	}
+	body, ok := p.readJSON(w, r)
+	if !ok {
+		return
+	}
+	stored := readObject(full)
+	stored.Set(r.PathValue("id"), body)
+	p.storeSettings(w, r, full, stored)
+}
+
+func (p *process) storeSettings(w http.ResponseWriter, r *http.Request, full string, stored *pyjson.Object) {
+	if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, pyjson.Marshal(stored), 0o644) != nil {
+		answerTrouble(w, r)
+		return
+	}
+	answerEmpty(w, http.StatusOK)
+}
+
+// userFile finds the file a route parameter names; it answers by itself if
+// that is not allowed.
+func (p *process) userFile(w http.ResponseWriter, r *http.Request, param string) (root, full string, ok bool) {
+	root, ok = p.userRoot(r)
+	if !ok {
+		answerTrouble(w, r)
+		return "", "", false
+	}
+	full, inside := within(root, r.PathValue(param))
+	if !inside {
+		answerEmpty(w, http.StatusForbidden)
+		return "", "", false
+	}
+	return root, full, true
+}
+
+func (p *process) getUserdata(w http.ResponseWriter, r *http.Request) {
+	_, full, ok := p.userFile(w, r, "file")
+	if !ok {
+		return
+	}
+	if info, err := os.Stat(full); err != nil || !info.Mode().IsRegular() {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	if p.feat.forcedDownload {
+		w.Header().Set("Content-Disposition", "attachment")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+	}
+	serveFile(w, r, full, mimeByName(full))
+}
+
+// flagOn reads a parameter that counts if it says true.
+func flagOn(r *http.Request, name string) bool { return strings.EqualFold(query(r).Get(name), "true") }
+
+// keeps reports whether a file must not be overwritten.
+func keeps(r *http.Request, full string) bool {
+	_, err := os.Stat(full)
+	return query(r).Get("overwrite") == "false" && err == nil
+}
+
+func (p *process) postUserdata(w http.ResponseWriter, r *http.Request) {
+	root, full, ok := p.userFile(w, r, "file")
+	if !ok {
+		return
+	}
+	if keeps(r, full) {
+		answerText(w, http.StatusConflict, "File already exists")
+		return
+	}
+	body, ok := p.readBody(w, r)
+	if !ok {
+		return
+	}
+	if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, body, 0o644) != nil {
+		answerTrouble(w, r)
+		return
+	}
+	p.answerUserFile(w, r, root, full)
+}
+
+func (p *process) moveUserdata(w http.ResponseWriter, r *http.Request) {
+	root, from, ok := p.userFile(w, r, "file")
+	if !ok {
+		return
+	}
+	if _, err := os.Stat(from); err != nil {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	_, to, ok := p.userFile(w, r, "dest")
+	if !ok {
+		return
+	}
+	if keeps(r, to) {
+		answerText(w, http.StatusConflict, "File already exists")
+		return
+	}
+	if os.MkdirAll(filepath.Dir(to), 0o755) != nil || os.Rename(from, to) != nil {
+		answerTrouble(w, r)
+		return
+	}
+	p.answerUserFile(w, r, root, to)
+}
+
+func (p *process) deleteUserdata(w http.ResponseWriter, r *http.Request) {
+	_, full, ok := p.userFile(w, r, "file")
+	if !ok {
+		return
+	}
+	if os.Remove(full) != nil {
+		answerEmpty(w, http.StatusNotFound)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// answerUserFile tells the path of a stored file or, if asked, all about it.
+func (p *process) answerUserFile(w http.ResponseWriter, r *http.Request, root, full string) {
+	if flagOn(r, "full_info") {
+		answerJSON(w, http.StatusOK, p.fileInfo(root, full))
+		return
+	}
+	answerJSON(w, http.StatusOK, value(relative(root, full)))
+}
+
+func relative(root, full string) string {
+	rel, err := filepath.Rel(root, full)
+	if err != nil {
+		return full
+	}
+	return filepath.ToSlash(rel)
+}
+
+func (p *process) fileInfo(root, full string) *pyjson.Object {
+	info, err := os.Stat(full)
+	if err != nil {
+		return dict("path", relative(root, full))
+	}
+	var at any = seconds(info.ModTime())
+	if p.feat.integerTimes {
+		at = info.ModTime().UnixMilli()
+	}
+	return dict("path", relative(root, full), "size", info.Size(), "modified", at, "created", at)
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+// listUserdata lists the files of one folder.
+func (p *process) listUserdata(w http.ResponseWriter, r *http.Request) {
+	root, ok := p.userRoot(r)
+	if !ok {
+		answerTrouble(w, r)
+		return
+	}
+	dir := query(r).Get("dir")
+	if dir == "" {
+		answerText(w, http.StatusBadRequest, "Directory not provided")
+		return
+	}
+	full, inside := within(root, dir)
+	if !inside {
+		answerText(w, http.StatusForbidden, "Invalid directory")
+		return
+	}
+	if info, err := os.Stat(full); err != nil || !info.IsDir() {
+		answerText(w, http.StatusNotFound, "Directory not found")
+		return
+	}
+	out := pyjson.Array{}
+	for _, file := range filesIn(full, flagOn(r, "recurse")) {
+		rel := relative(full, file)
+		switch {
+		case flagOn(r, "full_info"):
+			out = append(out, p.fileInfo(full, file))
+		case flagOn(r, "split"):
+			out = append(out, pyjson.Strings(append([]string{rel}, strings.Split(rel, "/")...)))
+		default:
+			out = append(out, pyjson.String(rel))
+		}
+	}
+	answerJSON(w, http.StatusOK, out)
+}
+
+func filesIn(dir string, recurse bool) []string {
+	var files []string
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil // what cannot be read is not listed
+		case d.IsDir() && path != dir && !recurse:
+			return fs.SkipDir
+		case d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "."):
+			files = append(files, path)
+		}
+		return nil
+	})
+	slices.Sort(files)
+	return files
+}
+
+// walkUserdata lists everything below a folder, directories first.
+func (p *process) walkUserdata(w http.ResponseWriter, r *http.Request) {
+	root, ok := p.userRoot(r)
+	if !ok {
+		answerEmpty(w, http.StatusForbidden)
+		return
+	}
+	start, inside := within(root, query(r).Get("path"))
+	if !inside {
+		answerText(w, http.StatusBadRequest, "Invalid path requested")
+		return
+	}
+	if info, err := os.Stat(start); err != nil || !info.IsDir() {
+		if start == root {
+			answerJSON(w, http.StatusOK, list())
+			return
+		}
+		answerText(w, http.StatusNotFound, "Requested path not found")
+		return
+	}
+	out := pyjson.Array{}
+	dirs := []string{start}
+	for len(dirs) > 0 {
+		dir := dirs[0]
+		dirs = dirs[1:]
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				full := filepath.Join(dir, e.Name())
+				dirs = append(dirs, full)
+				out = append(out, dict("name", e.Name(), "path", relative(root, full), "type", "directory"))
+			}
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || e.IsDir() {
+				continue
+			}
+			out = append(out, dict("name", e.Name(), "path", relative(root, filepath.Join(dir, e.Name())), "type", "file",
+				"size", info.Size(), "modified", seconds(info.ModTime())))
+		}
+	}
+	answerJSON(w, http.StatusOK, out)
+}
