@@ -95,6 +95,14 @@ func (w *socket) mute() {
 	w.muted = true
 	w.queue.clear()
 	w.replies = nil
+	w.signal() // it may be waiting to send a keep-alive
+}
+
+// silent reports whether the socket was muted.
+func (w *socket) silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.muted
 }
 
 // statusDue makes the writer send a status as soon as the interval allows.

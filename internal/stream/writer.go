@@ -11,12 +11,11 @@ import (
 // message is always the status with the sid.
 func (w *socket) write(ctx context.Context) error {
 	n, _ := w.tally.read(ctx) // without an answer the client is told 0
-	if err := w.text(ctx, statusMessage(n, w.sid)); err != nil {
+	if err := w.put(ctx, outgoing{data: statusMessage(n, w.sid)}); err != nil {
 		return err
 	}
 	for {
-		err := w.due(ctx)
-		if err != nil {
+		if err := w.due(ctx); err != nil {
 			return err
 		}
 		if w.pending() {
@@ -40,11 +39,7 @@ func (w *socket) due(ctx context.Context) error {
 	}
 	if w.status && time.Since(w.lastStatus) >= w.interval {
 		w.status = false
-		muted := w.muted
 		w.mu.Unlock()
-		if muted {
-			return nil
-		}
 		return w.sendStatus(ctx, false)
 	}
 	it, ok := w.queue.pop()
@@ -79,6 +74,9 @@ func (w *socket) due(ctx context.Context) error {
 // sendStatus tells the number of the caller's jobs. A number that cannot be
 // had is worth a message only where the client waits for one.
 func (w *socket) sendStatus(ctx context.Context, always bool) error {
+	if w.silent() {
+		return nil
+	}
 	n, err := w.tally.read(ctx)
 	if err != nil && !always {
 		return nil
@@ -97,11 +95,8 @@ func (w *socket) frame(ctx context.Context, f *frame) error {
 		w.awaitFlags(ctx)
 	}
 	w.mu.Lock()
-	metadata, muted := w.metadata, w.muted
+	metadata := w.metadata
 	w.mu.Unlock()
-	if muted {
-		return nil
-	}
 	for _, out := range w.adapter.adapt(f, data, metadata) {
 		if err := w.send(ctx, out); err != nil {
 			return err
@@ -178,6 +173,9 @@ func (w *socket) rest(ctx context.Context) error {
 	if now.Sub(w.lastWrite) < w.silence {
 		return nil // a status is due
 	}
+	if w.silent() {
+		return nil
+	}
 	if w.browser {
 		w.lastWrite = now
 		w.ping()
@@ -199,10 +197,18 @@ func (w *socket) text(ctx context.Context, data []byte) error {
 	return w.send(ctx, outgoing{data: data})
 }
 
-// send writes one message. Images do not shrink, so they are sent without the
+// send writes one message, unless a newer socket has taken over.
+func (w *socket) send(ctx context.Context, out outgoing) error {
+	if w.silent() {
+		return nil
+	}
+	return w.put(ctx, out)
+}
+
+// put writes one message. Images do not shrink, so they are sent without the
 // extension: a first piece below the library's threshold keeps the whole
 // message uncompressed.
-func (w *socket) send(ctx context.Context, out outgoing) error {
+func (w *socket) put(ctx context.Context, out outgoing) error {
 	w.lastWrite = time.Now()
 	kind := websocket.MessageText
 	if out.binary {

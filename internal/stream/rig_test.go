@@ -1,0 +1,300 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a web server with streams behind it. Its network is in memory, so
+// that it works inside a synctest bubble, or real loopback TCP.
+type rig struct {
+	t       *testing.T
+	streams *Streams
+	dialer  func(ctx context.Context, network, addr string) (net.Conn, error)
+	addr    string
+	ident   Ident
+
+	mu     sync.Mutex
+	errs   []error // of Serve
+	counts map[string]int
+	asked  int
+	fail   error
+	done   []string // prompts delivered
+}
+
+// bubble runs a test under a fake clock with a rig in memory.
+func bubble(t *testing.T, o Options, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		r := newRig(t, o, pipe)
+		r.dialer = pipe.dial
+		test(t, r)
+	})
+}
+
+// loopback makes a rig on real TCP.
+func loopback(t *testing.T, o Options) *rig {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := newRig(t, o, listener)
+	r.dialer = (&net.Dialer{}).DialContext
+	return r
+}
+
+func newRig(t *testing.T, o Options, listener net.Listener) *rig {
+	t.Helper()
+	r := &rig{t: t, addr: listener.Addr().String(), counts: map[string]int{}}
+	if o.SpillDir == "" {
+		o.SpillDir = t.TempDir()
+	}
+	o.Count = r.count
+	o.Delivered = func(k Key, prompt string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.done = append(r.done, k.Client+"/"+prompt)
+	}
+	r.streams = New(o)
+	server := &http.Server{Handler: http.HandlerFunc(r.serve)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		require.NoError(t, r.streams.Close(context.Background()))
+		require.NoError(t, server.Close())
+		serving.Wait()
+	})
+	return r
+}
+
+func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
+	id := r.ident
+	id.Client = req.URL.Query().Get("clientId")
+	if id.Caller == "" {
+		id.Caller = id.Client
+	}
+	err := r.streams.Serve(w, req, id)
+	if errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, err)
+}
+
+func (r *rig) count(_ context.Context, caller string) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	return r.counts[caller], r.fail
+}
+
+func (r *rig) setCount(caller string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[caller] = n
+}
+
+func (r *rig) delivered() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.done...)
+}
+
+// request opens a socket at a path and gives the raw answer.
+func (r *rig) request(path string, o *websocket.DialOptions) (*websocket.Conn, *http.Response, error) {
+	r.t.Helper()
+	if o == nil {
+		o = &websocket.DialOptions{}
+	}
+	transport := &http.Transport{DialContext: r.dialer}
+	defer transport.CloseIdleConnections()
+	o.HTTPClient = &http.Client{Transport: transport}
+	conn, resp, err := websocket.Dial(context.Background(), "ws://"+r.addr+path, o)
+	return conn, resp, err
+}
+
+// dial opens a socket that does not read yet.
+func (r *rig) dial(path string, o *websocket.DialOptions) *peer {
+	r.t.Helper()
+	conn, _, err := r.request(path, o)
+	require.NoError(r.t, err)
+	conn.SetReadLimit(-1)
+	p := &peer{t: r.t, conn: conn, over: make(chan struct{})}
+	r.t.Cleanup(func() {
+		_ = conn.CloseNow()
+		p.reading.Wait()
+	})
+	return p
+}
+
+// open opens a socket that reads all the time.
+func (r *rig) open(path string) *peer {
+	r.t.Helper()
+	p := r.dial(path, nil)
+	p.read()
+	return p
+}
+
+// run begins a run and sends its start.
+func (r *rig) run(client, prompt string) *Run {
+	run := r.streams.Begin(Key{Client: client}, prompt, 1)
+	run.Send(other(start(prompt)))
+	return run
+}
+
+func start(prompt string) string {
+	return `{"type": "execution_start", "data": {"prompt_id": "` + prompt + `", "timestamp": 1795226193538}}`
+}
+
+func success(prompt string) string {
+	return `{"type": "execution_success", "data": {"prompt_id": "` + prompt + `", "timestamp": 1795226194143}}`
+}
+
+func status(n int) string { return string(statusMessage(n, "")) }
+
+func hello(n int, sid string) string { return string(statusMessage(n, sid)) }
+
+// peer is the client's end of a socket.
+type peer struct {
+	t       *testing.T
+	conn    *websocket.Conn
+	reading sync.WaitGroup
+	over    chan struct{} // closed when reading has ended
+
+	mu  sync.Mutex
+	got []string
+	err error
+}
+
+// read starts to read everything.
+func (p *peer) read() {
+	p.reading.Go(func() {
+		defer close(p.over)
+		for {
+			kind, data, err := p.conn.Read(context.Background())
+			p.mu.Lock()
+			if err != nil {
+				p.err = err
+				p.mu.Unlock()
+				return
+			}
+			word := string(data)
+			if kind == websocket.MessageBinary {
+				word = "binary:" + word
+			}
+			p.got = append(p.got, word)
+			p.mu.Unlock()
+		}
+	})
+}
+
+// take returns what has come since the last take.
+func (p *peer) take() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := p.got
+	p.got = nil
+	return got
+}
+
+// received is how many messages are there to take.
+func (p *peer) received() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.got)
+}
+
+// settled waits, inside a bubble, until nothing moves any more, and takes.
+func (p *peer) settled() []string {
+	synctest.Wait()
+	return p.take()
+}
+
+func (p *peer) say(kind websocket.MessageType, text string) {
+	p.t.Helper()
+	require.NoError(p.t, p.conn.Write(context.Background(), kind, []byte(text)))
+}
+
+func (p *peer) announce() {
+	p.t.Helper()
+	p.say(websocket.MessageText, `{"type":"feature_flags","data":{"supports_preview_metadata":true}}`)
+}
+
+// closeCode waits for the end of reading and tells the code of the close frame.
+func (p *peer) closeCode() websocket.StatusCode {
+	<-p.over
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return websocket.CloseStatus(p.err)
+}
+
+// leave closes the socket in order.
+func (p *peer) leave() {
+	p.t.Helper()
+	_ = p.conn.Close(websocket.StatusNormalClosure, "")
+	p.reading.Wait()
+}
+
+// without leaves out what is not of interest to a test.
+func withoutWords(words []string, drop func(string) bool) (kept []string) {
+	for _, word := range words {
+		if !drop(word) {
+			kept = append(kept, word)
+		}
+	}
+	return kept
+}
+
+func isStatus(word string) bool { return strings.HasPrefix(word, `{"type": "status"`) }
+
+// pipeListener is a network in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+const tick = time.Millisecond
