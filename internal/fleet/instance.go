@@ -1,0 +1,122 @@
+package fleet
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// State is what an instance is good for.
+type State string
+
+// The states, from the best to the worst.
+const (
+	// Idle instances take a job.
+	Idle State = "idle"
+	// Busy instances run a hub's job.
+	Busy State = "busy"
+	// Foreign instances run something that no hub sent, or their GPU is used
+	// by another program. They are left alone.
+	Foreign State = "foreign"
+	// Draining instances finish their run and get no other.
+	Draining State = "draining"
+	// Sick instances answer but do not work.
+	Sick State = "sick"
+	// Offline instances cannot be reached, or nobody vouches for them.
+	Offline State = "offline"
+)
+
+// Instance is one instance in a snapshot.
+type Instance struct {
+	Name  string
+	State State
+	// Reason says in plain words why the instance takes no job; empty when it
+	// does, or is merely busy.
+	Reason string
+	// URL is where the hub reaches the instance.
+	URL  string
+	Kind string
+	// Agent is the agent's name, empty for a static instance.
+	Agent string
+	// Direct says that URL is the instance's own address. A refused
+	// connection then means that the instance's process is dead; otherwise it
+	// means only that its agent is.
+	Direct bool
+	// Running is the prompt_id of the hub's job there as the client knows it;
+	// for what others run, the instance's own id; empty when nothing runs.
+	Running string
+	// Report is what was last observed.
+	Report InstanceReport
+	// LastSeen is when that came; zero before the first time.
+	LastSeen time.Time
+}
+
+// record is what the registry keeps of one instance.
+type record struct {
+	report   InstanceReport
+	agent    string // empty for a static one
+	static   bool
+	seen     time.Time
+	running  string // the hub's own run
+	draining bool
+	sick     string // why, empty when well
+	// orphaned says that the agent has left and nobody has vouched since.
+	orphaned bool
+}
+
+// silence is how long an instance is believed to be as last seen. Agents
+// repeat their reports every few seconds, and a hub its own observations.
+const silence = 20 * time.Second
+
+func (r *record) snapshot(now time.Time) Instance {
+	i := Instance{
+		Name: r.report.Name, URL: r.report.URL, Kind: r.report.Kind, Agent: r.agent,
+		Direct: r.report.Direct || r.agent == "", Running: r.running, Report: r.report, LastSeen: r.seen,
+	}
+	if i.Kind == "" {
+		i.Kind = KindComfyUI
+	}
+	if i.Running == "" {
+		i.Running = r.report.Running
+	}
+	i.State, i.Reason = r.state(now)
+	return i
+}
+
+// state is the one place that decides what an instance is good for.
+func (r *record) state(now time.Time) (State, string) {
+	switch {
+	case r.seen.IsZero():
+		return Offline, "not reached yet"
+	case r.orphaned:
+		return Offline, "its agent has left"
+	case !r.report.Up:
+		return Offline, r.report.Reason
+	case r.agent != "" && r.running == "" && now.Sub(r.seen) > silence:
+		return Offline, fmt.Sprintf("no report from its agent for %s", silence)
+	case r.sick != "":
+		return Sick, r.sick
+	case r.draining:
+		return Draining, "draining"
+	case r.report.Foreign > 0:
+		return Foreign, fmt.Sprintf("%d prompts of others", r.report.Foreign)
+	case r.report.Load != "":
+		return Foreign, r.report.Load
+	case r.running != "" || r.report.Queue > 0:
+		return Busy, ""
+	}
+	return Idle, ""
+}
+
+// StaticName is the name of an instance without an agent: host and port of
+// its address.
+func StaticName(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("instance address: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("instance address %q: want http://host:port or https://host:port", u.Redacted())
+	}
+	return u.Host + u.EscapedPath(), nil
+}

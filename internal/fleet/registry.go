@@ -1,0 +1,332 @@
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrStale says that a report is older than what is known; reports
+	// overtake each other on the network, so this is nothing to worry about.
+	ErrStale = errors.New("stale report")
+	// ErrNameTaken says that two agents, or an agent and a static instance,
+	// use one name. The first one keeps it while it lives.
+	ErrNameTaken = errors.New("name taken")
+)
+
+const (
+	// takeover is how long the owner of a name must be silent before another
+	// agent of that name is believed. Reports come every 3 s.
+	takeover = 10 * time.Second
+	// forgetAfter is how long an instance that left is listed.
+	forgetAfter = 24 * time.Hour
+)
+
+// Registry is what a hub knows of its instances. It is safe for use by several
+// goroutines.
+type Registry struct {
+	mu          sync.Mutex
+	agents      map[string]*agent
+	instances   map[string]*record
+	subscribers map[chan struct{}]struct{}
+}
+
+// agent is the owner of a name.
+type agent struct {
+	boot  int64
+	seq   uint64
+	host  string // where it serves
+	heard time.Time
+	left  bool
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry {
+	return &Registry{
+		agents: map[string]*agent{}, instances: map[string]*record{}, subscribers: map[chan struct{}]struct{}{},
+	}
+}
+
+// Apply takes an agent's report. The error is [ErrStale] for one that comes too
+// late, and [ErrNameTaken] for one of an agent, or with an instance, whose name
+// belongs to another; the agent's other instances are taken then all the same.
+func (r *Registry) Apply(report Report) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if err := r.admit(report, now); err != nil {
+		return err
+	}
+	var taken []error
+	named := make(map[string]bool, len(report.Instances))
+	changed := false
+	for _, i := range report.Instances {
+		rec := r.instances[i.Name]
+		switch {
+		case rec == nil:
+			rec = &record{agent: report.Agent}
+			r.instances[i.Name] = rec
+		case rec.agent != report.Agent && (rec.static || !r.absent(rec.agent, now)):
+			taken = append(taken, fmt.Errorf("%w: instance %q of agent %q", ErrNameTaken, i.Name, report.Agent))
+			continue
+		}
+		named[i.Name] = true
+		rec.agent = report.Agent
+		changed = rec.take(i, now) || changed
+	}
+	for name, rec := range r.instances {
+		if rec.agent == report.Agent && !rec.static && !named[name] {
+			delete(r.instances, name)
+			changed = true
+		}
+	}
+	r.forgetOld(now)
+	if changed {
+		r.notify()
+	}
+	return errors.Join(taken...)
+}
+
+// take stores an observation and reports whether anything changed but its time.
+func (r *record) take(report InstanceReport, now time.Time) bool {
+	before, was := r.state(now)
+	changed := r.report != report || r.orphaned
+	if r.report.Boot != report.Boot && report.Up {
+		r.sick = "" // another process: what was wrong with the old one is gone
+	}
+	r.report, r.seen, r.orphaned = report, now, false
+	after, is := r.state(now)
+	return changed || before != after || was != is
+}
+
+// admit decides whether a report is the newest of the agent that owns its name.
+func (r *Registry) admit(report Report, now time.Time) error {
+	host := servedAt(report)
+	owner := r.agents[report.Agent]
+	switch {
+	case owner == nil:
+		owner = &agent{}
+		r.agents[report.Agent] = owner
+	case report.Boot == owner.boot:
+		if report.Seq <= owner.seq {
+			return ErrStale
+		}
+	case owner.left || now.Sub(owner.heard) > takeover:
+		if report.Boot < owner.boot && now.Sub(owner.heard) <= takeover {
+			return ErrStale // a late report of the boot before the one that left
+		}
+	case report.Boot < owner.boot:
+		return ErrStale
+	case host != "" && host == owner.host:
+		// Restarted: no two processes can listen at one address.
+	default:
+		return fmt.Errorf("%w: an agent %q at %s is alive; the one at %s needs another --name",
+			ErrNameTaken, report.Agent, owner.host, host)
+	}
+	*owner = agent{boot: report.Boot, seq: report.Seq, host: host, heard: now}
+	return nil
+}
+
+// servedAt is the address at which an agent serves its instances.
+func servedAt(report Report) string {
+	for _, i := range report.Instances {
+		if u, err := url.Parse(i.URL); err == nil && !i.Direct {
+			return u.Host
+		}
+	}
+	return ""
+}
+
+// absent reports whether an agent has left or gone silent.
+func (r *Registry) absent(name string, now time.Time) bool {
+	a := r.agents[name]
+	return a == nil || a.left || now.Sub(a.heard) > takeover
+}
+
+// AgentLeft notes that an agent has left the gossip or was found dead. Its
+// instances take no job until they are reported or observed again. A boot that
+// is not the current one changes nothing: it is the farewell of a predecessor.
+func (r *Registry) AgentLeft(name string, boot int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.agents[name]
+	if a == nil || a.boot != boot || a.left {
+		return
+	}
+	a.left = true
+	for _, rec := range r.instances {
+		if rec.agent == name {
+			rec.orphaned = true
+		}
+	}
+	r.notify()
+}
+
+// AddStatic adds an instance that has no agent, under its [StaticName]. Adding it
+// again changes nothing.
+func (r *Registry) AddStatic(address string) (name string, err error) {
+	name, err = StaticName(address)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec := r.instances[name]; rec != nil {
+		if !rec.static {
+			return "", fmt.Errorf("%w: %q is an instance of agent %q", ErrNameTaken, name, rec.agent)
+		}
+		rec.report.URL = address
+		return name, nil
+	}
+	r.instances[name] = &record{static: true, report: InstanceReport{Name: name, URL: address, Direct: true}}
+	r.notify()
+	return name, nil
+}
+
+// RemoveStatic takes a static instance out of the fleet.
+func (r *Registry) RemoveStatic(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec := r.instances[name]; rec != nil && rec.static {
+		delete(r.instances, name)
+		r.notify()
+	}
+}
+
+// Observe stores what the hub itself has seen of an instance: of a static one,
+// or of one whose agent has left. The report of an agent that is present
+// knows better.
+func (r *Registry) Observe(report InstanceReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := r.instances[report.Name]
+	now := time.Now()
+	if rec == nil || !rec.static && !r.absent(rec.agent, now) {
+		return
+	}
+	if rec.take(report, now) {
+		r.notify()
+	}
+}
+
+// SetRunning notes that the hub has sent a job to an instance; id is the
+// client's prompt_id, empty when the run has ended.
+func (r *Registry) SetRunning(name, id string) {
+	r.update(name, func(rec *record) bool {
+		changed := rec.running != id
+		rec.running = id
+		return changed
+	})
+}
+
+// SetSick notes that an instance answers but does not work, and why. An empty
+// reason takes that back; so does a restart of the instance.
+func (r *Registry) SetSick(name, reason string) {
+	r.update(name, func(rec *record) bool {
+		changed := rec.sick != reason
+		rec.sick = reason
+		return changed
+	})
+}
+
+// SetDraining makes an instance take no further job, or take jobs again. It
+// reports whether the instance is known.
+func (r *Registry) SetDraining(name string, draining bool) bool {
+	return r.update(name, func(rec *record) bool {
+		changed := rec.draining != draining
+		rec.draining = draining
+		return changed
+	})
+}
+
+// Forget removes an instance that is offline. It reports whether it did; one
+// whose agent still reports it would only come back.
+func (r *Registry) Forget(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := r.instances[name]
+	if rec == nil || rec.static {
+		return false
+	}
+	if state, _ := rec.state(time.Now()); state != Offline {
+		return false
+	}
+	delete(r.instances, name)
+	r.notify()
+	return true
+}
+
+func (r *Registry) update(name string, change func(*record) bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := r.instances[name]
+	if rec == nil {
+		return false
+	}
+	if change(rec) {
+		r.notify()
+	}
+	return true
+}
+
+// forgetOld drops instances of agents that left long ago.
+func (r *Registry) forgetOld(now time.Time) {
+	for name, rec := range r.instances {
+		if !rec.static && now.Sub(rec.seen) > forgetAfter {
+			delete(r.instances, name)
+		}
+	}
+}
+
+// Instances returns a snapshot, sorted by name.
+func (r *Registry) Instances() []Instance {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	list := make([]Instance, 0, len(r.instances))
+	for _, rec := range r.instances {
+		list = append(list, rec.snapshot(now))
+	}
+	slices.SortFunc(list, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Instance returns one instance and whether it is known.
+func (r *Registry) Instance(name string) (Instance, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := r.instances[name]
+	if rec == nil {
+		return Instance{}, false
+	}
+	return rec.snapshot(time.Now()), true
+}
+
+// Subscribe returns a channel that holds a value whenever something may have
+// changed since it was last emptied: changes are coalesced, none is missed.
+// cancel ends the subscription.
+func (r *Registry) Subscribe() (changes <-chan struct{}, cancel func()) {
+	c := make(chan struct{}, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subscribers[c] = struct{}{}
+	return c, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.subscribers, c)
+	}
+}
+
+func (r *Registry) notify() {
+	for c := range r.subscribers {
+		select {
+		case c <- struct{}{}:
+		default: // there is one to be seen already
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Report is all that an agent knows of its instances at one moment.
+type Report struct {
+	// Agent is the agent's name, unique in the fleet.
+	Agent string `json:"agent"`
+	// Boot is when the agent process started, in milliseconds since the Unix
+	// epoch by its own clock, taken once. A later boot wins.
+	Boot int64 `json:"boot"`
+	// Seq counts the reports of one boot, from 1.
+	Seq uint64 `json:"seq"`
+	// Instances are all instances of the agent; one that is left out is gone.
+	Instances []InstanceReport `json:"instances"`
+}
+
+// InstanceReport is what an agent, or the hub itself for an instance without
+// one, has observed of an instance.
+type InstanceReport struct {
+	// Name is unique in the fleet.
+	Name string `json:"name"`
+	// URL is where the hub reaches the instance, path prefix included.
+	URL string `json:"url"`
+	// Direct says that URL is the instance's own address, not its agent's.
+	Direct bool `json:"direct,omitempty"`
+	// Kind is KindComfyUI; empty means that too.
+	Kind string `json:"kind,omitempty"`
+	// Up says that the instance answers; Reason says why it does not.
+	Up     bool   `json:"up,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Queue counts the prompts that run and wait there, Foreign those of
+	// them that no hub sent.
+	Queue   int `json:"queue,omitempty"`
+	Foreign int `json:"foreign,omitempty"`
+	// Running is the instance's id of the running prompt, Job and Fence say
+	// whose it is; empty for a foreign one.
+	Running string `json:"running,omitempty"`
+	Job     string `json:"job,omitempty"`
+	Fence   int64  `json:"fence,omitempty"`
+	// Load says what else keeps the GPU busy, empty when nothing does.
+	Load string `json:"load,omitempty"`
+	// Version is comfyui_version as the instance says it.
+	Version string `json:"version,omitempty"`
+	GPU     string `json:"gpu,omitempty"`
+	GPUType string `json:"gpu_type,omitempty"`
+	// VRAMTotal and VRAMFree are in bytes.
+	VRAMTotal int64 `json:"vram_total,omitempty"`
+	VRAMFree  int64 `json:"vram_free,omitempty"`
+	// ObjectInfo is the hash of the instance's object_info, empty until read.
+	ObjectInfo string `json:"object_info,omitempty"`
+	// Boot tells one life of the instance's process from the next, in
+	// milliseconds since the Unix epoch.
+	Boot int64 `json:"boot,omitempty"`
+	// Since is when the instance last came, went, or became idle or busy, in
+	// milliseconds since the Unix epoch.
+	Since int64 `json:"since,omitempty"`
+}
+
+// KindComfyUI is the kind of a ComfyUI instance.
+const KindComfyUI = "comfyui"
+
+// Idle reports whether the instance would start a prompt at once.
+func (r InstanceReport) Idle() bool { return r.Up && r.Queue == 0 && r.Load == "" }
+
+const (
+	// codecJSON is the version byte of the one encoding so far. Fields may be
+	// added to it: old hubs ignore what they do not know, and new hubs read
+	// missing fields as zero. A change of meaning needs another byte.
+	codecJSON = 1
+	// maxInstances bounds one report; no machine has so many GPUs.
+	maxInstances = 256
+)
+
+// ErrReport says that bytes are no report that this version can read.
+var ErrReport = errors.New("unreadable report")
+
+// Encode writes the report.
+func (r Report) Encode() []byte {
+	body, err := json.Marshal(r)
+	if err != nil { // strings and integers only
+		panic(fmt.Sprintf("fleet: encoding a report: %v", err))
+	}
+	return append([]byte{codecJSON}, body...)
+}
+
+// DecodeReport reads what [Report.Encode] wrote, here or in another version of
+// the agent. The error is [ErrReport].
+func DecodeReport(data []byte) (Report, error) {
+	if len(data) == 0 {
+		return Report{}, fmt.Errorf("%w: empty", ErrReport)
+	}
+	if data[0] != codecJSON {
+		return Report{}, fmt.Errorf("%w: encoding %d is unknown, this program is older than the sender", ErrReport, data[0])
+	}
+	var r Report
+	if err := json.Unmarshal(data[1:], &r); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", ErrReport, err)
+	}
+	switch {
+	case r.Agent == "":
+		return Report{}, fmt.Errorf("%w: no agent name", ErrReport)
+	case len(r.Instances) > maxInstances:
+		return Report{}, fmt.Errorf("%w: %d instances", ErrReport, len(r.Instances))
+	}
+	for _, i := range r.Instances {
+		if i.Name == "" || i.URL == "" {
+			return Report{}, fmt.Errorf("%w: an instance without name or address", ErrReport)
+		}
+	}
+	return r, nil
+}
