@@ -95,19 +95,20 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, erro
 		if err := u.store.writeContent(ctx, key, sp); err != nil {
 			return Ref{}, err
 		}
-		ref, err := u.name(ctx, compare, entry)
+		ref, _, err := u.name(ctx, compare, entry)
 		if !errors.Is(err, errUnsafe) || try == 2 {
 			return ref, err
 		}
 	}
 }
 
-// expect returns the name that keep would give, and stores nothing.
-func (u *upload) expect(ctx context.Context, compare string) (Ref, error) {
+// expect returns the name that keep would give, and stores nothing; same says
+// that the file of this name has the bytes already.
+func (u *upload) expect(ctx context.Context, compare string) (name Ref, same bool, err error) {
 	return u.name(ctx, compare, "")
 }
 
-func (u *upload) name(ctx context.Context, compare, entry string) (Ref, error) {
+func (u *upload) name(ctx context.Context, compare, entry string) (name Ref, same bool, err error) {
 	stem, ext := splitExt(u.place.name)
 	n, isNumbered := parseNumbered(u.place.name)
 	number := ""
@@ -119,15 +120,15 @@ func (u *upload) name(ctx context.Context, compare, entry string) (Ref, error) {
 		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
 		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry)
 	if err != nil {
-		return Ref{}, fmt.Errorf("files: name an upload: %w", err)
+		return Ref{}, false, fmt.Errorf("files: name an upload: %w", err)
 	}
 	if reply[0] == "unsafe" {
-		return Ref{}, errUnsafe
+		return Ref{}, false, errUnsafe
 	}
 	// Folders inside the name come back as they were sent.
 	ref := u.ref
 	ref.Filename = ref.Filename[:len(ref.Filename)-len(u.place.name)] + reply[1]
-	return ref, nil
+	return ref, reply[0] == "same", nil
 }
 
 // writeContent stores a blob by its content, unless it is there already. The

@@ -1,0 +1,70 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// answer sends a whole body with its length.
+func answer(w http.ResponseWriter, status int, contentType string, body []byte) {
+	if contentType != "" {
+		w.Header().Set("Content-Type", contentType)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone, which is its own affair
+}
+
+// answerEmpty sends a bare status without Content-Type, as ComfyUI does.
+func answerEmpty(w http.ResponseWriter, status int) { answer(w, status, "", nil) }
+
+// answerTrouble is ComfyUI's answer wherever a handler of it fails.
+func answerTrouble(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		answer(w, http.StatusInternalServerError, "text/html; charset=utf-8", []byte("<html><head><title>500 Internal Server Error</title></head><body>\n"+
+			"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"))
+		return
+	}
+	answer(w, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("500 Internal Server Error\n\nServer got itself in trouble"))
+}
+
+// answerError answers what went wrong. Errors that ComfyUI has keep its form;
+// those that only a hub can have are JSON in the form of a refused prompt.
+func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+	var refused *StatusError
+	switch {
+	case errors.As(err, &refused) && refused.Status != http.StatusInternalServerError:
+		answerEmpty(w, refused.Status)
+	case refused != nil:
+		answerTrouble(w, r)
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrGone), errors.Is(err, ErrChanged):
+		answerEmpty(w, http.StatusNotFound)
+	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+		// The client is gone.
+	case errors.Is(err, redis.ErrAway):
+		w.Header().Set("Retry-After", "2")
+		answerHub(w, http.StatusServiceUnavailable, "hub_unavailable", "The queue cannot be reached now")
+	case errors.Is(err, errInstance):
+		log.Warn("instance does not give a file", "error", err)
+		answerHub(w, http.StatusBadGateway, "instance_unavailable", "The instance that has the file does not answer")
+	default:
+		log.Error("file request failed", "error", err)
+		answerTrouble(w, r)
+	}
+}
+
+func answerHub(w http.ResponseWriter, status int, typ, message string) {
+	body := `{"error": {"type": ` + quote(typ) + `, "message": ` + quote(message) +
+		`, "details": "", "extra_info": {}}, "node_errors": {}}`
+	answer(w, status, "application/json; charset=utf-8", []byte(body))
+}
+
+func quote(s string) string { return string(pyjson.AppendString(nil, s)) }

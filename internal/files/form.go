@@ -1,0 +1,178 @@
+package files
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxField bounds a field that is no file, in bytes.
+	maxField = 1 << 20
+	// maxParts bounds the fields of a form.
+	maxParts = 1000
+	// formOverhead is what a form may have beyond its largest file, in bytes.
+	formOverhead = 16 << 20
+)
+
+// field is one value of a form that is no file.
+type field struct {
+	text string
+	// binary fields have a Content-Type that is not text. Python sees bytes
+	// there, which equal no string.
+	binary bool
+}
+
+// form is the body of an upload. Of fields that come twice the first counts.
+type form struct {
+	fields   map[string]field
+	filename string
+	file     *spool // the field image, nil when it is no file
+}
+
+func (f *form) Close() {
+	if f.file != nil {
+		f.file.Close()
+	}
+}
+
+// tooLarge is a file beyond the limit.
+type tooLarge struct{ limit, actual int64 }
+
+func (e *tooLarge) Error() string {
+	return fmt.Sprintf("Maximum request body size %d exceeded, actual body size %d", e.limit, e.actual)
+}
+
+func (e *tooLarge) Unwrap() error { return ErrTooLarge }
+
+// errForm says that a form cannot be parsed.
+var errForm = errors.New("files: malformed form")
+
+// readForm reads an upload, spooling the file: fields may come after it. A file
+// of more than limit bytes is a *tooLarge. A body that is no form has no fields.
+func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (*form, error) {
+	f := &form{fields: map[string]field{}}
+	typ, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil && typ == "" {
+		return f, nil
+	}
+	body := http.MaxBytesReader(w, r.Body, limit+formOverhead)
+	switch typ {
+	case "application/x-www-form-urlencoded":
+		err = f.readURLEncoded(body)
+	case "multipart/form-data":
+		if params["boundary"] == "" {
+			return nil, errForm
+		}
+		err = f.readParts(multipart.NewReader(body, params["boundary"]), dir, limit)
+	}
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		err = &tooLarge{limit, over.Limit + 1}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *form) readURLEncoded(body io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(body, maxField+1))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errForm, err)
+	}
+	if len(data) > maxField {
+		return &tooLarge{maxField, int64(len(data))}
+	}
+	values, err := url.ParseQuery(string(data))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errForm, err)
+	}
+	for name, all := range values {
+		f.fields[name] = field{text: all[0]}
+	}
+	return nil
+}
+
+func (f *form) readParts(parts *multipart.Reader, dir string, limit int64) error {
+	for range maxParts {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errForm, err)
+		}
+		if err := f.readPart(part, dir, limit); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: more than %d fields", errForm, maxParts)
+}
+
+func (f *form) readPart(part *multipart.Part, dir string, limit int64) error {
+	name, filename, ok := parseDisposition(part.Header.Get("Content-Disposition"))
+	if !ok {
+		return errForm
+	}
+	var content io.Reader = part
+	if strings.EqualFold(part.Header.Get("Content-Transfer-Encoding"), "base64") {
+		content = base64.NewDecoder(base64.StdEncoding, part)
+	}
+	if filename != "" {
+		return f.readFile(name, filename, content, dir, limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(content, maxField+1))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errForm, err)
+	}
+	if len(data) > maxField {
+		return &tooLarge{maxField, int64(len(data))}
+	}
+	typ := part.Header.Get("Content-Type")
+	value := field{text: string(data), binary: typ != "" && !strings.HasPrefix(typ, "text/")}
+	if !value.binary && !utf8.Valid(data) {
+		return errForm
+	}
+	if !f.has(name) {
+		f.fields[name] = value
+	}
+	return nil
+}
+
+// readFile spools the file that counts and reads past any other.
+func (f *form) readFile(name, filename string, content io.Reader, dir string, limit int64) error {
+	if name != "image" || f.has(name) {
+		n, err := io.Copy(io.Discard, io.LimitReader(content, limit+1))
+		if err == nil && n > limit {
+			err = &tooLarge{limit, n}
+		}
+		if !f.has(name) {
+			// It has the name, but is neither text nor the file.
+			f.fields[name] = field{binary: true}
+		}
+		return err
+	}
+	sp, err := newSpool(dir, content, limit)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return &tooLarge{limit, limit + 1}
+	case err != nil:
+		return fmt.Errorf("%w: %w", errForm, err)
+	}
+	f.file, f.filename = sp, filename
+	return nil
+}
+
+func (f *form) has(name string) bool {
+	_, ok := f.fields[name]
+	return ok || (name == "image" && f.file != nil)
+}

@@ -1,0 +1,236 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Instance is the ComfyUI server that a job will run on, as far as its files go.
+type Instance interface {
+	// Stat asks whether the file is there; size is -1 when not told.
+	Stat(ctx context.Context, ref Ref) (etag string, size int64, found bool, err error)
+	// View reads a file that is there.
+	View(ctx context.Context, ref Ref) (io.ReadCloser, error)
+	// Upload stores a file and returns the name it got.
+	Upload(ctx context.Context, ref Ref, overwrite bool, body io.Reader, size int64) (Ref, error)
+}
+
+// Target is an instance with its name and boot.
+type Target struct {
+	Name, Boot string
+	Instance   Instance
+}
+
+// Rewrite says that an input lies under another name on the instance.
+type Rewrite struct {
+	// From is the input as the graph names it.
+	From Ref
+	// To is where it lies, always of type input.
+	To Ref
+}
+
+// Literal writes the new value in the form of the old one: with the type in
+// brackets if that had one.
+func (r Rewrite) Literal(old string) string {
+	_, annotated := splitAnnotation(old)
+	return r.To.Value(annotated != "")
+}
+
+// Pusher brings the inputs of a job to the instance that will run it.
+type Pusher struct {
+	store     *Store
+	collector *Collector
+}
+
+// NewPusher makes a Pusher; the collector gets pinned outputs that are not
+// copied yet.
+func NewPusher(store *Store, collector *Collector) *Pusher {
+	return &Pusher{store: store, collector: collector}
+}
+
+// hubFolder is the hub's own folder among the inputs of an instance. What is in
+// it was put there by a hub.
+const hubFolder = "comfyhub"
+
+// Push makes sure that the instance has every pinned input and returns those
+// that lie under another name there. An input keeps its name where that is free
+// or holds the same bytes; else, and always when it is an output or a temporary
+// file, it lies in a folder named after its content. Nothing is sent twice, and
+// no file is replaced that a hub did not put there.
+//
+// ErrGone says that a pinned file is nowhere any more, so that the job cannot
+// run anywhere; other errors are the instance's, the storage's or Redis's.
+func (p *Pusher) Push(ctx context.Context, tenant string, pins Pins, to Target) ([]Rewrite, error) {
+	var rewrites []Rewrite
+	for _, pin := range pins {
+		lies, err := p.push(ctx, tenant, pin, to)
+		if err != nil {
+			return nil, err
+		}
+		if lies != pin.Ref {
+			rewrites = append(rewrites, Rewrite{From: pin.Ref, To: lies})
+		}
+	}
+	return rewrites, nil
+}
+
+// push brings one input and returns where it lies; the Ref itself when it kept
+// its name.
+func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (Ref, error) {
+	pin, err := p.complete(ctx, tenant, pin)
+	if err != nil {
+		return Ref{}, err
+	}
+	own, ok := pin.Ref.place()
+	if !ok {
+		return Ref{}, ErrGone
+	}
+	d := delivery{store: p.store, pin: pin, to: to}
+	if own.typ == TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
+		kept, err := d.keepName(ctx, own)
+		if err != nil {
+			return Ref{}, err
+		}
+		if kept {
+			return pin.Ref, nil
+		}
+	}
+	byContent := place{typ: TypeInput, dir: hubFolder + "/" + pin.SHA256[:32], name: own.name}
+	if err := d.putByContent(ctx, byContent); err != nil {
+		return Ref{}, err
+	}
+	if byContent == own {
+		return pin.Ref, nil
+	}
+	return byContent.ref(), nil
+}
+
+// complete finds the bytes of a pin that had none when it was made.
+func (p *Pusher) complete(ctx context.Context, tenant string, pin Pin) (Pin, error) {
+	if pin.Key == "" {
+		e, err := p.collector.Collect(ctx, tenant, pin.Ref)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) {
+			return Pin{}, fmt.Errorf("%w: %w", ErrGone, err)
+		}
+		if err != nil {
+			return Pin{}, err
+		}
+		if e.Source == nil || pin.Source == nil || *e.Source != *pin.Source {
+			// The name means another file by now.
+			return Pin{}, ErrGone
+		}
+		pin.Key, pin.Size, pin.SHA256 = e.Key, e.Size, e.SHA256
+	}
+	if len(pin.SHA256) != sha256.Size*2 {
+		return Pin{}, fmt.Errorf("files: pin without a hash")
+	}
+	return pin, nil
+}
+
+// delivery is one input on its way to one instance.
+type delivery struct {
+	store *Store
+	pin   Pin
+	to    Target
+}
+
+// keepName tries to have the input under its own name.
+func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
+	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	if err != nil {
+		return false, err
+	}
+	if found {
+		return d.same(ctx, at, etag, size)
+	}
+	return d.send(ctx, at, false)
+}
+
+// putByContent makes sure that the input lies in the folder of its content.
+func (d delivery) putByContent(ctx context.Context, at place) error {
+	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	if err != nil {
+		return err
+	}
+	if found {
+		if same, err := d.same(ctx, at, etag, size); err != nil || same {
+			return err
+		}
+	}
+	// What is there is an upload of ours that broke off.
+	done, err := d.send(ctx, at, found)
+	if err == nil && !done {
+		err = fmt.Errorf("files: the instance gave an input another name")
+	}
+	return err
+}
+
+// same reports whether the file on the instance has the input's bytes. It is
+// read once; after that its ETag, or where there is none the instance's boot,
+// tells whether it is still what it was.
+func (d delivery) same(ctx context.Context, at place, etag string, size int64) (bool, error) {
+	if size >= 0 && size != d.pin.Size {
+		return false, nil
+	}
+	k, ok, err := d.store.recall(ctx, d.to.Name, at)
+	if err != nil {
+		return false, err
+	}
+	unchanged := k.ETag == etag
+	if etag == "" {
+		unchanged = unchanged && k.Boot == d.to.Boot && k.Size == size
+	}
+	if ok && unchanged {
+		return k.SHA256 == d.pin.SHA256, nil
+	}
+	sum, err := d.hash(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	err = d.store.note(ctx, d.to.Name, at, known{ETag: etag, Size: size, Boot: d.to.Boot, SHA256: sum})
+	return sum == d.pin.SHA256, err
+}
+
+// hash reads the file on the instance.
+func (d delivery) hash(ctx context.Context, at place) (string, error) {
+	body, err := d.to.Instance.View(ctx, at.ref())
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, body); err != nil {
+		return "", fmt.Errorf("files: compare an input: %w", err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// send uploads the input; false when the instance gave it another name, because
+// somebody was faster with another file.
+func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, error) {
+	body, err := d.store.storage.Open(ctx, d.pin.Key, 0, -1)
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, body, d.pin.Size)
+	if err != nil {
+		return false, err
+	}
+	if p, ok := got.place(); !ok || p != at {
+		return false, nil
+	}
+	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	if err != nil {
+		return false, err
+	}
+	if !found || (size >= 0 && size != d.pin.Size) {
+		return false, fmt.Errorf("files: the instance did not keep an input")
+	}
+	return true, d.store.note(ctx, d.to.Name, at, known{ETag: etag, Size: size, Boot: d.to.Boot, SHA256: d.pin.SHA256})
+}

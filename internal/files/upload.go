@@ -1,0 +1,107 @@
+package files
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+)
+
+// DefaultMaxUpload is the largest file of an upload, in bytes, as in ComfyUI.
+const DefaultMaxUpload = 100 << 20
+
+// Uploads answers POST /upload/image and POST /upload/mask.
+type Uploads struct {
+	store   *Store
+	view    *View
+	options UploadOptions
+}
+
+// UploadOptions adjust Uploads; the zero value is fine.
+type UploadOptions struct {
+	// MaxSize is the largest file in bytes. Default: DefaultMaxUpload.
+	MaxSize func() int64
+	// Logger never gets names of files. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// NewUploads makes Uploads; view finds the pictures that masks are laid over.
+func NewUploads(store *Store, view *View, o UploadOptions) *Uploads {
+	if o.MaxSize == nil {
+		o.MaxSize = func() int64 { return DefaultMaxUpload }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Uploads{store: store, view: view, options: o}
+}
+
+// keeper stores an upload whose name was found good, and returns the name it
+// got.
+type keeper func(r *http.Request, u *upload, f *form) (Ref, error)
+
+// ServeImage stores a file of any kind, streamed to disk.
+func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant string) {
+	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (Ref, error) {
+		return u.keep(r.Context(), f.file, f.file.sha256)
+	})
+}
+
+// ServeMask stores the picture that original_ref names, as a PNG with the alpha
+// channel of the upload and the text of the original. An original that is not
+// there is no error in ComfyUI: nothing is stored, and the answer is a name.
+func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant string) {
+	s.serve(w, r, tenant, s.keepMask)
+}
+
+func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) {
+	ref, err := s.take(w, r, tenant, keep)
+	var over *tooLarge
+	switch {
+	case errors.As(err, &over):
+		// The rest of the body is not read.
+		w.Header().Set("Connection", "close")
+		answer(w, http.StatusRequestEntityTooLarge, "text/plain; charset=utf-8", []byte(over.Error()))
+	case errors.Is(err, errForm):
+		answerTrouble(w, r)
+	case err != nil:
+		answerError(w, r, err, s.options.Logger)
+	default:
+		answer(w, http.StatusOK, "application/json; charset=utf-8", []byte(`{"name": `+quote(ref.Filename)+
+			`, "subfolder": `+quote(ref.Subfolder)+`, "type": `+quote(ref.Type)+`}`))
+	}
+}
+
+// take reads the form and checks it in ComfyUI's order: the type before the
+// file, the file before its name.
+func (s *Uploads) take(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) (Ref, error) {
+	f, err := readForm(w, r, s.store.spool, s.options.MaxSize())
+	if err != nil {
+		return Ref{}, err
+	}
+	defer f.Close()
+	typ, given := f.fields["type"]
+	if !given {
+		typ.text = TypeInput
+	}
+	subfolder := f.fields["subfolder"]
+	if typ.binary || !knownType(typ.text) {
+		return Ref{}, &StatusError{http.StatusInternalServerError}
+	}
+	if f.file == nil {
+		status := http.StatusInternalServerError
+		if image := f.fields["image"]; image.text == "" {
+			status = http.StatusBadRequest
+		}
+		return Ref{}, &StatusError{status}
+	}
+	if subfolder.binary {
+		return Ref{}, &StatusError{http.StatusInternalServerError}
+	}
+	overwrite := f.fields["overwrite"]
+	ref := Ref{Type: typ.text, Subfolder: subfolder.text, Filename: f.filename}
+	u, err := s.store.newUpload(r.Context(), tenant, ref, !overwrite.binary && (overwrite.text == "true" || overwrite.text == "1"))
+	if err != nil {
+		return Ref{}, err
+	}
+	return keep(r, u, f)
+}

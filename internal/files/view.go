@@ -1,0 +1,227 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// View answers GET and HEAD /view, over the files of the whole fleet.
+//
+// It differs from ComfyUI in one thing: no WebP is encoded here. A preview in
+// WebP comes from the instance that has the file, through Preview; where none
+// can give it, the answer is image/jpeg, or image/png for a picture with
+// transparency. Clients look at the Content-Type.
+type View struct {
+	store   *Store
+	fetch   Fetch
+	options ViewOptions
+	memory  *semaphore.Weighted // bytes of decoded pictures
+}
+
+// ViewOptions say what a View can ask outside of the store; each may be nil.
+type ViewOptions struct {
+	// Strict reports whether to answer as ComfyUI does since 0.28.0: active
+	// content is a download, and nosniff is sent. Default: the older rules.
+	Strict func() bool
+	// Missing asks the instances for a file that the hub does not know. It
+	// must not find files of other tenants.
+	Missing func(ctx context.Context, tenant string, ref Ref) (Source, bool)
+	// Preview asks an instance's /view with a query of its own.
+	Preview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
+	// Logger never gets names of files. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// errInstance marks errors of an instance that a client asked through.
+var errInstance = errors.New("files: instance")
+
+// NewView makes a View; fetch reaches files that are not copied yet.
+func NewView(store *Store, fetch Fetch, o ViewOptions) *View {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &View{store: store, fetch: fetch, options: o, memory: semaphore.NewWeighted(pictureMemory)}
+}
+
+// ServeView answers one request. Its checks come in ComfyUI's order, because
+// clients see which of them a bad name fails first.
+func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant string) {
+	q := parseQuery(r.URL.RawQuery)
+	p, status := viewPlace(q)
+	if status != http.StatusOK {
+		answerEmpty(w, status)
+		return
+	}
+	e, err := v.find(r.Context(), tenant, p)
+	if err != nil {
+		answerError(w, r, err, v.options.Logger)
+		return
+	}
+	ask := pictureAsked(q)
+	if ask.raw {
+		err = v.serveRaw(w, r, e)
+	} else {
+		err = v.servePicture(w, r, e, ask)
+	}
+	if err != nil {
+		answerError(w, r, err, v.options.Logger)
+	}
+}
+
+// viewPlace reads which file is meant, or the status that refuses it.
+func viewPlace(q query) (place, int) {
+	name, given := q["filename"]
+	if !given {
+		return place{}, http.StatusNotFound
+	}
+	name, typ := splitAnnotation(name)
+	if name == "" || strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
+		return place{}, http.StatusBadRequest
+	}
+	if typ == "" {
+		if typ, given = q["type"]; !given {
+			typ = TypeOutput
+		}
+	}
+	if !knownType(typ) {
+		return place{}, http.StatusBadRequest
+	}
+	dir, ok := cleanFolder(q["subfolder"])
+	if !ok {
+		return place{}, http.StatusForbidden
+	}
+	// Folders in the name are dropped; only subfolder counts.
+	name = slashes(name)
+	p, ok := placeIn(typ, dir, name[strings.LastIndexByte(name, '/')+1:])
+	if !ok {
+		return place{}, http.StatusNotFound
+	}
+	return p, http.StatusOK
+}
+
+// find looks for a file at the hub, then on the instances.
+func (v *View) find(ctx context.Context, tenant string, p place) (Entry, error) {
+	e, err := v.store.resolve(ctx, tenant, p)
+	if !errors.Is(err, ErrNotFound) || v.options.Missing == nil {
+		return e, err
+	}
+	src, found := v.options.Missing(ctx, tenant, p.ref())
+	if !found {
+		return Entry{}, ErrNotFound
+	}
+	return Entry{Ref: p.ref(), Size: -1, ETag: src.ETag, Source: &src}, nil
+}
+
+func (v *View) strict() bool { return v.options.Strict != nil && v.options.Strict() }
+
+// describe sets the headers that every raw answer has, whatever its status.
+func (v *View) describe(w http.ResponseWriter, r *http.Request, e Entry) {
+	h, strict := w.Header(), v.strict()
+	typ := mimeType(e.Ref.Filename)
+	name := e.Ref.Filename
+	if strict {
+		name = strings.ReplaceAll(name, `"`, `\"`)
+		h.Set("X-Content-Type-Options", "nosniff")
+	}
+	disposition := `filename="` + name + `"`
+	if active(typ, strict) {
+		if strict {
+			h.Set("Cache-Control", "no-store")
+			h.Set("Vary", "Sec-Fetch-Dest")
+		}
+		if strict && typ == "image/svg+xml" && r.Header.Get("Sec-Fetch-Dest") == "image" {
+			// An <img> runs no scripts of an SVG.
+		} else {
+			if strict {
+				disposition = "attachment; " + disposition
+			}
+			typ = octetStream
+		}
+	}
+	h.Set("Content-Disposition", disposition)
+	h.Set("Content-Type", typ)
+}
+
+// serveRaw sends the file as it is.
+func (v *View) serveRaw(w http.ResponseWriter, r *http.Request, e Entry) error {
+	if !e.Stored() {
+		return v.relay(w, r, e)
+	}
+	part := byteRange{0, e.Size}
+	status := checkConditions(r.Header, e.ETag, e.Modified)
+	if asked := r.Header.Get("Range"); status == http.StatusOK && asked != "" && rangeHolds(r.Header, e.ETag, e.Modified) {
+		var ok bool
+		if part, ok = parseRange(asked, e.Size); ok {
+			status = http.StatusPartialContent
+		} else {
+			status = http.StatusRequestedRangeNotSatisfiable
+		}
+	}
+	var body io.ReadCloser
+	if r.Method != http.MethodHead && (status == http.StatusOK || status == http.StatusPartialContent) {
+		var err error
+		// Before the first header: a blob that is gone can still be had from
+		// its instance, or be an honest 404.
+		body, err = v.store.Open(r.Context(), e, part.from, part.length)
+		if errors.Is(err, ErrGone) && e.Source != nil {
+			return v.relay(w, r, e)
+		}
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+	}
+	v.describe(w, r, e)
+	h := w.Header()
+	switch status {
+	case http.StatusRequestedRangeNotSatisfiable:
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(e.Size, 10))
+		answerEmptyTyped(w, status)
+		return nil
+	case http.StatusPreconditionFailed:
+		answerEmptyTyped(w, status)
+		return nil
+	}
+	h.Set("Etag", e.ETag)
+	h.Set("Last-Modified", e.Modified.UTC().Format(http.TimeFormat))
+	if status == http.StatusNotModified {
+		w.WriteHeader(status)
+		return nil
+	}
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
+	if status == http.StatusPartialContent {
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.from, part.from+part.length-1, e.Size))
+	}
+	w.WriteHeader(status)
+	if body != nil {
+		v.send(w, body)
+	}
+	return nil
+}
+
+// answerEmptyTyped is an empty answer that keeps its Content-Type.
+func answerEmptyTyped(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+}
+
+// send copies a body to the client. Once the status is out an error can only
+// be told by cutting the connection, so that the client does not take a part
+// for the whole.
+func (v *View) send(w http.ResponseWriter, body io.Reader) {
+	from := &sourceReader{r: body}
+	if _, err := io.Copy(w, from); err != nil && from.err != nil {
+		v.options.Logger.Warn("a file broke off while it was sent", "error", from.err)
+		panic(http.ErrAbortHandler)
+	}
+}
