@@ -1,0 +1,61 @@
+package catalog
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Answer is a complete HTTP answer that refuses a request. It is an error, so
+// that it can be returned as one.
+type Answer struct {
+	Status      int
+	ContentType string
+	Body        []byte
+}
+
+// Error describes the answer without its body, which may quote a user's text.
+func (a *Answer) Error() string {
+	return fmt.Sprintf("catalog: the request is answered with status %d", a.Status)
+}
+
+// trouble is what a ComfyUI server answers when its code throws.
+func trouble() *Answer {
+	return &Answer{
+		Status:      http.StatusInternalServerError,
+		ContentType: "text/plain; charset=utf-8",
+		Body:        []byte("500 Internal Server Error\n\nServer got itself in trouble"),
+	}
+}
+
+// refusal is a 400 in ComfyUI's shape.
+func refusal(problem, nodeErrors *pyjson.Object) *Answer {
+	if nodeErrors == nil {
+		nodeErrors = &pyjson.Object{}
+	}
+	return &Answer{
+		Status:      http.StatusBadRequest,
+		ContentType: "application/json; charset=utf-8",
+		Body:        pyjson.Marshal(dict("error", problem, "node_errors", nodeErrors)),
+	}
+}
+
+// problem is one error object: of the whole prompt or of one node.
+func problem(kind, message, details string, extra *pyjson.Object) *pyjson.Object {
+	if extra == nil {
+		extra = &pyjson.Object{}
+	}
+	return dict("type", pyjson.String(kind), "message", pyjson.String(message),
+		"details", pyjson.String(details), "extra_info", extra)
+}
+
+// dict makes an object of alternating keys (string) and values.
+func dict(pairs ...any) *pyjson.Object {
+	o := &pyjson.Object{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		value, _ := pairs[i+1].(pyjson.Value)
+		o.Set(pairs[i].(string), value)
+	}
+	return o
+}

@@ -1,0 +1,169 @@
+package catalog
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Dynamic inputs stand for several: the flat prompt has dotted keys for them.
+// What they stand for depends on the node's values.
+
+// maxAutogrow bounds what one autogrow input expands to; ComfyUI's own bound
+// is 100.
+const maxAutogrow = 1000
+
+// live returns the inputs that a node with these values has.
+func (c *class) live(values *pyjson.Object) []*input {
+	for i, in := range c.inputs {
+		if !in.dynamic() {
+			continue
+		}
+		list := append([]*input(nil), c.inputs[:i]...)
+		for _, in := range c.inputs[i:] {
+			list = in.expand(list, c.name, values, 0)
+		}
+		return list
+	}
+	return c.inputs
+}
+
+func (in *input) dynamic() bool {
+	return in.kind == kindDynamicCombo || in.kind == kindAutogrow || in.kind == kindDynamicSlot
+}
+
+// maxNesting bounds dynamic inputs inside dynamic inputs.
+const maxNesting = 8
+
+// expand appends to list what in stands for.
+func (in *input) expand(list []*input, className string, values *pyjson.Object, depth int) []*input {
+	if depth > maxNesting {
+		return list
+	}
+	switch in.kind {
+	case kindDynamicCombo:
+		list = append(list, in)
+		value, _ := values.Get(in.name)
+		for _, option := range in.extra.Array("options") {
+			o, _ := option.(*pyjson.Object)
+			if key, ok := o.Get("key"); !ok || value == nil || !pyEqual(key, value) {
+				continue
+			}
+			list = in.expandAll(list, className, o.Object("inputs"), values, depth)
+			break
+		}
+	case kindAutogrow:
+		list = in.grow(list, className, values, depth)
+	case kindDynamicSlot:
+		// The slot is optional, and so is what comes with it when it is connected.
+		slot := *in
+		slot.required = false
+		list = append(list, &slot)
+	default:
+		list = append(list, in)
+	}
+	return list
+}
+
+// expandAll appends declared inputs under the name of the dynamic one.
+func (in *input) expandAll(list []*input, className string, declared *pyjson.Object, values *pyjson.Object, depth int) []*input {
+	for _, category := range []string{"required", "optional"} {
+		for name, spec := range declared.Object(category).All() {
+			sub := parseInput(className, in.name+"."+name, spec, in.required && category == "required")
+			list = sub.expand(list, className, values, depth+1)
+		}
+	}
+	return list
+}
+
+// grow appends the inputs of an autogrow: those that the node has, and those
+// that it must have.
+func (in *input) grow(list []*input, className string, values *pyjson.Object, depth int) []*input {
+	template := in.extra.Object("template")
+	names, least := growNames(template)
+	spec, required := growSpec(template)
+	if spec == nil {
+		return list
+	}
+	for i, name := range names {
+		must := in.required && required && i < least
+		name = in.name + "." + name
+		if must || values.Has(name) {
+			list = parseInput(className, name, spec, must).expand(list, className, values, depth+1)
+		}
+	}
+	return list
+}
+
+// growNames are the names an autogrow can have, and how many come first.
+func growNames(template *pyjson.Object) (names []string, least int) {
+	bound := func(key string, otherwise int) int {
+		v, _ := template.Get(key)
+		n, _ := v.(pyjson.Number)
+		if i, ok := n.Int64(); ok && i >= 0 {
+			return int(min(i, maxAutogrow))
+		}
+		return otherwise
+	}
+	least = bound("min", 0)
+	if list := template.Array("names"); list != nil {
+		for _, item := range list[:min(len(list), maxAutogrow)] {
+			if name, ok := item.(pyjson.String); ok {
+				names = append(names, string(name))
+			}
+		}
+		return names, least
+	}
+	prefix := template.String("prefix")
+	for i := range bound("max", maxAutogrow) {
+		names = append(names, prefix+strconv.Itoa(i))
+	}
+	return names, least
+}
+
+// growSpec is the declaration that all inputs of an autogrow share.
+func growSpec(template *pyjson.Object) (spec pyjson.Value, required bool) {
+	for _, category := range []string{"required", "optional"} {
+		for _, spec := range template.Object("input").Object(category).All() {
+			return spec, category == "required"
+		}
+	}
+	return nil, false
+}
+
+// sub finds the declaration behind the rest of a dotted key, without knowing
+// the node's other values: for a dynamic combo it takes all options together.
+func (in *input) sub(className, rest string) *input {
+	switch in.kind {
+	case kindAutogrow:
+		if spec, _ := growSpec(in.extra.Object("template")); spec != nil && !strings.Contains(rest, ".") {
+			return parseInput(className, in.name+"."+rest, spec, false)
+		}
+	case kindDynamicCombo:
+		head, tail, dotted := strings.Cut(rest, ".")
+		var found *input
+		for _, option := range in.extra.Array("options") {
+			o, _ := option.(*pyjson.Object)
+			for _, category := range []string{"required", "optional"} {
+				spec, ok := o.Object("inputs").Object(category).Get(head)
+				if !ok {
+					continue
+				}
+				sub := parseInput(className, in.name+"."+head, spec, false)
+				if dotted {
+					sub = sub.sub(className, tail)
+				}
+				switch {
+				case sub == nil:
+				case found == nil:
+					found = sub
+				case found.options != nil && sub.options != nil:
+					found.options = found.options.union(sub.options)
+				}
+			}
+		}
+		return found
+	}
+	return nil
+}

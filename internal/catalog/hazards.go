@@ -1,0 +1,104 @@
+package catalog
+
+import "github.com/comfyhub/comfyhub/internal/pyjson"
+
+// Some prompts pass the validation of a ComfyUI server and then end the thread
+// that runs prompts: the server goes on answering, and nothing runs on it until
+// somebody restarts it. None of them may reach an instance.
+//
+//   - A node that no output needs and that has no inputs, or inputs that are no
+//     object. Repaired: the node gets empty inputs. It does not run, so that
+//     changes nothing a client can see. (Servers since 0.14 answer 500 to
+//     inputs that are no object, and then so does the hub.)
+//   - An input that the class does not declare, holding a link to a node that
+//     does not exist, where the executor follows it. Refused, in the words that
+//     ComfyUI has for the same link in a declared input.
+//   - A node that is reached only over undeclared links and has no inputs.
+//     Repaired as above: it then fails as a node, not as a server.
+//   - A client_id that is no string, and extra_data that is no object: refused
+//     by [ParseRequest].
+//
+// Two more are not in the prompt alone: the same prompt_id and number twice in
+// one queue cannot happen, as instances see fresh ids, one at a time; output
+// that is not JSON is made by the node.
+
+// repairs gives empty inputs to nodes that have none. Nodes that an output
+// needs have been refused before.
+func repairs(g *Graph) []Edit {
+	var edits []Edit
+	for id, v := range g.nodes().All() {
+		node, ok := v.(*pyjson.Object)
+		if !ok {
+			continue
+		}
+		inputs, present := node.Get("inputs")
+		if _, isObject := inputs.(*pyjson.Object); isObject {
+			continue
+		}
+		edits = append(edits, Edit{Path: Path{id, "inputs"}, Value: &pyjson.Object{}, Add: !present})
+	}
+	return edits
+}
+
+// titles gives a title to nodes of old classes that have no _meta: the step
+// that replaces the class throws without one, and the whole prompt is a 500,
+// though no client of the API sends _meta.
+func (c *Catalog) titles(g *Graph) []Edit {
+	if c == nil || len(c.replaces) == 0 {
+		return nil
+	}
+	var edits []Edit
+	for id := range g.nodes().All() {
+		name := g.classType(id)
+		if c.entry(name) != nil || !c.replaced(name) {
+			continue
+		}
+		if _, ok := g.nodes().Object(id).Get("_meta"); !ok {
+			edits = append(edits, Edit{Path: Path{id, "_meta"}, Value: dict("title", pyjson.String(name)), Add: true})
+		}
+	}
+	return edits
+}
+
+// danglingLinks finds the nodes that cannot run because the executor would
+// follow a link to nowhere for them, with what Python throws at it.
+func danglingLinks(g *Graph) map[string]*exception {
+	var faults map[string]*exception
+	var todo []string
+	for id := range g.nodes().All() {
+		for _, v := range g.inputs(id).All() {
+			if from, ok := linkTarget(v); ok && !g.nodes().Has(from) {
+				if faults == nil {
+					faults = map[string]*exception{}
+				}
+				faults[id] = keyError(pyjson.String(from))
+				todo = append(todo, id)
+				break
+			}
+		}
+	}
+	if faults == nil {
+		return nil // as a rule
+	}
+	consumers := map[string][]string{}
+	for id := range g.nodes().All() {
+		for _, v := range g.inputs(id).All() {
+			if from, ok := linkTarget(v); ok {
+				consumers[from] = append(consumers[from], id)
+			}
+		}
+	}
+	for len(todo) > 0 {
+		id := todo[0]
+		todo = todo[1:]
+		for _, consumer := range consumers[id] {
+			if faults[consumer] == nil {
+				faults[consumer] = faults[id]
+				todo = append(todo, consumer)
+			}
+		}
+	}
+	return faults
+}
+
+func keyError(key pyjson.Value) *exception { return &exception{"KeyError", pyRepr(key)} }

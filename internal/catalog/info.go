@@ -1,0 +1,153 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Info is what one instance can do: its /object_info, parsed. It is immutable.
+type Info struct {
+	sum     digest
+	names   []string // in the order of the body
+	classes map[string]*class
+	skipped []string
+	// replaces leads from classes that the instance rewrites to the class it
+	// puts in their place; replacesSum identifies that table.
+	replaces    map[string]string
+	replacesSum digest
+}
+
+// Hash identifies the body the info was parsed from.
+func (i *Info) Hash() string { return hex.EncodeToString(i.sum[:16]) }
+
+// Classes returns the number of node classes.
+func (i *Info) Classes() int { return len(i.classes) }
+
+// Skipped returns the names of classes whose description could not be read.
+func (i *Info) Skipped() []string { return i.skipped }
+
+// Has reports whether the instance runs nodes of that class, if need be by
+// replacing it with a newer one.
+func (i *Info) Has(className string) bool {
+	_, ok := i.class(className)
+	return ok
+}
+
+// class returns the class as a node of that name is run.
+func (i *Info) class(name string) (*class, bool) {
+	if c, ok := i.classes[name]; ok {
+		return c, true
+	}
+	if newer, ok := i.replaces[name]; ok {
+		c, ok := i.classes[newer]
+		return c, ok
+	}
+	return nil, false
+}
+
+// WithReplacements returns a copy of the info that knows which old classes the
+// instance rewrites before it validates: the body of /node_replacements, which
+// servers have since 0.14.
+func (i *Info) WithReplacements(body []byte) (*Info, error) {
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("catalog: node replacements: %w", err)
+	}
+	list, ok := v.(*pyjson.Object)
+	if !ok {
+		return nil, fmt.Errorf("catalog: node replacements: %w", errMalformed)
+	}
+	changed := *i
+	changed.replacesSum = sha256.Sum256(body)
+	changed.replaces = map[string]string{}
+	for old := range list.All() {
+		for _, item := range list.Array(old) {
+			o, _ := item.(*pyjson.Object)
+			if newer := o.String("new_node_id"); newer != "" {
+				changed.replaces[old] = newer
+				break
+			}
+		}
+	}
+	if maps.Equal(changed.replaces, i.replaces) {
+		return i, nil
+	}
+	return &changed, nil
+}
+
+// Satisfies returns what the instance lacks of a requirement, in plain words,
+// such as "node class Foo" and "LoraLoader.lora_name: a.safetensors". It is
+// empty when the instance can run the jobs that have the requirement.
+func (i *Info) Satisfies(r Requirements) (missing []string) {
+	for _, name := range r.Classes {
+		if !i.Has(name) {
+			missing = append(missing, "node class "+name)
+		}
+	}
+	for _, v := range r.Variants {
+		if c, ok := i.classes[v.Class]; ok && !v.allows(c) {
+			missing = append(missing, "another version of node class "+v.Class)
+		}
+	}
+	for _, choice := range r.Choices {
+		// A class that is missing or replaced is judged above.
+		c, ok := i.classes[choice.Class]
+		if ok && !c.find(choice.Input).offered().hasKey(choice.Value) {
+			missing = append(missing, choice.Class+"."+choice.Input+": "+choice.Value)
+		}
+	}
+	for _, list := range r.Lists {
+		c, ok := i.classes[list.Class]
+		if !ok {
+			continue
+		}
+		offered := c.find(list.Input).offered()
+		for _, option := range list.Options {
+			if !offered.hasKey(option) {
+				missing = append(missing, list.Class+"."+list.Input+": "+option)
+			}
+		}
+	}
+	return missing
+}
+
+// offered are the options of an input; nil for an input that is not there or
+// is no combo.
+func (in *input) offered() *options {
+	if in == nil {
+		return nil
+	}
+	return in.options
+}
+
+// Spelling returns an option as this instance spells it: a Windows instance
+// has backslashes in the names of models. ok is false if the class, the input
+// or the option is not there; the value then stays as it is.
+func (i *Info) Spelling(className, inputName, value string) (own string, ok bool) {
+	c, known := i.classes[className]
+	if !known {
+		return "", false
+	}
+	offered := c.find(inputName).offered()
+	if offered == nil {
+		return "", false
+	}
+	at, known := offered.index[optionKey(pyjson.String(value))]
+	if !known {
+		return "", false
+	}
+	// Both spellings can be there; the exact one wins.
+	if offered.has(pyjson.String(value)) {
+		for _, item := range offered.list {
+			if item == pyjson.Value(pyjson.String(value)) {
+				return value, true
+			}
+		}
+	}
+	s, isText := offered.list[at].(pyjson.String)
+	return string(s), isText
+}

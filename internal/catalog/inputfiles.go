@@ -1,0 +1,101 @@
+package catalog
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// InputFile is a file that a graph names.
+type InputFile struct {
+	Node, Input string
+	// Path leads from the root of the graph to the literal, for [Graph.Splice].
+	Path  Path
+	Value string
+	Ref   FileRef
+	// Listed says that some instance lists the file itself: if the hub does
+	// not have it, [Requirements] sees to it that such an instance gets the job.
+	Listed bool
+}
+
+// Rename is the edit that gives the file another name in the graph.
+func (f InputFile) Rename(name string) Edit {
+	return Edit{Path: f.Path, Value: pyjson.String(name)}
+}
+
+// InputFiles finds the files that running the outputs of a graph reads:
+// strings, also inside objects and wrapped lists, that
+//
+//   - belong to an input whose widget uploads files or whose type is made of
+//     files, or
+//   - end in an annotation such as " [output]", or
+//   - name a file that known has, when they read like a file name.
+//
+// No outputs means all nodes. known is as in [Prompt]; with nil the last rule
+// does not apply. A file need not exist, and its reference need not be
+// [FileRef.Local].
+func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(FileRef) bool) []InputFile {
+	var files []InputFile
+	needed := g.upstream(outputs)
+	for id := range g.nodes().All() {
+		if len(outputs) > 0 && !needed[id] {
+			continue
+		}
+		e := c.entry(g.classType(id))
+		for name, value := range g.inputs(id).All() {
+			if _, isLink := value.(pyjson.Array); isLink {
+				continue
+			}
+			in := e.find(name)
+			eachText(Path{id, "inputs", name}, value, 0, func(path Path, s string) {
+				if s == "" || s == "none" {
+					return // what widgets hold when no file is chosen
+				}
+				ref := ParseFileRef(s)
+				declared := in != nil && in.file
+				if declared || annotated(s) || known != nil && plausibleFile(s) && known(ref) {
+					files = append(files, InputFile{
+						Node: id, Input: name, Path: slices.Clone(path), Value: s, Ref: ref,
+						Listed: in.offered().has(pyjson.String(s)),
+					})
+				}
+			})
+		}
+	}
+	return files
+}
+
+// find returns the input that a key belongs to in the first variant that has
+// it.
+func (e *entry) find(key string) *input {
+	if e == nil {
+		return nil
+	}
+	for _, v := range e.variants {
+		if in := v.class.find(key); in != nil {
+			return in
+		}
+	}
+	return nil
+}
+
+// eachText calls visit for each string in a value. path is only valid during
+// the call.
+func eachText(path Path, v pyjson.Value, depth int, visit func(Path, string)) {
+	if depth > pyjson.MaxDepth {
+		return
+	}
+	switch v := v.(type) {
+	case pyjson.String:
+		visit(path, string(v))
+	case pyjson.Array:
+		for i, item := range v {
+			eachText(append(path, strconv.Itoa(i)), item, depth+1, visit)
+		}
+	case *pyjson.Object:
+		for key, item := range v.All() {
+			eachText(append(path, key), item, depth+1, visit)
+		}
+	}
+}

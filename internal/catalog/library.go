@@ -1,0 +1,117 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// Library parses the bodies of /object_info and holds equal parts once: a
+// fleet of a hundred instances mostly serves the same few bodies, and bodies
+// that differ do so in the options of a handful of classes. What no [Info]
+// uses any more is forgotten by the garbage collector's doing; there is nothing
+// to close. A Library is safe for use by several goroutines.
+type Library struct {
+	mu      sync.Mutex
+	infos   map[digest]weak.Pointer[Info]
+	classes map[digest]weak.Pointer[class]
+}
+
+// NewLibrary returns an empty library.
+func NewLibrary() *Library {
+	return &Library{infos: map[digest]weak.Pointer[Info]{}, classes: map[digest]weak.Pointer[class]{}}
+}
+
+// Parse reads one body on its own, see [Library.Parse].
+func Parse(objectInfo []byte) (*Info, error) { return NewLibrary().Parse(objectInfo) }
+
+// Parse reads the body of GET /object_info. NaN and Infinity are accepted. A
+// class whose description cannot be read is left out, see [Info.Skipped]; the
+// error is about the body as a whole. The body is not kept.
+func (l *Library) Parse(objectInfo []byte) (*Info, error) {
+	sum := digest(sha256.Sum256(objectInfo))
+	l.mu.Lock()
+	known := l.infos[sum].Value()
+	l.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	info := &Info{sum: sum, classes: map[string]*class{}}
+	s := &scanner{data: objectInfo}
+	err := s.members(func(name string, value span) error {
+		raw := objectInfo[value.from:value.to]
+		c, err := l.class(name, raw)
+		if err != nil {
+			// ComfyUI leaves such a class out itself. The instance goes on with
+			// the others; only prompts that use this one are refused.
+			info.skipped = append(info.skipped, name)
+			return nil
+		}
+		if _, again := info.classes[name]; !again {
+			info.names = append(info.names, name)
+		}
+		info.classes[name] = c
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("object_info: %w", err)
+	}
+	if s.blanks(); s.at < len(objectInfo) {
+		return nil, fmt.Errorf("object_info: %w", s.fail())
+	}
+	return l.keep(info), nil
+}
+
+// keep makes the info known, unless another goroutine has just parsed the same.
+func (l *Library) keep(info *Info) *Info {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.infos[info.sum].Value(); known != nil {
+		return known
+	}
+	l.infos[info.sum] = weak.Make(info)
+	runtime.AddCleanup(info, func(sum digest) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.infos[sum].Value() == nil {
+			delete(l.infos, sum)
+		}
+	}, info.sum)
+	return info
+}
+
+// class returns the class described by raw, parsing it only the first time.
+func (l *Library) class(name string, raw []byte) (*class, error) {
+	h := sha256.New()
+	h.Write([]byte(name))
+	h.Write([]byte{0})
+	h.Write(raw)
+	sum := digest(h.Sum(nil))
+	l.mu.Lock()
+	known := l.classes[sum].Value()
+	l.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	// A copy: a part of the body would keep all of it in memory.
+	c, err := parseClass(name, append([]byte(nil), raw...), sum)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.classes[sum].Value(); known != nil {
+		return known, nil
+	}
+	l.classes[sum] = weak.Make(c)
+	runtime.AddCleanup(c, func(sum digest) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.classes[sum].Value() == nil {
+			delete(l.classes, sum)
+		}
+	}, sum)
+	return c, nil
+}

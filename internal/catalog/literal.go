@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// outcome is what a literal check found; the zero outcome is a good literal.
+type outcome struct {
+	kind    string
+	message string
+	details string
+	// received is the value as the error shows it.
+	received pyjson.Value
+	// hidden says that the error shows no input_config: its list is long.
+	hidden bool
+	// ownCheck says that a validate function of the class replaces this check.
+	ownCheck bool
+	// cause is the exception that a conversion caught.
+	cause *exception
+	// fault is an exception that nothing catches.
+	fault *exception
+}
+
+// checkLiteral checks and coerces a value that is no link.
+func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *exception {
+	coerced, found := in.judge(value, n.behaviour)
+	if coerced != nil {
+		n.edits = append(n.edits, Edit{Path: Path{n.id, "inputs", in.name}, Value: coerced})
+		value = coerced
+	}
+	if found.ownCheck && (n.own() || in.file || n.checksItself(in) || n.isUpload(value)) {
+		switch {
+		case in.file, n.isUpload(value):
+			return n.checkFile(in, value)
+		case found.fault != nil:
+			n.doubt("exception_during_validation")
+		default:
+			n.doubt(found.kind)
+		}
+		return nil
+	}
+	if found.fault != nil {
+		return found.fault
+	}
+	if found.kind == "" {
+		if in.file {
+			return n.checkFile(in, value)
+		}
+		return nil
+	}
+	config := pyjson.Value(in.config())
+	if found.hidden {
+		config = pyjson.Null{}
+	}
+	extra := dict("input_name", pyjson.String(in.name), "input_config", config, "received_value", found.received)
+	if found.cause != nil {
+		extra.Set("exception_message", pyjson.String(found.cause.text))
+	}
+	n.refuse(found.kind, found.message, found.details, extra)
+	return nil
+}
+
+// judge checks a literal. coerced is set if the value that ComfyUI goes on
+// with is another one than was sent and can be written in its place.
+func (in *input) judge(value pyjson.Value, b behaviour) (coerced pyjson.Value, found outcome) {
+	sent := value
+	wrapped := false
+	if o, ok := value.(*pyjson.Object); ok {
+		if inner, ok := o.Get("__value__"); ok {
+			value, wrapped = inner, true
+		}
+	}
+	value, cause := in.convert(value)
+	if cause != nil {
+		return nil, outcome{
+			kind: "invalid_input_type", message: "Failed to convert an input value to a " + in.kind + " value",
+			details: in.name + ", " + pyStr(value) + ", " + cause.text, received: value, cause: cause,
+		}
+	}
+	switch value.(type) {
+	case pyjson.Array, *pyjson.Object:
+		// Without its wrapper a list would be a link to the instance, so what
+		// ComfyUI does in its memory is not done to the bytes.
+	default:
+		if wrapped || !pyjson.Equal(sent, value) {
+			coerced = value
+		}
+	}
+	return coerced, in.checkValue(value, b)
+}
+
+// convert makes the value what the type asks for. Only the plain types are
+// converted; every other type takes what it gets. On failure it returns the
+// value as it was.
+func (in *input) convert(value pyjson.Value) (pyjson.Value, *exception) {
+	if in.listStyle {
+		return value, nil
+	}
+	switch in.kind {
+	case "INT":
+		n, ok, fault := toInt(value)
+		if fault != nil || !ok {
+			return value, fault
+		}
+		return n, nil
+	case "FLOAT":
+		n, ok, fault := toFloat(value)
+		if fault != nil || !ok {
+			return value, fault
+		}
+		return n, nil
+	case "STRING":
+		return pyjson.String(pyStr(value)), nil
+	case "BOOLEAN":
+		return pyjson.Bool(truthy(value)), nil
+	}
+	return value, nil
+}
+
+// checkValue checks bounds, then the list of options.
+func (in *input) checkValue(value pyjson.Value, b behaviour) outcome {
+	for _, bound := range []struct{ key, operator, kind, words string }{
+		{"min", "<", "value_smaller_than_min", "smaller than min of"},
+		{"max", ">", "value_bigger_than_max", "bigger than max of"},
+	} {
+		limit, ok := in.extra.Get(bound.key)
+		if !ok {
+			continue
+		}
+		beyond, fault := pyLess(value, limit, bound.operator)
+		if fault != nil {
+			return outcome{ownCheck: true, fault: fault}
+		}
+		if beyond {
+			return outcome{
+				kind: bound.kind, message: "Value " + pyStr(value) + " " + bound.words + " " + pyStr(limit),
+				details: in.name, received: value, ownCheck: true,
+			}
+		}
+	}
+	if in.options == nil || !in.listStyle && !b.combos {
+		return outcome{}
+	}
+	return in.checkOption(value, b)
+}
+
+func (in *input) checkOption(value pyjson.Value, b behaviour) outcome {
+	values := pyjson.Array{value}
+	if list, ok := value.(pyjson.Array); ok && b.multiselect && in.flag("multiselect") {
+		values = list
+	}
+	var strange []string
+	for _, v := range values {
+		if in.options.has(v) {
+			continue
+		}
+		if b.multiselect {
+			strange = append(strange, pyRepr(v))
+		} else {
+			strange = append(strange, "'"+pyStr(v)+"'")
+		}
+	}
+	if len(strange) == 0 {
+		return outcome{}
+	}
+	const longList = 20 // more options than these are not quoted
+	found := outcome{kind: "value_not_in_list", message: "Value not in list", received: value, ownCheck: true}
+	list := pyStr(in.options.list)
+	if len(in.options.list) > longList {
+		list, found.hidden = quoteLength(len(in.options.list)), true
+	}
+	found.details = in.name + ": " + strings.Join(strange, ", ") + " not in " + list
+	return found
+}
+
+// selfChecking are ComfyUI's own inputs, beside those that name files, whose
+// options are checked by the class itself or filled in by the frontend.
+var selfChecking = map[[2]string]bool{
+	{"CustomCombo", "choice"}: true,
+}
+
+// checksItself reports whether ComfyUI's own list check is known not to apply.
+func (n *nodeCheck) checksItself(in *input) bool {
+	return selfChecking[[2]string{n.class.name, in.name}] || in.flag("remote") || in.flag("remote_combo")
+}
+
+// isUpload reports whether a value names a file that the hub pushes to the
+// instance, whose list then has it.
+func (n *nodeCheck) isUpload(value pyjson.Value) bool {
+	s, ok := value.(pyjson.String)
+	return ok && n.known != nil && plausibleFile(string(s)) && n.known(ParseFileRef(string(s)))
+}
+
+// checkFile looks for the file that a literal names, as the validate functions
+// of ComfyUI's loaders do: at the hub, which pushes it, else among the files
+// that instances list.
+func (n *nodeCheck) checkFile(in *input, value pyjson.Value) *exception {
+	complaint, checked := existenceChecks[[2]string{n.class.name, in.name}]
+	name, isText := value.(pyjson.String)
+	if !checked || !isText || n.known == nil || in.options.has(name) || n.known(ParseFileRef(string(name))) {
+		return nil
+	}
+	n.refuse("custom_validation_failed", "Custom validation failed for node",
+		in.name+" - "+complaint+string(name), dict("input_name", pyjson.String(in.name)))
+	return nil
+}

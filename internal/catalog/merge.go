@@ -1,0 +1,246 @@
+package catalog
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Source is one instance for [Merge].
+type Source struct {
+	Info *Info
+	// Absent says that the instance left. What it had stays known, so that its
+	// jobs wait for it instead of being refused.
+	Absent bool
+}
+
+// Catalog is what the fleet can do: the infos of many instances united. It is
+// immutable and safe for use by several goroutines. The nil Catalog is empty.
+type Catalog struct {
+	names    []string
+	entries  map[string]*entry
+	replaces map[string]string
+	etag     string
+	plain    func() []byte
+}
+
+// entry is one class of the fleet.
+type entry struct {
+	// members are the distinct descriptions, the preferred one first.
+	members []member
+	// variants are the members united by signature, the preferred one first.
+	variants []variant
+}
+
+// member is one description of a class and how many present instances give it.
+type member struct {
+	class   *class
+	present int
+}
+
+// variant is one signature of a class.
+type variant struct {
+	of []*class
+	// class has the options of all.
+	class   *class
+	present int
+}
+
+// Merge unites the infos of instances. Put those of the newest ComfyUI first:
+// the order decides between equals. previous, which may be nil, is an earlier
+// result whose parts are used again, so that a change at one instance costs
+// little.
+//
+// A class that instances describe with different options only is one class
+// with all options, those of the preferred description first. Where the
+// descriptions differ in more than that (inputs, types, bounds, outputs) they
+// stay apart as variants, and a prompt may fit any of them. Preferred is the
+// description that the most present instances give.
+func Merge(previous *Catalog, sources []Source) *Catalog {
+	c := &Catalog{entries: map[string]*entry{}, replaces: map[string]string{}}
+	for _, g := range groupSources(sources) {
+		for _, name := range g.info.names {
+			e := c.entries[name]
+			if e == nil {
+				e = &entry{}
+				c.entries[name] = e
+				c.names = append(c.names, name)
+			}
+			e.join(g.info.classes[name], g.present)
+		}
+		for old, newer := range g.info.replaces {
+			if _, known := c.replaces[old]; !known {
+				c.replaces[old] = newer
+			}
+		}
+	}
+	for name, e := range c.entries {
+		var old *entry
+		if previous != nil {
+			old = previous.entries[name]
+		}
+		e.unite(old)
+	}
+	c.etag = c.makeTag()
+	c.plain = sync.OnceValue(func() []byte { return c.build(nil) })
+	return c
+}
+
+// group is a set of sources with equal infos.
+type group struct {
+	info    *Info
+	present int
+}
+
+// groupSources counts equal infos once.
+func groupSources(sources []Source) []*group {
+	type key struct{ info, replaces digest }
+	byKey := map[key]*group{}
+	var groups []*group
+	for _, s := range sources {
+		if s.Info == nil {
+			continue
+		}
+		k := key{s.Info.sum, s.Info.replacesSum}
+		g := byKey[k]
+		if g == nil {
+			g = &group{info: s.Info}
+			byKey[k] = g
+			groups = append(groups, g)
+		}
+		if !s.Absent {
+			g.present++
+		}
+	}
+	return groups
+}
+
+// join counts a description among the members.
+func (e *entry) join(c *class, present int) {
+	for i := range e.members {
+		if e.members[i].class.sum == c.sum {
+			e.members[i].present += present
+			return
+		}
+	}
+	e.members = append(e.members, member{c, present})
+}
+
+// unite makes the variants, taking over those of old that did not change.
+func (e *entry) unite(old *entry) {
+	slices.SortStableFunc(e.members, func(a, b member) int { return cmp.Compare(b.present, a.present) })
+	for _, m := range e.members {
+		i := slices.IndexFunc(e.variants, func(v variant) bool { return v.of[0].signature == m.class.signature })
+		if i < 0 {
+			e.variants = append(e.variants, variant{of: []*class{m.class}, present: m.present})
+			continue
+		}
+		e.variants[i].of = append(e.variants[i].of, m.class)
+		e.variants[i].present += m.present
+	}
+	slices.SortStableFunc(e.variants, func(a, b variant) int { return cmp.Compare(b.present, a.present) })
+	for i := range e.variants {
+		v := &e.variants[i]
+		if old != nil {
+			same := slices.IndexFunc(old.variants, func(o variant) bool { return slices.Equal(o.of, v.of) })
+			if same >= 0 {
+				v.class = old.variants[same].class
+				continue
+			}
+		}
+		v.class = uniteOptions(v.of)
+	}
+}
+
+// uniteOptions returns the first class with the options of all. It is that
+// very class where the others offer nothing more.
+func uniteOptions(list []*class) *class {
+	base := list[0]
+	var united []*input
+	for i, in := range base.inputs {
+		if in.options == nil {
+			continue
+		}
+		others := make([]*options, 0, len(list)-1)
+		for _, c := range list[1:] {
+			if other := c.find(in.name); other != nil {
+				others = append(others, other.options)
+			}
+		}
+		all := in.options.union(others...)
+		if all == in.options {
+			continue
+		}
+		if united == nil {
+			united = slices.Clone(base.inputs)
+		}
+		united[i] = in.withOptions(all)
+	}
+	if united == nil {
+		return base
+	}
+	merged := *base
+	merged.inputs = united
+	merged.base = base
+	return &merged
+}
+
+// withOptions returns a copy of a combo that offers something else, in the
+// style it was declared in.
+func (in *input) withOptions(o *options) *input {
+	changed := *in
+	changed.options = o
+	if in.listStyle {
+		changed.spec = o.list
+		return &changed
+	}
+	extra := &pyjson.Object{}
+	for key, value := range in.extra.All() {
+		extra.Set(key, value)
+	}
+	extra.Set("options", o.list)
+	changed.extra = extra
+	return &changed
+}
+
+// Empty reports whether no class is known: only the shape of prompts can be
+// checked then.
+func (c *Catalog) Empty() bool { return c == nil || len(c.entries) == 0 }
+
+// Classes returns the names of all node classes, in the order of the first
+// instance that has them.
+func (c *Catalog) Classes() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.Clone(c.names)
+}
+
+// Replacements returns the old classes that some instance rewrites, with the
+// class that comes in their place.
+func (c *Catalog) Replacements() map[string]string {
+	if c == nil {
+		return nil
+	}
+	return maps.Clone(c.replaces)
+}
+
+// entry returns what is known of a class; nil if it is not known.
+func (c *Catalog) entry(name string) *entry {
+	if c == nil {
+		return nil
+	}
+	return c.entries[name]
+}
+
+// replaced reports whether some instance rewrites the class into one it knows.
+func (c *Catalog) replaced(name string) bool {
+	if c == nil {
+		return false
+	}
+	newer, ok := c.replaces[name]
+	return ok && c.entries[newer] != nil
+}

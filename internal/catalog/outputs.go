@@ -1,0 +1,197 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// validateOutputs checks each output with what is upstream of it, and accepts
+// the prompt if one of them is good.
+func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verdict {
+	v := &validator{
+		catalog: c, graph: p.Graph, behaviour: b, known: p.Known,
+		results: map[string]*result{}, onPath: map[string]int{}, forms: map[string]*class{},
+	}
+	lost := danglingLinks(p.Graph)
+	var good []string
+	var failed []pyjson.Array
+	nodeErrors := &pyjson.Object{}
+	for _, id := range outputs {
+		r, fault := v.check(id)
+		if fault == nil && r.valid {
+			fault = lost[id]
+		}
+		if fault != nil {
+			r = v.fail(id, pyjson.Array{duringValidation(fault)})
+		}
+		if r.valid {
+			good = append(good, id)
+			continue
+		}
+		failed = append(failed, r.errors)
+		v.report(id, nodeErrors)
+	}
+	if len(good) == 0 {
+		return refusedWith(failedOutputs(failed), nodeErrors)
+	}
+	edits := append(v.edits, repairs(p.Graph)...)
+	edits = append(edits, c.titles(p.Graph)...)
+	return accept(p.Graph, good, v.unsure, edits, nodeErrors)
+}
+
+// maxReported bounds the nodes in node_errors and the outputs that each of
+// them lists: ComfyUI's answer grows with the square of a graph made for that.
+const maxReported = 1000
+
+// report adds the nodes with errors of their own to node_errors. Nodes that
+// fail for a node upstream have none and are not listed.
+func (v *validator) report(output string, nodeErrors *pyjson.Object) {
+	reported := 0
+	for _, id := range v.order {
+		r := v.results[id]
+		if r.valid || len(r.errors) == 0 {
+			continue
+		}
+		if reported++; reported > maxReported {
+			return
+		}
+		entry := nodeErrors.Object(id)
+		if entry == nil {
+			entry = dict("errors", r.errors, "dependent_outputs", pyjson.Array{}, "class_type", v.classType(id))
+			nodeErrors.Set(id, entry)
+		}
+		if dependents := entry.Array("dependent_outputs"); len(dependents) < maxReported {
+			entry.Set("dependent_outputs", append(dependents, pyjson.String(output)))
+		}
+	}
+}
+
+func (v *validator) classType(id string) pyjson.Value {
+	name, _ := v.graph.nodes().Object(id).Get("class_type")
+	return name
+}
+
+// validator checks the nodes of one prompt, each once.
+type validator struct {
+	catalog   *Catalog
+	graph     *Graph
+	behaviour behaviour
+	known     func(FileRef) bool
+
+	results map[string]*result
+	order   []string // ids in the order of their results
+	path    []string // nodes whose checks are under way
+	onPath  map[string]int
+	forms   map[string]*class
+	edits   []Edit
+	unsure  []string
+}
+
+// result is the outcome for one node. A node that is not valid and has no
+// errors failed for a node upstream.
+type result struct {
+	valid  bool
+	errors pyjson.Array
+}
+
+func (v *validator) set(id string, r *result) *result {
+	if _, known := v.results[id]; !known {
+		v.order = append(v.order, id)
+	}
+	v.results[id] = r
+	return r
+}
+
+func (v *validator) fail(id string, errors pyjson.Array) *result {
+	return v.set(id, &result{errors: errors})
+}
+
+// check judges a node and all upstream of it. The exception is what ComfyUI
+// throws instead of a judgement; it is the consumer's to report.
+func (v *validator) check(id string) (*result, *exception) {
+	if r, known := v.results[id]; known {
+		return r, nil
+	}
+	if at, underWay := v.onPath[id]; underWay {
+		return v.cycle(v.path[at:]), nil
+	}
+	if len(v.path) >= maxChain {
+		return nil, &exception{"RecursionError", "maximum recursion depth exceeded"}
+	}
+	v.onPath[id] = len(v.path)
+	v.path = append(v.path, id)
+	defer func() {
+		v.path = v.path[:len(v.path)-1]
+		delete(v.onPath, id)
+	}()
+
+	node := v.graph.nodes().Object(id)
+	value, present := node.Get("inputs")
+	if !present {
+		return nil, keyError(pyjson.String("inputs"))
+	}
+	inputs, ok := value.(*pyjson.Object)
+	if !ok {
+		return nil, typeError("argument of type '%s' is not iterable", typeName(value))
+	}
+	n := &nodeCheck{validator: v, id: id, inputs: inputs, class: v.form(id), upstreamGood: true}
+	if n.class == nil {
+		// An old class that instances replace: its inputs have other names
+		// there, but what it links to is checked all the same.
+		if fault := n.followLinks(); fault != nil {
+			return nil, fault
+		}
+	} else {
+		for _, in := range n.class.live(inputs) {
+			if fault := n.checkInput(in); fault != nil {
+				return nil, fault
+			}
+		}
+	}
+	r := &result{valid: n.upstreamGood && len(n.errors) == 0, errors: n.errors}
+	if cyclic := v.results[id]; cyclic != nil {
+		r.valid = false
+		r.errors = append(slices.Clone(cyclic.errors), n.errors...)
+	}
+	return v.set(id, r), nil
+}
+
+// maxChain is the longest chain of links that is followed. A real server stops
+// at a few hundred, with the limit of Python's stack.
+const maxChain = 5000
+
+// cycle reports nodes that depend on themselves. Older servers run into the
+// limit of their stack and report nothing.
+func (v *validator) cycle(nodes []string) *result {
+	if !v.behaviour.cycles {
+		return &result{}
+	}
+	closed := append(slices.Clone(nodes), nodes[0])
+	details := ""
+	for i, id := range closed {
+		if i > 0 {
+			details += " -> "
+		}
+		details += id + " (" + v.graph.classType(id) + ")"
+	}
+	for _, id := range nodes {
+		v.fail(id, pyjson.Array{problem("dependency_cycle", "Dependency cycle detected", details,
+			dict("node_id", pyjson.String(id), "cycle_nodes", pyjson.Strings(nodes)))})
+	}
+	return v.results[nodes[0]]
+}
+
+// form returns the variant of its class that a node fits best; nil for a
+// replaced class.
+func (v *validator) form(id string) *class {
+	if c, known := v.forms[id]; known {
+		return c
+	}
+	var best *class
+	if e := v.catalog.entry(v.graph.classType(id)); e != nil {
+		best = e.fit(v.graph.inputs(id), v.behaviour)[0]
+	}
+	v.forms[id] = best
+	return best
+}

@@ -1,0 +1,309 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Prompt is what [Catalog.Validate] looks at.
+type Prompt struct {
+	Graph *Graph
+	// Targets is partial_execution_targets as sent; nil when absent.
+	Targets []byte
+	// Version is what the hub emulates; nil for the oldest.
+	Version Version
+	// Known reports whether the hub has a file that it can give to the
+	// instance. Nil takes every file for known.
+	Known func(FileRef) bool
+}
+
+// Verdict is the outcome of a validation.
+type Verdict struct {
+	// Answer refuses the prompt; nil if it is accepted.
+	Answer *Answer
+	// Error is the top level error object of a refusal; nil for a 500.
+	Error *pyjson.Object
+	// NodeErrors goes into the answer of an accepted prompt too: it then tells
+	// why some of the outputs will not run. It is never nil.
+	NodeErrors *pyjson.Object
+	// Outputs are the output nodes to run, in the order of the graph. It is
+	// empty for an accepted prompt if the catalog is: an instance must find
+	// them.
+	Outputs []string
+	// Graph is the graph with literals coerced and hazards repaired; every
+	// other byte is as sent. It is nil in a refusal.
+	Graph *Graph
+	// Unsure names checks that failed and that an instance may not make, as
+	// "node: error type". They did not count.
+	Unsure []string
+}
+
+// Accepted reports whether the prompt can be queued.
+func (v *Verdict) Accepted() bool { return v.Answer == nil }
+
+func refused(answer *Answer, problem, nodeErrors *pyjson.Object) *Verdict {
+	if nodeErrors == nil {
+		nodeErrors = &pyjson.Object{}
+	}
+	return &Verdict{Answer: answer, Error: problem, NodeErrors: nodeErrors}
+}
+
+func refusedWith(problem, nodeErrors *pyjson.Object) *Verdict {
+	return refused(refusal(problem, nodeErrors), problem, nodeErrors)
+}
+
+// Validate checks a prompt as POST /prompt of a ComfyUI server does. With an
+// empty catalog only its shape is checked.
+func (c *Catalog) Validate(p Prompt) *Verdict {
+	b := behaviourOf(p.Version)
+	nodes := p.Graph.nodes()
+	if nodes == nil {
+		return refuseShapeless(p.Graph, b)
+	}
+	if b.rewrites {
+		if verdict := checkRewritable(nodes); verdict != nil {
+			return verdict
+		}
+	}
+	outputs, verdict := c.selectOutputs(p, b)
+	if verdict != nil {
+		return verdict
+	}
+	if c.Empty() {
+		return acceptUnchecked(p.Graph)
+	}
+	return c.validateOutputs(p, b, outputs)
+}
+
+// refuseShapeless answers a graph that is no object.
+func refuseShapeless(g *Graph, b behaviour) *Verdict {
+	if !b.rewrites && g != nil {
+		switch root := g.root.(type) {
+		case pyjson.Array:
+			if len(root) == 0 {
+				return refusedWith(noOutputs(), nil)
+			}
+		case pyjson.String:
+			if root == "" {
+				return refusedWith(noOutputs(), nil)
+			}
+		}
+	}
+	return refused(trouble(), nil, nil)
+}
+
+func noOutputs() *pyjson.Object {
+	return problem("prompt_no_outputs", "Prompt has no outputs", "", nil)
+}
+
+// checkRewritable answers what the step that replaces old classes throws at.
+func checkRewritable(nodes *pyjson.Object) *Verdict {
+	for _, v := range nodes.All() {
+		node, ok := v.(*pyjson.Object)
+		if !ok {
+			return refused(trouble(), nil, nil)
+		}
+		if inputs, ok := node.Get("inputs"); ok && node.Has("class_type") {
+			if _, ok := inputs.(*pyjson.Object); !ok {
+				return refused(trouble(), nil, nil)
+			}
+		}
+	}
+	return nil
+}
+
+// selectOutputs checks the class of each node and returns the output nodes
+// that are to run.
+func (c *Catalog) selectOutputs(p Prompt, b behaviour) (outputs []string, verdict *Verdict) {
+	chosen, err := parseTargets(p.Targets)
+	if err != nil {
+		return nil, refused(trouble(), nil, nil)
+	}
+	nodes := p.Graph.nodes()
+	for id, v := range nodes.All() {
+		node, isObject := v.(*pyjson.Object)
+		if !isObject {
+			return nil, refuseOddNode(id, v)
+		}
+		classType, ok := node.Get("class_type")
+		if !ok {
+			return nil, refuseMissingType(id, node, b)
+		}
+		switch classType.(type) {
+		case pyjson.Array, *pyjson.Object: // Python cannot look them up
+			return nil, refused(trouble(), nil, nil)
+		}
+		name, _ := classType.(pyjson.String)
+		e := c.entry(string(name))
+		if e == nil && b.rewrites && c.replaced(string(name)) {
+			e = c.entry(c.replaces[string(name)])
+		}
+		if e == nil {
+			if c.Empty() && name != "" {
+				continue
+			}
+			return nil, refuseUnknownType(id, node, classType, b)
+		}
+		if !e.outputNode() {
+			continue
+		}
+		wanted, fault := chosen(id)
+		if fault {
+			return nil, refused(trouble(), nil, nil)
+		}
+		if wanted {
+			outputs = append(outputs, id)
+		}
+	}
+	if len(outputs) == 0 && (!c.Empty() || nodes.Len() == 0) {
+		return nil, refusedWith(noOutputs(), nil)
+	}
+	return outputs, nil
+}
+
+func (e *entry) outputNode() bool {
+	return slices.ContainsFunc(e.variants, func(v variant) bool { return v.class.output })
+}
+
+// parseTargets reads partial_execution_targets into a test with the meaning of
+// Python's in operator.
+func parseTargets(raw []byte) (chosen func(id string) (wanted, fault bool), err error) {
+	all := func(string) (bool, bool) { return true, false }
+	if raw == nil {
+		return all, nil
+	}
+	v, err := pyjson.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case pyjson.Null:
+		return all, nil
+	case pyjson.Array:
+		return func(id string) (bool, bool) {
+			return slices.ContainsFunc(v, func(item pyjson.Value) bool {
+				s, ok := item.(pyjson.String)
+				return ok && string(s) == id
+			}), false
+		}, nil
+	case *pyjson.Object:
+		return func(id string) (bool, bool) { return v.Has(id), false }, nil
+	case pyjson.String:
+		return func(id string) (bool, bool) { return strings.Contains(string(v), id), false }, nil
+	}
+	return func(string) (bool, bool) { return false, true }, nil
+}
+
+// refuseOddNode answers a node that is no object, for versions that get as far
+// as to look for its class_type.
+func refuseOddNode(id string, v pyjson.Value) *Verdict {
+	lacksType := false
+	switch v := v.(type) {
+	case pyjson.String:
+		lacksType = !strings.Contains(string(v), "class_type")
+	case pyjson.Array:
+		lacksType = !slices.ContainsFunc(v, func(item pyjson.Value) bool { return pyEqual(item, pyjson.String("class_type")) })
+	}
+	if !lacksType {
+		return refused(trouble(), nil, nil)
+	}
+	return refuseMissingType(id, nil, behaviour{})
+}
+
+func refuseMissingType(id string, node *pyjson.Object, b behaviour) *Verdict {
+	if !b.missingType {
+		return refusedWith(problem("invalid_prompt",
+			"Cannot execute because a node is missing the class_type property.", "Node ID '#"+id+"'", nil), nil)
+	}
+	title, ok := nodeTitle(node, pyjson.Null{})
+	if !ok {
+		return refused(trouble(), nil, nil)
+	}
+	shown := "ID #" + id
+	if truthy(title) {
+		shown = pyStr(title)
+	}
+	return refusedWith(problem("missing_node_type",
+		"Node '"+shown+"' has no class_type. The workflow may be corrupted or a custom node is missing.", "Node ID '#"+id+"'",
+		dict("node_id", pyjson.String(id), "class_type", pyjson.Null{}, "node_title", title)), nil)
+}
+
+func refuseUnknownType(id string, node *pyjson.Object, classType pyjson.Value, b behaviour) *Verdict {
+	if !b.missingType {
+		return refusedWith(problem("invalid_prompt",
+			"Cannot execute because node "+pyStr(classType)+" does not exist.", "Node ID '#"+id+"'", nil), nil)
+	}
+	title, ok := nodeTitle(node, classType)
+	if !ok {
+		return refused(trouble(), nil, nil)
+	}
+	return refusedWith(problem("missing_node_type",
+		"Node '"+pyStr(title)+"' not found. The custom node may not be installed.", "Node ID '#"+id+"'",
+		dict("node_id", pyjson.String(id), "class_type", classType, "node_title", title)), nil)
+}
+
+// nodeTitle is node["_meta"]["title"], or otherwise if one of them is absent;
+// ok is false where Python throws.
+func nodeTitle(node *pyjson.Object, otherwise pyjson.Value) (title pyjson.Value, ok bool) {
+	meta, present := node.Get("_meta")
+	if !present {
+		return otherwise, true
+	}
+	o, ok := meta.(*pyjson.Object)
+	if !ok {
+		return nil, false
+	}
+	if title, ok := o.Get("title"); ok {
+		return title, true
+	}
+	return otherwise, true
+}
+
+// acceptUnchecked accepts a prompt while no instance is known. What can be
+// told from the graph alone is still done: a link to nowhere is bad for every
+// class that runs.
+func acceptUnchecked(g *Graph) *Verdict {
+	for id := range g.nodes().All() {
+		for _, v := range g.inputs(id).All() {
+			from, ok := linkTarget(v)
+			if !ok || g.nodes().Has(from) {
+				continue
+			}
+			reason := duringValidation(keyError(pyjson.String(from)))
+			nodeErrors := dict(id, dict("errors", pyjson.Array{reason}, "dependent_outputs", pyjson.Array{},
+				"class_type", pyjson.String(g.classType(id))))
+			return refusedWith(failedOutputs([]pyjson.Array{{reason}}), nodeErrors)
+		}
+	}
+	return accept(g, nil, nil, repairs(g), &pyjson.Object{})
+}
+
+func accept(g *Graph, outputs, unsure []string, edits []Edit, nodeErrors *pyjson.Object) *Verdict {
+	changed, err := g.Splice(edits)
+	if err != nil {
+		// Not reached: the edits come from the same graph.
+		return refused(trouble(), nil, nil)
+	}
+	return &Verdict{Graph: changed, Outputs: outputs, Unsure: unsure, NodeErrors: nodeErrors}
+}
+
+// duringValidation is the error of an output whose validation threw.
+func duringValidation(fault *exception) *pyjson.Object {
+	return problem("exception_during_validation", "Exception when validating node", fault.text,
+		dict("exception_type", pyjson.String(fault.kind), "traceback", pyjson.Array{}))
+}
+
+// failedOutputs is the top level error when no output is good: one line for
+// each error of an output node itself.
+func failedOutputs(reasons []pyjson.Array) *pyjson.Object {
+	var lines []string
+	for _, list := range reasons {
+		for _, reason := range list {
+			o, _ := reason.(*pyjson.Object)
+			lines = append(lines, o.String("message")+": "+o.String("details"))
+		}
+	}
+	return problem("prompt_outputs_failed_validation", "Prompt outputs failed validation", strings.Join(lines, "\n"), nil)
+}
