@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -118,5 +119,5 @@ func StaticName(address string) (string, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", fmt.Errorf("instance address %q: want http://host:port or https://host:port", u.Redacted())
 	}
-	return u.Host + u.EscapedPath(), nil
+	return u.Host + strings.TrimRight(u.EscapedPath(), "/"), nil
 }

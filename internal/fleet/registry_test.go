@@ -1,0 +1,254 @@
+package fleet
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// report returns a report of one idle instance per name, served at host.
+func report(agent, host string, boot int64, seq uint64, names ...string) Report {
+	r := Report{Agent: agent, Boot: boot, Seq: seq}
+	for _, n := range names {
+		r.Instances = append(r.Instances, InstanceReport{Name: n, URL: "https://" + host + "/i/" + n, Up: true, Boot: 1})
+	}
+	return r
+}
+
+func state(t *testing.T, r *Registry, name string) State {
+	t.Helper()
+	i, ok := r.Instance(name)
+	require.True(t, ok, "%s is not known", name)
+	return i.State
+}
+
+func TestReportsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	busy := report("a", "h:1", 5, 3, "a")
+	busy.Instances[0].Queue = 1
+	require.NoError(t, r.Apply(busy))
+	require.Equal(t, Busy, state(t, r, "a"))
+	require.ErrorIs(t, r.Apply(report("a", "h:1", 5, 2, "a")), ErrStale)
+	require.ErrorIs(t, r.Apply(report("a", "h:1", 5, 3, "a")), ErrStale, "a repetition is no news")
+	require.ErrorIs(t, r.Apply(report("a", "h:1", 4, 99, "a")), ErrStale, "an earlier boot")
+	require.Equal(t, Busy, state(t, r, "a"), "older reports change nothing")
+	require.NoError(t, r.Apply(report("a", "h:1", 5, 4, "a")))
+	require.Equal(t, Idle, state(t, r, "a"))
+	require.NoError(t, r.Apply(report("a", "h:1", 6, 1, "a")), "restarted at the same address")
+	require.ErrorIs(t, r.Apply(report("a", "h:1", 5, 5, "a")), ErrStale)
+}
+
+func TestTwoAgentsOfOneName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		require.NoError(t, r.Apply(report("a", "first:1", 10, 1, "a")))
+		for range 5 { // both live and report
+			time.Sleep(3 * time.Second)
+			require.NoError(t, r.Apply(report("a", "first:1", 10, uint64(time.Now().Unix()), "a")))
+			err := r.Apply(report("a", "second:1", 20, uint64(time.Now().Unix()), "a"))
+			require.ErrorIs(t, err, ErrNameTaken)
+			require.ErrorContains(t, err, "second:1 needs another --name")
+		}
+		i, _ := r.Instance("a")
+		require.Equal(t, "https://first:1/i/a", i.URL)
+
+		time.Sleep(takeover + time.Second) // the first is dead
+		require.NoError(t, r.Apply(report("a", "second:1", 20, 99, "a")))
+		i, _ = r.Instance("a")
+		require.Equal(t, "https://second:1/i/a", i.URL)
+		require.ErrorIs(t, r.Apply(report("a", "first:1", 10, 1<<40, "a")), ErrStale)
+
+		r.AgentLeft("a", 20)
+		require.ErrorIs(t, r.Apply(report("a", "first:1", 10, 1<<41, "a")), ErrStale, "late ones of an earlier boot stay late")
+		require.NoError(t, r.Apply(report("a", "third:1", 30, 1, "a")), "who has left has no claim")
+
+		time.Sleep(takeover + time.Second)
+		require.NoError(t, r.Apply(report("a", "fourth:1", 5, 1, "a")), "a clock that was set back must not lock an agent out")
+	})
+}
+
+func TestAgentLeaves(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	require.NoError(t, r.Apply(report("a", "h:1", 10, 1, "a")))
+	r.AgentLeft("a", 9)
+	require.Equal(t, Idle, state(t, r, "a"), "the farewell of a predecessor")
+	r.AgentLeft("a", 10)
+	i, _ := r.Instance("a")
+	require.Equal(t, Offline, i.State)
+	require.Equal(t, "its agent has left", i.Reason)
+
+	seen := i.Report
+	seen.Direct, seen.URL = true, "http://gpu:8188"
+	r.Observe(seen)
+	require.Equal(t, Idle, state(t, r, "a"), "reached directly")
+
+	require.NoError(t, r.Apply(report("a", "h:1", 11, 1, "a")))
+	seen.Queue = 1
+	r.Observe(seen)
+	require.Equal(t, Idle, state(t, r, "a"), "the agent that is present knows better")
+}
+
+func TestSilentAgent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		require.NoError(t, r.Apply(report("a", "h:1", 10, 1, "a", "b")))
+		r.SetRunning("b", "p")
+		time.Sleep(silence + time.Second)
+		require.Equal(t, Offline, state(t, r, "a"))
+		require.Equal(t, Busy, state(t, r, "b"), "the hub follows the run itself")
+		require.NoError(t, r.Apply(report("a", "h:1", 10, 2, "a", "b")))
+		require.Equal(t, Idle, state(t, r, "a"))
+	})
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Registry, *InstanceReport)
+		state  State
+		reason string
+	}{
+		"idle":                   {func(*Registry, *InstanceReport) {}, Idle, ""},
+		"busy by report":         {func(_ *Registry, i *InstanceReport) { i.Queue = 1 }, Busy, ""},
+		"busy by the hub":        {func(r *Registry, _ *InstanceReport) { r.SetRunning("a", "p") }, Busy, ""},
+		"foreign":                {func(_ *Registry, i *InstanceReport) { i.Queue, i.Foreign = 2, 1 }, Foreign, "1 prompts of others"},
+		"foreign behind ours":    {func(r *Registry, i *InstanceReport) { i.Queue, i.Foreign = 2, 1; r.SetRunning("a", "p") }, Foreign, "1 prompts of others"},
+		"loaded":                 {func(_ *Registry, i *InstanceReport) { i.Load = "the GPU is in use" }, Foreign, "the GPU is in use"},
+		"down":                   {func(_ *Registry, i *InstanceReport) { i.Up, i.Reason = false, "connection refused" }, Offline, "connection refused"},
+		"draining":               {func(r *Registry, _ *InstanceReport) { r.SetDraining("a", true) }, Draining, "draining"},
+		"draining in mid-run":    {func(r *Registry, _ *InstanceReport) { r.SetDraining("a", true); r.SetRunning("a", "p") }, Draining, "draining"},
+		"sick":                   {func(r *Registry, _ *InstanceReport) { r.SetSick("a", "nothing runs") }, Sick, "nothing runs"},
+		"sick and restarted":     {func(r *Registry, i *InstanceReport) { r.SetSick("a", "x"); i.Boot = 2 }, Idle, ""},
+		"sick and down":          {func(r *Registry, i *InstanceReport) { r.SetSick("a", "x"); i.Up = false }, Offline, ""},
+		"drained and back":       {func(r *Registry, _ *InstanceReport) { r.SetDraining("a", true); r.SetDraining("a", false) }, Idle, ""},
+		"sick and well":          {func(r *Registry, _ *InstanceReport) { r.SetSick("a", "x"); r.SetSick("a", "") }, Idle, ""},
+		"sick though restarting": {func(r *Registry, i *InstanceReport) { r.SetSick("a", "x"); i.Up, i.Boot = false, 0 }, Offline, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := NewRegistry()
+			require.NoError(t, r.Apply(report("agent", "h:1", 1, 1, "a")))
+			next := report("agent", "h:1", 1, 2, "a")
+			c.change(r, &next.Instances[0])
+			require.NoError(t, r.Apply(next))
+			i, ok := r.Instance("a")
+			require.True(t, ok)
+			require.Equal(t, c.state, i.State)
+			require.Equal(t, c.reason, i.Reason)
+			require.Equal(t, "agent", i.Agent)
+			require.False(t, i.Direct)
+		})
+	}
+}
+
+func TestInstancesComeAndGo(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "x", "y")))
+	require.NoError(t, r.Apply(report("b", "h:2", 1, 1, "b")))
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 2, "x")))
+	names := func() (list []string) {
+		for _, i := range r.Instances() {
+			list = append(list, i.Name)
+		}
+		return list
+	}
+	require.Equal(t, []string{"b", "x"}, names(), "what an agent no longer reports is gone")
+	err := r.Apply(report("c", "h:3", 1, 1, "x", "z"))
+	require.ErrorIs(t, err, ErrNameTaken)
+	require.Equal(t, []string{"b", "x", "z"}, names(), "the others are taken all the same")
+	i, _ := r.Instance("x")
+	require.Equal(t, "a", i.Agent)
+
+	require.False(t, r.Forget("x"), "it would come back")
+	r.AgentLeft("a", 1)
+	require.True(t, r.Forget("x"))
+	require.False(t, r.Forget("x"))
+	require.False(t, r.SetDraining("x", true))
+}
+
+func TestStaticInstances(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	_, err := r.AddStatic("10.0.0.5:8188")
+	require.Error(t, err)
+	name, err := r.AddStatic("http://10.0.0.5:8188/")
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.5:8188", name)
+	name, err = r.AddStatic("http://10.0.0.5:8188")
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.5:8188", name)
+	i, _ := r.Instance(name)
+	require.Equal(t, Offline, i.State)
+	require.Equal(t, "not reached yet", i.Reason)
+	require.True(t, i.Direct)
+
+	r.Observe(InstanceReport{Name: name, URL: i.URL, Direct: true, Up: true})
+	require.Equal(t, Idle, state(t, r, name))
+	_, err = r.AddStatic("http://10.0.0.5:8188")
+	require.NoError(t, err, "a reload adds it again")
+	require.Equal(t, Idle, state(t, r, name), "and changes nothing")
+	require.ErrorIs(t, r.Apply(report("a", "h:1", 1, 1, name)), ErrNameTaken)
+	r.Observe(InstanceReport{Name: "unknown", Up: true})
+	r.RemoveStatic(name)
+	_, ok := r.Instance(name)
+	require.False(t, ok)
+}
+
+func TestStaticIsNotSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		name, err := r.AddStatic("http://h:1")
+		require.NoError(t, err)
+		r.Observe(InstanceReport{Name: name, URL: "http://h:1", Up: true})
+		time.Sleep(time.Hour)
+		require.Equal(t, Idle, state(t, r, name), "its watcher tells when it goes")
+	})
+}
+
+func TestForgetsAfterADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry()
+		require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a")))
+		r.AgentLeft("a", 1)
+		time.Sleep(forgetAfter + time.Minute)
+		require.NoError(t, r.Apply(report("b", "h:2", 1, 1, "b")))
+		require.Len(t, r.Instances(), 1)
+	})
+}
+
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	changes, cancel := r.Subscribe()
+	pending := func() bool {
+		select {
+		case <-changes:
+			return true
+		default:
+			return false
+		}
+	}
+	require.False(t, pending())
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a")))
+	r.SetRunning("a", "p")
+	require.True(t, pending())
+	require.False(t, pending(), "changes are coalesced")
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 2, "a")))
+	require.False(t, pending(), "a repetition is no change")
+	r.SetRunning("a", "p")
+	require.False(t, pending())
+	r.SetSick("a", "x")
+	require.True(t, pending())
+	cancel()
+	r.SetSick("a", "y")
+	require.False(t, pending())
+}
