@@ -276,9 +276,10 @@ func TestStatusIsCoalesced(t *testing.T) {
 func TestStatusIsNeverHeld(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
+		p.settled()
 		r.run("me", "a")
 		r.run("me", "b").End()
-		p.settled()
+		require.Equal(t, words(start("a")), p.settled(), "b is held")
 		r.setCount("me", 1)
 		r.streams.StatusChanged()
 		require.Equal(t, words(status(1)), p.settled())
