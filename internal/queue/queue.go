@@ -41,11 +41,13 @@
 package queue
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -109,126 +111,69 @@ type Options struct {
 // Queue is the queue of all hubs that share a Redis and a prefix. It holds no
 // state of its own and is safe for concurrent use.
 type Queue struct {
-	db     *redis.DB
-	keys   keys
-	o      Options
-	codec  *codec
-	vault  *vault
-	logger *slog.Logger
+	db    *redis.DB
+	keys  keys
+	o     Options
+	codec *codec
+	vault *vault
+	log   *slog.Logger
 }
 
-// Submission is a prompt that has passed all checks.
-type Submission struct {
-	// Key is the job's key; a Submission sent twice with one key is one job.
-	Key string
-	// ID is the client's prompt_id; never empty.
-	ID     string
-	Tenant string
-	Caller string
-	// Client is the client_id, empty for none.
-	Client string
-	// Class is the signature of Body.Requires.
-	Class string
-	// Priority goes from -100 to 100.
-	Priority int
-	// Number is what the client sent as number; nil takes the next one of
-	// the tenant's counter, or its negative with Front.
-	Number *float64
-	Front  bool
-	// BodyHash tells the same prompt from another one under the same id.
-	BodyHash string
-	Body     job.Body
+// New gives the queue in a Redis.
+func New(db *redis.DB, o Options) (*Queue, error) {
+	o.HistoryEntries = cmp.Or(o.HistoryEntries, 10000)
+	o.HistoryBytes = cmp.Or(o.HistoryBytes, 1<<30)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 10000)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 3)
+	o.Lease = cmp.Or(o.Lease, 15*time.Second)
+	o.Tombstone = cmp.Or(o.Tombstone, 10*time.Minute)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	codec, err := newCodec()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	vault, err := newVault(o.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	return &Queue{db: db, keys: keys{db}, o: o, codec: codec, vault: vault, log: o.Logger}, nil
 }
 
-// Accepted is the answer to a Submission.
-type Accepted struct {
-	Job job.Job
-	// Existing is true when the job had been accepted before; nothing was
-	// changed then.
-	Existing bool
+// run runs a script and gives the code of its reply and what follows it.
+func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, []string, error) {
+	reply, err := q.db.Run(ctx, s, args...)
+	if err != nil {
+		return "", nil, fmt.Errorf("queue: %w", err)
+	}
+	if len(reply) == 0 {
+		return "", nil, fmt.Errorf("%w: empty reply of script %s", ErrCorrupt, s.Name())
+	}
+	return reply[0], reply[1:], nil
 }
 
-// ClaimRequest asks for a run of a waiting job on an idle instance.
-type ClaimRequest struct {
-	Key      string
-	Instance string
-	// Hub is the id and boot of the hub that will hold the run.
-	Hub string
-	// Upstream is the prompt_id that the instance will know.
-	Upstream string
-	// SID is the client_id given to the instance.
-	SID string
+// refusals are the errors behind the codes of scripts.
+var refusals = map[string]error{
+	"full":       ErrFull,
+	"missing":    ErrNotFound,
+	"not_queued": ErrNotQueued,
+	"taken":      ErrTaken,
+	"stale":      ErrStale,
+	"exhausted":  ErrExhausted,
+	"cancelled":  ErrCancelled,
 }
 
-// RenewResult tells a hub about the runs that it holds or believes to hold.
-type RenewResult struct {
-	// Lost runs belong to somebody else now, or their job has ended.
-	Lost []job.Run
-	// Cancelled runs are still held; their job's cancel was asked for.
-	Cancelled []job.Run
+// refusal gives the error of a code; "ok" has none.
+func refusal(code string) error {
+	if code == "ok" {
+		return nil
+	}
+	if err, ok := refusals[code]; ok {
+		return err
+	}
+	return fmt.Errorf("%w: code %q", ErrCorrupt, code)
 }
 
-// Outcome is how a job ended.
-type Outcome struct {
-	// State is job.Done, job.Failed or job.Cancelled.
-	State job.State
-	// Entry is the history entry: any JSON, given back byte for byte.
-	Entry []byte
-	// Summary is what listings show of an ended job without reading its
-	// entry: opaque, small; nil for none.
-	Summary []byte
-	// Reason says in plain words why it failed.
-	Reason string
-}
-
-// RequeueOptions say why a run goes back to the queue.
-type RequeueOptions struct {
-	// Reason is one line, kept in Job.Lost.
-	Reason string
-	// Excused runs do not count as attempts: the job was not to blame.
-	Excused bool
-}
-
-// CancelResult is what Cancel found.
-type CancelResult struct {
-	// Was is the state before. From queued the job is gone; from leased and
-	// running it is the holder's to interrupt and Finish; an ended job
-	// stays as it ended.
-	Was job.State
-	// Run is the job's run where it is leased or running.
-	Run job.Run
-}
-
-// Orphan is a run taken over from another holder, with what its job's record
-// says of it. The run has a new fence; the instance still knows it by
-// Upstream and SID.
-type Orphan struct {
-	job.Run
-	State job.State
-	// Released is true when the instance was free again and only the
-	// results were missing.
-	Released bool
-	// Exhausted is true when the run is known to be lost and the job has no
-	// attempts left: it needs a Finish.
-	Exhausted bool
-	// CancelAsked is true when the job's cancel was asked for.
-	CancelAsked bool
-}
-
-// Page selects history entries as ComfyUI's /history does. The zero value
-// selects all.
-type Page struct {
-	// Max is max_items; nil means no bound.
-	Max *int
-	// Offset counts from the oldest entry; nil or negative means that Max
-	// selects the newest entries.
-	Offset *int
-}
-
-// Record is an ended job as listings need it.
-type Record struct {
-	Job     job.Job
-	Summary []byte
-	// Delivered is true when the client has confirmed that it got the end.
-	Delivered bool
-}
+// milliseconds is a duration as scripts take it.
+func milliseconds(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

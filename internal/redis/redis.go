@@ -56,12 +56,16 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Client is what packages read with: plain commands, pipelines. Writes go
-// through DB.Run.
-type Client = goredis.UniversalClient
-
-// Pipeliner collects reads into one round trip.
-type Pipeliner = goredis.Pipeliner
+// What packages read with: plain commands and pipelines of them, in the types
+// of go-redis, which nobody else imports. Writes go through DB.Run.
+type (
+	Client         = goredis.UniversalClient
+	Pipeliner      = goredis.Pipeliner
+	IntCmd         = goredis.IntCmd
+	SliceCmd       = goredis.SliceCmd
+	StringCmd      = goredis.StringCmd
+	StringSliceCmd = goredis.StringSliceCmd
+)
 
 // Nil is the answer of a read where there is nothing.
 const Nil = goredis.Nil

@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// maxUnpacked bounds what a stored value may grow to when it is read: more is
+// damage, or somebody's bomb.
+const maxUnpacked = 512 << 20
+
+// codec turns bodies and history entries into stored values and back.
+type codec struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}
+
+func newCodec() (*codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil, err
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxUnpacked))
+	if err != nil {
+		return nil, err
+	}
+	return &codec{enc: enc, dec: dec}, nil
+}
+
+// compress makes a stored value of any bytes.
+func (c *codec) compress(data []byte) []byte {
+	return c.enc.EncodeAll(data, make([]byte, 0, len(data)/4+64))
+}
+
+// expand undoes compress.
+func (c *codec) expand(stored []byte) ([]byte, error) {
+	data, err := c.dec.DecodeAll(stored, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
+}
+
+// The fields of a stored body: a tag, a length, the bytes; tags that a reader
+// does not know are skipped, so that hubs of two versions can share a queue.
+// Secrets are stored elsewhere, Requires with the class.
+const (
+	tagPrompt  = 1
+	tagExtra   = 2
+	tagOutput  = 3 // one for each output node
+	tagTargets = 4
+	tagInputs  = 5
+)
+
+func appendField(dst []byte, tag uint64, data []byte) []byte {
+	dst = binary.AppendUvarint(dst, tag)
+	dst = binary.AppendUvarint(dst, uint64(len(data)))
+	return append(dst, data...)
+}
+
+// encodeBody gives a stored body.
+func (c *codec) encodeBody(b job.Body) []byte {
+	size := 64 + len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs)
+	data := make([]byte, 0, size)
+	data = appendField(data, tagPrompt, b.Prompt)
+	data = appendField(data, tagExtra, b.Extra)
+	for _, output := range b.Outputs {
+		data = appendField(data, tagOutput, []byte(output))
+	}
+	if b.Targets != nil {
+		data = appendField(data, tagTargets, b.Targets)
+	}
+	if b.Inputs != nil {
+		data = appendField(data, tagInputs, b.Inputs)
+	}
+	return c.compress(data)
+}
+
+// decodeBody undoes encodeBody.
+func (c *codec) decodeBody(stored []byte) (job.Body, error) {
+	data, err := c.expand(stored)
+	if err != nil {
+		return job.Body{}, err
+	}
+	return parseBody(data)
+}
+
+func parseBody(data []byte) (job.Body, error) {
+	var b job.Body
+	for len(data) > 0 {
+		tag, n := binary.Uvarint(data)
+		if n <= 0 {
+			return job.Body{}, fmt.Errorf("%w: tag of a body", ErrCorrupt)
+		}
+		data = data[n:]
+		size, n := binary.Uvarint(data)
+		if n <= 0 || size > uint64(len(data)-n) {
+			return job.Body{}, fmt.Errorf("%w: length in a body", ErrCorrupt)
+		}
+		value := data[n : n+int(size) : n+int(size)]
+		data = data[n+int(size):]
+		switch tag {
+		case tagPrompt:
+			b.Prompt = value
+		case tagExtra:
+			b.Extra = value
+		case tagOutput:
+			b.Outputs = append(b.Outputs, string(value))
+		case tagTargets:
+			b.Targets = value
+		case tagInputs:
+			b.Inputs = value
+		}
+	}
+	return b, nil
+}

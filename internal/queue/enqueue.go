@@ -1,0 +1,90 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Submission is a prompt that has passed all checks.
+type Submission struct {
+	// Key is the job's key, a new lowercase UUID; a Submission sent twice
+	// with one key is one job.
+	Key string
+	// ID is the client's prompt_id; never empty.
+	ID     string
+	Tenant string
+	Caller string
+	// Client is the client_id, empty for none.
+	Client string
+	// Class is the signature of Body.Requires.
+	Class string
+	// Priority goes from -100 to 100; more is cut to that.
+	Priority int
+	// Number is what the client sent as number, as a float as ComfyUI takes
+	// it; nil takes the next one of the tenant's counter, or its negative
+	// with Front.
+	Number *float64
+	Front  bool
+	// BodyHash tells the same prompt from another one under the same id.
+	BodyHash string
+	Body     job.Body
+}
+
+// Accepted is the answer to a Submission.
+type Accepted struct {
+	Job job.Job
+	// Existing is true when the job had been accepted before; nothing was
+	// changed then, and the job may have ended.
+	Existing bool
+}
+
+// Enqueue accepts a job, or finds the one that was accepted before under the
+// same key, or under the same id with the same BodyHash. On the embedded
+// server the job is on disk when Enqueue returns. Errors: ErrFull.
+func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
+	if s.Key == "" || s.ID == "" || s.Tenant == "" {
+		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
+	}
+	priority := min(max(s.Priority, job.MinPriority), job.MaxPriority)
+	var number, prefix, front string
+	if s.Number != nil {
+		number, prefix = string(pyjson.Float(*s.Number)), job.RankPrefix(priority, *s.Number)
+	} else if s.Front {
+		front = "1"
+	}
+	var sealed []byte
+	if len(s.Body.Secrets) > 0 {
+		sealed = q.vault.seal(s.Key, s.Body.Secrets)
+	}
+	code, fields, err := q.run(ctx, enqueueScript,
+		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
+		number, prefix, front, q.codec.encodeBody(s.Body), sealed, s.Body.Requires, q.o.MaxQueue)
+	if err != nil {
+		return Accepted{}, err
+	}
+	existing := code == "existing"
+	if err := refusal(code); err != nil && !existing {
+		return Accepted{}, err
+	}
+	j, err := replied(fields).job()
+	return Accepted{Job: j, Existing: existing}, err
+}
+
+// TakeNumber consumes the next number of a tenant's counter, as ComfyUI does
+// for prompts that it rejects. The first is 0.
+func (q *Queue) TakeNumber(ctx context.Context, tenant string) (int64, error) {
+	_, reply, err := q.run(ctx, numberScript, tenant)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(reply[0], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return n, nil
+}

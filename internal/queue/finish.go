@@ -1,0 +1,92 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Outcome is how a job ended.
+type Outcome struct {
+	// State is job.Done, job.Failed or job.Cancelled.
+	State job.State
+	// Entry is the history entry: any JSON, given back byte for byte.
+	Entry []byte
+	// Summary is what listings show of an ended job without reading its
+	// entry: opaque, small; nil for none.
+	Summary []byte
+	// Reason says in plain words why it failed; empty when it did not.
+	Reason string
+}
+
+// Finish ends a run and its job and writes its history entry, which replaces
+// one of the same id. The body and the API keys are deleted. The same end
+// sent twice is no error. On the embedded server the end is on disk when
+// Finish returns. Errors: ErrStale, and then nothing was changed.
+func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
+	if !o.State.Ended() {
+		return fmt.Errorf("queue: %q is no end", o.State)
+	}
+	return q.end(ctx, o, finishScript, run.Key, run.Fence, string(o.State))
+}
+
+// FailWaiting ends a waiting job that nobody can run. Outcome.State is not
+// looked at. Errors: ErrNotQueued, ErrNotFound.
+func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
+	return q.end(ctx, o, failWaitingScript, key)
+}
+
+// end runs a script that ends a job and tells of the history entries that
+// gave way.
+func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any) error {
+	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, q.o.HistoryEntries, q.o.HistoryBytes)
+	code, values, err := q.run(ctx, s, args...)
+	if err != nil {
+		return err
+	}
+	if err := refusal(code); err != nil {
+		return err
+	}
+	q.dropped(values)
+	return nil
+}
+
+// RequeueOptions say why a run goes back to the queue.
+type RequeueOptions struct {
+	// Reason is one line, kept in Job.Lost.
+	Reason string
+	// Excused runs do not count as attempts: the job was not to blame.
+	Excused bool
+}
+
+// Requeue puts the job of a lost run back at its old place. Errors: ErrStale;
+// ErrExhausted when it has no attempts left and ErrCancelled when its cancel
+// was asked for. With the last two the job is given, too; the caller still
+// holds the run and must Finish it; should the caller die first, the sweep
+// hands the run to another hub.
+func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
+	excused := ""
+	if o.Excused {
+		excused = "1"
+	}
+	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, excused, q.o.MaxAttempts)
+	if err != nil {
+		return job.Job{}, err
+	}
+	if code == "stale" {
+		return job.Job{}, ErrStale
+	}
+	j, err := replied(fields).job()
+	if err != nil {
+		return job.Job{}, err
+	}
+	return j, refusal(code)
+}
+
+// SetReason notes why a job waits, in plain words. Errors: ErrNotQueued,
+// ErrNotFound.
+func (q *Queue) SetReason(ctx context.Context, key, reason string) error {
+	return q.fenced(ctx, reasonScript, key, reason)
+}

@@ -1,0 +1,246 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Entry is a history entry. It stays compressed until its JSON is asked for,
+// so that a listing of thousands needs little memory.
+type Entry struct {
+	Key    string
+	Tenant string
+	ID     string
+
+	stored []byte
+	codec  *codec
+}
+
+// JSON gives the entry as it was written.
+func (e Entry) JSON() ([]byte, error) {
+	if e.codec == nil {
+		return nil, ErrNotFound
+	}
+	return e.codec.expand(e.stored)
+}
+
+// Page selects history entries as ComfyUI's /history does. The zero value
+// selects all.
+type Page struct {
+	// Max is max_items; nil means no bound.
+	Max *int
+	// Offset counts from the oldest entry; nil or negative means that Max
+	// selects the newest entries.
+	Offset *int
+}
+
+// span gives the first entry and the one after the last, of n. ComfyUI counts
+// while it walks, so that a bound below 1 together with an offset still gives
+// one entry.
+func (p Page) span(n int) (from, to int) {
+	if p.Offset != nil && *p.Offset >= 0 {
+		from = min(*p.Offset, n)
+		if p.Max != nil {
+			return from, min(from+max(min(*p.Max, n), 1), n)
+		}
+		return from, n
+	}
+	if p.Max != nil {
+		return n - min(max(*p.Max, 0), n), n
+	}
+	return 0, n
+}
+
+// page gives the keys of a page, oldest first.
+func (q *Queue) page(ctx context.Context, tenant string, p Page) ([]string, error) {
+	n, err := q.db.Client().ZCard(ctx, q.keys.history(tenant)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	from, to := p.span(int(n))
+	if from >= to {
+		return nil, nil
+	}
+	keys, err := q.db.Client().ZRange(ctx, q.keys.history(tenant), int64(from), int64(to-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	return keys, nil
+}
+
+// History gives entries of a tenant, oldest first, with ComfyUI's paging.
+func (q *Queue) History(ctx context.Context, tenant string, p Page) ([]Entry, error) {
+	keys, err := q.page(ctx, tenant, p)
+	if err != nil {
+		return nil, err
+	}
+	return q.readEntries(ctx, tenant, keys)
+}
+
+// HistoryEntry gives the entry of an id. Errors: ErrNotFound.
+func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, error) {
+	key, err := q.db.Client().HGet(ctx, q.keys.entries(tenant), id).Result()
+	if errors.Is(err, redis.Nil) {
+		return Entry{}, ErrNotFound
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("queue: %w", err)
+	}
+	entries, err := q.readEntries(ctx, tenant, []string{key})
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(entries) == 0 {
+		return Entry{}, ErrNotFound
+	}
+	return entries[0], nil
+}
+
+// readEntries reads entries by their jobs; those that were removed since are
+// left out.
+func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
+	ids := make([]*redis.StringCmd, len(keys))
+	texts := make([]*redis.StringCmd, len(keys))
+	err := q.pipeline(ctx, len(keys), func(p redis.Pipeliner, i int) {
+		ids[i], texts[i] = p.HGet(ctx, q.keys.job(keys[i]), "id"), p.Get(ctx, q.keys.entry(keys[i]))
+	})
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, 0, len(keys))
+	for i, key := range keys {
+		if texts[i].Err() != nil || ids[i].Err() != nil {
+			continue
+		}
+		entries = append(entries, Entry{
+			Key: key, Tenant: tenant, ID: ids[i].Val(), stored: []byte(texts[i].Val()), codec: q.codec,
+		})
+	}
+	return entries, nil
+}
+
+// Record is an ended job as listings need it.
+type Record struct {
+	Job     job.Job
+	Summary []byte
+	// Delivered is true when the client has confirmed that it got the end.
+	Delivered bool
+}
+
+// Ended gives the records of a tenant's ended jobs, in the order and with the
+// paging of History, without reading the entries.
+func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, error) {
+	keys, err := q.page(ctx, tenant, p)
+	if err != nil {
+		return nil, err
+	}
+	records, err := q.records(ctx, keys, append(slices.Clone(recordFields), "summary", "delivered")...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Record, 0, len(records))
+	for i, r := range records {
+		j, err := r.job()
+		if r["state"] == "" {
+			continue
+		}
+		if err != nil {
+			q.log.Error("a job's record cannot be read", "job", keys[i], "error", err)
+			continue
+		}
+		out = append(out, Record{Job: j, Summary: []byte(r["summary"]), Delivered: r["delivered"] == "1"})
+	}
+	return out, nil
+}
+
+// DeleteHistory removes the entries of ids; unknown ids are no error. Files
+// stay, as in ComfyUI.
+func (q *Queue) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
+	return q.forget(ctx, tenant, "ids", ids)
+}
+
+// ClearHistory removes the entries of a tenant that are there now, or those
+// of one of its callers where caller is not empty.
+func (q *Queue) ClearHistory(ctx context.Context, tenant, caller string) error {
+	keys, err := q.page(ctx, tenant, Page{})
+	if err != nil {
+		return err
+	}
+	if caller != "" {
+		records, err := q.records(ctx, keys, "caller")
+		if err != nil {
+			return err
+		}
+		var own []string
+		for i, r := range records {
+			if r["caller"] == caller {
+				own = append(own, keys[i])
+			}
+		}
+		keys = own
+	}
+	return q.forget(ctx, tenant, "keys", keys)
+}
+
+func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string) error {
+	for batch := range slices.Chunk(names, batchSize) {
+		args := make([]any, 0, 2+len(batch))
+		args = append(args, tenant, kind)
+		for _, name := range batch {
+			args = append(args, name)
+		}
+		if _, _, err := q.run(ctx, forgetScript, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExpireHistory drops entries of jobs that ended before a moment and tells
+// Options.Dropped of them.
+func (q *Queue) ExpireHistory(ctx context.Context, before time.Time) error {
+	for {
+		_, values, err := q.run(ctx, expireScript, before.UnixMilli())
+		if err != nil || len(values) == 0 {
+			return err
+		}
+		q.dropped(values)
+	}
+}
+
+// dropped tells of entries that a bound or their age has pushed out: key,
+// tenant, id and entry of each.
+func (q *Queue) dropped(values []string) {
+	if q.o.Dropped == nil || len(values) == 0 {
+		return
+	}
+	var entries []Entry
+	for ; len(values) >= 4; values = values[4:] {
+		entries = append(entries, Entry{
+			Key: values[0], Tenant: values[1], ID: values[2], stored: []byte(values[3]), codec: q.codec,
+		})
+	}
+	q.o.Dropped(entries)
+}
+
+// DeliveredEnd notes that the client confirmed the end of its job. Errors:
+// ErrNotFound.
+func (q *Queue) DeliveredEnd(ctx context.Context, key string) error {
+	return q.fenced(ctx, deliveredScript, key)
+}
+
+// Undelivered gives ended jobs of a client that has not confirmed the end, in
+// the order in which they ended, as long as their history entries are there.
+func (q *Queue) Undelivered(ctx context.Context, tenant, client string) ([]job.Job, error) {
+	keys, err := q.db.Client().ZRange(ctx, q.keys.undelivered(tenant, client), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	return q.jobs(ctx, keys)
+}

@@ -1,0 +1,64 @@
+package queue
+
+import "github.com/comfyhub/comfyhub/internal/redis"
+
+// keys builds the names of the queue's keys for plain reads. Scripts build
+// the same names; this is the list of all of them.
+//
+//	q:job:KEY              hash    a job's record; see record.go
+//	q:body:KEY             string  a live job's body, compressed
+//	q:secret:KEY           string  a live job's API keys, encrypted
+//	q:entry:KEY            string  an ended job's history entry, compressed
+//	q:waiting              zset    ranks of all waiting jobs
+//	q:wait:CLASS           zset    ranks of the waiting jobs of a class
+//	q:classes              set     classes with waiting jobs
+//	q:class:CLASS          hash    requires; live, the number of its live jobs
+//	q:live                 zset    ranks of all live jobs
+//	q:live:TENANT          zset    the same of a tenant
+//	q:caller:CALLER        zset    the same of a caller
+//	q:ids:TENANT           hash    id -> key of the newest job of that id
+//	q:leases               zset    keys of held runs by the end of their lease
+//	q:instances            hash    instance -> key of the job that it runs
+//	q:history              zset    keys of ended jobs by their place
+//	q:history:TENANT       zset    the same of a tenant
+//	q:entries:TENANT       hash    id -> key of the job of the history entry
+//	q:undelivered:PACKED   zset    keys of ended jobs that a (tenant, client) has not confirmed
+//	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone
+//	q:numbers              hash    tenant -> ComfyUI's next queue number
+//	q:counters             hash    turns, ends, bytes of history, swept
+//	q:events               channel hints
+//
+// Zsets of ranks have all scores 0: their order is the byte order of the
+// ranks, which is the order of execution, and the key of the job is the end
+// of its rank. Fair shares between tenants can later split q:wait:CLASS into
+// one zset a tenant and rank the tenants beside it, with nothing else changed.
+type keys struct{ db *redis.DB }
+
+func (k keys) job(key string) string        { return k.db.Key("q", "job", key) }
+func (k keys) body(key string) string       { return k.db.Key("q", "body", key) }
+func (k keys) secret(key string) string     { return k.db.Key("q", "secret", key) }
+func (k keys) entry(key string) string      { return k.db.Key("q", "entry", key) }
+func (k keys) waiting() string              { return k.db.Key("q", "waiting") }
+func (k keys) wait(class string) string     { return k.db.Key("q", "wait", class) }
+func (k keys) classes() string              { return k.db.Key("q", "classes") }
+func (k keys) class(class string) string    { return k.db.Key("q", "class", class) }
+func (k keys) caller(caller string) string  { return k.db.Key("q", "caller", caller) }
+func (k keys) ids(tenant string) string     { return k.db.Key("q", "ids", tenant) }
+func (k keys) leases() string               { return k.db.Key("q", "leases") }
+func (k keys) history(tenant string) string { return k.db.Key("q", "history", tenant) }
+func (k keys) allHistory() string           { return k.db.Key("q", "history") }
+func (k keys) entries(tenant string) string { return k.db.Key("q", "entries", tenant) }
+func (k keys) counters() string             { return k.db.Key("q", "counters") }
+func (k keys) events() string               { return k.db.Key("q", "events") }
+
+// live is the zset of a tenant's live jobs, or of all with "".
+func (k keys) live(tenant string) string {
+	if tenant == "" {
+		return k.db.Key("q", "live")
+	}
+	return k.db.Key("q", "live", tenant)
+}
+
+func (k keys) undelivered(tenant, client string) string {
+	return k.db.Key("q", "undelivered", redis.Pack(tenant, client))
+}

@@ -1,0 +1,178 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Started says that the instance began to execute: leased becomes running.
+// Said again it changes nothing. Errors: ErrStale.
+func (q *Queue) Started(ctx context.Context, run job.Run) error {
+	return q.fenced(ctx, startedScript, run.Key, run.Fence)
+}
+
+// Progress notes how far the running node is, from 0 to 1. At most once a
+// second a run: it is for listings. Errors: ErrStale.
+func (q *Queue) Progress(ctx context.Context, run job.Run, fraction float64) error {
+	return q.fenced(ctx, progressScript, run.Key, run.Fence,
+		strconv.FormatFloat(min(max(fraction, 0), 1), 'g', 4, 64))
+}
+
+// Release frees the instance of a run that has ended there; the job stays
+// with its holder, who collects its results. Errors: ErrStale.
+func (q *Queue) Release(ctx context.Context, run job.Run) error {
+	return q.fenced(ctx, releaseScript, run.Key, run.Fence)
+}
+
+// fenced runs a script that answers with a code only.
+func (q *Queue) fenced(ctx context.Context, s *redis.Script, args ...any) error {
+	code, _, err := q.run(ctx, s, args...)
+	if err != nil {
+		return err
+	}
+	return refusal(code)
+}
+
+// RenewResult tells a hub about the runs that it holds or believes to hold.
+type RenewResult struct {
+	// Lost runs belong to somebody else now, or their job has ended.
+	Lost []job.Run
+	// Cancelled runs are still held; their job's cancel was asked for.
+	Cancelled []job.Run
+}
+
+// Renew prolongs the leases of a hub's runs, all at once. It should be done
+// about three times in the time of a lease.
+func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
+	var result RenewResult
+	if len(runs) == 0 {
+		return result, nil
+	}
+	args := make([]any, 0, 2+2*len(runs))
+	args = append(args, hub, milliseconds(q.o.Lease))
+	for _, run := range runs {
+		args = append(args, run.Key, run.Fence)
+	}
+	_, codes, err := q.run(ctx, renewScript, args...)
+	if err != nil {
+		return result, err
+	}
+	if len(codes) != len(runs) {
+		return result, fmt.Errorf("%w: %d answers to %d renewals", ErrCorrupt, len(codes), len(runs))
+	}
+	for i, code := range codes {
+		switch code {
+		case "lost":
+			result.Lost = append(result.Lost, runs[i])
+		case "cancelled":
+			result.Cancelled = append(result.Cancelled, runs[i])
+		}
+	}
+	return result, nil
+}
+
+// Orphan is a run taken over from another holder, with what its job's record
+// says of it. The run has a new fence, so that whatever the old holder still
+// sends is stale; the instance knows it by Upstream and SID as before.
+type Orphan struct {
+	job.Run
+	State job.State
+	// Released is true when the instance was free again and only the
+	// results were missing.
+	Released bool
+	// Exhausted is true when the run is known to be lost and the job has no
+	// attempts left: it needs a Finish.
+	Exhausted bool
+	// CancelAsked is true when the job's cancel was asked for.
+	CancelAsked bool
+}
+
+// orphanFields is how many values of a reply make an Orphan; see orphan() in
+// lib.lua.
+const orphanFields = 11
+
+func readOrphans(values []string) ([]Orphan, error) {
+	if len(values)%orphanFields != 0 {
+		return nil, fmt.Errorf("%w: %d values of runs", ErrCorrupt, len(values))
+	}
+	var orphans []Orphan
+	for ; len(values) > 0; values = values[orphanFields:] {
+		p := parser{r: record{"rank": values[0], "fence": values[1], "lease": values[6]}}
+		orphans = append(orphans, Orphan{
+			Run: job.Run{
+				Key:        values[0],
+				Fence:      p.int("fence"),
+				Instance:   values[2],
+				Hub:        values[3],
+				Upstream:   values[4],
+				SID:        values[5],
+				LeaseUntil: p.int("lease"),
+			},
+			State:       job.State(values[7]),
+			Released:    values[8] == "1",
+			Exhausted:   values[9] == "1",
+			CancelAsked: values[10] != "",
+		})
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	return orphans, nil
+}
+
+// Sweep hands runs whose lease ended to the asking hub, at most limit of
+// them, each under a new lease and a new fence: no two hubs get the same. The
+// hub looks at the instance and follows, collects or requeues. Every hub
+// sweeps about once a second.
+//
+// When no hub has swept for the time of a lease, Redis was away, most likely,
+// and nobody could renew: leases that ended meanwhile are prolonged once
+// instead, so that their holders can.
+func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, error) {
+	_, values, err := q.run(ctx, sweepScript, hub, milliseconds(q.o.Lease), limit)
+	if err != nil {
+		return nil, err
+	}
+	return readOrphans(values)
+}
+
+// Adopt takes a run over, under a new lease and a new fence, from a hub that
+// is known to be dead: an older boot of the same hub. Errors: ErrStale when
+// the run has changed hands or ended.
+func (q *Queue) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, error) {
+	code, values, err := q.run(ctx, adoptScript, run.Key, run.Fence, hub, milliseconds(q.o.Lease))
+	if err != nil {
+		return Orphan{}, err
+	}
+	if err := refusal(code); err != nil {
+		return Orphan{}, err
+	}
+	orphans, err := readOrphans(values)
+	if err != nil || len(orphans) != 1 {
+		return Orphan{}, fmt.Errorf("%w: reply of adopt: %w", ErrCorrupt, err)
+	}
+	return orphans[0], nil
+}
+
+// Runs gives all runs that are held, also those whose lease has ended.
+func (q *Queue) Runs(ctx context.Context) ([]job.Run, error) {
+	held, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := q.jobs(ctx, held)
+	if err != nil {
+		return nil, err
+	}
+	var runs []job.Run
+	for _, j := range jobs {
+		if j.State == job.Leased || j.State == job.Running {
+			runs = append(runs, j.Run)
+		}
+	}
+	return runs, nil
+}

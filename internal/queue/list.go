@@ -1,0 +1,223 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// batchSize is how many keys one round trip or one script is about, so that
+// neither a reply nor a script's time grows with the queue.
+const batchSize = 256
+
+// pipeline does n reads in few round trips. Missing values are no errors.
+func (q *Queue) pipeline(ctx context.Context, n int, read func(p redis.Pipeliner, i int)) error {
+	for begin := 0; begin < n; begin += batchSize {
+		_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := begin; i < min(begin+batchSize, n); i++ {
+				read(p, i)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("queue: %w", err)
+		}
+	}
+	return nil
+}
+
+// records reads fields of jobs; the records of unknown ones are empty.
+func (q *Queue) records(ctx context.Context, keys []string, fields ...string) ([]record, error) {
+	reads := make([]*redis.SliceCmd, len(keys))
+	err := q.pipeline(ctx, len(keys), func(p redis.Pipeliner, i int) {
+		reads[i] = p.HMGet(ctx, q.keys.job(keys[i]), fields...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	records := make([]record, len(keys))
+	for i, read := range reads {
+		records[i] = make(record, len(fields))
+		for f, value := range read.Val() {
+			if text, ok := value.(string); ok {
+				records[i][fields[f]] = text
+			}
+		}
+	}
+	return records, nil
+}
+
+// jobs reads jobs; unknown ones are left out. A record that cannot be read is
+// logged and left out: one odd job must not break a listing for others.
+func (q *Queue) jobs(ctx context.Context, keys []string) ([]job.Job, error) {
+	records, err := q.records(ctx, keys, recordFields...)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]job.Job, 0, len(records))
+	for i, r := range records {
+		if r["state"] == "" {
+			continue
+		}
+		j, err := r.job()
+		if err != nil {
+			q.log.Error("a job's record cannot be read", "job", keys[i], "error", err)
+			continue
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+func keysOf(ranks []string) []string {
+	keys := make([]string, len(ranks))
+	for i, rank := range ranks {
+		keys[i] = keyOf(rank)
+	}
+	return keys
+}
+
+// Get gives a job: live, ended, or cancelled a short while ago. Errors:
+// ErrNotFound.
+func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
+	records, err := q.records(ctx, []string{key}, recordFields...)
+	if err != nil {
+		return job.Job{}, err
+	}
+	if records[0]["state"] == "" {
+		return job.Job{}, ErrNotFound
+	}
+	return records[0].job()
+}
+
+// Find gives the newest job of an id. Errors: ErrNotFound.
+func (q *Queue) Find(ctx context.Context, tenant, id string) (job.Job, error) {
+	key, err := q.db.Client().HGet(ctx, q.keys.ids(tenant), id).Result()
+	if errors.Is(err, redis.Nil) {
+		return job.Job{}, ErrNotFound
+	}
+	if err != nil {
+		return job.Job{}, fmt.Errorf("queue: %w", err)
+	}
+	return q.Get(ctx, key)
+}
+
+// Position counts the jobs that wait before this one, over all tenants; 0 is
+// the next. Errors: ErrNotQueued, ErrNotFound.
+func (q *Queue) Position(ctx context.Context, key string) (int, error) {
+	j, err := q.Get(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	position, err := q.db.Client().ZRank(ctx, q.keys.waiting(), j.Rank).Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, ErrNotQueued
+	}
+	if err != nil {
+		return 0, fmt.Errorf("queue: %w", err)
+	}
+	return int(position), nil
+}
+
+// Live gives the running and waiting jobs of a tenant, or of all with "", in
+// rank order.
+func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
+	return q.live(ctx, q.keys.live(tenant))
+}
+
+// LiveOf gives the running and waiting jobs of a caller in rank order.
+func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
+	return q.live(ctx, q.keys.caller(caller))
+}
+
+func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {
+	ranks, err := q.db.Client().ZRange(ctx, set, 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	jobs, err := q.jobs(ctx, keysOf(ranks))
+	// Those that ended since are in the history by now.
+	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !j.State.Live() }), err
+}
+
+// Count counts the live jobs of a caller.
+func (q *Queue) Count(ctx context.Context, caller string) (int, error) {
+	n, err := q.db.Client().ZCard(ctx, q.keys.caller(caller)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("queue: %w", err)
+	}
+	return int(n), nil
+}
+
+// CountAll counts the live jobs of all, and those of them that wait.
+func (q *Queue) CountAll(ctx context.Context) (live, waiting int, err error) {
+	var all, queued *redis.IntCmd
+	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
+		all, queued = p.ZCard(ctx, q.keys.live("")), p.ZCard(ctx, q.keys.waiting())
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("queue: %w", err)
+	}
+	return int(all.Val()), int(queued.Val()), nil
+}
+
+// Body gives a live job's body with its secrets and requirements. Errors:
+// ErrNotFound; ErrSecrets, with the rest of the body given all the same.
+func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
+	var stored, sealed, class *redis.StringCmd
+	_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
+		stored, sealed = p.Get(ctx, q.keys.body(key)), p.Get(ctx, q.keys.secret(key))
+		class = p.HGet(ctx, q.keys.job(key), "class")
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return job.Body{}, fmt.Errorf("queue: %w", err)
+	}
+	if errors.Is(stored.Err(), redis.Nil) {
+		return job.Body{}, ErrNotFound
+	}
+	body, err := q.codec.decodeBody([]byte(stored.Val()))
+	if err != nil {
+		return job.Body{}, err
+	}
+	requires, err := q.db.Client().HGet(ctx, q.keys.class(class.Val()), "requires").Bytes()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return job.Body{}, fmt.Errorf("queue: %w", err)
+	}
+	body.Requires = requires
+	if sealed.Val() != "" {
+		body.Secrets, err = q.vault.open(key, []byte(sealed.Val()))
+		return body, err
+	}
+	return body, nil
+}
+
+// Bodies gives the bodies of those of the jobs that are live, without their
+// secrets and requirements, for listings.
+func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
+	reads := make([]*redis.StringCmd, len(keys))
+	err := q.pipeline(ctx, len(keys), func(p redis.Pipeliner, i int) {
+		reads[i] = p.Get(ctx, q.keys.body(keys[i]))
+	})
+	if err != nil {
+		return nil, err
+	}
+	bodies := make(map[string]job.Body, len(keys))
+	for i, read := range reads {
+		if read.Err() != nil {
+			continue
+		}
+		body, err := q.codec.decodeBody([]byte(read.Val()))
+		if err != nil {
+			q.log.Error("a job's body cannot be read", "job", keys[i], "error", err)
+			continue
+		}
+		bodies[keys[i]] = body
+	}
+	return bodies, nil
+}

@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// recordFields are the fields of a job's record that a job.Job is made of. The
+// field v is the version of the record, 1: a reader takes any version, because
+// fields are only ever added and unknown ones are left alone.
+var recordFields = []string{
+	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts",
+	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
+	"created", "started", "finished",
+}
+
+// keyOf gives the key at the end of a rank.
+func keyOf(rank string) string { return rank[strings.LastIndexByte(rank, ':')+1:] }
+
+// record is a job's hash.
+type record map[string]string
+
+// replied reads a record out of a script's reply, without its code.
+func replied(fields []string) record {
+	r := make(record, len(fields)/2)
+	for i := 0; i+1 < len(fields); i += 2 {
+		r[fields[i]] = fields[i+1]
+	}
+	return r
+}
+
+// job gives the job of a record.
+func (r record) job() (job.Job, error) {
+	p := parser{r: r}
+	j := job.Job{
+		ID:         r["id"],
+		Tenant:     r["tenant"],
+		Caller:     r["caller"],
+		Client:     r["client"],
+		Number:     r["number"],
+		Rank:       r["rank"],
+		Key:        keyOf(r["rank"]),
+		Class:      r["class"],
+		Priority:   int(p.int("priority")),
+		State:      job.State(r["state"]),
+		Fence:      p.int("fence"),
+		Attempts:   int(p.int("attempts")),
+		Reason:     r["reason"],
+		BodyHash:   r["hash"],
+		Progress:   p.float("progress"),
+		CreatedAt:  p.int("created"),
+		StartedAt:  p.int("started"),
+		FinishedAt: p.int("finished"),
+	}
+	if j.Fence > 0 {
+		j.Run = job.Run{
+			Key:        j.Key,
+			Fence:      j.Fence,
+			Instance:   r["instance"],
+			Hub:        r["hub"],
+			Upstream:   r["upstream"],
+			SID:        r["sid"],
+			LeaseUntil: p.int("lease"),
+		}
+	}
+	lost, ok := redis.Unpack(r["lost"])
+	if !ok {
+		p.fail("lost")
+	}
+	j.Lost = lost
+	if !j.State.Live() && !j.State.Ended() {
+		p.fail("state")
+	}
+	return j, p.err
+}
+
+// parser reads the numbers of a record and keeps the first error.
+type parser struct {
+	r   record
+	err error
+}
+
+func (p *parser) fail(field string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: field %s of job %s", ErrCorrupt, field, keyOf(p.r["rank"]))
+	}
+}
+
+func (p *parser) int(field string) int64 {
+	text := p.r[field]
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		p.fail(field)
+	}
+	return n
+}
+
+func (p *parser) float(field string) float64 {
+	text := p.r[field]
+	if text == "" {
+		return 0
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		p.fail(field)
+	}
+	return f
+}

@@ -1,0 +1,45 @@
+package queue
+
+import (
+	"embed"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+//go:embed scripts/*.lua
+var sources embed.FS
+
+// The scripts of the queue. Durable ones are the accepts and the ends.
+var (
+	enqueueScript       = script("enqueue", redis.Durable, "lib")
+	numberScript        = script("number", redis.Write)
+	claimScript         = script("claim", redis.Write, "lib")
+	startedScript       = script("started", redis.Write, "lib")
+	progressScript      = script("progress", redis.Write, "lib")
+	renewScript         = script("renew", redis.Write, "lib")
+	releaseScript       = script("release", redis.Write, "lib")
+	requeueScript       = script("requeue", redis.Write, "lib")
+	reasonScript        = script("reason", redis.Write, "lib")
+	adoptScript         = script("adopt", redis.Write, "lib")
+	sweepScript         = script("sweep", redis.Write, "lib", "withdraw")
+	cancelScript        = script("cancel", redis.Durable, "lib", "withdraw")
+	cancelWaitingScript = script("cancel_waiting", redis.Durable, "lib", "withdraw")
+	finishScript        = script("finish", redis.Durable, "lib", "history")
+	failWaitingScript   = script("fail_waiting", redis.Durable, "lib", "history")
+	forgetScript        = script("forget", redis.Durable, "lib", "history")
+	expireScript        = script("expire", redis.Write, "lib", "history")
+	deliveredScript     = script("delivered", redis.Write, "lib", "history")
+)
+
+// script makes a script of files in scripts/: libraries, then its own.
+func script(name string, mode redis.Mode, libraries ...string) *redis.Script {
+	parts := make([]string, 0, len(libraries)+1)
+	for _, part := range append(libraries, name) {
+		text, err := sources.ReadFile("scripts/" + part + ".lua")
+		if err != nil {
+			panic(err) // a file that is not compiled in: no test would pass
+		}
+		parts = append(parts, string(text))
+	}
+	return redis.NewScript("queue/"+name, mode, parts...)
+}

@@ -1,0 +1,40 @@
+-- Gives a waiting job to an instance: queued -> leased.
+--
+-- ARGV[1] key
+-- ARGV[2] instance
+-- ARGV[3] hub
+-- ARGV[4] upstream
+-- ARGV[5] sid
+-- ARGV[6] lease in milliseconds
+--
+-- Output: {'ok', job...}
+--         {'missing'}
+--         {'not_queued'}
+--         {'taken'}        the instance has a run
+local k, instance = ARGV[1], ARGV[2]
+local j = get(k)
+if not j then
+  return {'missing'}
+end
+if j.state ~= 'queued' then
+  -- The same claim sent again, because its answer was lost.
+  if runs(j) and j.hub == ARGV[3] and j.upstream == ARGV[4] and j.instance == instance then
+    return answer('ok', k)
+  end
+  return {'not_queued'}
+end
+local holder = redis.call('HGET', key('q', 'instances'), instance)
+if holder then
+  -- Writes that a failover lost can leave a holder that holds no more.
+  local h = get(holder)
+  if h and runs(h) and h.instance == instance and h.released ~= '1' then
+    return {'taken'}
+  end
+end
+unwait(j)
+set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance', instance,
+  'upstream', ARGV[4], 'sid', ARGV[5], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
+hold(j, ARGV[3], ARGV[6])
+write('HSET', key('q', 'instances'), instance, k)
+tell('claimed', j)
+return answer('ok', k)

@@ -1,0 +1,85 @@
+-- Accepts a job.
+--
+-- ARGV[1]  key
+-- ARGV[2]  id
+-- ARGV[3]  tenant
+-- ARGV[4]  caller
+-- ARGV[5]  client
+-- ARGV[6]  class
+-- ARGV[7]  priority, -100 to 100
+-- ARGV[8]  hash of the body
+-- ARGV[9]  number as the client gave it, or '' for the tenant's next one
+-- ARGV[10] rank prefix of that number, or ''
+-- ARGV[11] '1' for front
+-- ARGV[12] body
+-- ARGV[13] encrypted secrets, or ''
+-- ARGV[14] requirements of the class
+-- ARGV[15] bound of waiting jobs
+--
+-- Output: {'ok', job...}        accepted
+--         {'existing', job...}  the same job was accepted before
+--         {'full'}
+
+-- rank_prefix is job.RankPrefix for whole numbers: the bits of the number as
+-- a double, turned so that their byte order is the order of the numbers.
+local function rank_prefix(priority, n)
+  local hi, lo = 0, 0
+  if n ~= 0 then
+    local mantissa, exponent = math.frexp(math.abs(n))
+    local bits = (mantissa * 2 - 1) * 4503599627370496 -- 2^52
+    lo = bits % 4294967296
+    hi = (exponent + 1022) * 1048576 + (bits - lo) / 4294967296
+  end
+  if n < 0 then
+    hi, lo = 2147483647 - hi, 4294967295 - lo
+  else
+    hi = hi + 2147483648
+  end
+  return string.format('%03d:%08x%08x:', 100 - priority, hi, lo)
+end
+
+local k, id, tenant, class = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
+if get(k) then
+  return answer('existing', k)
+end
+local other = redis.call('HGET', key('q', 'ids', tenant), id)
+if other then
+  local j = get(other)
+  -- A job that was cancelled while it waited is as if it had never been.
+  if j and j.hash == ARGV[8] and j.gone ~= '1' then
+    return answer('existing', other)
+  end
+end
+if redis.call('ZCARD', key('q', 'waiting')) >= tonumber(ARGV[15]) then
+  return {'full'}
+end
+
+local number, prefix = ARGV[9], ARGV[10]
+if number == '' then
+  local n = write('HINCRBY', key('q', 'numbers'), tenant, '1') - 1
+  if ARGV[11] == '1' and n ~= 0 then
+    n = -n
+  end
+  number, prefix = int(n), rank_prefix(tonumber(ARGV[7]), n)
+end
+local turn = write('HINCRBY', key('q', 'counters'), 'turns', '1')
+local j = {key = k}
+set(j,
+  'v', '1', 'id', id, 'tenant', tenant, 'caller', ARGV[4], 'client', ARGV[5], 'class', class,
+  'priority', ARGV[7], 'hash', ARGV[8], 'number', number,
+  'rank', prefix .. string.format('%016.0f', turn) .. ':' .. k,
+  'state', 'queued', 'fence', '0', 'attempts', '0', 'created', int(now()))
+write('SET', key('q', 'body', k), ARGV[12])
+if ARGV[13] ~= '' then
+  write('SET', key('q', 'secret', k), ARGV[13])
+end
+if write('HINCRBY', key('q', 'class', class), 'live', '1') == 1 then
+  write('HSET', key('q', 'class', class), 'requires', ARGV[14])
+end
+write('HSET', key('q', 'ids', tenant), id, k)
+write('ZADD', key('q', 'live'), '0', j.rank)
+write('ZADD', key('q', 'live', tenant), '0', j.rank)
+write('ZADD', key('q', 'caller', j.caller), '0', j.rank)
+wait(j)
+tell('queued', j)
+return answer('ok', k)

@@ -1,0 +1,26 @@
+-- Ends a run and its job: leased, running -> done, failed, cancelled.
+--
+-- ARGV[1] key
+-- ARGV[2] fence
+-- ARGV[3] state
+-- ARGV[4] history entry
+-- ARGV[5] summary
+-- ARGV[6] reason
+-- ARGV[7] bound of history entries
+-- ARGV[8] bound of their bytes
+--
+-- Output: {'ok', then key, tenant, id, entry of each entry that was dropped}
+--         {'stale'}
+local j = get(ARGV[1])
+if not j or j.fence ~= ARGV[2] then
+  return {'stale'}
+end
+if not runs(j) then
+  -- The same end sent again; not the end of a job that waits again.
+  return {(j.finished and j.gone ~= '1') and 'ok' or 'stale'}
+end
+let_go(j)
+finish(j, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+local out = {'ok'}
+trim(out, ARGV[7], ARGV[8])
+return out

@@ -1,0 +1,78 @@
+-- The history: what scripts that end jobs or drop entries share.
+
+local function undelivered(j)
+  return key('q', 'undelivered', pack(j.tenant, j.client))
+end
+
+-- forget removes an ended job with its entry.
+local function forget(j)
+  write('ZREM', key('q', 'history'), j.key)
+  write('ZREM', key('q', 'history', j.tenant), j.key)
+  if redis.call('HGET', key('q', 'entries', j.tenant), j.id) == j.key then
+    write('HDEL', key('q', 'entries', j.tenant), j.id)
+  end
+  if redis.call('HGET', key('q', 'ids', j.tenant), j.id) == j.key then
+    write('HDEL', key('q', 'ids', j.tenant), j.id)
+  end
+  if j.client ~= '' then
+    write('ZREM', undelivered(j), j.key)
+  end
+  write('HINCRBY', key('q', 'counters'), 'bytes', int(0 - tonumber(j.size or '0')))
+  write('DEL', key('q', 'entry', j.key), job_key(j.key))
+end
+
+-- drop forgets an entry and adds it to a reply, so that its files can go.
+local function drop(out, k)
+  local j = get(k)
+  if not j then
+    write('ZREM', key('q', 'history'), k)
+    return
+  end
+  for _, value in ipairs({k, j.tenant, j.id, redis.call('GET', key('q', 'entry', k)) or ''}) do
+    out[#out + 1] = value
+  end
+  forget(j)
+end
+
+-- finish ends a job and writes its history entry. An entry of the same id
+-- that is there already is replaced and keeps its place, as in ComfyUI.
+local function finish(j, state, entry, summary, reason)
+  leave(j)
+  set(j, 'state', state, 'finished', int(now()), 'reason', reason, 'summary', summary, 'size', int(#entry))
+  local place
+  local old = redis.call('HGET', key('q', 'entries', j.tenant), j.id)
+  if old then
+    place = redis.call('ZSCORE', key('q', 'history', j.tenant), old)
+    local o = get(old)
+    if o then
+      forget(o)
+    end
+    if not redis.call('HGET', key('q', 'ids', j.tenant), j.id) then
+      write('HSET', key('q', 'ids', j.tenant), j.id, j.key)
+    end
+  end
+  local turn = int(write('HINCRBY', key('q', 'counters'), 'ends', '1'))
+  place = place or turn
+  write('ZADD', key('q', 'history'), place, j.key)
+  write('ZADD', key('q', 'history', j.tenant), place, j.key)
+  write('HSET', key('q', 'entries', j.tenant), j.id, j.key)
+  write('SET', key('q', 'entry', j.key), entry)
+  write('HINCRBY', key('q', 'counters'), 'bytes', int(#entry))
+  if j.client ~= '' then
+    write('ZADD', undelivered(j), turn, j.key)
+  end
+  tell('ended', j)
+end
+
+-- trim drops the oldest entries beyond the bounds. A few at a time: what is
+-- left over is the next end's.
+local function trim(out, max_entries, max_bytes)
+  for _ = 1, 16 do
+    local n = redis.call('ZCARD', key('q', 'history'))
+    local bytes = tonumber(redis.call('HGET', key('q', 'counters'), 'bytes') or '0')
+    if n <= 1 or (n <= tonumber(max_entries) and bytes <= tonumber(max_bytes)) then
+      return
+    end
+    drop(out, redis.call('ZRANGE', key('q', 'history'), 0, 0)[1])
+  end
+end

@@ -1,0 +1,124 @@
+-- What all scripts of the queue share. The keys are listed in keys.go.
+--
+-- A job's record is the hash q:job:<key>. Scripts set single fields and never
+-- write it whole: a newer hub may have added fields that this one does not
+-- know.
+
+local function job_key(k)
+  return key('q', 'job', k)
+end
+
+-- get gives a job's record as a table with its key as j.key, or nil.
+local function get(k)
+  local flat = redis.call('HGETALL', job_key(k))
+  if #flat == 0 then
+    return nil
+  end
+  local j = {key = k}
+  for i = 1, #flat, 2 do
+    j[flat[i]] = flat[i + 1]
+  end
+  return j
+end
+
+-- set changes fields of a job, in Redis and in the table.
+local function set(j, ...)
+  local fields = {...}
+  for i = 1, #fields, 2 do
+    j[fields[i]] = fields[i + 1]
+  end
+  write('HSET', job_key(j.key), unpack(fields))
+end
+
+-- answer is a reply of a code and a job's record as it is now.
+local function answer(code, k)
+  local out = redis.call('HGETALL', job_key(k))
+  table.insert(out, 1, code)
+  return out
+end
+
+-- tell sends a hint to all hubs; see events.go.
+local function tell(kind, j)
+  redis.call('PUBLISH', key('q', 'events'),
+    pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state))
+end
+
+-- wait puts a job among the waiting ones; unwait takes it out.
+local function wait(j)
+  write('ZADD', key('q', 'waiting'), '0', j.rank)
+  write('ZADD', key('q', 'wait', j.class), '0', j.rank)
+  write('SADD', key('q', 'classes'), j.class)
+end
+
+local function unwait(j)
+  write('ZREM', key('q', 'waiting'), j.rank)
+  write('ZREM', key('q', 'wait', j.class), j.rank)
+  if redis.call('EXISTS', key('q', 'wait', j.class)) == 0 then
+    write('SREM', key('q', 'classes'), j.class)
+  end
+end
+
+-- leave takes a job out of all that is kept for live ones.
+local function leave(j)
+  write('ZREM', key('q', 'live'), j.rank)
+  write('ZREM', key('q', 'live', j.tenant), j.rank)
+  write('ZREM', key('q', 'caller', j.caller), j.rank)
+  if write('HINCRBY', key('q', 'class', j.class), 'live', '-1') <= 0 then
+    write('DEL', key('q', 'class', j.class))
+  end
+  write('DEL', key('q', 'body', j.key), key('q', 'secret', j.key))
+end
+
+-- runs reports whether a job is on its way on an instance.
+local function runs(j)
+  return j.state == 'leased' or j.state == 'running'
+end
+
+-- held gives the job of a run if the fence is its present one, else nil.
+local function held(k, fence)
+  local j = get(k)
+  if j and runs(j) and j.fence == fence then
+    return j
+  end
+  return nil
+end
+
+-- next_fence is above every fence that this job ever had, also when a
+-- failover lost the last ones: it is not below the clock.
+local function next_fence(j)
+  return int(math.max(tonumber(j.fence) + 1, now()))
+end
+
+-- hold gives a run to a hub for the time of a lease.
+local function hold(j, hub, lease)
+  local till = int(now() + tonumber(lease))
+  set(j, 'fence', next_fence(j), 'hub', hub, 'lease', till)
+  write('ZADD', key('q', 'leases'), till, j.key)
+end
+
+-- free gives the instance of a run back.
+local function free(j)
+  if j.released == '1' then
+    return
+  end
+  set(j, 'released', '1')
+  if redis.call('HGET', key('q', 'instances'), j.instance) == j.key then
+    write('HDEL', key('q', 'instances'), j.instance)
+  end
+  tell('freed', j)
+end
+
+-- let_go ends the lease of a run and frees its instance.
+local function let_go(j)
+  free(j)
+  write('ZREM', key('q', 'leases'), j.key)
+  set(j, 'lease', '0')
+end
+
+-- orphan is a run in a reply: ORPHAN_FIELDS values; see lease.go.
+local function orphan(out, j)
+  for _, field in ipairs({'key', 'fence', 'instance', 'hub', 'upstream', 'sid', 'lease', 'state',
+                          'released', 'exhausted', 'cancel'}) do
+    out[#out + 1] = j[field] or ''
+  end
+end

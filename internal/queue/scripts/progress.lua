@@ -1,0 +1,13 @@
+-- Notes how far the running node is.
+--
+-- ARGV[1] key
+-- ARGV[2] fence
+-- ARGV[3] fraction from 0 to 1
+--
+-- Output: {'ok'} or {'stale'}
+local j = held(ARGV[1], ARGV[2])
+if not j then
+  return {'stale'}
+end
+set(j, 'progress', ARGV[3])
+return {'ok'}

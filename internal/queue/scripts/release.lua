@@ -1,0 +1,12 @@
+-- Frees the instance of a run; the job stays with its holder.
+--
+-- ARGV[1] key
+-- ARGV[2] fence
+--
+-- Output: {'ok'} or {'stale'}
+local j = held(ARGV[1], ARGV[2])
+if not j then
+  return {'stale'}
+end
+free(j)
+return {'ok'}

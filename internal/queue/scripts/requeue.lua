@@ -1,0 +1,38 @@
+-- Puts the job of a lost run back at its old place: leased, running -> queued.
+--
+-- ARGV[1] key
+-- ARGV[2] fence
+-- ARGV[3] reason
+-- ARGV[4] '1' if the attempt does not count
+-- ARGV[5] bound of attempts
+--
+-- Output: {'ok', job...}
+--         {'stale'}
+--         {'cancelled', job...}  its cancel was asked for: the holder must end it
+--         {'exhausted', job...}  no attempts left: the holder must end it
+local j = held(ARGV[1], ARGV[2])
+if not j then
+  return {'stale'}
+end
+if j.cancel then
+  return answer('cancelled', j.key)
+end
+if j.exhausted == '1' then
+  return answer('exhausted', j.key)
+end
+local attempts = tonumber(j.attempts)
+if ARGV[4] == '1' then
+  attempts = attempts - 1
+end
+set(j, 'lost', (j.lost or '') .. pack(ARGV[3]), 'attempts', int(attempts))
+if ARGV[4] ~= '1' and attempts >= tonumber(ARGV[5]) then
+  -- The run keeps its lease: a holder that dies now leaves it to the sweep.
+  free(j)
+  set(j, 'exhausted', '1')
+  return answer('exhausted', j.key)
+end
+let_go(j)
+set(j, 'state', 'queued', 'reason', ARGV[3], 'progress', '0', 'started', '0')
+wait(j)
+tell('queued', j)
+return answer('ok', j.key)
