@@ -27,6 +27,9 @@ const (
 	Offline State = "offline"
 )
 
+// States are all states, from the best to the worst.
+func States() []State { return []State{Idle, Busy, Foreign, Draining, Sick, Offline} }
+
 // Instance is one instance in a snapshot.
 type Instance struct {
 	Name  string
