@@ -1,0 +1,210 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const tenant = "default"
+
+// newStore gives a store on a folder of the test.
+func newStore(t testing.TB, db *redis.DB) *Store {
+	t.Helper()
+	storage, err := OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = storage.Close() })
+	return New(db, storage, Options{SpoolDir: t.TempDir()})
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// picture is a PNG of size bytes; the excess is padding behind its end.
+func picture(t testing.TB, width, height int, c color.NRGBA, size int) []byte {
+	t.Helper()
+	img := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for i := 0; i < len(img.Pix); i += 4 {
+		img.Pix[i], img.Pix[i+1], img.Pix[i+2], img.Pix[i+3] = c.R, c.G, c.B, c.A
+	}
+	var buf bytes.Buffer
+	require.NoError(t, png.Encode(&buf, img))
+	if size > 0 {
+		require.LessOrEqual(t, buf.Len(), size)
+		buf.Write(make([]byte, size-buf.Len()))
+	}
+	return buf.Bytes()
+}
+
+func (s *Store) mustUpload(t testing.TB, ref Ref, data string) Ref {
+	t.Helper()
+	got, err := s.Upload(t.Context(), tenant, ref, false, strings.NewReader(data))
+	require.NoError(t, err)
+	return got
+}
+
+func (s *Store) mustRead(t testing.TB, ref Ref) string {
+	t.Helper()
+	e, err := s.Resolve(t.Context(), tenant, ref)
+	require.NoError(t, err)
+	body, err := s.Open(t.Context(), e, 0, -1)
+	require.NoError(t, err)
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.Equal(t, int64(len(data)), e.Size)
+	return string(data)
+}
+
+// instance is a ComfyUI as far as its files go: folders in memory behind the
+// hooks of this package. It counts what it is asked.
+type instance struct {
+	mu      sync.Mutex
+	files   map[Ref]instanceFile
+	fetches int
+	views   int
+	uploads int
+	clock   time.Time
+	// hook changes an answer of fetch; nil leaves it.
+	hook func(*http.Response)
+	// plain instances tell no ETag.
+	plain bool
+}
+
+type instanceFile struct {
+	data     []byte
+	modified time.Time
+}
+
+func newInstance() *instance {
+	return &instance{files: map[Ref]instanceFile{}, clock: time.Unix(1_790_000_000, 123456789)}
+}
+
+func (i *instance) put(ref Ref, data string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.clock = i.clock.Add(time.Second)
+	i.files[ref] = instanceFile{[]byte(data), i.clock}
+}
+
+func (i *instance) drop(ref Ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.files, ref)
+}
+
+func (i *instance) get(ref Ref) (instanceFile, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f, ok := i.files[ref]
+	return f, ok
+}
+
+// source names a file of the instance as its hub knows it.
+func (i *instance) source(name string, ref Ref) Source {
+	src := Source{Instance: name, Boot: "b1", Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename}
+	if f, ok := i.get(ref); ok && !i.plain {
+		src.ETag = makeETag(f.modified, int64(len(f.data)))
+	}
+	return src
+}
+
+// fetch is a Fetch with the ranges and conditions of net/http, which are enough
+// here: that the hub keeps ComfyUI's rules is tested on stored files.
+func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*http.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	i.mu.Lock()
+	i.fetches++
+	hook := i.hook
+	i.mu.Unlock()
+	f, ok := i.get(src.Ref())
+	rec := httptest.NewRecorder()
+	if !ok {
+		rec.WriteHeader(http.StatusNotFound)
+	} else {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/view", nil)
+		for name, values := range header {
+			r.Header[name] = values
+		}
+		if !i.plain {
+			rec.Header().Set("Etag", makeETag(f.modified, int64(len(f.data))))
+		}
+		rec.Header().Set("Content-Type", "image/png")
+		http.ServeContent(rec, r, "", f.modified, bytes.NewReader(f.data))
+	}
+	resp := rec.Result()
+	if hook != nil {
+		hook(resp)
+	}
+	return resp, nil
+}
+
+func (i *instance) Stat(_ context.Context, ref Ref) (string, int64, bool, error) {
+	f, ok := i.get(ref)
+	if !ok {
+		return "", -1, false, nil
+	}
+	etag := makeETag(f.modified, int64(len(f.data)))
+	if i.plain {
+		etag = ""
+	}
+	return etag, int64(len(f.data)), true, nil
+}
+
+func (i *instance) View(_ context.Context, ref Ref) (io.ReadCloser, error) {
+	f, ok := i.get(ref)
+	if !ok {
+		return nil, ErrGone
+	}
+	i.mu.Lock()
+	i.views++
+	i.mu.Unlock()
+	return io.NopCloser(bytes.NewReader(f.data)), nil
+}
+
+func (i *instance) Upload(_ context.Context, ref Ref, overwrite bool, body io.Reader, size int64) (Ref, error) {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return Ref{}, err
+	}
+	if int64(len(data)) != size {
+		return Ref{}, io.ErrUnexpectedEOF
+	}
+	if old, taken := i.get(ref); taken && !overwrite && !bytes.Equal(old.data, data) {
+		ref.Filename += " (1)"
+	}
+	i.put(ref, string(data))
+	i.mu.Lock()
+	i.uploads++
+	i.mu.Unlock()
+	return ref, nil
+}
+
+func newCollector(t testing.TB, s *Store, i *instance) *Collector {
+	t.Helper()
+	c := NewCollector(s, i.fetch, CollectorOptions{})
+	t.Cleanup(c.Close)
+	return c
+}
