@@ -40,32 +40,24 @@ func askerOf(r *http.Request, v Visitor) asker {
 
 // caller is the scope of counts, bare interrupts and clears: the tenant where
 // there is a login, else the client id, else address and program. It is the
-// one definition of the word.
+// one definition of the word; see callersOf for a request that names nobody.
 func (a asker) caller() string {
 	switch {
 	case a.login:
 		return "tenant:" + a.tenant
 	case a.client != "":
-		return "client:" + a.client
+		return "client:" + a.tenant + "/" + a.client
 	default:
-		return a.from()
+		return "from:" + a.tenant + "/" + a.origin
 	}
 }
 
-// from is the caller of a request that names no client.
-func (a asker) from() string {
-	if a.login {
-		return "tenant:" + a.tenant
-	}
-	return "from:" + a.origin
-}
-
-// callers are all the names under which a posted job belongs to its caller: a
-// job posted with a client id must be found again by a bare interrupt that
-// carries none.
-func (a asker) callers() []string {
-	if c := a.caller(); c != a.from() {
-		return []string{c, a.from()}
-	}
-	return []string{a.from()}
+// Visitor is what the web server knows of a request beyond its bytes.
+type Visitor struct {
+	// Tenant pays for the work; empty means the default tenant.
+	Tenant string
+	// IP is the client's address as the web server trusts it.
+	IP string
+	// Live asks for interleaved events instead of a serial stream.
+	Live bool
 }

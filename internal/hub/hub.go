@@ -2,62 +2,253 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
-	"net/http"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // ErrNotStarted is the readiness of a hub before its first Start.
 var ErrNotStarted = errors.New("hub: not started")
 
+// leaseTime is how long a run stays with a hub that does not renew it.
+const leaseTime = 15 * time.Second
+
+// contactTimeout is how long an instance may be unreachable in mid-run.
+const contactTimeout = 15 * time.Second
+
 // Hub is one hub: all that survives a reload of the configuration.
 type Hub struct {
-	id Identity
-}
+	id      Identity
+	table   *router
+	own     *router
+	metrics *metrics
+	known   acquaintances
+	named   namings
 
-// Visitor is what the web server knows of a request beyond its bytes.
-type Visitor struct {
-	// Tenant pays for the work; empty means the default tenant.
-	Tenant string
-	// IP is the client's address as the web server trusts it.
-	IP string
-	// Live asks for interleaved events instead of a serial stream.
-	Live bool
+	config  atomic.Pointer[Settings]
+	started atomic.Bool
+
+	// starting guards the first Start and Close; what follows is set there
+	// and then only read.
+	starting sync.Mutex
+	closed   bool
+	since    time.Time // of the first Start
+	db       *redis.DB
+	storage  *files.Storage
+	store    *files.Store
+	copies   *files.Collector
+	view     *files.View
+	uploads  *files.Uploads
+	queue    *queue.Queue
+	streams  *stream.Streams
+	fleet    *fleet.Registry
+	stock    *inventory
+	dispatch *dispatch.Dispatcher
+	gossip   *membership
+	statics  *statics
 }
 
 // New builds a hub without any outside effect: nothing is opened, dialled or
 // started before Start.
-func New(id Identity) *Hub { return &Hub{id: id} }
+func New(id Identity) *Hub {
+	h := &Hub{id: id, fleet: fleet.NewRegistry(), stock: newInventory()}
+	h.config.Store(new(Settings{}.withDefaults()))
+	h.table, h.own = h.routes(), h.ownRoutes()
+	h.metrics = newMetrics(h)
+	return h
+}
 
-// Start opens Redis and gossip on its first call and applies the settings on
-// every call. It does not wait for Redis or for agents to be there.
-func (h *Hub) Start(ctx context.Context, s Settings) error { return nil }
+// Start opens everything on its first call and applies the settings on every
+// call. It does not wait for Redis or for agents to be there.
+func (h *Hub) Start(ctx context.Context, s Settings) error {
+	s = s.withDefaults()
+	h.config.Store(&s)
+	h.starting.Lock()
+	defer h.starting.Unlock()
+	if h.closed {
+		return errors.New("hub: closed")
+	}
+	if !h.started.Load() {
+		if err := h.open(ctx); err != nil {
+			h.shut(ctx)
+			return err
+		}
+		h.since = time.Now()
+		h.started.Store(true)
+	}
+	h.streams.SetLimits(s.ReplayWindow, s.MaxSockets)
+	return h.statics.apply(s.Instances)
+}
+
+// open builds the parts, each from those before it.
+func (h *Hub) open(ctx context.Context) error {
+	if err := os.MkdirAll(h.id.Data, 0o700); err != nil {
+		return fmt.Errorf("hub: data folder: %w", err)
+	}
+	self, err := ownID(h.id.Data)
+	if err != nil {
+		return err
+	}
+	boot := self + "/" + randomID()
+	log := h.log()
+	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dir: h.id.Data, Logger: log}); err != nil {
+		return err
+	}
+	h.warn(ctx)
+	s := h.settings()
+	if h.queue, err = queue.New(h.db, queue.Options{
+		Lease: leaseTime, Secret: []byte(h.id.GossipKey), Logger: log,
+		MaxQueue: s.MaxQueue, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries,
+	}); err != nil {
+		return err
+	}
+	if err := h.openFiles(ctx); err != nil {
+		return err
+	}
+	h.streams = stream.New(stream.Options{
+		SpillDir:  filepath.Join(h.id.Data, "spool"),
+		Features:  func() json.RawMessage { return h.features() },
+		Count:     h.queue.Count,
+		Delivered: h.delivered,
+		Logger:    log,
+	})
+	h.dispatch = dispatch.New(dispatch.Config{
+		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: (*transport)(h),
+		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.learned,
+		Hub: boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
+	})
+	h.statics = newStatics(h)
+	if h.gossip, err = h.openGossip(ctx, self); err != nil {
+		return err
+	}
+	h.dispatch.Start()
+	return nil
+}
+
+// warn tells the operator what is unsafe about the Redis in use.
+func (h *Hub) warn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	texts, err := h.db.Warnings(ctx)
+	if err != nil {
+		h.log().Warn("Redis cannot be reached yet; prompts are answered 503 until it can", "error", err)
+	}
+	for _, text := range texts {
+		h.log().Warn(text)
+	}
+}
 
 // Close ends sockets with a going-away frame, leaves the gossip and closes
 // Redis. Runs go on at their instances and are adopted by the next hub.
-func (h *Hub) Close(ctx context.Context) error { return nil }
+func (h *Hub) Close(ctx context.Context) error {
+	h.starting.Lock()
+	defer h.starting.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	h.started.Store(false)
+	return h.shut(ctx)
+}
+
+// shut closes what is open, in the opposite order.
+func (h *Hub) shut(ctx context.Context) error {
+	var errs []error
+	if h.streams != nil {
+		errs = append(errs, h.streams.Close(ctx))
+	}
+	if h.statics != nil {
+		h.statics.close()
+	}
+	if h.gossip != nil {
+		errs = append(errs, h.gossip.close())
+	}
+	if h.dispatch != nil {
+		h.dispatch.Close()
+	}
+	if h.copies != nil {
+		h.copies.Close()
+	}
+	if h.storage != nil {
+		errs = append(errs, h.storage.Close())
+	}
+	if h.db != nil {
+		errs = append(errs, h.db.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // Live is nil while the process works at all.
 func (h *Hub) Live() error { return nil }
 
-// Ready is nil when the hub can accept prompts: started, Redis answers.
-func (h *Hub) Ready(ctx context.Context) error { return ErrNotStarted }
-
-// Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
-// hub's own under /hub/.
-func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {}
+// Ready is nil when the hub can accept prompts: started, and Redis answers.
+func (h *Hub) Ready(ctx context.Context) error {
+	if !h.started.Load() {
+		return ErrNotStarted
+	}
+	return h.db.Ping(ctx)
+}
 
 // Collectors are the hub's metrics. They are made once and live as long as
 // the hub, so that counters go on through reloads.
-func (h *Hub) Collectors() []prometheus.Collector { return nil }
+func (h *Hub) Collectors() []prometheus.Collector { return h.metrics.collectors() }
 
-// Drain lets an instance finish its run and gives it no other; Resume takes
-// that back. Both report whether the instance is known.
-func (h *Hub) Drain(name string) bool { return false }
+func (h *Hub) settings() *Settings { return h.config.Load() }
 
-// Resume undoes Drain.
-func (h *Hub) Resume(name string) bool { return false }
+func (h *Hub) log() *slog.Logger { return h.settings().Logger }
 
-// InstancesJSON is the answer of GET /hub/instances.
-func (h *Hub) InstancesJSON() []byte { return []byte("[]") }
+func (h *Hub) catalog() *catalog.Catalog { return h.stock.catalog() }
+
+func (h *Hub) dispatchSettings() dispatch.Settings {
+	s := h.settings()
+	return dispatch.Settings{
+		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
+		UnrunnableTimeout: s.UnrunnableTimeout, Lease: leaseTime,
+	}
+}
+
+// learned takes in what an instance can run.
+func (h *Hub) learned(instance string, info *catalog.Info, stats comfyui.Stats) {
+	h.stock.learned(instance, info, stats.Version)
+	h.log().Info("instance connected", "instance", instance, "version", stats.Version.String(), "classes", info.Classes())
+}
+
+// ownID is the hub's lasting id, kept in the data folder: a hub that starts
+// again takes over at once what its earlier process left.
+func ownID(dir string) (string, error) {
+	path := filepath.Join(dir, "hub-id")
+	if b, err := os.ReadFile(path); err == nil && len(b) >= 8 {
+		return strings.TrimSpace(string(b)), nil
+	}
+	id := randomID()
+	if err := os.WriteFile(path, []byte(id+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("hub: id: %w", err)
+	}
+	return id, nil
+}
+
+func randomID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}

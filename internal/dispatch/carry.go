@@ -1,0 +1,260 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// carry takes a claimed job through its run.
+func (r *run) carry(ctx context.Context) {
+	body, err := r.d.queue.Body(ctx, r.job.Key)
+	if err != nil {
+		r.giveBack(ctx, "its body cannot be read: "+err.Error(), true)
+		return
+	}
+	r.body = body
+	r.files = newHarvest(r)
+	if r.cancelled {
+		r.finish(ctx, cancelEnding(r.job, r.body, time.Now()))
+		return
+	}
+	err = r.submit(ctx)
+	var refused refusal
+	switch {
+	case err == nil:
+		r.follow(ctx)
+	case errors.As(err, &refused):
+		r.refused(ctx, refused)
+	case ctx.Err() != nil:
+		// The hub stops; the lease ends and the job goes elsewhere.
+	default:
+		r.link.refuse(r.job.Key) // not at once again there
+		r.giveBack(ctx, "the instance did not take it: "+err.Error(), errors.Is(err, comfyui.ErrUnreachable))
+	}
+}
+
+// follow watches the run and brings home what it leaves.
+func (r *run) follow(ctx context.Context) {
+	v, reason := r.watch(ctx)
+	switch v {
+	case over:
+		r.bringHome(ctx)
+	case lost:
+		if r.cancelled {
+			r.finish(ctx, cancelEnding(r.job, r.body, time.Now()))
+			return
+		}
+		r.giveBack(ctx, reason, false)
+	case dropped:
+		r.out.Lose()
+	}
+}
+
+// refused handles an instance that does not take the prompt. The catalog said
+// that it can run it, so it may be the instance that has changed: another one
+// is tried while there is one, and the client is told otherwise.
+func (r *run) refused(ctx context.Context, why refusal) {
+	r.link.refuse(r.job.Key)
+	if r.d.hasOther(r) {
+		r.giveBack(ctx, "the instance refused it: "+why.Type, true)
+		return
+	}
+	t := refusalTrouble(why.Refused)
+	r.log.Info("instance refused the prompt", "type", why.Type)
+	r.begin(ctx, time.Now())
+	r.send(0, "", comfyui.ExecutionStart(r.job.ID, time.Now()))
+	r.finish(ctx, troubleEnding(r.job, r.body, t, time.Now()))
+}
+
+// bringHome collects the results of a run that has ended: it frees the
+// instance at once, copies the files, writes the history entry, and only then
+// tells the client.
+func (r *run) bringHome(ctx context.Context) {
+	if r.retry(ctx, "release", func(ctx context.Context) error { return r.d.queue.Release(ctx, r.lease()) }) != nil {
+		r.out.Lose()
+		return
+	}
+	r.free()
+	r.d.Wake()
+	entry, found, err := r.history(ctx)
+	if err != nil || !found {
+		r.giveBack(ctx, "the instance's record of the run cannot be read", false)
+		return
+	}
+	parts, ok := comfyui.ParseEntry(entry)
+	if !ok {
+		r.giveBack(ctx, "the instance's record of the run is damaged", false)
+		return
+	}
+	outputs := r.files.rename(ctx, parts.Outputs)
+	if err := r.files.settle(ctx); err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		r.giveBack(ctx, err.Error(), false)
+		return
+	}
+	end := r.ending(entry, parts, outputs)
+	if r.gap && end.state == job.Done {
+		if node := r.onlyBySocket(); node != "" {
+			r.giveBack(ctx, "the result of node "+node+" went over a socket that was lost", true)
+			return
+		}
+		r.catchUp(outputs)
+	}
+	r.finish(ctx, end)
+	r.clean(ctx)
+}
+
+// history reads the instance's record of the run. It is there when the last
+// message has been sent.
+func (r *run) history(ctx context.Context) (entry []byte, found bool, err error) {
+	for n := 0; n < 5; n++ {
+		entry, found, err = r.link.client.History(ctx, r.job.Run.Upstream)
+		if err == nil && found {
+			return entry, true, nil
+		}
+		pause(ctx, time.Duration(n+1)*100*time.Millisecond)
+	}
+	return entry, found, err
+}
+
+// ending builds the end of a run from the instance's record, which knows it
+// for certain, and the message that was held back.
+func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
+	end := ending{state: stateOf(parts.End)}
+	if parts.End == "" && (parts.Completed || parts.Status == "success") {
+		end.state = job.Done // servers before 2024-07
+	}
+	end.entry = comfyui.RewriteEntry(entry, comfyui.EntryEdit{
+		From: r.job.Run.Upstream, To: r.job.ID, Number: r.job.Number,
+		Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: outputs,
+	})
+	switch {
+	case r.end != nil:
+		end.messages = [][]byte{r.end}
+		if m, ok := comfyui.ParseMessage(r.end); ok {
+			end.state = stateOf(m.Type)
+		}
+	case parts.End != "":
+		raw := []byte(`{"type": "` + parts.End + `", "data": ` + string(parts.EndData) + `}`)
+		end.messages = [][]byte{comfyui.RewriteID(raw, r.job.Run.Upstream, r.job.ID)}
+	case end.state == job.Done:
+		end.messages = [][]byte{comfyui.ExecutionSuccess(r.job.ID, time.Now())}
+	}
+	return end
+}
+
+// onlyBySocket returns an output node whose results exist in messages only; a
+// run that missed messages has then lost them.
+func (r *run) onlyBySocket() string {
+	for _, node := range r.body.Outputs {
+		if classOf(r.body.Prompt, node) == "SaveImageWebsocket" {
+			return node
+		}
+	}
+	return ""
+}
+
+// finish writes the end of the job, and then lets the client have it.
+func (r *run) finish(ctx context.Context, e ending) {
+	err := r.retry(ctx, "finish", func(ctx context.Context) error {
+		return r.d.queue.Finish(ctx, r.lease(), queue.Outcome{State: e.state, Entry: e.entry})
+	})
+	if err != nil {
+		r.out.Lose() // stale: somebody else ends it; or the hub stops
+		return
+	}
+	if r.began {
+		r.out.End(e.frames()...)
+	} else {
+		frames := e.frames()
+		r.d.announce(r.job, frames...)
+	}
+	outcome := string(e.state)
+	if r.d.Observe != nil {
+		r.d.Observe.Finished(outcome, r.ran())
+	}
+	r.log.Info("job ended", "outcome", outcome, "ran_ms", r.ran().Milliseconds())
+}
+
+// giveBack returns a lost run's job to its old place in the queue, or ends it
+// when it has no attempts left.
+func (r *run) giveBack(ctx context.Context, reason string, excused bool) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.out.Lose()
+	r.free()
+	r.log.Warn("run lost", "reason", reason)
+	if r.d.Observe != nil {
+		r.d.Observe.Finished("lost", r.ran())
+	}
+	err := r.retry(ctx, "requeue", func(ctx context.Context) error {
+		_, err := r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{Reason: attemptText(r.job, reason), Excused: excused})
+		return err
+	})
+	switch {
+	case errors.Is(err, queue.ErrExhausted):
+		lines := append(append([]string(nil), r.job.Lost...), attemptText(r.job, reason))
+		r.finish(ctx, troubleEnding(r.job, r.body, trouble{
+			kind:      "RuntimeError",
+			message:   "No instance could finish this prompt.\n" + strings.Join(lines, "\n"),
+			traceback: lines,
+		}, time.Now()))
+	case errors.Is(err, queue.ErrCancelled):
+		r.finish(ctx, cancelEnding(r.job, r.body, time.Now()))
+	}
+	r.d.Wake()
+}
+
+// retry repeats a step for as long as Redis is away: what a run has won must
+// not be lost because Redis restarts at the wrong moment.
+func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
+		err := do(ctx)
+		if err == nil || !errors.Is(err, redis.ErrAway) {
+			if errors.Is(err, queue.ErrStale) {
+				r.log.Warn("the run is no longer this hub's", "step", step)
+			}
+			return err
+		}
+		r.log.Warn("Redis is away, will try again", "step", step, "error", err)
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// free lets the instance have another job. It may be called twice.
+func (r *run) free() {
+	if r.link != nil && r.link.detach(r) {
+		r.d.Fleet.SetRunning(r.link.name, "")
+	}
+}
+
+// clean removes the run from the instance's own history, which would only
+// grow there; the hub has it now.
+func (r *run) clean(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.link.client.DeleteHistory(ctx, r.job.Run.Upstream); err != nil {
+		r.log.Debug("cannot clean the instance's history", "error", err)
+	}
+}
+
+// ran is how long the run has been executing.
+func (r *run) ran() time.Duration {
+	if r.startedAt.IsZero() {
+		return 0
+	}
+	return time.Since(r.startedAt)
+}

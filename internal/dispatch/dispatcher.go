@@ -1,0 +1,309 @@
+// Package dispatch decides which job goes where and follows each run to its
+// end. It holds no jobs: whatever happens to this process, the queue knows
+// what is waiting and what is held, and the instances know what they run.
+//
+// Pick is the decision; Dispatcher wakes it whenever a job arrives or an
+// instance becomes idle; a run does the rest.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// Settings may change while the dispatcher runs.
+type Settings struct {
+	// StallTimeout is how long an instance may be silent in mid-run before it
+	// is asked what it does.
+	StallTimeout time.Duration
+	// ContactTimeout is how long an instance may be unreachable in mid-run
+	// before its run counts as lost.
+	ContactTimeout time.Duration
+	// JobTimeout bounds one run; 0 means no bound.
+	JobTimeout time.Duration
+	// UnrunnableTimeout is how long a job waits for an instance that could
+	// run it.
+	UnrunnableTimeout time.Duration
+	// Lease is the queue's; leases are renewed three times in it.
+	Lease time.Duration
+}
+
+// Config is what a dispatcher works with.
+type Config struct {
+	Queue   *queue.Queue
+	Fleet   *fleet.Registry
+	Streams *stream.Streams
+	Files   Files
+	// Connect makes the client of an instance.
+	Connect func(fleet.Instance) (*comfyui.Client, error)
+	// Library parses object_info; equal bodies are parsed once.
+	Library *catalog.Library
+	// Learned is told when what an instance can run has been read anew.
+	Learned func(instance string, info *catalog.Info, stats comfyui.Stats)
+	// Hub is the id and boot of this hub, unique per process.
+	Hub string
+	// HubID is the part of Hub that outlives the process.
+	HubID    string
+	Settings func() Settings
+	// Observe is told of jobs' ends and of waits, for metrics.
+	Observe Observer
+	Logger  *slog.Logger
+}
+
+// Observer takes measurements.
+type Observer interface {
+	// Dispatched is told how long a job waited and, of that, for how long an
+	// able instance was idle meanwhile.
+	Dispatched(waited, gap time.Duration)
+	// Finished is told of the end of a run: done, failed, cancelled, lost.
+	Finished(outcome string, ran time.Duration)
+}
+
+// Dispatcher gives jobs to idle instances and follows them.
+type Dispatcher struct {
+	Config
+	queue    *queue.Queue
+	streams  *stream.Streams
+	files    Files
+	log      *slog.Logger
+	settings func() Settings
+
+	ctx  context.Context
+	stop context.CancelFunc
+	work sync.WaitGroup
+	wake chan struct{}
+
+	mu    sync.Mutex
+	links map[string]*link
+	// runs are those that this hub follows, by job key.
+	runs map[string]*run
+	// unrunnable says since when no present instance can run a class.
+	unrunnable map[string]time.Time
+}
+
+// New makes a dispatcher; Start sets it going.
+func New(c Config) *Dispatcher {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Dispatcher{
+		Config: c, queue: c.Queue, streams: c.Streams, files: c.Files, log: c.Logger, settings: c.Settings,
+		ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
+		links: map[string]*link{}, runs: map[string]*run{}, unrunnable: map[string]time.Time{},
+	}
+}
+
+// Start connects to the instances and begins to dispatch.
+func (d *Dispatcher) Start() {
+	d.work.Go(func() { d.followFleet(d.ctx) })
+	d.work.Go(func() { d.followQueue(d.ctx) })
+	d.work.Go(func() { d.loop(d.ctx) })
+	d.work.Go(func() { d.keepLeases(d.ctx) })
+}
+
+// Close lets go of everything and waits. Runs go on at their instances; their
+// leases end, or the next hub takes them over.
+func (d *Dispatcher) Close() {
+	d.stop()
+	d.work.Wait()
+	d.mu.Lock()
+	links := d.links
+	d.links = map[string]*link{}
+	d.mu.Unlock()
+	for _, l := range links {
+		l.close()
+	}
+}
+
+// Wake makes the dispatcher look for work at once. It never blocks.
+func (d *Dispatcher) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// safetyTick repairs what a lost hint would leave undone; it is not how work
+// is normally found.
+const safetyTick = 2 * time.Second
+
+// loop makes a pass over queue and fleet whenever something happened.
+func (d *Dispatcher) loop(ctx context.Context) {
+	tick := time.NewTicker(safetyTick)
+	defer tick.Stop()
+	for {
+		if err := d.pass(ctx); err != nil && ctx.Err() == nil {
+			d.log.Debug("cannot look for work", "error", err)
+		}
+		select {
+		case <-d.wake:
+		case <-tick.C:
+			d.expire(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// pass gives jobs to idle instances until there is nothing left to give.
+func (d *Dispatcher) pass(ctx context.Context) error {
+	for {
+		idle, infos := d.idle()
+		if len(idle) == 0 {
+			return nil
+		}
+		classes, err := d.queue.Classes(ctx)
+		if err != nil || len(classes) == 0 {
+			return err
+		}
+		wanted := able(idle, infos, classes)
+		if len(wanted) == 0 {
+			return nil
+		}
+		waiting, err := d.queue.Peek(ctx, wanted, len(idle)+refusedBy(idle))
+		if err != nil {
+			return err
+		}
+		given := 0
+		for _, pair := range Pick(waiting, idle) {
+			ok, err := d.give(ctx, pair)
+			if err != nil {
+				return err
+			}
+			if ok {
+				given++
+			}
+		}
+		if given == 0 {
+			return nil
+		}
+	}
+}
+
+// able fills in which classes each idle instance can run and returns all of
+// them together.
+func able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted []string) {
+	for n := range idle {
+		idle[n].Classes = map[string]bool{}
+	}
+	for class, encoded := range classes {
+		needs, err := catalog.DecodeRequirements(encoded)
+		if err != nil {
+			continue // a newer hub's; it will run them
+		}
+		any := false
+		for n, info := range infos {
+			if len(info.Satisfies(needs)) == 0 {
+				idle[n].Classes[class] = true
+				any = true
+			}
+		}
+		if any {
+			wanted = append(wanted, class)
+		}
+	}
+	return wanted
+}
+
+// refusedBy is how many more jobs to look at because some are not for those
+// who are idle.
+func refusedBy(idle []Idle) int {
+	n := 0
+	for _, i := range idle {
+		n += len(i.Refused)
+	}
+	return min(n, 100)
+}
+
+// idle lists the instances that could take a job now.
+func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
+	var (
+		idle  []Idle
+		infos []*catalog.Info
+	)
+	for _, instance := range d.Fleet.Instances() {
+		d.mu.Lock()
+		l := d.links[instance.Name]
+		d.mu.Unlock()
+		if l == nil || !l.usable(instance) {
+			continue
+		}
+		if i, info, ok := l.idle(); ok {
+			idle, infos = append(idle, i), append(infos, info)
+		}
+	}
+	return idle, infos
+}
+
+// give claims a job for an instance and starts its run.
+func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
+	d.mu.Lock()
+	l := d.links[p.Instance]
+	d.mu.Unlock()
+	if l == nil {
+		return false, nil
+	}
+	r := newRun(d, l, p.Job)
+	if !l.attach(r) {
+		return false, nil
+	}
+	claimed, err := d.queue.Claim(ctx, queue.ClaimRequest{
+		Key: p.Job.Key, Instance: l.name, Hub: d.Hub, Upstream: upstreamID(p.Job), SID: l.sid,
+	})
+	if err != nil {
+		l.detach(r)
+		if errors.Is(err, queue.ErrNotQueued) || errors.Is(err, queue.ErrTaken) || errors.Is(err, queue.ErrNotFound) {
+			return false, nil
+		}
+		return false, err
+	}
+	r.job = claimed
+	d.launch(r, r.carry)
+	d.Fleet.SetRunning(l.name, claimed.ID)
+	waited := claimed.Age(time.Now())
+	if d.Observe != nil {
+		d.Observe.Dispatched(waited, min(waited, l.idleFor()))
+	}
+	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", l.name, "why", p.Why,
+		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds())
+	return true, nil
+}
+
+// launch registers a run and lets it go.
+func (d *Dispatcher) launch(r *run, steps func(context.Context)) {
+	d.mu.Lock()
+	d.runs[r.job.Key] = r
+	d.mu.Unlock()
+	d.work.Go(func() {
+		steps(d.ctx)
+		d.mu.Lock()
+		if d.runs[r.job.Key] == r {
+			delete(d.runs, r.job.Key)
+		}
+		d.mu.Unlock()
+		r.free()
+		d.streams.StatusChanged(d.callers(r.job)...)
+	})
+}
+
+// callers are whose counts a job changes.
+func (d *Dispatcher) callers(j job.Job) []string { return []string{j.Caller} }
+
+// progressed notes the progress of a run in the queue, at most once a second.
+func (d *Dispatcher) progressed(r *run, m comfyui.Message) {
+	top := m.Float("max")
+	if top <= 0 || time.Since(r.noted) < time.Second {
+		return
+	}
+	r.noted = time.Now()
+	fraction := min(max(m.Float("value")/top, 0), 1)
+	d.work.Go(func() { _ = d.queue.Progress(d.ctx, r.lease(), fraction) })
+}

@@ -1,0 +1,103 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// ending is how a job ends towards its client: the state, the history entry,
+// and the messages before status and executing null.
+type ending struct {
+	state    job.State
+	entry    []byte
+	messages [][]byte
+}
+
+// frames are the ending's messages as the stream takes them.
+func (e ending) frames() []stream.Message {
+	out := make([]stream.Message, len(e.messages))
+	for i, m := range e.messages {
+		out[i] = stream.Text(m)
+	}
+	return out
+}
+
+// trouble is an error that the hub reports in place of an instance: the
+// instance refused the prompt, or was lost with it too often, or never came.
+type trouble struct {
+	// kind is an exception_type, a Python class name.
+	kind    string
+	message string
+	// node is where it happened, "" when it is the whole prompt's trouble.
+	node      string
+	traceback []string
+}
+
+// troubleEnding ends a job that no instance could finish, as ComfyUI shows a
+// failed run: with execution_error in the history and on the socket.
+func troubleEnding(j job.Job, body job.Body, t trouble, now time.Time) ending {
+	node := t.node
+	if node == "" && len(body.Outputs) > 0 {
+		node = body.Outputs[0] // older frontends show nothing for an error without a node
+	}
+	end := comfyui.ExecutionError(j.ID, comfyui.Failure{
+		NodeID: node, NodeType: classOf(body.Prompt, node),
+		Message: t.message, Type: t.kind, Traceback: t.traceback,
+	}, now)
+	return ownEnding(j, body, job.Failed, end, now)
+}
+
+// cancelEnding ends a job that was cancelled before an instance could say so.
+func cancelEnding(j job.Job, body job.Body, now time.Time) ending {
+	node := ""
+	if len(body.Outputs) > 0 {
+		node = body.Outputs[0]
+	}
+	end := comfyui.ExecutionInterrupted(j.ID, node, classOf(body.Prompt, node), nil, now)
+	return ownEnding(j, body, job.Cancelled, end, now)
+}
+
+// ownEnding is an ending of which no instance has a record.
+func ownEnding(j job.Job, body job.Body, state job.State, end []byte, now time.Time) ending {
+	began := now
+	if j.StartedAt > 0 {
+		began = time.UnixMilli(j.StartedAt)
+	}
+	start := comfyui.ExecutionStart(j.ID, began)
+	parts := comfyui.EntryParts{
+		Number: j.Number, ID: j.ID, Graph: body.Prompt, Extra: body.Extra, Outputs: body.Outputs,
+		Success: state == job.Done,
+	}
+	for _, raw := range [][]byte{start, end} {
+		if m, ok := comfyui.ParseMessage(raw); ok {
+			parts.Messages = append(parts.Messages, comfyui.EntryMessage{Type: m.Type, Data: m.Data})
+		}
+	}
+	return ending{state: state, entry: comfyui.NewEntry(parts), messages: [][]byte{end}}
+}
+
+// classOf is the class of a node of a graph, or "".
+func classOf(graph []byte, node string) string {
+	v, err := pyjson.Parse(graph)
+	if err != nil {
+		return ""
+	}
+	o, _ := v.(*pyjson.Object)
+	return o.Object(node).String("class_type")
+}
+
+// stateOf is what the last message of a run makes of its job.
+func stateOf(end string) job.State {
+	switch end {
+	case comfyui.TypeExecutionSuccess:
+		return job.Done
+	case comfyui.TypeExecutionInterrupted:
+		return job.Cancelled
+	default:
+		return job.Failed
+	}
+}

@@ -1,0 +1,206 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// keepLeases prolongs this hub's leases and takes over those that ended.
+// Renewal goes on while an instance is silent: a lease says that the hub is
+// alive, not that the run makes progress.
+func (d *Dispatcher) keepLeases(ctx context.Context) {
+	d.adoptOwn(ctx)
+	for ctx.Err() == nil {
+		d.renew(ctx)
+		d.sweep(ctx)
+		pause(ctx, d.settings().Lease/3)
+	}
+}
+
+// held are the runs that this hub follows.
+func (d *Dispatcher) held() []*run {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]*run, 0, len(d.runs))
+	for _, r := range d.runs {
+		out = append(out, r)
+	}
+	return out
+}
+
+func (d *Dispatcher) renew(ctx context.Context) {
+	held := d.held()
+	if len(held) == 0 {
+		return
+	}
+	leases := make([]job.Run, len(held))
+	for i, r := range held {
+		leases[i] = r.lease()
+	}
+	result, err := d.queue.Renew(ctx, d.Hub, leases)
+	if err != nil {
+		return // Redis is away; the runs go on
+	}
+	for _, lost := range result.Lost {
+		if r := d.followed(lost.Key); r != nil && r.lease().Fence == lost.Fence {
+			r.mail.put(event{kind: leaseLost})
+		}
+	}
+	for _, c := range result.Cancelled {
+		d.CancelRun(c.Key)
+	}
+}
+
+// followed is the run of a job that this hub follows, or nil.
+func (d *Dispatcher) followed(key string) *run {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runs[key]
+}
+
+// CancelRun tells the run of a job, if this hub has it, that the client wants
+// it to end.
+func (d *Dispatcher) CancelRun(key string) {
+	if r := d.followed(key); r != nil {
+		r.mail.put(event{kind: cancelAsked})
+	}
+}
+
+// adoptOwn takes over at once what an earlier process of this same hub left:
+// its leases need not end first.
+func (d *Dispatcher) adoptOwn(ctx context.Context) {
+	for ctx.Err() == nil {
+		runs, err := d.queue.Runs(ctx)
+		if err != nil {
+			pause(ctx, time.Second)
+			continue
+		}
+		for _, held := range runs {
+			if held.Hub == d.Hub || !sameHub(held.Hub, d.HubID) {
+				continue
+			}
+			orphan, err := d.queue.Adopt(ctx, held, d.Hub)
+			if err == nil {
+				d.adopt(ctx, orphan)
+			}
+		}
+		return
+	}
+}
+
+// sameHub reports whether a holder, "id/boot", is the hub of this id.
+func sameHub(holder, id string) bool {
+	return len(holder) > len(id) && holder[:len(id)] == id && holder[len(id)] == '/'
+}
+
+// sweep takes over runs whose holder let the lease end.
+func (d *Dispatcher) sweep(ctx context.Context) {
+	orphans, err := d.queue.Sweep(ctx, d.Hub, 100)
+	if err != nil {
+		return
+	}
+	for _, o := range orphans {
+		d.adopt(ctx, o)
+	}
+}
+
+// adopt follows a run that somebody else began: a run that still goes on is
+// followed to its end, one that has ended is collected, and only what is
+// really lost runs again.
+func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
+	if mine := d.followed(o.Key); mine != nil {
+		// Our own run whose lease ended while Redis was away: it goes on
+		// under the new fence.
+		mine.relet(o.Run)
+		return
+	}
+	j, err := d.queue.Get(ctx, o.Key)
+	if err != nil {
+		d.log.Warn("cannot read an orphaned job", "job", o.Key, "error", err)
+		return
+	}
+	j.Run, j.Fence = o.Run, o.Fence
+	d.log.Info("taking over a run", "job", o.Key, "instance", o.Instance)
+	r := newRun(d, nil, j)
+	r.cancelled = o.CancelAsked
+	d.launch(r, func(ctx context.Context) { r.takeOver(ctx, o) })
+}
+
+// takeOver waits for the run's instance and follows the run there.
+func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
+	body, err := r.d.queue.Body(ctx, r.job.Key)
+	if err != nil {
+		r.log.Warn("cannot read an orphaned job's body", "error", err)
+	}
+	r.body = body
+	r.files = newHarvest(r)
+	if o.Exhausted {
+		r.giveBack(ctx, "its hub died while giving it back", false)
+		return
+	}
+	l := r.d.await(ctx, o.Instance)
+	if l == nil {
+		r.giveBack(ctx, "its instance did not come back", false)
+		return
+	}
+	r.link, r.posted, r.gap = l, true, true
+	if !o.Released && !l.attach(r) {
+		r.giveBack(ctx, "its instance has another run", true)
+		return
+	}
+	// The messages of the run go to the socket id of the hub that died; this
+	// hub opens that one beside its own.
+	feedCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	if !o.Released && r.job.Run.SID != l.sid {
+		f := &feed{
+			client: l.client, sid: r.job.Run.SID,
+			up:    func(context.Context) { r.mail.put(event{kind: socketUp}) },
+			down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
+			frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
+		}
+		r.d.work.Go(func() { f.run(feedCtx) })
+	}
+	if r.cancelled {
+		r.interrupt(ctx)
+	}
+	if o.State == job.Running {
+		r.resume(ctx)
+	}
+	r.mail.put(event{kind: socketUp}) // look at once: it may have ended long ago
+	r.follow(ctx)
+}
+
+// await waits until the instance of an orphaned run can be reached, for as
+// long as ContactTimeout.
+func (d *Dispatcher) await(ctx context.Context, instance string) *link {
+	until := time.Now().Add(d.settings().ContactTimeout)
+	for time.Now().Before(until) && ctx.Err() == nil {
+		d.mu.Lock()
+		l := d.links[instance]
+		d.mu.Unlock()
+		if l != nil && l.isOpen() {
+			return l
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return nil
+}
+
+// relet continues a run under a new fence.
+func (r *run) relet(lease job.Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.job.Run.Fence, r.job.Run.Hub, r.job.Fence = lease.Fence, lease.Hub, lease.Fence
+}
+
+// lease is the run as the queue knows it.
+func (r *run) lease() job.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.job.Run
+}

@@ -1,0 +1,79 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// eventKind says what happened to a run.
+type eventKind int
+
+const (
+	// frameArrived: the instance sent a message.
+	frameArrived eventKind = iota
+	// socketUp: the instance's socket is open again after a gap.
+	socketUp
+	// socketDown: the socket is gone; the event's err says how.
+	socketDown
+	// cancelAsked: the client wants the run to end.
+	cancelAsked
+	// leaseLost: another hub holds the job now.
+	leaseLost
+	// silence: nothing arrived for the asked time.
+	silence
+)
+
+// event is one thing that happened to a run.
+type event struct {
+	kind  eventKind
+	frame comfyui.Frame
+	err   error
+}
+
+// mailbox takes the events of one run in order. Putting never blocks: the
+// socket of an instance must be drained whatever the run is doing, because one
+// stalled reader stalls every client of that ComfyUI.
+type mailbox struct {
+	mu     sync.Mutex
+	events []event
+	ready  chan struct{} // holds one token while events may be there
+}
+
+func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
+
+func (m *mailbox) put(e event) {
+	m.mu.Lock()
+	m.events = append(m.events, e)
+	m.mu.Unlock()
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for an event; after quiet without one it returns silence.
+func (m *mailbox) next(ctx context.Context, quiet time.Duration) (event, error) {
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	for {
+		m.mu.Lock()
+		if len(m.events) > 0 {
+			e := m.events[0]
+			m.events[0] = event{}
+			m.events = m.events[1:]
+			m.mu.Unlock()
+			return e, nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-m.ready:
+		case <-timer.C:
+			return event{kind: silence}, nil
+		case <-ctx.Done():
+			return event{}, ctx.Err()
+		}
+	}
+}

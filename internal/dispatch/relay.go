@@ -1,0 +1,139 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// take passes one message of the instance on to the client and reports
+// whether it was the run's last.
+func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
+	if f.Binary {
+		r.takeBinary(f.Data)
+		return false
+	}
+	m, ok := comfyui.ParseMessage(f.Data)
+	if !ok || m.Type == comfyui.TypeStatus || m.Type == comfyui.TypeFeatureFlags {
+		return false // the hub has its own
+	}
+	if m.PromptID == "" && m.Type == comfyui.TypeExecuting {
+		return false // what a socket gets when it reconnects in mid-run
+	}
+	if m.PromptID != "" && m.PromptID != r.job.Run.Upstream {
+		return false // another prompt's, such as one that was given up here before
+	}
+	if !r.began && m.Type != comfyui.TypeExecutionStart && m.PromptID != "" {
+		r.resume(ctx) // its start was missed
+	}
+	data := comfyui.RewriteID(f.Data, r.job.Run.Upstream, r.job.ID)
+	switch m.Type {
+	case comfyui.TypeExecutionStart:
+		r.begin(ctx, time.Now())
+		r.send(stream.Other, "", data)
+	case comfyui.TypeExecutionSuccess, comfyui.TypeExecutionInterrupted:
+		r.hold(data)
+	case comfyui.TypeExecutionError:
+		if m.String("exception_type") == "ExecutionBlocked" {
+			r.send(stream.Other, "", data) // the run goes on and ends with success
+			return false
+		}
+		r.hold(data)
+	case comfyui.TypeExecuting:
+		if m.Ends() {
+			return true
+		}
+		r.node = m.DisplayNode
+		if r.node == "" {
+			r.node = m.Node
+		}
+		r.send(stream.Executing, m.Node, data)
+	case comfyui.TypeProgress:
+		r.d.progressed(r, m)
+		r.send(stream.Progress, m.Node, data)
+	case comfyui.TypeProgressState:
+		r.send(stream.ProgressState, "", data)
+	case comfyui.TypeExecuted:
+		r.shown[m.Node] = true
+		r.send(stream.Other, m.Node, r.files.rename(ctx, data))
+	default:
+		r.send(stream.Other, m.Node, data)
+	}
+	return false
+}
+
+// takeBinary passes a picture or a text on. Frames of an output node are
+// results that exist nowhere else; those of other nodes are previews.
+func (r *run) takeBinary(frame []byte) {
+	b, ok := comfyui.ParseBinary(frame)
+	if !ok || !r.began {
+		return
+	}
+	kind, node := stream.Other, b.Node
+	switch b.Event {
+	case comfyui.EventPreview, comfyui.EventPreviewMetadata:
+		if b.PromptID != "" && b.PromptID != r.job.Run.Upstream {
+			return
+		}
+		kind = stream.Preview
+		if node == "" {
+			node = r.node
+		}
+		if slices.Contains(r.body.Outputs, r.node) {
+			kind = stream.Result
+		}
+		frame = comfyui.RewritePreview(frame, r.job.Run.Upstream, r.job.ID)
+	}
+	r.out.Send(stream.Message{Kind: kind, Node: node, Binary: true, Data: frame})
+}
+
+func (r *run) send(kind stream.Kind, node string, data []byte) {
+	r.out.Send(stream.Message{Kind: kind, Node: node, Data: data})
+}
+
+// hold keeps the run's last message back until the job is off the queue and
+// readable in the history: clients ask at once. The first one stays: the hub's
+// own verdict on a run that it interrupted counts.
+func (r *run) hold(data []byte) {
+	if r.end == nil {
+		r.end = data
+	}
+}
+
+// begin opens the client's sequence: the instance has begun to execute.
+func (r *run) begin(ctx context.Context, at time.Time) {
+	if r.began {
+		return
+	}
+	r.began, r.startedAt = true, at
+	r.out = r.d.streams.Begin(stream.Key{Tenant: r.job.Tenant, Client: r.job.Client}, r.job.ID, r.job.Fence)
+	if err := r.d.queue.Started(ctx, r.lease()); err != nil {
+		r.log.Debug("cannot record the start", "error", err) // a later renewal tells more
+	}
+	r.d.streams.StatusChanged(r.d.callers(r.job)...)
+}
+
+// resume opens the client's sequence for a run whose beginning this hub did
+// not see.
+func (r *run) resume(ctx context.Context) {
+	at := time.Now()
+	if r.job.StartedAt > 0 {
+		at = time.UnixMilli(r.job.StartedAt)
+	}
+	r.begin(ctx, at)
+	r.gap = true
+	r.send(stream.Other, "", comfyui.ExecutionStart(r.job.ID, at))
+}
+
+// catchUp shows the outputs whose messages were missed, so that the client's
+// sequence is complete: many clients take results from there only.
+func (r *run) catchUp(outputs []byte) {
+	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.job.ID) {
+		if m, ok := comfyui.ParseMessage(frame); ok && !r.shown[m.Node] {
+			r.send(stream.Other, m.Node, frame)
+		}
+	}
+}

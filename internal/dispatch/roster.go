@@ -1,0 +1,205 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// followFleet keeps a link to every instance that the fleet knows.
+func (d *Dispatcher) followFleet(ctx context.Context) {
+	changed, cancel := d.Fleet.Subscribe()
+	defer cancel()
+	for {
+		d.reconcile(ctx)
+		d.Wake()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reconcile opens and closes links until they match the fleet.
+func (d *Dispatcher) reconcile(ctx context.Context) {
+	known := map[string]fleet.Instance{}
+	for _, i := range d.Fleet.Instances() {
+		known[i.Name] = i
+	}
+	var closing []*link
+	d.mu.Lock()
+	for name, l := range d.links {
+		if i, ok := known[name]; !ok || i.URL != l.url {
+			closing = append(closing, l)
+			delete(d.links, name)
+		}
+	}
+	for name, i := range known {
+		if d.links[name] != nil || i.URL == "" {
+			continue
+		}
+		client, err := d.Connect(i)
+		if err != nil {
+			d.log.Error("instance cannot be used", "instance", name, "error", err)
+			continue
+		}
+		d.links[name] = openLink(ctx, i, client, d.learn, d.Wake, d.log)
+	}
+	d.mu.Unlock()
+	for _, l := range closing {
+		l.deliver(event{kind: socketDown, err: comfyui.ErrGone})
+		d.work.Go(l.close)
+	}
+}
+
+// learn reads what an instance can run. It is asked after each connecting,
+// because the process there may be another one with other models.
+func (d *Dispatcher) learn(ctx context.Context, l *link) error {
+	stats, err := l.client.SystemStats(ctx)
+	if err != nil {
+		return err
+	}
+	body, _, err := l.client.ObjectInfo(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := d.Library.Parse(body)
+	if err != nil {
+		return err
+	}
+	if replaced, err := l.client.Get(ctx, "/node_replacements", nil); err == nil {
+		if with, err := info.WithReplacements(replaced); err == nil {
+			info = with
+		}
+	}
+	l.learned(info, stats.Version)
+	d.Learned(l.name, info, stats)
+	return nil
+}
+
+// Relearn reads anew what an instance can run, because its agent says that it
+// has changed.
+func (d *Dispatcher) Relearn(instance string) {
+	d.mu.Lock()
+	l := d.links[instance]
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	d.work.Go(func() {
+		ctx, cancel := context.WithTimeout(d.ctx, time.Minute)
+		defer cancel()
+		if err := d.learn(ctx, l); err != nil {
+			l.log.Warn("cannot read what the instance can run", "error", err)
+			return
+		}
+		l.forgive()
+		d.Wake()
+	})
+}
+
+// followQueue turns what other hubs and this one did to the queue into work.
+func (d *Dispatcher) followQueue(ctx context.Context) {
+	for e := range d.queue.Subscribe(ctx) {
+		d.heard(e)
+	}
+}
+
+// open lists the links whose instances can be asked, by name: the first is
+// the primary.
+func (d *Dispatcher) open() []*link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*link
+	for _, l := range d.links {
+		if l.isOpen() {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *link) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// Clients are the clients of all connected instances, the primary's first.
+func (d *Dispatcher) Clients() []*comfyui.Client {
+	var out []*comfyui.Client
+	for _, l := range d.open() {
+		out = append(out, l.client)
+	}
+	return out
+}
+
+// Primary is the instance whose pages and extensions the fleet shows, nil
+// when none is connected. It is the first by name: pages and their hashed
+// files must all come from one build.
+func (d *Dispatcher) Primary() *comfyui.Client {
+	if links := d.open(); len(links) > 0 {
+		return links[0].client
+	}
+	return nil
+}
+
+// ClientFor is the instance for a call that is no route of the hub: the one
+// that runs this client's job, else the one that ran its last, else the
+// primary.
+func (d *Dispatcher) ClientFor(tenant, client string) *comfyui.Client {
+	links := d.open()
+	if client != "" {
+		for _, l := range links {
+			if r := l.running(); r != nil && r.job.Tenant == tenant && r.job.Client == client {
+				return l.client
+			}
+		}
+		for _, l := range links {
+			if l.ranLast(client) {
+				return l.client
+			}
+		}
+	}
+	if len(links) > 0 {
+		return links[0].client
+	}
+	return nil
+}
+
+// ByName is the client of an instance, nil while it is not connected.
+func (d *Dispatcher) ByName(instance string) *comfyui.Client {
+	for _, l := range d.open() {
+		if l.name == instance {
+			return l.client
+		}
+	}
+	return nil
+}
+
+// Version is the lowest of the connected instances: what the whole fleet can
+// keep. It is the zero Version while none is connected.
+func (d *Dispatcher) Version() comfyui.Version {
+	var lowest comfyui.Version
+	for n, l := range d.open() {
+		if v := l.capability(); n == 0 || v.Compare(lowest) < 0 {
+			lowest = v
+		}
+	}
+	return lowest
+}
+
+// hasOther reports whether another present instance could run a job.
+func (d *Dispatcher) hasOther(r *run) bool {
+	needs, err := catalog.DecodeRequirements(r.body.Requires)
+	if err != nil {
+		return false
+	}
+	for _, l := range d.open() {
+		if l != r.link && !l.refuses(r.job.Key) && l.abilities() != nil && len(l.abilities().Satisfies(needs)) == 0 {
+			return true
+		}
+	}
+	return false
+}

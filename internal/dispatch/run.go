@@ -1,0 +1,212 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// run follows one attempt of a job on one instance: it puts the inputs there,
+// posts the prompt, passes on what the instance says, and brings the results
+// home. It belongs to one goroutine.
+type run struct {
+	d    *Dispatcher
+	link *link // nil until the instance of an adopted run has been found
+	mu   sync.Mutex
+	job  job.Job // its Run.Fence and Run.Hub change under mu, see relet
+	body job.Body
+	mail *mailbox
+	out  *stream.Run
+	log  *slog.Logger
+
+	// mark is the fence under which the prompt was posted; zero when another
+	// hub posted it.
+	mark int64
+	// posted says that the instance may have the prompt.
+	posted bool
+	// began says that the instance executes it.
+	began bool
+	// gap says that messages were missed: the socket was away, or another
+	// hub followed the run before.
+	gap bool
+	// cancelled says that the client wants the run to end.
+	cancelled bool
+	// node is the node that executes now, as the client's graph knows it.
+	node string
+	// shown are the output nodes whose executed message was passed on.
+	shown map[string]bool
+	// end is the run's last message, held back until the job is in the history.
+	end []byte
+	// files are the outputs on their way to the hub.
+	files *harvest
+	// downSince is when the socket was lost; zero while it stands.
+	downSince time.Time
+	startedAt time.Time
+	// noted is when the progress was last written to the queue.
+	noted time.Time
+}
+
+// verdict is how following a run ended.
+type verdict int
+
+const (
+	// over: the instance has finished with it, well or not.
+	over verdict = iota
+	// lost: the instance or its work is gone; the job must run elsewhere.
+	lost
+	// dropped: another hub has the job, or this hub stops; touch nothing.
+	dropped
+)
+
+// errDropped ends a step because the run is no longer this hub's.
+var errDropped = errors.New("dispatch: run dropped")
+
+func newRun(d *Dispatcher, l *link, j job.Job) *run {
+	return &run{
+		d: d, link: l, job: j, mail: newMailbox(),
+		out:   d.streams.Begin(stream.Key{}, j.ID, j.Fence), // nobody's until it begins
+		log:   d.log.With("job", j.Key, "instance", j.Run.Instance),
+		shown: map[string]bool{},
+	}
+}
+
+// watch follows the run to its end. reason says in plain words why it was lost.
+func (r *run) watch(ctx context.Context) (v verdict, reason string) {
+	for {
+		e, err := r.mail.next(ctx, r.patience())
+		if err != nil {
+			return dropped, ""
+		}
+		switch e.kind {
+		case frameArrived:
+			if r.take(ctx, e.frame) {
+				return over, ""
+			}
+		case socketUp:
+			r.downSince = time.Time{}
+			if v, reason, settled := r.look(ctx); settled {
+				return v, reason
+			}
+		case socketDown:
+			r.gap = true
+			if r.downSince.IsZero() {
+				r.downSince = time.Now()
+			}
+			if gone(e.err) || time.Since(r.downSince) > r.d.settings().ContactTimeout {
+				return lost, "the instance cannot be reached: " + e.err.Error()
+			}
+		case cancelAsked:
+			r.cancelled = true
+			r.interrupt(ctx)
+		case leaseLost:
+			return dropped, ""
+		case silence:
+			if v, reason, settled := r.silent(ctx); settled {
+				return v, reason
+			}
+		}
+	}
+}
+
+// patience is how long to wait for the next event before looking.
+func (r *run) patience() time.Duration {
+	s := r.d.settings()
+	wait := s.StallTimeout
+	if !r.began || r.cancelled || r.gap {
+		// Before execution_start, after an interrupt, and once messages were
+		// missed, the end must not hang on one more message: a server may
+		// even have silenced the socket that replaced a lost one.
+		wait = min(wait, lookAgain)
+	}
+	if s.JobTimeout > 0 && r.began {
+		wait = min(wait, max(time.Until(r.startedAt.Add(s.JobTimeout)), time.Millisecond))
+	}
+	return wait
+}
+
+// lookAgain is how often the instance is asked when messages are overdue.
+const lookAgain = 5 * time.Second
+
+// silent handles a silence: silence alone is no fault, so the instance is
+// asked what it does.
+func (r *run) silent(ctx context.Context) (v verdict, reason string, settled bool) {
+	s := r.d.settings()
+	if s.JobTimeout > 0 && r.began && time.Since(r.startedAt) > s.JobTimeout && !r.cancelled {
+		r.log.Warn("run exceeds job_timeout, interrupting it")
+		r.overran(ctx)
+		return 0, "", false
+	}
+	return r.look(ctx)
+}
+
+// overran ends a run that took longer than the operator allows.
+func (r *run) overran(ctx context.Context) {
+	r.cancelled = true
+	r.end = comfyui.ExecutionError(r.job.ID, comfyui.Failure{
+		NodeID: r.node, NodeType: classOf(r.body.Prompt, r.node), Type: "TimeoutError",
+		Message: "The prompt ran longer than the hub's job_timeout allows.",
+	}, time.Now())
+	r.interrupt(ctx)
+}
+
+// look asks the instance itself whether it still has the run. The queue comes
+// first: a run that ends in between is then found in the history, so "in
+// neither" is certain.
+func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool) {
+	if !r.posted {
+		return 0, "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	queue, err := r.link.client.Queue(ctx)
+	if err == nil {
+		for _, item := range append(queue.Running, queue.Pending...) {
+			if r.is(item) {
+				return 0, "", false
+			}
+		}
+		_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
+		switch {
+		case err == nil && found:
+			r.gap = true // the end's messages did not come
+			return over, "", true
+		case err == nil:
+			return lost, "the instance no longer knows the prompt: it was restarted", true
+		}
+	}
+	if ctx.Err() == nil {
+		r.log.Debug("instance does not answer", "error", err)
+	}
+	return 0, "", false
+}
+
+// is reports whether a queue item is this run. Servers before 0.3.45 choose
+// their own ids, so the mark decides too.
+func (r *run) is(item comfyui.QueueItem) bool {
+	return item.ID == r.job.Run.Upstream || item.Mark.Job == r.job.Key && (r.mark == 0 || item.Mark.Fence == r.mark)
+}
+
+// interrupt asks the instance to stop the run. On servers where the call is
+// global it must be sure that the run is the one that runs.
+func (r *run) interrupt(ctx context.Context) {
+	if !r.posted {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if !r.link.capability().InterruptByID() {
+		queue, err := r.link.client.Queue(ctx)
+		if err != nil || len(queue.Running) == 0 || !r.is(queue.Running[0]) {
+			return
+		}
+	}
+	if err := r.link.client.Interrupt(ctx, r.job.Run.Upstream); err != nil {
+		r.log.Warn("cannot interrupt the run", "error", err)
+	}
+}

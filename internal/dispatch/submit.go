@@ -1,0 +1,182 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// refusal says that the instance does not take the prompt.
+type refusal struct{ *comfyui.Refused }
+
+// submit puts the inputs on the instance and posts the prompt. After a nil
+// error the instance has it. Errors: refusal, comfyui.ErrUnreachable (it was
+// not sent), anything else means that it is not there either, as far as the
+// instance can be asked.
+func (r *run) submit(ctx context.Context) error {
+	graph, err := r.d.files.Push(ctx, r.job.Tenant, r.body.Inputs, r.body.Prompt, r.link.name, r.link.client)
+	if err != nil {
+		return fmt.Errorf("pushing inputs: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	reply, err := r.link.client.Submit(ctx, r.post(graph))
+	var refused *comfyui.Refused
+	switch {
+	case err == nil:
+		r.posted = true
+		r.job.Run.Upstream = reply.PromptID // servers before 0.3.45 choose their own
+		return nil
+	case errors.As(err, &refused):
+		return refusal{refused}
+	case errors.Is(err, comfyui.ErrUnclear):
+		return r.search(err)
+	default:
+		return err
+	}
+}
+
+// search finds out whether a prompt was queued whose reply did not come: a
+// 500, a timeout or a cut connection says nothing about that.
+func (r *run) search(cause error) error {
+	ctx, cancel := context.WithTimeout(r.d.ctx, time.Minute)
+	defer cancel()
+	for ctx.Err() == nil {
+		queue, err := r.link.client.Queue(ctx)
+		if err == nil {
+			for _, item := range append(queue.Running, queue.Pending...) {
+				if r.is(item) {
+					r.posted, r.job.Run.Upstream = true, item.ID
+					return nil
+				}
+			}
+			_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
+			if err == nil && found {
+				r.posted = true
+				r.mail.put(event{kind: socketUp}) // makes watch look, and find the end
+				return nil
+			}
+			if err == nil {
+				return cause
+			}
+		}
+		if errors.Is(err, comfyui.ErrUnreachable) {
+			return err
+		}
+		pause(ctx, time.Second)
+	}
+	return cause
+}
+
+// post is the body of POST /prompt for the instance: the client's graph and
+// extra_data, with the ids that the instance may see. The mark in extra_data
+// tells our prompts from foreign ones and lets any hub adopt the run.
+func (r *run) post(graph []byte) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"prompt": `)
+	b.Write(graph)
+	fmt.Fprintf(&b, `, "client_id": %s, "prompt_id": %s`, pyjson.AppendString(nil, r.job.Run.SID), pyjson.AppendString(nil, r.job.Run.Upstream))
+	if r.body.Targets != nil {
+		b.WriteString(`, "partial_execution_targets": `)
+		b.Write(r.body.Targets)
+	}
+	b.WriteString(`, "extra_data": `)
+	b.Write(extraFor(r.body, r.job))
+	b.WriteString(`}`)
+	return b.Bytes()
+}
+
+// extraFor joins the client's extra_data, the API keys that only the instance
+// may see, and the hub's mark.
+func extraFor(body job.Body, j job.Job) []byte {
+	parts := [][]byte{inner(body.Extra), inner(body.Secrets)}
+	mark, _ := json.Marshal(map[string]any{"job": j.Key, "fence": j.Fence})
+	parts = append(parts, []byte(`"comfyhub": `+string(mark)))
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for _, p := range parts {
+		if len(p) == 0 {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteString(", ")
+		}
+		b.Write(p)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// inner is what stands between the braces of a raw JSON object.
+func inner(object []byte) []byte {
+	object = bytes.TrimSpace(object)
+	if len(object) < 2 {
+		return nil
+	}
+	return bytes.TrimSpace(object[1 : len(object)-1])
+}
+
+// upstreamID is the prompt_id for an attempt. The first one carries the
+// client's id where every server takes it; each later one is fresh, so that
+// late messages of an earlier attempt cannot be mistaken for it.
+func upstreamID(j job.Job) string {
+	if j.Attempts == 0 {
+		if id, err := uuid.Parse(j.ID); err == nil && id.String() == j.ID {
+			return j.ID
+		}
+	}
+	return uuid.NewString()
+}
+
+// refusalTrouble is what the client is told of an instance's refusal: the
+// first node error where there is one, as real servers word it.
+func refusalTrouble(refused *comfyui.Refused) trouble {
+	t := trouble{kind: "ValueError", message: refused.Message}
+	if refused.Details != "" {
+		t.message += ": " + refused.Details
+	}
+	v, err := pyjson.Parse(refused.NodeErrors)
+	if err != nil {
+		return t
+	}
+	nodes, _ := v.(*pyjson.Object)
+	for node, v := range nodes.All() {
+		o, _ := v.(*pyjson.Object)
+		errs := o.Array("errors")
+		if len(errs) == 0 {
+			continue
+		}
+		first, _ := errs[0].(*pyjson.Object)
+		t.node = node
+		t.message = first.String("message")
+		if d := first.String("details"); d != "" {
+			t.message += ": " + d
+		}
+		return t
+	}
+	return t
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// attemptText is one line about a lost attempt, kept in the job's record.
+func attemptText(j job.Job, reason string) string {
+	return "attempt " + strconv.Itoa(max(j.Attempts, 1)) + " on " + j.Run.Instance + ": " + reason
+}

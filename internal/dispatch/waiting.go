@@ -1,0 +1,134 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// heard acts on a hint from the queue.
+func (d *Dispatcher) heard(e queue.Event) {
+	switch e.Kind {
+	case queue.Resync:
+		d.Wake()
+		d.streams.StatusChanged()
+	case queue.Queued:
+		d.Wake()
+		d.streams.StatusChanged(e.Caller)
+	case queue.Freed:
+		d.Wake()
+	case queue.CancelAsk:
+		d.CancelRun(e.Key)
+	case queue.Ended:
+		d.streams.StatusChanged(e.Caller)
+	}
+}
+
+// Explain says in plain words why a waiting job waits.
+func (d *Dispatcher) Explain(needs catalog.Requirements) string {
+	links := d.open()
+	if len(links) == 0 {
+		return "no instance is connected"
+	}
+	var lacking []string
+	for _, l := range links {
+		info := l.abilities()
+		if info == nil {
+			continue
+		}
+		missing := info.Satisfies(needs)
+		if len(missing) == 0 {
+			return "waiting for an instance to become idle"
+		}
+		lacking = append(lacking, l.name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
+	}
+	slices.Sort(lacking)
+	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
+}
+
+// expire ends jobs that have waited too long for an instance that could run
+// them. It goes with the safety tick: nobody is in a hurry here.
+func (d *Dispatcher) expire(ctx context.Context) {
+	classes, err := d.queue.Classes(ctx)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	links := d.open()
+	stuck := map[string]time.Time{}
+	for class, encoded := range classes {
+		needs, err := catalog.DecodeRequirements(encoded)
+		if err != nil || d.runnable(links, needs) {
+			continue
+		}
+		since, known := d.unrunnable[class]
+		if !known {
+			since = now
+		}
+		stuck[class] = since
+		if now.Sub(since) >= d.settings().UnrunnableTimeout {
+			d.giveUp(ctx, class, d.Explain(needs))
+		}
+	}
+	d.unrunnable = stuck
+}
+
+func (d *Dispatcher) runnable(links []*link, needs catalog.Requirements) bool {
+	for _, l := range links {
+		if info := l.abilities(); info != nil && len(info.Satisfies(needs)) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp fails the waiting jobs of a class that were accepted long enough ago.
+func (d *Dispatcher) giveUp(ctx context.Context, class, reason string) {
+	jobs, err := d.queue.Peek(ctx, []string{class}, 100)
+	if err != nil {
+		return
+	}
+	for _, j := range jobs {
+		if j.Age(time.Now()) < d.settings().UnrunnableTimeout {
+			continue
+		}
+		body, err := d.queue.Body(ctx, j.Key)
+		if err != nil {
+			continue
+		}
+		end := troubleEnding(j, body, trouble{
+			kind:    "RuntimeError",
+			message: fmt.Sprintf("No instance could run this prompt within %s: %s", d.settings().UnrunnableTimeout, reason),
+		}, time.Now())
+		err = d.queue.FailWaiting(ctx, j.Key, queue.Outcome{State: job.Failed, Entry: end.entry, Reason: reason})
+		if err != nil {
+			if !errors.Is(err, queue.ErrNotQueued) {
+				d.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
+			}
+			continue
+		}
+		d.announce(j, end.frames()...)
+	}
+}
+
+// announce gives a client the complete sequence of a job that ended without a
+// run that it could see.
+func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
+	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
+	d.streams.Ended(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.ID, msgs...)
+	d.streams.StatusChanged(j.Caller)
+}
+
+// Interrupted tells a client that its job was stopped before it ran.
+func (d *Dispatcher) Interrupted(j job.Job) {
+	d.announce(j, stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
+}

@@ -1,0 +1,136 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// errNoInstance says that the instance that has a file is not connected.
+var errNoInstance = errors.New("hub: instance not connected")
+
+// openFiles builds what keeps inputs and outputs.
+func (h *Hub) openFiles(ctx context.Context) (err error) {
+	spool := filepath.Join(h.id.Data, "spool")
+	if err := os.MkdirAll(spool, 0o700); err != nil {
+		return err
+	}
+	if h.storage, err = files.OpenStorage(ctx, filepath.Join(h.id.Data, "files")); err != nil {
+		return err
+	}
+	log := h.log()
+	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log})
+	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})
+	h.view = files.NewView(h.store, h.fetch, files.ViewOptions{
+		Strict:  func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
+		Preview: h.preview,
+		Logger:  log,
+	})
+	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
+		MaxSize: func() int64 { return h.settings().MaxUpload }, Logger: log,
+	})
+	return nil
+}
+
+func (h *Hub) getView(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	h.view.ServeView(w, r, a.tenant)
+}
+
+func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	h.uploads.ServeImage(w, r, a.tenant)
+}
+
+func (h *Hub) postMask(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	h.uploads.ServeMask(w, r, a.tenant)
+}
+
+// fetch reads a file from the instance that made it.
+func (h *Hub) fetch(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
+	client := h.dispatch.ByName(src.Instance)
+	if client == nil {
+		return nil, errNoInstance
+	}
+	return client.View(ctx, comfyui.FileRef(src.Ref()), header)
+}
+
+// preview asks the instance that made a file for a picture in another form.
+func (h *Hub) preview(ctx context.Context, src files.Source, q url.Values) (*http.Response, error) {
+	client := h.dispatch.ByName(src.Instance)
+	if client == nil {
+		return nil, errNoInstance
+	}
+	return client.ViewQuery(ctx, q, nil)
+}
+
+// collect gives an output its name at the hub and begins to copy it.
+func (h *Hub) collect(ctx context.Context, tenant string, f comfyui.FileRef, instance string, from *comfyui.Client) (comfyui.FileRef, func(context.Context) error, error) {
+	src := files.Source{Instance: instance, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
+	if !src.Viewable() {
+		return f, func(context.Context) error { return nil }, nil
+	}
+	info, found, err := from.Stat(ctx, f)
+	if err != nil {
+		return f, nil, err
+	}
+	if found {
+		src.ETag = info.ETag
+	}
+	ref, err := h.store.AllotOutput(ctx, tenant, src)
+	if err != nil {
+		return f, nil, err
+	}
+	done := make(chan error, 1)
+	copying := context.WithoutCancel(ctx)
+	go func() {
+		ctx, cancel := context.WithTimeout(copying, copyTimeout)
+		defer cancel()
+		_, err := h.copies.Collect(ctx, tenant, ref)
+		done <- err
+	}()
+	wait := func(ctx context.Context) error {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return comfyui.FileRef(ref), wait, nil
+}
+
+// copyTimeout bounds the copying of one output; a video over a slow line may
+// take its time.
+const copyTimeout = 30 * time.Minute
+
+// onInstance is an instance as package files needs it.
+type onInstance struct{ client *comfyui.Client }
+
+func (i onInstance) Stat(ctx context.Context, ref files.Ref) (etag string, size int64, found bool, err error) {
+	info, found, err := i.client.Stat(ctx, comfyui.FileRef(ref))
+	return info.ETag, info.Size, found, err
+}
+
+func (i onInstance) View(ctx context.Context, ref files.Ref) (io.ReadCloser, error) {
+	resp, err := i.client.View(ctx, comfyui.FileRef(ref), nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, &comfyui.StatusError{Method: http.MethodGet, Path: "/view", Status: resp.StatusCode}
+	}
+	return resp.Body, nil
+}
+
+func (i onInstance) Upload(ctx context.Context, ref files.Ref, overwrite bool, body io.Reader, size int64) (files.Ref, error) {
+	got, err := i.client.Upload(ctx, comfyui.FileRef(ref), overwrite, body, size)
+	return files.Ref(got), err
+}

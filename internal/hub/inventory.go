@@ -1,0 +1,94 @@
+package hub
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// rememberAbilities is how long the node classes of an instance that left stay
+// known: its jobs wait for it instead of being refused.
+const rememberAbilities = 24 * time.Hour
+
+// inventory is what each instance can run, and the catalog made of it.
+// Merging happens beside the requests: they read the last catalog.
+type inventory struct {
+	merged atomic.Pointer[catalog.Catalog]
+
+	mu    sync.Mutex
+	items map[string]*stock
+}
+
+// stock is what one instance has.
+type stock struct {
+	info    *catalog.Info
+	version comfyui.Version
+	// left is when the instance was last seen; zero while it is there.
+	left time.Time
+}
+
+func newInventory() *inventory {
+	return &inventory{items: map[string]*stock{}}
+}
+
+// learned records what an instance can run.
+func (v *inventory) learned(instance string, info *catalog.Info, version comfyui.Version) {
+	v.mu.Lock()
+	v.items[instance] = &stock{info: info, version: version}
+	v.mu.Unlock()
+	// At once: the job that an instance can run must not be refused after the
+	// instance has been seen.
+	v.merge()
+}
+
+// present marks which instances are there now.
+func (v *inventory) present(names map[string]bool) {
+	now := time.Now()
+	changed := false
+	v.mu.Lock()
+	for name, s := range v.items {
+		switch {
+		case names[name] && !s.left.IsZero():
+			s.left, changed = time.Time{}, true
+		case !names[name] && s.left.IsZero():
+			s.left, changed = now, true
+		case !s.left.IsZero() && now.Sub(s.left) > rememberAbilities:
+			delete(v.items, name)
+			changed = true
+		}
+	}
+	v.mu.Unlock()
+	if changed {
+		v.merge()
+	}
+}
+
+// merge makes the catalog anew.
+func (v *inventory) merge() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	names := make([]string, 0, len(v.items))
+	for name := range v.items {
+		names = append(names, name)
+	}
+	// The newest ComfyUI first: it decides between equals.
+	slices.SortFunc(names, func(a, b string) int {
+		if c := v.items[b].version.Compare(v.items[a].version); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	sources := make([]catalog.Source, len(names))
+	for n, name := range names {
+		sources[n] = catalog.Source{Info: v.items[name].info, Absent: !v.items[name].left.IsZero()}
+	}
+	v.merged.Store(catalog.Merge(v.merged.Load(), sources))
+}
+
+// catalog is what the fleet can run; nil while nothing is known.
+func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }

@@ -1,0 +1,133 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// metrics are the hub's measurements. They live as long as the hub and are
+// registered anew with each configuration, so that counters never restart. No
+// label ever names a user, a prompt or a job.
+type metrics struct {
+	jobs   *prometheus.CounterVec
+	wait   prometheus.Histogram
+	run    *prometheus.HistogramVec
+	gap    prometheus.Histogram
+	faults prometheus.Counter
+	live   *gauges
+}
+
+// Buckets in seconds: pictures take seconds, videos many minutes.
+var (
+	longBuckets  = []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+	shortBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}
+)
+
+func newMetrics(h *Hub) *metrics {
+	return &metrics{
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "comfyhub_jobs_total", Help: "Runs that ended, by outcome: done, failed, cancelled, or lost (to be run again).",
+		}, []string{"outcome"}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "comfyhub_job_wait_seconds", Help: "Time from acceptance to an instance.", Buckets: longBuckets,
+		}),
+		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "comfyhub_job_run_seconds", Help: "Time from the start of execution to the end.", Buckets: longBuckets,
+		}, []string{"outcome"}),
+		gap: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "comfyhub_dispatch_gap_seconds", Help: "Time in which a job and an idle instance that could run it both waited.", Buckets: shortBuckets,
+		}),
+		faults: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "comfyhub_redis_errors_total", Help: "Requests that failed because Redis was away.",
+		}),
+		live: newGauges(h),
+	}
+}
+
+// Dispatched implements dispatch.Observer.
+func (m *metrics) Dispatched(waited, gap time.Duration) {
+	m.wait.Observe(waited.Seconds())
+	m.gap.Observe(gap.Seconds())
+}
+
+// Finished implements dispatch.Observer.
+func (m *metrics) Finished(outcome string, ran time.Duration) {
+	m.jobs.WithLabelValues(outcome).Inc()
+	if ran > 0 {
+		m.run.WithLabelValues(outcome).Observe(ran.Seconds())
+	}
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.jobs, m.wait, m.run, m.gap, m.faults, m.live}
+}
+
+// gauges are read from the hub's state when they are asked for, so that what
+// is gone vanishes.
+type gauges struct {
+	hub       *Hub
+	queued    *prometheus.Desc
+	running   *prometheus.Desc
+	instances *prometheus.Desc
+	members   *prometheus.Desc
+	sockets   *prometheus.Desc
+	redis     *prometheus.Desc
+}
+
+func newGauges(h *Hub) *gauges {
+	return &gauges{
+		hub:       h,
+		queued:    prometheus.NewDesc("comfyhub_queue_depth", "Jobs that wait.", nil, nil),
+		running:   prometheus.NewDesc("comfyhub_jobs_running", "Jobs that are on an instance.", nil, nil),
+		instances: prometheus.NewDesc("comfyhub_instances", "Instances by state.", []string{"state"}, nil),
+		members:   prometheus.NewDesc("comfyhub_gossip_members", "Members of the gossip, this hub included, by role.", []string{"role"}, nil),
+		sockets:   prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
+		redis:     prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.queued, g.running, g.instances, g.members, g.sockets, g.redis} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	h := g.hub
+	if !h.started.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	live, waiting, err := h.queue.CountAll(ctx)
+	if err == nil {
+		gauge(g.queued, float64(waiting))
+		gauge(g.running, float64(live-waiting))
+		gauge(g.redis, 1)
+	} else {
+		gauge(g.redis, 0)
+	}
+	states := map[fleet.State]int{}
+	for _, s := range fleet.States() {
+		states[s] = 0
+	}
+	for _, i := range h.fleet.Instances() {
+		states[i.State]++
+	}
+	for s, n := range states {
+		gauge(g.instances, float64(n), string(s))
+	}
+	hubs, agents := h.gossip.counts()
+	gauge(g.members, float64(hubs), "hub")
+	gauge(g.members, float64(agents), "agent")
+	gauge(g.sockets, float64(h.streams.Sockets()))
+}

@@ -1,0 +1,195 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// getPrompt answers GET /prompt: how many of the caller's jobs are not done.
+func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	total := 0
+	for _, caller := range h.callersOf(a) {
+		n, err := h.queue.Count(r.Context(), caller)
+		if err != nil {
+			h.fault(w, r, err)
+			return
+		}
+		total += n
+	}
+	writeJSON(w, http.StatusOK, []byte(`{"exec_info": {"queue_remaining": `+strconv.Itoa(total)+`}}`))
+}
+
+// postPrompt answers POST /prompt: it checks the prompt as ComfyUI would and
+// puts it into the queue. When it answers 200 the job is safe.
+func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	raw, ok := readBody(w, r, h.settings().MaxBody)
+	if !ok {
+		return
+	}
+	request, err := catalog.ParseRequest(raw)
+	if err != nil {
+		h.refuse(w, r, a, err)
+		return
+	}
+	if request.ClientID != "" {
+		a.client = request.ClientID
+	}
+	have := &lookup{hub: h, ctx: r.Context(), tenant: a.tenant}
+	verdict := h.catalog().Validate(catalog.Prompt{
+		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
+	})
+	if !verdict.Accepted() {
+		h.refuse(w, r, a, verdict.Answer)
+		return
+	}
+	submission, err := h.submission(r, a, request, verdict, have)
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	h.accept(w, r, a, submission, verdict)
+}
+
+// refuse answers a prompt that cannot be taken. ComfyUI's counter moves on for
+// these too, unless the prompt brought its own number.
+func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, err error) {
+	var answer *catalog.Answer
+	if !errors.As(err, &answer) {
+		h.fault(w, r, err)
+		return
+	}
+	if answer.Status == http.StatusBadRequest {
+		if _, err := h.queue.TakeNumber(r.Context(), a.tenant); err != nil {
+			h.log().Debug("cannot advance the number", "error", err)
+		}
+	}
+	w.Header().Set("Content-Type", answer.ContentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer.Body)))
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body)
+}
+
+// submission makes a job of a prompt that has passed the checks.
+func (h *Hub) submission(r *http.Request, a asker, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
+	c := h.catalog()
+	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
+	pins, err := h.pin(r.Context(), a.tenant, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	if err != nil {
+		return queue.Submission{}, err
+	}
+	s := queue.Submission{
+		Key: uuid.NewString(), ID: request.PromptID, Tenant: a.tenant, Caller: a.caller(), Client: request.ClientID,
+		Class: needs.Signature(), Priority: priorityOf(r, request), Front: request.Front,
+		Body: job.Body{
+			Prompt: verdict.Graph.Bytes(), Extra: withClient(request.Extra, request.ClientID),
+			Outputs: verdict.Outputs, Targets: request.Targets, Secrets: request.Secrets,
+			Inputs: pins, Requires: needs.Encode(),
+		},
+	}
+	if s.ID == "" {
+		s.ID = s.Key
+	}
+	if request.Number != "" {
+		n := request.Number.Float64()
+		s.Number = &n
+	}
+	s.BodyHash = hashOf(s.Body.Prompt, s.Body.Extra, s.Body.Targets)
+	return s, nil
+}
+
+// accept puts the job into the queue and answers.
+func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
+	accepted, err := h.queue.Enqueue(r.Context(), s)
+	if errors.Is(err, queue.ErrFull) {
+		writeHubError(w, hubError{
+			status: http.StatusTooManyRequests, kind: "queue_full",
+			message: "The hub's queue is full", details: "Try again when some prompts have been executed.", retryAfter: 10,
+		})
+		return
+	}
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	j := accepted.Job
+	key := stream.Key{Tenant: j.Tenant, Client: j.Client}
+	if accepted.Existing && j.State.Ended() {
+		h.replay(r.Context(), j)
+	} else {
+		h.streams.Posted(key, j.ID)
+		h.streams.StatusChanged(j.Caller)
+	}
+	h.known.note(a.origin, j.Caller)
+	h.dispatch.Wake()
+	if position, err := h.queue.Position(r.Context(), j.Key); err == nil {
+		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(position))
+	}
+	writeValue(w, pyjson.NewObject(
+		pyjson.Member{Key: "prompt_id", Value: pyjson.String(j.ID)},
+		pyjson.Member{Key: "number", Value: pyjson.Number(j.Number)},
+		pyjson.Member{Key: "node_errors", Value: verdict.NodeErrors},
+	))
+}
+
+// replay sends the messages of an ended job again, because the same prompt was
+// posted again: its client may have missed the answer, or the end.
+func (h *Hub) replay(ctx context.Context, j job.Job) {
+	if h.streams.Replay(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.ID) {
+		return
+	}
+	h.tellEnd(ctx, j)
+}
+
+// withClient adds the client id to extra_data, where ComfyUI shows it.
+func withClient(extra []byte, client string) []byte {
+	if client == "" {
+		return extra
+	}
+	out := append([]byte(nil), extra[:len(extra)-1]...)
+	if len(out) > 1 {
+		out = append(out, ", "...)
+	}
+	out = append(out, `"client_id": `...)
+	return append(pyjson.AppendString(out, client), '}')
+}
+
+// hashOf identifies what was asked.
+func hashOf(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":"))
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// priorityOf reads the wish for a priority: the header, else
+// extra_data.comfyhub.priority; anything odd counts as none.
+func priorityOf(r *http.Request, request *catalog.Request) int {
+	wish := r.Header.Get("X-ComfyHub-Priority")
+	if wish == "" {
+		if v, err := pyjson.Parse(request.Extra); err == nil {
+			extra, _ := v.(*pyjson.Object)
+			p, _ := extra.Object("comfyhub").Get("priority")
+			n, _ := p.(pyjson.Number)
+			wish = string(n)
+		}
+	}
+	n, err := strconv.Atoi(wish)
+	if err != nil {
+		return 0
+	}
+	return min(max(n, job.MinPriority), job.MaxPriority)
+}

@@ -1,0 +1,114 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// routes are what the hub answers itself. Each exists bare and under /api.
+// Any other path goes to an instance.
+func (h *Hub) routes() *router {
+	t := &router{}
+	t.handle("GET /ws", h.getSocket)
+	t.handle("GET /prompt", h.getPrompt)
+	t.handle("POST /prompt", h.postPrompt)
+	t.handle("GET /queue", h.getQueue)
+	t.handle("POST /queue", h.postQueue)
+	t.handle("GET /history", h.getHistory)
+	t.handle("POST /history", h.postHistory)
+	t.handle("GET /history/*", h.getHistoryOf)
+	t.handle("POST /interrupt", h.postInterrupt)
+	t.handle("GET /view", h.getView)
+	t.handle("POST /upload/image", h.postUpload)
+	t.handle("POST /upload/mask", h.postMask)
+	t.handle("GET /object_info", h.getObjectInfo)
+	t.handle("GET /object_info/*", h.getObjectInfoOf)
+	t.handle("GET /system_stats", h.getSystemStats)
+	t.handle("GET /features", h.getFeatures)
+	t.handle("GET /embeddings", h.getUnion)
+	t.handle("GET /models", h.getUnion)
+	t.handle("GET /models/*", h.getUnion)
+	return t
+}
+
+// ownRoutes are the hub's own API. They exist under /hub only.
+func (h *Hub) ownRoutes() *router {
+	t := &router{}
+	t.handle("GET /hub/instances", h.getInstances)
+	t.handle("GET /hub/jobs", h.getJobs)
+	t.handle("GET /hub/jobs/*", h.getJob)
+	t.handle("POST /hub/jobs/*/cancel", h.postJobCancel)
+	t.handle("GET /hub/stats", h.getStats)
+	return t
+}
+
+// Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
+// hub's own under /hub/.
+func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
+	w.Header().Set(comfyui.HubHeader, Version)
+	if !h.started.Load() {
+		writeHubError(w, hubError{
+			status: http.StatusServiceUnavailable, kind: "starting",
+			message: "The hub is starting", retryAfter: 1,
+		})
+		return
+	}
+	if !sameSite(r) {
+		writeEmpty(w, http.StatusForbidden)
+		return
+	}
+	if r.Method == http.MethodOptions {
+		writeEmpty(w, http.StatusOK)
+		return
+	}
+	a := askerOf(r, v)
+	escaped := r.URL.EscapedPath()
+	own, path, allow := h.own.find(r.Method, escaped)
+	if own != nil {
+		own(w, r, a, path)
+		return
+	}
+	if allow != "" {
+		writeNotAllowed(w, allow)
+		return
+	}
+	if handler, path, allow := h.table.find(r.Method, bare(escaped)); handler != nil {
+		handler(w, r, a, path)
+		return
+	} else if allow != "" {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			writeNotFound(w, r) // as ComfyUI's catch-all static route does
+			return
+		}
+		writeNotAllowed(w, allow)
+		return
+	}
+	h.forward(w, r, a)
+}
+
+// fault answers a request that failed for a reason that is not its own.
+func (h *Hub) fault(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		return // nobody is there to read an answer
+	case errors.Is(err, redis.ErrAway):
+		h.log().Warn("Redis is away", "error", err)
+		writeAway(w)
+	default:
+		h.log().Error("request failed", "path", r.URL.Path, "error", err)
+		writeTrouble(w)
+	}
+}
+
+// ignoreNotFound treats a job that is not there as nothing to do.
+func ignoreNotFound(err error) error {
+	if errors.Is(err, queue.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package hub
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// getSocket answers GET /ws: the client's event stream.
+func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		writeText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: None\n Can \"Upgrade\" only to \"WebSocket\".")
+		return
+	}
+	if a.client == "" {
+		// The client adopts this id and posts under it, so the counts of the
+		// socket must be those of the id from the beginning.
+		id := uuid.New()
+		a.client = hexOf(id)
+	}
+	h.known.note(a.origin, a.caller())
+	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.tenant, Client: a.client, Caller: a.caller(), Live: a.live})
+	switch {
+	case errors.Is(err, stream.ErrFull):
+		writeHubError(w, hubError{
+			status: http.StatusServiceUnavailable, kind: "too_many_sockets",
+			message: "The hub has too many open sockets", retryAfter: 5,
+		})
+	case errors.Is(err, stream.ErrClosed):
+		writeHubError(w, hubError{
+			status: http.StatusServiceUnavailable, kind: "shutting_down",
+			message: "The hub is shutting down", retryAfter: 2,
+		})
+	}
+}
+
+// hexOf is an id of 32 hex digits, as ComfyUI mints them.
+func hexOf(id uuid.UUID) string { return strings.ReplaceAll(id.String(), "-", "") }

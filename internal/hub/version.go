@@ -1,0 +1,4 @@
+package hub
+
+// Version is the hub's release. Every answer carries it in X-ComfyHub.
+const Version = "0.1.0"
