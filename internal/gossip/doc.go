@@ -1,0 +1,14 @@
+// Package gossip joins hubs and agents into one group that needs no address
+// book: who is there is known to everybody within seconds, and whoever
+// restarts is found again.
+//
+// The group itself (memberlist) carries only what changes rarely: who a member
+// is, in at most 512 bytes. What changes with every job travels as numbered
+// reports straight from each agent to each hub, because gossip would take half
+// a second and lose some: by UDP at once, by TCP as well when an instance has
+// become idle or busy, again every few seconds, and in the full exchange that
+// members make now and then. Receivers put them in order by their numbers.
+//
+// The key that encrypts the group also gives both sides of the connections
+// between hub and agent their identity, see [TLS].
+package gossip

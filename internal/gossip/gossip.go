@@ -1,0 +1,320 @@
+package gossip
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// DefaultPort is where members listen if nothing else is said.
+const DefaultPort = 7946
+
+// Config says who this member is and what it wants to know.
+type Config struct {
+	Role Role
+	// Name is the member's, see [CheckName].
+	Name string
+	// Boot is when this process started, in milliseconds since the Unix
+	// epoch. Default: now.
+	Boot int64
+	// Version of the program, shown to others.
+	Version string
+	// Bind is the host:port to listen at, UDP and TCP. An empty host means
+	// all addresses, port 0 a free one.
+	Bind string
+	// Advertise is the host:port that others are told, where it is not Bind:
+	// behind port forwarding. Default: from Bind.
+	Advertise string
+	// Key is any text, the same at all members. It may be empty on loopback
+	// only.
+	Key string
+	// Join are addresses of members, host:port or host, tried again and again
+	// until a hub is found and from time to time afterwards.
+	Join []string
+	// Logger gets comings and goings. Default: none.
+	Logger *slog.Logger
+	// OnMember gets every other member's coming and going. It and OnReport
+	// are called from one goroutine, after Join has returned or during it.
+	OnMember func(Event)
+	// OnReport gets the reports of agents: those that cannot be read are
+	// left out, those out of order are not.
+	OnReport func(fleet.Report)
+	// Report makes the current report of an agent, with the next number. It
+	// is called from several goroutines. Nil for hubs.
+	Report func() fleet.Report
+
+	tune func(*memberlist.Config) // for tests
+}
+
+// Gossip is this process's membership in the group.
+type Gossip struct {
+	config Config
+	log    *slog.Logger
+	list   *memberlist.Memberlist
+	inbox  *inbox
+	hubs   senders
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+}
+
+const (
+	// repeatEvery is how often an agent reports without need, which repairs
+	// what the network has lost.
+	repeatEvery = 3 * time.Second
+	// tcpTimeout bounds connecting to other members, and with it how long a
+	// farewell can take.
+	tcpTimeout = 3 * time.Second
+)
+
+// Join becomes a member. It does not wait for others and does not fail when
+// there are none: agents and hubs start in any order. Errors are about this
+// process: its address, its name, its key.
+func Join(ctx context.Context, c Config) (*Gossip, error) {
+	c.Boot = cmp.Or(c.Boot, time.Now().UnixMilli())
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Gossip{config: c, log: c.Logger, inbox: newInbox()}
+	settings, err := g.settings()
+	if err != nil {
+		return nil, err
+	}
+	g.list, err = memberlist.Create(settings)
+	if err != nil {
+		return nil, fmt.Errorf("gossip at %s: %w", c.Bind, err)
+	}
+	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
+	g.hubs = senders{send: g.sendReliable, running: map[string]*sender{}}
+	g.work.Go(func() { g.inbox.run(ctx, g.event, g.report, g.lost) })
+	g.work.Go(func() { g.keepJoined(ctx) })
+	if c.Report != nil {
+		g.work.Go(func() { g.repeat(ctx) })
+	}
+	return g, nil
+}
+
+// settings is memberlist's configuration: its own for local networks, made
+// faster. Jobs are recovered by leases, so a wrong suspicion costs little.
+func (g *Gossip) settings() (*memberlist.Config, error) {
+	c := g.config
+	if err := CheckName(c.Name); err != nil {
+		return nil, err
+	}
+	m := memberlist.DefaultLANConfig()
+	// A name of its own for each process: memberlist holds on to the address
+	// of a name, and would refuse a member that restarts at another port.
+	m.Name = string(c.Role) + "/" + c.Name + "/" + strconv.FormatInt(c.Boot, 36)
+	m.GossipInterval = 100 * time.Millisecond
+	m.SuspicionMult = 3
+	m.SuspicionMaxTimeoutMult = 2
+	m.DeadNodeReclaimTime = 30 * time.Second
+	m.PushPullInterval = 15 * time.Second
+	m.TCPTimeout = tcpTimeout
+	m.EnableCompression = false
+	m.Label = "comfyhub"
+	m.Logger = newLog(c.Logger)
+	if err := g.addresses(m); err != nil {
+		return nil, err
+	}
+	if c.Key != "" {
+		key, err := derive(c.Key, purposeGossip, 32)
+		if err != nil {
+			return nil, err
+		}
+		m.SecretKey = key
+		if len(c.Key) < 16 {
+			c.Logger.Warn("the gossip key is short; a random one such as that of `openssl rand -base64 32` cannot be guessed")
+		}
+	}
+	d := &delegate{
+		self: m.Name, inbox: g.inbox,
+		meta: meta{Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)]}.encode(),
+	}
+	if c.Report != nil {
+		d.state = g.message
+	}
+	m.Delegate, m.Events, m.Alive = d, d, d
+	if c.tune != nil {
+		c.tune(m)
+	}
+	return m, nil
+}
+
+func (g *Gossip) addresses(m *memberlist.Config) error {
+	c := g.config
+	host, port, err := splitAddress(c.Bind)
+	if err != nil {
+		return fmt.Errorf("gossip address: %w", err)
+	}
+	m.BindAddr, m.BindPort, m.AdvertisePort = cmp.Or(host, "0.0.0.0"), port, port
+	if c.Key == "" && !IsLoopback(m.BindAddr) {
+		return fmt.Errorf("gossip at %s: %w", c.Bind, ErrKeyRequired)
+	}
+	switch {
+	case c.Advertise != "":
+		host, port, err := splitAddress(c.Advertise)
+		if err != nil {
+			return fmt.Errorf("advertised gossip address: %w", err)
+		}
+		ip, err := net.ResolveIPAddr("ip", host)
+		if err != nil {
+			return fmt.Errorf("advertised gossip address: %w", err)
+		}
+		m.AdvertiseAddr, m.AdvertisePort = ip.String(), port
+	case isAny(m.BindAddr) && len(c.Join) > 0:
+		// Of several interfaces the one that leads to the hub is right;
+		// memberlist would take the first private one, often a bridge of
+		// Docker.
+		ip := localToward(c.Join[0])
+		if ip == "" {
+			break
+		}
+		if port == 0 {
+			if port, err = freePort(); err != nil {
+				return fmt.Errorf("gossip address: %w", err)
+			}
+		}
+		m.AdvertiseAddr, m.BindPort, m.AdvertisePort = ip, port, port
+	}
+	return nil
+}
+
+// Local is this member as the others see it.
+func (g *Gossip) Local() Member {
+	m, _ := memberOf(g.list.LocalNode()) // we have written it ourselves
+	return m
+}
+
+// Members lists the other members that are thought to be alive.
+func (g *Gossip) Members() []Member {
+	self := g.list.LocalNode().Name
+	var list []Member
+	for _, n := range g.list.Members() {
+		if m, ok := memberOf(n); ok && n.Name != self {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (g *Gossip) event(e Event) {
+	what := "member joined"
+	if e.Left {
+		what = "member left"
+	}
+	g.log.Info(what, "role", string(e.Member.Role), "name", e.Member.Name, "address", e.Member.Addr)
+	if g.config.OnMember != nil {
+		g.config.OnMember(e)
+	}
+	if !e.Left && e.Member.Role == RoleHub && g.config.Report != nil {
+		g.Push(true) // a new hub knows nothing yet
+	}
+}
+
+func (g *Gossip) report(data []byte) {
+	if g.config.OnReport == nil {
+		return
+	}
+	r, err := fleet.DecodeReport(data)
+	if err != nil {
+		g.log.Warn("an agent's report cannot be read", "error", err)
+		return
+	}
+	g.config.OnReport(r)
+}
+
+func (g *Gossip) lost(n int) {
+	g.log.Warn("reports came faster than they could be handled; their repetitions will do", "dropped", n)
+}
+
+// Leave says farewell, so that nobody has to find out, and ends the membership.
+func (g *Gossip) Leave(ctx context.Context) error {
+	timeout := time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
+	err := g.list.Leave(max(timeout, time.Millisecond))
+	return errors.Join(err, g.shutdown())
+}
+
+// shutdown ends the membership without a word, as a crash would.
+func (g *Gossip) shutdown() error {
+	g.stop()
+	err := g.list.Shutdown()
+	g.work.Wait()
+	g.hubs.close()
+	return err
+}
+
+// splitAddress reads host:port, host, or :port.
+func splitAddress(s string) (host string, port int, err error) {
+	host, service, err := net.SplitHostPort(s)
+	if err != nil {
+		if strings.Contains(err.Error(), "missing port") {
+			return strings.Trim(s, "[]"), DefaultPort, nil
+		}
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(service)
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("address %s: invalid port", s)
+	}
+	return host, port, nil
+}
+
+// IsLoopback reports whether a host, a name or an IP address, is this machine
+// and nothing else.
+func IsLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+func isAny(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsUnspecified()
+}
+
+// localToward is the local address from which packets to a member leave.
+// Nothing is sent.
+func localToward(member string) string {
+	host, port, err := splitAddress(member)
+	if err != nil {
+		return ""
+	}
+	conn, err := net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	local, ok := conn.LocalAddr().(*net.UDPAddr)
+	if !ok || local.IP.IsLoopback() {
+		return ""
+	}
+	return local.IP.String()
+}
+
+// freePort finds a port at which nothing listens. Another process may take it
+// before it is used; the caller then fails and is started again.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener has no other
+}

@@ -1,0 +1,325 @@
+package gossip
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// party is a member under test and all that it has heard.
+type party struct {
+	*Gossip
+	bind string
+
+	mu      sync.Mutex
+	events  []Event
+	reports []fleet.Report
+	seq     uint64
+	queue   int
+}
+
+func (p *party) setQueue(n int) {
+	p.mu.Lock()
+	p.queue = n
+	p.mu.Unlock()
+	p.Push(true)
+}
+
+func (p *party) report() fleet.Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seq++
+	return fleet.Report{Agent: "a", Boot: 1, Seq: p.seq, Instances: []fleet.InstanceReport{{Name: "a", URL: "http://a", Up: true, Queue: p.queue}}}
+}
+
+func (p *party) heard() []fleet.Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]fleet.Report(nil), p.reports...)
+}
+
+func (p *party) saw(name string, left bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if e.Member.Name == name && e.Left == left {
+			return true
+		}
+	}
+	return false
+}
+
+// quick makes members notice deaths soon.
+func quick(m *memberlist.Config) {
+	m.ProbeInterval, m.ProbeTimeout = 50*time.Millisecond, 25*time.Millisecond
+	m.GossipInterval = 10 * time.Millisecond
+	m.DisableTcpPings = true
+}
+
+// enter joins; change may alter the configuration.
+func enter(t *testing.T, role Role, name string, change func(*Config)) *party {
+	t.Helper()
+	p := &party{}
+	c := Config{
+		Role: role, Name: name, Bind: "127.0.0.1:0", Key: "a key that is long enough", tune: quick,
+		OnMember: func(e Event) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.events = append(p.events, e)
+		},
+		OnReport: func(r fleet.Report) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.reports = append(p.reports, r)
+		},
+	}
+	if role == RoleAgent {
+		c.Report = p.report
+	}
+	if change != nil {
+		change(&c)
+	}
+	g, err := Join(t.Context(), c)
+	require.NoError(t, err)
+	p.Gossip, p.bind = g, g.Local().Addr
+	return p
+}
+
+func leave(t *testing.T, p *party) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = p.Leave(ctx) // nobody may be left to hear it
+}
+
+func joining(addresses ...string) func(*Config) {
+	return func(c *Config) { c.Join = addresses }
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 30*time.Second, 5*time.Millisecond, what)
+}
+
+func TestReportsReachEveryHub(t *testing.T) {
+	t.Parallel()
+	one := enter(t, RoleHub, "one", nil)
+	two := enter(t, RoleHub, "two", joining(one.bind))
+	a := enter(t, RoleAgent, "a", joining(one.bind))
+	defer leave(t, one)
+	defer leave(t, two)
+	eventually(t, "everybody knows everybody", func() bool {
+		return len(one.Members()) == 2 && len(two.Members()) == 2 && len(a.Members()) == 2
+	})
+	a.setQueue(7)
+	for _, hub := range []*party{one, two} {
+		eventually(t, "the newest report", func() bool {
+			for _, r := range hub.heard() {
+				if r.Instances[0].Queue == 7 {
+					return true
+				}
+			}
+			return false
+		})
+		require.True(t, hub.saw("a", false))
+	}
+	require.Empty(t, a.heard(), "agents get no reports")
+	leave(t, a)
+	eventually(t, "a farewell needs no suspicion", func() bool { return one.saw("a", true) && two.saw("a", true) })
+}
+
+// What is sent many times a second must end in the newest state at the hub.
+func TestNewestReportArrives(t *testing.T) {
+	t.Parallel()
+	hub := enter(t, RoleHub, "hub", nil)
+	defer leave(t, hub)
+	a := enter(t, RoleAgent, "a", joining(hub.bind))
+	defer leave(t, a)
+	eventually(t, "the agent knows the hub", func() bool { return len(a.Members()) == 1 })
+	for n := range 500 {
+		a.setQueue(n)
+	}
+	eventually(t, "the registry is at the last state", func() bool {
+		registry := fleet.NewRegistry()
+		for _, r := range hub.heard() {
+			_ = registry.Apply(r) // stale ones are the point
+		}
+		i, ok := registry.Instance("a")
+		return ok && i.Report.Queue == 499
+	})
+}
+
+func TestAnyOrderOfStarts(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+
+	a := enter(t, RoleAgent, "a", joining(address))
+	b := enter(t, RoleAgent, "b", joining(address))
+	defer leave(t, b)
+	hubAt := func(c *Config) { c.Bind = address }
+	hub := enter(t, RoleHub, "hub", hubAt)
+	eventually(t, "agents find a hub that starts late", func() bool { return len(hub.Members()) == 2 })
+
+	require.NoError(t, hub.shutdown()) // killed
+	again := enter(t, RoleHub, "hub", hubAt)
+	eventually(t, "and one that restarts", func() bool {
+		return len(again.Members()) == 2 && len(again.heard()) > 0
+	})
+
+	require.NoError(t, a.shutdown())
+	a = enter(t, RoleAgent, "a", joining(address))
+	eventually(t, "an agent that restarts at another port is a new member, its ghost dies", func() bool {
+		return again.saw("a", true) && len(again.Members()) == 2
+	})
+
+	leave(t, again)
+	leave(t, a)
+	last := enter(t, RoleHub, "hub", hubAt)
+	defer leave(t, last)
+	eventually(t, "who stayed comes back by itself", func() bool { return len(last.Members()) == 1 })
+}
+
+func TestWrongKey(t *testing.T) {
+	t.Parallel()
+	hub := enter(t, RoleHub, "hub", nil)
+	defer leave(t, hub)
+	var log lockedBuffer
+	stranger := enter(t, RoleAgent, "stranger", func(c *Config) {
+		c.Join, c.Key, c.Logger = []string{hub.bind}, "another key, also long", slog.New(slog.NewTextHandler(&log, nil))
+	})
+	defer leave(t, stranger)
+	friend := enter(t, RoleAgent, "friend", joining(hub.bind))
+	defer leave(t, friend)
+	eventually(t, "the stranger is told", func() bool { return strings.Contains(log.String(), "is the gossip key the same on both sides?") })
+	eventually(t, "the friend is in", func() bool { return hub.saw("friend", false) })
+	require.False(t, hub.saw("stranger", false))
+	require.Empty(t, stranger.Members())
+	for _, r := range hub.heard() {
+		require.NotEqual(t, "stranger", r.Agent)
+	}
+}
+
+func TestJoinRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config Config
+		want   error
+	}{
+		"open group":        {Config{Role: RoleHub, Name: "h", Bind: ":0"}, ErrKeyRequired},
+		"open to a network": {Config{Role: RoleHub, Name: "h", Bind: "10.1.2.3:0"}, ErrKeyRequired},
+		"no name":           {Config{Role: RoleHub, Bind: "127.0.0.1:0"}, ErrName},
+		"path as name":      {Config{Role: RoleHub, Name: "a/b", Bind: "127.0.0.1:0"}, ErrName},
+		"long name":         {Config{Role: RoleHub, Name: strings.Repeat("a", 65), Bind: "127.0.0.1:0"}, ErrName},
+	} {
+		_, err := Join(t.Context(), c.config)
+		require.ErrorIs(t, err, c.want, name)
+	}
+	_, err := Join(t.Context(), Config{Role: RoleHub, Name: "h", Bind: "127.0.0.1:x"})
+	require.Error(t, err)
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, err = Join(t.Context(), Config{Role: RoleHub, Name: "h", Bind: taken.Addr().String()})
+	require.ErrorContains(t, err, "address already in use")
+}
+
+func TestLoopbackNeedsNoKey(t *testing.T) {
+	t.Parallel()
+	hub := enter(t, RoleHub, "hub", func(c *Config) { c.Key = "" })
+	defer leave(t, hub)
+	a := enter(t, RoleAgent, "a", func(c *Config) { c.Key, c.Join = "", []string{hub.bind} })
+	defer leave(t, a)
+	eventually(t, "in", func() bool { return len(hub.Members()) == 1 && len(hub.heard()) > 0 })
+}
+
+// A hub that hangs must not keep news from the others, and gets only the
+// newest when it comes back.
+func TestSendersCoalesce(t *testing.T) {
+	t.Parallel()
+	release, sent := make(chan struct{}), make(chan string, 100)
+	s := senders{running: map[string]*sender{}, send: func(n *memberlist.Node) {
+		if n.Name == "slow" {
+			<-release
+		}
+		sent <- n.Name
+	}}
+	slow, fast := &memberlist.Node{Name: "slow"}, &memberlist.Node{Name: "fast"}
+	for range 50 {
+		s.wake(slow)
+	}
+	s.wake(fast)
+	require.Equal(t, "fast", <-sent)
+	close(release)
+	require.Equal(t, "slow", <-sent)
+	require.Equal(t, "slow", <-sent)
+	s.close()
+	require.Empty(t, sent, "fifty wakes, two deliveries")
+	s.wake(slow)
+	s.close()
+	require.Empty(t, sent, "nothing after the end")
+}
+
+func TestInboxKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	b := newInbox()
+	for n := range maxInbox + 5 {
+		b.report([]byte(fmt.Sprint(n)))
+	}
+	b.event(Event{Left: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	var got []string
+	b.run(ctx, func(Event) { got = append(got, "event") }, func(r []byte) { got = append(got, string(r)) },
+		func(n int) { got = append(got, fmt.Sprintf("dropped %d", n)); cancel() })
+	require.Equal(t, []string{"event", "5"}, got[:2])
+	require.Equal(t, []string{fmt.Sprint(maxInbox + 4), "dropped 5"}, got[len(got)-2:])
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	var out lockedBuffer
+	l := newLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	l.Printf("[DEBUG] memberlist: Stream connection from=127.0.0.1:5")
+	require.Empty(t, out.String())
+	for port := range 100 {
+		l.Printf("[ERR] memberlist: Decrypt packet failed: No installed keys could decrypt the message from=10.0.0.7:%d", port)
+	}
+	require.Equal(t, 1, strings.Count(out.String(), "another gossip key"), "a stranger cannot fill the log")
+	l.Printf("[WARN] memberlist: Refuting a suspect message")
+	require.Contains(t, out.String(), `level=INFO msg="Refuting a suspect message"`)
+}
+
+// lockedBuffer may be written by several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

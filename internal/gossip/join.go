@@ -1,0 +1,102 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// minRejoin and maxRejoin bound the pauses while no hub is known.
+	minRejoin = 200 * time.Millisecond
+	maxRejoin = 5 * time.Second
+	// healEvery is how often the given addresses are tried though a hub is
+	// known: two halves of a group that was cut do not find together again by
+	// themselves.
+	healEvery = time.Minute
+)
+
+// keepJoined looks for a hub whenever none is known, for ever.
+func (g *Gossip) keepJoined(ctx context.Context) {
+	if len(g.config.Join) == 0 {
+		return
+	}
+	pause, said := minRejoin, false
+	for ctx.Err() == nil {
+		err := g.join()
+		if g.knowsHub() {
+			pause, said = minRejoin, false
+			g.sleep(ctx, healEvery)
+			continue
+		}
+		if err != nil && !said {
+			said = true
+			g.log.Warn("cannot reach the group yet, trying on",
+				"join", strings.Join(g.config.Join, " "), "error", err, "hint", hint(err))
+		}
+		g.sleep(ctx, pause/2+rand.N(pause)) // agents that lost one hub must not come back all at once
+		pause = min(2*pause, maxRejoin)
+	}
+}
+
+// sleep waits, but no longer than a hub is known.
+func (g *Gossip) sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	if !g.knowsHub() {
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		return
+	}
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for g.knowsHub() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+func (g *Gossip) join() error {
+	addresses := make([]string, len(g.config.Join))
+	for i, a := range g.config.Join {
+		addresses[i] = a
+		if host, port, err := splitAddress(a); err == nil {
+			addresses[i] = net.JoinHostPort(host, strconv.Itoa(port))
+		}
+	}
+	_, err := g.list.Join(addresses)
+	return err
+}
+
+func (g *Gossip) knowsHub() bool {
+	for _, m := range g.Members() {
+		if m.Role == RoleHub {
+			return true
+		}
+	}
+	return false
+}
+
+// hint says what an operator should look at.
+func hint(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "EOF"), strings.Contains(text, "decrypt"), strings.Contains(text, "encrypt"), strings.Contains(text, "reset by peer"):
+		return "is the gossip key the same on both sides?"
+	case strings.Contains(text, "refused"):
+		return "is the hub running there, and does it listen on that address?"
+	case strings.Contains(text, "timeout"):
+		return "does a firewall let TCP and UDP through?"
+	}
+	return ""
+}

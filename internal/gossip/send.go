@@ -1,0 +1,121 @@
+package gossip
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// maxDatagram bounds what is tried by UDP. Larger reports, of machines with
+// very many instances, go by TCP alone.
+const maxDatagram = 32 << 10
+
+// Push sends the current report to every hub at once. edge says that an
+// instance has become idle or busy, or has come or gone: that must arrive, so
+// it goes by TCP as well. Push does not wait.
+func (g *Gossip) Push(edge bool) {
+	if g.config.Report == nil {
+		return
+	}
+	hubs := g.hubNodes()
+	if len(hubs) == 0 {
+		return
+	}
+	message := g.message()
+	for _, n := range hubs {
+		if len(message) <= maxDatagram {
+			if err := g.list.SendBestEffort(n, message); err != nil {
+				g.log.Debug("a report was not sent", "to", n.Address(), "error", err)
+			}
+		}
+		if edge || len(message) > maxDatagram {
+			g.hubs.wake(n)
+		}
+	}
+}
+
+// message is the current report as it goes over the wire.
+func (g *Gossip) message() []byte {
+	return append([]byte{messageReport}, g.config.Report().Encode()...)
+}
+
+func (g *Gossip) hubNodes() []*memberlist.Node {
+	var hubs []*memberlist.Node
+	for _, n := range g.list.Members() {
+		if m, ok := memberOf(n); ok && m.Role == RoleHub {
+			hubs = append(hubs, n)
+		}
+	}
+	return hubs
+}
+
+func (g *Gossip) repeat(ctx context.Context) {
+	tick := time.NewTicker(repeatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			g.Push(false)
+		}
+	}
+}
+
+func (g *Gossip) sendReliable(n *memberlist.Node) {
+	if err := g.list.SendReliable(n, g.message()); err != nil {
+		g.log.Debug("a report was not delivered", "to", n.Address(), "error", err)
+	}
+}
+
+// senders are the goroutines that deliver by TCP, one a hub while it has
+// something to do: a hub that hangs must not hold up the others. Each makes its
+// report when it sends it, so that only the newest is ever pending.
+type senders struct {
+	send func(*memberlist.Node)
+
+	mu      sync.Mutex
+	closed  bool
+	running map[string]*sender
+	work    sync.WaitGroup
+}
+
+type sender struct{ again bool }
+
+// wake makes the sender of a hub deliver once more.
+func (s *senders) wake(n *memberlist.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if busy := s.running[n.Name]; busy != nil {
+		busy.again = true
+		return
+	}
+	self := &sender{}
+	s.running[n.Name] = self
+	s.work.Go(func() {
+		for {
+			s.send(n)
+			s.mu.Lock()
+			if !self.again || s.closed {
+				delete(s.running, n.Name)
+				s.mu.Unlock()
+				return
+			}
+			self.again = false
+			s.mu.Unlock()
+		}
+	})
+}
+
+// close waits until nothing is being sent any more.
+func (s *senders) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.work.Wait()
+}
