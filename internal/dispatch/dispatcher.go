@@ -265,7 +265,8 @@ func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 		}
 		return false, err
 	}
-	r.job = claimed
+	r.job, r.mark = claimed, claimed.Fence
+	r.log = r.log.With("instance", l.name)
 	d.launch(r, r.carry)
 	d.Fleet.SetRunning(l.name, claimed.ID)
 	waited := claimed.Age(time.Now())

@@ -126,6 +126,7 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
 	j.Run, j.Fence = o.Run, o.Fence
 	d.log.Info("taking over a run", "job", o.Key, "instance", o.Instance)
 	r := newRun(d, nil, j)
+	r.log = r.log.With("instance", o.Instance)
 	r.cancelled = o.CancelAsked
 	d.launch(r, func(ctx context.Context) { r.takeOver(ctx, o) })
 }

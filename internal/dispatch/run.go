@@ -71,7 +71,7 @@ func newRun(d *Dispatcher, l *link, j job.Job) *run {
 	return &run{
 		d: d, link: l, job: j, mail: newMailbox(),
 		out:   d.streams.Begin(stream.Key{}, j.ID, j.Fence), // nobody's until it begins
-		log:   d.log.With("job", j.Key, "instance", j.Run.Instance),
+		log:   d.log.With("job", j.Key),
 		shown: map[string]bool{},
 	}
 }

@@ -69,7 +69,7 @@ func (s *statics) watch(address string) error {
 	s.work.Go(func() {
 		defer client.Close()
 		comfyui.Watch(ctx, client, comfyui.WatchOptions{Logger: s.hub.log()}, func(o comfyui.Observation) {
-			s.hub.fleet.Observe(fleet.Describe(name, address, o))
+			s.hub.fleet.Observe(describe(name, address, o))
 		})
 	})
 	return nil
@@ -81,3 +81,20 @@ func (s *statics) close() {
 }
 
 func (h *Hub) userAgent() string { return "ComfyHub/" + Version }
+
+// describe turns what the hub itself has observed of an instance into the
+// report that an agent would have sent.
+func describe(name, url string, o comfyui.Observation) fleet.InstanceReport {
+	r := fleet.InstanceReport{
+		Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI,
+		Up: o.Up, Reason: o.Reason,
+		Queue: o.QueueRemaining, Foreign: o.Foreign,
+		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,
+		Version: o.Version.Text, GPU: o.GPU, GPUType: o.GPUType, VRAMTotal: o.VRAMTotal, VRAMFree: o.VRAMFree,
+		ObjectInfo: o.ObjectInfoHash, Boot: o.Boot,
+	}
+	if !o.Since.IsZero() {
+		r.Since = o.Since.UnixMilli()
+	}
+	return r
+}
