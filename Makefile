@@ -1,0 +1,59 @@
+# make demo    build all, run a fleet of three simulated instances, make a picture
+# make test    every test that needs nothing but Go (with a redis-server on the
+#              PATH also those that need one)
+# make build   ./caddy, bin/agent and the other programs
+# make lint    what CI complains about, found before it does
+#
+# bench and conformance are for those who change the code; see CONTRIBUTING.md.
+
+# One setting for all builds, so that they share one build cache, and static
+# binaries that run on any Linux.
+export CGO_ENABLED := 0
+
+GO       ?= go
+# -s -w: no debug information, a third less to link. The tags leave out the
+# databases of Caddy's own certificate authority.
+GOBUILD  := $(GO) build -ldflags '-s -w'
+TAGS     := nobadger,nomysql,nopgx
+LINT     := bin/golangci-lint-v2.15.0
+PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/ demo/))
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test lint fmt bench conformance clean FORCE
+
+build: caddy $(PROGRAMS)
+
+# Go knows better than make what is out of date.
+caddy: FORCE
+	$(GOBUILD) -tags $(TAGS) -o $@ ./caddymodule/caddy
+
+bin/%: FORCE
+	$(GOBUILD) -o $@ ./$*
+
+demo: caddy bin/agent bin/demo
+	@bin/demo
+
+test:
+	$(GO) test ./...
+
+lint: $(LINT)
+	$(LINT) run ./...
+	$(GO) test ./internal
+
+# What make lint says of form, mended.
+fmt: $(LINT)
+	$(LINT) fmt ./...
+
+# -run that matches nothing: benchmarks only.
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+conformance: build
+	.ci/conformance
+
+$(LINT):
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)
+	mv bin/golangci-lint $@
+
+clean:
+	rm -rf caddy bin data/demo demo-output

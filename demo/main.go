@@ -1,0 +1,126 @@
+// Command demo shows ComfyHub on one machine: it starts a hub with the
+// embedded queue and an agent with three simulated ComfyUI instances, sends an
+// example workflow through the hub as any ComfyUI client would, saves the
+// picture under demo-output/ and stays up until Ctrl-C.
+//
+// It is run by `make demo` from the root of the repository, where ./caddy and
+// bin/agent have just been built. With DEMO_ONCE=1 in the environment it ends
+// once the picture is saved and is a valid image.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	outputDir    = "demo-output"
+	readyTimeout = time.Minute
+	imageTimeout = 2 * time.Minute
+	instances    = 3
+)
+
+//go:embed workflow.json
+var workflow []byte
+
+func main() {
+	// On Linux the programs are told to die with the thread that started
+	// them, which therefore has to be the one that lives longest.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx)
+	stop()
+	switch {
+	case errors.Is(err, context.Canceled):
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole demonstration. All that it started has ended when it
+// returns.
+func run(ctx context.Context) (err error) {
+	once := os.Getenv("DEMO_ONCE") == "1"
+	fleet, err := newFleet()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		fleet.stop()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			fleet.printLogs(os.Stderr)
+		}
+	}()
+
+	say("hub", "%s, with the embedded queue in %s", fleet.hubURL(), fleet.dir)
+	say("agent", "%d simulated ComfyUI instances", instances)
+	if err := fleet.start(); err != nil {
+		return err
+	}
+	found, err := fleet.awaitInstances(ctx, instances)
+	if err != nil {
+		return err
+	}
+	for _, i := range found {
+		say("instance", "%s is %s", i.Name, i.State)
+	}
+
+	picture, err := makePicture(ctx, fleet.hubURL())
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(outputDir, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(outputDir, filepath.Base(picture.name))
+	if err := os.WriteFile(file, picture.bytes, 0o644); err != nil {
+		return err
+	}
+	say("saved", "%s (PNG, %d x %d, %d kB)", file, picture.width, picture.height, len(picture.bytes)/1000)
+	if once {
+		return nil
+	}
+
+	fmt.Printf(`
+ComfyUI's API   %[1]s (point any ComfyUI client here)
+The fleet       %[1]s/hub/instances
+Metrics         http://%[2]s/metrics
+Logs            %[3]s
+
+Ctrl-C ends the demo.
+`, fleet.hubURL(), fleet.admin, fleet.dir)
+	select {
+	case <-ctx.Done():
+		fmt.Println("\nstopping")
+		return nil
+	case p := <-fleet.ended:
+		return fmt.Errorf("%s has ended by itself", p.name)
+	}
+}
+
+// makePicture sends the workflow through the hub and shows its progress.
+func makePicture(ctx context.Context, hub string) (picture, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, imageTimeout, fmt.Errorf("no picture after %v", imageTimeout))
+	defer cancel()
+	p, err := generate(ctx, hub, workflow, newProgress(os.Stdout))
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return p, err
+}
+
+// say prints one step of the demonstration.
+func say(step, format string, args ...any) {
+	fmt.Printf("%-10s"+strings.TrimSuffix(format, "\n")+"\n", append([]any{step}, args...)...)
+}

@@ -1,0 +1,202 @@
+// Package internal_test checks the rules that hold the whole repository
+// together: who may import whom, how long a file may be, and that no test
+// sleeps. They are cheap to break by accident and dear to repair later.
+package internal_test
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/comfyhub/comfyhub"
+
+// mayImport is the whole graph of the repository's packages: what is not
+// listed is not allowed. It runs one way, from what faces the world down to
+// what a job is, so that each package can be read and tested without those
+// above it.
+var mayImport = map[string][]string{
+	"caddymodule/caddy": {"caddymodule"},
+	"caddymodule":       {"internal/hub"},
+	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/sim"},
+	"demo":              {}, // an ordinary client of ComfyUI's API
+
+	"internal/hub": {
+		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/files", "internal/fleet",
+		"internal/gossip", "internal/job", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
+	},
+	"internal/dispatch": {
+		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/stream",
+	},
+
+	"internal/catalog": {"internal/job", "internal/pyjson"},
+	"internal/comfyui": {"internal/job", "internal/pyjson"},
+	"internal/files":   {"internal/job", "internal/pyjson", "internal/redis"},
+	"internal/fleet":   {"internal/job", "internal/pyjson"},
+	"internal/gossip":  {"internal/fleet"},
+	"internal/queue":   {"internal/job", "internal/pyjson", "internal/redis"},
+	"internal/stream":  {"internal/job", "internal/pyjson"},
+	"internal/sim":     {"internal/pyjson"},
+
+	"internal/redis":           {},
+	"internal/redis/redistest": {"internal/redis"},
+	"internal/job":             {}, // standard library only
+	"internal/pyjson":          {},
+}
+
+// testHelpers may be imported by every package's tests, besides what the
+// package itself may import.
+var testHelpers = []string{"internal/redis/redistest", "internal/sim"}
+
+// owners says which folders may know a third-party library: the others are
+// to be testable without it, and it is to be replaceable in one place.
+var owners = map[string][]string{
+	"github.com/caddyserver/caddy/":       {"caddymodule"},
+	"github.com/redis/go-redis/":          {"internal/redis", "internal/queue", "internal/files"},
+	"github.com/alicebob/miniredis/":      {"internal/redis"},
+	"github.com/hashicorp/memberlist":     {"internal/gossip"},
+	"github.com/go-telegram/bot":          {"botbridge"},
+	"gocloud.dev/":                        {"internal/files"},
+	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "agent", "botbridge"},
+}
+
+// source is one Go file of the repository.
+type source struct {
+	path string // from the root, with slashes
+	text []byte
+}
+
+func (s source) folder() string { return path.Dir(s.path) }
+func (s source) isTest() bool   { return strings.HasSuffix(s.path, "_test.go") }
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var found []source
+	root := os.DirFS("..")
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name != "." && strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || entry.Name() == "node_modules"):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(name) != ".go":
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		found = append(found, source{name, text})
+		return err
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	return found
+}
+
+func TestImportDirection(t *testing.T) {
+	t.Parallel()
+	for _, file := range sources(t) {
+		if bytes.HasPrefix(file.text, []byte("//go:build pin")) {
+			continue
+		}
+		files := token.NewFileSet()
+		parsed, err := parser.ParseFile(files, file.path, file.text, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if broken := broken(file, imported); broken != "" {
+				t.Errorf("%s: import of %s: %s", files.Position(spec.Pos()), imported, broken)
+			}
+		}
+	}
+}
+
+// broken tells the rule that an import breaks, or nothing.
+func broken(file source, imported string) string {
+	folder := file.folder()
+	if inside, ours := strings.CutPrefix(imported, module+"/"); ours {
+		allowed, known := mayImport[group(folder)]
+		switch {
+		case within(inside, folder) || within(folder, inside) && file.isTest():
+			return ""
+		case file.isTest() && slices.Contains(testHelpers, inside):
+			return ""
+		case strings.HasSuffix(inside, "test"):
+			return "a test helper, not for the product"
+		case !known && !file.isTest():
+			return folder + " is not in the table mayImport"
+		case known && !slices.ContainsFunc(allowed, func(a string) bool { return within(inside, a) }):
+			return group(folder) + " may import only: " + strings.Join(allowed, ", ")
+		}
+		return ""
+	}
+	for library, folders := range owners {
+		if strings.HasPrefix(imported, library) && !slices.ContainsFunc(folders, func(f string) bool { return within(folder, f) }) {
+			return "only these know that library: " + strings.Join(folders, ", ")
+		}
+	}
+	if folder == "internal/job" && !file.isTest() && strings.Contains(imported, ".") {
+		return "internal/job uses the standard library only"
+	}
+	return ""
+}
+
+// group is the entry of mayImport for a folder: its own, or that of the
+// nearest folder above.
+func group(folder string) string {
+	for folder != "." {
+		if _, known := mayImport[folder]; known {
+			return folder
+		}
+		folder = path.Dir(folder)
+	}
+	return "."
+}
+
+// within reports whether a folder is another or lies below it.
+func within(folder, above string) bool {
+	return folder == above || strings.HasPrefix(folder, above+"/")
+}
+
+// A file that has grown past this holds more than one thing.
+func TestFileLength(t *testing.T) {
+	t.Parallel()
+	const product, test = 400, 600
+	for _, file := range sources(t) {
+		limit := product
+		if file.isTest() {
+			limit = test
+		}
+		if lines := bytes.Count(file.text, []byte("\n")); lines > limit {
+			t.Errorf("%s has %d lines, more than %d: give one of its nouns a file of its own", file.path, lines, limit)
+		}
+	}
+}
+
+// A sleep in a test is too short on a busy machine and too long on any other.
+// Inside a bubble of testing/synctest it takes no time and is exact.
+func TestNoTestSleeps(t *testing.T) {
+	t.Parallel()
+	sleep := regexp.MustCompile(`\btime\.Sleep\(`)
+	for _, file := range sources(t) {
+		if !file.isTest() || bytes.Contains(file.text, []byte(`"testing/synctest"`)) {
+			continue
+		}
+		for i, line := range bytes.Split(file.text, []byte("\n")) {
+			if sleep.Match(line) {
+				t.Errorf("%s:%d: poll with a deadline, or use testing/synctest", file.path, i+1)
+			}
+		}
+	}
+}
