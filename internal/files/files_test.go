@@ -208,3 +208,13 @@ func newCollector(t testing.TB, s *Store, i *instance) *Collector {
 	t.Cleanup(c.Close)
 	return c
 }
+
+// viewServer serves /view alone.
+func viewServer(t testing.TB, s *Store) *httptest.Server {
+	t.Helper()
+	view := NewView(s, newInstance().fetch, ViewOptions{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { view.ServeView(w, r, tenant) }))
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.Client().CloseIdleConnections)
+	return srv
+}

@@ -1,0 +1,222 @@
+package files
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+func output(name string) Ref { return Ref{Type: TypeOutput, Filename: name} }
+
+// made is a file that an instance made, told apart by its ETag.
+func made(instance, name, etag string) Source {
+	return Source{Instance: instance, Boot: "b1", Type: TypeOutput, Filename: name, ETag: `"` + etag + `"`}
+}
+
+func TestAllot(t *testing.T) {
+	t.Parallel()
+	// Each step allots a group of files of one instance.
+	type step struct {
+		sources []Source
+		want    []string
+	}
+	one := func(src Source, want string) step { return step{[]Source{src}, []string{want}} }
+	for name, steps := range map[string][]step{
+		"a lone instance looks like itself": {
+			one(made("a", "ComfyUI_00001_.png", "1"), "ComfyUI_00001_.png"),
+			one(made("a", "ComfyUI_00002_.png", "2"), "ComfyUI_00002_.png"),
+			one(made("a", "img_00001_.png", "3"), "img_00001_.png"),
+		},
+		"the second instance gets the next number": {
+			one(made("a", "ComfyUI_00001_.png", "1"), "ComfyUI_00001_.png"),
+			one(made("b", "ComfyUI_00001_.png", "2"), "ComfyUI_00002_.png"),
+			one(made("a", "ComfyUI_00002_.png", "3"), "ComfyUI_00003_.png"),
+			one(made("b", "ComfyUI_00009_.png", "4"), "ComfyUI_00009_.png"),
+			one(made("a", "ComfyUI_00003_.png", "5"), "ComfyUI_00010_.png"),
+		},
+		"a file met again keeps its name": {
+			one(made("a", "x_00001_.png", "1"), "x_00001_.png"),
+			one(made("b", "x_00001_.png", "1"), "x_00002_.png"),
+			one(made("b", "x_00001_.png", "1"), "x_00002_.png"),
+			one(made("a", "x_00001_.png", "1"), "x_00001_.png"),
+			one(made("a", "x_00001_.png", "changed"), "x_00003_.png"),
+		},
+		"a batch stays together": {
+			{[]Source{made("a", "x_00001_.png", "1"), made("a", "x_00002_.png", "2")}, []string{"x_00001_.png", "x_00002_.png"}},
+			{
+				[]Source{made("b", "x_00002_.png", "3"), made("b", "x_00003_.png", "4"), made("b", "x_00004_.png", "5")},
+				[]string{"x_00003_.png", "x_00004_.png", "x_00005_.png"},
+			},
+			{
+				[]Source{made("b", "x_00003_.png", "4"), made("b", "x_00005_.png", "6"), made("b", "y_00005_.png", "6")},
+				[]string{"x_00004_.png", "x_00006_.png", "y_00005_.png"},
+			},
+		},
+		"files of one number go on sharing it": {
+			{[]Source{made("a", "v_00001.png", "1"), made("a", "v_00001.mp4", "2")}, []string{"v_00001.png", "v_00001.mp4"}},
+			{
+				[]Source{made("b", "v_00001.png", "3"), made("b", "v_00001.mp4", "4"), made("b", "v_00001-audio.mp4", "5")},
+				[]string{"v_00002.png", "v_00002.mp4", "v_00002-audio.mp4"},
+			},
+		},
+		"the width of a counter stays": {
+			one(made("a", "x_0000099.png", "1"), "x_0000099.png"),
+			one(made("b", "x_0000099.png", "2"), "x_0000100.png"),
+			one(made("a", "y_99999_.png", "3"), "y_99999_.png"),
+			one(made("b", "y_99999_.png", "4"), "y_100000_.png"),
+		},
+		"names without a counter": {
+			one(made("a", "out.glb", "1"), "out.glb"),
+			one(made("b", "out.glb", "2"), "out (1).glb"),
+			one(made("c", "out.glb", "3"), "out (2).glb"),
+			one(made("b", "out.glb", "2"), "out (1).glb"),
+			one(made("c", "README", "3"), "README"),
+			one(made("d", "README", "3"), "README (1)"),
+		},
+		"one file named twice": {
+			{[]Source{made("a", "x_00001_.png", "1"), made("a", "x_00001_.png", "1")}, []string{"x_00001_.png", "x_00001_.png"}},
+			{[]Source{made("b", "x_00001_.png", "1"), made("b", "x_00001_.png", "1")}, []string{"x_00002_.png", "x_00002_.png"}},
+			{[]Source{made("c", "x_00001_.png", "1"), made("c", "x_00001_.png", "2")}, []string{"x_00003_.png", "x_00004_.png"}},
+		},
+		"what is no file for /view stays": {
+			{
+				[]Source{made("a", "/mnt/x_00001_.png", "1"), {Instance: "a", Boot: "b1", Type: "custom", Filename: "x"}, made("a", "x_00001_.png", "1")},
+				[]string{"/mnt/x_00001_.png", "x", "x_00001_.png"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Each(t, func(t *testing.T, db *redis.DB) {
+				s := newStore(t, db)
+				for _, step := range steps {
+					refs, err := s.AllotOutputs(t.Context(), tenant, step.sources)
+					require.NoError(t, err)
+					var got []string
+					for i, ref := range refs {
+						got = append(got, ref.Filename)
+						e, err := s.Resolve(t.Context(), tenant, ref)
+						if !step.sources[i].Viewable() {
+							require.ErrorIs(t, err, ErrNotFound)
+							continue
+						}
+						require.NoError(t, err)
+						require.Equal(t, step.sources[i], *e.Source, "a name means its file")
+						require.False(t, e.Stored())
+					}
+					require.Equal(t, step.want, got)
+				}
+			})
+		})
+	}
+}
+
+func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		src := made("a", "x_00001_.png", "1")
+		for _, where := range []struct{ tenant, typ, dir string }{
+			{"t1", TypeOutput, ""}, {"t1", TypeOutput, "sub"}, {"t1", TypeTemp, ""}, {"t2", TypeOutput, ""},
+			{"t1:6:output", TypeOutput, ""}, // a tenant that looks like a part of a key
+		} {
+			src.Type, src.Subfolder = where.typ, where.dir
+			ref, err := s.AllotOutput(t.Context(), where.tenant, src)
+			require.NoError(t, err)
+			require.Equal(t, src.Ref(), ref, "%v", where)
+		}
+		_, err := s.Resolve(t.Context(), "t2", Ref{Type: TypeOutput, Subfolder: "sub", Filename: "x_00001_.png"})
+		require.ErrorIs(t, err, ErrNotFound)
+		folders, err := s.Folders(t.Context(), "t1", TypeOutput)
+		require.NoError(t, err)
+		require.Equal(t, []string{"", "sub"}, folders)
+	})
+}
+
+// Uploads and outputs share the names of a folder.
+func TestAllotBesideUploads(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		s.mustUpload(t, output("x_00007_.png"), "seven")
+		ref, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))
+		require.NoError(t, err)
+		require.Equal(t, "x_00008_.png", ref.Filename)
+		require.Equal(t, "x_00008_ (1).png", s.mustUpload(t, output("x_00008_.png"), "eight").Filename)
+
+		// A name that was given to an upload is not the output's any more.
+		_, err = s.Upload(t.Context(), tenant, ref, true, emptyReader{})
+		require.NoError(t, err)
+		again, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))
+		require.NoError(t, err)
+		require.Equal(t, "x_00009_.png", again.Filename)
+	})
+}
+
+func TestAllotForgetsRemoved(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		first, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))
+		require.NoError(t, err)
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{first, output("never")}))
+		_, err = s.Resolve(t.Context(), tenant, first)
+		require.ErrorIs(t, err, ErrNotFound)
+		folders, err := s.Folders(t.Context(), tenant, TypeOutput)
+		require.NoError(t, err)
+		require.Empty(t, folders)
+		again, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))
+		require.NoError(t, err)
+		require.Equal(t, first, again, "its own name is free again")
+	})
+}
+
+func TestAllotConcurrently(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		const instances, batches = 8, 10
+		var (
+			mu    sync.Mutex
+			names = map[string]Source{}
+			wg    sync.WaitGroup
+		)
+		for i := range instances {
+			wg.Go(func() {
+				for n := range batches {
+					sources := []Source{
+						made(fmt.Sprint(i), fmt.Sprintf("ComfyUI_%05d_.png", 2*n+1), fmt.Sprint(n)),
+						made(fmt.Sprint(i), fmt.Sprintf("ComfyUI_%05d_.png", 2*n+2), fmt.Sprint(n)),
+					}
+					refs, err := s.AllotOutputs(t.Context(), tenant, sources)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for k, ref := range refs {
+						if other, taken := names[ref.Filename]; taken {
+							t.Errorf("%s is %v and %v", ref.Filename, other, sources[k])
+						}
+						names[ref.Filename] = sources[k]
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, names, instances*batches*2)
+	})
+}
+
+func TestAllotRefusesMixedInstances(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	_, err := s.AllotOutputs(t.Context(), tenant, []Source{made("a", "x", "1"), made("b", "y", "1")})
+	require.Error(t, err)
+}

@@ -1,0 +1,203 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// allotted makes a file on an instance and names it at the hub.
+func allotted(t testing.TB, s *Store, i *instance, name, data string) Ref {
+	t.Helper()
+	i.put(output(name), data)
+	ref, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", output(name)))
+	require.NoError(t, err)
+	return ref
+}
+
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s, i := newStore(t, db), newInstance()
+		c := newCollector(t, s, i)
+		ref := allotted(t, s, i, "x_00001_.png", "picture")
+		e, err := c.Collect(t.Context(), tenant, ref)
+		require.NoError(t, err)
+		require.Equal(t, sum([]byte("picture")), e.SHA256)
+		require.EqualValues(t, 7, e.Size)
+		require.Equal(t, i.source("gpu1", ref).ETag, e.ETag, "the ETag does not change by the copy")
+		require.Equal(t, i.clock.Truncate(time.Second).UTC(), e.Modified.UTC())
+		i.drop(ref)
+		require.Equal(t, "picture", s.mustRead(t, ref))
+		_, err = c.Collect(t.Context(), tenant, ref)
+		require.NoError(t, err)
+		require.Equal(t, 1, i.fetches)
+
+		_, err = c.Collect(t.Context(), tenant, output("unknown"))
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}
+
+func TestCollectOnce(t *testing.T) {
+	t.Parallel()
+	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	go_ := make(chan struct{})
+	c := NewCollector(s, func(ctx context.Context, src Source, h http.Header) (*http.Response, error) {
+		<-go_
+		return i.fetch(ctx, src, h)
+	}, CollectorOptions{})
+	defer c.Close()
+	ref := allotted(t, s, i, "x_00001_.png", "picture")
+
+	// The one who asked first goes away; the copy goes on for the others.
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := c.Collect(ctx, tenant, ref)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("first: %v", err)
+		}
+	})
+	waiting := func(n int) func() bool {
+		return func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, f := range c.flights {
+				return f.waiting == n
+			}
+			return n == 0
+		}
+	}
+	require.Eventually(t, waiting(1), 10*time.Second, time.Millisecond)
+	for range 5 {
+		wg.Go(func() {
+			if _, err := c.Collect(t.Context(), tenant, ref); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, waiting(6), 10*time.Second, time.Millisecond)
+	leave()
+	require.Eventually(t, waiting(5), 10*time.Second, time.Millisecond)
+	close(go_)
+	wg.Wait()
+	require.Equal(t, 1, i.fetches)
+	require.Len(t, s.blobs(t), 1)
+}
+
+func TestCollectGivenUpByAll(t *testing.T) {
+	t.Parallel()
+	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	begun, ended := make(chan struct{}), make(chan struct{})
+	c := NewCollector(s, func(ctx context.Context, _ Source, _ http.Header) (*http.Response, error) {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return nil, ctx.Err()
+	}, CollectorOptions{})
+	ref := allotted(t, s, i, "x_00001_.png", "picture")
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		leave()
+	}()
+	_, err := c.Collect(ctx, tenant, ref)
+	require.ErrorIs(t, err, context.Canceled)
+	<-ended
+	c.Close()
+	_, err = c.Collect(t.Context(), tenant, ref)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+func TestCollectFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hook func(*http.Response)
+		want error // nil: any
+	}{
+		"gone":     {func(r *http.Response) { r.StatusCode = http.StatusNotFound }, ErrGone},
+		"trouble":  {func(r *http.Response) { r.StatusCode = http.StatusInternalServerError }, nil},
+		"replaced": {func(r *http.Response) { r.Header.Set("Etag", `"other"`) }, ErrChanged},
+		"cut off":  {func(r *http.Response) { r.Body = io.NopCloser(brokenReader{strings.NewReader("pic")}) }, errBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, i := newStore(t, redistest.Embedded(t)), newInstance()
+			ref := allotted(t, s, i, "x_00001_.png", "picture")
+			i.hook = c.hook
+			collector := newCollector(t, s, i)
+			_, err := collector.Collect(t.Context(), tenant, ref)
+			require.Error(t, err)
+			if c.want != nil {
+				require.ErrorIs(t, err, c.want)
+			}
+			e, err := s.Resolve(t.Context(), tenant, ref)
+			require.NoError(t, err)
+			require.False(t, e.Stored(), "part of a file is no file")
+			require.Empty(t, s.blobs(t))
+			i.hook = nil
+			_, err = collector.Collect(t.Context(), tenant, ref)
+			require.NoError(t, err, "the next try is a new one")
+		})
+	}
+}
+
+// Two hubs copy the same file: the first one's copy stands.
+func TestCollectOnTwoHubs(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s, i := newStore(t, db), newInstance()
+		ref := allotted(t, s, i, "x_00001_.png", "picture")
+		slow := newCollector(t, s, i)
+		i.hook = func(r *http.Response) {
+			r.Body = io.NopCloser(io.MultiReader(readerFunc(func([]byte) (int, error) {
+				// In the middle of the copy the other hub finishes its own.
+				i.mu.Lock()
+				i.hook = nil
+				i.mu.Unlock()
+				_, err := newCollector(t, s, i).Collect(t.Context(), tenant, ref)
+				if err != nil {
+					t.Error(err)
+				}
+				return 0, io.EOF
+			}), r.Body))
+		}
+		e, err := slow.Collect(t.Context(), tenant, ref)
+		require.NoError(t, err)
+		require.Equal(t, []string{e.Key}, s.blobs(t), "the superfluous copy is deleted")
+		require.Equal(t, "picture", s.mustRead(t, ref))
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestSetStoredOfALostName(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s, i := newStore(t, db), newInstance()
+		ref := allotted(t, s, i, "x_00001_.png", "picture")
+		e, err := s.Resolve(t.Context(), tenant, ref)
+		require.NoError(t, err)
+		require.NoError(t, s.hold(t.Context(), "output/ab/abc"))
+		_, err = s.Upload(t.Context(), tenant, ref, true, bytes.NewReader(nil))
+		require.NoError(t, err)
+		_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
+		require.ErrorIs(t, err, ErrNotFound, "the upload has the name now")
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{ref}))
+		_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}

@@ -1,0 +1,179 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+type emptyReader struct{}
+
+func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
+
+func input(name string) Ref { return Ref{Type: TypeInput, Filename: name} }
+
+func TestUploadNames(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		for _, step := range []struct{ name, data, want string }{
+			{"a.png", "1", "a.png"},
+			{"a.png", "1", "a.png"},
+			{"a.png", "2", "a (1).png"},
+			{"a.png", "3", "a (2).png"},
+			{"a.png", "2", "a (1).png"},
+			{"a (1).png", "9", "a (1) (1).png"},
+			{"tar.tar.gz", "1", "tar.tar.gz"},
+			{"tar.tar.gz", "2", "tar.tar (1).gz"},
+			{".hidden", "1", ".hidden"},
+			{".hidden", "2", ".hidden (1)"},
+			{"ünï.png", "", "ünï.png"},
+		} {
+			got := s.mustUpload(t, input(step.name), step.data)
+			require.Equal(t, step.want, got.Filename)
+			require.Equal(t, step.data, s.mustRead(t, got))
+		}
+		entries, err := s.List(t.Context(), tenant, TypeInput, "")
+		require.NoError(t, err)
+		require.Len(t, entries, 9)
+	})
+}
+
+func TestUploadRefusals(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	s.mustUpload(t, Ref{TypeInput, "there", "x"}, "x")
+	long := strings.Repeat("n", 256)
+	for _, c := range []struct {
+		ref    Ref
+		status int
+	}{
+		{Ref{"", "", "a"}, 500},
+		{Ref{"Input", "", "a"}, 500},
+		{Ref{TypeInput, "", ""}, 400},
+		{Ref{TypeInput, "..", "a"}, 400},
+		{Ref{TypeInput, `..\..`, "a"}, 400},
+		{Ref{TypeInput, "/etc", "a"}, 400},
+		{Ref{TypeInput, "", ".."}, 400},
+		{Ref{TypeInput, "a", "../../b"}, 400},
+		{Ref{TypeInput, "", "."}, 500},
+		{Ref{TypeInput, "sub", "."}, 500},
+		{Ref{TypeInput, "", "a/"}, 500},
+		{Ref{TypeInput, "", "not/there"}, 500},
+		{Ref{TypeInput, "", `not\there`}, 500},
+		{Ref{TypeInput, "", "nul\x00"}, 500},
+		{Ref{TypeInput, "nul\x00", "a"}, 500},
+		{Ref{TypeInput, "", long}, 500},
+		{Ref{TypeInput, long, "a"}, 500},
+	} {
+		_, err := s.Upload(t.Context(), tenant, c.ref, false, strings.NewReader("x"))
+		var refused *StatusError
+		require.ErrorAs(t, err, &refused, "%q", c.ref)
+		require.Equal(t, c.status, refused.Status, "%q", c.ref)
+	}
+	got := s.mustUpload(t, Ref{TypeInput, "", "there/y.png"}, "y")
+	require.Equal(t, Ref{TypeInput, "", "there/y.png"}, got)
+	require.Equal(t, "y", s.mustRead(t, Ref{TypeInput, "./there//", "y.png"}))
+	require.Equal(t, "there/y (1).png", s.mustUpload(t, Ref{TypeInput, "", "there/y.png"}, "z").Filename)
+}
+
+func TestUploadOverwrites(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		s.mustUpload(t, input("a"), "old")
+		before, err := s.Resolve(t.Context(), tenant, input("a"))
+		require.NoError(t, err)
+		got, err := s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("new"))
+		require.NoError(t, err)
+		require.Equal(t, input("a"), got)
+		require.Equal(t, "new", s.mustRead(t, got))
+		after, err := s.Resolve(t.Context(), tenant, input("a"))
+		require.NoError(t, err)
+		require.NotEqual(t, before.ETag, after.ETag)
+	})
+}
+
+// Every name that an upload was answered holds the bytes of that upload.
+func TestUploadsConcurrently(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		var (
+			wg    sync.WaitGroup
+			mu    sync.Mutex
+			names = map[string]string{}
+		)
+		for i := range 24 {
+			wg.Go(func() {
+				data := fmt.Sprint(i % 12) // each content twice
+				got, err := s.Upload(t.Context(), tenant, input("a.png"), false, strings.NewReader(data))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if other, taken := names[got.Filename]; taken && other != data {
+					t.Errorf("%s holds %s and %s", got.Filename, other, data)
+				}
+				names[got.Filename] = data
+			})
+		}
+		wg.Wait()
+		require.Len(t, names, 12)
+		for name, data := range names {
+			require.Equal(t, data, s.mustRead(t, input(name)))
+		}
+	})
+}
+
+// brokenReader fails after its data.
+type brokenReader struct{ r io.Reader }
+
+var errBroken = errors.New("broke off")
+
+func (b brokenReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = errBroken
+	}
+	return n, err
+}
+
+func TestUploadThatBreaksOffLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	_, err := s.Upload(t.Context(), tenant, input("a"), false, brokenReader{strings.NewReader("half")})
+	require.ErrorIs(t, err, errBroken)
+	_, err = s.Resolve(t.Context(), tenant, input("a"))
+	require.ErrorIs(t, err, ErrNotFound)
+	require.NoError(t, s.storage.List(t.Context(), "", func(b Blob) error {
+		t.Errorf("blob %s is left", b.Key)
+		return nil
+	}))
+}
+
+func TestUploadWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := newStore(t, redistest.Open(t, server.URL()))
+	server.Kill()
+	_, err := s.Upload(t.Context(), tenant, input("a"), false, strings.NewReader("x"))
+	require.ErrorIs(t, err, redis.ErrAway)
+	srv := viewServer(t, s)
+	resp, err := srv.Client().Get(srv.URL + "/view?filename=a&type=input")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+}

@@ -1,0 +1,156 @@
+package files
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// later is a second hub on the same Redis and storage whose clock is ahead.
+func (s *Store) later(d time.Duration) *Store {
+	next := *s
+	next.now = func() time.Time { return time.Now().Add(d) }
+	return &next
+}
+
+func (s *Store) blobs(t testing.TB) []string {
+	t.Helper()
+	var keys []string
+	require.NoError(t, s.storage.List(t.Context(), "", func(b Blob) error {
+		keys = append(keys, b.Key)
+		return nil
+	}))
+	return keys
+}
+
+// expire lets the holds run out.
+func (s *Store) expire(t testing.TB, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		require.NoError(t, s.db.Client().Del(t.Context(), s.db.Key("files", "hold", key)).Err())
+	}
+}
+
+func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		next := s.later(2 * time.Hour)
+		s.mustUpload(t, input("a"), "shared")
+		s.mustUpload(t, input("b"), "shared")
+		s.mustUpload(t, input("c"), "old")
+		_, err := s.Upload(t.Context(), tenant, input("c"), true, strings.NewReader("new"))
+		require.NoError(t, err)
+		pins, err := s.Pin(t.Context(), tenant, []Ref{input("c"), input("unknown"), input("c")})
+		require.NoError(t, err)
+		require.Len(t, pins, 1)
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("a"), input("c")}))
+
+		sweep := func(pinned map[string]bool) int {
+			swept, err := next.Sweep(t.Context(), 0, pinned)
+			require.NoError(t, err)
+			return swept.Files
+		}
+		require.Zero(t, sweep(nil), "all are held")
+		s.expire(t, s.blobs(t)...)
+		swept, err := s.Sweep(t.Context(), 0, nil)
+		require.NoError(t, err)
+		require.Zero(t, swept.Files, "all are young")
+
+		require.Equal(t, 1, sweep(map[string]bool{pins.Keys()[0]: true}), "the overwritten one")
+		require.Equal(t, 1, sweep(nil), "the pinned one, once its job has ended")
+		require.Equal(t, []string{contentKey(sum([]byte("shared")))}, s.blobs(t), "b still has it")
+		require.Equal(t, "shared", s.mustRead(t, input("b")))
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("b")}))
+		require.Equal(t, 1, sweep(nil))
+		require.Empty(t, s.blobs(t))
+	})
+}
+
+// A hub that dies between the blob and the name, or in the middle of a blob,
+// leaves nothing to see.
+func TestDeathBeforeTheName(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		sp, err := newSpool(s.spool, strings.NewReader("whole"), 0)
+		require.NoError(t, err)
+		defer sp.Close()
+		key := contentKey(sp.sha256)
+		require.NoError(t, s.hold(t.Context(), key))
+		require.NoError(t, s.writeContent(t.Context(), key, sp))
+		// Here it died. A temporary file of a second one that died as it wrote:
+		_, err = s.storage.Write(t.Context(), key+".17.tmp", strings.NewReader("ha"))
+		require.NoError(t, err)
+
+		_, err = s.Resolve(t.Context(), tenant, input("a"))
+		require.ErrorIs(t, err, ErrNotFound)
+		s.expire(t, key)
+		swept, err := s.later(2*time.Hour).Sweep(t.Context(), 0, nil)
+		require.NoError(t, err)
+		require.Equal(t, Swept{Files: 2, Bytes: 7}, swept)
+		s.mustUpload(t, input("a"), "whole")
+		require.Equal(t, "whole", s.mustRead(t, input("a")))
+	})
+}
+
+// Uploads of contents that were just given up must not lose their blobs to a
+// sweep that runs at the same time.
+func TestSweepAgainstUploads(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		key := contentKey(sum([]byte("again and again")))
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.sweep(ctx, key); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+		for range 30 {
+			got := s.mustUpload(t, input("a"), "again and again")
+			s.expire(t, key)
+			require.Equal(t, "again and again", s.mustRead(t, got))
+			require.NoError(t, s.Remove(t.Context(), tenant, []Ref{got}))
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// A blob that was swept after all, because the hold ended, is written again.
+func TestNameNeverPointsToASweptBlob(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		u, err := s.newUpload(t.Context(), tenant, input("a"), false)
+		require.NoError(t, err)
+		entry, err := Entry{Key: contentKey(sum(nil))}.encode()
+		require.NoError(t, err)
+		_, _, err = u.name(t.Context(), sum(nil), entry)
+		require.ErrorIs(t, err, errUnsafe)
+		_, err = s.Resolve(t.Context(), tenant, input("a"))
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}
+
+func TestCheckShared(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		require.NoError(t, s.CheckShared(t.Context()))
+		require.NoError(t, s.CheckShared(t.Context()), "again")
+		require.NoError(t, s.later(0).CheckShared(t.Context()), "a second hub")
+		require.ErrorIs(t, newStore(t, db).CheckShared(t.Context()), ErrNotShared)
+	})
+}

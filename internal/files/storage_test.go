@@ -1,0 +1,101 @@
+package files
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	_ "gocloud.dev/blob/memblob"
+)
+
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	for name, location := range map[string]string{
+		"folder": filepath.Join(t.TempDir(), "made", "here"), "file URL": "file://" + filepath.ToSlash(t.TempDir()), "object store": "mem://",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			s, err := OpenStorage(ctx, location)
+			require.NoError(t, err)
+			defer s.Close()
+			n, err := s.Write(ctx, "a/b", strings.NewReader("0123456789"))
+			require.NoError(t, err)
+			require.EqualValues(t, 10, n)
+			for _, c := range []struct {
+				from, length int64
+				want         string
+			}{{0, -1, "0123456789"}, {3, 4, "3456"}, {8, 10, "89"}, {10, -1, ""}} {
+				r, err := s.Open(ctx, "a/b", c.from, c.length)
+				require.NoError(t, err)
+				data, err := io.ReadAll(r)
+				require.NoError(t, err)
+				require.NoError(t, r.Close())
+				require.Equal(t, c.want, string(data))
+			}
+			b, err := s.Stat(ctx, "a/b")
+			require.NoError(t, err)
+			require.EqualValues(t, 10, b.Size)
+			require.False(t, b.Modified.IsZero())
+
+			created, err := s.Create(ctx, "a/b", strings.NewReader("x"))
+			require.NoError(t, err)
+			require.False(t, created)
+			created, err = s.Create(ctx, "c", strings.NewReader("x"))
+			require.NoError(t, err)
+			require.True(t, created)
+
+			// A write that is given up leaves what was there.
+			_, err = s.Write(ctx, "a/b", brokenReader{strings.NewReader("new")})
+			require.ErrorIs(t, err, errBroken)
+			require.NotErrorIs(t, err, ErrStorage, "it is not the storage's fault")
+			_, err = s.Write(ctx, "d", brokenReader{strings.NewReader("new")})
+			require.ErrorIs(t, err, errBroken)
+			ended, end := context.WithCancel(ctx)
+			end()
+			_, err = s.Write(ended, "d", strings.NewReader("new"))
+			require.Error(t, err)
+			var keys []string
+			require.NoError(t, s.List(ctx, "", func(b Blob) error {
+				keys = append(keys, b.Key)
+				return nil
+			}))
+			require.Equal(t, []string{"a/b", "c"}, keys)
+			b, err = s.Stat(ctx, "a/b")
+			require.NoError(t, err)
+			require.EqualValues(t, 10, b.Size)
+
+			require.NoError(t, s.Delete(ctx, "a/b"))
+			require.NoError(t, s.Delete(ctx, "a/b"))
+			_, err = s.Open(ctx, "a/b", 0, -1)
+			require.ErrorIs(t, err, ErrGone)
+			_, err = s.Stat(ctx, "a/b")
+			require.ErrorIs(t, err, ErrGone)
+		})
+	}
+}
+
+func TestOpenStorageRefuses(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, location := range []string{"", file, "file://", "file://host/x", "nosuch://bucket", "file://%zz"} {
+		_, err := OpenStorage(t.Context(), location)
+		require.Error(t, err, location)
+	}
+}
+
+func TestStorageIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "files")
+	s, err := OpenStorage(t.Context(), dir)
+	require.NoError(t, err)
+	defer s.Close()
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Zero(t, info.Mode().Perm()&0o077)
+}
