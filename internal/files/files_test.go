@@ -155,6 +155,10 @@ func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*
 		http.ServeContent(rec, r, "", f.modified, bytes.NewReader(f.data))
 	}
 	resp := rec.Result()
+	if resp.StatusCode == http.StatusNotModified {
+		// ComfyUI's server tells it there as well.
+		resp.Header.Set("Last-Modified", f.modified.UTC().Format(http.TimeFormat))
+	}
 	if hook != nil {
 		hook(resp)
 	}

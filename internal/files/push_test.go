@@ -1,0 +1,180 @@
+package files
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+func byContent(data, name string) Ref {
+	return Ref{TypeInput, "comfyhub/" + sum([]byte(data))[:32], name}
+}
+
+func TestPush(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		for _, plain := range []bool{false, true} {
+			s, i := newStore(t, db), newInstance()
+			i.plain = plain
+			c := newCollector(t, s, i)
+			p := NewPusher(s, c)
+			to := Target{Name: "gpu1", Boot: "b1", Instance: i}
+			who := tenant
+			if plain {
+				who, to.Name = "other", "gpu2"
+			}
+			upload := func(ref Ref, data string) {
+				_, err := s.Upload(t.Context(), who, ref, true, strings.NewReader(data))
+				require.NoError(t, err)
+			}
+			push := func(refs ...Ref) []Rewrite {
+				t.Helper()
+				pins, err := s.Pin(t.Context(), who, refs)
+				require.NoError(t, err)
+				data, err := pins.Encode()
+				require.NoError(t, err)
+				pins, err = DecodePins(data)
+				require.NoError(t, err)
+				rewrites, err := p.Push(t.Context(), who, pins, to)
+				require.NoError(t, err)
+				return rewrites
+			}
+			holds := func(ref Ref, want string) {
+				t.Helper()
+				f, ok := i.get(ref)
+				require.True(t, ok, "%v", ref)
+				require.Equal(t, want, string(f.data))
+			}
+
+			// The name is free: it is kept, and sent once.
+			upload(input("a.png"), "one")
+			require.Empty(t, push(input("a.png"), input("a.png"), input("unknown.png")))
+			require.Empty(t, push(input("a.png")))
+			holds(input("a.png"), "one")
+			require.Equal(t, 1, i.uploads)
+			require.Zero(t, i.views, "what the hub sent need not be compared")
+
+			// The hub's file changed; what is on the instance stays.
+			upload(input("a.png"), "two")
+			want := []Rewrite{{From: input("a.png"), To: byContent("two", "a.png")}}
+			require.Equal(t, want, push(input("a.png")))
+			require.Equal(t, want, push(input("a.png")))
+			holds(input("a.png"), "one")
+			holds(byContent("two", "a.png"), "two")
+			require.Equal(t, 2, i.uploads)
+
+			// A file of the instance's own: the same bytes, found by one look.
+			i.put(input("b.png"), "same")
+			upload(input("b.png"), "same")
+			require.Empty(t, push(input("b.png")))
+			require.Empty(t, push(input("b.png")))
+			require.Equal(t, 1, i.views)
+			// And other bytes of the same length.
+			i.put(input("b.png"), "SAME")
+			if plain {
+				to.Boot = "b2" // nothing else tells that it changed
+			}
+			require.Equal(t, []Rewrite{{input("b.png"), byContent("same", "b.png")}}, push(input("b.png")))
+			holds(input("b.png"), "SAME")
+			require.Equal(t, 2, i.views)
+			require.Equal(t, 3, i.uploads)
+
+			// A push that broke off is repaired.
+			i.put(byContent("two", "a.png"), "t")
+			require.Equal(t, want, push(input("a.png")))
+			holds(byContent("two", "a.png"), "two")
+			require.Equal(t, 4, i.uploads)
+
+			// Outputs always lie by content, also those not copied yet.
+			i.put(output("o_00001_.png"), "picture")
+			out, err := s.AllotOutput(t.Context(), who, i.source(to.Name, output("o_00001_.png")))
+			require.NoError(t, err)
+			rewrites := push(out)
+			require.Equal(t, []Rewrite{{out, byContent("picture", "o_00001_.png")}}, rewrites)
+			require.Equal(t, rewrites[0].To.Value(true), rewrites[0].Literal("o_00001_.png [output]"))
+			require.Equal(t, rewrites[0].To.Value(false), rewrites[0].Literal("o_00001_.png"))
+
+			// Folders stay; the spelling is the graph's.
+			upload(Ref{TypeInput, "sub", "a.png"}, "one")
+			require.Empty(t, push(Ref{TypeInput, "./sub//", "a.png"}))
+			holds(Ref{TypeInput, "sub", "a.png"}, "one")
+		}
+	})
+}
+
+// A job gets what its inputs were when it was accepted.
+func TestPinOutlivesTheName(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s, i := newStore(t, db), newInstance()
+		p := NewPusher(s, newCollector(t, s, i))
+		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
+		s.mustUpload(t, input("a"), "then")
+		pins, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
+		require.NoError(t, err)
+		_, err = s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("now"))
+		require.NoError(t, err)
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("a")}))
+		_, err = p.Push(t.Context(), tenant, pins, to)
+		require.NoError(t, err)
+		f, _ := i.get(input("a"))
+		require.Equal(t, "then", string(f.data))
+
+		// An output that vanished before it was copied is nowhere.
+		ref := allotted(t, s, i, "o.png", "picture")
+		pins, err = s.Pin(t.Context(), tenant, []Ref{ref})
+		require.NoError(t, err)
+		require.Empty(t, pins.Keys())
+		i.drop(ref)
+		_, err = p.Push(t.Context(), tenant, pins, to)
+		require.ErrorIs(t, err, ErrGone)
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{ref}))
+		_, err = p.Push(t.Context(), tenant, pins, to)
+		require.ErrorIs(t, err, ErrGone)
+	})
+}
+
+// rival puts a file of its own under the name between the look and the upload.
+type rival struct{ *instance }
+
+func (r rival) Upload(ctx context.Context, ref Ref, overwrite bool, body io.Reader, size int64) (Ref, error) {
+	if ref.Subfolder == "" {
+		r.put(ref, "rival")
+	}
+	return r.instance.Upload(ctx, ref, overwrite, body, size)
+}
+
+func TestPushAgainstARival(t *testing.T) {
+	t.Parallel()
+	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	p := NewPusher(s, newCollector(t, s, i))
+	s.mustUpload(t, input("a"), "ours")
+	pins, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
+	require.NoError(t, err)
+	rewrites, err := p.Push(t.Context(), tenant, pins, Target{Name: "gpu1", Instance: rival{i}})
+	require.NoError(t, err)
+	require.Equal(t, []Rewrite{{input("a"), byContent("ours", "a")}}, rewrites)
+	f, _ := i.get(input("a"))
+	require.Equal(t, "rival", string(f.data))
+}
+
+func TestPinsCodec(t *testing.T) {
+	t.Parallel()
+	data, err := Pins(nil).Encode()
+	require.NoError(t, err)
+	require.Nil(t, data)
+	pins, err := DecodePins(nil)
+	require.NoError(t, err)
+	require.Nil(t, pins)
+	_, err = DecodePins([]byte("{"))
+	require.Error(t, err)
+	pins, err = DecodePins([]byte(`{"v":2,"new":1,"pins":[{"ref":{"Type":"input","Subfolder":"","Filename":"a"},"key":"k","more":[]}]}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"k"}, pins.Keys())
+}
