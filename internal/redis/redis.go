@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -79,6 +80,7 @@ type DB struct {
 	log      *slog.Logger
 	closed   context.Context // ends subscriptions
 	hangUp   context.CancelFunc
+	closing  sync.Once
 }
 
 // Open prepares a connection. It does not wait for a Redis that is away:
@@ -116,12 +118,15 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 }
 
 // Close ends all connections; the embedded server writes its journal first.
-func (db *DB) Close() error {
-	db.hangUp()
-	err := errors.Join(db.client.Close(), db.pubsub.Close())
-	if db.embedded != nil {
-		err = errors.Join(err, db.embedded.close())
-	}
+// Closing again does nothing.
+func (db *DB) Close() (err error) {
+	db.closing.Do(func() {
+		db.hangUp()
+		err = errors.Join(db.client.Close(), db.pubsub.Close())
+		if db.embedded != nil {
+			err = errors.Join(err, db.embedded.close())
+		}
+	})
 	return err
 }
 

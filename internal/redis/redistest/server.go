@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // startWithin bounds the start of a server, also on a loaded machine.
@@ -107,15 +108,16 @@ func (s *Server) launch() bool {
 
 // serves waits until the server answers, or has ended.
 func (s *Server) serves() bool {
-	client := goredis.NewClient(&goredis.Options{Addr: s.addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1})
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
+	db, err := redis.Open(ctx, redis.Options{URL: s.URL()})
+	require.NoError(s.t, err)
+	defer db.Close()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {
 		// The port may be another server's: only ours knows our folder.
-		if dir, err := client.ConfigGet(ctx, "dir").Result(); err == nil {
+		if dir, err := db.Client().ConfigGet(ctx, "dir").Result(); err == nil {
 			real, err := filepath.EvalSymlinks(s.dir)
 			require.NoError(s.t, err)
 			return dir["dir"] == real || dir["dir"] == s.dir

@@ -1,0 +1,411 @@
+package redis_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+const aof = "queue.aof"
+
+// push adds to a list and writes a second key beside it, so that half a block
+// is seen.
+var push = redis.NewScript("push", redis.Durable, `
+	write('RPUSH', key('list'), ARGV[1])
+	write('SET', key('last'), ARGV[1])
+	return {'ok'}`)
+
+func list(t *testing.T, db *redis.DB) []string {
+	t.Helper()
+	values, err := db.Client().LRange(t.Context(), db.Key("list"), 0, -1).Result()
+	require.NoError(t, err)
+	last, err := db.Client().Get(t.Context(), db.Key("last")).Result()
+	if len(values) == 0 {
+		require.ErrorIs(t, err, redis.Nil)
+		return nil
+	}
+	require.NoError(t, err)
+	require.Equal(t, values[len(values)-1], last, "a script is there whole or not at all")
+	return values
+}
+
+func run(t *testing.T, db *redis.DB, s *redis.Script, args ...any) {
+	t.Helper()
+	_, err := db.Run(t.Context(), s, args...)
+	require.NoError(t, err)
+}
+
+// copyFolder opens a copy of a data folder, as it would be found after a
+// crash, with the journal changed.
+func openCopy(t *testing.T, journal []byte) *redis.DB {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), journal, 0o600))
+	return redistest.OpenDir(t, dir)
+}
+
+var fill = redis.NewScript("fill", redis.Write, `
+	write('SET', key('string'), ARGV[1])
+	for i = 1, 300 do
+		write('HSET', key('hash'), 'f' .. i, ARGV[1] .. i)
+		write('RPUSH', key('list'), i)
+		write('SADD', key('set'), i)
+		write('ZADD', key('zset'), i / 4, 'm' .. i)
+	end
+	write('SET', key('last'), '300')
+	write('SET', key('soon'), 'x')
+	write('PEXPIREAT', key('soon'), int(now() + 3600000))
+	write('SET', key('past'), 'x')
+	write('PEXPIREAT', key('past'), int(now() - 1))
+	write('HDEL', key('hash'), 'f1')
+	write('ZREM', key('zset'), 'm1')
+	return {'ok'}`)
+
+// contents gives all keys of a server with their values.
+func contents(t *testing.T, c redis.Client, prefix string) map[string]any {
+	t.Helper()
+	ctx := t.Context()
+	keys, err := c.Keys(ctx, prefix+"*").Result()
+	require.NoError(t, err)
+	all := map[string]any{}
+	for _, key := range keys {
+		var value any
+		switch kind := c.Type(ctx, key).Val(); kind {
+		case "string":
+			value = c.Get(ctx, key).Val()
+		case "hash":
+			value = c.HGetAll(ctx, key).Val()
+		case "list":
+			value = c.LRange(ctx, key, 0, -1).Val()
+		case "set":
+			members := c.SMembers(ctx, key).Val()
+			slices.Sort(members)
+			value = members
+		case "zset":
+			value = c.ZRangeWithScores(ctx, key, 0, -1).Val()
+		default:
+			require.Fail(t, "unexpected kind", kind)
+		}
+		all[key] = value
+		if ttl := c.PTTL(ctx, key).Val(); ttl > 0 {
+			all[key+" expires"] = ttl.Round(time.Minute)
+		}
+	}
+	return all
+}
+
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	binary := "\x00\r\n$5\r\n\xff*"
+	for _, way := range []string{"close", "crash", "rewrite and crash"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			db := redistest.OpenDir(t, dir)
+			run(t, db, fill, binary)
+			db.Expire()
+			want := contents(t, db.Client(), "")
+			require.Len(t, want, 8)
+			switch way {
+			case "close":
+				require.NoError(t, db.Close())
+			case "crash":
+				require.NoError(t, db.SyncJournal())
+				db.Abandon()
+			default:
+				require.NoError(t, db.Rewrite())
+				run(t, db, push, "301") // after the cut
+				want[db.Key("list")] = append(want[db.Key("list")].([]string), "301")
+				want[db.Key("last")] = "301"
+				db.Abandon()
+			}
+			again := redistest.OpenDir(t, dir)
+			again.Expire()
+			require.Equal(t, want, contents(t, again.Client(), ""))
+			run(t, again, push, "next")
+		})
+	}
+}
+
+// The journal is Redis's own format: a real server takes it.
+func TestJournalLoadsIntoRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, rewrite := range []bool{false, true} {
+		dir := t.TempDir()
+		db := redistest.OpenDir(t, dir)
+		run(t, db, fill, "\x00\xff")
+		db.Expire()
+		require.NoError(t, db.SyncJournal())
+		if rewrite {
+			require.NoError(t, db.Rewrite())
+		}
+		data, err := os.ReadFile(filepath.Join(dir, aof))
+		require.NoError(t, err)
+
+		client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2})
+		t.Cleanup(func() { _ = client.Close() })
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		conn, err := net.Dial("tcp", server.Addr())
+		require.NoError(t, err)
+		_, err = conn.Write(redis.AppendCommand(data, "QUIT"))
+		require.NoError(t, err)
+		replies, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NotContains(t, string(replies), "-ERR")
+		conn.Close()
+		require.Equal(t, contents(t, db.Client(), ""), contents(t, client, ""))
+	}
+}
+
+// However much of the last blocks reached the disk, whole blocks are there
+// and nothing else.
+func TestTornEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	var ends []int // sizes of the journal after each script
+	for i := range 4 {
+		run(t, db, push, i)
+		info, err := os.Stat(filepath.Join(dir, aof))
+		require.NoError(t, err)
+		ends = append(ends, int(info.Size()))
+	}
+	data, err := os.ReadFile(filepath.Join(dir, aof))
+	require.NoError(t, err)
+	for _, zeros := range []int{0, 5} {
+		for size := ends[1] - 1; size <= len(data); size++ {
+			whole := 0
+			for whole < len(ends) && ends[whole] <= size {
+				whole++
+			}
+			crashed := openCopy(t, append(slices.Clone(data[:size]), make([]byte, zeros)...))
+			require.Len(t, list(t, crashed), whole, "cut at %d of %d", size, len(data))
+			run(t, crashed, push, "on")
+			require.Len(t, list(t, crashed), whole+1)
+			require.NoError(t, crashed.Close())
+		}
+	}
+}
+
+func TestDamageIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	for i := range 4 {
+		run(t, db, push, i)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, aof))
+	require.NoError(t, err)
+	data[len(data)/2] ^= 0x55
+	data[len(data)/2+1] ^= 0x55
+	data[len(data)/2+2] ^= 0x55
+	require.NoError(t, db.Close())
+	other := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(other, aof), data, 0o600))
+	_, err = redis.Open(t.Context(), redis.Options{Dir: other})
+	require.ErrorContains(t, err, "damaged after byte")
+	after, err := os.ReadFile(filepath.Join(other, aof))
+	require.NoError(t, err)
+	require.Equal(t, data, after, "evidence is not touched")
+}
+
+// TestKilled copies the journal at random moments, as a kill -9 would leave
+// it, while scripts run and the journal is written anew.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	var mu sync.Mutex
+	var acknowledged []string
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := range 60 {
+				value := fmt.Sprintf("%d-%d", w, i)
+				if _, err := db.Run(t.Context(), push, value); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				acknowledged = append(acknowledged, value)
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 12 {
+		mu.Lock()
+		before := slices.Clone(acknowledged)
+		mu.Unlock()
+		data, err := os.ReadFile(filepath.Join(dir, aof))
+		require.NoError(t, err)
+		crashed := openCopy(t, data)
+		require.Subset(t, append(list(t, crashed), "none"), append(before, "none"))
+		require.NoError(t, crashed.Close())
+		if i%3 == 2 {
+			require.NoError(t, db.Rewrite())
+		}
+	}
+	writers.Wait()
+	require.NoError(t, db.Close())
+	require.ElementsMatch(t, acknowledged, list(t, redistest.OpenDir(t, dir)))
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	_, err := redis.Open(t.Context(), redis.Options{Dir: dir})
+	require.ErrorIs(t, err, redis.ErrLocked)
+	require.NoError(t, db.Close())
+	again, err := redis.Open(t.Context(), redis.Options{Dir: dir})
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	run(t, db, push, "a")
+	readOnly, err := os.Open(filepath.Join(dir, aof))
+	require.NoError(t, err)
+	repair := db.BreakJournal(readOnly)
+	_, err = db.Run(t.Context(), push, "b")
+	require.ErrorIs(t, err, redis.ErrAway, "what is not on disk is not acknowledged")
+	repair()
+	require.NoError(t, readOnly.Close())
+	run(t, db, push, "c")
+	db.Abandon()
+	require.Equal(t, []string{"a", "b", "c"}, list(t, redistest.OpenDir(t, dir)))
+}
+
+// After a failed fsync only a new file is certain.
+func TestDoubtfulFileIsReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	run(t, db, push, "a")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), []byte("lost by the disk"), 0o600))
+	db.DoubtJournal()
+	run(t, db, push, "b")
+	db.Abandon()
+	require.Equal(t, []string{"a", "b"}, list(t, redistest.OpenDir(t, dir)))
+}
+
+func TestEmbeddedRefusesWhatItCannotRepeat(t *testing.T) {
+	t.Parallel()
+	db := redistest.Embedded(t)
+	for _, body := range []string{
+		`write('EXPIRE', key('x'), 10)`, `write('SET', key('x'), 'y', 'EX', '10')`, `write('SETEX', key('x'), 10, 'y')`,
+		`write('SPOP', key('s'))`, `write('XADD', key('stream'), '*', 'a', 'b')`, `write('PFADD', key('hll'), 'a')`,
+	} {
+		script := redis.NewScript("odd", redis.Write, `write('SET', key('x'), '1') write('SADD', key('s'), '1') `+body)
+		_, err := db.Run(t.Context(), script)
+		require.ErrorContains(t, err, "must not use", body)
+	}
+}
+
+// A script that fails in the middle has done what it did until then, as on a
+// server of its own; the journal must know.
+func TestFailedScriptIsInTheJournal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	half := redis.NewScript("half", redis.Write,
+		`write('RPUSH', key('list'), 'x') write('SET', key('last'), 'x') write('HSET', key('last'), 'a', 'b') return {'ok'}`)
+	_, err := db.Run(t.Context(), half)
+	require.ErrorContains(t, err, "WRONGTYPE")
+	run(t, db, push, "y")
+	db.Abandon()
+	require.Equal(t, []string{"x", "y"}, list(t, redistest.OpenDir(t, dir)))
+}
+
+func TestJournalIsShortened(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	big := redis.NewScript("big", redis.Durable, `write('SET', key('big'), string.rep(ARGV[1], 1048576)) return {'ok'}`)
+	for i := range 12 {
+		run(t, db, big, strconv.Itoa(i%10))
+	}
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(filepath.Join(dir, aof))
+		return err == nil && info.Size() < 2<<20
+	}, 20*time.Second, 20*time.Millisecond)
+	run(t, db, push, "a")
+	require.NoError(t, db.Close())
+	require.Equal(t, []string{"a"}, list(t, redistest.OpenDir(t, dir)))
+}
+
+func FuzzReadCommands(f *testing.F) {
+	f.Add(redis.AppendCommand(redis.AppendCommand(nil, "MULTI"), "SET", "a", "\r\n"))
+	f.Add([]byte("*1\r\n$-1\r\n"))
+	f.Add([]byte("*99999999999999999999\r\n"))
+	f.Add([]byte("*1\r\n$536870912\r\nx"))
+	f.Add([]byte("*0\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		commands, whole, err := redis.ReadCommands(bytes.NewReader(data))
+		switch {
+		case errors.Is(err, io.EOF):
+			require.Len(t, data, int(whole))
+		case !errors.Is(err, redis.ErrTorn) && !errors.Is(err, redis.ErrDamaged):
+			t.Fatal(err)
+		}
+		// What was read is written the same, but for leading zeros.
+		var out []byte
+		for _, args := range commands {
+			out = redis.AppendCommand(out, args...)
+		}
+		again, n, err := redis.ReadCommands(bytes.NewReader(out))
+		require.ErrorIs(t, err, io.EOF)
+		require.Len(t, out, int(n))
+		require.Equal(t, commands, again)
+	})
+}
+
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	client, server := redis.Pipe()
+	_, err := client.Write(bytes.Repeat([]byte("x"), 1<<20)) // nobody reads yet
+	require.NoError(t, err)
+	require.NoError(t, server.SetReadDeadline(time.Now().Add(-time.Second)))
+	buf := make([]byte, 1<<20)
+	n, err := io.ReadFull(server, buf)
+	require.NoError(t, err, "what is there is read whatever the deadline")
+	require.Equal(t, 1<<20, n)
+	_, err = server.Read(buf)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, server.SetReadDeadline(time.Time{}))
+	read := make(chan error)
+	go func() { _, err := server.Read(buf); read <- err }()
+	require.NoError(t, server.SetReadDeadline(time.Now()))
+	require.ErrorIs(t, <-read, os.ErrDeadlineExceeded, "a deadline ends a read that waits")
+	require.NoError(t, server.SetReadDeadline(time.Time{}))
+
+	_, err = client.Write([]byte("last"))
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	rest, err := io.ReadAll(server)
+	require.NoError(t, err)
+	require.Equal(t, "last", string(rest))
+	_, err = server.Write([]byte("x"))
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	_, err = client.Read(buf)
+	require.ErrorIs(t, err, io.EOF)
+}
