@@ -10,9 +10,16 @@ import (
 // Dynamic inputs stand for several: the flat prompt has dotted keys for them.
 // What they stand for depends on the node's values.
 
-// maxAutogrow bounds what one autogrow input expands to; ComfyUI's own bound
-// is 100.
-const maxAutogrow = 1000
+const (
+	// maxAutogrow bounds what one autogrow input expands to; ComfyUI's own
+	// bound is 100.
+	maxAutogrow = 1000
+	// maxNesting bounds dynamic inputs inside dynamic inputs.
+	maxNesting = 8
+	// maxExpansions bounds the inputs that are looked at for one node, so that
+	// nested declarations cannot multiply without end.
+	maxExpansions = 5000
+)
 
 // live returns the inputs that a node with these values has.
 func (c *class) live(values *pyjson.Object) []*input {
@@ -20,11 +27,11 @@ func (c *class) live(values *pyjson.Object) []*input {
 		if !in.dynamic() {
 			continue
 		}
-		list := append([]*input(nil), c.inputs[:i]...)
+		e := &expansion{class: c.name, values: values, list: append([]*input(nil), c.inputs[:i]...)}
 		for _, in := range c.inputs[i:] {
-			list = in.expand(list, c.name, values, 0)
+			e.add(in, 0)
 		}
-		return list
+		return e.list
 	}
 	return c.inputs
 }
@@ -33,67 +40,67 @@ func (in *input) dynamic() bool {
 	return in.kind == kindDynamicCombo || in.kind == kindAutogrow || in.kind == kindDynamicSlot
 }
 
-// maxNesting bounds dynamic inputs inside dynamic inputs.
-const maxNesting = 8
+// expansion collects the inputs that a node has.
+type expansion struct {
+	class  string
+	values *pyjson.Object
+	list   []*input
+	steps  int
+}
 
-// expand appends to list what in stands for.
-func (in *input) expand(list []*input, className string, values *pyjson.Object, depth int) []*input {
-	if depth > maxNesting {
-		return list
+// add appends what an input stands for.
+func (e *expansion) add(in *input, depth int) {
+	if e.steps++; e.steps > maxExpansions || depth > maxNesting {
+		return
 	}
 	switch in.kind {
 	case kindDynamicCombo:
-		list = append(list, in)
-		value, _ := values.Get(in.name)
+		e.list = append(e.list, in)
+		value, _ := e.values.Get(in.name)
 		for _, option := range in.extra.Array("options") {
 			o, _ := option.(*pyjson.Object)
-			if key, ok := o.Get("key"); !ok || value == nil || !pyEqual(key, value) {
-				continue
+			if key, ok := o.Get("key"); ok && value != nil && pyEqual(key, value) {
+				e.addAll(in, o.Object("inputs"), depth)
+				break
 			}
-			list = in.expandAll(list, className, o.Object("inputs"), values, depth)
-			break
 		}
 	case kindAutogrow:
-		list = in.grow(list, className, values, depth)
+		e.grow(in, depth)
 	case kindDynamicSlot:
 		// The slot is optional, and so is what comes with it when it is connected.
 		slot := *in
 		slot.required = false
-		list = append(list, &slot)
+		e.list = append(e.list, &slot)
 	default:
-		list = append(list, in)
+		e.list = append(e.list, in)
 	}
-	return list
 }
 
-// expandAll appends declared inputs under the name of the dynamic one.
-func (in *input) expandAll(list []*input, className string, declared *pyjson.Object, values *pyjson.Object, depth int) []*input {
+// addAll appends declared inputs under the name of the dynamic one.
+func (e *expansion) addAll(in *input, declared *pyjson.Object, depth int) {
 	for _, category := range []string{"required", "optional"} {
 		for name, spec := range declared.Object(category).All() {
-			sub := parseInput(className, in.name+"."+name, spec, in.required && category == "required")
-			list = sub.expand(list, className, values, depth+1)
+			e.add(parseInput(e.class, in.name+"."+name, spec, in.required && category == "required"), depth+1)
 		}
 	}
-	return list
 }
 
 // grow appends the inputs of an autogrow: those that the node has, and those
 // that it must have.
-func (in *input) grow(list []*input, className string, values *pyjson.Object, depth int) []*input {
+func (e *expansion) grow(in *input, depth int) {
 	template := in.extra.Object("template")
-	names, least := growNames(template)
 	spec, required := growSpec(template)
 	if spec == nil {
-		return list
+		return
 	}
+	names, least := growNames(template)
 	for i, name := range names {
 		must := in.required && required && i < least
 		name = in.name + "." + name
-		if must || values.Has(name) {
-			list = parseInput(className, name, spec, must).expand(list, className, values, depth+1)
+		if e.steps <= maxExpansions && (must || e.values.Has(name)) {
+			e.add(parseInput(e.class, name, spec, must), depth+1)
 		}
 	}
-	return list
 }
 
 // growNames are the names an autogrow can have, and how many come first.

@@ -108,7 +108,6 @@ var fileKinds = map[string]bool{
 var plainFileInputs = map[[2]string]bool{
 	{"LoadLatent", "latent"}:         true,
 	{"LoadImageSetNode", "images"}:   true,
-	{"Preview3D", "model_file"}:      true,
 	{"GeminiInputFiles", "file"}:     true,
 	{"OpenAIInputFiles", "file"}:     true,
 	{"VHS_LoadVideo", "video"}:       true,

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -132,22 +133,50 @@ func (i *Info) Spelling(className, inputName, value string) (own string, ok bool
 	if !known {
 		return "", false
 	}
-	offered := c.find(inputName).offered()
-	if offered == nil {
+	if in := c.find(inputName); in != nil {
+		return in.spelling(value)
+	}
+	return "", false
+}
+
+func (in *input) spelling(value string) (own string, ok bool) {
+	if in.options == nil {
 		return "", false
 	}
-	at, known := offered.index[optionKey(pyjson.String(value))]
+	at, known := in.options.index[optionKey(pyjson.String(value))]
 	if !known {
 		return "", false
 	}
-	// Both spellings can be there; the exact one wins.
-	if offered.has(pyjson.String(value)) {
-		for _, item := range offered.list {
-			if item == pyjson.Value(pyjson.String(value)) {
-				return value, true
+	if slices.Contains(in.options.list, pyjson.Value(pyjson.String(value))) {
+		return value, true // both spellings can be there
+	}
+	s, isText := in.options.list[at].(pyjson.String)
+	return string(s), isText
+}
+
+// Respell returns the edits that put the options a graph names into this
+// instance's own spelling, for the nodes that the outputs need; no outputs
+// means all nodes. An instance compares spellings byte by byte.
+func (i *Info) Respell(g *Graph, outputs []string) []Edit {
+	var edits []Edit
+	needed := g.upstream(outputs)
+	for id := range g.nodes().All() {
+		c, ok := i.classes[g.classType(id)]
+		if !ok || len(outputs) > 0 && !needed[id] {
+			continue
+		}
+		inputs := g.inputs(id)
+		for _, in := range c.live(inputs) {
+			value, ok := inputs.Get(in.name)
+			if _, isLink := value.(pyjson.Array); !ok || isLink || in.options == nil {
+				continue
 			}
+			eachText(Path{id, "inputs", in.name}, value, 0, func(path Path, s string) {
+				if own, ok := in.spelling(s); ok && own != s {
+					edits = append(edits, Edit{Path: slices.Clone(path), Value: pyjson.String(own)})
+				}
+			})
 		}
 	}
-	s, isText := offered.list[at].(pyjson.String)
-	return string(s), isText
+	return edits
 }

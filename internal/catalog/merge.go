@@ -33,6 +33,8 @@ type entry struct {
 	members []member
 	// variants are the members united by signature, the preferred one first.
 	variants []variant
+	// cores holds by input what [entry.core] has found.
+	cores sync.Map
 }
 
 // member is one description of a class and how many present instances give it.

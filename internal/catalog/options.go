@@ -80,6 +80,9 @@ func (o *options) hasKey(key string) bool {
 
 // keys are the keys of all options, in order.
 func (o *options) keys() []string {
+	if o == nil {
+		return nil
+	}
 	keys := make([]string, 0, len(o.list))
 	for _, item := range o.list {
 		keys = append(keys, optionKey(item))

@@ -154,10 +154,9 @@ func appendReprString(dst []byte, s string) []byte {
 	return append(dst, quote)
 }
 
-// pyStrip is Python's str.strip().
-func pyStrip(s string) string {
-	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f })
-}
+// pyStrip drops what int() and float() ignore around a number: blanks, but not
+// the separators \x1c to \x1f, which str.strip() drops too.
+func pyStrip(s string) string { return strings.TrimFunc(s, unicode.IsSpace) }
 
 // maxIntDigits is CPython's limit for the conversion of text to an int.
 const maxIntDigits = 4300

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // deviations are the recorded requests that the hub answers in another way
@@ -72,6 +73,9 @@ func replay(t *testing.T, cat *catalog.Catalog, v release, r recorded) {
 	case 400:
 		assert.Equal(t, r.Type, contentType)
 	}
+	if r.Status == 200 {
+		requireNumber(t, body, r.Answer)
+	}
 	var want, got struct {
 		Error      map[string]any            `json:"error"`
 		NodeErrors map[string]map[string]any `json:"node_errors"`
@@ -85,6 +89,23 @@ func replay(t *testing.T, cat *catalog.Catalog, v release, r recorded) {
 	}
 }
 
+// requireNumber compares the number that a client asked for with the one that
+// the server understood.
+func requireNumber(t *testing.T, body []byte, answer string) {
+	request, err := catalog.ParseRequest(body)
+	require.NoError(t, err)
+	v, err := pyjson.Parse([]byte(answer))
+	require.NoError(t, err)
+	number, _ := v.(*pyjson.Object).Get("number")
+	if request.Number != "" {
+		require.Equal(t, number, pyjson.Value(request.Number))
+		return
+	}
+	n, ok := number.(pyjson.Number).Int64()
+	require.True(t, ok, "the server took its counter: %s", number)
+	require.Equal(t, request.Front, n < 0)
+}
+
 // ask is what the handler of POST /prompt does, without a queue.
 func ask(t *testing.T, cat *catalog.Catalog, v release, body []byte) (status int, contentType string, answer []byte) {
 	request, err := catalog.ParseRequest(body)
@@ -96,7 +117,7 @@ func ask(t *testing.T, cat *catalog.Catalog, v release, body []byte) (status int
 	verdict := cat.Validate(catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: v,
 		Known: func(ref catalog.FileRef) bool {
-			return ref.Filename != "no-such.png" && ref.Type == "input" && strings.HasSuffix(ref.Filename, ".png")
+			return ref.Filename != "no-such.png" && ref.Type != "output" && strings.HasSuffix(ref.Filename, ".png")
 		},
 	})
 	if refused = verdict.Answer; refused != nil {

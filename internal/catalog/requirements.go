@@ -129,30 +129,38 @@ func (r *Requirements) add(e *entry, in *input, value pyjson.Value, known func(F
 	}
 	key := optionKey(value)
 	offering := 0
-	var core []string
-	for i, m := range e.members {
-		offered := m.class.find(in.name).offered()
-		if offered.hasKey(key) {
+	for _, m := range e.members {
+		if m.class.find(in.name).offered().hasKey(key) {
 			offering++
-		}
-		switch {
-		case offered == nil:
-			core = nil
-		case i == 0:
-			core = offered.keys()
-		default:
-			core = slices.DeleteFunc(core, func(option string) bool { return !offered.hasKey(option) })
 		}
 	}
 	name := e.members[0].class.name
-	switch {
-	case offering == 0:
-	case offering == len(e.members) && !in.options.files && len(core) <= maxList:
-		slices.Sort(core)
-		r.Lists = append(r.Lists, List{Class: name, Input: in.name, Options: slices.Compact(core)})
-	default:
-		r.Choices = append(r.Choices, Choice{Class: name, Input: in.name, Value: key})
+	if offering == 0 {
+		return
 	}
+	if offering == len(e.members) && !in.options.files {
+		if core := e.core(in.name); len(core) <= maxList {
+			r.Lists = append(r.Lists, List{Class: name, Input: in.name, Options: core})
+			return
+		}
+	}
+	r.Choices = append(r.Choices, Choice{Class: name, Input: in.name, Value: key})
+}
+
+// core returns the options of an input that all known instances offer, sorted.
+func (e *entry) core(inputName string) []string {
+	if core, ok := e.cores.Load(inputName); ok {
+		return core.([]string)
+	}
+	core := e.members[0].class.find(inputName).offered().keys()
+	for _, m := range e.members[1:] {
+		offered := m.class.find(inputName).offered()
+		core = slices.DeleteFunc(core, func(option string) bool { return !offered.hasKey(option) })
+	}
+	slices.Sort(core)
+	core = slices.Compact(core)
+	e.cores.Store(inputName, core)
+	return core
 }
 
 // sort puts the requirements in the one order that [Requirements.Encode] and

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // release is a version of ComfyUI such as "0.3.64".
@@ -116,3 +117,5 @@ func parseGraph(tb testing.TB, raw string) *catalog.Graph {
 	require.NoError(tb, err)
 	return g
 }
+
+func marshal(v pyjson.Value) string { return string(pyjson.Marshal(v)) }
