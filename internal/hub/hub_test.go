@@ -2,150 +2,155 @@ package hub
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
+	"fmt"
 	"image/png"
-	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
-
-	"github.com/comfyhub/comfyhub/internal/sim"
 )
-
-// bench is a hub with simulated instances, for tests.
-type bench struct {
-	t    *testing.T
-	hub  *Hub
-	web  *httptest.Server
-	sims []*sim.Server
-}
-
-// newBench starts a hub with embedded queue and count static instances.
-func newBench(t *testing.T, count int) *bench {
-	t.Helper()
-	b := &bench{t: t}
-	var addresses []string
-	for range count {
-		server, err := sim.New(sim.Config{TimeScale: 0.05})
-		require.NoError(t, err)
-		web := httptest.NewServer(server.Handler())
-		t.Cleanup(func() { web.CloseClientConnections(); web.Close(); server.Close() })
-		b.sims = append(b.sims, server)
-		addresses = append(addresses, web.URL)
-	}
-	b.hub = New(Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
-	level := slog.LevelInfo
-	if testing.Verbose() {
-		level = slog.LevelDebug
-	}
-	logger := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: level}))
-	require.NoError(t, b.hub.Start(context.Background(), Settings{Instances: addresses, Logger: logger}))
-	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1"})
-	}))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		require.NoError(t, b.hub.Close(ctx))
-		b.web.Close()
-	})
-	require.Eventually(t, func() bool { return len(b.hub.dispatch.Clients()) == count }, 20*time.Second, 10*time.Millisecond)
-	return b
-}
-
-type testWriter struct{ t *testing.T }
-
-func (w testWriter) Write(p []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
-}
-
-func (b *bench) get(path string) (int, []byte) {
-	b.t.Helper()
-	resp, err := http.Get(b.web.URL + path)
-	require.NoError(b.t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(b.t, err)
-	return resp.StatusCode, body
-}
-
-func (b *bench) post(path, body string) (int, []byte) {
-	b.t.Helper()
-	resp, err := http.Post(b.web.URL+path, "application/json", strings.NewReader(body))
-	require.NoError(b.t, err)
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	require.NoError(b.t, err)
-	return resp.StatusCode, answer
-}
-
-func (b *bench) dial(client string) *websocket.Conn {
-	b.t.Helper()
-	conn, _, err := websocket.Dial(b.t.Context(), b.web.URL+"/ws?clientId="+client, nil)
-	require.NoError(b.t, err)
-	conn.SetReadLimit(-1)
-	b.t.Cleanup(func() { conn.CloseNow() })
-	return conn
-}
-
-const picture = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 16711680}},
-	"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`
 
 func TestPictureThroughTheHub(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	socket := b.dial("ann")
-	status, answer := b.post("/prompt", `{"prompt": `+picture+`, "client_id": "ann"}`)
-	require.Equal(t, http.StatusOK, status, string(answer))
-	var accepted struct {
-		ID string `json:"prompt_id"`
-	}
-	require.NoError(t, json.Unmarshal(answer, &accepted))
-
-	var types []string
-	for {
-		kind, frame, err := socket.Read(t.Context())
-		require.NoError(t, err)
-		if kind == websocket.MessageBinary {
-			continue
-		}
-		var m struct {
-			Type string         `json:"type"`
-			Data map[string]any `json:"data"`
-		}
-		require.NoError(t, json.Unmarshal(frame, &m))
-		if m.Type != "status" {
-			types = append(types, m.Type)
-			require.Equal(t, accepted.ID, m.Data["prompt_id"], string(frame))
-		}
-		if node, ok := m.Data["node"]; ok && node == nil {
-			break
-		}
-	}
+	id := b.submit(picture(0xff0000), "ann")
+	types := socket.until(id)
 	require.Equal(t, "execution_start", types[0])
 	require.Equal(t, "execution_success", types[len(types)-2])
-
-	_, body := b.get("/history/" + accepted.ID)
-	var history map[string]struct {
-		Outputs map[string]struct {
-			Images []struct{ Filename, Subfolder, Type string }
-		}
-		Prompt []json.RawMessage
-	}
-	require.NoError(t, json.Unmarshal(body, &history))
-	image := history[accepted.ID].Outputs["2"].Images[0]
+	e, ok := b.history(id)
+	require.True(t, ok, "the history must be readable when executing null arrives")
+	image := e.Outputs["2"].Images[0]
 	require.Equal(t, "ComfyUI_00001_.png", image.Filename)
-	status, body = b.get("/view?filename=" + image.Filename + "&type=" + image.Type)
+	status, body := b.get("/view?filename=" + image.Filename + "&type=" + image.Type)
 	require.Equal(t, http.StatusOK, status)
 	decoded, err := png.Decode(bytes.NewReader(body))
 	require.NoError(t, err)
 	require.Equal(t, 64, decoded.Bounds().Dx())
+}
+
+func TestTwoServersDoNotMixUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	// Both instances write ComfyUI_00001_.png; each client must get its own.
+	colors := map[string]int{"ann": 0xff0000, "bob": 0x0000ff}
+	var wait sync.WaitGroup
+	for name, color := range colors {
+		socket := b.dial(name)
+		wait.Go(func() {
+			for n := range 5 {
+				id := b.submit(picture(color+n<<8), name)
+				socket.until(id)
+				e, ok := b.history(id)
+				require.True(t, ok)
+				status, body := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
+				require.Equal(t, http.StatusOK, status)
+				img, err := png.Decode(bytes.NewReader(body))
+				require.NoError(t, err)
+				r, g, bl, _ := img.At(3, 3).RGBA()
+				require.Equal(t, color+n<<8, int(r>>8)<<16|int(g>>8)<<8|int(bl>>8))
+			}
+		})
+	}
+	wait.Wait()
+	require.Positive(t, b.instances[0].Finished())
+	require.Positive(t, b.instances[1].Finished())
+}
+
+func TestShortJobsDoNotWaitForALongOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 3)
+	long := b.submit(work(600, 1, "none"), "video")
+	require.Eventually(t, func() bool { return started(b) == 1 }, 10*time.Second, 5*time.Millisecond)
+	var ids []string
+	for n := range 12 {
+		ids = append(ids, b.submit(work(1, 100+n, "none"), fmt.Sprint("c", n)))
+	}
+	for _, id := range ids {
+		require.Equal(t, "success", b.finished(id).Status.Text)
+	}
+	_, done := b.history(long)
+	require.False(t, done, "the long job still runs")
+	require.Equal(t, 13, started(b), "each ran once")
+	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "error", b.finished(long).Status.Text)
+}
+
+func started(b *bench) int {
+	n := 0
+	for _, i := range b.instances {
+		n += i.Started()
+	}
+	return n
+}
+
+func TestAnotherInstanceTakesOverFromADeadOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	socket := b.dial("ann")
+	id := b.submit(work(20, 7, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	for _, i := range b.instances {
+		if i.Started() == 1 {
+			i.die()
+		}
+	}
+	starts := 1
+	for {
+		m := socket.next()
+		require.Equal(t, id, m.Data.PromptID)
+		if m.Type == "execution_start" {
+			starts++
+		}
+		if m.Type == "executing" && m.Data.Node == nil {
+			break
+		}
+	}
+	require.Equal(t, 2, starts, "the client sees the second attempt from its beginning")
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.Equal(t, 2, started(b))
+}
+
+func TestInstanceRestartsInMidRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	id := b.submit(work(20, 7, "none"), "ann")
+	require.Eventually(t, func() bool { return started(b) == 1 }, 10*time.Second, time.Millisecond)
+	b.instances[0].die()
+	b.instances[0].revive()
+	require.Equal(t, "success", b.finished(id).Status.Text)
+}
+
+func TestLostSocketIsNoLostRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	socket := b.dial("ann")
+	id := b.submit(work(30, 7, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	b.instances[0].DropSockets()
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.Equal(t, 1, started(b), "the run went on")
+	for {
+		m := socket.next()
+		require.NotEqual(t, "execution_start", m.Type)
+		if m.Type == "executing" && m.Data.Node == nil {
+			break
+		}
+	}
+}
+
+func TestGraphErrorIsNotRetried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	socket := b.dial("ann")
+	id := b.submit(work(1, 7, "error"), "ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_error", types[len(types)-2])
+	e := b.finished(id)
+	require.Equal(t, "error", e.Status.Text)
+	require.False(t, e.Status.Completed)
+	require.Equal(t, 1, started(b))
 }

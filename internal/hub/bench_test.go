@@ -1,0 +1,288 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// bench is a hub with simulated instances.
+type bench struct {
+	t         *testing.T
+	id        Identity
+	settings  Settings
+	hub       *Hub
+	web       *httptest.Server
+	instances []*instance
+}
+
+// instance is a simulated ComfyUI at an address of its own, which refuses
+// connections once it is dead.
+type instance struct {
+	*sim.Server
+	t    *testing.T
+	addr string
+	end  context.CancelFunc
+	done chan struct{}
+}
+
+func newInstance(t *testing.T, c sim.Config) *instance {
+	t.Helper()
+	if c.TimeScale == 0 {
+		c.TimeScale = 0.02
+	}
+	server, err := sim.New(c)
+	require.NoError(t, err)
+	i := &instance{Server: server, t: t, addr: "127.0.0.1:0"}
+	i.start()
+	t.Cleanup(func() { i.die(); server.Close() })
+	return i
+}
+
+func (i *instance) start() {
+	i.t.Helper()
+	ln, err := net.Listen("tcp", i.addr)
+	require.NoError(i.t, err)
+	i.addr = ln.Addr().String()
+	ctx, end := context.WithCancel(context.Background())
+	i.end, i.done = end, make(chan struct{})
+	go func() {
+		defer close(i.done)
+		_ = i.Serve(ctx, ln)
+	}()
+}
+
+// die is kill -9: sockets are cut, the port refuses.
+func (i *instance) die() {
+	i.end()
+	<-i.done
+	i.Kill()
+}
+
+// revive starts the process anew at the same address.
+func (i *instance) revive() {
+	i.Restart()
+	i.start()
+}
+
+func (i *instance) url() string { return "http://" + i.addr }
+
+// newBench starts a hub with count instances.
+func newBench(t *testing.T, count int, change ...func(*bench)) *bench {
+	t.Helper()
+	b := &bench{t: t, id: Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"}}
+	for range count {
+		b.instances = append(b.instances, newInstance(t, sim.Config{}))
+	}
+	for _, c := range change {
+		c(b)
+	}
+	for _, i := range b.instances {
+		b.settings.Instances = append(b.settings.Instances, i.url())
+	}
+	level := slog.LevelInfo
+	if testing.Verbose() {
+		level = slog.LevelDebug
+	}
+	b.settings.Logger = slog.New(slog.NewTextHandler(&testLog{t: t}, &slog.HandlerOptions{Level: level}))
+	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1"})
+	}))
+	b.start()
+	t.Cleanup(func() {
+		b.stop()
+		b.web.CloseClientConnections()
+		b.web.Close()
+	})
+	b.connected(len(b.instances))
+	return b
+}
+
+func (b *bench) start() {
+	b.t.Helper()
+	b.hub = New(b.id)
+	require.NoError(b.t, b.hub.Start(context.Background(), b.settings))
+}
+
+func (b *bench) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	require.NoError(b.t, b.hub.Close(ctx))
+}
+
+// connected waits until the hub can use count instances.
+func (b *bench) connected(count int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return len(b.hub.dispatch.Clients()) == count }, 30*time.Second, 5*time.Millisecond)
+}
+
+// testLog writes to the test's log until the test is over.
+type testLog struct {
+	mu   sync.Mutex
+	t    *testing.T
+	over bool
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.t.Context().Err() == nil {
+		l.t.Log(strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+func (b *bench) get(path string) (int, []byte) {
+	b.t.Helper()
+	resp, err := http.Get(b.web.URL + path)
+	require.NoError(b.t, err)
+	return read(b.t, resp)
+}
+
+func (b *bench) post(path, body string) (int, []byte) {
+	b.t.Helper()
+	resp, err := http.Post(b.web.URL+path, "application/json", strings.NewReader(body))
+	require.NoError(b.t, err)
+	return read(b.t, resp)
+}
+
+func read(t *testing.T, resp *http.Response) (int, []byte) {
+	t.Helper()
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, body
+}
+
+// submit posts a graph that must be accepted and returns its id.
+func (b *bench) submit(graph, client string) string {
+	b.t.Helper()
+	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": %q}`, graph, client))
+	require.Equal(b.t, http.StatusOK, status, string(answer))
+	var accepted struct {
+		ID string `json:"prompt_id"`
+	}
+	require.NoError(b.t, json.Unmarshal(answer, &accepted))
+	return accepted.ID
+}
+
+// entry is what a history entry is tested for.
+type entry struct {
+	Prompt  []json.RawMessage
+	Outputs map[string]struct {
+		Images []struct{ Filename, Subfolder, Type string }
+	}
+	Status struct {
+		Text      string `json:"status_str"`
+		Completed bool
+		Messages  [][]json.RawMessage
+	}
+}
+
+func (b *bench) history(id string) (entry, bool) {
+	b.t.Helper()
+	status, body := b.get("/history/" + id)
+	require.Equal(b.t, http.StatusOK, status, string(body))
+	var all map[string]entry
+	require.NoError(b.t, json.Unmarshal(body, &all), string(body))
+	e, ok := all[id]
+	return e, ok
+}
+
+// finished waits for the history entry of a job.
+func (b *bench) finished(id string) entry {
+	b.t.Helper()
+	var e entry
+	require.Eventually(b.t, func() bool {
+		var ok bool
+		e, ok = b.history(id)
+		return ok
+	}, time.Minute, 10*time.Millisecond, "job %s", id)
+	return e
+}
+
+// client is a WebSocket client that keeps what it was sent.
+type client struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+type message struct {
+	Type string
+	Data struct {
+		PromptID string  `json:"prompt_id"`
+		Node     *string `json:"node"`
+		SID      string  `json:"sid"`
+	}
+	raw string
+}
+
+func (b *bench) dial(id string) *client {
+	b.t.Helper()
+	conn, _, err := websocket.Dial(b.t.Context(), b.web.URL+"/ws?clientId="+id, nil)
+	require.NoError(b.t, err)
+	conn.SetReadLimit(-1)
+	b.t.Cleanup(func() { conn.CloseNow() })
+	return &client{t: b.t, conn: conn}
+}
+
+// next is the next JSON message that is no status.
+func (c *client) next() message {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		kind, frame, err := c.conn.Read(ctx)
+		require.NoError(c.t, err)
+		if kind == websocket.MessageBinary {
+			continue
+		}
+		m := message{raw: string(frame)}
+		require.NoError(c.t, json.Unmarshal(frame, &m), m.raw)
+		if m.Type != "status" {
+			return m
+		}
+	}
+}
+
+// until reads to the end of a prompt and returns the types of its messages;
+// no message of another prompt may come between.
+func (c *client) until(id string) []string {
+	c.t.Helper()
+	var types []string
+	for {
+		m := c.next()
+		require.Equal(c.t, id, m.Data.PromptID, "a foreign message: %s", m.raw)
+		types = append(types, m.Type)
+		if m.Type == "executing" && m.Data.Node == nil {
+			return types
+		}
+	}
+}
+
+// picture is a graph that makes a picture of one colour.
+func picture(color int) string {
+	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
+		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`, color)
+}
+
+// work is a graph that keeps an instance busy for some seconds.
+func work(seconds float64, nonce int, fail string) string {
+	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
+		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 10, "fail": %q, "nonce": %d}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, nonce, seconds, fail, nonce)
+}
