@@ -67,3 +67,9 @@ func plainReason(err error) string {
 	}
 	return err.Error()
 }
+
+// isTimeout reports whether an error says only that something took too long.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-
-	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Reply is the answer of an instance that accepted a prompt.
@@ -95,42 +93,4 @@ func parseRefused(status int, data []byte) *Refused {
 		refused.Message = string(data[:min(len(data), maxErrorText)])
 	}
 	return refused
-}
-
-// Interrupt stops the running prompt. With an id, servers from 0.3.57 on stop
-// only that one; older ones stop whatever runs, as all do when id is empty.
-func (c *Client) Interrupt(ctx context.Context, id string) error {
-	body := pyjson.NewObject()
-	if id != "" {
-		body.Set("prompt_id", pyjson.String(id))
-	}
-	return c.post(ctx, "/interrupt", pyjson.Marshal(body))
-}
-
-// DeleteQueued removes waiting prompts. Unknown and running ones are not touched
-// and are no error.
-func (c *Client) DeleteQueued(ctx context.Context, ids ...string) error {
-	return c.deleteFrom(ctx, "/queue", ids)
-}
-
-// DeleteHistory makes the instance forget prompts that have ended.
-func (c *Client) DeleteHistory(ctx context.Context, ids ...string) error {
-	return c.deleteFrom(ctx, "/history", ids)
-}
-
-func (c *Client) deleteFrom(ctx context.Context, path string, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	body := pyjson.NewObject(pyjson.Member{Key: "delete", Value: pyjson.Strings(ids)})
-	return c.post(ctx, path, pyjson.Marshal(body))
-}
-
-// Free asks the instance to unload its models, and with memory also to drop
-// its cache of node results.
-func (c *Client) Free(ctx context.Context, models, memory bool) error {
-	return c.post(ctx, "/free", pyjson.Marshal(pyjson.NewObject(
-		pyjson.Member{Key: "unload_models", Value: pyjson.Bool(models)},
-		pyjson.Member{Key: "free_memory", Value: pyjson.Bool(memory)},
-	)))
 }

@@ -57,6 +57,11 @@ func Watch(ctx context.Context, c *Client, o WatchOptions, notify func(Observati
 		if ctx.Err() != nil {
 			return
 		}
+		if !lived && !isTimeout(err) {
+			// Somebody refused the connection or cut it, as whatever stands
+			// before a dead process does. A live one may be late, no more.
+			w.replaced = true
+		}
 		if !lived || !errors.Is(err, errSocketLost) {
 			w.down(err)
 		}
@@ -86,8 +91,8 @@ type watcher struct {
 
 	now      Observation
 	notified bool
-	// replaced says that nothing listened at the address since the server was
-	// last up, so that the next one there is another process.
+	// replaced says that the server was away since it was last up, so that the
+	// next one at its address is another process.
 	replaced bool
 	// infoRead is when object_info was last read.
 	infoRead time.Time
@@ -106,9 +111,6 @@ func (w *watcher) emit(next Observation) {
 }
 
 func (w *watcher) down(err error) {
-	if errors.Is(err, ErrGone) {
-		w.replaced = true
-	}
 	next := w.now
 	next.Up, next.Reason = false, plainReason(err)
 	next.QueueRemaining, next.Foreign, next.Running, next.RunningMark = 0, 0, "", Mark{}

@@ -1,0 +1,70 @@
+package comfyui
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Interrupt stops the running prompt. With an id, servers from 0.3.57 on stop
+// only that one; older ones stop whatever runs, as all do when id is empty.
+func (c *Client) Interrupt(ctx context.Context, id string) error {
+	body := pyjson.NewObject()
+	if id != "" {
+		body.Set("prompt_id", pyjson.String(id))
+	}
+	return c.post(ctx, "/interrupt", pyjson.Marshal(body))
+}
+
+// DeleteQueued removes waiting prompts. Unknown and running ones are not touched
+// and are no error.
+func (c *Client) DeleteQueued(ctx context.Context, ids ...string) error {
+	return c.deleteFrom(ctx, "/queue", ids)
+}
+
+// DeleteHistory makes the instance forget prompts that have ended.
+func (c *Client) DeleteHistory(ctx context.Context, ids ...string) error {
+	return c.deleteFrom(ctx, "/history", ids)
+}
+
+func (c *Client) deleteFrom(ctx context.Context, path string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	body := pyjson.NewObject(pyjson.Member{Key: "delete", Value: pyjson.Strings(ids)})
+	return c.post(ctx, path, pyjson.Marshal(body))
+}
+
+// Free asks the instance to unload its models, and with memory also to drop
+// its cache of node results.
+func (c *Client) Free(ctx context.Context, models, memory bool) error {
+	return c.post(ctx, "/free", pyjson.Marshal(pyjson.NewObject(
+		pyjson.Member{Key: "unload_models", Value: pyjson.Bool(models)},
+		pyjson.Member{Key: "free_memory", Value: pyjson.Bool(memory)},
+	)))
+}
+
+// RestartPath is where an agent takes orders to restart an instance; the
+// instance's name follows. It lies outside of the paths that are passed on to
+// instances, so that no client of a hub can reach it.
+const RestartPath = "/restart/"
+
+// InstancePath is where an agent serves an instance; its name follows.
+const InstancePath = "/i/"
+
+// Restart asks the agent to restart the instance's process, for one that
+// answers but does not work. Agents without a restart command, and instances
+// without an agent, answer with a *[StatusError].
+func (c *Client) Restart(ctx context.Context) error {
+	name, ok := strings.CutPrefix(c.base.EscapedPath(), InstancePath)
+	if !c.viaAgent || !ok {
+		return &StatusError{Method: http.MethodPost, Path: RestartPath, Status: http.StatusNotImplemented, Text: "the instance has no agent"}
+	}
+	agent := *c
+	base := *c.base
+	base.Path, base.RawPath = "", ""
+	agent.base = &base
+	return agent.post(ctx, RestartPath+name, nil)
+}
