@@ -2,6 +2,8 @@ package stream
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -193,6 +195,8 @@ func TestOpenMessagesDoNotShrink(t *testing.T) {
 	}
 	require.Equal(t, want, r.take())
 	require.Less(t, len(a.log.frames), 100, "the log does shrink")
+	l.attach(r.out, false)
+	require.Equal(t, words("199", "s199"), r.take())
 }
 
 func TestReplayAfterReconnect(t *testing.T) {
@@ -211,6 +215,7 @@ func TestReplayAfterReconnect(t *testing.T) {
 	l.send(c, message(Progress, "2"))
 	require.Equal(t, []string{"a"}, l.confirm(1), "a was received")
 	l.detach()
+	require.Empty(t, l.confirm(99), "a late receipt of a socket that is gone")
 	_, ok := l.showing()
 	require.False(t, ok, "without a socket nothing is shown")
 	l.send(c, other("c executed"))
@@ -345,7 +350,7 @@ func TestSpillFileOutlivesItsLog(t *testing.T) {
 	t.Parallel()
 	l := testLine()
 	l.limits.spill = 0
-	l.limits.spillDir = t.TempDir()
+	l.limits.spillDir = filepath.Join(t.TempDir(), "made when needed")
 	q := queue{limit: 1 << 20}
 	l.attach(func(it item) { q.push(it) }, false)
 	a := l.begin("a", 1)
@@ -359,12 +364,17 @@ func TestSpillFileOutlivesItsLog(t *testing.T) {
 	it.release()
 	_, err = it.frame.load()
 	require.Error(t, err, "the last user has closed the file")
+	left, err := os.ReadDir(l.limits.spillDir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestSpillFails(t *testing.T) {
 	t.Parallel()
 	l, r := testLine(), &recorder{}
-	l.limits.spill, l.limits.spillDir = 0, t.TempDir()+"/missing"
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	l.limits.spill, l.limits.spillDir = 0, file
 	l.attach(r.out, false)
 	a := l.begin("a", 1)
 	l.send(a, message(Result, "picture"))

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 )
-
-// errNotWebSocket is a request without an upgrade; it has been answered.
-var errNotWebSocket = errors.New("stream: not a WebSocket request")
 
 // Serve upgrades a request to a WebSocket and blocks until it ends. The query
 // `events=live` has the effect of Ident.Live. The Origin is the caller's to
@@ -22,14 +17,17 @@ var errNotWebSocket = errors.New("stream: not a WebSocket request")
 // other error there is nothing left to answer. A client that leaves is no
 // error.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
-	if !hasToken(r.Header, "Upgrade", "websocket") {
-		refuse(w, r)
-		return errNotWebSocket
-	}
 	if err := s.reserve(); err != nil {
 		return err
 	}
 	defer s.serving.Done()
+	if id.Client == "" {
+		id.Client = mintSID()
+	}
+	// Once the upgrade is answered the client believes that it hears
+	// everything, so from here on nothing of it is dropped.
+	k := Key{Tenant: id.Tenant, Client: id.Client}
+	s.change(k, true, func(c *client) { c.extend() })
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller has checked the Origin by ComfyUI's rules
 		CompressionMode:    websocket.CompressionNoContextTakeover,
@@ -39,16 +37,15 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 		return fmt.Errorf("stream: %w", err)
 	}
 	conn.SetReadLimit(readLimit)
-	if id.Client == "" {
-		id.Client = mintSID()
-	}
-	return s.run(s.newSocket(conn, w, r, id), id, id.Live || wantsLive(r))
+	sock := s.newSocket(conn, w, r)
+	sock.sid, sock.caller = id.Client, id.Caller
+	sock.received = func(mark uint64) { s.received(k, mark) }
+	return s.run(sock, k, id.Live || wantsLive(r))
 }
 
-func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http.Request, id Ident) *socket {
-	k := Key{Tenant: id.Tenant, Client: id.Client}
+func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http.Request) *socket {
 	sock := &socket{
-		conn: conn, sid: id.Client, caller: id.Caller,
+		conn:     conn,
 		browser:  r.Header.Get("Origin") != "",
 		deflate:  w.Header().Get("Sec-WebSocket-Extensions") != "",
 		opened:   time.Now(),
@@ -61,20 +58,19 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 		shutDone: make(chan struct{}),
 	}
 	sock.queue.limit = s.o.SocketBytes
-	sock.received = func(mark uint64) { s.received(k, sock, mark) }
 	return sock
 }
 
 // run lets a socket live: one goroutine reads, one writes, one pings.
-func (s *Streams) run(sock *socket, id Ident, live bool) error {
-	k := Key{Tenant: id.Tenant, Client: id.Client}
+func (s *Streams) run(sock *socket, k Key, live bool) error {
 	sock.tally = s.callers.join(sock.caller, sock)
 	defer s.callers.leave(sock.caller, sock)
 	if !s.admit(sock) {
 		<-sock.shut(websocket.StatusGoingAway, "")
-		return ErrClosed
+		return nil
 	}
 	defer s.dismiss(sock)
+	defer sock.mute() // gives up the files of results that were not written
 
 	// Not the request's context: it may end with a reload of the web server's
 	// configuration, which a socket outlives.
@@ -105,14 +101,11 @@ func (s *Streams) run(sock *socket, id Ident, live bool) error {
 	return nil
 }
 
-// received takes the receipt of a socket, if it is still the client's own.
-func (s *Streams) received(k Key, sock *socket, mark uint64) {
+// received takes a receipt. One from a socket that is no longer the client's
+// changes nothing: its marks are out of use.
+func (s *Streams) received(k Key, mark uint64) {
 	var prompts []string
-	s.change(k, false, func(c *client) {
-		if c.socket == sock {
-			prompts = c.line.confirm(mark)
-		}
-	})
+	s.change(k, false, func(c *client) { prompts = c.line.confirm(mark) })
 	for _, prompt := range prompts {
 		s.o.Delivered(k, prompt)
 	}
@@ -202,27 +195,4 @@ func (s *Streams) drop() {
 		}
 		c.mu.Unlock()
 	}
-}
-
-// refuse answers a request without an upgrade as aiohttp does.
-func refuse(w http.ResponseWriter, r *http.Request) {
-	asked := r.Header.Get("Upgrade")
-	if asked == "" {
-		asked = "None"
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = io.WriteString(w, "No WebSocket UPGRADE hdr: "+asked+"\n Can \"Upgrade\" only to \"WebSocket\".")
-}
-
-// hasToken reports whether a header's comma-separated values have token.
-func hasToken(h http.Header, name, token string) bool {
-	for _, value := range h.Values(name) {
-		for part := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(part), token) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -116,6 +116,7 @@ func TestNewestSocketWins(t *testing.T) {
 
 func TestReconnectInMidRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		time.Sleep(time.Hour) // the window of a fresh hub is over
 		p := r.open("/ws?clientId=me")
 		a := r.run("me", "a")
 		a.Send(message(Executing, "executing 1"))
@@ -270,6 +271,12 @@ func TestStatusIsCoalesced(t *testing.T) {
 			r.run("me", fmt.Sprint(i)).End()
 			require.Equal(t, words(start(fmt.Sprint(i)), status(10-i), null(fmt.Sprint(i))), p.settled())
 		}
+		// It takes the place of one that is due.
+		r.run("me", "x").End()
+		r.streams.StatusChanged("me")
+		r.run("me", "y").End()
+		time.Sleep(time.Second)
+		require.Len(t, p.settled(), 6)
 	})
 }
 
@@ -363,6 +370,25 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		got := p.settled()
 		require.Equal(t, words(hello(0, "me"), start("a")), got[:2], "the stream can be had again")
 		require.Equal(t, words(success("a"), status(0), null("a")), got[len(got)-3:])
+	})
+}
+
+func TestUnwrittenResultsGiveUpTheirFile(t *testing.T) {
+	bubble(t, Options{SpillBytes: 1}, func(t *testing.T, r *rig) {
+		p := r.dial("/ws?clientId=me", nil) // reads nothing
+		a := r.run("me", "a")
+		for range 3 {
+			a.Send(message(Result, "picture"))
+		}
+		synctest.Wait()
+		file := a.sequence.log.spill
+		require.Equal(t, int32(1+3), file.refs.Load(), "the log and what waits in the socket")
+		require.NoError(t, p.conn.CloseNow())
+		synctest.Wait()
+		require.Equal(t, int32(1), file.refs.Load())
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Zero(t, file.refs.Load(), "the client did not come back")
 	})
 }
 
@@ -475,20 +501,13 @@ func TestClose(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
-	w := httptest.NewRecorder()
-	require.Error(t, s.Serve(w, httptest.NewRequest(http.MethodGet, "/ws", nil), Ident{}))
-	require.Equal(t, http.StatusBadRequest, w.Code)
-	require.Equal(t, "text/plain; charset=utf-8", w.Header().Get("Content-Type"))
-	require.Equal(t, "No WebSocket UPGRADE hdr: None\n Can \"Upgrade\" only to \"WebSocket\".", w.Body.String())
-
-	// A broken handshake gives its place back.
-	for range 3 {
-		w = httptest.NewRecorder()
+	for _, upgrade := range []string{"", "websocket"} { // the rest of the handshake is missing
+		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/ws", nil)
-		r.Header.Set("Upgrade", "websocket")
+		r.Header.Set("Upgrade", upgrade)
 		require.Error(t, s.Serve(w, r, Ident{}))
 		require.GreaterOrEqual(t, w.Code, 400)
 	}
-	require.Zero(t, s.opening)
+	require.Zero(t, s.opening, "a broken handshake gives its place back")
 	require.NoError(t, s.Close(t.Context()))
 }

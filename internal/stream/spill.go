@@ -22,8 +22,14 @@ type spillFile struct {
 	refs atomic.Int32
 }
 
-// newSpillFile makes a file with one user.
+// newSpillFile makes a file with one user, and its folder if need be; an empty
+// dir is the system's.
 func newSpillFile(dir string) (*spillFile, error) {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("stream: spill: %w", err)
+		}
+	}
 	file, err := os.CreateTemp(dir, "comfyhub-stream-*")
 	if err != nil {
 		return nil, fmt.Errorf("stream: spill: %w", err)
