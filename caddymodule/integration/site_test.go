@@ -1,0 +1,193 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	_ "github.com/comfyhub/comfyhub/caddymodule"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// patience bounds every wait of these tests.
+const patience = 30 * time.Second
+
+// site is a Caddy that serves a hub with one simulated instance.
+type site struct {
+	t        *testing.T
+	api      string // address of ComfyUI's API
+	admin    string // address of Caddy's admin endpoint
+	gossip   string
+	data     string
+	instance string // URL
+}
+
+// newSite chooses addresses and starts the instance; load starts Caddy.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	server, err := sim.New(sim.Config{Dir: t.TempDir(), LoadTime: time.Nanosecond})
+	require.NoError(t, err)
+	web := httptest.NewServer(server.Handler())
+	s := &site{t: t, api: freeAddress(t), admin: freeAddress(t), gossip: freeAddress(t), data: t.TempDir(), instance: web.URL}
+	t.Cleanup(func() {
+		require.NoError(t, caddy.Stop())
+		web.CloseClientConnections()
+		web.Close()
+		server.Close()
+	})
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// load loads a configuration with these lines in the app's block, and blocks
+// of other sites after it.
+func (s *site) load(lines string, sites ...string) error {
+	s.t.Helper()
+	_, port, err := net.SplitHostPort(s.api)
+	require.NoError(s.t, err)
+	text := fmt.Sprintf(`{
+	admin %s
+	persist_config off
+	log {
+		level ERROR
+	}
+	comfyhub {
+		data %s
+		gossip {
+			bind %s
+		}
+		instance %s
+		%s
+	}
+}
+http://:%s {
+	bind 127.0.0.1
+	comfyhub
+}
+%s
+`, s.admin, s.data, s.gossip, s.instance, lines, port, strings.Join(sites, "\n"))
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil)
+	require.NoError(s.t, err)
+	return caddy.Load(config, true)
+}
+
+// start loads the first configuration and waits for the instance.
+func (s *site) start(lines string) {
+	s.t.Helper()
+	require.NoError(s.t, s.load(lines))
+	require.Eventually(s.t, func() bool {
+		ready, _ := s.call(http.MethodGet, s.admin, "/comfyhub/ready", "")
+		_, instances := s.call(http.MethodGet, s.admin, "/comfyhub/instances", "")
+		return ready == http.StatusOK && strings.Contains(instances, `"idle"`)
+	}, patience, 10*time.Millisecond)
+}
+
+// call sends a request and returns status and body.
+func (s *site) call(method, address, path, body string) (int, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+address+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	// Each request a connection of its own: an idle one would count as a
+	// goroutine that a reload left behind.
+	r.Close = true
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	return response.StatusCode, string(answer)
+}
+
+// prompt posts work that takes some time and returns its id.
+func (s *site) prompt(client string, seconds float64, nonce int) string {
+	s.t.Helper()
+	graph := fmt.Sprintf(`{
+		"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 64, "batch_size": 1, "color": 0}},
+		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 4, "nonce": %d}},
+		"3": {"class_type": "PreviewImage", "inputs": {"images": ["2", 0]}}}`, seconds, nonce)
+	status, answer := s.call(http.MethodPost, s.api, "/prompt", `{"prompt": `+graph+`, "client_id": "`+client+`"}`)
+	require.Equal(s.t, http.StatusOK, status, answer)
+	var accepted struct {
+		ID string `json:"prompt_id"`
+	}
+	require.NoError(s.t, json.Unmarshal([]byte(answer), &accepted))
+	return accepted.ID
+}
+
+// metric reads one sample of Caddy's own /metrics, 0 where there is none yet.
+func (s *site) metric(sample string) float64 {
+	s.t.Helper()
+	status, text := s.call(http.MethodGet, s.admin, "/metrics", "")
+	require.Equal(s.t, http.StatusOK, status)
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, sample+" "); found {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			require.NoError(s.t, err)
+			return n
+		}
+	}
+	return 0
+}
+
+// socket is a client's event stream.
+type socket struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+func (s *site) dial(client string) *socket {
+	s.t.Helper()
+	conn, _, err := websocket.Dial(s.t.Context(), "http://"+s.api+"/ws?clientId="+client, nil)
+	require.NoError(s.t, err)
+	conn.SetReadLimit(-1)
+	s.t.Cleanup(func() { conn.CloseNow() })
+	return &socket{s.t, conn}
+}
+
+// awaitEnd reads until a prompt has ended and returns the types of its events.
+func (c *socket) awaitEnd(id string) []string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	var types []string
+	for {
+		kind, frame, err := c.conn.Read(ctx)
+		require.NoError(c.t, err, "after %v", types)
+		if kind == websocket.MessageBinary {
+			continue
+		}
+		var event struct {
+			Type string
+			Data map[string]any
+		}
+		require.NoError(c.t, json.Unmarshal(frame, &event))
+		if event.Data["prompt_id"] != id {
+			continue
+		}
+		types = append(types, event.Type)
+		if node, told := event.Data["node"]; told && node == nil {
+			return types
+		}
+	}
+}
