@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+// config is what an agent needs to know.
+type config struct {
+	name    string
+	version string
+	// join are the addresses of hubs.
+	join []string
+	// targets are the servers. When there are none, the conventional ports
+	// are searched.
+	targets []target
+	// bind, advertise and serve are addresses; empty means the default.
+	bind, advertise, serve string
+	key                    string
+	// restartCommand is run to restart a server; empty for none.
+	restartCommand string
+	logger         *slog.Logger
+	// searchEvery is the pause between two searches. Default: 10 s.
+	searchEvery time.Duration
+	// ports are searched. Default: conventionalPorts.
+	ports []int
+}
+
+// agent is the process: what it knows of its servers, and its place among the
+// hubs.
+type agent struct {
+	config
+	log    *slog.Logger
+	gossip *gossip.Gossip
+	boot   int64
+	scheme string
+	work   sync.WaitGroup
+
+	mu        sync.Mutex
+	serving   string // host:port that hubs dial, empty until it is known
+	seq       uint64
+	instances []*instance
+}
+
+// instance is one server.
+type instance struct {
+	target
+	client  *comfyui.Client
+	handler http.Handler
+	restart *restarter
+
+	// seen belongs to the agent's mutex.
+	seen comfyui.Observation
+}
+
+// run is the whole life of an agent; it ends with ctx.
+func (c config) run(ctx context.Context) error {
+	a := &agent{config: c, log: c.logger, boot: time.Now().UnixMilli()}
+	listener, err := a.listen()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer a.work.Wait()
+	defer cancel()
+	for _, t := range a.targets {
+		if err := a.add(t); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
+	if err := a.join(ctx, listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	requests, drop := context.WithCancel(context.WithoutCancel(ctx))
+	defer drop()
+	server := a.server(requests)
+	served := make(chan error, 1)
+	a.work.Go(func() { served <- server.Serve(listener) })
+	a.log.Info("agent runs", "name", a.name, "serving", listener.Addr().String(), "gossip", a.gossip.Local().Addr, "instances", len(a.instances))
+	a.mu.Lock()
+	for _, i := range a.instances {
+		a.watch(ctx, i)
+	}
+	a.mu.Unlock()
+	if len(a.targets) == 0 {
+		a.work.Go(func() { a.search(ctx) })
+	}
+	a.work.Go(func() { a.watchNames(ctx) })
+
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-served:
+		err = fmt.Errorf("serving instances: %w", err)
+	}
+	a.log.Info("agent leaves; runs go on")
+	a.leave()
+	last, cancelLast := context.WithTimeout(requests, time.Second)
+	defer cancelLast()
+	if server.Shutdown(last) != nil { // what is still going on after that second is cut
+		return errors.Join(err, server.Close())
+	}
+	return err
+}
+
+// leave tells the hubs first: they give this machine no further job.
+func (a *agent) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := a.gossip.Leave(ctx); err != nil {
+		a.log.Debug("the farewell was not heard", "error", err)
+	}
+}
+
+// add makes a server one of the agent's.
+func (a *agent) add(t target) error {
+	client, err := comfyui.NewClient(t.url, comfyui.Options{UserAgent: "ComfyHub-Agent/" + a.version})
+	if err != nil {
+		return fmt.Errorf("--comfyui: %w", err)
+	}
+	i := &instance{target: t, client: client, handler: client.Proxy(nil)}
+	i.seen.Reason = "not reached yet"
+	if a.restartCommand != "" {
+		i.restart = &restarter{command: a.restartCommand, target: t, log: a.log}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.instances = append(a.instances, i)
+	return nil
+}
+
+// watch follows a server until ctx ends.
+func (a *agent) watch(ctx context.Context, i *instance) {
+	a.work.Go(func() {
+		defer i.client.Close()
+		comfyui.Watch(ctx, i.client, comfyui.WatchOptions{Logger: a.log.With("instance", i.name)}, func(o comfyui.Observation) {
+			a.observe(i, o)
+		})
+	})
+}
+
+// observe takes what a server does, and tells the hubs.
+func (a *agent) observe(i *instance, o comfyui.Observation) {
+	a.mu.Lock()
+	before := i.seen
+	i.seen = o
+	a.mu.Unlock()
+	edge := before.Up != o.Up || before.Idle() != o.Idle() ||
+		(before.Foreign > 0) != (o.Foreign > 0) || before.ObjectInfoHash != o.ObjectInfoHash
+	a.gossip.Push(edge)
+}
+
+func (a *agent) find(name string) *instance {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, i := range a.instances {
+		if i.name == name {
+			return i
+		}
+	}
+	return nil
+}
+
+// join enters the gossip and learns there at which address this machine is
+// known, which is where hubs look for the instances too.
+func (a *agent) join(ctx context.Context, served net.Addr) error {
+	c := gossip.Config{
+		Role: gossip.RoleAgent, Name: a.name, Boot: a.boot, Version: a.version,
+		Bind: a.bind, Advertise: a.advertise, Key: a.key, Join: a.config.join,
+		Logger: a.log, Report: a.report,
+	}
+	var err error
+	if c.Bind == "" {
+		c.Bind = fmt.Sprintf(":%d", gossip.DefaultPort)
+		if a.onLoopback() {
+			c.Bind = "127.0.0.1:0" // the port is the hub's
+		}
+	}
+	a.gossip, err = gossip.Join(ctx, c)
+	if err != nil {
+		if errors.Is(err, gossip.ErrKeyRequired) {
+			return fmt.Errorf("%w: give --key-file or %s, the same as at the hub", err, keyVariable)
+		}
+		return err
+	}
+	host, port, err := net.SplitHostPort(served.String())
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host, _, err = net.SplitHostPort(a.gossip.Local().Addr)
+	}
+	if err != nil {
+		a.leave()
+		return fmt.Errorf("address of this machine: %w", err)
+	}
+	a.mu.Lock()
+	a.serving = net.JoinHostPort(host, port)
+	a.mu.Unlock()
+	return nil
+}
+
+// onLoopback reports whether all hubs are on this machine.
+func (a *agent) onLoopback() bool {
+	for _, address := range a.config.join {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		if !gossip.IsLoopback(host) {
+			return false
+		}
+	}
+	return true
+}
+
+// watchNames says clearly when another agent uses the same name. The hubs
+// listen to the one that was there first. One that died without a farewell is
+// still listed for some seconds, so only the second sight counts.
+func (a *agent) watchNames(ctx context.Context) {
+	const every = 20 * time.Second
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	before := map[gossip.Member]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := map[gossip.Member]bool{}
+		for _, m := range a.gossip.Members() {
+			if m.Role != gossip.RoleAgent || m.Name != a.name {
+				continue
+			}
+			now[m] = true
+			if before[m] {
+				a.log.Error("refused: another agent has this name, and hubs listen to the one that came first; give one of them another --name",
+					"name", a.name, "other", m.Addr, "other_started", time.UnixMilli(m.Boot).Format(time.RFC3339))
+			}
+		}
+		before = now
+	}
+}
+
+// report is what the hubs are told.
+func (a *agent) report() fleet.Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seq++
+	r := fleet.Report{Agent: a.name, Boot: a.boot, Seq: a.seq}
+	if a.serving == "" {
+		return r // the gossip asks before it has said at which address we are known
+	}
+	for _, i := range a.instances {
+		r.Instances = append(r.Instances, i.report(a.scheme+"://"+a.serving))
+	}
+	return r
+}
+
+// report describes one server; base is where the agent serves.
+func (i *instance) report(base string) fleet.InstanceReport {
+	o := i.seen
+	r := fleet.InstanceReport{
+		Name: i.name, URL: base + comfyui.InstancePath + i.name, Kind: fleet.KindComfyUI,
+		Up: o.Up, Reason: o.Reason,
+		Queue: o.QueueRemaining, Foreign: o.Foreign,
+		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,
+		Version: o.Version.Text, GPU: o.GPU, GPUType: o.GPUType, VRAMTotal: o.VRAMTotal, VRAMFree: o.VRAMFree,
+		ObjectInfo: o.ObjectInfoHash, Boot: o.Boot,
+	}
+	if i.direct != "" {
+		r.URL, r.Direct = i.direct, true
+	}
+	if !o.Since.IsZero() {
+		r.Since = o.Since.UnixMilli()
+	}
+	return r
+}

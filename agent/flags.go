@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+// envPrefix begins the environment variables that stand for flags.
+const envPrefix = "COMFYHUB_AGENT_"
+
+// keyVariable holds the gossip key, under the same name as at the hub.
+const keyVariable = "COMFYHUB_GOSSIP_KEY"
+
+// fromEnvironment sets each flag that was not given from its variable. Empty
+// variables count as absent: compose files pass them for unset options.
+func fromEnvironment(cmd *cobra.Command, lookup func(string) (string, bool)) error {
+	var first error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := lookup(name)
+		if !ok || value == "" || f.Changed || first != nil {
+			return
+		}
+		if err := cmd.Flags().Set(f.Name, value); err != nil {
+			first = fmt.Errorf("%s: %w", name, err)
+		}
+	})
+	return first
+}
+
+// readKey returns the gossip key of the file, or of the environment.
+func readKey(file string, lookup func(string) (string, bool)) (string, error) {
+	if file == "" {
+		key, _ := lookup(keyVariable)
+		return strings.TrimSpace(key), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("--key-file: %w", err)
+	}
+	key := strings.TrimSpace(string(data))
+	if key == "" {
+		return "", fmt.Errorf("--key-file %s: empty", file)
+	}
+	return key, nil
+}
+
+// target is a server that the agent brings into the fleet.
+type target struct {
+	name string
+	// url is where the agent reaches it.
+	url string
+	// direct is where the hub may reach it instead of through the agent.
+	direct string
+}
+
+// targets names the servers: after the agent when there is one, with a number
+// when there are several, or as the flag says (NAME=URL).
+func targets(agent string, servers, direct []string) ([]target, error) {
+	if len(direct) > 0 && len(direct) != len(servers) {
+		return nil, fmt.Errorf("--direct: want one for each --comfyui, in the same order: %d for %d", len(direct), len(servers))
+	}
+	list := make([]target, len(servers))
+	used := map[string]bool{}
+	for i, s := range servers {
+		t := target{name: agent, url: s}
+		if len(servers) > 1 {
+			t.name = fmt.Sprintf("%s-%d", agent, i+1)
+		}
+		if name, address, ok := strings.Cut(s, "="); ok && !strings.ContainsAny(name, ":/") {
+			t.name, t.url = name, address
+		}
+		if err := gossip.CheckName(t.name); err != nil {
+			return nil, fmt.Errorf("--comfyui: %w", err)
+		}
+		if used[t.name] {
+			return nil, fmt.Errorf("--comfyui: two instances are named %q", t.name)
+		}
+		used[t.name] = true
+		if len(direct) > 0 {
+			t.direct = direct[i]
+			if u, err := url.Parse(t.direct); err != nil || u.Host == "" {
+				return nil, fmt.Errorf("--direct %q: want http://host:port or https://host:port", t.direct)
+			}
+		}
+		list[i] = t
+	}
+	return list, nil
+}
+
+// hostName makes a usable name of the machine's.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "agent"
+	}
+	name, _, _ = strings.Cut(name, ".")
+	name = strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
+			return r
+		}
+		return '-'
+	}, name)
+	name = strings.TrimLeft(name, "-_")
+	name = name[:min(len(name), 40)] // room for the numbers of instances
+	if gossip.CheckName(name) != nil {
+		return "agent"
+	}
+	return name
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agent",
+		Short: "Brings the ComfyUI servers of a GPU machine into a ComfyHub fleet",
+		Long: "Brings the ComfyUI servers of a GPU machine into a ComfyHub fleet.\n\n" +
+			"Every flag can also be given as an environment variable: --log-level is\n" +
+			envPrefix + "LOG_LEVEL. Flags that can be repeated take a list with commas there.",
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	root.PersistentFlags().String("log-level", "info", "`level` of the log: debug, info, warn, error")
+	root.AddCommand(newRunCommand(), newSimulateCommand())
+	return root
+}
+
+// newLogger makes the log of a command, on standard error.
+func newLogger(cmd *cobra.Command) (*slog.Logger, error) {
+	text, err := cmd.Flags().GetString("log-level")
+	if err != nil {
+		return nil, err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})), nil
+}
+
+// version is the module's, as the Go command has stamped it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+func newRunCommand() *cobra.Command {
+	var (
+		c         config
+		servers   []string
+		direct    []string
+		keyFile   string
+		simulate  int
+		simulated simulation
+	)
+	cmd := &cobra.Command{
+		Use:   "run --join HUB:7946 --comfyui http://127.0.0.1:8188",
+		Short: "Bring this machine's ComfyUI servers into the fleet",
+		Example: "  agent run --join hub:7946 --comfyui http://127.0.0.1:8188 --key-file /etc/comfyhub/key\n" +
+			"  agent run --join hub:7946 --comfyui left=http://127.0.0.1:3188 --comfyui right=http://127.0.0.1:3189\n" +
+			"  agent run --join 127.0.0.1:7946 --simulate 3",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := fromEnvironment(cmd, os.LookupEnv)
+			if err != nil {
+				return err
+			}
+			if c.logger, err = newLogger(cmd); err != nil {
+				return err
+			}
+			if err := gossip.CheckName(c.name); err != nil {
+				return fmt.Errorf("--name: %w", err)
+			}
+			if len(c.join) == 0 {
+				return errors.New("--join: which hub? HOST:7946")
+			}
+			if c.key, err = readKey(keyFile, os.LookupEnv); err != nil {
+				return err
+			}
+			if simulate > 0 {
+				if len(servers) > 0 {
+					return errors.New("--simulate and --comfyui exclude each other")
+				}
+				simulated.logger, simulated.count, simulated.anyPort = c.logger, simulate, true
+				stop, urls, err := simulated.start(cmd.Context())
+				if err != nil {
+					return err
+				}
+				defer stop()
+				servers = urls
+			}
+			if c.targets, err = targets(c.name, servers, direct); err != nil {
+				return err
+			}
+			c.version = version()
+			return c.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&c.join, "join", nil, "`address` of a hub's gossip, HOST:7946; can be repeated")
+	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
+	f.StringSliceVar(&direct, "direct", nil, "`URL` at which hubs may reach a server themselves; one for each --comfyui")
+	f.StringVar(&c.name, "name", hostName(), "`name` of this agent, unique in the fleet")
+	f.StringVar(&c.bind, "bind", "", "`address` of the gossip, UDP and TCP (default :7946; a free port of loopback when joined over loopback)")
+	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
+	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the servers (default :7947; loopback when joined over loopback)")
+	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key (default: the variable "+keyVariable+")")
+	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
+	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")
+	simulated.flags(f, "first `port` of the simulated servers; others where they are taken")
+	return cmd
+}

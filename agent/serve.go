@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+// defaultServePort is where hubs reach the instances.
+const defaultServePort = 7947
+
+// listen opens the port of the instances: with TLS, and only for those who
+// have the gossip key, unless it is on loopback.
+func (a *agent) listen() (net.Listener, error) {
+	address := a.serve
+	if address == "" {
+		address = fmt.Sprintf(":%d", defaultServePort)
+		if a.onLoopback() {
+			address = fmt.Sprintf("127.0.0.1:%d", defaultServePort)
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) && a.serve == "" && a.onLoopback() {
+		// Agents of one machine share its loopback; hubs learn any port.
+		listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--serve: %w", err)
+	}
+	host, _, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	if gossip.IsLoopback(host) && a.onLoopback() {
+		a.scheme = "http"
+		return listener, nil
+	}
+	a.scheme = "https"
+	server, _, err := gossip.TLS(a.key)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("--serve %s: %w: give --key-file or %s, the same as at the hub", listener.Addr(), err, keyVariable), listener.Close())
+	}
+	return tls.NewListener(listener, server), nil
+}
+
+// server serves the instances; requests end with ctx, upgraded ones included.
+func (a *agent) server(ctx context.Context) *http.Server {
+	return &http.Server{
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		Handler:           http.HandlerFunc(a.serveHTTP),
+		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		// A nil map would let the server offer HTTP/2, which has no upgrades.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}
+}
+
+// serveHTTP passes /i/NAME/... on to an instance and takes orders under
+// /restart/NAME. Paths are compared as they came, escapes included: a mux
+// would clean them, and ComfyUI distinguishes what it would make equal.
+func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		// No hub sends these. On loopback there is no other sign that a web
+		// page tries its luck at an instance that trusts its neighbours.
+		http.Error(w, "browsers have no business here", http.StatusForbidden)
+		return
+	}
+	path := r.URL.EscapedPath()
+	if name, ok := strings.CutPrefix(path, comfyui.RestartPath); ok {
+		a.serveRestart(w, r, name)
+		return
+	}
+	name, ok := strings.CutPrefix(path, comfyui.InstancePath)
+	name, _, slash := strings.Cut(name, "/")
+	i := a.find(name)
+	if !ok || !slash || i == nil {
+		http.NotFound(w, r)
+		return
+	}
+	http.StripPrefix(comfyui.InstancePath+name, i.handler).ServeHTTP(w, r)
+}
+
+// serveRestart restarts an instance that a hub has found sick.
+func (a *agent) serveRestart(w http.ResponseWriter, r *http.Request, name string) {
+	i := a.find(name)
+	switch {
+	case i == nil:
+		http.NotFound(w, r)
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+	case i.restart == nil:
+		http.Error(w, "this agent has no --restart-command", http.StatusNotFound)
+	default:
+		if err := i.restart.start(); err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+		}
+	}
+}
