@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-//go:embed data/*.json.gz
+//go:embed data/*.json data/*.json.gz
 var recorded embed.FS
 
 // The recorded listings are parsed once per process; nobody changes the trees

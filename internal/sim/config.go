@@ -25,6 +25,8 @@ type Config struct {
 	StepTime time.Duration
 	// LoadTime is the time to load a model that is not in memory yet, default 0.
 	LoadTime time.Duration
+	// Overhead is what a run takes besides its nodes, default 5 ms.
+	Overhead time.Duration
 	// TimeScale multiplies every simulated duration, default 1. 0.01 makes the
 	// instance a hundred times faster.
 	TimeScale float64
@@ -78,6 +80,7 @@ const (
 	defaultVRAM     = 24 << 30
 	defaultMaxBody  = 100 << 20
 	defaultStepTime = 100 * time.Millisecond
+	defaultOverhead = 5 * time.Millisecond
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -89,6 +92,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.StepTime == 0 {
 		c.StepTime = defaultStepTime
+	}
+	if c.Overhead == 0 {
+		c.Overhead = defaultOverhead
 	}
 	if c.TimeScale == 0 {
 		c.TimeScale = 1
@@ -111,7 +117,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.TimeScale < 0 || c.StepTime < 0 || c.LoadTime < 0 || c.VRAM < 0 || c.MaxUploadSize < 0 || c.CacheSize < 0 {
+	if c.TimeScale < 0 || c.StepTime < 0 || c.LoadTime < 0 || c.Overhead < 0 || c.VRAM < 0 || c.MaxUploadSize < 0 || c.CacheSize < 0 {
 		return c, errors.New("sim: durations, sizes and the time scale must not be negative")
 	}
 	switch c.Cache {

@@ -77,7 +77,7 @@ func (p *process) postHistory(w http.ResponseWriter, r *http.Request) {
 
 func (p *process) getHistory(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	maxItems, ok := intParam(query.Get("max_items"), query.Has("max_items"), -1)
+	maxItems, ok := intParam(query.Get("max_items"), query.Has("max_items"), noLimit)
 	offset, ok2 := -1, true
 	if p.feat.historyOffset {
 		offset, ok2 = intParam(query.Get("offset"), query.Has("offset"), -1)
@@ -155,11 +155,6 @@ func (p *process) postFree(w http.ResponseWriter, r *http.Request) {
 		p.queue.request(unload, free)
 	}
 	answerEmpty(w, http.StatusOK)
-}
-
-// compressor plays --enable-compress-response-body, which is not offered.
-func (s *Server) compressor(w http.ResponseWriter, _ *http.Request) (http.ResponseWriter, func()) {
-	return w, func() {}
 }
 
 func isDigits(s string) bool {

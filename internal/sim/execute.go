@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"slices"
+	"time"
+
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -107,13 +110,33 @@ func (r *run) begin(c *call) (result nodeResult, pending bool, inputs *pyjson.Ob
 	}
 	r.order.hold(c.node)
 	state := &asyncCall{inputs: inputs}
+	if len(r.async) == 0 {
+		r.loop = newEventLoop(r.proc.srv.clock)
+	}
+	joined := make(chan struct{})
 	r.async[c.node] = state
 	go func() {
+		if r.loop.sleep(r.proc.worker, 0, true) != nil {
+			return
+		}
+		close(joined)
 		state.result, state.exc = do(c)
+		r.loop.leave()
+		// Python's event loop comes round to a finished task only after others
+		// that are ready as well.
+		_ = r.pause(r.proc.worker, loopTurn.Seconds())
 		r.returned <- c.node
 	}()
+	// The node runs up to its first wait before the next one is looked at.
+	select {
+	case <-joined:
+	case <-r.proc.worker.Done():
+	}
 	return result, true, inputs, nil
 }
+
+// loopTurn is the simulated time until the end of an async node is noticed.
+const loopTurn = 20 * time.Millisecond
 
 // gate is the look at the interrupt flag before a node starts.
 func (r *run) gate() *exception {
@@ -159,7 +182,7 @@ func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjso
 			if b, ok := arg.(*blocker); ok && blocked == nil {
 				blocked = b
 			}
-		} else if !cl.declares(name) {
+		} else if !cl.declares(name) || cl.unknownOption(name, v) {
 			continue
 		}
 		args[name] = arg
@@ -192,6 +215,20 @@ func (c *class) declares(name string) bool {
 		}
 	}
 	return false
+}
+
+// unknownOption reports whether a dynamic combo is set to an option it does
+// not have. Such a value never reaches the node.
+func (c *class) unknownOption(name string, chosen pyjson.Value) bool {
+	in, ok := c.input(name)
+	if !ok || in.typeName() != "COMFY_DYNAMICCOMBO_V3" {
+		return false
+	}
+	return !slices.ContainsFunc(in.options.Array("options"), func(v pyjson.Value) bool {
+		option, _ := v.(*pyjson.Object)
+		key, ok := option.Get("key")
+		return ok && pyjson.Equal(key, chosen)
+	})
 }
 
 // printedValue is what an error shows of a literal: scalars as they are, the

@@ -133,8 +133,11 @@ func (f *folders) next(kind, prefix string, width, height int) (target, *excepti
 	}
 	dir, inside := within(root, t.subfolder)
 	if !inside {
-		return t, raise("Exception", "**** ERROR: Saving image outside the output folder is not allowed.\n full_output_folder: %s\n         output_dir: %s\n         commonpath: %s",
-			dir, root, filepath.Dir(root))
+		text := fmt.Sprintf("**** ERROR: Saving image outside the output folder is not allowed.\n full_output_folder: %s\n         output_dir: %s", dir, root)
+		if !f.feat.contained {
+			text += "\n         commonpath: " + filepath.Dir(root)
+		}
+		return t, &exception{kind: "Exception", message: text}
 	}
 	t.dir = dir
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -154,7 +154,7 @@ func (p *process) allJobs(statuses []string) ([]job, *exception) {
 	if !want("completed") && !want("failed") && !want("cancelled") {
 		return jobs, nil
 	}
-	for id, v := range p.queue.page(-1, -1).All() {
+	for id, v := range p.queue.page(noLimit, -1).All() {
 		j, exc := p.closedJob(id, v.(*pyjson.Object))
 		if exc != nil {
 			return nil, exc
@@ -379,7 +379,7 @@ func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := pyjson.Parse(data)
 	if err != nil {
-		answerJSON(w, http.StatusBadRequest, dict("error", "Invalid JSON body"))
+		answerJSON(w, http.StatusBadRequest, dict("error", "Request body must be valid JSON"))
 		return
 	}
 	req, _ := body.(*pyjson.Object)
@@ -396,7 +396,7 @@ func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(bad) > 0 {
-		answerJSON(w, http.StatusBadRequest, dict("error", "Invalid job ids", "invalid_ids", bad))
+		answerJSON(w, http.StatusBadRequest, dict("error", "job_ids contains invalid id(s)", "invalid_ids", bad))
 		return
 	}
 	hit := false

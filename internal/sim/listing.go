@@ -116,6 +116,8 @@ func extensionsOf(folder string) pyjson.Value {
 		return list("folder")
 	case "classifiers":
 		return list("")
+	case "datasets":
+		return list()
 	}
 	return list(".bin", ".ckpt", ".pkl", ".pt", ".pt2", ".pth", ".safetensors", ".sft")
 }

@@ -62,7 +62,10 @@ func (c *call) save(in images, kind, prefix string) (pyjson.Array, *exception) {
 	if exc != nil {
 		return nil, exc
 	}
-	chunks := c.textChunks()
+	chunks, exc := c.textChunks()
+	if exc != nil {
+		return nil, exc
+	}
 	var refs pyjson.Array
 	for i, img := range in {
 		name := fmt.Sprintf("%s_%05d_.png", strings.ReplaceAll(t.name, "%batch_num%", fmt.Sprint(i)), t.counter+i)
@@ -75,12 +78,26 @@ func (c *call) save(in images, kind, prefix string) (pyjson.Array, *exception) {
 }
 
 // textChunks are the prompt and what else extra_pnginfo holds.
-func (c *call) textChunks() []pngText {
+func (c *call) textChunks() ([]pngText, *exception) {
 	chunks := []pngText{{"prompt", string(pyjson.Marshal(c.it.graph))}}
-	for key, v := range c.it.extra.Object("extra_pnginfo").All() {
-		chunks = append(chunks, pngText{key, string(pyjson.Marshal(v))})
+	info, _ := c.it.extra.Get("extra_pnginfo")
+	switch info := info.(type) {
+	case *pyjson.Object:
+		for key, v := range info.All() {
+			chunks = append(chunks, pngText{key, string(pyjson.Marshal(v))})
+		}
+	case pyjson.String:
+		if info != "" {
+			return nil, raise("TypeError", "string indices must be integers, not 'str'")
+		}
+	case pyjson.Array:
+		if len(info) > 0 {
+			return nil, raise("TypeError", "list indices must be integers or slices, not %s", typeName(info[0]))
+		}
+	case pyjson.Number, pyjson.Bool:
+		return nil, raise("TypeError", "'%s' object is not iterable", typeName(info))
 	}
-	return chunks
+	return chunks, nil
 }
 
 func (c *call) saveNode(kind, prefix string) (nodeResult, *exception) {

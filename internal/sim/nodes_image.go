@@ -39,9 +39,9 @@ func imageNode(class string) (nodeType, bool) {
 
 func runEmptyImage(c *call) (nodeResult, *exception) {
 	w, h, n := c.int("width", 512), c.int("height", 512), c.int("batch_size", 1)
-	const floatBytes, channels = 4, 3
-	if need := w * h * n * channels * floatBytes; need > hostMemory {
-		return nodeResult{}, raise("RuntimeError", "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate %d bytes. Error code 12 (Cannot allocate memory)", need)
+	const floatBytes = 4 // each channel is allocated by itself
+	if need := w * h * n * floatBytes; need > hostMemory {
+		return nodeResult{}, raise("RuntimeError", "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate %d bytes. Error code 12 (Cannot allocate memory)", need)
 	}
 	rgb := c.int("color", 0)
 	img := flat(w, h, color.NRGBA{uint8(rgb >> 16), uint8(rgb >> 8), uint8(rgb), 255})
@@ -217,8 +217,7 @@ func runRepeatBatch(c *call) (nodeResult, *exception) {
 // runResize plays the dynamic combo of newer versions: an option that does not
 // exist passes the validation and fails here.
 func runResize(c *call) (nodeResult, *exception) {
-	in, _ := c.class.input("resize_type")
-	if len(chosenOption(in, c.run.node(c.node).Object("inputs"))) == 0 {
+	if _, ok := c.args["resize_type"]; !ok {
 		return nodeResult{}, c.missing("resize_type")
 	}
 	if _, ok := c.args["input"].(images); !ok {

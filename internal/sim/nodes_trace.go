@@ -97,8 +97,8 @@ func runStubborn(c *call) (nodeResult, *exception) {
 func runAsyncSlow(c *call) (nodeResult, *exception) {
 	steps := max(1, c.int("steps", 1))
 	for i := range steps {
-		if exc := c.pause(c.proc.worker, c.number("seconds", 0)/float64(steps)); exc != nil {
-			return nodeResult{}, exc
+		if c.loop.sleep(c.proc.worker, secondsDuration(c.number("seconds", 0)/float64(steps)), false) != nil {
+			return nodeResult{}, workerDied()
 		}
 		if exc := c.step(c.node, i+1, steps, nil); exc != nil {
 			return nodeResult{}, exc

@@ -58,9 +58,14 @@ func pngTexts(data []byte) []pngText {
 	return chunks
 }
 
+// jfifHeader is the start of image and an APP0 segment of version 1.01 without
+// a thumbnail.
+const jfifHeader = "\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00"
+
 // encodeJPEG encodes with a quality of 1 to 100.
 func encodeJPEG(img image.Image, quality int) []byte {
 	var b bytes.Buffer
 	_ = jpeg.Encode(&b, img, &jpeg.Options{Quality: min(100, max(1, quality))}) // a Buffer takes everything
-	return b.Bytes()
+	// Pillow writes a JFIF header, Go's encoder does not; clients look for it.
+	return append([]byte(jfifHeader), b.Bytes()[2:]...)
 }

@@ -30,6 +30,7 @@ type process struct {
 	interrupted atomic.Bool
 
 	mu      sync.Mutex
+	created int64   // create_time of the last prompt
 	counter int64   // of prompts without a number
 	client  *string // whom messages of the run go to; nil is everybody
 	active  string  // display id of the node last started, "" if none
@@ -76,22 +77,6 @@ func statusMessage(remaining int, sid string) *pyjson.Object {
 
 func message(kind string, data *pyjson.Object) *pyjson.Object {
 	return dict("type", kind, "data", data)
-}
-
-// sleep waits for a simulated duration or for the end of ctx.
-func (p *process) sleep(ctx context.Context, d time.Duration) error {
-	d = p.srv.scaled(d)
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // serverFlags is the answer of /features and of the flags negotiation.

@@ -71,7 +71,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 		answerRefusal(w, result.problem, result.errors)
 		return
 	}
-	it := &item{number: number, id: id, graph: graph.(*pyjson.Object), extra: extra, outputs: result.outputs}
+	it := &item{number: number, id: id, graph: graph.(*pyjson.Object), extra: extra, outputs: p.srv.arrange(result.outputs)}
 	p.srv.received.Add(1)
 	if !p.queue.put(it) || p.srv.Fault().PromptError {
 		answerTrouble(w, r)
@@ -144,6 +144,15 @@ func (p *process) promptID(req *pyjson.Object) (string, bool) {
 	return string(s), ok && canonicalUUID.MatchString(string(s))
 }
 
+// createTime is the time in milliseconds, never the same twice: a real server
+// takes longer than that to accept a prompt, and the jobs list sorts by it.
+func (p *process) createTime() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.created = max(now(), p.created+1)
+	return p.created
+}
+
 // extraData puts client_id and what newer servers know into extra_data.
 func (p *process) extraData(req *pyjson.Object, r *http.Request) (*pyjson.Object, *exception) {
 	extra := &pyjson.Object{}
@@ -168,7 +177,7 @@ func (p *process) extraData(req *pyjson.Object, r *http.Request) (*pyjson.Object
 		}
 	}
 	if p.feat.createTime {
-		extra.Set("create_time", pyjson.Int(now()))
+		extra.Set("create_time", pyjson.Int(p.createTime()))
 	}
 	return extra, nil
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -164,18 +165,21 @@ func (q *queue) entry(id string) (*pyjson.Object, bool) {
 	return o, o != nil
 }
 
-// page returns a part of the history, oldest first. A negative max means all;
-// a negative offset means the newest max.
+// noLimit asks page for everything.
+const noLimit = math.MinInt
+
+// page returns a part of the history, oldest first. A negative maximum other
+// than noLimit means none; a negative offset means the newest ones.
 func (q *queue) page(maxItems, offset int) *pyjson.Object {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := &pyjson.Object{}
-	if offset < 0 && maxItems >= 0 {
+	if offset < 0 && maxItems != noLimit {
 		offset = q.history.Len() - maxItems
 	}
 	i := 0
 	for id, entry := range q.history.All() {
-		if i >= offset && (maxItems < 0 || out.Len() < maxItems) {
+		if i >= offset && (maxItems == noLimit || out.Len() < maxItems) {
 			out.Set(id, entry)
 		}
 		i++

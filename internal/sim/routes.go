@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"io"
 	"net"
 	"net/http"
@@ -14,7 +16,8 @@ import (
 )
 
 // route is one method and path. A segment in braces matches any one raw
-// segment; "{name...}" at the end matches the rest.
+// segment ("uuid" and "blake3" only such values); "{name...}" at the end
+// matches the rest.
 type route struct {
 	method   string
 	segments []string
@@ -145,10 +148,11 @@ func (rt route) params(segments []string) (map[string]string, bool) {
 			raw = strings.Join(segments[i:], "/")
 		}
 		decoded, err := url.PathUnescape(raw)
-		if err != nil || raw == "" {
+		name = strings.TrimRight(name, ".}")
+		if err != nil || raw == "" || name == "uuid" && !canonicalUUID.MatchString(raw) || name == "blake3" && !strings.HasPrefix(decoded, "blake3:") {
 			return nil, false
 		}
-		params[strings.TrimRight(name, ".}")] = decoded
+		params[name] = decoded
 		if rest {
 			return params, true
 		}
@@ -171,7 +175,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if delay := s.Fault().SlowHTTP; delay > 0 {
-		if p.sleep(r.Context(), time.Duration(delay)*time.Millisecond) != nil {
+		if s.clock.sleep(r.Context(), time.Duration(delay)*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -182,14 +186,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.pageHeaders(w, r)
-	if s.cfg.CORSOrigin != "" || true {
-		if r.Method == http.MethodOptions {
-			answerEmpty(w, http.StatusOK)
-			return
-		}
+	if r.Method == http.MethodOptions {
+		h.Del("Content-Security-Policy")
+		answerEmpty(w, http.StatusOK)
+		return
 	}
-	w, finish := s.compressor(w, r)
-	defer finish()
 	escaped := r.URL.EscapedPath()
 	handle, allowed := match(s.routes, r, strings.Split(escaped, "/")[1:])
 	if handle != nil {
@@ -224,14 +225,18 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request, escaped string, 
 		answerText(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
 		return
 	}
-	if strings.HasPrefix(escaped, "//") {
+	switch decoded := r.URL.Path; {
+	case strings.HasPrefix(decoded, "//"):
 		dropPageHeaders(w)
-		w.Header().Set("Content-Type", "application/octet-stream")
-		answerEmpty(w, http.StatusForbidden)
+		answerText(w, http.StatusForbidden, "403: Forbidden")
+		return
+	case strings.Contains(decoded, "/../"), strings.HasPrefix(decoded, "/internal/"):
+		dropPageHeaders(w)
+		answerText(w, http.StatusNotFound, "404: Not Found")
 		return
 	}
 	if escaped == "/index.html" {
-		answerBytes(w, http.StatusOK, "text/html", []byte(s.cfg.IndexPage))
+		s.serveIndex(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -313,7 +318,12 @@ func loopback(name string) bool {
 // body is too large.
 func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := p.cfg.MaxUploadSize
-	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	source, err := unpacked(r)
+	if err != nil {
+		answerTrouble(w, r)
+		return nil, false
+	}
+	body, err := io.ReadAll(io.LimitReader(source, limit+1))
 	if err != nil {
 		return nil, false // the client is gone
 	}
@@ -322,6 +332,17 @@ func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		return nil, false
 	}
 	return body, true
+}
+
+// unpacked undoes the Content-Encoding of a request body.
+func unpacked(r *http.Request) (io.Reader, error) {
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
+	case "gzip":
+		return gzip.NewReader(r.Body)
+	case "deflate":
+		return zlib.NewReader(r.Body)
+	}
+	return r.Body, nil
 }
 
 func answerTooLarge(w http.ResponseWriter, limit, size int64) {

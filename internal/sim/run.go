@@ -27,6 +27,7 @@ type run struct {
 
 	async    map[string]*asyncCall
 	returned chan string // ids of async nodes that have finished
+	loop     *eventLoop  // of the async nodes that are under way
 
 	executed []string
 	visited  []string // nodes whose ui result this run saw
@@ -61,7 +62,10 @@ func newRun(p *process, it *item, client *string, results *resultCache, objs *ob
 	return r
 }
 
-func secondsDuration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// secondsDuration rounds to microseconds, so that 0.4/2 and 0.6/3 are the same.
+func secondsDuration(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
+}
 
 func (r *run) node(id string) *pyjson.Object {
 	if n, ok := r.expanded[id]; ok {
@@ -148,6 +152,9 @@ func (r *run) execute() bool {
 			r.proc.srv.log.Warn("a prompt killed the worker", "reason", exc.message)
 			return false
 		}
+	}
+	if r.pause(r.proc.worker, r.proc.cfg.Overhead.Seconds()) != nil {
+		return false
 	}
 	if exc := r.faultOfRun(); exc != nil {
 		return r.fail(r.order.next(), exc, dict())

@@ -24,6 +24,10 @@ type Server struct {
 	ownsDir bool
 	log     *slog.Logger
 	routes  []route
+	clock   clock
+	// arrange orders the outputs of a prompt. Python keeps them in a set, whose
+	// order differs from start to start; a replay follows the recorded one.
+	arrange func(outputs []string) []string
 
 	received atomic.Int64
 	started  atomic.Int64
@@ -50,7 +54,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, feat: v.features(), faults: cfg.Faults, runs: map[string]int{},
-		log: cfg.Logger.With("instance", cfg.Name),
+		log:     cfg.Logger.With("instance", cfg.Name),
+		clock:   scaledClock(cfg.TimeScale),
+		arrange: func(outputs []string) []string { return outputs },
 	}
 	if s.cat, err = newCatalogue(cfg, s.feat); err != nil {
 		return nil, err

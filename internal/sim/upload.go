@@ -32,6 +32,9 @@ func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
 	form := uploadForm{fields: map[string]string{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || !strings.HasPrefix(kind, "multipart/") {
+		if kind == "application/x-www-form-urlencoded" {
+			form.hasText = r.ParseForm() == nil && r.PostForm.Has("image")
+		}
 		return form, 0, nil
 	}
 	limit := p.cfg.MaxUploadSize
@@ -93,7 +96,7 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 		}
 		name, kind := annotated(ref.String("filename"))
 		if !ref.Has("filename") || name == "" || name[0] == '/' || strings.Contains(name, "..") {
-			return errRefused
+			return nil // nothing is stored, and nobody is told
 		}
 		if kind == "" {
 			kind = "output"
@@ -104,7 +107,7 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 		root := p.files.root(kind)
 		dir, inside := within(root, ref.String("subfolder"))
 		if root == "" || !inside {
-			return errRefused
+			return nil
 		}
 		original := filepath.Join(dir, filepath.Base(name))
 		data, err := os.ReadFile(original)
@@ -116,11 +119,12 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 		if !ok || !ok2 {
 			return errors.New("no image")
 		}
+		if img.Bounds().Size() != alpha.Bounds().Size() {
+			return errors.New("images do not match")
+		}
 		return os.WriteFile(full, encodePNG(withAlpha(img, alpha), pngTexts(data)), 0o644)
 	})
 }
-
-var errRefused = errors.New("refused")
 
 // upload is the common part of both routes: where the file goes and what it is
 // called.
@@ -165,11 +169,7 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 		name, same = freeName(dir, filename, form.file)
 	}
 	if !same {
-		switch err := store(filepath.Join(dir, name), form); {
-		case errors.Is(err, errRefused):
-			answerEmpty(w, http.StatusBadRequest)
-			return
-		case err != nil:
+		if store(filepath.Join(dir, name), form) != nil {
 			answerTrouble(w, r)
 			return
 		}

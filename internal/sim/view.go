@@ -161,9 +161,8 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 	return full, name, 0
 }
 
-// viewPreview re-encodes a picture. There is no WebP encoder here: a webp
-// preview carries the type image/webp and JPEG bytes, which every browser
-// shows all the same.
+// viewPreview re-encodes a picture. A webp preview is lossless here, whatever
+// quality was asked for.
 func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
 	img, ok := readImageFile(full)
 	if !ok {
@@ -180,7 +179,11 @@ func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name
 		quality, _ = strconv.Atoi(last) // isDigits checked it
 	}
 	w.Header().Set("Content-Disposition", `filename="`+name+`"`)
-	answerBytes(w, http.StatusOK, "image/"+format, encodeJPEG(img, quality))
+	if format == "webp" {
+		answerBytes(w, http.StatusOK, "image/webp", encodeWebP(img))
+		return
+	}
+	answerBytes(w, http.StatusOK, "image/jpeg", encodeJPEG(img, quality))
 }
 
 func readImageFile(full string) (*image.NRGBA, bool) {
@@ -219,7 +222,6 @@ func serveFile(w http.ResponseWriter, r *http.Request, full, contentType string)
 	modified := info.ModTime().UTC().Truncate(time.Second)
 	h.Set("Content-Type", contentType)
 	if notModified(r, etag, modified) {
-		h["Content-Type"] = nil
 		h.Set("Etag", etag)
 		h.Set("Last-Modified", modified.Format(http.TimeFormat))
 		w.WriteHeader(http.StatusNotModified)

@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"encoding/binary"
+	"image"
+)
+
+// encodeWebP encodes a picture losslessly, without any compression to speak
+// of: each channel of each pixel is written with a code of eight bits. That is
+// the least a WebP file can be, and enough for previews that any reader shows.
+func encodeWebP(img *image.NRGBA) []byte {
+	w, h := img.Bounds().Dx(), img.Bounds().Dy()
+	b := &bitWriter{}
+	b.write(0x2F, 8) // signature of a lossless stream
+	b.write(uint32(w-1), 14)
+	b.write(uint32(h-1), 14)
+	b.write(1, 1) // alpha is used
+	b.write(0, 3) // version
+	b.write(0, 1) // no transform
+	b.write(0, 1) // no colour cache
+	b.write(0, 1) // one set of codes for the whole picture
+	const greens = 256 + 24
+	b.flatCode(greens) // green, and lengths of copies that never occur
+	b.flatCode(256)    // red
+	b.flatCode(256)    // blue
+	b.flatCode(256)    // alpha
+	b.write(1, 1)      // distances: a simple code
+	b.write(0, 1)      // of one symbol
+	b.write(0, 1)      // told in one bit
+	b.write(0, 1)      // which is 0
+	for y := range h {
+		for x := range w {
+			c := img.NRGBAAt(img.Bounds().Min.X+x, img.Bounds().Min.Y+y)
+			for _, v := range []uint8{c.G, c.R, c.B, c.A} {
+				b.write(reversed(v), 8)
+			}
+		}
+	}
+	data := b.flush()
+	if len(data)%2 == 1 {
+		data = append(data, 0)
+	}
+	out := []byte("RIFF")
+	out = binary.LittleEndian.AppendUint32(out, uint32(4+8+len(data)))
+	out = append(out, "WEBPVP8L"...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(data)))
+	return append(out, data...)
+}
+
+// bitWriter packs bits, least significant first.
+type bitWriter struct {
+	out  []byte
+	acc  uint64
+	bits uint
+}
+
+func (b *bitWriter) write(v uint32, n uint) {
+	b.acc |= uint64(v) << b.bits
+	b.bits += n
+	for b.bits >= 8 {
+		b.out = append(b.out, byte(b.acc))
+		b.acc >>= 8
+		b.bits -= 8
+	}
+}
+
+func (b *bitWriter) flush() []byte {
+	if b.bits > 0 {
+		b.write(0, 8-b.bits)
+	}
+	return b.out
+}
+
+// flatCode describes a prefix code that gives the first 256 symbols of an
+// alphabet eight bits each, and none to the rest. The lengths are told by a
+// code for code lengths, which here knows two symbols: 0 and 8.
+func (b *bitWriter) flatCode(alphabet int) {
+	b.write(0, 1) // a normal code
+	// Lengths for the code of code lengths come in a fixed order, in which 0 is
+	// the third and 8 the twelfth.
+	order := [...]int{17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8}
+	b.write(uint32(len(order)-4), 4)
+	for _, symbol := range order {
+		length := uint32(0)
+		if symbol == 0 || symbol == 8 {
+			length = 1
+		}
+		b.write(length, 3)
+	}
+	b.write(0, 1) // as many lengths as the alphabet has symbols
+	for symbol := range alphabet {
+		if symbol < 256 {
+			b.write(1, 1) // length 8
+		} else {
+			b.write(0, 1) // length 0
+		}
+	}
+}
+
+// reversed turns a value into its code, which is written most significant bit
+// first.
+func reversed(v uint8) uint32 {
+	var out uint32
+	for i := range 8 {
+		out = out<<1 | uint32(v>>i)&1
+	}
+	return out
+}
