@@ -36,7 +36,7 @@ func FuzzPlace(f *testing.F) {
 }
 
 func FuzzValue(f *testing.F) {
-	for _, s := range []string{"a.png", "sub/a.png [output]", "[temp]", "ü[input]", `a\b [temp]`, "a [output] [input]"} {
+	for _, s := range []string{"a.png", "sub/a.png [output]", "[temp]", "ü[input]", `a\b [temp]`, "a [output] [input]", "/0", "//0", "a//0"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -156,7 +156,10 @@ func FuzzPNGText(f *testing.F) {
 	f.Add(append(data, "\x00\x00\x00\x03tEXta\x00b\x00\x00\x00\x00\x00\x00\x00\x00IEND"...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		text, err := readPNGText(bytes.NewReader(data))
-		require.NoError(t, err)
+		if err != nil {
+			require.ErrorIs(t, err, errPNGText)
+			return
+		}
 		// What was read is read the same from the PNG it is put into.
 		var out bytes.Buffer
 		w := newTextWriter(&out, text)

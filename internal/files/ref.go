@@ -36,15 +36,22 @@ func ParseValue(value, typ string) Ref {
 		typ = annotated
 	}
 	dir, file := path.Split(slashes(name))
-	return Ref{Type: typ, Subfolder: strings.TrimSuffix(dir, "/"), Filename: file}
+	if dir != "" && dir != "/" { // an absolute path must not pass for a plain name
+		dir = dir[:len(dir)-1]
+	}
+	return Ref{Type: typ, Subfolder: dir, Filename: file}
 }
 
 // Value writes the file as the value of a node's input; annotated adds the type
 // in brackets.
 func (r Ref) Value(annotated bool) string {
 	value := r.Filename
-	if r.Subfolder != "" {
-		value = strings.TrimSuffix(r.Subfolder, "/") + "/" + value
+	switch r.Subfolder {
+	case "":
+	case "/":
+		value = "/" + value
+	default:
+		value = r.Subfolder + "/" + value
 	}
 	if annotated {
 		value += " [" + r.Type + "]"
