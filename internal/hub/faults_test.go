@@ -1,0 +1,210 @@
+package hub
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+func TestRedisAwayAndBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
+	socket := b.dial("ann")
+	running := b.submit(work(60, 7, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	waiting := b.submit(picture(1), "bob")
+
+	server.Stop()
+	resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt": `+picture(2)+`}`))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	_, answer := read(t, resp)
+	var refused struct {
+		Error struct{ Type, Message string }
+	}
+	require.NoError(t, json.Unmarshal(answer, &refused), string(answer))
+	require.Equal(t, "queue_unavailable", refused.Error.Type)
+	status, _ := b.get("/queue")
+	require.Equal(t, http.StatusServiceUnavailable, status, "a listing that cannot be complete is no listing")
+	// The run ends at its instance meanwhile.
+	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, 30*time.Second, 10*time.Millisecond)
+
+	server.Start()
+	types := socket.until(running)
+	require.Equal(t, "execution_success", types[len(types)-2])
+	require.Equal(t, "success", b.finished(running).Status.Text)
+	require.Equal(t, "success", b.finished(waiting).Status.Text)
+	require.Equal(t, 2, started(b), "neither ran twice")
+}
+
+func TestHubStopsAndStartsAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, url := range map[string]string{"redis": server.URL(), "embedded": "embedded"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 2, func(b *bench) { b.id.Redis = url })
+			var ids []string
+			for n := range 6 {
+				ids = append(ids, b.submit(work(20, n, "none"), fmt.Sprint("c", n)))
+			}
+			require.Eventually(t, func() bool { return started(b) == 2 }, 10*time.Second, time.Millisecond)
+			b.stop()
+			b.start()
+			for _, id := range ids {
+				require.Equal(t, "success", b.finished(id).Status.Text)
+			}
+			require.Equal(t, 6, started(b), "what ran at the stop was taken over, not run again")
+			_, body := b.get("/history")
+			var all map[string]entry
+			require.NoError(t, json.Unmarshal(body, &all))
+			require.Len(t, all, 6)
+		})
+	}
+}
+
+func TestCancelAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	socket := b.dial("ann")
+	running := b.submit(work(600, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	waiting := b.submit(work(600, 2, "none"), "bob")
+
+	// An interrupt that names nobody's running job hits nobody.
+	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, waiting))
+	require.Equal(t, http.StatusOK, status)
+	_, body := b.get("/queue")
+	require.Contains(t, string(body), waiting)
+	// A waiting job vanishes without a trace.
+	status, body = b.post("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
+	require.Equal(t, http.StatusOK, status)
+	require.Empty(t, body)
+	_, known := b.history(waiting)
+	require.False(t, known)
+	// Clearing another's queue is not possible; a running job is no part of it.
+	mine := b.submit(work(600, 3, "none"), "carl")
+	status, _ = b.post("/queue?clientId=dora", `{"clear": true}`)
+	require.Equal(t, http.StatusOK, status)
+	_, body = b.get("/queue")
+	require.Contains(t, string(body), mine)
+	status, _ = b.post("/queue?clientId=carl", `{"clear": true}`)
+	require.Equal(t, http.StatusOK, status)
+	_, body = b.get("/queue")
+	require.NotContains(t, string(body), mine)
+	require.Contains(t, string(body), running)
+	// A bare interrupt of somebody else changes nothing for ann.
+	status, _ = b.post("/interrupt?clientId=dora", ``)
+	require.Equal(t, http.StatusOK, status)
+	_, done := b.history(running)
+	require.False(t, done)
+	status, _ = b.post("/interrupt?clientId=ann", `{}`)
+	require.Equal(t, http.StatusOK, status)
+	types := socket.until(running)
+	require.Equal(t, "execution_interrupted", types[len(types)-2])
+	require.Equal(t, "error", b.finished(running).Status.Text)
+	// After the end nothing happens any more.
+	status, _ = b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+	require.Equal(t, http.StatusOK, status)
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.MaxBody = 1 << 20 })
+	post := func(body string) (int, string) {
+		status, answer := b.post("/prompt", body)
+		return status, string(answer)
+	}
+	status, answer := post(`{`)
+	require.Equal(t, http.StatusInternalServerError, status)
+	require.Equal(t, body500, answer)
+	status, answer = post(`{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, `"type": "invalid_prompt"`)
+	status, answer = post(`{"prompt": {"1": {"class_type": "SaveImage", "inputs": {"filename_prefix": "x"}}}}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, `"type": "required_input_missing"`)
+	status, answer = post(`{"prompt": {}, "x": "` + strings.Repeat("y", 1<<20) + `"}`)
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.Contains(t, answer, "Maximum request body size 1048576 exceeded")
+	status, _ = b.get("/view?filename=../../etc/passwd")
+	require.Equal(t, http.StatusBadRequest, status)
+	status, _ = b.get("/view?filename=x.png&subfolder=../..")
+	require.Equal(t, http.StatusForbidden, status)
+	status, body := b.get("/history/nobody-knows-this")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "{}", string(body))
+	status, _ = b.upload("a.png", "../../evil", "x")
+	require.Equal(t, http.StatusBadRequest, status)
+	// Nobody else notices.
+	require.Equal(t, "success", b.finished(b.submit(picture(9), "ann")).Status.Text)
+}
+
+// upload posts a file and returns the name that it got.
+func (b *bench) upload(name, subfolder, content string) (int, string) {
+	b.t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("image", name)
+	require.NoError(b.t, err)
+	_, err = part.Write([]byte(content))
+	require.NoError(b.t, err)
+	require.NoError(b.t, form.WriteField("subfolder", subfolder))
+	require.NoError(b.t, form.Close())
+	resp, err := http.Post(b.web.URL+"/upload/image", form.FormDataContentType(), &body)
+	require.NoError(b.t, err)
+	status, answer := read(b.t, resp)
+	var got struct{ Name string }
+	if status == http.StatusOK {
+		require.NoError(b.t, json.Unmarshal(answer, &got), string(answer))
+	}
+	return status, got.Name
+}
+
+func TestUploadedImageIsFoundWherever(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	// A picture of the fleet's own making serves as the upload.
+	e := b.finished(b.submit(picture(0x00ff00), ""))
+	_, pngBytes := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
+	_, name := b.upload("mine.png", "", string(pngBytes))
+	require.Equal(t, "mine.png", name)
+	_, second := b.upload("mine.png", "", "not the same")
+	require.Equal(t, "mine (1).png", second)
+	_, again := b.upload("mine.png", "", string(pngBytes))
+	require.Equal(t, "mine.png", again)
+	var ids []string
+	for n := range 6 {
+		ids = append(ids, b.submit(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": "mine.png"}},
+			"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 5, "steps": 2, "nonce": %d}},
+			"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, n), ""))
+	}
+	for _, id := range ids {
+		require.Equal(t, "success", b.finished(id).Status.Text)
+	}
+	require.Greater(t, b.instances[0].Finished(), 0)
+	require.Greater(t, b.instances[1].Finished(), 0)
+}
+
+func TestDeafSocketDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.dial("deaf") // never reads
+	for n := range 5 {
+		b.submit(work(1, n, "none"), "deaf")
+	}
+	socket := b.dial("ann")
+	id := b.submit(picture(5), "ann")
+	socket.until(id)
+}
