@@ -35,7 +35,7 @@ func (g *Gossip) keepJoined(ctx context.Context) {
 		if err != nil && !said {
 			said = true
 			g.log.Warn("cannot reach the group yet, trying on",
-				"join", strings.Join(g.config.Join, " "), "error", err, "hint", hint(err))
+				"join", strings.Join(g.config.Join, " "), "error", strings.Join(strings.Fields(err.Error()), " "), "hint", hint(err))
 		}
 		g.sleep(ctx, pause/2+rand.N(pause)) // agents that lost one hub must not come back all at once
 		pause = min(2*pause, maxRejoin)
