@@ -177,3 +177,28 @@ func TestUploadWithoutRedis(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 }
+
+func TestListNewestFirst(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		for minute, names := range [][]string{{"b", "a"}, {"d"}, {"c"}} {
+			for _, name := range names {
+				s.at(minute).mustUpload(t, Ref{TypeInput, "sub", name}, name)
+			}
+		}
+		s.mustUpload(t, input("elsewhere"), "x")
+		entries, err := s.List(t.Context(), tenant, TypeInput, "./sub/")
+		require.NoError(t, err)
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Ref.Filename)
+		}
+		require.Equal(t, []string{"c", "d", "a", "b"}, names)
+		for _, none := range [][2]string{{TypeInput, "nothing"}, {TypeInput, ".."}, {"bad", ""}} {
+			entries, err := s.List(t.Context(), tenant, none[0], none[1])
+			require.NoError(t, err)
+			require.Empty(t, entries)
+		}
+	})
+}

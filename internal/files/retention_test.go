@@ -20,6 +20,13 @@ func (s *Store) later(d time.Duration) *Store {
 	return &next
 }
 
+// at is the store with its clock stopped at a minute.
+func (s *Store) at(minute int) *Store {
+	next := *s
+	next.now = func() time.Time { return time.Unix(1_790_000_000+60*int64(minute), 0) }
+	return &next
+}
+
 func (s *Store) blobs(t testing.TB) []string {
 	t.Helper()
 	var keys []string
