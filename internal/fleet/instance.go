@@ -103,7 +103,7 @@ func (r *record) state(now time.Time) (State, string) {
 	case r.draining:
 		return Draining, "draining"
 	case r.report.Foreign > 0:
-		return Foreign, fmt.Sprintf("%d prompts of others", r.report.Foreign)
+		return Foreign, fmt.Sprintf("prompts of others: %d", r.report.Foreign)
 	case r.report.Load != "":
 		return Foreign, r.report.Load
 	case r.running != "" || r.report.Queue > 0:
