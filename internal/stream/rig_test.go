@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -249,18 +248,6 @@ func (p *peer) leave() {
 	_ = p.conn.Close(websocket.StatusNormalClosure, "")
 	p.reading.Wait()
 }
-
-// without leaves out what is not of interest to a test.
-func withoutWords(words []string, drop func(string) bool) (kept []string) {
-	for _, word := range words {
-		if !drop(word) {
-			kept = append(kept, word)
-		}
-	}
-	return kept
-}
-
-func isStatus(word string) bool { return strings.HasPrefix(word, `{"type": "status"`) }
 
 // pipeListener is a network in memory.
 type pipeListener struct {

@@ -2,8 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,21 +12,6 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 )
-
-func TestFirstMessageIsStatusWithSID(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.setCount("me", 3)
-		p := r.open("/ws?clientId=me")
-		require.Equal(t, words(`{"type": "status", "data": {"status": {"exec_info": {"queue_remaining": 3}}, "sid": "me"}}`), p.settled())
-		r.streams.StatusChanged("me")
-		require.Equal(t, words(`{"type": "status", "data": {"status": {"exec_info": {"queue_remaining": 3}}}}`), p.settled(),
-			"only the first has a sid")
-		require.Equal(t, 1, r.streams.Sockets())
-		for _, path := range []string{"/ws", "/ws?clientId="} {
-			require.Regexp(t, `"sid": "[0-9a-f]{32}"}}$`, r.open(path).settled()[0])
-		}
-	})
-}
 
 func TestOneClientTwoRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
@@ -114,108 +97,6 @@ func TestNewestSocketWins(t *testing.T) {
 	})
 }
 
-func TestReconnectInMidRun(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		time.Sleep(time.Hour) // the window of a fresh hub is over
-		p := r.open("/ws?clientId=me")
-		a := r.run("me", "a")
-		a.Send(message(Executing, "executing 1"))
-		a.Send(message(ProgressState, "state 1"))
-		a.Send(other("executed 1"))
-		p.settled()
-		p.leave()
-		time.Sleep(59 * time.Second)
-		a.Send(message(ProgressState, "state 2"))
-		p = r.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me"), start("a"), "executing 1", "executed 1", "state 2"), p.settled())
-
-		p.leave()
-		time.Sleep(61 * time.Second)
-		a.Send(message(Progress, "1"))
-		a.Send(message(ProgressState, "state 3"))
-		p = r.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me"), "executing 1", "state 3"), p.settled(), "later it is as in ComfyUI")
-		a.End(other(success("a")))
-		require.Equal(t, words(success("a"), status(0), null("a")), p.settled())
-	})
-}
-
-func TestEndedWhileAway(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		a := r.run("me", "a")
-		p.settled()
-		p.leave()
-		a.End(other(success("a")))
-		require.Empty(t, r.delivered())
-		time.Sleep(30 * time.Second)
-		p = r.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), p.settled())
-		require.Equal(t, words("me/a"), r.delivered())
-		p.leave()
-		p = r.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me")), p.settled(), "what was received does not come again")
-
-		p.leave()
-		r.run("me", "b").End()
-		time.Sleep(61 * time.Second)
-		synctest.Wait()
-		require.Empty(t, r.streams.clients, "nothing is kept for a client that does not come back")
-		require.Equal(t, words(hello(0, "me")), r.open("/ws?clientId=me").settled())
-	})
-}
-
-func TestSocketOpensAfterThePost(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		time.Sleep(time.Hour) // the window of a fresh hub is over
-		r.streams.Posted(Key{Client: "me"}, "a")
-		r.run("me", "a").End(other(success("a")))
-		r.run("late", "b").End()
-		time.Sleep(59 * time.Second)
-		require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), r.open("/ws?clientId=me").settled())
-		require.Equal(t, words(hello(0, "late")), r.open("/ws?clientId=late").settled(), "nobody said that it was posted")
-	})
-}
-
-func TestFreshHubGivesAWindow(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.streams.Ended(Key{Client: "me"}, "a", other(start("a")), other(success("a")))
-		time.Sleep(50 * time.Second)
-		require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), r.open("/ws?clientId=me").settled(),
-			"its socket went down with the hub before")
-	})
-}
-
-func TestUnconfirmedIsReplayed(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		// A client that reads by hand answers no ping unless it reads on.
-		p := r.dial("/ws?clientId=me", nil)
-		r.run("me", "a").End()
-		for range 4 {
-			_, _, err := p.conn.Read(t.Context())
-			require.NoError(t, err)
-		}
-		require.NoError(t, p.conn.CloseNow())
-		synctest.Wait()
-		require.Empty(t, r.delivered())
-		require.Equal(t, words(hello(0, "me"), start("a"), status(0), null("a")), r.open("/ws?clientId=me").settled())
-		require.Equal(t, words("me/a"), r.delivered())
-	})
-}
-
-func TestReplayOfAPostedAgain(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		k := Key{Client: "me"}
-		require.False(t, r.streams.Replay(k, "a"))
-		r.run("me", "a").End()
-		p.settled()
-		require.False(t, r.streams.Replay(k, "a"), "received, so no longer known")
-		r.streams.Ended(k, "a", other(start("a")), other(success("a")))
-		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
-	})
-}
-
 func TestLostRunOnTheWire(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
@@ -249,103 +130,6 @@ func TestBroadcast(t *testing.T) {
 		r.run("me", "a")
 		r.streams.Broadcast(Key{Client: "me"}, other(`{"type": "crystools.monitor"}`))
 		require.Equal(t, words(start("a"), `{"type": "crystools.monitor"}`), p.settled())
-	})
-}
-
-func TestStatusIsCoalesced(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		p.settled()
-		for i := range 1000 {
-			r.setCount("me", i)
-			r.streams.StatusChanged("me", "unknown")
-			time.Sleep(tick)
-		}
-		time.Sleep(time.Second)
-		got := p.settled()
-		require.Len(t, got, 11, "about ten a second")
-		require.Equal(t, status(999), got[10], "the last one is right")
-		// The status of an own end is not held back.
-		for i := range 5 {
-			r.setCount("me", 10-i)
-			r.run("me", fmt.Sprint(i)).End()
-			require.Equal(t, words(start(fmt.Sprint(i)), status(10-i), null(fmt.Sprint(i))), p.settled())
-		}
-		// It takes the place of one that is due.
-		r.run("me", "x").End()
-		r.streams.StatusChanged("me")
-		r.run("me", "y").End()
-		time.Sleep(time.Second)
-		require.Len(t, p.settled(), 6)
-	})
-}
-
-func TestStatusIsNeverHeld(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		p.settled()
-		r.run("me", "a")
-		r.run("me", "b").End()
-		require.Equal(t, words(start("a")), p.settled(), "b is held")
-		r.setCount("me", 1)
-		r.streams.StatusChanged()
-		require.Equal(t, words(status(1)), p.settled())
-	})
-}
-
-func TestKeepAlive(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		var pings int
-		browser := r.dial("/ws?clientId=web", &websocket.DialOptions{
-			HTTPHeader:     http.Header{"Origin": {"http://127.0.0.1"}},
-			OnPingReceived: func(context.Context, []byte) bool { pings++; return true },
-		})
-		browser.read()
-		p.settled()
-		browser.settled()
-		r.setCount("me", 2)
-		time.Sleep(9*time.Second - tick)
-		require.Empty(t, p.settled())
-		time.Sleep(2 * tick)
-		require.Equal(t, words(status(2)), p.settled(), "and the number is asked for anew")
-		time.Sleep(27 * time.Second)
-		require.Len(t, p.settled(), 3)
-		require.Empty(t, browser.settled())
-		require.Equal(t, 4, pings)
-	})
-}
-
-func TestCountCannotBeHad(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.setCount("me", 4)
-		p := r.open("/ws?clientId=me")
-		p.settled()
-		r.mu.Lock()
-		r.fail = errors.New("away")
-		r.mu.Unlock()
-		r.streams.StatusChanged("me")
-		require.Empty(t, p.settled(), "no number, no message")
-		r.run("me", "a").End()
-		require.Equal(t, words(start("a"), status(4), null("a")), p.settled(), "but an end is never held up")
-	})
-}
-
-func TestCountIsSharedByTheSocketsOfACaller(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.ident.Caller = "tenant"
-		var peers []*peer
-		for i := range 20 {
-			peers = append(peers, r.open(fmt.Sprint("/ws?clientId=", i)))
-		}
-		synctest.Wait()
-		asked := r.asked
-		r.setCount("tenant", 5)
-		r.streams.StatusChanged("tenant")
-		for i, p := range peers {
-			require.Equal(t, words(hello(0, fmt.Sprint(i)), status(5)), p.settled())
-		}
-		require.Equal(t, 1, r.asked-asked)
 	})
 }
 
@@ -389,27 +173,6 @@ func TestUnwrittenResultsGiveUpTheirFile(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.Zero(t, file.refs.Load(), "the client did not come back")
-	})
-}
-
-func TestFlagsComeBeforeReplayedImages(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		a := r.run("me", "a")
-		a.Send(Message{Kind: Result, Node: "2", Binary: true, Data: imageWithMetadata("{}", "jpeg bytes")})
-		p := r.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me"), start("a")), p.settled())
-		time.Sleep(100 * tick)
-		p.announce()
-		got := p.settled()
-		require.Len(t, got, 2)
-		require.Equal(t, "binary:"+string(imageWithMetadata("{}", "jpeg bytes")), got[0], "in the form that the client wants")
-		p.leave()
-
-		p = r.open("/ws?clientId=me")
-		time.Sleep(flagGrace - tick)
-		require.Len(t, p.settled(), 2)
-		time.Sleep(2*tick + lateGrace)
-		require.Equal(t, words("binary:"+string(image(formatJPEG, "jpeg bytes"))), p.settled(), "others say nothing")
 	})
 }
 
