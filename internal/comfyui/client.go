@@ -190,12 +190,15 @@ func traceConn(ctx context.Context) (context.Context, *atomic.Bool) {
 	}), &connected
 }
 
-// sentError tells a request that never left from one whose fate is unknown.
+// sentError tells a request that never left from one whose fate is unknown. A
+// failed dial is of the first kind though a connection was there before: the
+// transport tries a second one only if nothing was written to the first.
 func (c *Client) sentError(connected bool, err error) error {
-	switch {
-	case connected:
+	var op *net.OpError
+	if connected && !(errors.As(err, &op) && op.Op == "dial") {
 		return fmt.Errorf("%w: %w", ErrUnclear, err)
-	case errors.Is(err, syscall.ECONNREFUSED) && !c.viaAgent:
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) && !c.viaAgent {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -133,6 +133,22 @@ func TestSubmitRefusedPort(t *testing.T) {
 	require.NotErrorIs(t, err, ErrGone, "the agent is away; its instance may live")
 }
 
+// A kept connection that has died is no sign that anything was sent.
+func TestSubmitAfterTheServerDied(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	c := newTestClient(t, f.URL)
+	for range 20 {
+		_, err := c.QueueRemaining(t.Context())
+		require.NoError(t, err)
+	}
+	f.stop()
+	require.Eventually(t, func() bool {
+		_, err := c.Submit(t.Context(), []byte("{}"))
+		return errors.Is(err, ErrGone)
+	}, 10*time.Second, time.Millisecond)
+}
+
 func TestSubmitTimeout(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

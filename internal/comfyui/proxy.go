@@ -2,10 +2,8 @@ package comfyui
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
@@ -51,14 +49,10 @@ func (c *Client) Proxy(failed func(http.ResponseWriter, *http.Request, error)) h
 
 // proxyError sorts an error of the reverse proxy.
 func (c *Client) proxyError(err error) error {
-	var op *net.OpError
-	switch {
-	case errors.Is(err, ErrHub), errors.Is(err, ErrUnreachable):
+	if errors.Is(err, ErrHub) || errors.Is(err, ErrUnreachable) {
 		return err
-	case errors.As(err, &op) && op.Op == "dial":
-		return c.sentError(false, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnclear, err)
+	return c.sentError(true, err)
 }
 
 func answerUnreachable(w http.ResponseWriter, _ *http.Request, err error) {
