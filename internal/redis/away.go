@@ -60,29 +60,40 @@ func isNetwork(err error) bool {
 		errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted)
 }
 
-// awayHook classifies the error of every command, also of plain reads.
+// awayHook classifies the error of every command. Plain commands only read,
+// so it sends those again whose connection broke; scripts are sent again by
+// Run, which sees to it that they take effect once.
 type awayHook struct{}
 
 func (awayHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
 func (awayHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		err := classify(ctx, next(ctx, cmd))
-		if err != nil {
-			cmd.SetErr(err)
+		var err error
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			err = next(ctx, cmd)
+		} else {
+			err = tryAgain(ctx, func() error { return next(ctx, cmd) })
 		}
+		err = classify(ctx, err)
+		cmd.SetErr(err)
 		return err
 	}
 }
 
 func (awayHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		err := classify(ctx, next(ctx, cmds))
+		err := tryAgain(ctx, func() error {
+			for _, cmd := range cmds {
+				cmd.SetErr(nil) // of the try before
+			}
+			return next(ctx, cmds)
+		})
 		for _, cmd := range cmds {
 			if cmd.Err() != nil {
 				cmd.SetErr(classify(ctx, cmd.Err()))
 			}
 		}
-		return err
+		return classify(ctx, err)
 	}
 }

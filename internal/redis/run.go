@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Retries of one Run. They end well before a dead Redis would make a caller
+// Retries of one script or read. They end well before a dead Redis would make a caller
 // wait twice.
 const (
 	maxTries   = 3
@@ -31,14 +31,28 @@ func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error)
 	} else if s.mode != ReadOnly {
 		keys = append(keys, db.Key("nonce", uuid.NewString()))
 	}
+	var reply []string
+	err := tryAgain(ctx, func() (err error) {
+		reply, err = db.eval(ctx, src, keys, args)
+		return err
+	})
+	if err == nil {
+		err = db.settle(s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", s.name, err)
+	}
+	return reply, nil
+}
+
+// tryAgain does something that may be done twice, until it works, fails for
+// another reason than the network, or has taken too long.
+func tryAgain(ctx context.Context, do func() error) error {
 	begin := time.Now()
 	for try := 1; ; try++ {
-		reply, err := db.eval(ctx, src, keys, args)
-		if err == nil {
-			return reply, db.settle(s)
-		}
-		if try == maxTries || ctx.Err() != nil || time.Since(begin) > retryFor || !isNetwork(err) {
-			return nil, fmt.Errorf("script %s: %w", s.name, err)
+		err := do()
+		if err == nil || try == maxTries || ctx.Err() != nil || time.Since(begin) > retryFor || !isNetwork(err) {
+			return err
 		}
 		pause := time.NewTimer(retryPause << try)
 		select {

@@ -1,0 +1,274 @@
+package queue_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+func TestEnqueueTwice(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		s := submission("a")
+		first, err := b.Enqueue(ctx, s)
+		require.NoError(t, err)
+		again := func(s queue.Submission) queue.Accepted {
+			t.Helper()
+			got, err := b.Enqueue(ctx, s)
+			require.NoError(t, err)
+			return got
+		}
+		same := again(s)
+		require.True(t, same.Existing, "the same key")
+		require.Equal(t, first.Job, same.Job)
+
+		s.Key = uuid.NewString()
+		same = again(s)
+		require.True(t, same.Existing, "the same id and body")
+		require.Equal(t, first.Job, same.Job)
+
+		claimed := b.claim(first.Job, "gpu")
+		require.Equal(t, claimed, again(s).Job, "also when it runs")
+		require.NoError(t, b.Finish(ctx, claimed.Run, done("{}")))
+		require.Equal(t, job.Done, again(s).Job.State, "also when it has ended")
+
+		s.Key, s.Tenant = uuid.NewString(), "other"
+		require.False(t, again(s).Existing, "ids are unique per tenant only")
+
+		require.NoError(t, b.DeleteHistory(ctx, "tenant", []string{"a"}))
+		s.Key, s.Tenant = uuid.NewString(), "tenant"
+		require.False(t, again(s).Existing, "a deleted job is forgotten")
+
+		all, err := b.Live(ctx, "tenant")
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+	})
+}
+
+// Many hubs may be sent the same prompt at once.
+func TestEnqueueTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		var wg sync.WaitGroup
+		fresh := make(chan string, 16)
+		for range 16 {
+			wg.Go(func() {
+				got, err := b.Enqueue(t.Context(), submission("a"))
+				if err != nil {
+					t.Error(err)
+				} else if !got.Existing {
+					fresh <- got.Job.Key
+				}
+			})
+		}
+		wg.Wait()
+		close(fresh)
+		require.Len(t, fresh, 1)
+	})
+}
+
+func TestAnIDIsTakenOver(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		other := func(s *queue.Submission) { s.BodyHash = "other" }
+		old := b.claim(b.enqueue("a"), "gpu")
+		b.enqueue("b")
+		young := b.enqueue("a", other)
+		require.NotEqual(t, old.Key, young.Key)
+		found, err := b.Find(ctx, "tenant", "a")
+		require.NoError(t, err)
+		require.Equal(t, young, found)
+		live, err := b.Live(ctx, "tenant")
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b", "a"}, ids(live), "the older one runs on")
+
+		require.NoError(t, b.Finish(ctx, old.Run, done(`"old"`)))
+		require.NoError(t, b.FailWaiting(ctx, live[1].Key, queue.Outcome{Entry: []byte(`"b"`)}))
+		requireHistory(t, b, "tenant", `a:"old"`, `b:"b"`)
+		require.NoError(t, b.Finish(ctx, b.claim(young, "gpu").Run, done(`"young"`)))
+		requireHistory(t, b, "tenant", `a:"young"`, `b:"b"`)
+		_, err = b.Get(ctx, old.Key)
+		require.ErrorIs(t, err, queue.ErrNotFound, "its entry is gone")
+	})
+}
+
+// The other way round: the job that took the id over ends first.
+func TestTheLastEndKeepsTheEntry(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		old := b.claim(b.enqueue("a"), "gpu1")
+		young := b.claim(b.enqueue("a", func(s *queue.Submission) { s.BodyHash = "other" }), "gpu2")
+		require.NoError(t, b.Finish(ctx, young.Run, done(`"young"`)))
+		require.NoError(t, b.Finish(ctx, old.Run, done(`"old"`)))
+		requireHistory(t, b, "tenant", `a:"old"`)
+		found, err := b.Find(ctx, "tenant", "a")
+		require.NoError(t, err)
+		require.Equal(t, old.Key, found.Key)
+	})
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		number := func(f float64) func(*queue.Submission) {
+			return func(s *queue.Submission) { s.Number = &f }
+		}
+		front := func(s *queue.Submission) { s.Front = true }
+		elsewhere := func(s *queue.Submission) { s.Tenant = "other" }
+
+		require.Equal(t, "0", b.enqueue("front at zero", front).Number)
+		require.Equal(t, "1", b.enqueue("one").Number)
+		n, err := b.TakeNumber(ctx, "tenant")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n)
+		require.Equal(t, "-3", b.enqueue("front", front).Number)
+		require.Equal(t, "2.0", b.enqueue("explicit", number(2)).Number)
+		require.Equal(t, "1e+22", b.enqueue("huge", number(1e22)).Number)
+		require.Equal(t, "NaN", b.enqueue("nan", number(math.NaN())).Number)
+		require.Equal(t, "-Infinity", b.enqueue("infinite", number(math.Inf(-1))).Number)
+		require.Equal(t, "4", b.enqueue("four").Number, "explicit numbers do not consume")
+		require.Equal(t, "0", b.enqueue("other", elsewhere).Number)
+		b.enqueue("first", func(s *queue.Submission) { s.Priority = 1 })
+		b.enqueue("last", func(s *queue.Submission) { s.Priority = -1000 })
+
+		heads, err := b.Peek(ctx, []string{"class"}, 100)
+		require.NoError(t, err)
+		require.Equal(t, []string{
+			"first", "infinite", "front", "front at zero", "other", "one", "explicit", "four", "huge", "nan", "last",
+		}, ids(heads))
+		for i, j := range heads {
+			position, err := b.Position(ctx, j.Key)
+			require.NoError(t, err)
+			require.Equal(t, i, position)
+		}
+	})
+}
+
+// The script makes the same ranks as package job.
+func TestRanksAgree(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		setCounter := redis.NewScript("set", redis.Write, `write('HSET', key('q', 'numbers'), 'tenant', ARGV[1]) return {'ok'}`)
+		numbers := []int64{0, 1, 2, 3, 7, 8, 255, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 + 1, 1<<52 - 1, 1<<53 - 2}
+		for i, n := range numbers {
+			for _, front := range []bool{false, true} {
+				for _, priority := range []int{-100, 0, 100} {
+					_, err := b.db.Run(t.Context(), setCounter, n)
+					require.NoError(t, err)
+					j := b.enqueue(strconv.Itoa(i)+strconv.FormatBool(front)+strconv.Itoa(priority), func(s *queue.Submission) {
+						s.Front, s.Priority = front, priority
+					})
+					value, err := strconv.ParseFloat(j.Number, 64)
+					require.NoError(t, err)
+					require.Equal(t, float64(n), math.Abs(value))
+					require.True(t, strings.HasPrefix(j.Rank, job.RankPrefix(priority, value)), "%d: %s", n, j.Rank)
+				}
+			}
+		}
+	})
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{MaxQueue: 2}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a")
+		b.enqueue("b")
+		_, err := b.Enqueue(ctx, submission("c"))
+		require.ErrorIs(t, err, queue.ErrFull)
+		same, err := b.Enqueue(ctx, submission("a"))
+		require.NoError(t, err, "what was accepted is found also when it is full")
+		require.True(t, same.Existing)
+		b.claim(a, "gpu")
+		require.Equal(t, "2", b.enqueue("c").Number, "a refused prompt consumed nothing")
+		live, waiting, err := b.CountAll(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 3, live)
+		require.Equal(t, 2, waiting)
+	})
+}
+
+// Whatever clients and tenants call themselves stays apart.
+func TestOddNames(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		names := []string{"a:b", "a", "b:", "{x}", "\x00\xff\xfe", "*", "1:a1:b", " ", strings.Repeat("long", 500)}
+		for i, name := range names {
+			j := b.enqueue(name, func(s *queue.Submission) {
+				s.Tenant, s.Caller, s.Client, s.Class, s.BodyHash = name, name, name, name, name
+				s.Body.Requires = []byte(name)
+				s.Body.Prompt = []byte(name)
+			})
+			require.Equal(t, name, j.ID)
+			require.Equal(t, name, j.Client)
+			claimed := b.claim(j, "gpu"+strconv.Itoa(i)+name)
+			body, err := b.Body(ctx, j.Key)
+			require.NoError(t, err)
+			require.Equal(t, name, string(body.Requires))
+			if i%2 == 0 {
+				continue
+			}
+			require.NoError(t, b.Finish(ctx, claimed.Run, done(name)))
+		}
+		for i, name := range names {
+			live, err := b.Live(ctx, name)
+			require.NoError(t, err)
+			require.Len(t, live, 1-i%2)
+			n, err := b.Count(ctx, name)
+			require.NoError(t, err)
+			require.Equal(t, 1-i%2, n)
+			ended, err := b.Undelivered(ctx, name, name)
+			require.NoError(t, err)
+			require.Len(t, ended, i%2)
+			found, err := b.Find(ctx, name, name)
+			require.NoError(t, err)
+			require.Equal(t, name, found.Caller)
+		}
+	})
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Secret: []byte("one")}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		j := b.enqueue("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") })
+		keys, err := b.db.Client().Keys(ctx, "*").Result()
+		require.NoError(t, err)
+		for _, key := range keys {
+			if b.db.Client().Type(ctx, key).Val() == "string" {
+				require.NotContains(t, b.db.Client().Get(ctx, key).Val(), "secret")
+			}
+		}
+		stranger := on(t, b.db, queue.Options{Secret: []byte("two")})
+		body, err := stranger.Body(ctx, j.Key)
+		require.ErrorIs(t, err, queue.ErrSecrets)
+		require.NotEmpty(t, body.Prompt, "the rest can be read")
+		sibling := on(t, b.db, queue.Options{Secret: []byte("one")})
+		body, err = sibling.Body(ctx, j.Key)
+		require.NoError(t, err)
+		require.Equal(t, "very secret", string(body.Secrets))
+		bodies, err := b.Bodies(ctx, []string{j.Key, "unknown"})
+		require.NoError(t, err)
+		require.Len(t, bodies, 1)
+		require.Empty(t, bodies[j.Key].Secrets, "listings get none")
+
+		require.NoError(t, b.Finish(ctx, b.claim(j, "gpu").Run, done("{}")))
+		n, err := b.db.Client().Exists(ctx, b.db.Key("q", "secret", j.Key)).Result()
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}

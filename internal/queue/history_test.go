@@ -1,0 +1,219 @@
+package queue_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+func errorIs(err, target error) bool { return errors.Is(err, target) }
+
+// history gives a tenant's entries as id:json.
+func history(t *testing.T, b *bench, tenant string, p queue.Page) []string {
+	t.Helper()
+	entries, err := b.History(t.Context(), tenant, p)
+	require.NoError(t, err)
+	out := []string{}
+	for _, e := range entries {
+		text, err := e.JSON()
+		require.NoError(t, err)
+		require.Equal(t, tenant, e.Tenant)
+		out = append(out, e.ID+":"+string(text))
+	}
+	return out
+}
+
+func requireHistory(t *testing.T, b *bench, tenant string, want ...string) {
+	t.Helper()
+	require.Equal(t, append([]string{}, want...), history(t, b, tenant, queue.Page{}))
+}
+
+// finished makes a job that has ended.
+func (b *bench) finished(id string, change ...func(*queue.Submission)) {
+	b.t.Helper()
+	j := b.claim(b.enqueue(id, change...), "gpu")
+	require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done(id)))
+}
+
+func TestHistoryPages(t *testing.T) {
+	t.Parallel()
+	n := func(i int) *int { return &i }
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		for i := range 4 {
+			b.finished(fmt.Sprint(i))
+		}
+		for _, c := range []struct {
+			max, offset *int
+			want        string
+		}{
+			{nil, nil, "0123"},
+			{n(2), nil, "23"},
+			{n(9), nil, "0123"},
+			{n(0), nil, ""},
+			{n(-3), nil, ""},
+			{n(2), n(0), "01"},
+			{n(2), n(1), "12"},
+			{n(2), n(3), "3"},
+			{n(2), n(4), ""},
+			{n(2), n(9), ""},
+			{nil, n(2), "23"},
+			{nil, n(-1), "0123"},
+			{n(2), n(-1), "23"},
+			{n(0), n(1), "1"}, // ComfyUI looks at the bound after adding
+			{n(-1), n(1), "1"},
+		} {
+			var got strings.Builder
+			for _, e := range history(t, b, "tenant", queue.Page{Max: c.max, Offset: c.offset}) {
+				id, _, _ := strings.Cut(e, ":")
+				got.WriteString(id)
+			}
+			require.Equal(t, c.want, got.String())
+		}
+		requireHistory(t, b, "other")
+	})
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	for _, c := range []struct {
+		name string
+		o    queue.Options
+		kept []string
+	}{
+		{"entries", queue.Options{HistoryEntries: 2}, []string{"3:3", "4:4"}},
+		{"bytes", queue.Options{HistoryBytes: 35}, []string{"3:3", "4:4"}},
+		{"never the newest", queue.Options{HistoryBytes: 1}, []string{"4:4"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			each(t, c.o, func(t *testing.T, b *bench) {
+				var dropped []string
+				o := c.o
+				o.Dropped = func(entries []queue.Entry) {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, e := range entries {
+						text, err := e.JSON()
+						require.NoError(t, err)
+						dropped = append(dropped, e.Tenant+"/"+e.ID+":"+string(text))
+					}
+				}
+				b.Queue = on(t, b.db, o).Queue
+				b.finished("other's", func(s *queue.Submission) { s.Tenant = "other" })
+				for i := range 5 {
+					b.finished(fmt.Sprint(i))
+				}
+				requireHistory(t, b, "tenant", c.kept...)
+				requireHistory(t, b, "other")
+				mu.Lock()
+				defer mu.Unlock()
+				require.Len(t, dropped, 6-len(c.kept))
+				require.Equal(t, []string{"other/other's:other's", "tenant/0:0"}, dropped[:2])
+				_, err := b.Find(t.Context(), "tenant", "0")
+				require.ErrorIs(t, err, queue.ErrNotFound, "the job goes with its entry")
+				left, err := b.Undelivered(t.Context(), "tenant", "client")
+				require.NoError(t, err)
+				require.Len(t, left, len(c.kept))
+			})
+		})
+	}
+}
+
+func TestDeleteHistory(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		for i := range 6 {
+			b.finished(fmt.Sprint(i), func(s *queue.Submission) {
+				if i >= 3 {
+					s.Caller = "second"
+				}
+			})
+		}
+		b.finished("0", func(s *queue.Submission) { s.Tenant = "other" })
+		b.claim(b.enqueue("live"), "gpu")
+		require.NoError(t, b.DeleteHistory(ctx, "tenant", []string{"0", "unknown", "live", "0"}))
+		requireHistory(t, b, "tenant", "1:1", "2:2", "3:3", "4:4", "5:5")
+		_, err := b.HistoryEntry(ctx, "tenant", "0")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+		_, err = b.HistoryEntry(ctx, "tenant", "live")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+		require.NoError(t, b.ClearHistory(ctx, "tenant", "second"))
+		requireHistory(t, b, "tenant", "1:1", "2:2")
+		require.NoError(t, b.ClearHistory(ctx, "tenant", ""))
+		requireHistory(t, b, "tenant")
+		requireHistory(t, b, "other", "0:0")
+		live, err := b.Live(ctx, "tenant")
+		require.NoError(t, err)
+		require.Equal(t, []string{"live"}, ids(live))
+	})
+}
+
+func TestExpireHistory(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		for i := range 40 {
+			b.finished(fmt.Sprint(i))
+		}
+		require.NoError(t, b.ExpireHistory(ctx, time.Unix(1, 0)))
+		require.Len(t, history(t, b, "tenant", queue.Page{}), 40)
+		require.NoError(t, b.ExpireHistory(ctx, time.Now().Add(time.Hour)))
+		requireHistory(t, b, "tenant")
+	})
+}
+
+// Whatever bytes an entry has, it is given back the same.
+func TestEntryBytes(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		for i, entry := range []string{"", `{"a":NaN}`, "\x00\xff", strings.Repeat(`{"text": "x"}`, 100000)} {
+			j := b.claim(b.enqueue(fmt.Sprint(i)), "gpu")
+			require.NoError(t, b.Finish(t.Context(), j.Run, done(entry)))
+			got, err := b.HistoryEntry(t.Context(), "tenant", fmt.Sprint(i))
+			require.NoError(t, err)
+			text, err := got.JSON()
+			require.NoError(t, err)
+			require.Equal(t, entry, string(text))
+		}
+	})
+}
+
+// Nothing is left over when everything has ended and is forgotten.
+func TestNothingLeaks(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Tombstone: time.Millisecond, MaxAttempts: 2}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.finished("a")
+		b.finished("b", func(s *queue.Submission) { s.Class = "second"; s.Body.Secrets = []byte("x") })
+		_, err := b.Cancel(ctx, b.enqueue("c").Key)
+		require.NoError(t, err)
+		run := b.claim(b.enqueue("d"), "gpu").Run
+		_, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err)
+		require.NoError(t, b.FailWaiting(ctx, run.Key, queue.Outcome{Entry: []byte("{}")}))
+		require.NoError(t, b.ClearHistory(ctx, "tenant", ""))
+		left := func() []string {
+			keys, err := b.db.Client().Keys(ctx, b.db.Key("q", "*")).Result()
+			require.NoError(t, err)
+			return keys
+		}
+		require.Eventually(t, func() bool {
+			_, err := b.Sweep(ctx, "hub/1", 1)
+			require.NoError(t, err)
+			return len(left()) == 2
+		}, 10*time.Second, 5*time.Millisecond, "left: %v", left())
+		require.ElementsMatch(t, []string{b.db.Key("q", "counters"), b.db.Key("q", "numbers")}, left())
+		bytes, err := b.db.Client().HGet(ctx, b.db.Key("q", "counters"), "bytes").Result()
+		require.NoError(t, err)
+		require.Equal(t, "0", bytes)
+	})
+}

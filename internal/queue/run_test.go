@@ -1,0 +1,593 @@
+package queue_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// expire ends a run's lease, as if its holder had been silent for its time.
+func (b *bench) expire(run job.Run) {
+	b.t.Helper()
+	script := redis.NewScript("expire", redis.Write, `write('ZADD', key('q', 'leases'), '1', ARGV[1]) return {'ok'}`)
+	_, err := b.db.Run(b.t.Context(), script, run.Key)
+	require.NoError(b.t, err)
+}
+
+// TestTransitions does every event in every state and compares with the table
+// of package job.
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	events := map[job.Event]func(b *bench, j job.Job) error{
+		job.Claim: func(b *bench, j job.Job) error {
+			_, err := b.Claim(b.t.Context(), queue.ClaimRequest{Key: j.Key, Instance: "new", Hub: "hub/1", Upstream: "u"})
+			return err
+		},
+		job.Start: func(b *bench, j job.Job) error { return b.Started(b.t.Context(), j.Run) },
+		job.Complete: func(b *bench, j job.Job) error {
+			return b.Finish(b.t.Context(), j.Run, done("{}"))
+		},
+		job.Fail: func(b *bench, j job.Job) error {
+			o := queue.Outcome{State: job.Failed, Entry: []byte("{}")}
+			if j.State == job.Queued {
+				return b.FailWaiting(b.t.Context(), j.Key, o)
+			}
+			return b.Finish(b.t.Context(), j.Run, o)
+		},
+		job.Requeue: func(b *bench, j job.Job) error {
+			_, err := b.Requeue(b.t.Context(), j.Run, queue.RequeueOptions{Reason: "r"})
+			return err
+		},
+		job.Cancel: func(b *bench, j job.Job) error {
+			if j.State == job.Queued {
+				_, err := b.Cancel(b.t.Context(), j.Key)
+				return err
+			}
+			return b.Finish(b.t.Context(), j.Run, queue.Outcome{State: job.Cancelled, Entry: []byte("{}")})
+		},
+	}
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		n := 0
+		// A queued job here is one that has run before: its old run is at
+		// hand for events that need one.
+		make := func(state job.State) job.Job {
+			n++
+			j := b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n))
+			switch state {
+			case job.Queued:
+				_, err := b.Requeue(t.Context(), j.Run, queue.RequeueOptions{Excused: true})
+				require.NoError(t, err)
+			case job.Running:
+				require.NoError(t, b.Started(t.Context(), j.Run))
+			case job.Done, job.Failed, job.Cancelled:
+				require.NoError(t, b.Finish(t.Context(), j.Run, queue.Outcome{State: state, Entry: []byte("{}")}))
+			}
+			return b.get(j.Key)
+		}
+		for _, state := range []job.State{job.Queued, job.Leased, job.Running, job.Done, job.Failed, job.Cancelled} {
+			for event, do := range events {
+				j := make(state)
+				require.Equal(t, state, j.State)
+				err := do(b, j)
+				after, _ := b.Get(t.Context(), j.Key)
+				want, refused := job.Next(state, event)
+				if refused != nil && state.Ended() && (event == job.Complete || event == job.Fail || event == job.Cancel) {
+					require.NoError(t, err, "an end sent again is no error: %s %s", state, event)
+				} else {
+					require.Equal(t, refused != nil, err != nil, "%s %s: %v", state, event, err)
+				}
+				require.Equal(t, want, after.State, "%s %s", state, event)
+			}
+		}
+	})
+}
+
+func TestClaimRaces(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		one := b.enqueue("one")
+		jobs := make([]job.Job, 16)
+		for i := range jobs {
+			jobs[i] = b.enqueue(fmt.Sprint(i))
+		}
+		var sameJob, sameInstance, other atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 16 {
+			try := func(key, instance string, won *atomic.Int64, lost error) {
+				_, err := b.Claim(t.Context(), queue.ClaimRequest{
+					Key: key, Instance: instance, Hub: "hub/1", Upstream: uuid.NewString(),
+				})
+				switch {
+				case err == nil:
+					won.Add(1)
+				default:
+					other.Add(1)
+					if !errorIs(err, lost) {
+						t.Error(err)
+					}
+				}
+			}
+			wg.Go(func() { try(one.Key, fmt.Sprint("gpu", i), &sameJob, queue.ErrNotQueued) })
+			wg.Go(func() { try(jobs[i].Key, "gpu", &sameInstance, queue.ErrTaken) })
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, sameJob.Load())
+		require.EqualValues(t, 1, sameInstance.Load())
+		require.EqualValues(t, 30, other.Load())
+	})
+}
+
+func TestClaimAgain(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a")
+		r := queue.ClaimRequest{Key: j.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"}
+		first, err := b.Claim(t.Context(), r)
+		require.NoError(t, err)
+		again, err := b.Claim(t.Context(), r)
+		require.NoError(t, err, "the answer may have been lost")
+		require.Equal(t, first, again)
+		r.Upstream = "v"
+		_, err = b.Claim(t.Context(), r)
+		require.ErrorIs(t, err, queue.ErrNotQueued)
+		_, err = b.Claim(t.Context(), queue.ClaimRequest{Key: "unknown", Instance: "gpu"})
+		require.ErrorIs(t, err, queue.ErrNotFound)
+	})
+}
+
+// An instance is free again after each way to give it back.
+func TestInstanceIsFreed(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(b *bench, j job.Job) error{
+		"release": func(b *bench, j job.Job) error { return b.Release(b.t.Context(), j.Run) },
+		"finish":  func(b *bench, j job.Job) error { return b.Finish(b.t.Context(), j.Run, done("{}")) },
+		"requeue": func(b *bench, j job.Job) error {
+			_, err := b.Requeue(b.t.Context(), j.Run, queue.RequeueOptions{})
+			return err
+		},
+		"exhausted": func(b *bench, j job.Job) error {
+			tired := on(b.t, b.db, queue.Options{MaxAttempts: 1})
+			_, err := tired.Requeue(b.t.Context(), j.Run, queue.RequeueOptions{})
+			require.ErrorIs(b.t, err, queue.ErrExhausted)
+			return nil
+		},
+		"release twice": func(b *bench, j job.Job) error {
+			require.NoError(b.t, b.Release(b.t.Context(), j.Run))
+			b.claim(b.enqueue("between"), "gpu")
+			require.NoError(b.t, b.Release(b.t.Context(), j.Run), "said again")
+			_, err := b.Claim(b.t.Context(), queue.ClaimRequest{Key: b.enqueue("no").Key, Instance: "gpu", Upstream: "u"})
+			require.ErrorIs(b.t, err, queue.ErrTaken, "the next run keeps it")
+			require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("{}")))
+			_, err = b.Claim(b.t.Context(), queue.ClaimRequest{Key: b.enqueue("no2").Key, Instance: "gpu", Upstream: "u"})
+			require.ErrorIs(b.t, err, queue.ErrTaken, "also after the end")
+			return nil
+		},
+	}
+	for name, give := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				j := b.claim(b.enqueue("a"), "gpu")
+				next := b.enqueue("b")
+				_, err := b.Claim(t.Context(), queue.ClaimRequest{Key: next.Key, Instance: "gpu", Upstream: "u"})
+				require.ErrorIs(t, err, queue.ErrTaken)
+				require.NoError(t, give(b, j))
+				if name != "release twice" {
+					b.claim(next, "gpu")
+				}
+			})
+		})
+	}
+}
+
+// A failover can lose the writes that freed an instance or gave it away.
+func TestLostWritesHeal(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		mess := redis.NewScript("mess", redis.Write, `
+			write('HSET', key('q', 'instances'), 'gpu', 'nobody', 'gpu2', ARGV[1])
+			write('ZADD', key('q', 'leases'), '1', 'nobody')
+			write('ZADD', key('q', 'leases'), '1', ARGV[1])
+			return {'ok'}`)
+		ended := b.claim(b.enqueue("ended"), "gpu0")
+		require.NoError(t, b.Finish(ctx, ended.Run, done("{}")))
+		_, err := b.db.Run(ctx, mess, ended.Key)
+		require.NoError(t, err)
+		b.claim(b.enqueue("a"), "gpu")
+		b.claim(b.enqueue("b"), "gpu2")
+		orphans, err := b.Sweep(ctx, "hub/1", 10)
+		require.NoError(t, err)
+		require.Empty(t, orphans)
+		runs, err := b.Runs(ctx)
+		require.NoError(t, err)
+		require.Len(t, runs, 2)
+	})
+}
+
+func TestStaleRuns(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		first := b.claim(b.enqueue("a"), "gpu").Run
+		_, err := b.Requeue(ctx, first, queue.RequeueOptions{Reason: "gone"})
+		require.NoError(t, err)
+		second := b.claim(b.get(first.Key), "gpu").Run
+		require.Greater(t, second.Fence, first.Fence)
+		adopted, err := b.Adopt(ctx, second, "hub/2")
+		require.NoError(t, err)
+		require.Greater(t, adopted.Fence, second.Fence)
+		require.Equal(t, second.Upstream, adopted.Upstream)
+		before := b.get(first.Key)
+
+		for _, stale := range []job.Run{first, second, {Key: first.Key}, {Key: "unknown", Fence: 1}} {
+			require.ErrorIs(t, b.Started(ctx, stale), queue.ErrStale)
+			require.ErrorIs(t, b.Progress(ctx, stale, 1), queue.ErrStale)
+			require.ErrorIs(t, b.Release(ctx, stale), queue.ErrStale)
+			require.ErrorIs(t, b.Finish(ctx, stale, done("{}")), queue.ErrStale)
+			_, err := b.Requeue(ctx, stale, queue.RequeueOptions{})
+			require.ErrorIs(t, err, queue.ErrStale)
+			_, err = b.Adopt(ctx, stale, "hub/3")
+			require.ErrorIs(t, err, queue.ErrStale)
+			renewed, err := b.Renew(ctx, "hub/1", []job.Run{stale})
+			require.NoError(t, err)
+			require.Equal(t, []job.Run{stale}, renewed.Lost)
+		}
+		require.Equal(t, before, b.get(first.Key), "nothing was changed")
+		require.NoError(t, b.Finish(ctx, adopted.Run, done("{}")))
+		require.ErrorIs(t, b.Finish(ctx, second, done("{}")), queue.ErrStale, "an end by another holder")
+	})
+}
+
+// A fence is above all that were ever given, also when the record of the last
+// ones is lost.
+func TestFencesGrow(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		j := b.claim(b.enqueue("a"), "gpu")
+		forgetful := redis.NewScript("forget", redis.Write, `write('HSET', key('q', 'job', ARGV[1]), 'fence', '0') return {'ok'}`)
+		last := j.Fence
+		for range 5 {
+			orphan, err := b.Adopt(ctx, b.get(j.Key).Run, "hub/2")
+			require.NoError(t, err)
+			require.Greater(t, orphan.Fence, last)
+			last = orphan.Fence
+		}
+		require.Eventually(t, func() bool { // beyond the last fence, by the clock
+			now, err := b.db.Now(ctx)
+			return err == nil && now.UnixMilli() > last
+		}, 10*time.Second, time.Millisecond)
+		_, err := b.db.Run(ctx, forgetful, j.Key)
+		require.NoError(t, err)
+		orphan, err := b.Adopt(ctx, job.Run{Key: j.Key, Fence: 0}, "hub/3")
+		require.NoError(t, err)
+		require.Greater(t, orphan.Fence, last)
+	})
+}
+
+func TestRequeue(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{MaxAttempts: 2}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a")
+		b.enqueue("b")
+		waiting := func() []string {
+			heads, err := b.Peek(ctx, []string{"class"}, 10)
+			require.NoError(t, err)
+			return ids(heads)
+		}
+		run := b.claim(a, "gpu").Run
+		require.Equal(t, []string{"b"}, waiting())
+		back, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "taken back", Excused: true})
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b"}, waiting(), "the old place")
+		require.Equal(t, a.Rank, back.Rank)
+		require.Zero(t, back.Attempts)
+		require.Equal(t, job.Queued, back.State)
+		require.Equal(t, "taken back", back.Reason)
+
+		run = b.claim(a, "gpu").Run
+		back, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died: 1\nline two"})
+		require.NoError(t, err)
+		require.Equal(t, 1, back.Attempts)
+		run = b.claim(a, "gpu").Run
+		last, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		require.Equal(t, []string{"taken back", "died: 1\nline two", "died again"}, last.Lost)
+		require.Equal(t, job.Leased, last.State, "the caller still holds it")
+		again, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		require.Equal(t, last, again, "said again it changes nothing")
+
+		// The holder dies: the next one learns that only the end is missing.
+		b.expire(run)
+		orphans, err := b.Sweep(ctx, "hub/2", 10)
+		require.NoError(t, err)
+		require.Len(t, orphans, 1)
+		require.True(t, orphans[0].Exhausted)
+		require.NoError(t, b.Finish(ctx, orphans[0].Run, queue.Outcome{State: job.Failed, Entry: []byte("{}"), Reason: "three times"}))
+		require.Equal(t, "three times", b.get(a.Key).Reason)
+	})
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a, c, d := b.claim(b.enqueue("a"), "g1").Run, b.claim(b.enqueue("c"), "g2").Run, b.claim(b.enqueue("d"), "g3").Run
+		_, err := b.Cancel(ctx, c.Key)
+		require.NoError(t, err)
+		require.NoError(t, b.Finish(ctx, d, done("{}")))
+		b.expire(a)
+		result, err := b.Renew(ctx, "hub/1", []job.Run{a, c, d})
+		require.NoError(t, err)
+		require.Equal(t, queue.RenewResult{Lost: []job.Run{d}, Cancelled: []job.Run{c}}, result)
+		orphans, err := b.Sweep(ctx, "hub/2", 10)
+		require.NoError(t, err)
+		require.Empty(t, orphans, "a renewal in time counts, however late")
+		result, err = b.Renew(ctx, "hub/other", []job.Run{a})
+		require.NoError(t, err)
+		require.Equal(t, []job.Run{a}, result.Lost)
+	})
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		const n = 20
+		old := map[string]job.Run{}
+		for i := range n {
+			run := b.claim(b.enqueue(fmt.Sprint(i)), fmt.Sprint("gpu", i)).Run
+			old[run.Key] = run
+			if i%2 == 0 {
+				require.NoError(t, b.Started(ctx, run))
+				require.NoError(t, b.Release(ctx, run))
+				_, err := b.Cancel(ctx, run.Key)
+				require.NoError(t, err)
+			}
+			b.expire(run)
+		}
+		var mu sync.Mutex
+		got := map[string]queue.Orphan{}
+		var wg sync.WaitGroup
+		for hub := range 8 {
+			wg.Go(func() {
+				for range 4 {
+					orphans, err := b.Sweep(ctx, fmt.Sprint("sweeper/", hub), 3)
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					for _, o := range orphans {
+						if _, twice := got[o.Key]; twice {
+							t.Errorf("%s was handed out twice", o.Key)
+						}
+						got[o.Key] = o
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, got, n)
+		for key, o := range got {
+			was := old[key]
+			require.Greater(t, o.Fence, was.Fence)
+			require.Equal(t, was.Upstream, o.Upstream)
+			require.Equal(t, was.Instance, o.Instance)
+			require.NotEqual(t, was.Hub, o.Hub)
+			j := b.get(key)
+			require.Equal(t, o.Run, j.Run)
+			require.Equal(t, j.State == job.Running, o.Released)
+			require.Equal(t, o.Released, o.CancelAsked)
+			require.Equal(t, j.State, o.State)
+			result, err := b.Renew(ctx, o.Hub, []job.Run{o.Run})
+			require.NoError(t, err)
+			require.Empty(t, result.Lost)
+		}
+	})
+}
+
+// After an outage of Redis no holder could renew; the first sweep must not
+// take all runs away from hubs that live.
+func TestSweepAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		outage := redis.NewScript("outage", redis.Write, `write('HSET', key('q', 'counters'), 'swept', '1') return {'ok'}`)
+		held, dead := b.claim(b.enqueue("held"), "g1").Run, b.claim(b.enqueue("dead"), "g2").Run
+		sweep := func() []queue.Orphan {
+			orphans, err := b.Sweep(ctx, "hub/2", 10)
+			require.NoError(t, err)
+			return orphans
+		}
+		for range 2 {
+			b.expire(held)
+			b.expire(dead)
+			_, err := b.db.Run(ctx, outage)
+			require.NoError(t, err)
+			if len(sweep()) == 0 { // the first time: both are spared
+				_, err = b.Renew(ctx, "hub/1", []job.Run{held})
+				require.NoError(t, err)
+				continue
+			}
+			// The second time: only the one that renewed is spared.
+			require.Equal(t, "hub/2", b.get(dead.Key).Run.Hub)
+			require.Equal(t, "hub/1", b.get(held.Key).Run.Hub)
+			return
+		}
+		require.Fail(t, "a lease that is never renewed is never handed over")
+	})
+}
+
+// TestCancel cancels at every point of a job's life.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		cancel := func(key string) queue.CancelResult {
+			t.Helper()
+			result, err := b.Cancel(ctx, key)
+			require.NoError(t, err)
+			return result
+		}
+		waiting := b.enqueue("waiting")
+		require.Equal(t, job.Queued, cancel(waiting.Key).Was)
+		require.Equal(t, job.Cancelled, b.get(waiting.Key).State)
+		require.Equal(t, job.Cancelled, cancel(waiting.Key).Was, "again")
+		requireHistory(t, b, "tenant")
+		same, err := b.Enqueue(ctx, submission("waiting"))
+		require.NoError(t, err)
+		require.False(t, same.Existing, "as if it had never been")
+		_, err = b.Claim(ctx, queue.ClaimRequest{Key: waiting.Key, Instance: "gpu"})
+		require.ErrorIs(t, err, queue.ErrNotQueued)
+		_, err = b.Body(ctx, waiting.Key)
+		require.ErrorIs(t, err, queue.ErrNotFound)
+
+		// Taken: the holder ends it. Whatever it says counts: the job may
+		// have been done before the interrupt came.
+		for i, state := range []job.State{job.Leased, job.Running} {
+			for k, outcome := range []job.State{job.Cancelled, job.Done} {
+				id := fmt.Sprint("taken", i, k)
+				run := b.claim(b.enqueue(id), "gpu").Run
+				if state == job.Running {
+					require.NoError(t, b.Started(ctx, run))
+				}
+				result := cancel(run.Key)
+				require.Equal(t, state, result.Was)
+				require.Equal(t, run, result.Run)
+				require.Equal(t, state, cancel(run.Key).Was, "again")
+				j, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
+				require.ErrorIs(t, err, queue.ErrCancelled, "it must not run again")
+				require.Equal(t, state, j.State)
+				require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: outcome, Entry: []byte("{}")}))
+				require.Equal(t, outcome, b.get(run.Key).State)
+				require.Equal(t, outcome, cancel(run.Key).Was, "just ended")
+				require.Equal(t, outcome, b.get(run.Key).State)
+			}
+		}
+		_, err = b.Cancel(ctx, "unknown")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+	})
+}
+
+func TestCancelWaiting(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a, c := b.enqueue("a"), b.enqueue("c")
+		run := b.claim(b.enqueue("b"), "gpu").Run
+		removed, err := b.CancelWaiting(ctx, []string{a.Key, run.Key, "unknown", c.Key, c.Key})
+		require.NoError(t, err)
+		require.Equal(t, []string{a.Key, c.Key}, removed)
+		result, err := b.Renew(ctx, "hub/1", []job.Run{run})
+		require.NoError(t, err)
+		require.Equal(t, queue.RenewResult{}, result, "a running one is left alone")
+		live, err := b.LiveOf(ctx, "caller")
+		require.NoError(t, err)
+		require.Equal(t, []string{"b"}, ids(live))
+	})
+}
+
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Tombstone: time.Millisecond}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		older := b.enqueue("a")
+		require.NoError(t, b.Finish(ctx, b.claim(older, "gpu").Run, done("{}")))
+		j := b.enqueue("a", func(s *queue.Submission) { s.BodyHash = "other" })
+		alone := b.enqueue("b")
+		for _, key := range []string{j.Key, alone.Key} {
+			_, err := b.Cancel(ctx, key)
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool {
+			_, err := b.Sweep(ctx, "hub/1", 1)
+			require.NoError(t, err)
+			_, err = b.Get(ctx, j.Key)
+			_, err2 := b.Get(ctx, alone.Key)
+			return errorIs(err, queue.ErrNotFound) && errorIs(err2, queue.ErrNotFound)
+		}, 10*time.Second, 5*time.Millisecond)
+		found, err := b.Find(ctx, "tenant", "a")
+		require.NoError(t, err)
+		require.Equal(t, older.Key, found.Key, "the ended one can be found again")
+		_, err = b.Find(ctx, "tenant", "b")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+	})
+}
+
+func TestSetReason(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a")
+		require.NoError(t, b.SetReason(t.Context(), j.Key, "no instance has the model"))
+		require.Equal(t, "no instance has the model", b.get(j.Key).Reason)
+		require.Empty(t, b.claim(j, "gpu").Reason)
+		require.ErrorIs(t, b.SetReason(t.Context(), j.Key, "x"), queue.ErrNotQueued)
+		require.ErrorIs(t, b.SetReason(t.Context(), "unknown", "x"), queue.ErrNotFound)
+	})
+}
+
+// A newer hub's fields survive whatever this one does.
+func TestUnknownFieldsSurvive(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		j := b.enqueue("a")
+		newer := redis.NewScript("newer", redis.Write, `write('HSET', key('q', 'job', ARGV[1]), 'v', '2', 'future', 'x') return {'ok'}`)
+		_, err := b.db.Run(ctx, newer, j.Key)
+		require.NoError(t, err)
+		run := b.claim(j, "gpu").Run
+		require.NoError(t, b.Started(ctx, run))
+		_, err = b.Requeue(ctx, run, queue.RequeueOptions{})
+		require.NoError(t, err)
+		run = b.claim(j, "gpu").Run
+		require.NoError(t, b.Finish(ctx, run, done("{}")))
+		require.NoError(t, b.DeliveredEnd(ctx, j.Key))
+		fields, err := b.db.Client().HMGet(ctx, b.db.Key("q", "job", j.Key), "v", "future").Result()
+		require.NoError(t, err)
+		require.Equal(t, []any{"2", "x"}, fields)
+	})
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		events := b.Subscribe(ctx)
+		require.Equal(t, queue.Event{Kind: queue.Resync}, <-events)
+		j := b.enqueue("a")
+		expect := func(kind queue.Kind, state job.State) queue.Event {
+			t.Helper()
+			e := <-events
+			require.Equal(t, kind, e.Kind)
+			require.Equal(t, state, e.State)
+			require.Equal(t, []string{j.Key, "a", "tenant", "caller", "client"}, []string{e.Key, e.ID, e.Tenant, e.Caller, e.Client})
+			return e
+		}
+		expect(queue.Queued, job.Queued)
+		run := b.claim(j, "gpu").Run
+		e := expect(queue.Claimed, job.Leased)
+		require.Equal(t, "gpu", e.Instance)
+		require.Equal(t, "hub/1", e.Hub)
+		require.NoError(t, b.Started(ctx, run))
+		expect(queue.Started, job.Running)
+		_, err := b.Cancel(ctx, j.Key)
+		require.NoError(t, err)
+		expect(queue.CancelAsk, job.Running)
+		require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: job.Cancelled, Entry: []byte("{}")}))
+		expect(queue.Freed, job.Running)
+		expect(queue.Ended, job.Cancelled)
+	})
+}
