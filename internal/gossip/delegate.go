@@ -58,6 +58,6 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 
 func (d *delegate) notify(n *memberlist.Node, left bool) {
 	if m, ok := memberOf(n); ok && n.Name != d.self {
-		d.inbox.event(Event{Member: m, Left: left})
+		d.inbox.event(Event{Member: m, Left: left, Farewell: left && n.State == memberlist.StateLeft})
 	}
 }

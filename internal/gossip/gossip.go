@@ -67,6 +67,16 @@ type Gossip struct {
 	hubs   senders
 	stop   context.CancelFunc
 	work   sync.WaitGroup
+
+	// ended are the agents that have said farewell, and when. It belongs to
+	// the goroutine of the inbox.
+	ended map[process]time.Time
+}
+
+// process is one life of an agent.
+type process struct {
+	name string
+	boot int64
 }
 
 const (
@@ -86,7 +96,7 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Gossip{config: c, log: c.Logger, inbox: newInbox()}
+	g := &Gossip{config: c, log: c.Logger, inbox: newInbox(), ended: map[process]time.Time{}}
 	settings, err := g.settings()
 	if err != nil {
 		return nil, err
@@ -215,6 +225,9 @@ func (g *Gossip) event(e Event) {
 		what = "member left"
 	}
 	g.log.Info(what, "role", string(e.Member.Role), "name", e.Member.Name, "address", e.Member.Addr)
+	if e.Farewell {
+		g.noteEnd(process{e.Member.Name, e.Member.Boot})
+	}
 	if g.config.OnMember != nil {
 		g.config.OnMember(e)
 	}
@@ -232,7 +245,21 @@ func (g *Gossip) report(data []byte) {
 		g.log.Warn("an agent's report cannot be read", "error", err)
 		return
 	}
+	if _, over := g.ended[process{r.Agent, r.Boot}]; over {
+		return // overtaken by the farewell: it would raise the dead
+	}
 	g.config.OnReport(r)
+}
+
+// noteEnd remembers a farewell for longer than any report can be under way.
+func (g *Gossip) noteEnd(p process) {
+	now := time.Now()
+	for old, at := range g.ended {
+		if now.Sub(at) > time.Hour {
+			delete(g.ended, old)
+		}
+	}
+	g.ended[p] = now
 }
 
 func (g *Gossip) lost(n int) {
@@ -245,6 +272,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline))
 	}
+	g.hubs.close()
 	err := g.list.Leave(max(timeout, time.Millisecond))
 	return errors.Join(err, g.shutdown())
 }

@@ -163,6 +163,46 @@ func TestNewestReportArrives(t *testing.T) {
 	})
 }
 
+// A report that is overtaken by its sender's farewell must not raise the dead;
+// one of a member that was merely thought dead must.
+func TestLateReports(t *testing.T) {
+	t.Parallel()
+	var heard []fleet.Report
+	g := &Gossip{
+		log: slog.New(slog.DiscardHandler), ended: map[process]time.Time{},
+		config: Config{OnReport: func(r fleet.Report) { heard = append(heard, r) }},
+	}
+	report := fleet.Report{Agent: "a", Boot: 5, Seq: 1}
+	g.event(Event{Member: Member{Role: RoleAgent, Name: "a", Boot: 5}, Left: true})
+	g.report(report.Encode())
+	require.Len(t, heard, 1)
+	g.event(Event{Member: Member{Role: RoleAgent, Name: "a", Boot: 5}, Left: true, Farewell: true})
+	g.report(report.Encode())
+	require.Len(t, heard, 1)
+	report.Boot = 6
+	g.report(report.Encode())
+	require.Len(t, heard, 2, "the next life of the same agent")
+	g.report([]byte("nonsense"))
+	require.Len(t, heard, 2)
+}
+
+func TestFarewellIsToldFromDeath(t *testing.T) {
+	t.Parallel()
+	hub := enter(t, RoleHub, "hub", nil)
+	defer leave(t, hub)
+	polite := enter(t, RoleAgent, "polite", joining(hub.bind))
+	killed := enter(t, RoleAgent, "killed", joining(hub.bind))
+	eventually(t, "both are in", func() bool { return len(hub.Members()) == 2 })
+	leave(t, polite)
+	require.NoError(t, killed.shutdown())
+	eventually(t, "both are out", func() bool { return hub.saw("polite", true) && hub.saw("killed", true) })
+	hub.mu.Lock()
+	defer hub.mu.Unlock()
+	for _, e := range hub.events {
+		require.Equal(t, e.Left && e.Member.Name == "polite", e.Farewell, "%+v", e)
+	}
+}
+
 func TestAnyOrderOfStarts(t *testing.T) {
 	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
