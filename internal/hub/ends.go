@@ -37,6 +37,12 @@ func (h *Hub) delivered(k stream.Key, promptID string) {
 // received and that this process does not remember, because an earlier one
 // held its stream. Only what ended within the replay window is told.
 func (h *Hub) missed(ctx context.Context, k stream.Key) {
+	window := h.settings().ReplayWindow
+	if time.Since(h.since) > window {
+		return // all that may be missed ended under this process
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	jobs, err := h.queue.Undelivered(ctx, k.Tenant, k.Client)
 	if err != nil {
 		h.log().Debug("cannot look for undelivered ends", "error", err)
@@ -44,7 +50,7 @@ func (h *Hub) missed(ctx context.Context, k stream.Key) {
 	}
 	for _, j := range jobs {
 		ended := time.UnixMilli(j.FinishedAt)
-		if time.Since(ended) < h.settings().ReplayWindow && ended.Before(h.since) {
+		if time.Since(ended) < window && ended.Before(h.since) {
 			h.tellEnd(ctx, j)
 		}
 	}

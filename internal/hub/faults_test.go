@@ -208,3 +208,29 @@ func TestDeafSocketDisturbsNobody(t *testing.T) {
 	id := b.submit(picture(5), "ann")
 	socket.until(id)
 }
+
+func TestEndIsToldAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	socket := b.dial("ann")
+	id := b.submit(work(15, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	b.stop()
+	// The run ends while no hub is there; another one finds it, and its client
+	// comes back and is told.
+	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, 30*time.Second, 5*time.Millisecond)
+	b.start()
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	types := b.dial("ann").until(id)
+	require.Equal(t, "execution_start", types[0])
+	require.Contains(t, types, "executed")
+	require.Equal(t, "execution_success", types[len(types)-2])
+	require.Equal(t, 1, started(b))
+	// A second restart: nothing in memory knows of the end, the record does.
+	lost := b.submit(picture(3), "carl")
+	b.finished(lost)
+	b.stop()
+	b.start()
+	types = b.dial("carl").until(lost)
+	require.Equal(t, "execution_success", types[len(types)-2])
+}

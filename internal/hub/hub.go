@@ -2,15 +2,12 @@ package hub
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,19 +102,23 @@ func (h *Hub) open(ctx context.Context) error {
 	if err := os.MkdirAll(h.id.Data, 0o700); err != nil {
 		return fmt.Errorf("hub: data folder: %w", err)
 	}
-	self, err := ownID(h.id.Data)
+	self, err := h.ownID()
 	if err != nil {
 		return err
 	}
-	boot := self + "/" + randomID()
+	boot := self + "/" + randomText(8)
 	log := h.log()
 	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dir: h.id.Data, Logger: log}); err != nil {
 		return err
 	}
 	h.warn(ctx)
 	s := h.settings()
+	secret, err := h.secret()
+	if err != nil {
+		return err
+	}
 	if h.queue, err = queue.New(h.db, queue.Options{
-		Lease: leaseTime, Secret: []byte(h.id.GossipKey), Logger: log,
+		Lease: leaseTime, Secret: secret, Logger: log,
 		MaxQueue: s.MaxQueue, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries,
 	}); err != nil {
 		return err
@@ -231,24 +232,4 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 func (h *Hub) learned(instance string, info *catalog.Info, stats comfyui.Stats) {
 	h.stock.learned(instance, info, stats.Version)
 	h.log().Info("instance connected", "instance", instance, "version", stats.Version.String(), "classes", info.Classes())
-}
-
-// ownID is the hub's lasting id, kept in the data folder: a hub that starts
-// again takes over at once what its earlier process left.
-func ownID(dir string) (string, error) {
-	path := filepath.Join(dir, "hub-id")
-	if b, err := os.ReadFile(path); err == nil && len(b) >= 8 {
-		return strings.TrimSpace(string(b)), nil
-	}
-	id := randomID()
-	if err := os.WriteFile(path, []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("hub: id: %w", err)
-	}
-	return id, nil
-}
-
-func randomID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-	return hex.EncodeToString(b[:])
 }

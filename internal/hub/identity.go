@@ -1,0 +1,54 @@
+package hub
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// What the data folder keeps of a hub beside files and queue.
+const (
+	idFile     = "hub-id"
+	secretFile = "secret"
+)
+
+// ownID is the hub's lasting id: a hub that starts again takes over at once
+// what its earlier process left.
+func (h *Hub) ownID() (string, error) { return lasting(filepath.Join(h.id.Data, idFile), 8) }
+
+// secret encrypts API keys in Redis. Hubs that share a Redis share the gossip
+// key; a hub without one keeps a secret of its own.
+func (h *Hub) secret() ([]byte, error) {
+	if h.id.GossipKey != "" {
+		return []byte(h.id.GossipKey), nil
+	}
+	s, err := lasting(filepath.Join(h.id.Data, secretFile), 32)
+	return []byte(s), err
+}
+
+// lasting reads a random text from a file, and makes it at the first time.
+func lasting(path string, size int) (string, error) {
+	b, err := os.ReadFile(path)
+	if text := strings.TrimSpace(string(b)); err == nil && len(text) == 2*size {
+		return text, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("hub: data folder: %w", err)
+	}
+	text := randomText(size)
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("hub: data folder: %w", err)
+	}
+	return text, nil
+}
+
+func randomText(size int) string {
+	b := make([]byte, size)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
+	return hex.EncodeToString(b)
+}
