@@ -157,8 +157,12 @@ func runSaveWebsocket(c *call) (nodeResult, *exception) {
 	if exc != nil {
 		return nodeResult{}, exc
 	}
+	var data []byte
 	for i, img := range in {
-		if exc := c.step(c.node, i, len(in), &preview{format: formatPNG, data: encodePNG(img, nil)}); exc != nil {
+		if i == 0 || img != in[i-1] { // batches often repeat a picture
+			data = encodePNG(img, nil)
+		}
+		if exc := c.step(c.node, i, len(in), &preview{format: formatPNG, data: data}); exc != nil {
 			return nodeResult{}, exc
 		}
 	}

@@ -48,8 +48,8 @@ func runEmptyImage(c *call) (nodeResult, *exception) {
 	return one(images(slices.Repeat([]*image.NRGBA{img}, n))), nil
 }
 
-// hostMemory is what one allocation may take.
-const hostMemory = 8 << 30
+// hostMemory is what one allocation may take, in bytes.
+const hostMemory = 512 << 20
 
 // each applies change to every picture of an input.
 func (c *call) each(name string, change func(*image.NRGBA) *image.NRGBA) (nodeResult, *exception) {
@@ -194,6 +194,9 @@ func runImageBlend(c *call) (nodeResult, *exception) {
 	other, exc := c.image("image2")
 	if exc != nil {
 		return nodeResult{}, exc
+	}
+	if len(other) == 0 {
+		return nodeResult{}, raise("IndexError", "index 0 is out of bounds for dimension 0 with size 0")
 	}
 	factor := c.number("blend_factor", 0.5)
 	return c.each("image1", func(img *image.NRGBA) *image.NRGBA {

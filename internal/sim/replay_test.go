@@ -31,8 +31,9 @@ import (
 const (
 	// patience is how long a replay waits for a frame that was recorded.
 	patience = 10 * time.Second
-	// settled is how long nothing must happen before simulated time goes on.
-	settled = 3 * time.Millisecond
+	// settled is how often in a row, half a millisecond apart, nothing must
+	// happen before simulated time goes on.
+	settled = 6
 	// underWay is how long a frame may have been under way when a request that
 	// ends it was sent.
 	underWay = 3 * time.Millisecond
@@ -209,10 +210,11 @@ func recordedTime(step *pyjson.Object) time.Duration {
 // rest returns when the simulator has nothing to do but to wait.
 func (r *replay) rest() {
 	limit := time.Now().Add(patience)
-	for quiet := time.Now(); time.Since(quiet) < settled && time.Now().Before(limit); <-time.After(time.Millisecond / 2) {
+	for calm := 0; calm < settled && time.Now().Before(limit); calm++ {
 		if !r.idle() {
-			quiet = time.Now()
+			calm = 0
 		}
+		<-time.After(time.Millisecond / 2)
 	}
 }
 
@@ -392,7 +394,7 @@ func (r *replay) request(step *pyjson.Object) {
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       2 * patience,
+		Timeout:       10 * patience,
 	}
 	resp, err := client.Do(req)
 	if step.Object("response").Has("error") {

@@ -328,10 +328,18 @@ func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		return nil, false // the client is gone
 	}
 	if int64(len(body)) >= limit {
+		drain(r.Body)
 		answerTooLarge(w, limit, max(int64(len(body)), limit))
 		return nil, false
 	}
 	return body, true
+}
+
+// drain reads a little more of a body that was refused, or the connection
+// would be reset before the client has read why.
+func drain(body io.Reader) {
+	const enough = 16 << 20
+	_, _ = io.CopyN(io.Discard, body, enough) // whatever comes
 }
 
 // unpacked undoes the Content-Encoding of a request body.

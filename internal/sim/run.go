@@ -174,8 +174,8 @@ func (r *run) execute() bool {
 		if id == "" {
 			return r.fail(r.order.blame(), raise("graph.DependencyCycleError", "Dependency cycle detected"), dict())
 		}
-		if done, ok := r.step1(id); !ok {
-			return done
+		if alive, more := r.runNode(id); !more {
+			return alive
 		}
 	}
 	r.note("execution_success", dict("prompt_id", r.id), false)
@@ -193,9 +193,9 @@ func (r *run) drainReturned() {
 	}
 }
 
-// step1 executes one node; ok is false if the run is over, alive then says
+// runNode executes one node; more is false if the run is over, alive then says
 // whether the worker lives.
-func (r *run) step1(id string) (alive, ok bool) {
+func (r *run) runNode(id string) (alive, more bool) {
 	pending, inputs, exc := r.executeNode(id)
 	if exc != nil {
 		return r.fail(id, exc, inputs), false

@@ -1,12 +1,18 @@
 package sim_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +213,61 @@ func TestPromptThatKillsTheWorker(t *testing.T) {
 			i.submit(work(0, "none", 2), "")
 			_, queue := i.get("/prompt")
 			assert.Contains(t, queue, `"queue_remaining": 2`)
+		})
+	}
+}
+
+// noise is a picture that does not compress.
+func noise(t *testing.T, side int) []byte {
+	img := image.NewNRGBA(image.Rect(0, 0, side, side))
+	rng := rand.NewChaCha8([32]byte{})
+	_, _ = rng.Read(img.Pix) // never fails
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, img))
+	return b.Bytes()
+}
+
+func TestStalledClientStallsAll(t *testing.T) {
+	tests := []struct {
+		name        string
+		independent bool
+	}{{"as the real server", false}, {"with own queues", true}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			i := start(t, sim.Config{Independent: tt.independent})
+			require.NoError(t, os.WriteFile(filepath.Join(i.Dir(), "input", "n.png"), noise(t, 700), 0o644))
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			stalled, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=stalled", nil)
+			require.NoError(t, err)
+			defer stalled.CloseNow()
+			healthy, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=healthy", nil)
+			require.NoError(t, err)
+			defer healthy.CloseNow()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for {
+					_, data, err := healthy.Read(ctx)
+					if err != nil || strings.Contains(string(data), `"node": null`) {
+						return
+					}
+				}
+			}()
+			i.submit(`{"1":{"class_type":"LoadImage","inputs":{"image":"n.png"}},
+				"2":{"class_type":"RepeatImageBatch","inputs":{"image":["1",0],"amount":8}},
+				"3":{"class_type":"SaveImageWebsocket","inputs":{"images":["2",0]}}}`, `,"client_id":"stalled"`)
+			i.history(i.submit(work(0, "none", 1), `,"client_id":"healthy"`))
+			if !tt.independent {
+				select {
+				case <-ended:
+					t.Fatal("the healthy client was not held up")
+				case <-time.After(100 * time.Millisecond):
+				}
+				require.NoError(t, stalled.CloseNow())
+			}
+			<-ended
+			require.NoError(t, ctx.Err())
 		})
 	}
 }

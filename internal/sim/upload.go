@@ -43,6 +43,7 @@ func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
 		return form, 0, err
 	}
 	if int64(len(body)) > limit {
+		drain(r.Body)
 		return form, int64(len(body)), errTooLarge
 	}
 	reader := multipart.NewReader(bytes.NewReader(body), params["boundary"])

@@ -227,7 +227,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, full, contentType string)
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	start, end, ok := byteRange(r, etag, modified, len(data))
+	start, end, ok := byteRange(r, modified, len(data))
 	if !ok {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", len(data)))
 		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
@@ -241,7 +241,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, full, contentType string)
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Content-Length", strconv.Itoa(end-start))
 	status := http.StatusOK
-	if r.Header.Get("Range") != "" && (start != 0 || end != len(data) || ranged(r, etag, modified)) {
+	if r.Header.Get("Range") != "" && ranged(r, modified) {
 		status = http.StatusPartialContent
 		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", start, end-1, len(data)))
 	}
@@ -267,14 +267,14 @@ func notModified(r *http.Request, etag string, modified time.Time) bool {
 
 // ranged reports whether the Range header counts: If-Range is only understood
 // as a date.
-func ranged(r *http.Request, _ string, modified time.Time) bool {
+func ranged(r *http.Request, modified time.Time) bool {
 	since, err := http.ParseTime(r.Header.Get("If-Range"))
 	return err != nil || !modified.After(since)
 }
 
-func byteRange(r *http.Request, etag string, modified time.Time, size int) (start, end int, ok bool) {
+func byteRange(r *http.Request, modified time.Time, size int) (start, end int, ok bool) {
 	header := r.Header.Get("Range")
-	if header == "" || !ranged(r, etag, modified) {
+	if header == "" || !ranged(r, modified) {
 		return 0, size, true
 	}
 	spec, isBytes := strings.CutPrefix(header, "bytes=")
