@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// Ten jobs wait and two run when the hub is killed: the next one finishes all
+// twelve, and what ran goes on where it was.
+func TestKillTheHub(t *testing.T) {
+	for name, redis := range map[string]func(*testing.T) string{
+		"redis":    func(t *testing.T) string { return redistest.Start(t).URL() },
+		"embedded": func(*testing.T) string { return "embedded" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, redis(t))
+			f.startHub()
+			f.startAgent("gpu", 2)
+			f.idle(2)
+			var ids []string
+			for n := range 12 {
+				ids = append(ids, f.submit(15, n))
+			}
+			f.running(2)
+			f.hub.kill()
+			f.startHub()
+			f.succeeded(ids)
+			f.attemptsOf(ids, 1)
+		})
+	}
+}
+
+// A machine goes down with a job: another machine does it.
+func TestKillAnAgentsMachine(t *testing.T) {
+	f := newFleet(t, "embedded")
+	f.startHub()
+	doomed := f.startAgent("doomed", 1)
+	f.idle(1)
+	id := f.submit(30, 1)
+	f.running(1)
+	doomed.kill()
+	f.startAgent("spare", 1)
+	f.succeeded([]string{id})
+	f.attemptsOf([]string{id}, 2)
+}
+
+// Agents and hub find each other again in any order.
+func TestRestartsInAnyOrder(t *testing.T) {
+	f := newFleet(t, "embedded")
+	agent := f.startAgent("gpu", 1) // before the hub
+	f.startHub()
+	f.idle(1)
+	f.hub.kill()
+	f.startHub()
+	f.idle(1)
+	agent.kill()
+	f.startAgent("gpu", 1)
+	f.idle(1)
+	f.succeeded([]string{f.submit(1, 1)})
+}
