@@ -1,0 +1,47 @@
+// Every case of the suite: one process each, by file and name.
+// `hubOnly` says why a stock ComfyUI cannot do it; such a case is run against the hub alone.
+
+const groups = {
+  'clients/stable-canvas.mjs': {
+    websocket: {}, cached: {}, polling: {}, apiBase: {}, concurrent: {}, concurrentPolling: {}, routes: {}, refused: {},
+  },
+  'clients/saintno.mjs': {
+    one: {}, twoAtOnce: {}, pool: {}, poolRouting: {}, poolLowest: {}, idle: {}, routes: {},
+  },
+  'clients/comfy-ui-client.mjs': { flow: {}, concurrent: {}, upload: {}, routes: {} },
+  'clients/cli.py': {
+    run_and_wait: {},
+    run_queued: { hubOnly: 'it sends no frame while a prompt waits, and comfy-cli gives up', seconds: 240 },
+    run_refused: {}, jobs: {}, cancel_pending: {}, cancel_running: {}, cancel_unknown: {}, transfer: {},
+  },
+  'clients/api_client.py': { submit: {}, concurrent: {}, queue: {}, upload: {}, interrupt: {}, routes: {} },
+  'clients/script.py': { workflow: {} },
+  'clients/example_flow.py': { flow: {}, parallel: {}, ws_images: {}, polling: {}, object_info: {} },
+  'checks/events.mjs': {
+    twoClients: {}, serial: {}, cached: {}, ownId: {}, sid: {}, newestSocket: {},
+    oldSocketCloses: { hubOnly: 'its cleanup of the old socket unregisters the new one' },
+    lateSocket: { hubOnly: 'it drops what is addressed to a client that is not connected' },
+    keepAlive: { hubOnly: 'it sends nothing to an idle socket' },
+    executionError: {},
+  },
+  'checks/files.mjs': { uploadAnywhere: {}, outputNames: {}, viewAtExecuted: {}, sameName: {}, folders: {}, view: {} },
+  'checks/cancel.mjs': { pending: {}, running: {}, bare: {}, unknown: {}, race: {}, clear: {} },
+  'checks/exact.mjs': {
+    seeds: {}, bigNumber: {}, contentTypes: {}, graphKept: {}, previews: {}, bigFrame: {},
+    deafClient: { hubOnly: 'its one publisher waits for each socket, so one that does not read stops all' },
+  },
+  'checks/surface.mjs': {
+    neverLost: {}, promptEnd: {}, counts: {}, pollers: {}, refusals: {}, routes: {}, historyList: {}, frontend: {},
+  },
+};
+
+/** The cases in order: name, file, python or not, limits. */
+export const cases = Object.entries(groups).flatMap(([file, members]) =>
+  Object.entries(members).map(([name, { hubOnly, seconds = 180 }]) => ({
+    name: `${file.replace(/^.*\/|\.\w+$/g, '')}: ${name}`,
+    file,
+    case: name,
+    python: file.endsWith('.py'),
+    hubOnly,
+    seconds,
+  })));

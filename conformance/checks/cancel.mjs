@@ -1,0 +1,147 @@
+// Cancelling hits what was meant, at each point of a prompt's life, and nothing else.
+import { randomUUID } from 'node:crypto';
+import { main, must, same, sleep, until } from '../lib/case.mjs';
+import { PATIENCE, Server, label } from '../lib/comfy.mjs';
+import { paint } from '../lib/graph.mjs';
+
+/** Prompts long enough to be caught running, one for each instance, so that the next one waits. */
+async function occupy(server, count, seconds) {
+  const work = await server.work(seconds);
+  return Promise.all(Array.from({ length: count }, async () => {
+    const client = await server.connect();
+    const graph = paint({ work });
+    const id = await client.submit(graph);
+    await client.frame((frame) => frame.type === 'execution_start' && frame.data.prompt_id === id, PATIENCE, `start of ${id}`);
+    return { client, graph, id };
+  }));
+}
+
+const interrupt = (server, body) => server.post('/interrupt', body);
+
+/** Fails unless a prompt was interrupted: on the socket, in history and in the queue. */
+async function expectInterrupted(server, { client, id }) {
+  const entry = await client.end(id);
+  const types = client.of(id).map((frame) => frame.type);
+  must(types.includes('execution_interrupted'), `no execution_interrupted: ${client.of(id).map(label).join(' ')}`);
+  must(!types.includes('execution_success') && !types.includes('execution_error'), `another end too: ${client.of(id).map(label).join(' ')}`);
+  same([entry.status.status_str, entry.status.completed], ['error', false], 'status in history');
+  must(entry.status.messages.some(([type]) => type === 'execution_interrupted'), 'no execution_interrupted in history');
+  same(await server.place(id), null, 'place in the queue');
+}
+
+/** Deleting a prompt that waits: gone from the queue, never in history, never run; the others go on. */
+async function pending({ url, instances }) {
+  const server = new Server(url);
+  const busy = await occupy(server, instances, 4);
+  const client = await server.connect();
+  const id = await client.submit(paint());
+  const next = paint();
+  const after = await client.submit(next);
+  same(await server.place(id), 'pending', 'place before');
+  await server.post('/queue', { delete: [id] });
+  same(await server.place(id), null, 'place after');
+  const entry = await client.end(after);
+  await server.expect(entry.outputs, next, 'the prompt behind the deleted one');
+  same(await server.history(id), undefined, 'history of the deleted prompt');
+  must(!client.of(id).some((frame) => frame.type === 'execution_start'), 'the deleted prompt was started');
+  for (const { client: other, id: running, graph } of busy) {
+    const { status, outputs } = await other.end(running);
+    same(status.status_str, 'success', 'status of a prompt that was running meanwhile');
+    await server.expect(outputs, graph, 'a prompt that was running meanwhile');
+  }
+}
+
+/** Interrupting a running prompt by its id ends it; another client's prompt is not touched. */
+async function running({ url, instances }) {
+  const server = new Server(url);
+  const [victim] = await occupy(server, 1, 12);
+  const other = await server.connect();
+  const graph = paint({ work: await server.work(2) });
+  const bystander = await other.submit(graph);
+  if (instances > 1) {
+    await other.frame((frame) => frame.type === 'execution_start', PATIENCE, 'start of the bystander, with another instance idle');
+  }
+  await interrupt(server, { prompt_id: victim.id });
+  await expectInterrupted(server, victim);
+  const entry = await other.end(bystander);
+  same(entry.status.status_str, 'success', 'status of the bystander');
+  await server.expect(entry.outputs, graph, 'the bystander');
+  other.onlyOwn();
+}
+
+/** An interrupt without id, as most clients send it, ends the caller's running prompt. */
+async function bare({ url }) {
+  const server = new Server(url);
+  for (const body of ['', '{}']) {
+    const [victim] = await occupy(server, 1, 12);
+    const answer = await server.fetch('/interrupt', { method: 'POST', ...(body ? { body, headers: { 'content-type': 'application/json' } } : {}) });
+    same([answer.status, await answer.text()], [200, ''], 'answer of /interrupt');
+    await expectInterrupted(server, victim);
+    await victim.client.run(paint()); // and the interrupt is not left over for the next one
+  }
+}
+
+/** Interrupting an id that waits, has ended or never was changes nothing. */
+async function unknown({ url, instances }) {
+  const server = new Server(url);
+  const client = await server.connect();
+  const { id: ended } = await client.run(paint());
+  const busy = await occupy(server, instances, 3);
+  const waiting = paint();
+  const id = await client.submit(waiting);
+  await interrupt(server, { prompt_id: randomUUID() });
+  await interrupt(server, { prompt_id: ended });
+  await interrupt(server, { prompt_id: id });
+  await server.post('/queue', { delete: [ended, randomUUID()] });
+  for (const { client: other, id: running, graph } of busy) {
+    const entry = await other.end(running);
+    same(entry.status.status_str, 'success', 'status of a running prompt');
+    await server.expect(entry.outputs, graph, 'a running prompt');
+  }
+  const entry = await client.end(id);
+  await server.expect(entry.outputs, waiting, 'a pending prompt that was named in an interrupt');
+  must(await server.history(ended), 'an ended prompt lost its history');
+}
+
+/** Deleting a prompt at any moment around its start: it ends once, or was never seen. */
+async function race({ url }) {
+  const server = new Server(url);
+  const client = await server.connect();
+  const work = await server.work(0.7);
+  for (const delay of [0, 5, 20, 60]) {
+    const graph = paint({ work });
+    const id = await client.submit(graph);
+    await sleep(delay);
+    await server.post('/queue', { delete: [id] });
+    const gone = await until(PATIENCE, `end of ${id}`, async () => ((await server.place(id)) ? null : { entry: await server.history(id) }));
+    if (gone.entry) await server.expect(gone.entry.outputs, graph, 'a prompt that was too far to be deleted');
+    else must(!client.of(id).some((frame) => frame.type === 'executed'), 'a deleted prompt was run');
+  }
+  await client.run(paint());
+}
+
+/** Clearing the queue removes what waits and leaves what runs. */
+async function clear({ url, instances }) {
+  const server = new Server(url);
+  const client = await server.connect();
+  const work = await server.work(3);
+  const graphs = Array.from({ length: instances }, () => paint({ work }));
+  const started = await Promise.all(graphs.map((graph) => client.submit(graph)));
+  await until(PATIENCE, 'all started', async () => {
+    const places = await Promise.all(started.map((id) => server.place(id)));
+    return places.every((place) => place !== 'pending');
+  });
+  const waiting = await Promise.all([client.submit(paint()), client.submit(paint())]);
+  const query = new URLSearchParams({ clientId: client.clientId });
+  await server.post(`/queue?${query}`, { clear: true });
+  for (const id of waiting) {
+    same(await server.place(id), null, 'place of a cleared prompt');
+    same(await server.history(id), undefined, 'history of a cleared prompt');
+  }
+  for (const [i, id] of started.entries()) {
+    const entry = await server.ended(id);
+    await server.expect(entry.outputs, graphs[i], 'a prompt that ran while the queue was cleared');
+  }
+}
+
+await main({ pending, running, bare, unknown, race, clear });

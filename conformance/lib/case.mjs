@@ -1,0 +1,81 @@
+// How a case reports: one process runs one case and its last line says how it went.
+// The runner starts `node FILE --url URL --case NAME --instances N`.
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+
+// Clients live in a cache folder outside the repository, so they are not found by walking up from here.
+const cache = process.env.CONFORMANCE_NODE_MODULES;
+const requireClient = createRequire(path.join(cache ?? import.meta.dirname, 'case.cjs'));
+
+/** Loads an installed client library. */
+export const library = (name) => requireClient(name);
+
+/** Thrown where a server lacks what a case needs, which is no fault of the server's. */
+export class Skip extends Error {}
+
+/** Fails the case unless the condition holds. */
+export function must(condition, message) {
+  if (!condition) throw new Error(message);
+}
+
+/** Fails the case unless both have the same JSON. */
+export function same(got, want, what) {
+  must(JSON.stringify(got) === JSON.stringify(want), `${what}: got ${brief(got)}, want ${brief(want)}`);
+}
+
+/** JSON short enough for a failure's detail. */
+export function brief(value) {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 400 ? `${text.slice(0, 400)}…` : text;
+}
+
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** Fails with `what` when a promise takes longer than `ms`: clients that hang must name what they wait for. */
+export function within(ms, what, promise) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`${what}: nothing after ${ms / 1000} s`)), ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** Polls until `probe` gives something true. */
+export async function until(ms, what, probe, every = 50) {
+  const end = Date.now() + ms;
+  for (;;) {
+    const value = await probe();
+    if (value) return value;
+    must(Date.now() < end, `${what}: not within ${ms / 1000} s`);
+    await sleep(every);
+  }
+}
+
+/** Runs the case named on the command line, of the cases given, and ends the process. */
+export async function main(cases) {
+  const { values } = parseArgs({
+    options: {
+      url: { type: 'string' },
+      case: { type: 'string' },
+      instances: { type: 'string', default: '1' },
+    },
+  });
+  const run = cases[values.case];
+  if (!run) end('fail', `no case ${values.case}; there are ${Object.keys(cases).join(', ')}`);
+  // Clients throw from their own callbacks too; a case that ends by one of those has failed.
+  process.on('uncaughtException', (error) => end('fail', `uncaught: ${error.stack}`));
+  process.on('unhandledRejection', (error) => end('fail', `unhandled: ${error?.stack ?? brief(error)}`));
+  try {
+    const detail = await run({ url: values.url.replace(/\/+$/, ''), instances: Number(values.instances) });
+    end('pass', detail ?? '');
+  } catch (error) {
+    end(error instanceof Skip ? 'skip' : 'fail', error instanceof Skip ? error.message : (error?.stack ?? brief(error)));
+  }
+}
+
+function end(status, detail) {
+  process.stdout.write(`\nRESULT ${JSON.stringify({ status, detail })}\n`, () => {
+    process.exit(status === 'fail' ? 1 : 0); // clients leave sockets and timers open
+  });
+}

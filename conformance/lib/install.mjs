@@ -1,0 +1,55 @@
+// Installs the pinned clients into a cache folder outside the repository. After that nothing is fetched.
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import path from 'node:path';
+
+const root = path.resolve(import.meta.dirname, '..');
+
+/** Where clients are kept unless told otherwise. */
+export const defaultCache = path.join(process.env.XDG_CACHE_HOME || path.join(homedir(), '.cache'), 'comfyhub-conformance');
+
+/** The folder that holds node_modules. */
+export function installNode(cache, say) {
+  const files = ['package.json', 'package-lock.json', '.npmrc'];
+  return once(cache, 'node', [...files.map(read), process.version.split('.')[0]], (folder) => {
+    say('installing the JavaScript clients');
+    for (const file of files) copyFileSync(path.join(root, file), path.join(folder, file));
+    run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--omit=peer'], folder);
+  });
+}
+
+/** The Python of a virtual environment that holds the Python clients. */
+export function installPython(cache, python, say) {
+  const version = execFileSync(python, ['-c', 'import sys; print(sys.version_info[:2], sys.prefix)'], { encoding: 'utf8' });
+  const folder = once(cache, 'python', [read('requirements.txt'), version], (target) => {
+    say('installing the Python clients');
+    run(python, ['-m', 'venv', target], root);
+    run(path.join(target, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', '--no-input', '-r', path.join(root, 'requirements.txt')], root);
+  });
+  return path.join(folder, 'bin', 'python');
+}
+
+const read = (file) => readFileSync(path.join(root, file), 'utf8');
+
+/** Fills a folder named after what goes into it, unless that has been done before. */
+function once(cache, kind, parts, fill) {
+  const hash = createHash('sha256').update(parts.join('\0')).digest('hex').slice(0, 12);
+  const folder = path.join(cache, `${kind}-${hash}`);
+  const stamp = path.join(folder, '.complete');
+  if (existsSync(stamp)) return folder;
+  rmSync(folder, { recursive: true, force: true }); // half an installation
+  mkdirSync(folder, { recursive: true });
+  fill(folder);
+  writeFileSync(stamp, '');
+  return folder;
+}
+
+function run(program, args, cwd) {
+  try {
+    execFileSync(program, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8', maxBuffer: 1 << 26 });
+  } catch (error) {
+    throw new Error(`${program} ${args.join(' ')}: ${error.message}\n${error.stdout ?? ''}\n${error.stderr ?? ''}`);
+  }
+}
