@@ -2,13 +2,9 @@ package sim
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"image/color"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -68,19 +63,6 @@ type replay struct {
 	answers []playedAnswer
 	clock   *steppedClock
 	ahead   time.Duration // of the clock before the recording
-}
-
-// playedSocket collects the frames one client gets.
-type playedSocket struct {
-	conn   *websocket.Conn
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	mu     sync.Mutex
-	frames []string
-	closed bool
-	code   websocket.StatusCode
-	want   int // frames recorded up to the current step
 }
 
 type playedAnswer struct {
@@ -265,12 +247,6 @@ func (r *replay) learnLetters(was, is string) {
 	}
 }
 
-func (s *playedSocket) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.frames)
-}
-
 // renamed puts the ids of this run into recorded text.
 func (r *replay) renamed(s string) string { return strings.NewReplacer(r.ids...).Replace(s) }
 
@@ -298,74 +274,6 @@ func (r *replay) note(text string) {
 	case strings.HasPrefix(text, "binary frame"):
 		_ = r.sockets["no-clientid"].conn.Write(r.t.Context(), websocket.MessageBinary, []byte{1, 2, 3})
 	}
-}
-
-func (r *replay) connect(step *pyjson.Object, after []*pyjson.Object) {
-	name := step.String("client")
-	header := http.Header{}
-	for key, v := range step.Object("headers").All() {
-		header.Set(key, pyStr(v))
-	}
-	if origin := step.String("origin"); origin != "" {
-		header.Set("Origin", origin)
-	}
-	mode := websocket.CompressionDisabled
-	if step.String("offered_extensions") != "" {
-		mode = websocket.CompressionNoContextTakeover
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	conn, resp, err := websocket.Dial(ctx, r.web.URL+r.renamed(step.String("path")), &websocket.DialOptions{HTTPHeader: header, Host: r.host, CompressionMode: mode})
-	for _, next := range after {
-		if next.String("client") != name {
-			continue
-		}
-		if kindOf(next) == "ws_refused" {
-			cancel()
-			require.Error(r.t, err)
-			status, _ := numberOption(next, "status")
-			assert.Equal(r.t, int(status), resp.StatusCode, "socket %s", name)
-			return
-		}
-		break
-	}
-	require.NoError(r.t, err, "socket %s", name)
-	conn.SetReadLimit(-1)
-	s := &playedSocket{conn: conn, cancel: cancel, done: make(chan struct{})}
-	r.sockets[name] = s
-	go s.read(ctx)
-}
-
-func (s *playedSocket) read(ctx context.Context) {
-	defer close(s.done)
-	for {
-		kind, data, err := s.conn.Read(ctx)
-		s.mu.Lock()
-		if err != nil {
-			s.closed, s.code = true, websocket.CloseStatus(err)
-			s.mu.Unlock()
-			return
-		}
-		text := string(data)
-		if kind == websocket.MessageBinary {
-			text = "\x00" + describe(data)
-		}
-		s.frames = append(s.frames, text)
-		s.mu.Unlock()
-	}
-}
-
-// describe turns a binary frame into what the recorder kept of it.
-func describe(frame []byte) string {
-	event := binary.BigEndian.Uint32(frame)
-	o := dict("event", int(event))
-	switch event {
-	case framePreview:
-		o.Set("image_type", pyjson.Int(int64(binary.BigEndian.Uint32(frame[4:]))))
-	case frameMetadata:
-		size := binary.BigEndian.Uint32(frame[4:])
-		o.Set("metadata_text", pyjson.String(frame[8:8+size]))
-	}
-	return string(pyjson.Marshal(o))
 }
 
 // request plays one HTTP step.
@@ -433,75 +341,6 @@ func (r *replay) learn(step *pyjson.Object, header http.Header, data []byte) {
 	r.learnLetters(step.Object("response").String("text"), string(data))
 }
 
-// body rebuilds a request body from what the recorder kept.
-func (r *replay) body(rec *pyjson.Object) (body []byte, contentType string) {
-	if rec.Object("headers").String("Content-Encoding") == "gzip" {
-		var b bytes.Buffer
-		zw := gzip.NewWriter(&b)
-		_, _ = zw.Write([]byte("{}")) // a Buffer takes everything
-		_ = zw.Close()
-		return b.Bytes(), ""
-	}
-	if v, ok := rec.Get("json"); ok {
-		return []byte(r.renamed(string(compact(v)))), ""
-	}
-	if v, ok := rec.Get("text"); ok {
-		// The recorder read broken UTF-8 as U+FFFD.
-		return bytes.ReplaceAll([]byte(r.renamed(pyStr(v))), []byte("\uFFFD"), []byte{0xFF}), ""
-	}
-	parts := rec.Array("multipart")
-	if parts == nil {
-		n, _ := numberOption(rec, "bytes")
-		return bytes.Repeat([]byte(" "), int(n)), ""
-	}
-	const boundary = "----replayed"
-	var b bytes.Buffer
-	for _, part := range parts {
-		p := part.(*pyjson.Object)
-		fmt.Fprintf(&b, "--%s\r\nContent-Disposition: form-data; name=\"%s\"", boundary, p.String("name"))
-		if !p.Has("filename") {
-			fmt.Fprintf(&b, "\r\n\r\n%s\r\n", r.renamed(p.String("value")))
-			continue
-		}
-		fmt.Fprintf(&b, "; filename=\"%s\"\r\nContent-Type: %s\r\n\r\n", p.String("filename"), p.String("type"))
-		b.Write(fileContent(p))
-		b.WriteString("\r\n")
-	}
-	fmt.Fprintf(&b, "--%s--\r\n", boundary)
-	return b.Bytes(), "multipart/form-data; boundary=" + boundary
-}
-
-func compact(v pyjson.Value) []byte { return pyjson.Marshal(v) }
-
-// fileContent makes up a file of the recorded size that differs where the
-// recorded hashes differ. What can be a picture is one.
-func fileContent(part *pyjson.Object) []byte {
-	size, _ := numberOption(part, "bytes")
-	sum := part.String("sha256")
-	filler := sha256.Sum256([]byte(sum))
-	for _, known := range []string{"<b>x</b>", `<svg xmlns="http://www.w3.org/2000/svg"/>`, "hello"} {
-		if hash := sha256.Sum256([]byte(known)); hex.EncodeToString(hash[:]) == sum {
-			return []byte(known)
-		}
-	}
-	data := bytes.Repeat(filler[:], int(size)/len(filler)+1)[:size]
-	if part.String("type") != "image/png" || strings.Contains(part.String("filename"), "broken") {
-		return data
-	}
-	side := 16
-	if size > 500 { // the recordings have two sizes of pictures
-		side = 24
-	}
-	raw, _ := hex.DecodeString(sum[:6]) // a hash is hex
-	picture := encodePNG(flat(side, side, color.NRGBA{raw[0], raw[1], raw[2], 128}), nil)
-	const chunk = 12 // length, type and checksum
-	if pad := int(size) - len(picture) - chunk; pad >= 0 {
-		// A private chunk, which nobody copies.
-		return append(appendChunk(slices.Clone(picture[:pngHeaderSize]), "prIv", make([]byte, pad)), picture[pngHeaderSize:]...)
-	}
-	return data
-}
-
 // compare holds everything that was received against the recording.
 func (r *replay) compare() {
 	for _, a := range r.answers {
@@ -536,95 +375,4 @@ func (r *replay) compareAnswer(a playedAnswer) {
 		return
 	}
 	assert.Equal(r.t, normalBody(pyStr(text)), normalBody(r.original(string(a.body))), "%s: body", title)
-}
-
-func (r *replay) compareSocket(name string) {
-	if _, ok := omitted(r.tr, "socket "+name, "frames"); ok {
-		return
-	}
-	var want []string
-	for _, step := range r.tr.steps {
-		if step.String("client") != name {
-			continue
-		}
-		switch kindOf(step) {
-		case "ws_text":
-			want = append(want, r.frame(step.String("text")))
-		case "ws_binary":
-			want = append(want, binaryShape(step.Object("decoded")))
-		case "ws_close":
-			r.compareClose(name, step)
-		}
-	}
-	s := r.sockets[name]
-	s.mu.Lock()
-	frames := slices.Clone(s.frames)
-	s.mu.Unlock()
-	var got []string
-	for _, f := range frames {
-		if shape, ok := strings.CutPrefix(f, "\x00"); ok {
-			v, _ := pyjson.Parse([]byte(r.original(shape))) // describe wrote it
-			got = append(got, binaryShape(v.(*pyjson.Object)))
-			continue
-		}
-		got = append(got, r.frame(r.original(f)))
-	}
-	if _, ok := omitted(r.tr, "status frames", "order"); ok {
-		slices.SortStableFunc(want, statusLast)
-		slices.SortStableFunc(got, statusLast)
-	}
-	for i := range max(len(want), len(got)) {
-		w, g := "(nothing)", "(nothing)"
-		if i < len(want) {
-			w = want[i]
-		}
-		if i < len(got) {
-			g = got[i]
-		}
-		if !assert.Equal(r.t, w, g, "socket %q, frame %d of %d recorded, %d received", name, i, len(want), len(got)) {
-			return
-		}
-	}
-}
-
-// statusLast moves status frames behind all others, either kind in its order.
-func statusLast(a, b string) int {
-	rank := func(s string) int {
-		if s == "status" || strings.Contains(s, `type: "status"`) {
-			return 1
-		}
-		return 0
-	}
-	return rank(a) - rank(b)
-}
-
-// frame is the comparable form of a message.
-func (r *replay) frame(text string) string {
-	v, err := pyjson.Parse([]byte(text))
-	o, ok := v.(*pyjson.Object)
-	if err == nil && ok && o.String("type") == "status" {
-		if _, skip := omitted(r.tr, "status frames", "count"); skip {
-			return "status"
-		}
-	}
-	return normalBody(text)
-}
-
-func (r *replay) compareClose(name string, step *pyjson.Object) {
-	s := r.sockets[name]
-	code, _ := numberOption(step, "code")
-	if code == 1006 {
-		code = -1 // the library's word for "no close frame"
-	}
-	select {
-	case <-s.done:
-	case <-time.After(patience):
-		r.t.Errorf("socket %q is still open", name)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := omitted(r.tr, "socket "+name, "code"); !ok && (s.code != -1 || code == -1) {
-		assert.Equal(r.t, websocket.StatusCode(code), s.code, "socket %q: close code", name)
-	}
 }
