@@ -57,6 +57,13 @@ func TestAllot(t *testing.T) {
 				[]string{"x_00004_.png", "x_00006_.png", "y_00005_.png"},
 			},
 		},
+		"a batch may come in any order": {
+			one(made("a", "x_00002_.png", "1"), "x_00002_.png"),
+			{
+				[]Source{made("b", "x_00003_.png", "3"), made("b", "x_00001_.png", "1"), made("b", "x_00002_.png", "2")},
+				[]string{"x_00005_.png", "x_00003_.png", "x_00004_.png"},
+			},
+		},
 		"files of one number go on sharing it": {
 			{[]Source{made("a", "v_00001.png", "1"), made("a", "v_00001.mp4", "2")}, []string{"v_00001.png", "v_00001.mp4"}},
 			{
@@ -170,6 +177,9 @@ func TestAllotForgetsRemoved(t *testing.T) {
 		folders, err := s.Folders(t.Context(), tenant, TypeOutput)
 		require.NoError(t, err)
 		require.Empty(t, folders)
+		left, err := db.Client().HLen(t.Context(), s.knownKey(tenant, made("a", "", ""))).Result()
+		require.NoError(t, err)
+		require.Zero(t, left, "what is removed takes no memory")
 		again, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))
 		require.NoError(t, err)
 		require.Equal(t, first, again, "its own name is free again")

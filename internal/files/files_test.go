@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +24,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, victim(dir))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const tenant = "default"
 

@@ -81,6 +81,22 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 	})
 }
 
+// Between the pin and the queue nobody can tell Sweep of the job.
+func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := newStore(t, db)
+		s.mustUpload(t, input("a"), "a")
+		s.expire(t, s.blobs(t)...)
+		_, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
+		require.NoError(t, err)
+		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("a")}))
+		swept, err := s.later(2*time.Hour).Sweep(t.Context(), 0, nil)
+		require.NoError(t, err)
+		require.Zero(t, swept.Files)
+	})
+}
+
 // A hub that dies between the blob and the name, or in the middle of a blob,
 // leaves nothing to see.
 func TestDeathBeforeTheName(t *testing.T) {
