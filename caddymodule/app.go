@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -87,6 +88,7 @@ type App struct {
 
 	identity hub.Identity
 	settings hub.Settings
+	logs     slog.Handler
 	shared   *sharedHub
 	// held is whether a reference to shared is still owed to the pool. The
 	// pointer itself stays: requests of an older configuration outlive its
@@ -111,7 +113,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.identity = a.hubIdentity()
 	a.settings = a.hubSettings()
-	a.settings.Logger = ctx.Slogger()
+	a.logs = ctx.Slogger().Handler()
 
 	shared, err := acquire(a.identity)
 	if err != nil {

@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +22,9 @@ var hubs = caddy.NewUsagePool()
 // sharedHub is a hub and the configurations that have started on it, oldest
 // first. The last one's settings are in force.
 type sharedHub struct {
-	hub *hub.Hub
+	hub    *hub.Hub
+	logs   logSwitch
+	logger *slog.Logger // writes to logs
 
 	mu      sync.Mutex
 	started []*App
@@ -32,6 +36,7 @@ type sharedHub struct {
 func acquire(id hub.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
 		s := &sharedHub{hub: hub.New(id)}
+		s.logger = s.logs.logger()
 		// Both the exit of the process and the last release close the hub.
 		s.close = sync.OnceValue(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -79,11 +84,20 @@ func (s *sharedHub) isStarted() bool {
 func (s *sharedHub) apply(a *App) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.hub.Start(context.Background(), a.settings); err != nil {
-		return err
+	if err := s.use(a); err != nil {
+		// Caddy stops only what has started.
+		return errors.Join(err, s.useNewest())
 	}
 	s.started = append(s.started, a)
 	return nil
+}
+
+// use puts settings in force. The caller holds the lock.
+func (s *sharedHub) use(a *App) error {
+	s.logs.use(a.logs)
+	settings := a.settings
+	settings.Logger = s.logger
+	return s.hub.Start(context.Background(), settings)
 }
 
 // withdraw forgets a. If its settings were in force while an older
@@ -98,10 +112,19 @@ func (s *sharedHub) withdraw(a *App) error {
 	}
 	newest := i == len(s.started)-1
 	s.started = slices.Delete(s.started, i, i+1)
-	if !newest || len(s.started) == 0 {
+	if !newest {
 		return nil
 	}
-	return s.hub.Start(context.Background(), s.started[len(s.started)-1].settings)
+	return s.useNewest()
+}
+
+// useNewest puts the settings of the newest configuration in force, if there
+// is one. The caller holds the lock.
+func (s *sharedHub) useNewest() error {
+	if len(s.started) == 0 {
+		return nil
+	}
+	return s.use(s.started[len(s.started)-1])
 }
 
 // Destruct closes the hub. Caddy's pool calls it when the last reference is

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
@@ -39,11 +38,11 @@ func TestAdmin(t *testing.T) {
 	for _, step := range []struct{ verb, state string }{{"drain", "draining"}, {"resume", "idle"}} {
 		status, answer := s.call(http.MethodPost, s.admin, "/comfyhub/"+step.verb+"?instance="+name, "")
 		require.Equal(t, http.StatusOK, status, answer)
-		require.Eventually(t, func() bool {
+		s.await(func() bool {
 			_, answer := s.call(http.MethodGet, s.admin, "/comfyhub/instances", "")
 			var now []struct{ State string }
 			return json.Unmarshal([]byte(answer), &now) == nil && len(now) == 1 && now[0].State == step.state
-		}, patience, 10*time.Millisecond)
+		})
 	}
 }
 

@@ -23,19 +23,19 @@ func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 
 	first := s.prompt("ann", 0.1, 1)
 	socket.awaitEnd(first)
-	require.InEpsilon(t, 1, s.metric(done), 0)
+	s.await(func() bool { return s.metric(done) == 1 })
 
 	second := s.prompt("ann", 2, 2)
-	require.Eventually(t, func() bool { return s.metric("comfyhub_jobs_running") == 1 }, patience, 10*time.Millisecond)
+	s.await(func() bool { return s.metric("comfyhub_jobs_running") == 1 })
 	require.NoError(t, s.load("max_body 1KiB"))
-	require.InEpsilon(t, 1, s.metric(done), 0, "counters go on")
-	require.InEpsilon(t, 1, s.metric("comfyhub_sockets"), 0)
+	require.InDelta(t, 1, s.metric(done), 0, "counters go on")
+	require.InDelta(t, 1, s.metric("comfyhub_sockets"), 0)
 	require.Equal(t, http.StatusRequestEntityTooLarge, s.postSized(2<<10), "the new settings hold")
 
 	types := socket.awaitEnd(second)
 	require.Contains(t, types, "execution_success")
 	require.Equal(t, 1, count(types, "execution_start"), "the run was not lost")
-	require.InEpsilon(t, 2, s.metric(done), 0)
+	s.await(func() bool { return s.metric(done) == 2 })
 }
 
 // The configuration that cannot start leaves no trace in the one that serves.
@@ -74,9 +74,10 @@ func TestAnotherHubTakesOver(t *testing.T) {
 	s := newSite(t)
 	s.start("")
 	socket := s.dial("ann")
+	goodbye := socket.closing()
 	s.data, s.gossip = t.TempDir(), freeAddress(t)
 	s.start("")
-	socket.awaitGoingAway()
+	require.Equal(t, websocket.StatusGoingAway, <-goodbye)
 	s.dial("ann").awaitEnd(s.prompt("ann", 0.1, 1))
 }
 
@@ -85,8 +86,9 @@ func TestStopSaysGoodbye(t *testing.T) {
 	s := newSite(t)
 	s.start("")
 	socket := s.dial("ann")
+	goodbye := socket.closing()
 	require.NoError(t, caddy.Stop())
-	socket.awaitGoingAway()
+	require.Equal(t, websocket.StatusGoingAway, <-goodbye)
 }
 
 func TestManyReloadsLeakNothing(t *testing.T) {
@@ -127,15 +129,18 @@ func (s *site) postSized(bytes int) int {
 	return status
 }
 
-// awaitGoingAway reads until the hub closes the socket.
-func (c *socket) awaitGoingAway() {
-	c.t.Helper()
-	for {
-		if _, _, err := c.conn.Read(c.t.Context()); err != nil {
-			require.Equal(c.t, websocket.StatusGoingAway, websocket.CloseStatus(err), "%v", err)
-			return
+// closing reads until the socket is closed and hands over with what status.
+func (c *socket) closing() <-chan websocket.StatusCode {
+	status := make(chan websocket.StatusCode, 1)
+	go func() {
+		for {
+			if _, _, err := c.conn.Read(c.t.Context()); err != nil {
+				status <- websocket.CloseStatus(err)
+				return
+			}
 		}
-	}
+	}()
+	return status
 }
 
 func count(types []string, wanted string) (n int) {

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,23 +98,43 @@ http://:%s {
 func (s *site) start(lines string) {
 	s.t.Helper()
 	require.NoError(s.t, s.load(lines))
-	require.Eventually(s.t, func() bool {
+	s.await(func() bool {
 		ready, _ := s.call(http.MethodGet, s.admin, "/comfyhub/ready", "")
 		_, instances := s.call(http.MethodGet, s.admin, "/comfyhub/instances", "")
 		return ready == http.StatusOK && strings.Contains(instances, `"idle"`)
-	}, patience, 10*time.Millisecond)
+	})
+}
+
+// await polls until a condition holds. Unlike require.Eventually it does so on
+// the test's own goroutine, where a condition may end the test.
+func (s *site) await(holds func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		require.True(s.t, time.Now().Before(deadline), "still not after %v", patience)
+	}
 }
 
 // call sends a request and returns status and body.
 func (s *site) call(method, address, path, body string) (int, string) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+address+path, strings.NewReader(body))
-	require.NoError(s.t, err)
-	// Each request a connection of its own: an idle one would count as a
-	// goroutine that a reload left behind.
-	r.Close = true
-	response, err := http.DefaultClient.Do(r)
-	require.NoError(s.t, err)
+	var response *http.Response
+	s.await(func() bool {
+		r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+address+path, strings.NewReader(body))
+		require.NoError(s.t, err)
+		// Each request a connection of its own: an idle one would count as a
+		// goroutine that a reload left behind.
+		r.Close = true
+		response, err = http.DefaultClient.Do(r)
+		if errors.Is(err, syscall.ECONNRESET) {
+			// During a reload two listeners share the port, and the kernel
+			// resets what waits at the one that closes. That is Caddy's way.
+			return false
+		}
+		require.NoError(s.t, err)
+		return true
+	})
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	require.NoError(s.t, err)

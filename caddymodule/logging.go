@@ -1,0 +1,60 @@
+package caddymodule
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+)
+
+// logSwitch is a logger that outlives configurations. A hub hands its logger
+// to all its parts when it starts, and Caddy closes the outputs of a
+// configuration that is replaced: lines would go nowhere, and a changed level
+// would change nothing, if the hub kept the logger of its first configuration.
+type logSwitch struct {
+	current atomic.Pointer[slog.Handler]
+}
+
+// use sends all further lines to a handler.
+func (s *logSwitch) use(h slog.Handler) { s.current.Store(&h) }
+
+// logger returns the logger to hand out.
+func (s *logSwitch) logger() *slog.Logger { return slog.New(&switched{logs: s}) }
+
+// switched hands records to the handler that is current when they arrive,
+// with the attributes and groups that were added on the way.
+type switched struct {
+	logs *logSwitch
+	add  []func(slog.Handler) slog.Handler
+}
+
+func (h *switched) handler() slog.Handler {
+	handler := *h.logs.current.Load()
+	for _, add := range h.add {
+		handler = add(handler)
+	}
+	return handler
+}
+
+func (h *switched) with(add func(slog.Handler) slog.Handler) slog.Handler {
+	return &switched{logs: h.logs, add: append(h.add[:len(h.add):len(h.add)], add)}
+}
+
+// Enabled reports whether lines of a level are kept at all.
+func (h *switched) Enabled(ctx context.Context, level slog.Level) bool {
+	return (*h.logs.current.Load()).Enabled(ctx, level)
+}
+
+// Handle writes a line.
+func (h *switched) Handle(ctx context.Context, r slog.Record) error {
+	return h.handler().Handle(ctx, r)
+}
+
+// WithAttrs returns a handler that adds attributes.
+func (h *switched) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return h.with(func(handler slog.Handler) slog.Handler { return handler.WithAttrs(attrs) })
+}
+
+// WithGroup returns a handler that puts attributes into a group.
+func (h *switched) WithGroup(name string) slog.Handler {
+	return h.with(func(handler slog.Handler) slog.Handler { return handler.WithGroup(name) })
+}
