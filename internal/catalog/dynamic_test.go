@@ -47,6 +47,11 @@ func TestDynamicInputs(t *testing.T) {
 	} {
 		require.Equal(t, want, shown(c.live(parse(t, values).(*pyjson.Object))), values)
 	}
+	loose := testClass(t, `{"a":`+strings.Replace(grow, `"required"`, `"optional"`, 1)+`}`)
+	require.Empty(t, shown(loose.live(&pyjson.Object{})), "what the template calls optional is never missing")
+	whole, err := parseClass("T", []byte(`{"input":{"optional":{"a":`+grow+`}}}`), digest{})
+	require.NoError(t, err)
+	require.Empty(t, shown(whole.live(&pyjson.Object{})), "nor is what belongs to an optional input")
 	require.Equal(t, []string{"a", "b"}, c.find("d.w").options.keys(), "of all options together")
 	require.Equal(t, "IMAGE", c.find("d.g.i7").kind)
 	require.Equal(t, []string{"m"}, c.find("n.p").options.keys())

@@ -33,6 +33,10 @@ func TestHazards(t *testing.T) {
 		verdict = validate(t, cat, v, image(good[:len(good)-2]+`,"other":["99",0]}}`))
 		require.False(t, verdict.Accepted(), "the same, upstream of the output")
 
+		verdict = validate(t, cat, v, image(`"1":{"class_type":"ImageInvert","inputs":{"image":["2",0]}},"2":{"class_type":"ImageInvert","inputs":{"image":["3",0]}},`+
+			`"3"`+good[3:len(good)-2]+`,"other":["99",true]}}`))
+		require.False(t, verdict.Accepted(), "the same, far upstream")
+
 		verdict = validate(t, cat, v, image(good+`,"2":{"class_type":"ImageInvert","inputs":{"image":["99",0]}}`))
 		require.True(t, verdict.Accepted(), "nothing follows the links of a node that nothing needs")
 

@@ -63,10 +63,10 @@ func TestMergePrefersTheMostCommon(t *testing.T) {
 
 func TestVariants(t *testing.T) {
 	t.Parallel()
-	class := func(bounds, outputs string) string {
-		return `{"A":{"input":{"required":{"n":["INT",` + bounds + `]}},"output":[` + outputs + `],"output_node":true,"python_module":"nodes"}}`
+	class := func(bounds string) string {
+		return `{"A":{"input":{"required":{"n":["INT",` + bounds + `]}},"output":["X"],"output_node":true,"python_module":"nodes"}}`
 	}
-	small, large := parseInfo(t, class(`{"max":10}`, `"X"`)), parseInfo(t, class(`{"max":100}`, `"X","Y"`))
+	small, large := parseInfo(t, class(`{"max":10}`)), parseInfo(t, class(`{"max":100}`))
 	cat := fleet(small, small, large)
 	needs := func(n string) catalog.Requirements {
 		verdict := validate(t, cat, newer, `{"1":{"class_type":"A","inputs":{"n":`+n+`}}}`)
@@ -81,6 +81,20 @@ func TestVariants(t *testing.T) {
 	require.Equal(t, []string{"another version of node class A"}, small.Satisfies(r))
 	require.Empty(t, large.Satisfies(r))
 	require.False(t, validate(t, cat, newer, `{"1":{"class_type":"A","inputs":{"n":500}}}`).Accepted())
+}
+
+func TestVariantsThatIgnoreInputs(t *testing.T) {
+	t.Parallel()
+	old := parseInfo(t, `{"A":{"input":{"required":{"n":["INT",{}]}},"output":[],"output_node":true,"python_module":"nodes"}}`)
+	later := parseInfo(t, `{"A":{"input":{"required":{"n":["INT",{}]},"optional":{"extra":["INT",{}]}},"output":[],"output_node":true,"python_module":"nodes"}}`)
+	cat := fleet(old, old, later)
+	r := cat.Requirements(parseGraph(t, `{"1":{"class_type":"A","inputs":{"n":1,"extra":2}}}`), nil, nil)
+	require.NotEmpty(t, old.Satisfies(r), "it would run without the input that was given")
+	require.Empty(t, later.Satisfies(r))
+	r = cat.Requirements(parseGraph(t, `{"1":{"class_type":"A","inputs":{"n":1}}}`), nil, nil)
+	require.NotEmpty(t, r.Classes)
+	require.Empty(t, old.Satisfies(r))
+	require.Empty(t, later.Satisfies(r))
 }
 
 func TestMergeTakesOver(t *testing.T) {

@@ -72,6 +72,34 @@ func kinds(v *catalog.Verdict, node string) string {
 	return strings.Join(list, " ")
 }
 
+func TestLongListsAreNotQuoted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{20: "name: 'it''s' not in ['o0', 'o1'", 21: "name: 'it''s' not in (list of length 21)"} {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = "o" + strconv.Itoa(i)
+		}
+		cat := fleet(parseInfo(t, strings.Replace(loader(true, names...), `"output_node": false`, `"output_node": true`, 1)))
+		verdict := validate(t, cat, older, `{"1":{"class_type":"Loader","inputs":{"name":"it''s","strength":1}}}`)
+		e := verdict.NodeErrors.Object("1").Array("errors")[0].(*pyjson.Object)
+		require.True(t, strings.HasPrefix(e.String("details"), want), e.String("details"))
+		require.Equal(t, n > 20, marshal(e.Object("extra_info")) == `{"input_name": "name", "input_config": null, "received_value": "it''s"}`)
+		verdict = validate(t, cat, newer, `{"1":{"class_type":"Loader","inputs":{"name":"it's","strength":1}}}`)
+		require.Contains(t, verdict.Error.String("details"), `name: "it's" not in`, "newer ones quote as Python does")
+	}
+}
+
+func TestMultiselect(t *testing.T) {
+	t.Parallel()
+	cat := fleet(parseInfo(t, `{"M":{"input":{"required":{"x":["COMBO",{"multiselect":true,"options":["a","b"]}]}},"output":[],"output_node":true,"python_module":"nodes"}}`))
+	graph := func(list string) string { return `{"1":{"class_type":"M","inputs":{"x":{"__value__":` + list + `}}}}` }
+	require.True(t, validate(t, cat, newer, graph(`["b","a"]`)).Accepted())
+	require.Equal(t, "Value not in list: x: 'c', 5 not in ['a', 'b']", validate(t, cat, newer, graph(`["c","a",5]`)).Error.String("details"))
+	require.Equal(t, "Value not in list: x: '['a']' not in ['a', 'b']", validate(t, cat, "0.20.9", graph(`["a"]`)).Error.String("details"))
+	require.True(t, validate(t, cat, "0.7.0", graph(`["z"]`)).Accepted(), "not checked before 0.8")
+	require.True(t, validate(t, cat, "0.7.0", `{"1":{"class_type":"M","inputs":{"x":"z"}}}`).Accepted())
+}
+
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	class := func(in, out string) string {
@@ -192,6 +220,17 @@ func TestUploadedFilePassesAList(t *testing.T) {
 		Known: func(r catalog.FileRef) bool { return r == catalog.FileRef{Type: "input", Filename: "new.txt"} },
 	})
 	require.True(t, verdict.Accepted(), "it will be there when the instance looks")
+}
+
+func TestListsOfTheFrontend(t *testing.T) {
+	t.Parallel()
+	verdict := validate(t, fleet(info(t, newer)), newer,
+		`{"1":{"class_type":"CustomCombo","inputs":{"choice":"mine"}},"9":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`)
+	require.True(t, verdict.Accepted(), "the options are made in the browser")
+	require.Equal(t, []string{"1: value_not_in_list"}, verdict.Unsure)
+	verdict = validate(t, fleet(parseInfo(t, `{"R":{"input":{"required":{"x":["COMBO",{"remote":{"route":"/r"}}]}},"output_node":true,"python_module":"nodes"}}`)), newer,
+		`{"1":{"class_type":"R","inputs":{"x":"mine"}}}`)
+	require.True(t, verdict.Accepted(), "the options are fetched by the browser")
 }
 
 func TestEmptyCatalog(t *testing.T) {
