@@ -16,7 +16,7 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 		return nil, err
 	}
 	requires := make([]*redis.StringCmd, len(classes))
-	err = q.pipeline(ctx, len(classes), func(p redis.Pipeliner, i int) {
+	err = q.pipeline(ctx, len(classes), batchSize, func(p redis.Pipeliner, i int) {
 		requires[i] = p.HGet(ctx, q.keys.class(classes[i]), "requires")
 	})
 	if err != nil {
@@ -39,7 +39,7 @@ func (q *Queue) Peek(ctx context.Context, classes []string, n int) ([]job.Job, e
 		return nil, nil
 	}
 	heads := make([]*redis.StringSliceCmd, len(classes))
-	err := q.pipeline(ctx, len(classes), func(p redis.Pipeliner, i int) {
+	err := q.pipeline(ctx, len(classes), batchSize, func(p redis.Pipeliner, i int) {
 		heads[i] = p.ZRange(ctx, q.keys.wait(classes[i]), 0, int64(n-1))
 	})
 	if err != nil {

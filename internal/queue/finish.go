@@ -84,9 +84,3 @@ func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job
 	}
 	return j, refusal(code)
 }
-
-// SetReason notes why a job waits, in plain words. Errors: ErrNotQueued,
-// ErrNotFound.
-func (q *Queue) SetReason(ctx context.Context, key, reason string) error {
-	return q.fenced(ctx, reasonScript, key, reason)
-}

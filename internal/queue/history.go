@@ -107,7 +107,7 @@ func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, err
 func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
 	ids := make([]*redis.StringCmd, len(keys))
 	texts := make([]*redis.StringCmd, len(keys))
-	err := q.pipeline(ctx, len(keys), func(p redis.Pipeliner, i int) {
+	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
 		ids[i], texts[i] = p.HGet(ctx, q.keys.job(keys[i]), "id"), p.Get(ctx, q.keys.entry(keys[i]))
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, err
 	if err != nil {
 		return nil, err
 	}
-	records, err := q.records(ctx, keys, append(slices.Clone(recordFields), "summary", "delivered")...)
+	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered")...)
 	if err != nil {
 		return nil, err
 	}

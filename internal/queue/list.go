@@ -14,11 +14,15 @@ import (
 // neither a reply nor a script's time grows with the queue.
 const batchSize = 256
 
-// pipeline does n reads in few round trips. Missing values are no errors.
-func (q *Queue) pipeline(ctx context.Context, n int, read func(p redis.Pipeliner, i int)) error {
-	for begin := 0; begin < n; begin += batchSize {
+// heavyBatch is the same for reads of values that can be megabytes: a batch
+// has to arrive within one timeout.
+const heavyBatch = 16
+
+// pipeline does n reads, batch by batch. Missing values are no errors.
+func (q *Queue) pipeline(ctx context.Context, n, batch int, read func(p redis.Pipeliner, i int)) error {
+	for begin := 0; begin < n; begin += batch {
 		_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := begin; i < min(begin+batchSize, n); i++ {
+			for i := begin; i < min(begin+batch, n); i++ {
 				read(p, i)
 			}
 			return nil
@@ -33,7 +37,7 @@ func (q *Queue) pipeline(ctx context.Context, n int, read func(p redis.Pipeliner
 // records reads fields of jobs; the records of unknown ones are empty.
 func (q *Queue) records(ctx context.Context, keys []string, fields ...string) ([]record, error) {
 	reads := make([]*redis.SliceCmd, len(keys))
-	err := q.pipeline(ctx, len(keys), func(p redis.Pipeliner, i int) {
+	err := q.pipeline(ctx, len(keys), batchSize, func(p redis.Pipeliner, i int) {
 		reads[i] = p.HMGet(ctx, q.keys.job(keys[i]), fields...)
 	})
 	if err != nil {
@@ -54,7 +58,7 @@ func (q *Queue) records(ctx context.Context, keys []string, fields ...string) ([
 // jobs reads jobs; unknown ones are left out. A record that cannot be read is
 // logged and left out: one odd job must not break a listing for others.
 func (q *Queue) jobs(ctx context.Context, keys []string) ([]job.Job, error) {
-	records, err := q.records(ctx, keys, recordFields...)
+	records, err := q.records(ctx, keys, recordFields[:]...)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +88,7 @@ func keysOf(ranks []string) []string {
 // Get gives a job: live, ended, or cancelled a short while ago. Errors:
 // ErrNotFound.
 func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
-	records, err := q.records(ctx, []string{key}, recordFields...)
+	records, err := q.records(ctx, []string{key}, recordFields[:]...)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -201,7 +205,7 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 // secrets and requirements, for listings.
 func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
 	reads := make([]*redis.StringCmd, len(keys))
-	err := q.pipeline(ctx, len(keys), func(p redis.Pipeliner, i int) {
+	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
 		reads[i] = p.Get(ctx, q.keys.body(keys[i]))
 	})
 	if err != nil {

@@ -405,6 +405,23 @@ func (w *walk) takenOver(j *modelJob, o queue.Orphan, hub string) {
 	w.old = append(w.old, o.Run)
 }
 
+func (w *walk) setPriority() {
+	j := w.anyJob()
+	if j == nil {
+		return
+	}
+	priority := w.rand.IntN(5) - 2
+	got, err := w.SetPriority(w.ctx, j.Key, priority)
+	w.note("priority of %s: %d, %v", j.Key, priority, err)
+	if j.State != job.Queued {
+		require.ErrorIs(w.t, err, queue.ErrNotQueued)
+		return
+	}
+	require.NoError(w.t, err)
+	require.Equal(w.t, priority, got.Priority)
+	j.Priority, j.Rank = priority, job.RankPrefix(priority, 0)[:4]+j.Rank[4:]
+}
+
 func (w *walk) adopt() {
 	run := w.anyRun()
 	hub := fmt.Sprint("hub", w.rand.IntN(2))
@@ -611,7 +628,7 @@ func walkRandomly(t *testing.T, db *redis.DB, every int) {
 	// The model takes the jobs' times from the queue; all else it knows.
 	steps := []func(){
 		w.enqueue, w.enqueue, w.enqueue, w.enqueue, w.claim, w.claim, w.claim, w.claim, w.started, w.started, w.release,
-		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.failWaiting, w.adopt, w.lapse, w.lapse,
+		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.failWaiting, w.setPriority, w.adopt, w.lapse, w.lapse,
 		w.sweep, w.renew, w.deleteHistory, w.delivered,
 	}
 	for w.step = range int(envInt(t, "COMFYHUB_STEPS", 1000)) {

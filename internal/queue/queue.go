@@ -153,26 +153,28 @@ func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, 
 	return reply[0], reply[1:], nil
 }
 
-// refusals are the errors behind the codes of scripts.
-var refusals = map[string]error{
-	"full":       ErrFull,
-	"missing":    ErrNotFound,
-	"not_queued": ErrNotQueued,
-	"taken":      ErrTaken,
-	"stale":      ErrStale,
-	"exhausted":  ErrExhausted,
-	"cancelled":  ErrCancelled,
-}
-
-// refusal gives the error of a code; "ok" has none.
+// refusal gives the error behind a script's code; "ok" has none.
 func refusal(code string) error {
-	if code == "ok" {
+	switch code {
+	case "ok":
 		return nil
+	case "full":
+		return ErrFull
+	case "missing":
+		return ErrNotFound
+	case "not_queued":
+		return ErrNotQueued
+	case "taken":
+		return ErrTaken
+	case "stale":
+		return ErrStale
+	case "exhausted":
+		return ErrExhausted
+	case "cancelled":
+		return ErrCancelled
+	default:
+		return fmt.Errorf("%w: code %q", ErrCorrupt, code)
 	}
-	if err, ok := refusals[code]; ok {
-		return err
-	}
-	return fmt.Errorf("%w: code %q", ErrCorrupt, code)
 }
 
 // milliseconds is a duration as scripts take it.

@@ -12,7 +12,7 @@ import (
 // recordFields are the fields of a job's record that a job.Job is made of. The
 // field v is the version of the record, 1: a reader takes any version, because
 // fields are only ever added and unknown ones are left alone.
-var recordFields = []string{
+var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished",

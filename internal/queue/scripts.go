@@ -20,6 +20,7 @@ var (
 	releaseScript       = script("release", redis.Write, "lib")
 	requeueScript       = script("requeue", redis.Write, "lib")
 	reasonScript        = script("reason", redis.Write, "lib")
+	priorityScript      = script("priority", redis.Write, "lib")
 	adoptScript         = script("adopt", redis.Write, "lib")
 	sweepScript         = script("sweep", redis.Write, "lib", "withdraw")
 	cancelScript        = script("cancel", redis.Durable, "lib", "withdraw")

@@ -159,6 +159,9 @@ func (e *embedded) open() goredis.UniversalClient {
 			return client, nil
 		},
 	}
+	// Only a caller's own context ends a wait: there is no server that could
+	// be away, and a machine that is busy is no fault.
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = -1, -1, time.Hour
 	tune(o)
 	return goredis.NewClient(o)
 }

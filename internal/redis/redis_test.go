@@ -231,7 +231,7 @@ func TestSubscribeAgain(t *testing.T) {
 func TestLongPipeline(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		set := redis.NewScript("set", redis.Write, `write('SET', key('x'), string.rep('x', 100000)) return {'ok'}`)
+		set := redis.NewScript("set", redis.Write, `write('SET', key('x'), string.rep('x', 10000)) return {'ok'}`)
 		_, err := db.Run(t.Context(), set)
 		require.NoError(t, err)
 		cmds, err := db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {

@@ -77,9 +77,7 @@ if write('HINCRBY', key('q', 'class', class), 'live', '1') == 1 then
   write('HSET', key('q', 'class', class), 'requires', ARGV[14])
 end
 write('HSET', key('q', 'ids', tenant), id, k)
-write('ZADD', key('q', 'live'), '0', j.rank)
-write('ZADD', key('q', 'live', tenant), '0', j.rank)
-write('ZADD', key('q', 'caller', j.caller), '0', j.rank)
+list(j)
 wait(j)
 tell('queued', j)
 return answer('ok', k)

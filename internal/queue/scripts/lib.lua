@@ -58,11 +58,22 @@ local function unwait(j)
   end
 end
 
--- leave takes a job out of all that is kept for live ones.
-local function leave(j)
+-- list puts a job among the live ones; unlist takes it out.
+local function list(j)
+  write('ZADD', key('q', 'live'), '0', j.rank)
+  write('ZADD', key('q', 'live', j.tenant), '0', j.rank)
+  write('ZADD', key('q', 'caller', j.caller), '0', j.rank)
+end
+
+local function unlist(j)
   write('ZREM', key('q', 'live'), j.rank)
   write('ZREM', key('q', 'live', j.tenant), j.rank)
   write('ZREM', key('q', 'caller', j.caller), j.rank)
+end
+
+-- leave removes all that is kept for a live job only.
+local function leave(j)
+  unlist(j)
   if write('HINCRBY', key('q', 'class', j.class), 'live', '-1') <= 0 then
     write('DEL', key('q', 'class', j.class))
   end

@@ -1,0 +1,94 @@
+package queue_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// What was accepted and what has ended is there after a kill -9, which leaves
+// the journal as it is on disk at that moment.
+func TestEmbeddedHubIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := on(t, redistest.OpenDir(t, dir), queue.Options{})
+	b.finished("ended")
+	for i := range 20 {
+		b.enqueue(fmt.Sprint("waiting", i))
+	}
+	_, err := b.Cancel(t.Context(), b.enqueue("cancelled").Key)
+	require.NoError(t, err)
+	running := b.claim(b.enqueue("running"), "gpu")
+	b.enqueue("after") // its sync takes the claim along
+	requireAfterCrash := func(dir string) {
+		again := on(t, redistest.OpenDir(t, dir), queue.Options{})
+		requireHistory(t, again, "tenant", "ended:ended")
+		heads, err := again.Peek(t.Context(), []string{"class"}, 100)
+		require.NoError(t, err)
+		require.Len(t, heads, 21)
+		runs, err := again.Runs(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []job.Run{running.Run}, runs)
+		body, err := again.Body(t.Context(), heads[0].Key)
+		require.NoError(t, err)
+		require.NotEmpty(t, body.Prompt)
+		orphan, err := again.Adopt(t.Context(), runs[0], "hub/2")
+		require.NoError(t, err)
+		require.NoError(t, again.Finish(t.Context(), orphan.Run, done(`"adopted"`)))
+		requireHistory(t, again, "tenant", "ended:ended", `running:"adopted"`)
+		require.Equal(t, "24", again.enqueue("next").Number, "the counter goes on")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "queue.aof"))
+	require.NoError(t, err)
+	copied := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(copied, "queue.aof"), data, 0o600))
+	requireAfterCrash(copied)
+	require.NoError(t, b.db.Close())
+	requireAfterCrash(dir)
+}
+
+func TestRedisIsKilled(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := on(t, redistest.Open(t, server.URL()), queue.Options{})
+	ctx := t.Context()
+	j := b.enqueue("a")
+	run := b.claim(j, "gpu").Run
+	events := b.Subscribe(ctx)
+	require.Equal(t, queue.Resync, (<-events).Kind)
+	server.Kill()
+
+	s := submission("b")
+	_, err := b.Enqueue(ctx, s)
+	require.ErrorIs(t, err, redis.ErrAway)
+	_, err = b.Live(ctx, "")
+	require.ErrorIs(t, err, redis.ErrAway, "a listing is never shorter than it is")
+	_, err = b.History(ctx, "tenant", queue.Page{})
+	require.ErrorIs(t, err, redis.ErrAway)
+	_, err = b.Peek(ctx, []string{"class"}, 1)
+	require.ErrorIs(t, err, redis.ErrAway)
+	_, err = b.Body(ctx, j.Key)
+	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, b.Finish(ctx, run, done("{}")), redis.ErrAway)
+
+	server.Start()
+	require.Eventually(t, func() bool { return b.Finish(ctx, run, done("{}")) == nil },
+		20*time.Second, 20*time.Millisecond, "a result that was held is written later")
+	require.Equal(t, job.Done, b.get(j.Key).State)
+	for e := range events {
+		if e.Kind == queue.Resync {
+			break
+		}
+	}
+	_, err = b.Enqueue(ctx, s)
+	require.NoError(t, err)
+}
