@@ -76,7 +76,7 @@ func (f *fleet) start() error {
 	if err := f.run("hub", hub, "./caddy", "run", "--config", "Caddyfile"); err != nil {
 		return err
 	}
-	return f.run("agent", nil, "bin/agent", "run", "--join", f.gossip, "--name", "demo", "--simulate", strconv.Itoa(instances))
+	return f.run("agent", nil, "bin/agent", "run", "--join", f.gossip, "--name", "demo", "--simulate", strconv.Itoa(instances), "--preview-method", "auto")
 }
 
 // run starts one program with its log in the fleet's folder. The settings of
@@ -157,7 +157,7 @@ func (f *fleet) printLogs(w io.Writer) {
 	const last = 20
 	for _, p := range f.running {
 		text, err := os.ReadFile(p.log)
-		if err != nil {
+		if err != nil || len(text) == 0 {
 			continue
 		}
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
