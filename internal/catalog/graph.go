@@ -26,9 +26,6 @@ func ParseGraph(raw []byte) (*Graph, error) {
 // Bytes returns the raw JSON.
 func (g *Graph) Bytes() []byte { return g.raw }
 
-// Len returns the number of nodes.
-func (g *Graph) Len() int { return g.nodes().Len() }
-
 // Splice returns the graph with some literals replaced, see the function of
 // that name.
 func (g *Graph) Splice(edits []Edit) (*Graph, error) {

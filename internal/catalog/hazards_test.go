@@ -65,6 +65,12 @@ func TestReplacedClass(t *testing.T) {
 	r := cat.Requirements(verdict.Graph, verdict.Outputs, nil)
 	require.Empty(t, info(t, newer).Satisfies(r))
 
+	verdict = validate(t, cat, newer, image(`"1":{"class_type":"Load3DAnimation","inputs":{"x":["2",0]},"_meta":{"title":"A"}},"2":{"class_type":"EmptyImage","inputs":{}}`))
+	require.Equal(t, "required_input_missing required_input_missing required_input_missing required_input_missing", kinds(verdict, "2"),
+		"what a replaced node links to is checked")
+	verdict = validate(t, cat, newer, image(`"1":{"class_type":"Load3DAnimation","inputs":{"x":["99",0]},"_meta":{"title":"A"}}`))
+	require.Equal(t, "exception_during_inner_validation", kinds(verdict, "1"))
+
 	plain := parseInfo(t, string(infoBody(t, newer)))
 	require.Equal(t, []string{"node class SDV_img2vid_Conditioning"}, plain.Satisfies(r), "an instance that does not replace it")
 	require.False(t, validate(t, fleet(plain), newer, graph).Accepted())

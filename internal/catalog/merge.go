@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 
@@ -219,15 +218,6 @@ func (c *Catalog) Classes() []string {
 		return nil
 	}
 	return slices.Clone(c.names)
-}
-
-// Replacements returns the old classes that some instance rewrites, with the
-// class that comes in their place.
-func (c *Catalog) Replacements() map[string]string {
-	if c == nil {
-		return nil
-	}
-	return maps.Clone(c.replaces)
 }
 
 // entry returns what is known of a class; nil if it is not known.

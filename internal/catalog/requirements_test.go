@@ -89,6 +89,20 @@ func TestRequirementsOfFiles(t *testing.T) {
 	require.Empty(t, cat.Requirements(graph("none.png"), nil, known).Choices, "nobody has it")
 }
 
+func TestRequirementsOfWrappedLists(t *testing.T) {
+	t.Parallel()
+	cat := fleet(parseInfo(t, loader(false, "a.pt", "b.pt", "c.pt")))
+	for value, want := range map[string][]catalog.Choice{
+		`{"__value__":["a.pt","c.pt"]}`: {{Class: "Loader", Input: "name", Value: "a.pt"}, {Class: "Loader", Input: "name", Value: "c.pt"}},
+		`{"__value__":"b.pt"}`:          {{Class: "Loader", Input: "name", Value: "b.pt"}},
+		`{"other":"b.pt"}`:              nil,
+		`["a.pt",0]`:                    nil,
+	} {
+		r := cat.Requirements(parseGraph(t, `{"1":{"class_type":"Loader","inputs":{"name":`+value+`}}}`), nil, nil)
+		require.Equal(t, want, r.Choices, value)
+	}
+}
+
 func TestSpelling(t *testing.T) {
 	t.Parallel()
 	windows, linux := parseInfo(t, loader(true, `sub\a.pt`, "b.pt")), parseInfo(t, loader(true, "sub/a.pt"))
