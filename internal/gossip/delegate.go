@@ -7,14 +7,18 @@ import (
 )
 
 // The first byte of each user message and of the state that members exchange.
-const messageReport byte = 1
+const (
+	messageReport   byte = 1 // a report follows
+	messageFarewell byte = 2 // the sender's description follows
+)
 
 // delegate is what memberlist calls. Nothing in it waits.
 type delegate struct {
-	self  string // node name
-	meta  []byte
-	inbox *inbox
-	state func() []byte // nil for members that report nothing
+	self   string // node name
+	meta   []byte
+	roster *roster
+	inbox  *inbox
+	state  func() []byte // nil for members that report nothing
 }
 
 // NodeMeta returns this member's description.
@@ -22,8 +26,16 @@ func (d *delegate) NodeMeta(int) []byte { return d.meta }
 
 // NotifyMsg takes a message of another member; memberlist reuses the buffer.
 func (d *delegate) NotifyMsg(message []byte) {
-	if len(message) > 1 && message[0] == messageReport {
+	if len(message) < 2 {
+		return
+	}
+	switch message[0] {
+	case messageReport:
 		d.inbox.report(bytes.Clone(message[1:]))
+	case messageFarewell:
+		if m, err := decodeMeta(message[1:]); err == nil {
+			d.inbox.event(Event{Member: Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version}, Left: true, farewell: true})
+		}
 	}
 }
 
@@ -47,8 +59,12 @@ func (d *delegate) NotifyJoin(n *memberlist.Node) { d.notify(n, false) }
 // NotifyLeave takes a member that has gone.
 func (d *delegate) NotifyLeave(n *memberlist.Node) { d.notify(n, true) }
 
-// NotifyUpdate is for changed descriptions; ours never change.
-func (d *delegate) NotifyUpdate(*memberlist.Node) {}
+// NotifyUpdate takes a member that has changed; descriptions of ours never do.
+func (d *delegate) NotifyUpdate(n *memberlist.Node) {
+	if n.Name != d.self {
+		d.roster.add(n)
+	}
+}
 
 // NotifyAlive keeps programs out that share the key but are none of ours.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
@@ -57,7 +73,14 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 }
 
 func (d *delegate) notify(n *memberlist.Node, left bool) {
-	if m, ok := memberOf(n); ok && n.Name != d.self {
-		d.inbox.event(Event{Member: m, Left: left, Farewell: left && n.State == memberlist.StateLeft})
+	m, ok := memberOf(n)
+	if !ok || n.Name == d.self {
+		return
 	}
+	if left {
+		d.roster.remove(n)
+	} else {
+		d.roster.add(n)
+	}
+	d.inbox.event(Event{Member: m, Left: left})
 }

@@ -63,18 +63,22 @@ type Gossip struct {
 	config Config
 	log    *slog.Logger
 	list   *memberlist.Memberlist
+	meta   meta
+	local  Member
+	roster roster
 	inbox  *inbox
 	hubs   senders
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 
-	// ended are the agents that have said farewell, and when. It belongs to
-	// the goroutine of the inbox.
-	ended map[process]time.Time
+	// gone are the members that have left, ended those of them that have said
+	// so themselves. Both belong to the goroutine of the inbox.
+	gone, ended map[process]time.Time
 }
 
-// process is one life of an agent.
+// process is one life of a member.
 type process struct {
+	role Role
 	name string
 	boot int64
 }
@@ -96,7 +100,7 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Gossip{config: c, log: c.Logger, inbox: newInbox(), ended: map[process]time.Time{}}
+	g := &Gossip{config: c, log: c.Logger, inbox: newInbox(), gone: map[process]time.Time{}, ended: map[process]time.Time{}}
 	settings, err := g.settings()
 	if err != nil {
 		return nil, err
@@ -105,6 +109,7 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gossip at %s: %w", c.Bind, err)
 	}
+	g.local, _ = memberOf(g.list.LocalNode()) // nobody else knows of us yet, so nothing writes to it
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.hubs = senders{send: g.sendReliable, running: map[string]*sender{}}
 	g.work.Go(func() { g.inbox.run(ctx, g.event, g.report, g.lost) })
@@ -148,10 +153,8 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 			c.Logger.Warn("the gossip key is short; a random one such as that of `openssl rand -base64 32` cannot be guessed")
 		}
 	}
-	d := &delegate{
-		self: m.Name, inbox: g.inbox,
-		meta: meta{Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)]}.encode(),
-	}
+	g.meta = meta{Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)]}
+	d := &delegate{self: m.Name, roster: &g.roster, inbox: g.inbox, meta: g.meta.encode()}
 	if c.Report != nil {
 		d.state = g.message
 	}
@@ -202,17 +205,13 @@ func (g *Gossip) addresses(m *memberlist.Config) error {
 }
 
 // Local is this member as the others see it.
-func (g *Gossip) Local() Member {
-	m, _ := memberOf(g.list.LocalNode()) // we have written it ourselves
-	return m
-}
+func (g *Gossip) Local() Member { return g.local }
 
 // Members lists the other members that are thought to be alive.
 func (g *Gossip) Members() []Member {
-	self := g.list.LocalNode().Name
 	var list []Member
-	for _, n := range g.list.Members() {
-		if m, ok := memberOf(n); ok && n.Name != self {
+	for _, n := range g.roster.all() {
+		if m, ok := memberOf(n); ok {
 			list = append(list, m)
 		}
 	}
@@ -220,14 +219,19 @@ func (g *Gossip) Members() []Member {
 }
 
 func (g *Gossip) event(e Event) {
+	p := process{e.Member.Role, e.Member.Name, e.Member.Boot}
+	if e.farewell {
+		note(g.ended, p, true)
+	}
+	if _, gone := g.gone[p]; gone && e.Left {
+		return // what a member has said, memberlist finds out as well
+	}
+	note(g.gone, p, e.Left)
 	what := "member joined"
 	if e.Left {
 		what = "member left"
 	}
 	g.log.Info(what, "role", string(e.Member.Role), "name", e.Member.Name, "address", e.Member.Addr)
-	if e.Farewell {
-		g.noteEnd(process{e.Member.Name, e.Member.Boot})
-	}
 	if g.config.OnMember != nil {
 		g.config.OnMember(e)
 	}
@@ -245,21 +249,25 @@ func (g *Gossip) report(data []byte) {
 		g.log.Warn("an agent's report cannot be read", "error", err)
 		return
 	}
-	if _, over := g.ended[process{r.Agent, r.Boot}]; over {
+	if _, over := g.ended[process{RoleAgent, r.Agent, r.Boot}]; over {
 		return // overtaken by the farewell: it would raise the dead
 	}
 	g.config.OnReport(r)
 }
 
-// noteEnd remembers a farewell for longer than any report can be under way.
-func (g *Gossip) noteEnd(p process) {
+// note adds a process to a set or takes it out. After an hour nothing of it can
+// be under way any more.
+func note(set map[process]time.Time, p process, in bool) {
 	now := time.Now()
-	for old, at := range g.ended {
+	for old, at := range set {
 		if now.Sub(at) > time.Hour {
-			delete(g.ended, old)
+			delete(set, old)
 		}
 	}
-	g.ended[p] = now
+	delete(set, p)
+	if in {
+		set[p] = now
+	}
 }
 
 func (g *Gossip) lost(n int) {
@@ -273,6 +281,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 		timeout = min(timeout, time.Until(deadline))
 	}
 	g.hubs.close()
+	g.sayFarewell()
 	err := g.list.Leave(max(timeout, time.Millisecond))
 	return errors.Join(err, g.shutdown())
 }

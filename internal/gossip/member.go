@@ -37,8 +37,8 @@ type Event struct {
 	Member Member
 	// Left is true for a member that has gone or was found dead.
 	Left bool
-	// Farewell is true for one that has said so itself.
-	Farewell bool
+
+	farewell bool // it has said so itself
 }
 
 // ErrName says that a name cannot be used.

@@ -43,7 +43,7 @@ func (g *Gossip) message() []byte {
 
 func (g *Gossip) hubNodes() []*memberlist.Node {
 	var hubs []*memberlist.Node
-	for _, n := range g.list.Members() {
+	for _, n := range g.roster.all() {
 		if m, ok := memberOf(n); ok && m.Role == RoleHub {
 			hubs = append(hubs, n)
 		}
@@ -68,6 +68,22 @@ func (g *Gossip) sendReliable(n *memberlist.Node) {
 	if err := g.list.SendReliable(n, g.message()); err != nil {
 		g.log.Debug("a report was not delivered", "to", n.Address(), "error", err)
 	}
+}
+
+// sayFarewell tells every hub that this process will not be heard again.
+// memberlist's own farewell does not: to the hub it looks like a death, after
+// which a late report would be taken for a sign of life.
+func (g *Gossip) sayFarewell() {
+	message := append([]byte{messageFarewell}, g.meta.encode()...)
+	var work sync.WaitGroup
+	for _, n := range g.hubNodes() {
+		work.Go(func() {
+			if err := g.list.SendReliable(n, message); err != nil {
+				g.log.Debug("a farewell was not delivered", "to", n.Address(), "error", err)
+			}
+		})
+	}
+	work.Wait()
 }
 
 // senders are the goroutines that deliver by TCP, one a hub while it has
