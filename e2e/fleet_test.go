@@ -200,12 +200,24 @@ func (f *fleet) submit(seconds float64, nonce int) string {
 	return accepted.ID
 }
 
-// running waits until count jobs are on instances.
+// running waits until instances execute count jobs.
 func (f *fleet) running(count int) {
 	f.t.Helper()
 	f.eventually(func() bool {
-		var stats struct{ Running int }
-		return f.get("/hub/stats", &stats) && stats.Running == count
+		var jobs []struct {
+			Status  string
+			Started float64 `json:"started_at"`
+		}
+		if !f.get("/hub/jobs", &jobs) {
+			return false
+		}
+		n := 0
+		for _, j := range jobs {
+			if j.Status == "running" && j.Started > 0 {
+				n++
+			}
+		}
+		return n == count
 	}, fmt.Sprintf("%d jobs run", count))
 }
 

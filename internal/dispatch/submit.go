@@ -49,7 +49,7 @@ func (r *run) submit(ctx context.Context) error {
 // search finds out whether a prompt was queued whose reply did not come: a
 // 500, a timeout or a cut connection says nothing about that.
 func (r *run) search(cause error) error {
-	ctx, cancel := context.WithTimeout(r.d.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(r.d.ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
 		queue, err := r.link.client.Queue(ctx)
