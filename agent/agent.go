@@ -59,8 +59,9 @@ type instance struct {
 	handler http.Handler
 	restart *restarter
 
-	// seen belongs to the agent's mutex.
+	// seen and load belong to the agent's mutex.
 	seen comfyui.Observation
+	load string // what else uses its GPU
 }
 
 // run is the whole life of an agent; it ends with ctx.
@@ -96,6 +97,9 @@ func (c config) run(ctx context.Context) error {
 		a.work.Go(func() { a.search(ctx) })
 	}
 	a.work.Go(func() { a.watchNames(ctx) })
+	if use := nvidia(); use != nil {
+		a.work.Go(func() { a.watchLoad(ctx, use) })
+	}
 
 	select {
 	case <-ctx.Done():
@@ -271,7 +275,7 @@ func (i *instance) report(base string) fleet.InstanceReport {
 	r := fleet.InstanceReport{
 		Name: i.name, URL: base + comfyui.InstancePath + i.name, Kind: fleet.KindComfyUI,
 		Up: o.Up, Reason: o.Reason,
-		Queue: o.QueueRemaining, Foreign: o.Foreign,
+		Queue: o.QueueRemaining, Foreign: o.Foreign, Load: i.load,
 		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,
 		Version: o.Version.Text, GPU: o.GPU, GPUType: o.GPUType, VRAMTotal: o.VRAMTotal, VRAMFree: o.VRAMFree,
 		ObjectInfo: o.ObjectInfoHash, Boot: o.Boot,

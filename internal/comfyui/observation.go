@@ -31,6 +31,8 @@ type Observation struct {
 	Version             Version
 	GPU, GPUType        string
 	VRAMTotal, VRAMFree int64
+	// CUDADevice is the server's --cuda-device, "" when it was not given.
+	CUDADevice string
 	// ObjectInfoHash names the server's object_info, "" until it was read.
 	ObjectInfoHash string
 	// Boot tells one life of the server process from the next: the moment
@@ -42,6 +44,15 @@ type Observation struct {
 
 // Idle reports whether the server would start a prompt at once.
 func (o Observation) Idle() bool { return o.Up && o.QueueRemaining == 0 }
+
+func (o *Observation) takeStats(stats Stats) {
+	o.Version = stats.Version
+	o.CUDADevice = stats.Flag("--cuda-device")
+	if len(stats.Devices) > 0 {
+		d := stats.Devices[0]
+		o.GPU, o.GPUType, o.VRAMTotal, o.VRAMFree = d.Name, d.Type, d.VRAMTotal, d.VRAMFree
+	}
+}
 
 // plainReason says in a few words why a server cannot be reached. Operators
 // read it on the dashboard.

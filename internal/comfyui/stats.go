@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -32,6 +33,19 @@ type Device struct {
 	VRAMTotal, VRAMFree int64
 	// TorchTotal and TorchFree are the server's own pool, in bytes.
 	TorchTotal, TorchFree int64
+}
+
+// Flag returns the value of a command line flag, "" when it was not given.
+func (s Stats) Flag(name string) string {
+	for i, arg := range s.Argv {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+		if arg == name && i+1 < len(s.Argv) {
+			return s.Argv[i+1]
+		}
+	}
+	return ""
 }
 
 // SystemStats asks who the server is and how much memory it has.

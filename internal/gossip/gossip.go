@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -165,45 +162,6 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 	return m, nil
 }
 
-func (g *Gossip) addresses(m *memberlist.Config) error {
-	c := g.config
-	host, port, err := splitAddress(c.Bind)
-	if err != nil {
-		return fmt.Errorf("gossip address: %w", err)
-	}
-	m.BindAddr, m.BindPort, m.AdvertisePort = cmp.Or(host, "0.0.0.0"), port, port
-	if c.Key == "" && !IsLoopback(m.BindAddr) {
-		return fmt.Errorf("gossip at %s: %w", c.Bind, ErrKeyRequired)
-	}
-	switch {
-	case c.Advertise != "":
-		host, port, err := splitAddress(c.Advertise)
-		if err != nil {
-			return fmt.Errorf("advertised gossip address: %w", err)
-		}
-		ip, err := net.ResolveIPAddr("ip", host)
-		if err != nil {
-			return fmt.Errorf("advertised gossip address: %w", err)
-		}
-		m.AdvertiseAddr, m.AdvertisePort = ip.String(), port
-	case isAny(m.BindAddr) && len(c.Join) > 0:
-		// Of several interfaces the one that leads to the hub is right;
-		// memberlist would take the first private one, often a bridge of
-		// Docker.
-		ip := localToward(c.Join[0])
-		if ip == "" {
-			break
-		}
-		if port == 0 {
-			if port, err = freePort(); err != nil {
-				return fmt.Errorf("gossip address: %w", err)
-			}
-		}
-		m.AdvertiseAddr, m.BindPort, m.AdvertisePort = ip, port, port
-	}
-	return nil
-}
-
 // Local is this member as the others see it.
 func (g *Gossip) Local() Member { return g.local }
 
@@ -293,65 +251,4 @@ func (g *Gossip) shutdown() error {
 	g.work.Wait()
 	g.hubs.close()
 	return err
-}
-
-// splitAddress reads host:port, host, or :port.
-func splitAddress(s string) (host string, port int, err error) {
-	host, service, err := net.SplitHostPort(s)
-	if err != nil {
-		if strings.Contains(err.Error(), "missing port") {
-			return strings.Trim(s, "[]"), DefaultPort, nil
-		}
-		return "", 0, err
-	}
-	port, err = strconv.Atoi(service)
-	if err != nil || port < 0 || port > 65535 {
-		return "", 0, fmt.Errorf("address %s: invalid port", s)
-	}
-	return host, port, nil
-}
-
-// IsLoopback reports whether a host, a name or an IP address, is this machine
-// and nothing else.
-func IsLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.Unmap().IsLoopback()
-}
-
-func isAny(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsUnspecified()
-}
-
-// localToward is the local address from which packets to a member leave.
-// Nothing is sent.
-func localToward(member string) string {
-	host, port, err := splitAddress(member)
-	if err != nil {
-		return ""
-	}
-	conn, err := net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-	local, ok := conn.LocalAddr().(*net.UDPAddr)
-	if !ok || local.IP.IsLoopback() {
-		return ""
-	}
-	return local.IP.String()
-}
-
-// freePort finds a port at which nothing listens. Another process may take it
-// before it is used; the caller then fails and is started again.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener has no other
 }
