@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"net"
@@ -37,7 +38,7 @@ type hub struct {
 	refused []error
 }
 
-func startHub(t *testing.T, bind string) *hub {
+func startHub(t testing.TB, bind string) *hub {
 	t.Helper()
 	h := &hub{registry: fleet.NewRegistry()}
 	g, err := gossip.Join(t.Context(), gossip.Config{
@@ -60,14 +61,14 @@ func startHub(t *testing.T, bind string) *hub {
 	return h
 }
 
-func (h *hub) stop(t *testing.T) {
+func (h *hub) stop(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = h.Leave(ctx) // nobody may be left to hear it
 }
 
-func (h *hub) await(t *testing.T, what, name string, ok func(fleet.Instance) bool) fleet.Instance {
+func (h *hub) await(t testing.TB, what, name string, ok func(fleet.Instance) bool) fleet.Instance {
 	t.Helper()
 	var i fleet.Instance
 	require.Eventually(t, func() bool {
@@ -86,7 +87,7 @@ func is(s fleet.State) func(fleet.Instance) bool {
 func ready(i fleet.Instance) bool { return i.State == fleet.Idle && i.Report.ObjectInfo != "" }
 
 // startAgent runs an agent until the returned function is called.
-func startAgent(t *testing.T, c config) (stop func()) {
+func startAgent(t testing.TB, c config) (stop func()) {
 	t.Helper()
 	if c.logger == nil {
 		c.logger = discard()
@@ -106,7 +107,7 @@ func startAgent(t *testing.T, c config) (stop func()) {
 }
 
 // startSim runs a simulated server.
-func startSim(t *testing.T) (*sim.Server, string) {
+func startSim(t testing.TB) (*sim.Server, string) {
 	t.Helper()
 	s, err := sim.New(sim.Config{Dir: t.TempDir()})
 	require.NoError(t, err)
@@ -119,7 +120,7 @@ func startSim(t *testing.T) (*sim.Server, string) {
 	return s, "http://" + listener.Addr().String()
 }
 
-func newClient(t *testing.T, i fleet.Instance) *comfyui.Client {
+func newClient(t testing.TB, i fleet.Instance) *comfyui.Client {
 	t.Helper()
 	c, err := comfyui.NewClient(i.URL, comfyui.Options{ViaAgent: !i.Direct})
 	require.NoError(t, err)
@@ -129,10 +130,11 @@ func newClient(t *testing.T, i fleet.Instance) *comfyui.Client {
 
 // work is a prompt of a known length; the id makes it one that is not cached.
 func work(id, extra string, seconds float64) []byte {
+	nonce := crc32.ChecksumIEEE([]byte(id))
 	return fmt.Appendf(nil, `{"prompt_id": %q, "client_id": "sid", "extra_data": %s, "prompt": {`+
 		`"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 0}}, `+
 		`"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 2, "fail": "none", "nonce": %d}}, `+
-		`"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "x"}}}}`, id, extra, seconds, id[0])
+		`"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "x"}}}}`, id, extra, seconds, nonce)
 }
 
 const mark = `{"comfyhub": {"job": "k", "fence": 5}}`
