@@ -49,7 +49,7 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 conformance: build
-	.ci/conformance
+	node .ci/conformance.mjs
 
 $(LINT):
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)
