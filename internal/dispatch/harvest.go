@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -14,10 +15,11 @@ type Files interface {
 	// graph that the instance must be given: the same bytes, but for the
 	// literals of inputs that had to take another name there.
 	Push(ctx context.Context, tenant string, pins, graph []byte, instance string, to *comfyui.Client) ([]byte, error)
-	// Collect gives an output of an instance its name at the hub, the same
-	// one each time, and begins to copy it. The name is durable when Collect
-	// returns; wait returns once the bytes are too.
-	Collect(ctx context.Context, tenant string, file comfyui.FileRef, instance string, from *comfyui.Client) (name comfyui.FileRef, wait func(context.Context) error, err error)
+	// Collect gives outputs of one message of an instance their names at the
+	// hub, in order and the same ones each time, and begins to copy them. The
+	// names are durable when Collect returns; wait returns once the bytes are
+	// too.
+	Collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) (names []comfyui.FileRef, wait func(context.Context) error, err error)
 }
 
 // harvest brings the output files of one run to the hub and knows the names
@@ -42,26 +44,39 @@ func (h *harvest) rename(ctx context.Context, output []byte) []byte {
 	if !comfyui.HasFiles(output) {
 		return output
 	}
-	return comfyui.Rename(output, func(f comfyui.FileRef) comfyui.FileRef { return h.name(ctx, f) })
-}
-
-func (h *harvest) name(ctx context.Context, f comfyui.FileRef) comfyui.FileRef {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if name, ok := h.names[f]; ok {
-		return name
+	var unknown []comfyui.FileRef
+	for _, f := range comfyui.Files(output) {
+		if _, ok := h.names[f.Ref]; !ok && !slices.Contains(unknown, f.Ref) {
+			unknown = append(unknown, f.Ref)
+		}
 	}
-	name, wait, err := h.run.d.files.Collect(ctx, h.run.job.Tenant, f, h.run.link.name, h.run.link.client)
+	if len(unknown) > 0 {
+		h.collect(ctx, unknown)
+	}
+	return comfyui.Rename(output, func(f comfyui.FileRef) comfyui.FileRef {
+		if name, ok := h.names[f]; ok {
+			return name
+		}
+		return f
+	})
+}
+
+func (h *harvest) collect(ctx context.Context, outputs []comfyui.FileRef) {
+	r := h.run
+	names, wait, err := r.d.files.Collect(ctx, r.job.Tenant, outputs, r.link.name, r.link.client)
 	if err != nil {
-		h.run.log.Warn("cannot collect an output", "error", err)
+		r.log.Warn("cannot collect an output", "error", err)
 		if h.err == nil {
 			h.err = fmt.Errorf("an output file cannot be copied: %w", err)
 		}
-		return f
+		return
 	}
-	h.names[f] = name
+	for n, f := range outputs {
+		h.names[f] = names[n]
+	}
 	h.waits = append(h.waits, wait)
-	return name
 }
 
 // settle waits until every file is at the hub.

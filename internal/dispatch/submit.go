@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -28,6 +29,9 @@ func (r *run) submit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
+	if graph, err = respell(graph, r.body.Outputs, r.link.abilities()); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	reply, err := r.link.client.Submit(ctx, r.post(graph))
@@ -44,6 +48,19 @@ func (r *run) submit(ctx context.Context) error {
 	default:
 		return err
 	}
+}
+
+// respell puts the names of models into the instance's own spelling: one that
+// runs on Windows has backslashes, and compares byte by byte.
+func respell(graph []byte, outputs []string, info *catalog.Info) ([]byte, error) {
+	if info == nil {
+		return graph, nil
+	}
+	g, err := catalog.ParseGraph(graph)
+	if err != nil {
+		return nil, err
+	}
+	return catalog.Splice(graph, info.Respell(g, outputs))
 }
 
 // search finds out whether a prompt was queued whose reply did not come: a

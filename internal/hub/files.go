@@ -8,7 +8,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -70,40 +73,65 @@ func (h *Hub) preview(ctx context.Context, src files.Source, q url.Values) (*htt
 	return client.ViewQuery(ctx, q, nil)
 }
 
-// collect gives an output its name at the hub and begins to copy it.
-func (h *Hub) collect(ctx context.Context, tenant string, f comfyui.FileRef, instance string, from *comfyui.Client) (comfyui.FileRef, func(context.Context) error, error) {
-	src := files.Source{Instance: instance, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
-	if !src.Viewable() {
-		return f, func(context.Context) error { return nil }, nil
+// collect gives outputs their names at the hub and begins to copy them.
+func (h *Hub) collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) ([]comfyui.FileRef, func(context.Context) error, error) {
+	boot := "" // an ETag tells files apart over any restart of hub or agent
+	sources := make([]files.Source, len(outputs))
+	for n, f := range outputs {
+		src := files.Source{Instance: instance, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
+		if src.Viewable() {
+			info, found, err := from.Stat(ctx, f)
+			if err == nil && !found {
+				err = files.ErrGone // a cached run may name a file that somebody has deleted
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			if src.ETag = info.ETag; src.ETag == "" {
+				boot = h.bootOf(instance)
+			}
+		}
+		sources[n] = src
 	}
-	info, found, err := from.Stat(ctx, f)
+	for n := range sources {
+		sources[n].Boot = boot
+	}
+	refs, err := h.store.AllotOutputs(ctx, tenant, sources)
 	if err != nil {
-		return f, nil, err
+		return nil, nil, err
 	}
-	if found {
-		src.ETag = info.ETag
+	names := make([]comfyui.FileRef, len(refs))
+	copying, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeout)
+	var group errgroup.Group
+	for n, ref := range refs {
+		names[n] = comfyui.FileRef(ref)
+		if sources[n].Viewable() {
+			group.Go(func() error {
+				_, err := h.copies.Collect(copying, tenant, ref)
+				return err
+			})
+		}
 	}
-	ref, err := h.store.AllotOutput(ctx, tenant, src)
-	if err != nil {
-		return f, nil, err
-	}
-	done := make(chan error, 1)
-	copying := context.WithoutCancel(ctx)
+	done := make(chan struct{})
 	go func() {
-		ctx, cancel := context.WithTimeout(copying, copyTimeout)
 		defer cancel()
-		_, err := h.copies.Collect(ctx, tenant, ref)
-		done <- err
+		err = group.Wait()
+		close(done)
 	}()
-	wait := func(ctx context.Context) error {
+	return names, func(ctx context.Context) error {
 		select {
-		case err := <-done:
+		case <-done:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	return comfyui.FileRef(ref), wait, nil
+	}, nil
+}
+
+// bootOf tells one life of an instance's process from the next.
+func (h *Hub) bootOf(instance string) string {
+	i, _ := h.fleet.Instance(instance)
+	return strconv.FormatInt(i.Report.Boot, 36)
 }
 
 // copyTimeout bounds the copying of one output; a video over a slow line may

@@ -63,6 +63,9 @@ type Hub struct {
 	dispatch *dispatch.Dispatcher
 	gossip   *membership
 	statics  *statics
+
+	house     sync.WaitGroup
+	stopHouse context.CancelFunc
 }
 
 // New builds a hub without any outside effect: nothing is opened, dialled or
@@ -143,6 +146,9 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.dispatch.Start()
+	house, stop := context.WithCancel(context.Background())
+	h.stopHouse = stop
+	h.house.Go(func() { h.keepHouse(house) })
 	return nil
 }
 
@@ -183,6 +189,10 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	if h.gossip != nil {
 		errs = append(errs, h.gossip.close())
+	}
+	if h.stopHouse != nil {
+		h.stopHouse()
+		h.house.Wait()
 	}
 	if h.dispatch != nil {
 		h.dispatch.Close()

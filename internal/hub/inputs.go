@@ -83,7 +83,7 @@ func (t *transport) Push(ctx context.Context, tenant string, encoded, graph []by
 		return nil, err
 	}
 	pusher := files.NewPusher(t.store, t.copies)
-	rewrites, err := pusher.Push(ctx, tenant, pins, files.Target{Name: instance, Instance: onInstance{to}})
+	rewrites, err := pusher.Push(ctx, tenant, pins, files.Target{Name: instance, Boot: (*Hub)(t).bootOf(instance), Instance: onInstance{to}})
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +99,6 @@ func (t *transport) Push(ctx context.Context, tenant string, encoded, graph []by
 }
 
 // Collect implements dispatch.Files.
-func (t *transport) Collect(ctx context.Context, tenant string, file comfyui.FileRef, instance string, from *comfyui.Client) (comfyui.FileRef, func(context.Context) error, error) {
-	return (*Hub)(t).collect(ctx, tenant, file, instance, from)
+func (t *transport) Collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) ([]comfyui.FileRef, func(context.Context) error, error) {
+	return (*Hub)(t).collect(ctx, tenant, outputs, instance, from)
 }

@@ -47,14 +47,15 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		a.client = request.ClientID
 	}
 	have := &lookup{hub: h, ctx: r.Context(), tenant: a.tenant}
-	verdict := h.catalog().Validate(catalog.Prompt{
+	c := h.catalog() // one and the same for all steps: a merge may come in between
+	verdict := c.Validate(catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
 	})
 	if !verdict.Accepted() {
 		h.refuse(w, r, a, verdict.Answer)
 		return
 	}
-	submission, err := h.submission(r, a, request, verdict, have)
+	submission, err := h.submission(r, a, c, request, verdict, have)
 	if err != nil {
 		h.fault(w, r, err)
 		return
@@ -82,8 +83,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, err error)
 }
 
 // submission makes a job of a prompt that has passed the checks.
-func (h *Hub) submission(r *http.Request, a asker, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
-	c := h.catalog()
+func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
 	pins, err := h.pin(r.Context(), a.tenant, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {

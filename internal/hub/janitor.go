@@ -1,0 +1,74 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+const (
+	// sweepEvery is how often bytes that no name and no job needs are looked for.
+	sweepEvery = 30 * time.Minute
+	// sweepAge is how old they must be.
+	sweepAge = 6 * time.Hour
+)
+
+// keepHouse does what has no hurry: it deletes bytes that nobody can reach.
+func (h *Hub) keepHouse(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	if err := h.store.CheckShared(ctx); errors.Is(err, files.ErrNotShared) {
+		h.log().Error("the hubs of this Redis do not share their data folder: files of one cannot be seen through the other", "error", err)
+	}
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		swept, err := h.sweep(ctx)
+		if err != nil {
+			h.log().Warn("cannot sweep the storage", "error", err)
+		}
+		if swept.Files > 0 {
+			h.log().Info("swept the storage", "files", swept.Files, "bytes", swept.Bytes)
+		}
+	}
+}
+
+// sweep deletes what neither a name nor a waiting or running job needs.
+func (h *Hub) sweep(ctx context.Context) (files.Swept, error) {
+	jobs, err := h.queue.Live(ctx, "")
+	if err != nil {
+		return files.Swept{}, err
+	}
+	keys := make([]string, len(jobs))
+	for n, j := range jobs {
+		keys[n] = j.Key
+	}
+	bodies, err := h.queue.Bodies(ctx, keys)
+	if err != nil {
+		return files.Swept{}, err
+	}
+	pinned := map[string]bool{}
+	for _, body := range bodies {
+		if len(body.Inputs) == 0 {
+			continue
+		}
+		var in inputs
+		if err := json.Unmarshal(body.Inputs, &in); err != nil {
+			return files.Swept{}, err // what cannot be read may be needed
+		}
+		pins, err := files.DecodePins(in.Pins)
+		if err != nil {
+			return files.Swept{}, err
+		}
+		for _, key := range pins.Keys() {
+			pinned[key] = true
+		}
+	}
+	return h.store.Sweep(ctx, sweepAge, pinned)
+}
