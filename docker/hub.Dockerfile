@@ -1,0 +1,28 @@
+# The hub: docker build -f docker/hub.Dockerfile .
+FROM golang:1.26-alpine AS build
+WORKDIR /src
+# Modules first: a change of the code does not fetch them again.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ENV CGO_ENABLED=0
+RUN --mount=type=cache,target=/root/.cache/go-build \
+	go build -trimpath -ldflags '-s -w' -tags nobadger,nomysql,nopgx -o /out/caddy ./caddymodule/caddy
+
+FROM alpine:3.22
+RUN apk add --no-cache ca-certificates \
+	&& adduser -D -H -u 1000 comfyhub \
+	&& install -d -o comfyhub -g comfyhub /data
+COPY --from=build /out/caddy /usr/bin/caddy
+COPY Caddyfile /etc/caddy/Caddyfile
+# Caddy's own notes and certificates lie beside the hub's data.
+ENV COMFYHUB_DATA=/data/hub \
+	XDG_DATA_HOME=/data \
+	XDG_CONFIG_HOME=/data
+USER comfyhub
+VOLUME /data
+# ComfyUI's API; gossip. The admin endpoint stays inside the container.
+EXPOSE 8188 7946/tcp 7946/udp
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
+	CMD ["wget", "-q", "-O", "/dev/null", "http://localhost:2019/comfyhub/ready"]
+CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
