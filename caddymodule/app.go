@@ -27,10 +27,13 @@ const closeTimeout = 10 * time.Second
 // `gossip` without `join`: changing one of these needs a restart, unless the
 // new hub shares neither a port nor a folder with the old.
 type App struct {
-	// Where the queue is: `embedded`, or the URL of a Redis server with the
-	// scheme `redis`, `rediss` (TLS), or one of their sentinel and cluster
-	// forms. `embedded` keeps the queue in this process and in the data
-	// folder; it is meant for one hub and a small fleet. Default: `embedded`.
+	// Where the queue is: `embedded`, or the URL of a Redis server:
+	// `redis://[user:password@]host:port[/db]`, `unix:///path`,
+	// `redis+sentinel://host:port[,host:port...]/master[/db]` or
+	// `redis+cluster://host:port[,host:port...]`, with `rediss` in place of
+	// `redis` for TLS. `embedded` keeps the queue in this process and in the
+	// data folder; it is meant for one hub and a small fleet. Default:
+	// `embedded`.
 	Redis string `json:"redis,omitempty"`
 
 	// Folder for inputs, outputs, the embedded queue and the hub's own id.

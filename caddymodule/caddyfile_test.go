@@ -59,7 +59,8 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"too many arguments":      {"data a b", "data takes one argument, not 2"},
 		"word twice":              {"max_queue 1\nmax_queue 1", "max_queue is given twice"},
 		"block on a plain word":   {"data here {\nx\n}", "data takes no block"},
-		"redis of another scheme": {"redis http://localhost", `redis: "http" is neither`},
+		"redis of another scheme": {"redis http://localhost", "redis: not the scheme of a Redis URL"},
+		"redis without scheme":    {"redis localhost:6379", `redis: neither "embedded" nor a URL`},
 		"redis without host":      {"redis redis://", "redis: the URL names no host"},
 		"number":                  {"max_attempts many", `max_attempts: "many" is not a whole number above 0`},
 		"zero":                    {"max_queue 0", `max_queue: "0" is not a whole number above 0`},
@@ -169,10 +170,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestRedisURLs(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{
+		"", "embedded", "redis://localhost:6379", "rediss://user:password@host:6380/2", "unix:///run/redis.sock?db=1",
+		"redis+sentinel://:password@one:26379,two/mymaster/0", "rediss+cluster://one:6379,two:6379", "{env.REDIS}",
+	} {
+		require.NoError(t, checkRedis(value), value)
+	}
+}
+
 // A URL with a password must not come back in an error, which is logged.
 func TestErrorsKeepSecrets(t *testing.T) {
 	t.Parallel()
-	for _, value := range []string{"http://:hunter2@host", "redis://:hunter2@", "redis://:hunter2@host:port:x", "%zz:hunter2"} {
+	for _, value := range []string{"http://:hunter2@host", "hunter2", "hunter2://host"} {
 		err := checkRedis(value)
 		require.Error(t, err, value)
 		require.NotContains(t, err.Error(), "hunter2")

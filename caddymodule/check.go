@@ -104,21 +104,23 @@ func (g *Gossip) check() error {
 // are replaced.
 func hasPlaceholder(value string) bool { return strings.Contains(value, "{") }
 
-// checkRedis accepts what can be the address of a queue. The error does not
-// repeat the value: it may hold a password.
+// checkRedis accepts what can be the address of a queue; the hub reads it in
+// full when it starts. It is no URL for net/url, since it may name several
+// hosts. The error does not repeat it: it may hold a password.
 func checkRedis(value string) error {
 	if value == "" || value == "embedded" || hasPlaceholder(value) {
 		return nil
 	}
-	u, err := url.Parse(value)
-	if err != nil {
-		return errors.New("not a URL")
+	scheme, rest, ok := strings.Cut(value, "://")
+	if !ok {
+		return errors.New("neither \"embedded\" nor a URL")
 	}
-	scheme, _, _ := strings.Cut(u.Scheme, "+")
-	if scheme != "redis" && scheme != "rediss" {
-		return fmt.Errorf("%q is neither \"embedded\" nor the scheme of a Redis URL", u.Scheme)
+	switch base, _, _ := strings.Cut(scheme, "+"); base {
+	case "redis", "rediss", "unix":
+	default:
+		return errors.New("not the scheme of a Redis URL")
 	}
-	if u.Host == "" {
+	if rest == "" {
 		return errors.New("the URL names no host")
 	}
 	return nil
