@@ -9,7 +9,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // carry takes a claimed job through its run.
@@ -116,7 +115,7 @@ func (r *run) bringHome(ctx context.Context) {
 // history reads the instance's record of the run. It is there when the last
 // message has been sent.
 func (r *run) history(ctx context.Context) (entry []byte, found bool, err error) {
-	for n := 0; n < 5; n++ {
+	for n := range 5 {
 		entry, found, err = r.link.client.History(ctx, r.job.Run.Upstream)
 		if err == nil && found {
 			return entry, true, nil
@@ -220,7 +219,7 @@ func (r *run) giveBack(ctx context.Context, reason string, excused bool) {
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
 		err := do(ctx)
-		if err == nil || !errors.Is(err, redis.ErrAway) {
+		if err == nil || !errors.Is(err, queue.ErrAway) {
 			if errors.Is(err, queue.ErrStale) {
 				r.log.Warn("the run is no longer this hub's", "step", step)
 			}

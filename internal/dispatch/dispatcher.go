@@ -230,9 +230,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		infos []*catalog.Info
 	)
 	for _, instance := range d.Fleet.Instances() {
-		d.mu.Lock()
-		l := d.links[instance.Name]
-		d.mu.Unlock()
+		l := d.link(instance.Name)
 		if l == nil || !l.usable(instance) {
 			continue
 		}
@@ -245,9 +243,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 
 // give claims a job for an instance and starts its run.
 func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
-	d.mu.Lock()
-	l := d.links[p.Instance]
-	d.mu.Unlock()
+	l := d.link(p.Instance)
 	if l == nil {
 		return false, nil
 	}

@@ -153,18 +153,8 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
 		r.giveBack(ctx, "its instance has another run", true)
 		return
 	}
-	// The messages of the run go to the socket id of the hub that died; this
-	// hub opens that one beside its own.
-	feedCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	if !o.Released && r.job.Run.SID != l.sid {
-		f := &feed{
-			client: l.client, sid: r.job.Run.SID,
-			up:    func(context.Context) { r.mail.put(event{kind: socketUp}) },
-			down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
-			frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
-		}
-		r.d.work.Go(func() { f.run(feedCtx) })
+	if !o.Released {
+		defer r.listen(ctx)()
 	}
 	if r.cancelled {
 		r.interrupt(ctx)
@@ -176,15 +166,30 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
 	r.follow(ctx)
 }
 
+// listen opens the socket that the run's messages go to, where that is not the
+// link's own: they go to the client id of the hub, or of the link, that posted
+// the prompt. The result closes it.
+func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	if r.job.Run.SID == r.link.sid {
+		return stop
+	}
+	f := &feed{
+		client: r.link.client, sid: r.job.Run.SID,
+		up:    func(context.Context) { r.mail.put(event{kind: socketUp}) },
+		down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
+		frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
+	}
+	r.d.work.Go(func() { f.run(ctx) })
+	return stop
+}
+
 // await waits until the instance of an orphaned run can be reached, for as
 // long as ContactTimeout.
 func (d *Dispatcher) await(ctx context.Context, instance string) *link {
 	until := time.Now().Add(d.settings().ContactTimeout)
 	for time.Now().Before(until) && ctx.Err() == nil {
-		d.mu.Lock()
-		l := d.links[instance]
-		d.mu.Unlock()
-		if l != nil && l.isOpen() {
+		if l := d.link(instance); l != nil && l.isOpen() {
 			return l
 		}
 		pause(ctx, 100*time.Millisecond)

@@ -22,6 +22,9 @@ const (
 	cancelAsked
 	// leaseLost: another hub holds the job now.
 	leaseLost
+	// moved: the instance is reached at another address now, by the event's
+	// link.
+	moved
 	// silence: nothing arrived for the asked time.
 	silence
 )
@@ -31,6 +34,7 @@ type event struct {
 	kind  eventKind
 	frame comfyui.Frame
 	err   error
+	link  *link
 }
 
 // mailbox takes the events of one run in order. Putting never blocks: the

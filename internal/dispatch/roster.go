@@ -32,11 +32,11 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 	for _, i := range d.Fleet.Instances() {
 		known[i.Name] = i
 	}
-	var closing []*link
+	closing := map[string]*link{}
 	d.mu.Lock()
 	for name, l := range d.links {
 		if i, ok := known[name]; !ok || i.URL != l.url {
-			closing = append(closing, l)
+			closing[name] = l
 			delete(d.links, name)
 		}
 	}
@@ -52,10 +52,30 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 		d.links[name] = openLink(ctx, i, client, d.learn, d.Wake, d.log)
 	}
 	d.mu.Unlock()
-	for _, l := range closing {
-		l.deliver(event{kind: socketDown, err: comfyui.ErrGone})
-		d.work.Go(l.close)
+	for name, l := range closing {
+		d.retire(l, d.link(name))
 	}
+}
+
+// retire closes a link. A run that has it goes over to the instance's new
+// link: an agent that was restarted serves the same instances at another port,
+// and they have worked on meanwhile.
+func (d *Dispatcher) retire(l, next *link) {
+	if r := l.running(); r != nil {
+		if next != nil && next.attach(r) {
+			r.mail.put(event{kind: moved, link: next})
+		} else {
+			r.mail.put(event{kind: socketDown, err: comfyui.ErrGone})
+		}
+	}
+	d.work.Go(l.close)
+}
+
+// link is the link to an instance, or nil.
+func (d *Dispatcher) link(instance string) *link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.links[instance]
 }
 
 // learn reads what an instance can run. It is asked after each connecting,
@@ -86,9 +106,7 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 // Relearn reads anew what an instance can run, because its agent says that it
 // has changed.
 func (d *Dispatcher) Relearn(instance string) {
-	d.mu.Lock()
-	l := d.links[instance]
-	d.mu.Unlock()
+	l := d.link(instance)
 	if l == nil {
 		return
 	}

@@ -2,8 +2,8 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,9 +64,6 @@ const (
 	dropped
 )
 
-// errDropped ends a step because the run is no longer this hub's.
-var errDropped = errors.New("dispatch: run dropped")
-
 func newRun(d *Dispatcher, l *link, j job.Job) *run {
 	return &run{
 		d: d, link: l, job: j, mail: newMailbox(),
@@ -106,6 +103,10 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 			r.interrupt(ctx)
 		case leaseLost:
 			return dropped, ""
+		case moved:
+			r.link, r.gap, r.downSince = e.link, true, time.Time{}
+			stop := r.listen(ctx)
+			defer stop()
 		case silence:
 			if v, reason, settled := r.silent(ctx); settled {
 				return v, reason
@@ -166,10 +167,8 @@ func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool)
 	defer cancel()
 	queue, err := r.link.client.Queue(ctx)
 	if err == nil {
-		for _, item := range append(queue.Running, queue.Pending...) {
-			if r.is(item) {
-				return 0, "", false
-			}
+		if slices.ContainsFunc(append(queue.Running, queue.Pending...), r.is) {
+			return 0, "", false
 		}
 		_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
 		switch {

@@ -30,6 +30,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.CancelRun(e.Key)
 	case queue.Ended:
 		d.streams.StatusChanged(e.Caller)
+	case queue.Claimed, queue.Started: // change neither what waits nor a count
 	}
 }
 

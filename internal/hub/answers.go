@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -168,6 +167,3 @@ func truthy(v pyjson.Value) bool {
 	}
 	return true
 }
-
-// isTrue reads a query flag as ComfyUI does: only "true", in any case.
-func isTrue(s string) bool { return strings.EqualFold(s, "true") }

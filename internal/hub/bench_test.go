@@ -132,9 +132,8 @@ func (b *bench) connected(count int) {
 
 // testLog writes to the test's log until the test is over.
 type testLog struct {
-	mu   sync.Mutex
-	t    *testing.T
-	over bool
+	mu sync.Mutex
+	t  *testing.T
 }
 
 func (l *testLog) Write(p []byte) (int, error) {

@@ -193,8 +193,8 @@ func TestUploadedImageIsFoundWherever(t *testing.T) {
 	for _, id := range ids {
 		require.Equal(t, "success", b.finished(id).Status.Text)
 	}
-	require.Greater(t, b.instances[0].Finished(), 0)
-	require.Greater(t, b.instances[1].Finished(), 0)
+	require.Positive(t, b.instances[0].Finished())
+	require.Positive(t, b.instances[1].Finished())
 }
 
 func TestDeafSocketDisturbsNobody(t *testing.T) {

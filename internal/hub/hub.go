@@ -90,8 +90,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	}
 	if !h.started.Load() {
 		if err := h.open(ctx); err != nil {
-			h.shut(ctx)
-			return err
+			return errors.Join(err, h.shut(ctx))
 		}
 		h.since = time.Now()
 		h.started.Store(true)
@@ -149,6 +148,7 @@ func (h *Hub) open(ctx context.Context) error {
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
 	h.house.Go(func() { h.keepHouse(house) })
+	h.house.Go(func() { h.followAbsence(house) })
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (h *Hub) warn(ctx context.Context) {
 		h.log().Warn("Redis cannot be reached yet; prompts are answered 503 until it can", "error", err)
 	}
 	for _, text := range texts {
-		h.log().Warn(text)
+		h.log().Warn("Redis is not set up for production", "warning", text)
 	}
 }
 

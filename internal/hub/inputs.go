@@ -32,7 +32,6 @@ type lookup struct {
 	ctx    context.Context
 	tenant string
 	known  map[catalog.FileRef]bool
-	err    error
 }
 
 // has implements the Known function of package catalog.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
 // rememberAbilities is how long the node classes of an instance that left stay
@@ -92,3 +94,24 @@ func (v *inventory) merge() {
 
 // catalog is what the fleet can run; nil while nothing is known.
 func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }
+
+// followAbsence keeps the inventory's note of who is there.
+func (h *Hub) followAbsence(ctx context.Context) {
+	changed, cancel := h.fleet.Subscribe()
+	defer cancel()
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
+	for {
+		there := map[string]bool{}
+		for _, i := range h.fleet.Instances() {
+			there[i.Name] = i.State != fleet.Offline
+		}
+		h.stock.present(there)
+		select {
+		case <-changed:
+		case <-hourly.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

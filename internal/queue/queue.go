@@ -51,9 +51,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// What can go wrong. Errors that mean "Redis cannot be used now" match
-// redis.ErrAway; after these it is not known whether the change was made.
+// What can go wrong.
 var (
+	// ErrAway says that Redis cannot be used now; whether the change was made
+	// is not known. Asking again is safe: an Enqueue of the same key, a Claim
+	// of the same upstream id and an end of the same run take effect once.
+	ErrAway = redis.ErrAway
 	// ErrFull says that MaxQueue jobs are waiting.
 	ErrFull = errors.New("queue: full")
 	// ErrNotFound says that there is no such job: never, or no longer.
