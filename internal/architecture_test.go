@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
-var testHelpers = []string{"internal/redis/redistest", "internal/sim"}
+var testHelpers = []string{"internal/redis/redistest", "internal/sim", "internal/sim/replay"}
 
 // owners says which folders may know a third-party library, their tests apart:
 // the others are to be testable without it, and it is to be replaceable in one

@@ -10,7 +10,7 @@ import (
 // does: one at a time, those due first first, at the same time in the order
 // they went to sleep.
 type eventLoop struct {
-	clock clock
+	clock Clock
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at each change
@@ -25,7 +25,7 @@ type sleeper struct {
 	seq int
 }
 
-func newEventLoop(c clock) *eventLoop {
+func newEventLoop(c Clock) *eventLoop {
 	return &eventLoop{clock: c, changed: make(chan struct{}), sleepers: map[*sleeper]bool{}}
 }
 
@@ -38,7 +38,7 @@ func (l *eventLoop) notifyLocked() {
 // alone until it sleeps again or leaves; joining says that it did not run yet.
 func (l *eventLoop) sleep(ctx context.Context, d time.Duration, joining bool) error {
 	me := l.lieDown(d, joining)
-	err := l.clock.sleep(ctx, d)
+	err := l.clock.Sleep(ctx, d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for err == nil && (l.busy || l.firstLocked() != me) {

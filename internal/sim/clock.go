@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// clock lets simulated time pass. Tests put one in that they drive themselves.
-type clock interface {
-	// sleep waits for a simulated duration; it returns early, with an error,
+// Clock lets simulated time pass. Tests put one in that they drive themselves.
+type Clock interface {
+	// Sleep waits for a simulated duration; it returns early, with an error,
 	// when ctx ends.
-	sleep(ctx context.Context, d time.Duration) error
+	Sleep(ctx context.Context, d time.Duration) error
 }
 
 // scaledClock is real time, multiplied: 0.01 makes it pass a hundred times
 // faster.
 type scaledClock float64
 
-func (c scaledClock) sleep(ctx context.Context, d time.Duration) error {
+func (c scaledClock) Sleep(ctx context.Context, d time.Duration) error {
 	d = time.Duration(float64(d) * float64(c))
 	if d <= 0 {
 		return ctx.Err()

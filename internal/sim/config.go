@@ -30,6 +30,12 @@ type Config struct {
 	// TimeScale multiplies every simulated duration, default 1. 0.01 makes the
 	// instance a hundred times faster.
 	TimeScale float64
+	// Clock is what the instance sleeps by, default real time times TimeScale.
+	Clock Clock
+	// ArrangeOutputs puts the output nodes of a prompt into the order in which
+	// they are executed, default that of the graph. Python keeps them in a set,
+	// whose order differs from start to start; a replay follows the recorded one.
+	ArrangeOutputs func(outputs []string) []string
 	// Models lists model files by folder ("checkpoints", "loras", "vae", ...),
 	// with sub-folders in the names. They appear in the listings and are
 	// accepted by the loaders; no such files are needed.
@@ -98,6 +104,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.TimeScale == 0 {
 		c.TimeScale = 1
+	}
+	if c.Clock == nil {
+		c.Clock = scaledClock(c.TimeScale)
+	}
+	if c.ArrangeOutputs == nil {
+		c.ArrangeOutputs = func(outputs []string) []string { return outputs }
 	}
 	if c.VRAM == 0 {
 		c.VRAM = defaultVRAM

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim/replay"
 )
 
 // omission is something a replay does not compare.
@@ -73,9 +75,9 @@ var leftOut = []omission{
 	{"", "interrupt", "status frames", "count", raceCount},
 }
 
-func omitted(tr trace, step, what string) (omission, bool) {
+func omitted(tr replay.Trace, step, what string) (omission, bool) {
 	for _, o := range leftOut {
-		if (o.version == "" || o.version == tr.version) && o.scenario == tr.name && o.step == step && (o.what == what || o.step == "" || o.what == "all") {
+		if (o.version == "" || o.version == tr.Version) && o.scenario == tr.Name && o.step == step && (o.what == what || o.what == "all") {
 			return o, true
 		}
 	}

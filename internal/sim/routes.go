@@ -175,7 +175,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if delay := s.Fault().SlowHTTP; delay > 0 {
-		if s.clock.sleep(r.Context(), time.Duration(delay)*time.Millisecond) != nil {
+		if s.clock.Sleep(r.Context(), time.Duration(delay)*time.Millisecond) != nil {
 			return
 		}
 	}

@@ -24,9 +24,7 @@ type Server struct {
 	ownsDir bool
 	log     *slog.Logger
 	routes  []route
-	clock   clock
-	// arrange orders the outputs of a prompt. Python keeps them in a set, whose
-	// order differs from start to start; a replay follows the recorded one.
+	clock   Clock
 	arrange func(outputs []string) []string
 
 	received atomic.Int64
@@ -54,9 +52,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, feat: v.features(), faults: cfg.Faults, runs: map[string]int{},
-		log:     cfg.Logger.With("instance", cfg.Name),
-		clock:   scaledClock(cfg.TimeScale),
-		arrange: func(outputs []string) []string { return outputs },
+		log:   cfg.Logger.With("instance", cfg.Name),
+		clock: cfg.Clock, arrange: cfg.ArrangeOutputs,
 	}
 	if s.cat, err = newCatalogue(cfg, s.feat); err != nil {
 		return nil, err
@@ -213,6 +210,28 @@ func (s *Server) Runs() map[string]int {
 		out[id] = n
 	}
 	return out
+}
+
+// Quiet reports whether all messages have been sent and no prompt is unfinished,
+// or only what the clock lets it be. asleep tells how many of its steps wait for
+// the clock.
+func (s *Server) Quiet(asleep int) bool {
+	p := s.process()
+	if p == nil {
+		return true
+	}
+	p.hub.mu.Lock()
+	unsent := len(p.hub.outbox)
+	p.hub.mu.Unlock()
+	return unsent == 0 && (asleep > 0 || p.queue.remaining() == 0)
+}
+
+// Remaining returns the number of prompts that wait or run.
+func (s *Server) Remaining() int {
+	if p := s.process(); p != nil {
+		return p.queue.remaining()
+	}
+	return 0
 }
 
 // Sockets returns the number of open WebSocket connections.

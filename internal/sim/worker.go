@@ -135,7 +135,7 @@ func outOfMemory() *exception {
 // pause waits for a simulated duration; nobody looks at the interrupt flag
 // meanwhile, as in a real node.
 func (r *run) pause(ctx context.Context, seconds float64) *exception {
-	if r.proc.srv.clock.sleep(ctx, secondsDuration(seconds)) != nil {
+	if r.proc.srv.clock.Sleep(ctx, secondsDuration(seconds)) != nil {
 		return workerDied()
 	}
 	return nil

@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"fmt"
@@ -157,7 +157,7 @@ func recordedHeader(o *pyjson.Object) func(string) string {
 	return func(name string) string {
 		for key, v := range o.All() {
 			if strings.EqualFold(key, name) {
-				return latin1(pyStr(v))
+				return latin1(text(v))
 			}
 		}
 		return ""
@@ -179,12 +179,12 @@ func latin1(s string) string {
 // binaryShape is what is compared of a binary frame.
 func binaryShape(decoded *pyjson.Object) string {
 	event, _ := decoded.Get("event")
-	shape := fmt.Sprintf("binary event %s", pyStr(event))
+	shape := fmt.Sprintf("binary event %s", text(event))
 	if meta := decoded.String("metadata_text"); meta != "" {
 		shape += " " + normalBody(meta)
 	}
 	if kind, ok := decoded.Get("image_type"); ok {
-		shape += " type " + pyStr(kind)
+		shape += " type " + text(kind)
 	}
 	return shape
 }

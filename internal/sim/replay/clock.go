@@ -1,4 +1,4 @@
-package sim
+package replay
 
 import (
 	"context"
@@ -6,25 +6,35 @@ import (
 	"time"
 )
 
-// steppedClock stands still until a test lets time pass.
-type steppedClock struct {
+// Clock is simulated time that stands still until it is told to pass. Each
+// simulated instance has a [Face] of it.
+type Clock struct {
 	mu      sync.Mutex
 	now     time.Duration
-	seq     int
 	waiting []*alarm // in the order they went to sleep
 }
 
 type alarm struct {
 	due  time.Duration
+	face *Face
 	wake chan struct{}
 }
 
-func (c *steppedClock) sleep(ctx context.Context, d time.Duration) error {
+// Face is a clock as one instance sees it; it implements the simulator's Clock.
+type Face struct{ clock *Clock }
+
+// Face gives an instance a face of the clock.
+func (c *Clock) Face() *Face { return &Face{c} }
+
+// Sleep waits until the clock has moved on by d. It returns early, with an
+// error, when ctx ends.
+func (f *Face) Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
+	c := f.clock
 	c.mu.Lock()
-	a := &alarm{due: c.now + d, wake: make(chan struct{})}
+	a := &alarm{due: c.now + d, face: f, wake: make(chan struct{})}
 	c.waiting = append(c.waiting, a)
 	c.mu.Unlock()
 	select {
@@ -38,7 +48,20 @@ func (c *steppedClock) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (c *steppedClock) removeLocked(a *alarm) {
+// Sleepers counts who sleeps at this face.
+func (f *Face) Sleepers() int {
+	f.clock.mu.Lock()
+	defer f.clock.mu.Unlock()
+	n := 0
+	for _, a := range f.clock.waiting {
+		if a.face == f {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Clock) removeLocked(a *alarm) {
 	for i, w := range c.waiting {
 		if w == a {
 			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
@@ -47,8 +70,8 @@ func (c *steppedClock) removeLocked(a *alarm) {
 	}
 }
 
-// time returns the simulated time since the clock was made.
-func (c *steppedClock) time() time.Duration {
+// time is the simulated time since the clock was made.
+func (c *Clock) time() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
@@ -56,7 +79,7 @@ func (c *steppedClock) time() time.Duration {
 
 // wakeFirst lets time pass until the next sleeper wakes, but not beyond limit.
 // It reports whether there was one.
-func (c *steppedClock) wakeFirst(limit time.Duration) bool {
+func (c *Clock) wakeFirst(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var first *alarm
@@ -75,7 +98,7 @@ func (c *steppedClock) wakeFirst(limit time.Duration) bool {
 }
 
 // advance puts the clock forward when nobody is to be woken.
-func (c *steppedClock) advance(to time.Duration) {
+func (c *Clock) advance(to time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = max(c.now, to)

@@ -1,61 +1,84 @@
-package sim
+package replay
 
 import (
 	"compress/gzip"
+	"embed"
+	"fmt"
 	"io"
-	"os"
+	"io/fs"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// trace is one recorded scenario.
-type trace struct {
-	version string
-	name    string
-	text    string // the whole file
-	steps   []*pyjson.Object
+//go:embed testdata
+var recorded embed.FS
+
+// Trace is one recorded scenario.
+type Trace struct {
+	// Version is the ComfyUI release that was recorded.
+	Version string
+	// Name is the scenario's.
+	Name  string
+	text  string // the whole file
+	steps []*pyjson.Object
 }
 
-func loadTraces(t *testing.T) []trace {
-	t.Helper()
-	files, err := filepath.Glob("testdata/traces/*/*.json.gz")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	var traces []trace
-	for _, full := range files {
-		traces = append(traces, loadTrace(t, full))
+// Traces loads every recorded scenario, by version and name.
+func Traces() ([]Trace, error) {
+	files, err := fs.Glob(recorded, "testdata/*/*.json.gz")
+	if err != nil {
+		return nil, err
 	}
-	return traces
+	traces := make([]Trace, len(files))
+	for n, name := range files {
+		if traces[n], err = load(name); err != nil {
+			return nil, fmt.Errorf("replay: %s: %w", name, err)
+		}
+	}
+	return traces, nil
 }
 
-func loadTrace(t *testing.T, full string) trace {
-	t.Helper()
-	file, err := os.Open(full)
-	require.NoError(t, err)
+func load(name string) (Trace, error) {
+	file, err := recorded.Open(name)
+	if err != nil {
+		return Trace{}, err
+	}
 	defer file.Close()
 	zr, err := gzip.NewReader(file)
-	require.NoError(t, err)
+	if err != nil {
+		return Trace{}, err
+	}
 	data, err := io.ReadAll(zr)
-	require.NoError(t, err)
+	if err != nil {
+		return Trace{}, err
+	}
 	v, err := pyjson.Parse(data)
-	require.NoError(t, err)
-	tr := trace{
-		version: filepath.Base(filepath.Dir(full)),
-		name:    strings.TrimSuffix(filepath.Base(full), ".json.gz"),
+	if err != nil {
+		return Trace{}, err
+	}
+	tr := Trace{
+		Version: path.Base(path.Dir(name)),
+		Name:    strings.TrimSuffix(path.Base(name), ".json.gz"),
 		text:    string(data),
 	}
-	for _, step := range v.(*pyjson.Object).Array("steps") {
-		tr.steps = append(tr.steps, step.(*pyjson.Object))
+	scenario, _ := v.(*pyjson.Object)
+	for _, step := range scenario.Array("steps") {
+		if s, ok := step.(*pyjson.Object); ok {
+			tr.steps = append(tr.steps, s)
+		}
 	}
-	return tr
+	return tr, nil
+}
+
+// Requests are the HTTP steps.
+func (tr Trace) Requests() []*pyjson.Object {
+	return slices.DeleteFunc(slices.Clone(tr.steps), func(s *pyjson.Object) bool { return kindOf(s) != "http" })
 }
 
 func kindOf(step *pyjson.Object) string { return step.String("kind") }
@@ -64,11 +87,6 @@ func kindOf(step *pyjson.Object) string { return step.String("kind") }
 func at(step *pyjson.Object) float64 {
 	v, _ := step.Get("t_ms")
 	return v.(pyjson.Number).Float64() / 1000
-}
-
-// requests yields the HTTP steps.
-func (tr trace) requests() []*pyjson.Object {
-	return slices.DeleteFunc(slices.Clone(tr.steps), func(s *pyjson.Object) bool { return kindOf(s) != "http" })
 }
 
 // consumesNumber reports whether a POST /prompt took the next counter value.
@@ -94,11 +112,11 @@ func consumesNumber(step *pyjson.Object) bool {
 	return false
 }
 
-// counter is the value of the prompt counter when the scenario began, told by
+// Counter is the value of the prompt counter when the scenario began, told by
 // the first answer that shows one.
-func (tr trace) counter() int64 {
+func (tr Trace) Counter() int64 {
 	var taken int64
-	for _, step := range tr.requests() {
+	for _, step := range tr.Requests() {
 		if !consumesNumber(step) {
 			continue
 		}
@@ -115,9 +133,9 @@ func (tr trace) counter() int64 {
 
 var savedFile = regexp.MustCompile(`"filename\\?": \\?"([^"\\]*?)_(\d{5})_\.png\\?", \\?"subfolder\\?": \\?"([^"\\]*)\\?", \\?"type\\?": \\?"output`)
 
-// outputsBefore lists files that must have been in the output folder, so that
+// OutputsBefore lists files that must have been in the output folder, so that
 // the numbers of the pictures go on where they did.
-func (tr trace) outputsBefore() []string {
+func (tr Trace) OutputsBefore() []string {
 	lowest := map[string]int{}
 	for _, m := range savedFile.FindAllStringSubmatch(tr.text, -1) {
 		n, _ := strconv.Atoi(m[2]) // the pattern has digits only
@@ -135,11 +153,11 @@ func (tr trace) outputsBefore() []string {
 	return files
 }
 
-// inputsBefore lists pictures that must have been in the input folder: those
+// InputsBefore lists pictures that must have been in the input folder: those
 // the first listing of LoadImage shows and nobody uploads meanwhile.
-func (tr trace) inputsBefore() []string {
+func (tr Trace) InputsBefore() []string {
 	var names []string
-	for _, step := range tr.requests() {
+	for _, step := range tr.Requests() {
 		if step.Object("request").String("path") != "/object_info/LoadImage" {
 			continue
 		}
@@ -149,7 +167,7 @@ func (tr trace) inputsBefore() []string {
 		}
 		options, _ := spec[0].(pyjson.Array)
 		for _, v := range options {
-			if name := pyStr(v); !strings.Contains(tr.text, `"filename":"`+name+`"`) && !strings.Contains(tr.text, `"filename": "`+name+`"`) {
+			if name := text(v); !strings.Contains(tr.text, `"filename":"`+name+`"`) && !strings.Contains(tr.text, `"filename": "`+name+`"`) {
 				names = append(names, name)
 			}
 		}
@@ -158,9 +176,19 @@ func (tr trace) inputsBefore() []string {
 	return nil
 }
 
-// outputOrders returns the recorded orders of outputs to execute. Python keeps
+// Arrange puts the outputs of a prompt into the recorded order. Python keeps
 // them in a set, so that the order differs between server starts.
-func (tr trace) outputOrders() map[string][]string {
+func (tr Trace) Arrange() func(outputs []string) []string {
+	orders := tr.outputOrders()
+	return func(outputs []string) []string {
+		if order, ok := orders[setKey(outputs)]; ok {
+			return order
+		}
+		return outputs
+	}
+}
+
+func (tr Trace) outputOrders() map[string][]string {
 	orders := map[string][]string{}
 	var look func(v pyjson.Value)
 	look = func(v pyjson.Value) {
@@ -170,7 +198,7 @@ func (tr trace) outputOrders() map[string][]string {
 				if ids, ok := v[4].(pyjson.Array); ok && len(ids) > 1 {
 					var order []string
 					for _, id := range ids {
-						order = append(order, pyStr(id))
+						order = append(order, text(id))
 					}
 					orders[setKey(order)] = order
 				}
@@ -184,7 +212,7 @@ func (tr trace) outputOrders() map[string][]string {
 			}
 		}
 	}
-	for _, step := range tr.requests() {
+	for _, step := range tr.Requests() {
 		if v, err := pyjson.Parse([]byte(step.Object("response").String("text"))); err == nil {
 			look(v)
 		}
@@ -196,4 +224,20 @@ func setKey(ids []string) string {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	return strings.Join(ids, " ")
+}
+
+// text is a string, or the JSON of any other value.
+func text(v pyjson.Value) string {
+	if s, ok := v.(pyjson.String); ok {
+		return string(s)
+	}
+	return string(pyjson.Marshal(v))
+}
+
+// integer is a member that is an integer, or 0.
+func integer(o *pyjson.Object, key string) int64 {
+	v, _ := o.Get(key)
+	n, _ := v.(pyjson.Number)
+	i, _ := n.Int64()
+	return i
 }

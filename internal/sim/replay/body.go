@@ -1,12 +1,17 @@
-package sim
+package replay
 
 import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
+	"image"
 	"image/color"
+	"image/draw"
+	"image/png"
 	"slices"
 	"strings"
 
@@ -14,7 +19,7 @@ import (
 )
 
 // body rebuilds a request body from what the recorder kept.
-func (r *replay) body(rec *pyjson.Object) (body []byte, contentType string) {
+func (p *Player) body(rec *pyjson.Object) (body []byte, contentType string) {
 	if rec.Object("headers").String("Content-Encoding") == "gzip" {
 		var b bytes.Buffer
 		zw := gzip.NewWriter(&b)
@@ -23,28 +28,27 @@ func (r *replay) body(rec *pyjson.Object) (body []byte, contentType string) {
 		return b.Bytes(), ""
 	}
 	if v, ok := rec.Get("json"); ok {
-		return []byte(r.renamed(string(pyjson.Marshal(v)))), ""
+		return []byte(p.renamed(string(pyjson.Marshal(v)))), ""
 	}
 	if v, ok := rec.Get("text"); ok {
 		// The recorder read broken UTF-8 as U+FFFD.
-		return bytes.ReplaceAll([]byte(r.renamed(pyStr(v))), []byte("\uFFFD"), []byte{0xFF}), ""
+		return bytes.ReplaceAll([]byte(p.renamed(text(v))), []byte("\uFFFD"), []byte{0xFF}), ""
 	}
 	parts := rec.Array("multipart")
 	if parts == nil {
-		n, _ := numberOption(rec, "bytes")
-		return bytes.Repeat([]byte(" "), int(n)), ""
+		return bytes.Repeat([]byte(" "), int(integer(rec, "bytes"))), ""
 	}
 	const boundary = "----replayed"
 	var b bytes.Buffer
 	for _, part := range parts {
-		p := part.(*pyjson.Object)
-		fmt.Fprintf(&b, "--%s\r\nContent-Disposition: form-data; name=\"%s\"", boundary, p.String("name"))
-		if !p.Has("filename") {
-			fmt.Fprintf(&b, "\r\n\r\n%s\r\n", r.renamed(p.String("value")))
+		file, _ := part.(*pyjson.Object)
+		fmt.Fprintf(&b, "--%s\r\nContent-Disposition: form-data; name=\"%s\"", boundary, file.String("name"))
+		if !file.Has("filename") {
+			fmt.Fprintf(&b, "\r\n\r\n%s\r\n", p.renamed(file.String("value")))
 			continue
 		}
-		fmt.Fprintf(&b, "; filename=\"%s\"\r\nContent-Type: %s\r\n\r\n", p.String("filename"), p.String("type"))
-		b.Write(fileContent(p))
+		fmt.Fprintf(&b, "; filename=\"%s\"\r\nContent-Type: %s\r\n\r\n", file.String("filename"), file.String("type"))
+		b.Write(fileContent(file))
 		b.WriteString("\r\n")
 	}
 	fmt.Fprintf(&b, "--%s--\r\n", boundary)
@@ -54,7 +58,7 @@ func (r *replay) body(rec *pyjson.Object) (body []byte, contentType string) {
 // fileContent makes up a file of the recorded size that differs where the
 // recorded hashes differ. What can be a picture is one.
 func fileContent(part *pyjson.Object) []byte {
-	size, _ := numberOption(part, "bytes")
+	size := integer(part, "bytes")
 	sum := part.String("sha256")
 	filler := sha256.Sum256([]byte(sum))
 	for _, known := range []string{"<b>x</b>", `<svg xmlns="http://www.w3.org/2000/svg"/>`, "hello"} {
@@ -71,11 +75,26 @@ func fileContent(part *pyjson.Object) []byte {
 		side = 24
 	}
 	raw, _ := hex.DecodeString(sum[:6]) // a hash is hex
-	picture := encodePNG(flat(side, side, color.NRGBA{raw[0], raw[1], raw[2], 128}), nil)
+	picture := flatPNG(side, color.NRGBA{raw[0], raw[1], raw[2], 128})
 	const chunk = 12 // length, type and checksum
-	if pad := int(size) - len(picture) - chunk; pad >= 0 {
-		// A private chunk, which nobody copies.
-		return append(appendChunk(slices.Clone(picture[:pngHeaderSize]), "prIv", make([]byte, pad)), picture[pngHeaderSize:]...)
+	pad := int(size) - len(picture) - chunk
+	if pad < 0 {
+		return data
 	}
-	return data
+	// A private chunk, which nobody copies.
+	private := append([]byte("prIv"), make([]byte, pad)...)
+	out := binary.BigEndian.AppendUint32(slices.Clone(picture[:pngHeader]), uint32(pad))
+	out = binary.BigEndian.AppendUint32(append(out, private...), crc32.ChecksumIEEE(private))
+	return append(out, picture[pngHeader:]...)
+}
+
+// pngHeader is the length of the signature and the IHDR chunk.
+const pngHeader = 8 + 4 + 4 + 13 + 4
+
+func flatPNG(side int, c color.NRGBA) []byte {
+	img := image.NewNRGBA(image.Rect(0, 0, side, side))
+	draw.Draw(img, img.Bounds(), image.NewUniform(c), image.Point{}, draw.Src)
+	var b bytes.Buffer
+	_ = png.Encode(&b, img) // a Buffer takes everything
+	return b.Bytes()
 }

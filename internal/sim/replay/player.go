@@ -1,0 +1,270 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+const (
+	// patience is how long a replay waits for a frame that was recorded.
+	patience = 10 * time.Second
+	// underWay is how long a frame may have been under way when a request that
+	// ends it was sent.
+	underWay = 3 * time.Millisecond
+)
+
+// What is compared, in [Difference.What] and for [Player.Skip].
+const (
+	Status  = "status"
+	Headers = "headers"
+	Body    = "body"
+	Frames  = "frames"
+	Code    = "code" // with which a socket closes
+	Order   = "order"
+	Count   = "count"
+)
+
+// StatusFrames is the step name under which [Player.Skip] is asked about the
+// order and the count of status frames.
+const StatusFrames = "status frames"
+
+// Difference is something that a client sees otherwise than it was recorded.
+type Difference struct {
+	// Step is the label of the request, or "socket NAME".
+	Step string
+	// What differs: one of the constants.
+	What string
+	// Want was recorded, Got was received.
+	Want, Got string
+}
+
+// String shows both sides.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s\n--- recorded\n%s\n--- received\n%s", d.Step, d.What, d.Want, d.Got)
+}
+
+// Player plays one scenario. Its exported fields are set before Play.
+type Player struct {
+	Trace Trace
+	// URL is where the server under test answers.
+	URL string
+	// Clock is what the simulated instances live by.
+	Clock *Clock
+	// Idle reports whether the server has nothing to do but to wait for the
+	// clock.
+	Idle func() bool
+	// Calm is how often in a row, half a millisecond apart, Idle must hold
+	// before time goes on. Default: 6.
+	Calm int
+	// Local are texts of this machine and what they stand for, in turn.
+	Local []string
+	// Skip says what is not compared of a step, and not waited for. A What of
+	// "" asks for the step as a whole. Default: everything is compared.
+	Skip func(step, what string) bool
+	// OwnStatus says that status frames are the server's own affair: it counts
+	// otherwise and sends fewer. Only the first one of a socket and the one
+	// before the end of a prompt are compared then, without their number.
+	OwnStatus bool
+	// Apart says that prompts which waited for each other in the recording may
+	// run at once: the messages of each prompt are compared for themselves.
+	Apart bool
+	// Before is called before each request. Default: nothing.
+	Before func(request *pyjson.Object)
+	// Kill and Restart do to the server what the recorder did to its own.
+	Kill, Restart func()
+
+	ctx     context.Context
+	sockets map[string]*socket
+	ids     []string // recorded text and what stands for it now, in turn
+	answers []answer
+	ahead   time.Duration // of the clock before the recording
+	found   []Difference
+}
+
+type answer struct {
+	step   *pyjson.Object
+	status int
+	header http.Header
+	body   []byte
+}
+
+// Play plays the scenario and returns what differs.
+func (p *Player) Play(ctx context.Context) []Difference {
+	if p.Skip == nil {
+		p.Skip = func(string, string) bool { return false }
+	}
+	if p.Calm == 0 {
+		p.Calm = 6
+	}
+	p.ctx, p.sockets = ctx, map[string]*socket{}
+	defer func() {
+		for _, s := range p.sockets {
+			s.cancel()
+			<-s.done
+		}
+	}()
+	for n, step := range p.Trace.steps {
+		if !p.step(step, p.Trace.steps[n+1:]) {
+			return p.found
+		}
+	}
+	p.rest()
+	for _, a := range p.answers {
+		p.compareAnswer(a)
+	}
+	for _, name := range p.socketNames() {
+		p.compareSocket(name)
+	}
+	return p.found
+}
+
+func (p *Player) socketNames() []string {
+	var names []string
+	for name := range p.sockets {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// step plays one step and reports whether it makes sense to go on.
+func (p *Player) step(step *pyjson.Object, after []*pyjson.Object) bool {
+	s := p.sockets[step.String("client")]
+	switch kindOf(step) {
+	case "ws_text", "ws_binary":
+		return s != nil && p.expect(step, step.String("client"), s)
+	case "ws_open", "ws_pong", "ws_close":
+		return true
+	}
+	p.wait(step)
+	switch kindOf(step) {
+	case "http":
+		if p.Before != nil {
+			p.Before(step.Object("request"))
+		}
+		return p.request(step)
+	case "ws_connect":
+		return p.connect(step, after)
+	case "ws_send":
+		_ = s.conn.Write(p.ctx, websocket.MessageText, []byte(p.renamed(step.String("text"))))
+	case "ws_client_close":
+		_ = s.conn.Close(websocket.StatusCode(integer(step, "code")), "")
+		<-s.done
+	case "ws_client_abort":
+		_ = s.conn.CloseNow()
+		<-s.done
+	case "note":
+		p.note(step.String("text"))
+	}
+	return true
+}
+
+func (p *Player) differs(step, what, want, got string) {
+	p.found = append(p.found, Difference{step, what, want, got})
+}
+
+// wait lets the recorded time pass.
+func (p *Player) wait(step *pyjson.Object) {
+	until := recordedTime(step) + p.ahead
+	path := step.Object("request").String("path")
+	if kindOf(step) == "ws_client_close" || strings.HasSuffix(path, "/interrupt") || strings.HasSuffix(path, "/cancel") {
+		until += underWay
+	}
+	for p.rest(); p.Clock.wakeFirst(until); p.rest() {
+	}
+	p.Clock.advance(until)
+}
+
+func recordedTime(step *pyjson.Object) time.Duration {
+	return time.Duration(at(step) * float64(time.Second))
+}
+
+// rest returns when the server has nothing to do but to wait.
+func (p *Player) rest() {
+	limit := time.Now().Add(patience)
+	for calm := 0; calm < p.Calm && time.Now().Before(limit); calm++ {
+		if !p.Idle() {
+			calm = 0
+		}
+		<-time.After(time.Millisecond / 2)
+	}
+}
+
+// expect waits for a recorded frame, letting time pass as needed, and sets the
+// clocks by it. It reports false when the frame does not come.
+func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
+	if p.counts(step.String("text"), s.want == 0) {
+		s.want++
+	}
+	if p.Skip("socket "+name, Frames) {
+		return true
+	}
+	limit := time.Now().Add(patience)
+	for s.count(p.counts) < s.want && time.Now().Before(limit) {
+		if p.rest(); s.count(p.counts) < s.want && !p.Clock.wakeFirst(1<<62) {
+			<-time.After(time.Millisecond)
+		}
+	}
+	if n := s.count(p.counts); n < s.want {
+		p.differs("socket "+name, Frames, fmt.Sprintf("%d frames so far, the last: %s", s.want, step.String("text")), fmt.Sprintf("%d frames", n))
+		p.compareSocket(name)
+		return false
+	}
+	p.ahead = p.Clock.time() - recordedTime(step)
+	p.learnLetters(step.String("text"), s.last(p.counts, s.want))
+	return true
+}
+
+// counts reports whether a frame is one that is waited for.
+func (p *Player) counts(frame string, first bool) bool {
+	return !p.OwnStatus || first || !isStatus(frame)
+}
+
+func isStatus(frame string) bool { return strings.HasPrefix(frame, `{"type": "status"`) }
+
+func (p *Player) note(text string) {
+	switch {
+	case strings.HasSuffix(text, "is sent"):
+		p.Kill()
+	case text == "started again":
+		p.Restart()
+	case strings.HasPrefix(text, "text frame of 5 MiB"):
+		_ = p.sockets["flags-first"].conn.Write(p.ctx, websocket.MessageText, []byte(strings.Repeat("x", 5<<20)))
+	case strings.HasPrefix(text, "ping frame"):
+		ctx, cancel := context.WithTimeout(p.ctx, patience)
+		defer cancel()
+		if err := p.sockets["no-clientid"].conn.Ping(ctx); err != nil {
+			p.differs("socket no-clientid", Frames, "a pong", err.Error())
+		}
+	case strings.HasPrefix(text, "binary frame"):
+		_ = p.sockets["no-clientid"].conn.Write(p.ctx, websocket.MessageBinary, []byte{1, 2, 3})
+	}
+}
+
+// learnLetters notes the random letters of temporary files.
+func (p *Player) learnLetters(was, is string) {
+	old, now := tempLetters.FindString(was), tempLetters.FindString(is)
+	if old != "" && now != "" && !slices.Contains(p.ids, old) {
+		p.ids = append(p.ids, old, now)
+	}
+}
+
+// renamed puts the ids of this run into recorded text.
+func (p *Player) renamed(s string) string { return strings.NewReplacer(p.ids...).Replace(s) }
+
+// original puts the recorded ids into text of this run.
+func (p *Player) original(s string) string {
+	back := make([]string, len(p.ids))
+	for i := 0; i+1 < len(p.ids); i += 2 {
+		back[i], back[i+1] = p.ids[i+1], p.ids[i]
+	}
+	return strings.NewReplacer(append(back, p.Local...)...).Replace(s)
+}
