@@ -29,8 +29,12 @@ func (c *Client) History(ctx context.Context, id string) (entry []byte, found bo
 // Entry is a history entry as far as a hub has to understand it; its raw parts
 // are parts of the entry.
 type Entry struct {
+	// Graph and Extra are the prompt's graph and extra_data, raw.
+	Graph, Extra []byte
 	// Outputs are the UI objects by node id, raw.
 	Outputs []byte
+	// StatusRaw is the member status, raw; nil when it is missing.
+	StatusRaw []byte
 	// Status is "success" or "error", "" when unknown.
 	Status    string
 	Completed bool
@@ -62,14 +66,19 @@ func ParseEntry(entry []byte) (Entry, bool) {
 			s := scanner{data: value}
 			s.array(func(i int) bool {
 				place, ok := s.value()
-				if ok && i == 3 {
-					e.Mark = ParseMark(place.of(value))
+				switch {
+				case ok && i == 2:
+					e.Graph = place.of(value)
+				case ok && i == 3:
+					e.Extra = place.of(value)
+					e.Mark = ParseMark(e.Extra)
 				}
 				return ok
 			})
 		case "outputs":
 			e.Outputs = value
 		case "status":
+			e.StatusRaw = value
 			e.parseStatus(value)
 		}
 	})

@@ -164,8 +164,9 @@ func (r *run) onlyBySocket() string {
 
 // finish writes the end of the job, and then lets the client have it.
 func (r *run) finish(ctx context.Context, e ending) {
+	outcome := e.outcome("")
 	err := r.retry(ctx, "finish", func(ctx context.Context) error {
-		return r.d.queue.Finish(ctx, r.lease(), queue.Outcome{State: e.state, Entry: e.entry})
+		return r.d.queue.Finish(ctx, r.lease(), outcome)
 	})
 	if err != nil {
 		r.out.Lose() // stale: somebody else ends it; or the hub stops
@@ -177,11 +178,10 @@ func (r *run) finish(ctx context.Context, e ending) {
 		frames := e.frames()
 		r.d.announce(r.job, frames...)
 	}
-	outcome := string(e.state)
 	if r.d.Observe != nil {
-		r.d.Observe.Finished(outcome, r.ran())
+		r.d.Observe.Finished(string(e.state), r.ran())
 	}
-	r.log.Info("job ended", "outcome", outcome, "ran_ms", r.ran().Milliseconds())
+	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
 
 // giveBack returns a lost run's job to its old place in the queue, or ends it

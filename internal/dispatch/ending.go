@@ -6,6 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -15,6 +16,11 @@ type ending struct {
 	state    job.State
 	entry    []byte
 	messages [][]byte
+}
+
+// outcome is the ending as the queue keeps it.
+func (e ending) outcome(reason string) queue.Outcome {
+	return queue.Outcome{State: e.state, Entry: e.entry, Summary: comfyui.SummarizeStored(e.entry), Reason: reason}
 }
 
 // frames are the ending's messages as the stream takes them.

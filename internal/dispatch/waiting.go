@@ -110,7 +110,7 @@ func (d *Dispatcher) giveUp(ctx context.Context, class, reason string) {
 			kind:    "RuntimeError",
 			message: fmt.Sprintf("No instance could run this prompt within %s: %s", d.settings().UnrunnableTimeout, reason),
 		}, time.Now())
-		err = d.queue.FailWaiting(ctx, j.Key, queue.Outcome{State: job.Failed, Entry: end.entry, Reason: reason})
+		err = d.queue.FailWaiting(ctx, j.Key, end.outcome(reason))
 		if err != nil {
 			if !errors.Is(err, queue.ErrNotQueued) {
 				d.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
