@@ -15,7 +15,7 @@ const groups = {
     run_refused: {}, jobs: {}, cancel_pending: {}, cancel_running: {}, cancel_unknown: {}, transfer: {},
   },
   'clients/api_client.py': { submit: {}, concurrent: {}, queue: {}, upload: {}, interrupt: {}, routes: {} },
-  'clients/script.py': { workflow: {} },
+  'clients/script.py': { workflow: { seconds: 90 } },
   'clients/example_flow.py': { flow: {}, parallel: {}, ws_images: {}, polling: {}, object_info: {} },
   'checks/events.mjs': {
     twoClients: {}, serial: {}, cached: {}, ownId: {}, sid: {}, newestSocket: {},
@@ -25,7 +25,10 @@ const groups = {
     executionError: {},
   },
   'checks/files.mjs': { uploadAnywhere: {}, outputNames: {}, viewAtExecuted: {}, sameName: {}, folders: {}, view: {} },
-  'checks/cancel.mjs': { pending: {}, running: {}, bare: {}, unknown: {}, race: {}, clear: {} },
+  'checks/cancel.mjs': {
+    pending: {}, running: {}, bare: {}, bareScoped: {}, unknown: {}, race: {}, clear: {},
+    clearScoped: { hubOnly: 'it has one queue for all, and clears the whole' },
+  },
   'checks/exact.mjs': {
     seeds: {}, bigNumber: {}, contentTypes: {}, graphKept: {}, previews: {}, bigFrame: {},
     deafClient: { hubOnly: 'its one publisher waits for each socket, so one that does not read stops all' },

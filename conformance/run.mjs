@@ -67,13 +67,19 @@ async function main() {
       await settle(options[server]);
       row[server] = await run(item, options[server], server === 'hub' ? options.instances : '1', programs);
       const { status, detail, ms } = row[server];
-      const note = status === 'pass' ? detail : detail.trim().split('\n').at(-1);
+      const note = status === 'fail' ? headline(detail) : detail;
       say(`${status.padEnd(4)} ${server.padEnd(9)} ${(ms / 1000).toFixed(1).padStart(6)} s  ${item.name}${note ? `: ${note.slice(0, 160)}` : ''}`);
     }
     if (!servers.some((server) => row[server])) row.reference = { status: 'skip', detail: `a stock ComfyUI cannot: ${item.hubOnly}` };
     rows.push(row);
   }
   return report(rows, servers, say);
+}
+
+/** The line of a failure that says most: where JavaScript's traces begin and Python's end. */
+function headline(detail) {
+  const lines = detail.trim().split('\n');
+  return lines.find((line) => /^\w*(Error|Exception)\b/.test(line)) ?? lines[0];
 }
 
 /** The programs that run the cases. Without a Python its clients are skipped, loudly. */

@@ -81,6 +81,26 @@ async function bare({ url }) {
   }
 }
 
+/** A bare interrupt ends a prompt of the caller's, not one of another's that has run for longer. */
+async function bareScoped({ url, instances }) {
+  const mine = new Server(url, 'caller-one');
+  const other = new Server(url, 'caller-two');
+  const client = await other.connect();
+  const graph = paint({ work: await other.work(6) });
+  let bystander;
+  if (instances > 1) {
+    bystander = await client.submit(graph);
+    await client.frame((frame) => frame.type === 'execution_start', PATIENCE, 'start of the bystander');
+  }
+  const [victim] = await occupy(mine, 1, 12);
+  bystander ??= await client.submit(graph); // one instance: it waits behind
+  await mine.fetch('/interrupt', { method: 'POST' });
+  await expectInterrupted(mine, victim);
+  const entry = await client.end(bystander);
+  same(entry.status.status_str, 'success', "status of the other caller's prompt");
+  await other.expect(entry.outputs, graph, "the other caller's prompt");
+}
+
 /** Interrupting an id that waits, has ended or never was changes nothing. */
 async function unknown({ url, instances }) {
   const server = new Server(url);
@@ -132,8 +152,7 @@ async function clear({ url, instances }) {
     return places.every((place) => place !== 'pending');
   });
   const waiting = await Promise.all([client.submit(paint()), client.submit(paint())]);
-  const query = new URLSearchParams({ clientId: client.clientId });
-  await server.post(`/queue?${query}`, { clear: true });
+  await server.post('/queue', { clear: true });
   for (const id of waiting) {
     same(await server.place(id), null, 'place of a cleared prompt');
     same(await server.history(id), undefined, 'history of a cleared prompt');
@@ -144,4 +163,21 @@ async function clear({ url, instances }) {
   }
 }
 
-await main({ pending, running, bare, unknown, race, clear });
+/** Clearing removes the caller's waiting prompts and leaves those of others. */
+async function clearScoped({ url, instances }) {
+  const mine = new Server(url, 'caller-one');
+  const other = new Server(url, 'caller-two');
+  await occupy(mine, instances, 4);
+  const client = await mine.connect();
+  const doomed = await client.submit(paint());
+  const neighbour = await other.connect();
+  const graph = paint();
+  const kept = await neighbour.submit(graph);
+  await mine.post('/queue', { clear: true });
+  same(await mine.place(doomed), null, "place of the caller's prompt");
+  const entry = await neighbour.end(kept);
+  await other.expect(entry.outputs, graph, "the other caller's prompt");
+  same(await mine.history(doomed), undefined, 'history of the cleared prompt');
+}
+
+await main({ pending, running, bare, bareScoped, unknown, race, clear, clearScoped });

@@ -10,12 +10,15 @@ const WebSocket = library('ws');
 export const PATIENCE = 90_000;
 
 export class Server {
-  constructor(url) {
+  /** `agent` is the User-Agent: by it a server may tell callers of one address apart. */
+  constructor(url, agent = 'comfyhub-conformance') {
     this.url = url;
+    this.agent = agent;
   }
 
   fetch(path, init = {}) {
-    return fetch(this.url + path, { ...init, signal: AbortSignal.timeout(30_000) });
+    const headers = { 'user-agent': this.agent, ...init.headers };
+    return fetch(this.url + path, { ...init, headers, signal: AbortSignal.timeout(30_000) });
   }
 
   async text(path, init) {
@@ -123,7 +126,10 @@ export class Session {
 
   static async open(server, { clientId = randomUUID(), flags, path = '/ws' } = {}) {
     const query = clientId === null ? '' : `?clientId=${encodeURIComponent(clientId)}`;
-    const socket = new WebSocket(`${server.url.replace(/^http/, 'ws')}${path}${query}`, { maxPayload: 1 << 30 });
+    const socket = new WebSocket(`${server.url.replace(/^http/, 'ws')}${path}${query}`, {
+      maxPayload: 1 << 30,
+      headers: { 'user-agent': server.agent },
+    });
     const session = new Session();
     Object.assign(session, { server, socket, clientId });
     socket.on('message', (data, binary) => session.#take(data, binary));
