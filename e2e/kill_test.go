@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"net"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -58,4 +61,25 @@ func TestRestartsInAnyOrder(t *testing.T) {
 	f.startAgent("gpu", 1)
 	f.idle(1)
 	f.succeeded([]string{f.submit(1, 1)})
+}
+
+// The agent dies and comes back at another port, its ComfyUI lives: the run
+// goes on and is not begun again.
+func TestKillAnAgentWhoseInstanceLives(t *testing.T) {
+	f := newFleet(t, "embedded")
+	f.startHub()
+	_, port, err := net.SplitHostPort(freePort(t))
+	require.NoError(t, err)
+	f.start("comfyui", "agent", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
+	run := func() *process {
+		return f.start("gpu", "agent", "run", "--join", f.gossip, "--name", "gpu", "--comfyui", "http://127.0.0.1:"+port)
+	}
+	agent := run()
+	f.idle(1)
+	id := f.submit(40, 1)
+	f.running(1)
+	agent.kill()
+	run()
+	f.succeeded([]string{id})
+	f.attemptsOf([]string{id}, 1)
 }
