@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 )
 
@@ -36,7 +37,7 @@ func (h *switched) handler() slog.Handler {
 }
 
 func (h *switched) with(add func(slog.Handler) slog.Handler) slog.Handler {
-	return &switched{logs: h.logs, add: append(h.add[:len(h.add):len(h.add)], add)}
+	return &switched{logs: h.logs, add: append(slices.Clip(h.add), add)}
 }
 
 // Enabled reports whether lines of a level are kept at all.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,8 +103,8 @@ func (f *fleet) run(name string, env []string, program string, args ...string) e
 // stop ends the programs, the last one first: the agent then still finds the
 // hub to say goodbye to.
 func (f *fleet) stop() {
-	for i := len(f.running) - 1; i >= 0; i-- {
-		f.running[i].stop()
+	for _, p := range slices.Backward(f.running) {
+		p.stop()
 	}
 }
 
@@ -113,10 +114,16 @@ func (f *fleet) awaitInstances(ctx context.Context, n int) ([]instance, error) {
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var trouble error
 	for {
 		found, err := f.idle(ctx)
-		if err == nil && len(found) >= n {
+		switch {
+		case err == nil && len(found) >= n:
 			return found, nil
+		case err == nil:
+			trouble = fmt.Errorf("%d of %d instances are idle", len(found), n)
+		case ctx.Err() == nil:
+			trouble = err
 		}
 		select {
 		case p := <-f.ended:
@@ -126,7 +133,7 @@ func (f *fleet) awaitInstances(ctx context.Context, n int) ([]instance, error) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, ctx.Err()
 			}
-			return nil, fmt.Errorf("after %v the fleet is not ready: %d of %d instances are idle (last error: %v)", readyTimeout, len(found), n, err)
+			return nil, fmt.Errorf("the fleet is not ready after %v: %w", readyTimeout, trouble)
 		}
 	}
 }
