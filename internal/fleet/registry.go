@@ -22,7 +22,7 @@ var (
 const (
 	// takeover is how long the owner of a name must be silent before another
 	// agent of that name is believed. Reports come every 3 s.
-	takeover = 10 * time.Second
+	takeover = 6 * time.Second
 	// forgetAfter is how long an instance that left is listed.
 	forgetAfter = 24 * time.Hour
 )
