@@ -70,7 +70,7 @@ func FuzzParseBody(f *testing.F) {
 		require.NoError(t, err)
 		again, err := c.decodeBody(c.encodeBody(b))
 		require.NoError(t, err)
-		require.Equal(t, len(b.Prompt), len(again.Prompt))
+		require.Equal(t, string(b.Prompt), string(again.Prompt))
 		require.Equal(t, b.Outputs, again.Outputs)
 	})
 }
@@ -101,7 +101,7 @@ func FuzzReadOrphans(f *testing.F) {
 	f.Add("k\x001\x00gpu\x00hub\x00u\x00s\x002\x00leased\x000\x000\x00")
 	f.Fuzz(func(t *testing.T, text string) {
 		var values []string
-		for _, v := range bytes.Split([]byte(text), []byte{0}) {
+		for v := range bytes.SplitSeq([]byte(text), []byte{0}) {
 			values = append(values, string(v))
 		}
 		if orphans, err := readOrphans(values); err == nil {

@@ -173,7 +173,7 @@ func TestRanksAgree(t *testing.T) {
 					})
 					value, err := strconv.ParseFloat(j.Number, 64)
 					require.NoError(t, err)
-					require.Equal(t, float64(n), math.Abs(value))
+					require.Equal(t, n, int64(math.Abs(value)))
 					require.True(t, strings.HasPrefix(j.Rank, job.RankPrefix(priority, value)), "%d: %s", n, j.Rank)
 				}
 			}

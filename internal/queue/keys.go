@@ -46,9 +46,7 @@ func (k keys) caller(caller string) string  { return k.db.Key("q", "caller", cal
 func (k keys) ids(tenant string) string     { return k.db.Key("q", "ids", tenant) }
 func (k keys) leases() string               { return k.db.Key("q", "leases") }
 func (k keys) history(tenant string) string { return k.db.Key("q", "history", tenant) }
-func (k keys) allHistory() string           { return k.db.Key("q", "history") }
 func (k keys) entries(tenant string) string { return k.db.Key("q", "entries", tenant) }
-func (k keys) counters() string             { return k.db.Key("q", "counters") }
 func (k keys) events() string               { return k.db.Key("q", "events") }
 
 // live is the zset of a tenant's live jobs, or of all with "".

@@ -63,6 +63,7 @@ func TestTransitions(t *testing.T) {
 			n++
 			j := b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n))
 			switch state {
+			case job.Leased:
 			case job.Queued:
 				_, err := b.Requeue(t.Context(), j.Run, queue.RequeueOptions{Excused: true})
 				require.NoError(t, err)
@@ -106,14 +107,13 @@ func TestClaimRaces(t *testing.T) {
 				_, err := b.Claim(t.Context(), queue.ClaimRequest{
 					Key: key, Instance: instance, Hub: "hub/1", Upstream: uuid.NewString(),
 				})
-				switch {
-				case err == nil:
+				if err == nil {
 					won.Add(1)
-				default:
-					other.Add(1)
-					if !errorIs(err, lost) {
-						t.Error(err)
-					}
+					return
+				}
+				other.Add(1)
+				if !errorIs(err, lost) {
+					t.Error(err)
 				}
 			}
 			wg.Go(func() { try(one.Key, fmt.Sprint("gpu", i), &sameJob, queue.ErrNotQueued) })
@@ -317,213 +317,6 @@ func TestRequeue(t *testing.T) {
 		require.True(t, orphans[0].Exhausted)
 		require.NoError(t, b.Finish(ctx, orphans[0].Run, queue.Outcome{State: job.Failed, Entry: []byte("{}"), Reason: "three times"}))
 		require.Equal(t, "three times", b.get(a.Key).Reason)
-	})
-}
-
-func TestRenew(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		a, c, d := b.claim(b.enqueue("a"), "g1").Run, b.claim(b.enqueue("c"), "g2").Run, b.claim(b.enqueue("d"), "g3").Run
-		_, err := b.Cancel(ctx, c.Key)
-		require.NoError(t, err)
-		require.NoError(t, b.Finish(ctx, d, done("{}")))
-		b.expire(a)
-		result, err := b.Renew(ctx, "hub/1", []job.Run{a, c, d})
-		require.NoError(t, err)
-		require.Equal(t, queue.RenewResult{Lost: []job.Run{d}, Cancelled: []job.Run{c}}, result)
-		orphans, err := b.Sweep(ctx, "hub/2", 10)
-		require.NoError(t, err)
-		require.Empty(t, orphans, "a renewal in time counts, however late")
-		result, err = b.Renew(ctx, "hub/other", []job.Run{a})
-		require.NoError(t, err)
-		require.Equal(t, []job.Run{a}, result.Lost)
-	})
-}
-
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		const n = 20
-		old := map[string]job.Run{}
-		for i := range n {
-			run := b.claim(b.enqueue(fmt.Sprint(i)), fmt.Sprint("gpu", i)).Run
-			old[run.Key] = run
-			if i%2 == 0 {
-				require.NoError(t, b.Started(ctx, run))
-				require.NoError(t, b.Release(ctx, run))
-				_, err := b.Cancel(ctx, run.Key)
-				require.NoError(t, err)
-			}
-			b.expire(run)
-		}
-		var mu sync.Mutex
-		got := map[string]queue.Orphan{}
-		var wg sync.WaitGroup
-		for hub := range 8 {
-			wg.Go(func() {
-				for range 4 {
-					orphans, err := b.Sweep(ctx, fmt.Sprint("sweeper/", hub), 3)
-					if err != nil {
-						t.Error(err)
-					}
-					mu.Lock()
-					for _, o := range orphans {
-						if _, twice := got[o.Key]; twice {
-							t.Errorf("%s was handed out twice", o.Key)
-						}
-						got[o.Key] = o
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, got, n)
-		for key, o := range got {
-			was := old[key]
-			require.Greater(t, o.Fence, was.Fence)
-			require.Equal(t, was.Upstream, o.Upstream)
-			require.Equal(t, was.Instance, o.Instance)
-			require.NotEqual(t, was.Hub, o.Hub)
-			j := b.get(key)
-			require.Equal(t, o.Run, j.Run)
-			require.Equal(t, j.State == job.Running, o.Released)
-			require.Equal(t, o.Released, o.CancelAsked)
-			require.Equal(t, j.State, o.State)
-			result, err := b.Renew(ctx, o.Hub, []job.Run{o.Run})
-			require.NoError(t, err)
-			require.Empty(t, result.Lost)
-		}
-	})
-}
-
-// After an outage of Redis no holder could renew; the first sweep must not
-// take all runs away from hubs that live.
-func TestSweepAfterAnOutage(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		outage := redis.NewScript("outage", redis.Write, `write('HSET', key('q', 'counters'), 'swept', '1') return {'ok'}`)
-		held, dead := b.claim(b.enqueue("held"), "g1").Run, b.claim(b.enqueue("dead"), "g2").Run
-		sweep := func() []queue.Orphan {
-			orphans, err := b.Sweep(ctx, "hub/2", 10)
-			require.NoError(t, err)
-			return orphans
-		}
-		for range 2 {
-			b.expire(held)
-			b.expire(dead)
-			_, err := b.db.Run(ctx, outage)
-			require.NoError(t, err)
-			if len(sweep()) == 0 { // the first time: both are spared
-				_, err = b.Renew(ctx, "hub/1", []job.Run{held})
-				require.NoError(t, err)
-				continue
-			}
-			// The second time: only the one that renewed is spared.
-			require.Equal(t, "hub/2", b.get(dead.Key).Run.Hub)
-			require.Equal(t, "hub/1", b.get(held.Key).Run.Hub)
-			return
-		}
-		require.Fail(t, "a lease that is never renewed is never handed over")
-	})
-}
-
-// TestCancel cancels at every point of a job's life.
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		cancel := func(key string) queue.CancelResult {
-			t.Helper()
-			result, err := b.Cancel(ctx, key)
-			require.NoError(t, err)
-			return result
-		}
-		waiting := b.enqueue("waiting")
-		require.Equal(t, job.Queued, cancel(waiting.Key).Was)
-		require.Equal(t, job.Cancelled, b.get(waiting.Key).State)
-		require.Equal(t, job.Cancelled, cancel(waiting.Key).Was, "again")
-		requireHistory(t, b, "tenant")
-		same, err := b.Enqueue(ctx, submission("waiting"))
-		require.NoError(t, err)
-		require.False(t, same.Existing, "as if it had never been")
-		_, err = b.Claim(ctx, queue.ClaimRequest{Key: waiting.Key, Instance: "gpu"})
-		require.ErrorIs(t, err, queue.ErrNotQueued)
-		_, err = b.Body(ctx, waiting.Key)
-		require.ErrorIs(t, err, queue.ErrNotFound)
-
-		// Taken: the holder ends it. Whatever it says counts: the job may
-		// have been done before the interrupt came.
-		for i, state := range []job.State{job.Leased, job.Running} {
-			for k, outcome := range []job.State{job.Cancelled, job.Done} {
-				id := fmt.Sprint("taken", i, k)
-				run := b.claim(b.enqueue(id), "gpu").Run
-				if state == job.Running {
-					require.NoError(t, b.Started(ctx, run))
-				}
-				result := cancel(run.Key)
-				require.Equal(t, state, result.Was)
-				require.Equal(t, run, result.Run)
-				require.Equal(t, state, cancel(run.Key).Was, "again")
-				j, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
-				require.ErrorIs(t, err, queue.ErrCancelled, "it must not run again")
-				require.Equal(t, state, j.State)
-				require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: outcome, Entry: []byte("{}")}))
-				require.Equal(t, outcome, b.get(run.Key).State)
-				require.Equal(t, outcome, cancel(run.Key).Was, "just ended")
-				require.Equal(t, outcome, b.get(run.Key).State)
-			}
-		}
-		_, err = b.Cancel(ctx, "unknown")
-		require.ErrorIs(t, err, queue.ErrNotFound)
-	})
-}
-
-func TestCancelWaiting(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		a, c := b.enqueue("a"), b.enqueue("c")
-		run := b.claim(b.enqueue("b"), "gpu").Run
-		removed, err := b.CancelWaiting(ctx, []string{a.Key, run.Key, "unknown", c.Key, c.Key})
-		require.NoError(t, err)
-		require.Equal(t, []string{a.Key, c.Key}, removed)
-		result, err := b.Renew(ctx, "hub/1", []job.Run{run})
-		require.NoError(t, err)
-		require.Equal(t, queue.RenewResult{}, result, "a running one is left alone")
-		live, err := b.LiveOf(ctx, "caller")
-		require.NoError(t, err)
-		require.Equal(t, []string{"b"}, ids(live))
-	})
-}
-
-func TestTombstones(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{Tombstone: time.Millisecond}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		older := b.enqueue("a")
-		require.NoError(t, b.Finish(ctx, b.claim(older, "gpu").Run, done("{}")))
-		j := b.enqueue("a", func(s *queue.Submission) { s.BodyHash = "other" })
-		alone := b.enqueue("b")
-		for _, key := range []string{j.Key, alone.Key} {
-			_, err := b.Cancel(ctx, key)
-			require.NoError(t, err)
-		}
-		require.Eventually(t, func() bool {
-			_, err := b.Sweep(ctx, "hub/1", 1)
-			require.NoError(t, err)
-			_, err = b.Get(ctx, j.Key)
-			_, err2 := b.Get(ctx, alone.Key)
-			return errorIs(err, queue.ErrNotFound) && errorIs(err2, queue.ErrNotFound)
-		}, 10*time.Second, 5*time.Millisecond)
-		found, err := b.Find(ctx, "tenant", "a")
-		require.NoError(t, err)
-		require.Equal(t, older.Key, found.Key, "the ended one can be found again")
-		_, err = b.Find(ctx, "tenant", "b")
-		require.ErrorIs(t, err, queue.ErrNotFound)
 	})
 }
 

@@ -180,11 +180,10 @@ func (e *embedded) nested(c *server.Peer, args []string) (any, error) {
 
 func dispatch(s *server.Server, peerCtx any, args []string) (any, error) {
 	var reply bytes.Buffer
-	w := bufio.NewWriter(&reply)
-	peer := server.NewPeer(w)
+	peer := server.NewPeer(bufio.NewWriter(&reply))
 	peer.Ctx = peerCtx
 	s.Dispatch(peer, args)
-	w.Flush()
+	peer.Flush()
 	return server.ParseReply(bufio.NewReader(&reply))
 }
 

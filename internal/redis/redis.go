@@ -57,14 +57,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// What packages read with: plain commands and pipelines of them, in the types
-// of go-redis, which nobody else imports. Writes go through DB.Run.
+// Names of go-redis for those who read. Writes go through DB.Run.
 type (
-	Client         = goredis.UniversalClient
-	Pipeliner      = goredis.Pipeliner
-	IntCmd         = goredis.IntCmd
-	SliceCmd       = goredis.SliceCmd
-	StringCmd      = goredis.StringCmd
+	// Client does plain commands.
+	Client = goredis.UniversalClient
+	// Pipeliner collects commands into one round trip.
+	Pipeliner = goredis.Pipeliner
+	// IntCmd is a number that a pipeline will bring.
+	IntCmd = goredis.IntCmd
+	// SliceCmd is a list of values, of which some may be missing.
+	SliceCmd = goredis.SliceCmd
+	// StringCmd is a string.
+	StringCmd = goredis.StringCmd
+	// StringSliceCmd is a list of strings.
 	StringSliceCmd = goredis.StringSliceCmd
 )
 

@@ -11,11 +11,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Retries of one script or read. They end well before a dead Redis would make a caller
-// wait twice.
+// Retries of one script or read. What took as long as a Redis that hangs is
+// not tried again: its caller has waited enough.
 const (
 	maxTries   = 3
-	retryFor   = time.Second
+	retryFor   = ioTimeout
 	retryPause = 25 * time.Millisecond
 )
 

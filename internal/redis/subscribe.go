@@ -81,7 +81,7 @@ func (s *subscription) run(ctx context.Context) {
 	}()
 	defer func() {
 		cancel()
-		s.sub.Close()
+		_ = s.sub.Close()
 		for range in { // until the reader has ended
 		}
 	}()

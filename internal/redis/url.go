@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -66,17 +68,15 @@ func tune(o *goredis.Options) {
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.DialerRetries = 1
-	o.DialTimeout = cmpDuration(o.DialTimeout, dialTimeout)
-	o.ReadTimeout = cmpDuration(o.ReadTimeout, ioTimeout)
-	o.WriteTimeout = cmpDuration(o.WriteTimeout, ioTimeout)
-	o.PoolTimeout = cmpDuration(o.PoolTimeout, ioTimeout)
+	limit(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 }
 
-func cmpDuration(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
+// limit sets the timeouts that the URL has not set.
+func limit(dial, read, write, pool *time.Duration) {
+	*dial = cmp.Or(*dial, dialTimeout)
+	*read = cmp.Or(*read, ioTimeout)
+	*write = cmp.Or(*write, ioTimeout)
+	*pool = cmp.Or(*pool, ioTimeout)
 }
 
 // parseSentinel turns redis+sentinel://h1:p,h2:p/master/db into the form that
@@ -108,10 +108,7 @@ func parseSentinel(base, rest string) (opener, error) {
 	o.Protocol = 2
 	o.DisableIdentity = true
 	o.DialerRetries = 1
-	o.DialTimeout = cmpDuration(o.DialTimeout, dialTimeout)
-	o.ReadTimeout = cmpDuration(o.ReadTimeout, ioTimeout)
-	o.WriteTimeout = cmpDuration(o.WriteTimeout, ioTimeout)
-	o.PoolTimeout = cmpDuration(o.PoolTimeout, ioTimeout)
+	limit(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	return func() goredis.UniversalClient { c := *o; return goredis.NewFailoverClient(&c) }, nil
 }
 
@@ -135,10 +132,7 @@ func parseCluster(base, rest string) (opener, error) {
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.DialerRetries = 1
-	o.DialTimeout = cmpDuration(o.DialTimeout, dialTimeout)
-	o.ReadTimeout = cmpDuration(o.ReadTimeout, ioTimeout)
-	o.WriteTimeout = cmpDuration(o.WriteTimeout, ioTimeout)
-	o.PoolTimeout = cmpDuration(o.PoolTimeout, ioTimeout)
+	limit(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	return func() goredis.UniversalClient { c := *o; return goredis.NewClusterClient(&c) }, nil
 }
 
@@ -164,7 +158,7 @@ func splitHosts(base, rest string) (*url.URL, []string, error) {
 
 // withoutURL drops the URL from a parse error: it may hold a password.
 func withoutURL(err error) error {
-	if e, ok := err.(*url.Error); ok {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
 	return err

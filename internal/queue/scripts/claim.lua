@@ -27,7 +27,7 @@ local holder = redis.call('HGET', key('q', 'instances'), instance)
 if holder then
   -- Writes that a failover lost can leave a holder that holds no more.
   local h = get(holder)
-  if h and runs(h) and h.instance == instance and h.released ~= '1' then
+  if h and runs(h) and h.instance == instance then
     return {'taken'}
   end
 end

@@ -112,7 +112,7 @@ func (s *Server) serves() bool {
 	defer cancel()
 	db, err := redis.Open(ctx, redis.Options{URL: s.URL()})
 	require.NoError(s.t, err)
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for {

@@ -1,0 +1,108 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// TestCancel cancels at every point of a job's life.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		cancel := func(key string) queue.CancelResult {
+			t.Helper()
+			result, err := b.Cancel(ctx, key)
+			require.NoError(t, err)
+			return result
+		}
+		waiting := b.enqueue("waiting")
+		require.Equal(t, job.Queued, cancel(waiting.Key).Was)
+		require.Equal(t, job.Cancelled, b.get(waiting.Key).State)
+		require.Equal(t, job.Cancelled, cancel(waiting.Key).Was, "again")
+		requireHistory(t, b, "tenant")
+		same, err := b.Enqueue(ctx, submission("waiting"))
+		require.NoError(t, err)
+		require.False(t, same.Existing, "as if it had never been")
+		_, err = b.Claim(ctx, queue.ClaimRequest{Key: waiting.Key, Instance: "gpu"})
+		require.ErrorIs(t, err, queue.ErrNotQueued)
+		_, err = b.Body(ctx, waiting.Key)
+		require.ErrorIs(t, err, queue.ErrNotFound)
+
+		// Taken: the holder ends it. Whatever it says counts: the job may
+		// have been done before the interrupt came.
+		for i, state := range []job.State{job.Leased, job.Running} {
+			for k, outcome := range []job.State{job.Cancelled, job.Done} {
+				id := fmt.Sprint("taken", i, k)
+				run := b.claim(b.enqueue(id), "gpu").Run
+				if state == job.Running {
+					require.NoError(t, b.Started(ctx, run))
+				}
+				result := cancel(run.Key)
+				require.Equal(t, state, result.Was)
+				require.Equal(t, run, result.Run)
+				require.Equal(t, state, cancel(run.Key).Was, "again")
+				j, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
+				require.ErrorIs(t, err, queue.ErrCancelled, "it must not run again")
+				require.Equal(t, state, j.State)
+				require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: outcome, Entry: []byte("{}")}))
+				require.Equal(t, outcome, b.get(run.Key).State)
+				require.Equal(t, outcome, cancel(run.Key).Was, "just ended")
+				require.Equal(t, outcome, b.get(run.Key).State)
+			}
+		}
+		_, err = b.Cancel(ctx, "unknown")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+	})
+}
+
+func TestCancelWaiting(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a, c := b.enqueue("a"), b.enqueue("c")
+		run := b.claim(b.enqueue("b"), "gpu").Run
+		removed, err := b.CancelWaiting(ctx, []string{a.Key, run.Key, "unknown", c.Key, c.Key})
+		require.NoError(t, err)
+		require.Equal(t, []string{a.Key, c.Key}, removed)
+		result, err := b.Renew(ctx, "hub/1", []job.Run{run})
+		require.NoError(t, err)
+		require.Equal(t, queue.RenewResult{}, result, "a running one is left alone")
+		live, err := b.LiveOf(ctx, "caller")
+		require.NoError(t, err)
+		require.Equal(t, []string{"b"}, ids(live))
+	})
+}
+
+func TestTombstones(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Tombstone: time.Millisecond}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		older := b.enqueue("a")
+		require.NoError(t, b.Finish(ctx, b.claim(older, "gpu").Run, done("{}")))
+		j := b.enqueue("a", func(s *queue.Submission) { s.BodyHash = "other" })
+		alone := b.enqueue("b")
+		for _, key := range []string{j.Key, alone.Key} {
+			_, err := b.Cancel(ctx, key)
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool {
+			_, err := b.Sweep(ctx, "hub/1", 1)
+			require.NoError(t, err)
+			_, err = b.Get(ctx, j.Key)
+			_, err2 := b.Get(ctx, alone.Key)
+			return errorIs(err, queue.ErrNotFound) && errorIs(err2, queue.ErrNotFound)
+		}, 10*time.Second, 5*time.Millisecond)
+		found, err := b.Find(ctx, "tenant", "a")
+		require.NoError(t, err)
+		require.Equal(t, older.Key, found.Key, "the ended one can be found again")
+		_, err = b.Find(ctx, "tenant", "b")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+	})
+}

@@ -1,0 +1,125 @@
+package queue_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a, c, d := b.claim(b.enqueue("a"), "g1").Run, b.claim(b.enqueue("c"), "g2").Run, b.claim(b.enqueue("d"), "g3").Run
+		_, err := b.Cancel(ctx, c.Key)
+		require.NoError(t, err)
+		require.NoError(t, b.Finish(ctx, d, done("{}")))
+		b.expire(a)
+		result, err := b.Renew(ctx, "hub/1", []job.Run{a, c, d})
+		require.NoError(t, err)
+		require.Equal(t, queue.RenewResult{Lost: []job.Run{d}, Cancelled: []job.Run{c}}, result)
+		orphans, err := b.Sweep(ctx, "hub/2", 10)
+		require.NoError(t, err)
+		require.Empty(t, orphans, "a renewal in time counts, however late")
+		result, err = b.Renew(ctx, "hub/other", []job.Run{a})
+		require.NoError(t, err)
+		require.Equal(t, []job.Run{a}, result.Lost)
+	})
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		const n = 20
+		old := map[string]job.Run{}
+		for i := range n {
+			run := b.claim(b.enqueue(fmt.Sprint(i)), fmt.Sprint("gpu", i)).Run
+			old[run.Key] = run
+			if i%2 == 0 {
+				require.NoError(t, b.Started(ctx, run))
+				require.NoError(t, b.Release(ctx, run))
+				_, err := b.Cancel(ctx, run.Key)
+				require.NoError(t, err)
+			}
+			b.expire(run)
+		}
+		var mu sync.Mutex
+		got := map[string]queue.Orphan{}
+		var wg sync.WaitGroup
+		for hub := range 8 {
+			wg.Go(func() {
+				for range 4 {
+					orphans, err := b.Sweep(ctx, fmt.Sprint("sweeper/", hub), 3)
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					for _, o := range orphans {
+						if _, twice := got[o.Key]; twice {
+							t.Errorf("%s was handed out twice", o.Key)
+						}
+						got[o.Key] = o
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, got, n)
+		for key, o := range got {
+			was := old[key]
+			require.Greater(t, o.Fence, was.Fence)
+			require.Equal(t, was.Upstream, o.Upstream)
+			require.Equal(t, was.Instance, o.Instance)
+			require.NotEqual(t, was.Hub, o.Hub)
+			j := b.get(key)
+			require.Equal(t, o.Run, j.Run)
+			require.Equal(t, j.State == job.Running, o.Released)
+			require.Equal(t, o.Released, o.CancelAsked)
+			require.Equal(t, j.State, o.State)
+			result, err := b.Renew(ctx, o.Hub, []job.Run{o.Run})
+			require.NoError(t, err)
+			require.Empty(t, result.Lost)
+		}
+	})
+}
+
+// After an outage of Redis no holder could renew; the first sweep must not
+// take all runs away from hubs that live.
+func TestSweepAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		outage := redis.NewScript("outage", redis.Write, `write('HSET', key('q', 'counters'), 'swept', '1') return {'ok'}`)
+		held, dead := b.claim(b.enqueue("held"), "g1").Run, b.claim(b.enqueue("dead"), "g2").Run
+		sweep := func() []queue.Orphan {
+			orphans, err := b.Sweep(ctx, "hub/2", 10)
+			require.NoError(t, err)
+			return orphans
+		}
+		for range 2 {
+			b.expire(held)
+			b.expire(dead)
+			_, err := b.db.Run(ctx, outage)
+			require.NoError(t, err)
+			if len(sweep()) == 0 { // the first time: both are spared
+				_, err = b.Renew(ctx, "hub/1", []job.Run{held})
+				require.NoError(t, err)
+				continue
+			}
+			// The second time: only the one that renewed is spared.
+			require.Equal(t, "hub/2", b.get(dead.Key).Run.Hub)
+			require.Equal(t, "hub/1", b.get(held.Key).Run.Hub)
+			return
+		}
+		require.Fail(t, "a lease that is never renewed is never handed over")
+	})
+}

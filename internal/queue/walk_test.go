@@ -1,0 +1,400 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// walk is one run of the model test.
+type walk struct {
+	*bench
+	ctx     context.Context
+	rand    *rand.Rand
+	m       *model
+	step    int
+	old     []job.Run // runs that were once held, to be presented again
+	last    job.Job   // that a step was about
+	journal []string
+}
+
+func (w *walk) note(format string, args ...any) {
+	w.journal = append(w.journal, fmt.Sprintf("%d: ", w.step)+fmt.Sprintf(format, args...))
+}
+
+func pick[T any](w *walk, list []T) (one T, ok bool) {
+	if len(list) == 0 {
+		return one, false
+	}
+	return list[w.rand.IntN(len(list))], true
+}
+
+// anyJob is a job in any state, now and then one that is not there.
+func (w *walk) anyJob(states ...job.State) *modelJob {
+	var list []*modelJob
+	for _, j := range w.m.jobs {
+		if len(states) == 0 || slices.Contains(states, j.State) {
+			list = append(list, j)
+		}
+	}
+	slices.SortFunc(list, func(a, b *modelJob) int { return strings.Compare(a.Key, b.Key) })
+	if j, ok := pick(w, list); ok && w.rand.IntN(20) > 0 {
+		return j
+	}
+	return nil
+}
+
+// anyRun is a run that is held, now and then one that no longer is.
+func (w *walk) anyRun() job.Run {
+	if w.rand.IntN(8) == 0 {
+		if run, ok := pick(w, w.old); ok {
+			return run
+		}
+	}
+	if j := w.anyJob(job.Leased, job.Running); j != nil {
+		return j.Run
+	}
+	return job.Run{Key: "unknown", Fence: 1}
+}
+
+func (w *walk) enqueue() {
+	id, tenant := fmt.Sprint("id", w.rand.IntN(12)), fmt.Sprint("t", w.rand.IntN(2))
+	class := fmt.Sprint("class", w.rand.IntN(3))
+	s := submission(id, func(s *queue.Submission) {
+		s.Tenant, s.Caller, s.Class = tenant, fmt.Sprint("c", w.rand.IntN(3)), class
+		s.Client = []string{"", "client"}[w.rand.IntN(2)]
+		s.Priority = w.rand.IntN(3) - 1
+		s.BodyHash = fmt.Sprint(w.rand.IntN(2))
+		s.Front = w.rand.IntN(4) == 0
+		s.Body.Requires = []byte("requires of " + class)
+		if w.rand.IntN(4) == 0 {
+			number := float64(w.rand.IntN(9) - 4)
+			s.Number = &number
+		}
+	})
+	got, err := w.Enqueue(w.ctx, s)
+	require.NoError(w.t, err)
+	w.note("enqueue %s/%s %s: %s existing=%t", tenant, id, s.Key, got.Job.State, got.Existing)
+	w.last = got.Job
+	if j := w.m.jobs[w.m.newest[[2]string{tenant, id}]]; j != nil && j.BodyHash == s.BodyHash && !j.gone {
+		require.True(w.t, got.Existing)
+		require.Equal(w.t, j.Key, got.Job.Key)
+		return
+	}
+	require.False(w.t, got.Existing)
+	number := float64(w.m.numbers[tenant])
+	literal := strconv.Itoa(w.m.numbers[tenant])
+	switch {
+	case s.Number != nil:
+		number = *s.Number
+		literal = strconv.FormatFloat(number, 'f', 1, 64)
+	case s.Front && number != 0:
+		number, literal = -number, "-"+literal
+		fallthrough
+	default:
+		w.m.numbers[tenant]++
+	}
+	require.Equal(w.t, literal, got.Job.Number)
+	require.True(w.t, strings.HasPrefix(got.Job.Rank, job.RankPrefix(s.Priority, number)))
+	w.m.jobs[s.Key] = &modelJob{Job: got.Job, requires: string(s.Body.Requires)}
+	w.m.newest[[2]string{tenant, id}] = s.Key
+}
+
+func (w *walk) claim() {
+	states := []job.State{job.Queued}
+	if w.rand.IntN(8) == 0 {
+		states = nil
+	}
+	j := w.anyJob(states...)
+	key := "unknown"
+	if j != nil {
+		key = j.Key
+	}
+	r := queue.ClaimRequest{
+		Key: key, Instance: fmt.Sprint("gpu", w.rand.IntN(4)), Hub: fmt.Sprint("hub", w.rand.IntN(2)),
+		Upstream: uuid.NewString(), SID: "sid",
+	}
+	got, err := w.Claim(w.ctx, r)
+	w.note("claim %s on %s: %v", key, r.Instance, err)
+	switch {
+	case j == nil:
+		require.ErrorIs(w.t, err, queue.ErrNotFound)
+		return
+	case j.State != job.Queued:
+		require.ErrorIs(w.t, err, queue.ErrNotQueued)
+		return
+	case w.m.instances[r.Instance] != "":
+		require.ErrorIs(w.t, err, queue.ErrTaken)
+		return
+	}
+	require.NoError(w.t, err)
+	require.Greater(w.t, got.Fence, j.Fence)
+	w.m.do(j, job.Claim)
+	w.m.instances[r.Instance] = key
+	j.Attempts++
+	j.Fence, j.Run, j.Reason = got.Fence, got.Run, ""
+	j.exhausted, j.released, j.expired = false, false, false
+	require.Equal(w.t, job.Run{
+		Key: key, Fence: got.Fence, Instance: r.Instance, Hub: r.Hub, Upstream: r.Upstream, SID: "sid", LeaseUntil: got.Run.LeaseUntil,
+	}, got.Run)
+	w.old = append(w.old, got.Run)
+	w.last = got
+}
+
+func (w *walk) started() {
+	run := w.anyRun()
+	err := w.Started(w.ctx, run)
+	w.note("started %s %d: %v", run.Key, run.Fence, err)
+	if j := w.m.held(run); j != nil {
+		require.NoError(w.t, err)
+		w.m.do(j, job.Start)
+		return
+	}
+	require.ErrorIs(w.t, err, queue.ErrStale)
+}
+
+func (w *walk) release() {
+	run := w.anyRun()
+	err := w.Release(w.ctx, run)
+	w.note("release %s %d: %v", run.Key, run.Fence, err)
+	if j := w.m.held(run); j != nil {
+		require.NoError(w.t, err)
+		if !j.released {
+			w.m.free(j)
+		}
+		return
+	}
+	require.ErrorIs(w.t, err, queue.ErrStale)
+}
+
+func (w *walk) finish() {
+	run := w.anyRun()
+	event := []job.Event{job.Complete, job.Fail, job.Cancel}[w.rand.IntN(3)]
+	state, _ := job.Next(job.Running, event)
+	err := w.Finish(w.ctx, run, queue.Outcome{State: state, Entry: []byte(run.Key), Reason: string(event)})
+	w.note("finish %s %d %s: %v", run.Key, run.Fence, state, err)
+	if j := w.m.held(run); j != nil {
+		require.NoError(w.t, err)
+		w.m.free(j)
+		w.m.do(j, event)
+		w.m.end(j, string(event))
+		return
+	}
+	if j := w.m.jobs[run.Key]; j != nil && j.State.Ended() && !j.gone && j.Fence == run.Fence {
+		require.NoError(w.t, err, "the same end again")
+		return
+	}
+	require.ErrorIs(w.t, err, queue.ErrStale)
+}
+
+func (w *walk) requeue() {
+	run := w.anyRun()
+	excused := w.rand.IntN(3) == 0
+	got, err := w.Requeue(w.ctx, run, queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused})
+	w.note("requeue %s %d excused=%t: %v", run.Key, run.Fence, excused, err)
+	w.last = got
+	j := w.m.held(run)
+	switch {
+	case j == nil:
+		require.ErrorIs(w.t, err, queue.ErrStale)
+		return
+	case j.cancelAsked:
+		require.ErrorIs(w.t, err, queue.ErrCancelled)
+		return
+	case j.exhausted:
+		require.ErrorIs(w.t, err, queue.ErrExhausted)
+		return
+	}
+	j.Lost = append(j.Lost, fmt.Sprint("step ", w.step))
+	if excused {
+		j.Attempts--
+	}
+	if !j.released {
+		w.m.free(j)
+	}
+	if !excused && j.Attempts >= modelAttempts {
+		require.ErrorIs(w.t, err, queue.ErrExhausted)
+		j.exhausted = true
+		return
+	}
+	require.NoError(w.t, err)
+	w.m.do(j, job.Requeue)
+	j.Reason = fmt.Sprint("step ", w.step)
+}
+
+func (w *walk) cancel() {
+	j := w.anyJob()
+	if j == nil {
+		_, err := w.Cancel(w.ctx, "unknown")
+		require.ErrorIs(w.t, err, queue.ErrNotFound)
+		return
+	}
+	got, err := w.Cancel(w.ctx, j.Key)
+	w.note("cancel %s: was %s, %v", j.Key, got.Was, err)
+	require.NoError(w.t, err)
+	require.Equal(w.t, j.State, got.Was)
+	w.withdraw(j)
+	if j.runs() {
+		j.cancelAsked = true
+	}
+}
+
+func (w *walk) withdraw(j *modelJob) bool {
+	if j.State != job.Queued {
+		return false
+	}
+	w.m.do(j, job.Cancel)
+	j.gone = true
+	return true
+}
+
+func (w *walk) cancelWaiting() {
+	var keys, want []string
+	for range w.rand.IntN(3) {
+		if j := w.anyJob(); j != nil {
+			keys = append(keys, j.Key)
+			if w.withdraw(j) {
+				want = append(want, j.Key)
+			}
+		}
+	}
+	got, err := w.CancelWaiting(w.ctx, keys)
+	w.note("cancel waiting %v: %v", keys, got)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, got)
+}
+
+func (w *walk) failWaiting() {
+	j := w.anyJob()
+	if j == nil {
+		return
+	}
+	err := w.FailWaiting(w.ctx, j.Key, queue.Outcome{Entry: []byte(j.Key), Reason: "nobody can"})
+	w.note("fail waiting %s: %v", j.Key, err)
+	if j.State != job.Queued {
+		require.ErrorIs(w.t, err, queue.ErrNotQueued)
+		return
+	}
+	require.NoError(w.t, err)
+	w.m.do(j, job.Fail)
+	w.m.end(j, "nobody can")
+}
+
+// takenOver notes a new holder.
+func (w *walk) takenOver(j *modelJob, o queue.Orphan, hub string) {
+	require.Greater(w.t, o.Fence, j.Fence)
+	want := j.Run
+	want.Fence, want.Hub, want.LeaseUntil = o.Fence, hub, o.LeaseUntil
+	require.Equal(w.t, queue.Orphan{
+		Run: want, State: j.State, Released: j.released, Exhausted: j.exhausted, CancelAsked: j.cancelAsked,
+	}, o)
+	j.Fence, j.Run, j.expired = o.Fence, o.Run, false
+	w.old = append(w.old, o.Run)
+}
+
+func (w *walk) setPriority() {
+	j := w.anyJob()
+	if j == nil {
+		return
+	}
+	priority := w.rand.IntN(5) - 2
+	got, err := w.SetPriority(w.ctx, j.Key, priority)
+	w.note("priority of %s: %d, %v", j.Key, priority, err)
+	if j.State != job.Queued {
+		require.ErrorIs(w.t, err, queue.ErrNotQueued)
+		return
+	}
+	require.NoError(w.t, err)
+	require.Equal(w.t, priority, got.Priority)
+	j.Priority, j.Rank = priority, job.RankPrefix(priority, 0)[:4]+j.Rank[4:]
+}
+
+func (w *walk) adopt() {
+	run := w.anyRun()
+	hub := fmt.Sprint("hub", w.rand.IntN(2))
+	o, err := w.Adopt(w.ctx, run, hub)
+	w.note("adopt %s %d: %v", run.Key, run.Fence, err)
+	if j := w.m.held(run); j != nil {
+		require.NoError(w.t, err)
+		w.takenOver(j, o, hub)
+		return
+	}
+	require.ErrorIs(w.t, err, queue.ErrStale)
+}
+
+func (w *walk) lapse() {
+	if j := w.anyJob(job.Leased, job.Running); j != nil {
+		w.note("lease of %s ends", j.Key)
+		w.expire(j.Run)
+		j.expired = true
+	}
+}
+
+func (w *walk) sweep() {
+	hub := fmt.Sprint("hub", w.rand.IntN(2))
+	orphans, err := w.Sweep(w.ctx, hub, 100)
+	w.note("sweep: %d", len(orphans))
+	require.NoError(w.t, err)
+	for _, o := range orphans {
+		j := w.m.jobs[o.Key]
+		require.NotNil(w.t, j)
+		require.True(w.t, j.expired && j.runs())
+		w.takenOver(j, o, hub)
+	}
+	for _, j := range w.m.jobs {
+		require.False(w.t, j.runs() && j.expired, "not handed over")
+	}
+}
+
+func (w *walk) renew() {
+	hub := fmt.Sprint("hub", w.rand.IntN(2))
+	var runs []job.Run
+	for range w.rand.IntN(4) {
+		runs = append(runs, w.anyRun())
+	}
+	got, err := w.Renew(w.ctx, hub, runs)
+	w.note("renew %d", len(runs))
+	require.NoError(w.t, err)
+	var want queue.RenewResult
+	for _, run := range runs {
+		j := w.m.held(run)
+		switch {
+		case j == nil || j.Run.Hub != hub:
+			want.Lost = append(want.Lost, run)
+			continue
+		case j.cancelAsked:
+			want.Cancelled = append(want.Cancelled, run)
+		}
+		j.expired = false
+	}
+	require.Equal(w.t, want, got)
+}
+
+func (w *walk) deleteHistory() {
+	tenant, id := fmt.Sprint("t", w.rand.IntN(2)), fmt.Sprint("id", w.rand.IntN(12))
+	require.NoError(w.t, w.DeleteHistory(w.ctx, tenant, []string{id}))
+	w.note("delete history %s/%s", tenant, id)
+	for _, key := range w.m.history {
+		if j := w.m.jobs[key]; j.Tenant == tenant && j.ID == id {
+			w.m.forget(key)
+			return
+		}
+	}
+}
+
+func (w *walk) delivered() {
+	if j := w.anyJob(job.Done, job.Failed); j != nil {
+		w.note("delivered %s", j.Key)
+		require.NoError(w.t, w.DeliveredEnd(w.ctx, j.Key))
+		w.m.ends = slices.DeleteFunc(w.m.ends, func(k string) bool { return k == j.Key })
+	}
+}
