@@ -1,0 +1,11 @@
+// Troubles that a stock ComfyUI causes in its own web UI, seen with 0.3.64 (web UI 1.27) and 0.33.0 (1.49) without any hub.
+// With --reference whatever the reference causes is added.
+export const known = [
+  /^404 GET \/favicon\.ico$/,
+  /^404 GET (\/api\/userdata)?\/user\.css$/, // nobody has written one
+  /^404 GET \/api\/userdata\/comfy\.templates\.json$/, // nor saved a template
+  /^404 GET \/api\/userdata\?dir=/, // nor saved a workflow or a subgraph
+  /^console: ComfyApp graph accessed before initialization/,
+  /^exception: Cannot read properties of undefined \(reading 'id'\)/,
+  /net::ERR_NAME_NOT_RESOLVED/, // the page asks other servers, which this browser does not reach
+];

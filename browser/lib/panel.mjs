@@ -1,0 +1,75 @@
+// The panel that lists what waits, runs and has run. Its two forms: the side bar's Queue (to about 1.33 of the web
+// UI), and the job list under the Run button (later). Both give the same: tasks() from newest to oldest, each
+// {id, state, picture}; state is pending, running, done or ended (failed or cancelled).
+
+/** The panel of the web UI that this page has loaded, opened. */
+export async function panelOf(page) {
+  const overlay = page.locator('[data-testid=queue-overlay-toggle]');
+  const panel = await overlay.count() ? new JobList(page, overlay) : new SideBar(page);
+  await panel.open();
+  return panel;
+}
+
+class SideBar {
+  constructor(page) {
+    this.page = page;
+    this.items = page.locator('.task-item');
+  }
+
+  async open() {
+    if (await this.page.locator('.queue-tab-button.side-bar-button-selected').count()) return;
+    await this.page.locator('.queue-tab-button').click();
+  }
+
+  tasks() {
+    return this.items.evaluateAll((items) => items.map((item) => {
+      const text = item.innerText;
+      const image = item.querySelector('img');
+      const state = /Pending/.test(text) ? 'pending' : /Running/.test(text) ? 'running' : item.querySelector('.p-tag-success') ? 'done' : 'ended';
+      return { state, picture: image?.naturalWidth ? window.comfyhubLook(image) : null };
+    }));
+  }
+
+  /** How many wait or run, as the badge says. */
+  async active() {
+    const badge = this.page.locator('.queue-tab-button .p-badge');
+    return await badge.count() ? Number(await badge.innerText()) : 0;
+  }
+
+  async cancelPending() {
+    await this.items.filter({ hasText: 'Pending' }).first().click({ button: 'right' });
+    await this.page.locator('.p-contextmenu').getByText('Delete').click();
+  }
+}
+
+class JobList {
+  constructor(page, toggle) {
+    this.page = page;
+    this.toggle = toggle;
+    this.items = page.locator('[data-job-id]');
+  }
+
+  async open() {
+    if (await this.page.locator('[data-testid=job-assets-list]').count()) return;
+    await this.toggle.click();
+  }
+
+  tasks() {
+    return this.items.evaluateAll((items) => items.map((item) => {
+      const text = item.innerText;
+      const image = item.querySelector('img');
+      const state = /queue/i.test(text) ? 'pending' : /Total:/.test(text) ? 'running' : /\d s|\ds$/m.test(text) ? 'done' : 'ended';
+      return { id: item.dataset.jobId, state, picture: image?.naturalWidth ? window.comfyhubLook(image) : null };
+    }));
+  }
+
+  async active() {
+    return parseInt(await this.toggle.innerText(), 10) || 0;
+  }
+
+  async cancelPending() {
+    const item = this.items.filter({ hasText: /queue/i }).first();
+    await item.hover();
+    await item.getByLabel('Cancel').click();
+  }
+}

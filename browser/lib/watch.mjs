@@ -1,0 +1,61 @@
+// What goes wrong in the pages without a step noticing: errors on the console, requests that fail, sockets that close,
+// messages of error that the web UI shows. Each is one line in which ids, numbers and the server's address are left out, so that
+// the lines of two servers can be compared.
+
+export class Watch {
+  #leaving = new Set();
+
+  constructor(url) {
+    this.origin = new URL(url).origin;
+    this.troubles = new Map(); // line -> the first one in full
+  }
+
+  page(page) {
+    page.on('console', (message) => {
+      // The console's own line about a failed request says less than the response.
+      if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) this.#note(`console: ${message.text()}`);
+    });
+    page.on('pageerror', (error) => this.#note(`exception: ${error.message}`));
+    page.on('response', (response) => {
+      if (this.#ours(response.url()) && response.status() >= 400) {
+        this.#note(`${response.status()} ${response.request().method()} ${this.#path(response.url())}`);
+      }
+    });
+    page.on('requestfailed', (request) => {
+      const reason = request.failure()?.errorText;
+      // The page gives up requests itself, most of all while it is being left.
+      if (this.#ours(request.url()) && reason !== 'net::ERR_ABORTED') this.#note(`${reason} ${request.method()} ${this.#path(request.url())}`);
+    });
+    page.on('websocket', (socket) => {
+      this.#leaving.delete(page);
+      const closed = (why) => {
+        if (!this.#leaving.has(page)) this.#note(`socket ${this.#path(socket.url())} ${why}`);
+      };
+      socket.on('close', () => closed('closed'));
+      socket.on('socketerror', (error) => closed(error));
+    });
+  }
+
+  /** The page is about to be reloaded or closed: that its socket closes is no trouble. */
+  leaving(page) {
+    this.#leaving.add(page);
+  }
+
+  #ours = (url) => url.startsWith(this.origin);
+
+  #path(url) {
+    const { pathname, searchParams } = new URL(url);
+    searchParams.delete('rand');
+    return pathname + (searchParams.size ? `?${searchParams}` : '');
+  }
+
+  #note(text) {
+    const line = text
+      .replaceAll(this.origin, '')
+      .replace(/[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}/g, 'ID')
+      .replace(/(browser-)[a-z0-9]{6}/g, '$1…')
+      .replace(/\s+/g, ' ')
+      .slice(0, 200);
+    if (!this.troubles.has(line)) this.troubles.set(line, text);
+  }
+}

@@ -1,0 +1,118 @@
+// ComfyUI's web UI in one tab, used as a person uses it: its buttons, its panels, what it shows. Where two versions of
+// it differ, panel.mjs knows.
+import { panelOf } from './panel.mjs';
+import { until } from './wait.mjs';
+
+const READY = 90_000; // ms; the first visit loads 20 MB of scripts
+const FILE = '#comfy-file-input'; // what "Open" in the menu clicks
+
+export class WebUI {
+  constructor(page, watch) {
+    this.page = page;
+    this.watch = watch;
+  }
+
+  /** Opens the page and waits until it is drawn and its socket is open. */
+  async open(url) {
+    await this.page.goto(url);
+    await this.#ready();
+    this.panel = await panelOf(this.page);
+  }
+
+  /** Reloads the tab, as F5 does. */
+  async reload() {
+    this.watch.leaving(this.page);
+    await this.page.reload();
+    await this.#ready();
+  }
+
+  async #ready() {
+    await this.page.waitForFunction(() => window.app?.extensionManager && window.app.canvas && window.app.api?.socket?.readyState === 1
+      && Object.keys(window.LiteGraph?.registered_node_types ?? {}).length > 10, null, { timeout: READY });
+    // A first visit is greeted with a dialog of templates.
+    await this.page.waitForTimeout(500);
+    await this.closeDialogs();
+  }
+
+  async closeDialogs() {
+    const dialog = this.page.locator('.p-dialog-mask, [role=dialog]').first();
+    for (let n = 0; n < 5 && await dialog.isVisible(); n++) {
+      await this.page.keyboard.press('Escape');
+      await this.page.waitForTimeout(300);
+    }
+  }
+
+  /** Opens a workflow's file. */
+  async load(name, workflow) {
+    const buffer = Buffer.from(JSON.stringify(workflow));
+    await this.page.locator(FILE).first().setInputFiles({ name: `${name}.json`, mimeType: 'application/json', buffer });
+    await until('the workflow is on the canvas', async () => (await this.nodes()).join() === workflow.nodes.map(({ type }) => type).join());
+  }
+
+  /** The types of the nodes on the canvas, by id. */
+  nodes() {
+    return this.page.evaluate(() => window.app.graph.nodes.toSorted((a, b) => a.id - b.id).map(({ type }) => type));
+  }
+
+  /** Gives the first node another colour, so that no cache answers, and clicks Run. Resolves to the prompt's id. */
+  async run(color) {
+    await this.page.evaluate((value) => {
+      const [node] = window.app.graph.nodes.filter(({ type }) => type === 'EmptyImage');
+      node.widgets.find(({ name }) => name === 'color').value = value;
+    }, color);
+    const answer = this.page.waitForResponse((response) => response.request().method() === 'POST' && new URL(response.url()).pathname === '/api/prompt');
+    await this.page.locator('button[data-testid=queue-button], [data-testid=queue-button] button').first().click();
+    const response = await answer;
+    if (!response.ok()) throw new Error(`Run was answered with ${response.status()}: ${await response.text()}`);
+    return (await response.json()).prompt_id;
+  }
+
+  /** Clicks the cross beside Run, which interrupts what runs. */
+  async interrupt() {
+    await this.page.getByLabel('Cancel current run').click();
+  }
+
+  /** The tab's title: while a prompt runs, its progress and the node that runs. */
+  title() {
+    return this.page.title();
+  }
+
+  /** Notes every title from now on; the function that it gives ends that and gives them. */
+  async titles() {
+    await this.page.evaluate(() => {
+      const seen = [document.title];
+      const observer = new MutationObserver(() => seen.push(document.title));
+      observer.observe(document.head, { subtree: true, childList: true, characterData: true });
+      window.comfyhubTitles = { seen, observer };
+    });
+    return () => this.page.evaluate(() => {
+      window.comfyhubTitles.observer.disconnect();
+      return window.comfyhubTitles.seen;
+    });
+  }
+
+  /** The picture that the node which saves shows: its size and the colour of its middle, or nothing. */
+  picture() {
+    return this.page.evaluate(() => {
+      const node = window.app.graph.nodes.find(({ type }) => type === 'SaveImage');
+      const image = node?.imgs?.[0];
+      return image?.naturalWidth ? window.comfyhubLook(image) : null;
+    });
+  }
+
+  /** Saves the workflow under a name with Ctrl+S, as a first save asks for one. */
+  async save(name) {
+    await this.page.locator('canvas').first().click({ position: { x: 400, y: 500 }, force: true });
+    await this.page.keyboard.press('Control+s');
+    const input = this.page.locator('.p-dialog input[type=text], [role=dialog] input').first();
+    await input.fill(name);
+    await input.press('Enter');
+    await input.waitFor({ state: 'hidden' });
+  }
+
+  /** Opens a saved workflow from the side bar. */
+  async openSaved(name) {
+    await this.page.locator('.workflows-tab-button').first().click();
+    await this.page.getByText(name, { exact: false }).first().click();
+  }
+}
