@@ -25,7 +25,8 @@ func (d Document) Body() []byte { return d.body() }
 type Uploads []string
 
 // ObjectInfo is the body of GET /object_info for the fleet. uploads, which may
-// be nil, come first in the lists of file inputs.
+// be nil, are in the lists of file inputs: in order where a list is in order,
+// else first.
 func (c *Catalog) ObjectInfo(uploads Uploads) Document {
 	if c == nil {
 		c = Merge(nil, nil)
@@ -138,8 +139,17 @@ func (in *input) withUploads(className string, uploads Uploads) *input {
 	if len(list) == 0 {
 		return in
 	}
-	return in.withOptions(newOptions(list).union(in.options))
+	all := newOptions(list).union(in.options)
+	if slices.IsSortedFunc(in.options.list, byKey) {
+		// As ComfyUI lists a folder; clients take the first one as default.
+		sorted := slices.Clone(all.list)
+		slices.SortFunc(sorted, byKey)
+		all = newOptions(sorted)
+	}
+	return in.withOptions(all)
 }
+
+func byKey(a, b pyjson.Value) int { return strings.Compare(optionKey(a), optionKey(b)) }
 
 // Extensions of the files that ComfyUI lists for each kind of upload. It goes
 // by the MIME type of the name, which depends on the machine; these are the

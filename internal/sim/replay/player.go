@@ -40,6 +40,8 @@ const StatusFrames = "status frames"
 type Difference struct {
 	// Step is the label of the request, or "socket NAME".
 	Step string
+	// Path is the recorded path of the request, with its query.
+	Path string
 	// What differs: one of the constants.
 	What string
 	// Want was recorded, Got was received.
@@ -61,9 +63,11 @@ type Player struct {
 	// Idle reports whether the server has nothing to do but to wait for the
 	// clock.
 	Idle func() bool
-	// Calm is how often in a row, half a millisecond apart, Idle must hold
-	// before time goes on. Default: 6.
-	Calm int
+	// Calm is for how long Idle must hold before time goes on. Default: 3 ms.
+	Calm time.Duration
+	// Late is for how long it must hold before a frame that has not come yet
+	// is taken to wait for time to go on. Default: Calm.
+	Late time.Duration
 	// Local are texts of this machine and what they stand for, in turn.
 	Local []string
 	// Skip says what is not compared of a step, and not waited for. A What of
@@ -87,6 +91,7 @@ type Player struct {
 	answers []answer
 	ahead   time.Duration // of the clock before the recording
 	found   []Difference
+	path    string // of the request that is being compared
 }
 
 type answer struct {
@@ -102,8 +107,9 @@ func (p *Player) Play(ctx context.Context) []Difference {
 		p.Skip = func(string, string) bool { return false }
 	}
 	if p.Calm == 0 {
-		p.Calm = 6
+		p.Calm = 3 * time.Millisecond
 	}
+	p.Late = max(p.Late, p.Calm)
 	p.ctx, p.sockets = ctx, map[string]*socket{}
 	defer func() {
 		for _, s := range p.sockets {
@@ -116,7 +122,7 @@ func (p *Player) Play(ctx context.Context) []Difference {
 			return p.found
 		}
 	}
-	p.rest()
+	p.rest(p.Late, nil)
 	for _, a := range p.answers {
 		p.compareAnswer(a)
 	}
@@ -145,6 +151,9 @@ func (p *Player) step(step *pyjson.Object, after []*pyjson.Object) bool {
 		return true
 	}
 	p.wait(step)
+	if kind := kindOf(step); s == nil && (kind == "ws_send" || kind == "ws_client_close" || kind == "ws_client_abort") {
+		return false // the socket was refused, which is told
+	}
 	switch kindOf(step) {
 	case "http":
 		if p.Before != nil {
@@ -168,7 +177,7 @@ func (p *Player) step(step *pyjson.Object, after []*pyjson.Object) bool {
 }
 
 func (p *Player) differs(step, what, want, got string) {
-	p.found = append(p.found, Difference{step, what, want, got})
+	p.found = append(p.found, Difference{Step: step, Path: p.path, What: what, Want: want, Got: got})
 }
 
 // wait lets the recorded time pass.
@@ -178,7 +187,7 @@ func (p *Player) wait(step *pyjson.Object) {
 	if kindOf(step) == "ws_client_close" || strings.HasSuffix(path, "/interrupt") || strings.HasSuffix(path, "/cancel") {
 		until += underWay
 	}
-	for p.rest(); p.Clock.wakeFirst(until); p.rest() {
+	for p.rest(p.Calm, nil); p.Clock.wakeFirst(until); p.rest(p.Calm, nil) {
 	}
 	p.Clock.advance(until)
 }
@@ -187,14 +196,19 @@ func recordedTime(step *pyjson.Object) time.Duration {
 	return time.Duration(at(step) * float64(time.Second))
 }
 
-// rest returns when the server has nothing to do but to wait.
-func (p *Player) rest() {
+// rest returns when the server has had nothing to do but to wait for so long,
+// or when there is enough.
+func (p *Player) rest(calm time.Duration, enough func() bool) {
 	limit := time.Now().Add(patience)
-	for calm := 0; calm < p.Calm && time.Now().Before(limit); calm++ {
-		if !p.Idle() {
-			calm = 0
+	since := time.Now()
+	for now := since; now.Sub(since) < calm && now.Before(limit); now = time.Now() {
+		if enough != nil && enough() {
+			return
 		}
 		<-time.After(time.Millisecond / 2)
+		if !p.Idle() {
+			since = time.Now()
+		}
 	}
 }
 
@@ -207,9 +221,9 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 	if p.Skip("socket "+name, Frames) {
 		return true
 	}
-	limit := time.Now().Add(patience)
-	for s.count(p.counts) < s.want && time.Now().Before(limit) {
-		if p.rest(); s.count(p.counts) < s.want && !p.Clock.wakeFirst(1<<62) {
+	enough := func() bool { return s.count(p.counts) >= s.want }
+	for limit := time.Now().Add(patience); !enough() && time.Now().Before(limit); {
+		if p.rest(p.Late, enough); !enough() && !p.Clock.wakeFirst(1<<62) {
 			<-time.After(time.Millisecond)
 		}
 	}

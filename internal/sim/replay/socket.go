@@ -196,7 +196,7 @@ func (p *Player) recordedFrames(name string) []frame {
 		case "ws_text":
 			frames = append(frames, p.frame(step.String("text")))
 		case "ws_binary":
-			frames = append(frames, frame{text: binaryShape(step.Object("decoded"))})
+			frames = append(frames, p.binary(step.Object("decoded"), frames))
 		case "ws_close":
 			p.compareClose(name, step)
 		}
@@ -214,7 +214,7 @@ func (p *Player) receivedFrames(name string) []frame {
 		if shape, ok := strings.CutPrefix(f, "\x00"); ok {
 			v, _ := pyjson.Parse([]byte(p.original(shape))) // describe wrote it
 			o, _ := v.(*pyjson.Object)
-			frames = append(frames, frame{text: binaryShape(o)})
+			frames = append(frames, p.binary(o, frames))
 			continue
 		}
 		frames = append(frames, p.frame(p.original(f)))
@@ -236,6 +236,21 @@ func (p *Player) frame(text string) frame {
 		f.text = "status"
 		if sid := data.String("sid"); sid != "" {
 			f.text += " with sid " + normalText(sid, "sid")
+		}
+	}
+	return f
+}
+
+// binary is the comparable form of a binary message. Unless it says otherwise
+// it belongs to the prompt of the message before it.
+func (p *Player) binary(decoded *pyjson.Object, before []frame) frame {
+	f := frame{text: binaryShape(decoded)}
+	if len(before) > 0 {
+		f.prompt = before[len(before)-1].prompt
+	}
+	if v, err := pyjson.Parse([]byte(decoded.String("metadata_text"))); err == nil {
+		if meta, ok := v.(*pyjson.Object); ok {
+			f.prompt = meta.String("prompt_id")
 		}
 	}
 	return f
