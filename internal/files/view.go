@@ -3,12 +3,10 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/semaphore"
@@ -156,72 +154,18 @@ func (v *View) serveRaw(w http.ResponseWriter, r *http.Request, e Entry) error {
 	if !e.Stored() {
 		return v.relay(w, r, e)
 	}
-	part := byteRange{0, e.Size}
-	status := checkConditions(r.Header, e.ETag, e.Modified)
-	if asked := r.Header.Get("Range"); status == http.StatusOK && asked != "" && rangeHolds(r.Header, e.ETag, e.Modified) {
-		var ok bool
-		if part, ok = parseRange(asked, e.Size); ok {
-			status = http.StatusPartialContent
-		} else {
-			status = http.StatusRequestedRangeNotSatisfiable
-		}
+	err := ServeContent(w, r, Content{
+		ETag: e.ETag, Modified: e.Modified, Size: e.Size, Logger: v.options.Logger,
+		Describe: func(http.Header) { v.describe(w, r, e) },
+		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+			return v.store.Open(ctx, e, offset, length)
+		},
+	})
+	if errors.Is(err, ErrGone) && e.Source != nil {
+		return v.relay(w, r, e) // a blob that is gone can still be had from its instance
 	}
-	var body io.ReadCloser
-	if r.Method != http.MethodHead && (status == http.StatusOK || status == http.StatusPartialContent) {
-		var err error
-		// Before the first header: a blob that is gone can still be had from
-		// its instance, or be an honest 404.
-		body, err = v.store.Open(r.Context(), e, part.from, part.length)
-		if errors.Is(err, ErrGone) && e.Source != nil {
-			return v.relay(w, r, e)
-		}
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-	}
-	v.describe(w, r, e)
-	h := w.Header()
-	switch status {
-	case http.StatusRequestedRangeNotSatisfiable:
-		h.Set("Content-Range", "bytes */"+strconv.FormatInt(e.Size, 10))
-		answerEmptyTyped(w, status)
-		return nil
-	case http.StatusPreconditionFailed:
-		answerEmptyTyped(w, status)
-		return nil
-	}
-	h.Set("Etag", e.ETag)
-	h.Set("Last-Modified", e.Modified.UTC().Format(http.TimeFormat))
-	if status == http.StatusNotModified {
-		w.WriteHeader(status)
-		return nil
-	}
-	h.Set("Accept-Ranges", "bytes")
-	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
-	if status == http.StatusPartialContent {
-		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.from, part.from+part.length-1, e.Size))
-	}
-	w.WriteHeader(status)
-	if body != nil {
-		v.send(w, body)
-	}
-	return nil
+	return err
 }
 
-// answerEmptyTyped is an empty answer that keeps its Content-Type.
-func answerEmptyTyped(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(status)
-}
-
-// send copies a body to the client. Once the status is out an error can only
-// be told by cutting the connection, so that the client does not take a part
-// for the whole.
-func (v *View) send(w http.ResponseWriter, body io.Reader) {
-	from := &sourceReader{r: body}
-	if _, err := io.Copy(w, from); err != nil && from.err != nil {
-		v.options.Logger.Warn("a file broke off while it was sent", "error", from.err)
-		panic(http.ErrAbortHandler)
-	}
-}
+// send copies a body to the client.
+func (v *View) send(w http.ResponseWriter, body io.Reader) { sendBody(w, body, v.options.Logger) }

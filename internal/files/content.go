@@ -1,0 +1,100 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Content is a file that ServeContent sends.
+type Content struct {
+	ETag     string
+	Modified time.Time
+	Size     int64 // bytes
+	// Describe sets the headers that every answer has, whatever its status.
+	Describe func(http.Header)
+	// Open reads length bytes from offset on.
+	Open func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
+	// Logger is told when the body breaks off.
+	Logger *slog.Logger
+}
+
+// ServeContent answers a GET or HEAD of a file as ComfyUI's server does, with
+// conditions and a single range. An error means that nothing was answered yet.
+func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
+	part := byteRange{0, c.Size}
+	status := checkConditions(r.Header, c.ETag, c.Modified)
+	if asked := r.Header.Get("Range"); status == http.StatusOK && asked != "" && rangeHolds(r.Header, c.ETag, c.Modified) {
+		var ok bool
+		if part, ok = parseRange(asked, c.Size); ok {
+			status = http.StatusPartialContent
+		} else {
+			status = http.StatusRequestedRangeNotSatisfiable
+		}
+	}
+	var body io.ReadCloser
+	if r.Method != http.MethodHead && (status == http.StatusOK || status == http.StatusPartialContent) {
+		var err error
+		// Before the first header, so that a body that cannot be had is an
+		// honest error.
+		if body, err = c.Open(r.Context(), part.from, part.length); err != nil {
+			return err
+		}
+		defer body.Close()
+	}
+	h := w.Header()
+	c.Describe(h)
+	switch status {
+	case http.StatusRequestedRangeNotSatisfiable:
+		h.Set("Content-Range", "bytes */"+strconv.FormatInt(c.Size, 10))
+		answerEmptyTyped(w, status)
+		return nil
+	case http.StatusPreconditionFailed:
+		answerEmptyTyped(w, status)
+		return nil
+	}
+	h.Set("Etag", c.ETag)
+	h.Set("Last-Modified", c.Modified.UTC().Format(http.TimeFormat))
+	if status == http.StatusNotModified {
+		w.WriteHeader(status)
+		return nil
+	}
+	h.Set("Accept-Ranges", "bytes")
+	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
+	if status == http.StatusPartialContent {
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.from, part.from+part.length-1, c.Size))
+	}
+	w.WriteHeader(status)
+	if body != nil {
+		sendBody(w, body, c.Logger)
+	}
+	return nil
+}
+
+// ContentType guesses a type from a file's name as ComfyUI does.
+func ContentType(name string) string { return mimeType(name) }
+
+// Active reports whether a browser would run a file of a type that is shown
+// under the hub's own address.
+func Active(contentType string) bool { return active(contentType, true) }
+
+// sendBody copies a body to the client. Once the status is out an error can
+// only be told by cutting the connection, so that the client does not take a
+// part for the whole.
+func sendBody(w http.ResponseWriter, body io.Reader, log *slog.Logger) {
+	from := &sourceReader{r: body}
+	if _, err := io.Copy(w, from); err != nil && from.err != nil {
+		log.Warn("a file broke off while it was sent", "error", from.err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// answerEmptyTyped is an empty answer that keeps its Content-Type.
+func answerEmptyTyped(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+}

@@ -1,0 +1,166 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// ErrExists says that there is a file which must not be replaced.
+var ErrExists = errors.New("userdata: file exists")
+
+// File is a stored file.
+type File struct {
+	Path     Path
+	Size     int64 // bytes
+	Modified time.Time
+}
+
+// Stat describes a file. A missing one is fs.ErrNotExist.
+func (f Folder) Stat(ctx context.Context, p Path) (File, error) {
+	if p == "" {
+		return File{}, fs.ErrNotExist
+	}
+	b, err := f.store.storage.Stat(ctx, f.fileKey(p))
+	if err != nil {
+		return File{}, fmt.Errorf("userdata: %w", err)
+	}
+	return File{Path: p, Size: b.Size, Modified: b.Modified}, nil
+}
+
+func (f Folder) has(ctx context.Context, p Path) (bool, error) {
+	_, err := f.Stat(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Open reads length bytes of a file from offset on, all that follow if length
+// is negative.
+func (f Folder) Open(ctx context.Context, p Path, offset, length int64) (io.ReadCloser, error) {
+	return f.store.storage.Open(ctx, f.fileKey(p), offset, length)
+}
+
+// Write stores a file and the folders that it lies in. Errors: ErrExists where
+// it must not be replaced and is there, ErrName where a folder has its name or
+// a file that of one of its folders.
+func (f Folder) Write(ctx context.Context, p Path, r io.Reader, overwrite bool) (File, error) {
+	defer f.lock()()
+	if !overwrite {
+		if err := f.mustBeFree(ctx, p); err != nil {
+			return File{}, err
+		}
+	}
+	return f.write(ctx, p, r)
+}
+
+func (f Folder) write(ctx context.Context, p Path, r io.Reader) (File, error) {
+	if err := f.makeRoom(ctx, p); err != nil {
+		return File{}, err
+	}
+	if _, err := f.store.storage.Write(ctx, f.fileKey(p), r); err != nil {
+		return File{}, fmt.Errorf("userdata: %w", err)
+	}
+	return f.Stat(ctx, p)
+}
+
+// Move renames a file. Errors: fs.ErrNotExist, and those of Write.
+func (f Folder) Move(ctx context.Context, from, to Path, overwrite bool) (File, error) {
+	defer f.lock()()
+	source, err := f.Stat(ctx, from)
+	if err != nil {
+		return File{}, err
+	}
+	if !overwrite {
+		if err := f.mustBeFree(ctx, to); err != nil {
+			return File{}, err
+		}
+	}
+	if from == to {
+		return source, nil
+	}
+	body, err := f.Open(ctx, from, 0, -1)
+	if err != nil {
+		return File{}, fmt.Errorf("userdata: %w", err)
+	}
+	defer body.Close()
+	moved, err := f.write(ctx, to, body)
+	if err != nil {
+		return File{}, err
+	}
+	// Last, so that a crash in between leaves the file twice, not nowhere.
+	return moved, f.store.storage.Delete(ctx, f.fileKey(from))
+}
+
+// Delete removes a file; the folders that it lay in stay. A missing one is
+// fs.ErrNotExist.
+func (f Folder) Delete(ctx context.Context, p Path) error {
+	defer f.lock()()
+	if _, err := f.Stat(ctx, p); err != nil {
+		return err
+	}
+	return f.store.storage.Delete(ctx, f.fileKey(p))
+}
+
+func (f Folder) mustBeFree(ctx context.Context, p Path) error {
+	switch taken, err := f.has(ctx, p); {
+	case err != nil:
+		return err
+	case taken:
+		return ErrExists
+	}
+	return nil
+}
+
+// makeRoom makes the folders of a file, as far as they are missing.
+func (f Folder) makeRoom(ctx context.Context, p Path) error {
+	if p == "" {
+		return ErrName
+	}
+	if there, err := f.hasFolder(ctx, p); err != nil || there {
+		return errors.Join(err, errIf(there, ErrName))
+	}
+	for _, dir := range p.parents() {
+		there, err := f.hasFolder(ctx, dir)
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		if taken, err := f.has(ctx, dir); err != nil || taken {
+			return errors.Join(err, errIf(taken, ErrName))
+		}
+		if _, err := f.store.storage.Write(ctx, f.folderKey(dir), strings.NewReader("")); err != nil {
+			return fmt.Errorf("userdata: %w", err)
+		}
+	}
+	return nil
+}
+
+// hasFolder reports whether a folder exists; the user's own always does.
+func (f Folder) hasFolder(ctx context.Context, p Path) (bool, error) {
+	if p == "" {
+		return true, nil
+	}
+	_, err := f.store.storage.Stat(ctx, f.folderKey(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("userdata: %w", err)
+	}
+	return true, nil
+}
+
+func errIf(condition bool, err error) error {
+	if condition {
+		return err
+	}
+	return nil
+}
