@@ -1,10 +1,13 @@
 package hub
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -136,7 +139,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		writeTooLarge(w, limit, r.ContentLength)
 		return nil, false
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, limit))
+	plain, err := decoded(r)
+	if err != nil {
+		writeText(w, http.StatusBadRequest, "400: Bad Request")
+		return nil, false
+	}
+	body, err := io.ReadAll(io.LimitReader(plain, limit))
 	if err != nil {
 		writeText(w, http.StatusBadRequest, "400: Bad Request")
 		return nil, false
@@ -146,6 +154,18 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		return nil, false
 	}
 	return body, true
+}
+
+// decoded is the body without its Content-Encoding, which ComfyUI's web server
+// undoes as well.
+func decoded(r *http.Request) (io.Reader, error) {
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
+	case "gzip":
+		return gzip.NewReader(r.Body)
+	case "deflate":
+		return zlib.NewReader(r.Body)
+	}
+	return r.Body, nil
 }
 
 // truthy is Python's bool() of a JSON value.

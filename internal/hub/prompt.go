@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -40,7 +42,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	}
 	request, err := catalog.ParseRequest(raw)
 	if err != nil {
-		h.refuse(w, r, a, err)
+		h.refuse(w, r, a, raw, err)
 		return
 	}
 	if request.ClientID != "" {
@@ -52,7 +54,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
 	})
 	if !verdict.Accepted() {
-		h.refuse(w, r, a, verdict.Answer)
+		h.refuse(w, r, a, raw, verdict.Answer)
 		return
 	}
 	submission, err := h.submission(r, a, c, request, verdict, have)
@@ -65,13 +67,13 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 
 // refuse answers a prompt that cannot be taken. ComfyUI's counter moves on for
 // these too, unless the prompt brought its own number.
-func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, err error) {
+func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, raw []byte, err error) {
 	var answer *catalog.Answer
 	if !errors.As(err, &answer) {
 		h.fault(w, r, err)
 		return
 	}
-	if answer.Status == http.StatusBadRequest {
+	if takesNumber(raw) {
 		if _, err := h.queue.TakeNumber(r.Context(), a.tenant); err != nil {
 			h.log().Debug("cannot advance the number", "error", err)
 		}
@@ -106,6 +108,7 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 		s.Number = &n
 	}
 	s.BodyHash = hashOf(s.Body.Prompt, s.Body.Extra, s.Body.Targets)
+	s.Body.Extra = h.stamped(s.Body.Extra, r) // differs each time, so it is no part of the hash
 	return s, nil
 }
 
@@ -152,17 +155,23 @@ func (h *Hub) replay(ctx context.Context, j job.Job) {
 	h.tellEnd(ctx, j)
 }
 
-// withClient adds the client id to extra_data, where ComfyUI shows it.
-func withClient(extra []byte, client string) []byte {
-	if client == "" {
-		return extra
+// takesNumber reports whether ComfyUI's counter moves on for a body of POST
+// /prompt that is refused: it is taken before anything is checked, unless the
+// body has a number of its own, or is none that Python can look into.
+func takesNumber(body []byte) bool {
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		return false
 	}
-	out := append([]byte(nil), extra[:len(extra)-1]...)
-	if len(out) > 1 {
-		out = append(out, ", "...)
+	switch v := v.(type) {
+	case *pyjson.Object:
+		return !v.Has("number")
+	case pyjson.Array:
+		return !slices.Contains(v, pyjson.Value(pyjson.String("number")))
+	case pyjson.String:
+		return !strings.Contains(string(v), "number")
 	}
-	out = append(out, `"client_id": `...)
-	return append(pyjson.AppendString(out, client), '}')
+	return false
 }
 
 // hashOf identifies what was asked.

@@ -77,6 +77,9 @@ type Player struct {
 	// otherwise and sends fewer. Only the first one of a socket and the one
 	// before the end of a prompt are compared then, without their number.
 	OwnStatus bool
+	// Shrinks says that a prompt may be held back while another is shown, and
+	// that its progress and previews shrink to the newest: neither is compared.
+	Shrinks bool
 	// Apart says that prompts which waited for each other in the recording may
 	// run at once: the messages of each prompt are compared for themselves.
 	Apart bool
@@ -215,9 +218,14 @@ func (p *Player) rest(calm time.Duration, enough func() bool) {
 // expect waits for a recorded frame, letting time pass as needed, and sets the
 // clocks by it. It reports false when the frame does not come.
 func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
-	if p.counts(step.String("text"), s.want == 0) {
-		s.want++
+	text := step.String("text")
+	if kindOf(step) == "ws_binary" {
+		text = binaryMark
 	}
+	if !p.counts(text, s.want == 0) {
+		return true
+	}
+	s.want++
 	if p.Skip("socket "+name, Frames) {
 		return true
 	}
@@ -239,10 +247,14 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 
 // counts reports whether a frame is one that is waited for.
 func (p *Player) counts(frame string, first bool) bool {
-	return !p.OwnStatus || first || !isStatus(frame)
+	return first || !(p.OwnStatus && isStatus(frame)) && !(p.Shrinks && isProgress(frame))
 }
 
 func isStatus(frame string) bool { return strings.HasPrefix(frame, `{"type": "status"`) }
+
+func isProgress(frame string) bool {
+	return strings.HasPrefix(frame, `{"type": "progress`) || strings.HasPrefix(frame, binaryMark)
+}
 
 func (p *Player) note(text string) {
 	switch {

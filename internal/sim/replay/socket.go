@@ -21,6 +21,9 @@ const (
 	frameMetadata = 4
 )
 
+// binaryMark tells the shape of a binary frame from a text.
+const binaryMark = "\x00"
+
 // socket collects the frames one client gets.
 type socket struct {
 	conn   *websocket.Conn
@@ -28,7 +31,7 @@ type socket struct {
 	done   chan struct{}
 
 	mu     sync.Mutex
-	frames []string // of a binary one its shape, behind a zero byte
+	frames []string // of a binary one its shape, behind binaryMark
 	code   websocket.StatusCode
 	want   int // frames recorded up to the current step
 }
@@ -122,7 +125,7 @@ func (s *socket) read(ctx context.Context) {
 		}
 		text := string(data)
 		if kind == websocket.MessageBinary {
-			text = "\x00" + describe(data)
+			text = binaryMark + describe(data)
 		}
 		s.frames = append(s.frames, text)
 		s.mu.Unlock()
@@ -154,6 +157,10 @@ func (p *Player) compareSocket(name string) {
 	if p.OwnStatus {
 		want, got = ownStatus(want), ownStatus(got)
 	}
+	if p.Shrinks {
+		progress := func(f frame) bool { return f.progress }
+		want, got = slices.DeleteFunc(want, progress), slices.DeleteFunc(got, progress)
+	}
 	if p.Skip(StatusFrames, Order) {
 		slices.SortStableFunc(want, statusLast)
 		slices.SortStableFunc(got, statusLast)
@@ -184,6 +191,8 @@ type frame struct {
 	prompt string // whose it is, as far as it says so
 	status bool
 	end    bool // executing null
+	// progress says that it is progress or a picture.
+	progress bool
 }
 
 func (p *Player) recordedFrames(name string) []frame {
@@ -211,7 +220,7 @@ func (p *Player) receivedFrames(name string) []frame {
 	s.mu.Unlock()
 	var frames []frame
 	for _, f := range received {
-		if shape, ok := strings.CutPrefix(f, "\x00"); ok {
+		if shape, ok := strings.CutPrefix(f, binaryMark); ok {
 			v, _ := pyjson.Parse([]byte(p.original(shape))) // describe wrote it
 			o, _ := v.(*pyjson.Object)
 			frames = append(frames, p.binary(o, frames))
@@ -224,7 +233,7 @@ func (p *Player) receivedFrames(name string) []frame {
 
 // frame is the comparable form of a message.
 func (p *Player) frame(text string) frame {
-	f := frame{text: normalBody(text), status: isStatus(text)}
+	f := frame{text: normalBody(text), status: isStatus(text), progress: isProgress(text)}
 	v, _ := pyjson.Parse([]byte(text)) // what is no JSON has no members
 	o, _ := v.(*pyjson.Object)
 	data := o.Object("data")
@@ -244,7 +253,7 @@ func (p *Player) frame(text string) frame {
 // binary is the comparable form of a binary message. Unless it says otherwise
 // it belongs to the prompt of the message before it.
 func (p *Player) binary(decoded *pyjson.Object, before []frame) frame {
-	f := frame{text: binaryShape(decoded)}
+	f := frame{text: binaryShape(decoded), progress: true}
 	if len(before) > 0 {
 		f.prompt = before[len(before)-1].prompt
 	}
