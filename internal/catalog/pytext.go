@@ -9,6 +9,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
+// PythonRepr is Python's repr() of a JSON value, as ComfyUI quotes values that
+// it refuses.
+func PythonRepr(v pyjson.Value) string { return pyRepr(v) }
+
 // pyStr is Python's str().
 func pyStr(v pyjson.Value) string {
 	if s, ok := v.(pyjson.String); ok {

@@ -82,6 +82,8 @@ type Dispatcher struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
 	wake chan struct{}
+	// homes says where each client's jobs ran last.
+	homes homes
 
 	mu    sync.Mutex
 	links map[string]*link
@@ -279,6 +281,9 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context)) {
 	d.mu.Lock()
 	d.runs[r.job.Key] = r
 	d.mu.Unlock()
+	if r.link != nil {
+		d.homes.note(r.job.Tenant, r.job.Client, r.link.name)
+	}
 	d.work.Go(func() {
 		steps(d.ctx)
 		d.mu.Lock()

@@ -35,8 +35,8 @@ type link struct {
 	current *run
 	// freeSince is when the instance last became free.
 	freeSince time.Time
-	// lastClient is the client whose job ran here last.
-	lastClient string
+	// lastClient is the client whose job ran here last, lastTenant its tenant.
+	lastClient, lastTenant string
 	// lastKey is the job that ran here last.
 	lastKey string
 	// refused are jobs that this instance refused, until its abilities are
@@ -146,7 +146,7 @@ func (l *link) detach(r *run) bool {
 	l.current = nil
 	l.freeSince, l.lastKey = time.Now(), r.job.Key
 	if r.job.Client != "" {
-		l.lastClient = r.job.Client
+		l.lastClient, l.lastTenant = r.job.Client, r.job.Tenant
 	}
 	return true
 }
@@ -230,11 +230,15 @@ func (l *link) running() *run {
 	return l.current
 }
 
-// ranLast reports whether the client's job was the last here.
-func (l *link) ranLast(client string) bool {
+// ranLast reports whether the client's job is the last here: what the
+// instance has loaded is then that client's.
+func (l *link) ranLast(tenant, client string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lastClient == client
+	if r := l.current; r != nil && (r.job.Tenant != tenant || r.job.Client != client) {
+		return false
+	}
+	return l.lastTenant == tenant && l.lastClient == client
 }
 
 // refuses reports whether the instance has refused a job.

@@ -163,29 +163,6 @@ func (d *Dispatcher) Primary() *comfyui.Client {
 	return nil
 }
 
-// ClientFor is the instance for a call that is no route of the hub: the one
-// that runs this client's job, else the one that ran its last, else the
-// primary.
-func (d *Dispatcher) ClientFor(tenant, client string) *comfyui.Client {
-	links := d.open()
-	if client != "" {
-		for _, l := range links {
-			if r := l.running(); r != nil && r.job.Tenant == tenant && r.job.Client == client {
-				return l.client
-			}
-		}
-		for _, l := range links {
-			if l.ranLast(client) {
-				return l.client
-			}
-		}
-	}
-	if len(links) > 0 {
-		return links[0].client
-	}
-	return nil
-}
-
 // ByName is the client of an instance, nil while it is not connected.
 func (d *Dispatcher) ByName(instance string) *comfyui.Client {
 	for _, l := range d.open() {

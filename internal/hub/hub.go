@@ -40,7 +40,9 @@ type Hub struct {
 	own     *router
 	metrics *metrics
 	known   acquaintances
-	named   namings
+	// seen are the client ids by place, as known are the callers.
+	seen  acquaintances
+	named namings
 
 	config  atomic.Pointer[Settings]
 	started atomic.Bool

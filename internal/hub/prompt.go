@@ -135,6 +135,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		h.streams.StatusChanged(j.Caller)
 	}
 	h.known.note(a.origin, j.Caller)
+	h.meet(a, j.Client)
 	h.dispatch.Wake()
 	if position, err := h.queue.Position(r.Context(), j.Key); err == nil {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(position))

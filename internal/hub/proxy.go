@@ -23,7 +23,7 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker) {
 		})
 		return
 	}
-	client := h.dispatch.ClientFor(a.tenant, a.client)
+	client := h.sticky(a)
 	if client == nil {
 		if r.Method == http.MethodGet && bare(r.URL.EscapedPath()) == "/" {
 			writeText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")

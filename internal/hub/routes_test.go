@@ -17,21 +17,34 @@ func TestRouter(t *testing.T) {
 	table.handle("GET /prompt", mark("get"))
 	table.handle("POST /prompt", mark("post"))
 	table.handle("GET /history/*", mark("one"))
+	table.handle("POST /jobs/cancel", mark("cancel"))
+	table.handle("GET /jobs/*", mark("job"))
+	table.handle("GET /preview/*/**", mark("preview"))
+	table.both("GET /ws", mark("ws"))
 	table.handle("POST /interrupt", mark("interrupt"))
 
 	cases := []struct {
 		method, path string
 		want         string
 		values       []string
-		allow        string
+		allow        []string
 	}{
 		{method: "GET", path: "/prompt", want: "get"},
 		{method: "HEAD", path: "/prompt", want: "get"},
 		{method: "POST", path: "/prompt", want: "post"},
-		{method: "PUT", path: "/prompt", allow: "GET,HEAD,POST"},
-		{method: "GET", path: "/interrupt", allow: "POST"},
+		{method: "PUT", path: "/prompt", allow: []string{"GET", "POST"}},
+		{method: "GET", path: "/interrupt", allow: []string{"POST"}},
 		{method: "GET", path: "/history/a%2Fb", want: "one", values: []string{"a/b"}},
 		{method: "GET", path: "/history/a/b"},
+		{method: "POST", path: "/jobs/cancel", want: "cancel"},
+		{method: "GET", path: "/jobs/cancel", want: "job", values: []string{"cancel"}},
+		{method: "DELETE", path: "/jobs/cancel", allow: []string{"GET", "POST"}},
+		{method: "GET", path: "/preview/a%2Fb/c/d%20e", want: "preview", values: []string{"a/b", "c/d e"}},
+		{method: "GET", path: "/preview/a"},
+		{method: "GET", path: "/preview/a/"},
+		{method: "GET", path: "/ws", want: "ws"},
+		{method: "GET", path: "/api/ws", want: "ws"},
+		{method: "GET", path: "/api/api/ws"},
 		{method: "GET", path: "/history/"},
 		{method: "GET", path: "/history/%zz"},
 		{method: "GET", path: "/prompt/"},
@@ -45,8 +58,9 @@ func TestRouter(t *testing.T) {
 		}
 		require.Equal(t, c.want, hit, "%s %s", c.method, c.path)
 		require.Equal(t, c.values, values, "%s %s", c.method, c.path)
-		require.Equal(t, c.allow, allow, "%s %s", c.method, c.path)
+		require.ElementsMatch(t, c.allow, allow, "%s %s", c.method, c.path)
 	}
+	require.Equal(t, "DELETE,GET,HEAD", allowHeader([]string{"GET", "DELETE"}))
 	require.Equal(t, "/prompt", bare("/api/prompt"))
 	require.Equal(t, "/", bare("/api/"))
 	require.Equal(t, "/api", bare("/api"))

@@ -14,25 +14,30 @@ import (
 // Any other path goes to an instance.
 func (h *Hub) routes() *router {
 	t := &router{}
-	t.handle("GET /ws", h.getSocket)
-	t.handle("GET /prompt", h.getPrompt)
-	t.handle("POST /prompt", h.postPrompt)
-	t.handle("GET /queue", h.getQueue)
-	t.handle("POST /queue", h.postQueue)
-	t.handle("GET /history", h.getHistory)
-	t.handle("POST /history", h.postHistory)
-	t.handle("GET /history/*", h.getHistoryOf)
-	t.handle("POST /interrupt", h.postInterrupt)
-	t.handle("GET /view", h.getView)
-	t.handle("POST /upload/image", h.postUpload)
-	t.handle("POST /upload/mask", h.postMask)
-	t.handle("GET /object_info", h.getObjectInfo)
-	t.handle("GET /object_info/*", h.getObjectInfoOf)
-	t.handle("GET /system_stats", h.getSystemStats)
-	t.handle("GET /features", h.getFeatures)
-	t.handle("GET /embeddings", h.getUnion)
-	t.handle("GET /models", h.getUnion)
-	t.handle("GET /models/*", h.getUnion)
+	t.both("GET /ws", h.getSocket)
+	t.both("GET /prompt", h.getPrompt)
+	t.both("POST /prompt", h.postPrompt)
+	t.both("GET /queue", h.getQueue)
+	t.both("POST /queue", h.postQueue)
+	t.both("GET /history", h.getHistory)
+	t.both("POST /history", h.postHistory)
+	t.both("GET /history/*", h.getHistoryOf)
+	t.both("POST /interrupt", h.postInterrupt)
+	t.both("GET /view", h.getView)
+	t.both("POST /upload/image", h.postUpload)
+	t.both("POST /upload/mask", h.postMask)
+	t.both("GET /object_info", h.getObjectInfo)
+	t.both("GET /object_info/*", h.getObjectInfoOf)
+	t.both("GET /system_stats", h.getSystemStats)
+	t.both("GET /features", h.getFeatures)
+	t.both("GET /embeddings", h.getUnion)
+	t.both("GET /models", h.getUnion)
+	t.both("GET /models/*", h.getUnion)
+	// As written, and once more below /api; there is no bare /jobs.
+	t.both("GET /api/jobs", h.getComfyJobs)
+	t.both("POST /api/jobs/cancel", h.postComfyJobsCancel)
+	t.both("GET /api/jobs/*", h.getComfyJob)
+	t.both("POST /api/jobs/*/cancel", h.postComfyJobCancel)
 	return t
 }
 
@@ -68,27 +73,26 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	}
 	a := askerOf(r, v)
 	escaped := r.URL.EscapedPath()
-	own, path, allow := h.own.find(r.Method, escaped)
+	own, path, allowed := h.own.find(r.Method, escaped)
 	if own != nil {
 		own(w, r, a, path)
 		return
 	}
-	if allow != "" {
-		writeNotAllowed(w, allow)
+	if allowed != nil {
+		writeNotAllowed(w, allowHeader(allowed))
 		return
 	}
-	if handler, path, allow := h.table.find(r.Method, bare(escaped)); handler != nil {
+	handler, path, allowed := h.table.find(r.Method, escaped)
+	switch {
+	case handler != nil:
 		handler(w, r, a, path)
-		return
-	} else if allow != "" {
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			writeNotFound(w, r) // as ComfyUI's catch-all static route does
-			return
-		}
-		writeNotAllowed(w, allow)
-		return
+	case allowed == nil:
+		h.forward(w, r, a)
+	case isRead(r):
+		writeNotFound(w, r) // as ComfyUI's catch-all static route does
+	default:
+		writeNotAllowed(w, allowHeader(allowed))
 	}
-	h.forward(w, r, a)
 }
 
 // fault answers a request that failed for a reason that is not its own.

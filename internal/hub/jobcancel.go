@@ -1,0 +1,98 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// postComfyJobCancel answers POST /api/jobs/{id}/cancel, wherever the job is:
+// one that runs is interrupted, one that waits vanishes without a trace.
+func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	h.cancelJobs(w, r, a, path[:1])
+}
+
+// postComfyJobsCancel answers POST /api/jobs/cancel.
+func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	body, ok := readBody(w, r, h.settings().MaxBody)
+	if !ok {
+		return
+	}
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		writeJobError(w, http.StatusBadRequest, "Request body must be valid JSON")
+		return
+	}
+	o, _ := v.(*pyjson.Object)
+	list, _ := o.Get("job_ids")
+	named, ok := list.(pyjson.Array)
+	if !ok {
+		writeJobError(w, http.StatusBadRequest, "job_ids must be a list")
+		return
+	}
+	var ids, bad []string
+	for _, v := range named {
+		id, isString := v.(pyjson.String)
+		switch u, err := uuid.Parse(string(id)); {
+		case isString && err == nil && u.String() == string(id):
+			ids = append(ids, string(id))
+		case isString:
+			bad = append(bad, string(id))
+		default:
+			bad = append(bad, catalog.PythonRepr(v))
+		}
+	}
+	if len(bad) > 0 {
+		writeJSON(w, http.StatusBadRequest, pyjson.Marshal(pyjson.NewObject(
+			pyjson.Member{Key: "error", Value: pyjson.String("job_ids contains invalid id(s)")},
+			pyjson.Member{Key: "invalid_ids", Value: pyjson.Strings(bad)},
+		)))
+		return
+	}
+	h.cancelJobs(w, r, a, ids)
+}
+
+func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a asker, ids []string) {
+	hit := false
+	for _, id := range ids {
+		done, err := h.cancelJob(r.Context(), a.tenant, id)
+		if err != nil {
+			h.fault(w, r, err)
+			return
+		}
+		hit = hit || done
+	}
+	writeValue(w, pyjson.NewObject(pyjson.Member{Key: "cancelled", Value: pyjson.Bool(hit)}))
+}
+
+// cancelJob stops the job of an id and reports whether there was one to stop.
+func (h *Hub) cancelJob(ctx context.Context, tenant, id string) (bool, error) {
+	j, err := h.running(ctx, tenant, id)
+	if err != nil {
+		return false, err
+	}
+	if j.Key != "" {
+		return true, h.stop(ctx, j)
+	}
+	key, err := h.waiting(ctx, tenant, id)
+	if err != nil || key == "" {
+		return false, err
+	}
+	gone, err := h.queue.CancelWaiting(ctx, []string{key})
+	if err != nil {
+		return false, err
+	}
+	h.streams.StatusChanged()
+	if len(gone) > 0 {
+		return true, nil
+	}
+	// An instance took it between the look and the cancel.
+	if j, err = h.running(ctx, tenant, id); err != nil || j.Key == "" {
+		return false, err
+	}
+	return true, h.stop(ctx, j)
+}

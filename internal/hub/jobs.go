@@ -1,0 +1,317 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// The jobs API is what current web interfaces show the queue and the history
+// with. The hub answers it from its own records, whatever its instances'
+// versions are, and always in the newest shape: only new clients ask for it.
+
+// jobRow is a job in a listing before it is written out.
+type jobRow struct {
+	job job.Job
+	// stored is the summary kept beside an ended job's entry.
+	stored []byte
+	// summary is the parsed one; nil while nobody needed it.
+	summary *pyjson.Object
+	whole   bool
+}
+
+func (r *jobRow) parsed() *pyjson.Object {
+	if r.summary == nil {
+		r.summary, r.whole = comfyui.ParseSummary(r.stored)
+	}
+	return r.summary
+}
+
+// duration is the time between start and end in milliseconds, 0 if unknown.
+func (r *jobRow) duration() float64 {
+	if !r.job.State.Ended() {
+		return 0
+	}
+	start, end := millis(r.parsed(), "execution_start_time"), millis(r.parsed(), "execution_end_time")
+	if start == 0 || end == 0 {
+		return 0
+	}
+	return end - start
+}
+
+func millis(o *pyjson.Object, key string) float64 {
+	v, _ := o.Get(key)
+	n, ok := v.(pyjson.Number)
+	if !ok {
+		return 0
+	}
+	return n.Float64()
+}
+
+// getComfyJobs answers GET /api/jobs.
+func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	q, fault := parseJobQuery(r.URL.Query())
+	if fault != "" {
+		writeJobError(w, http.StatusBadRequest, fault)
+		return
+	}
+	rows, err := h.jobRows(r.Context(), a.tenant, q)
+	if err == nil && q.workflow != "" {
+		rows, err = h.ofWorkflow(r.Context(), rows, q.workflow)
+	}
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	sortJobs(rows, q)
+	total := len(rows)
+	rows = rows[min(q.offset, total):]
+	limit := pyjson.Value(pyjson.Null{})
+	if q.limit > 0 {
+		limit = pyjson.Int(int64(q.limit))
+		rows = rows[:min(q.limit, len(rows))]
+	}
+	shown, err := h.showJobs(r.Context(), rows)
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	writeListing(w, r, pyjson.Marshal(pyjson.NewObject(
+		pyjson.Member{Key: "jobs", Value: shown},
+		pyjson.Member{Key: "pagination", Value: pyjson.NewObject(
+			pyjson.Member{Key: "offset", Value: pyjson.Int(int64(q.offset))},
+			pyjson.Member{Key: "limit", Value: limit},
+			pyjson.Member{Key: "total", Value: pyjson.Int(int64(total))},
+			pyjson.Member{Key: "has_more", Value: pyjson.Bool(min(q.offset, total)+len(rows) < total)},
+		)},
+	)))
+}
+
+// jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
+// ended. What runs is read before what has ended, so that a job that ends
+// meanwhile is found twice rather than not at all.
+func (h *Hub) jobRows(ctx context.Context, tenant string, q jobQuery) ([]*jobRow, error) {
+	var rows []*jobRow
+	if q.wants(jobInProgress) || q.wants(jobPending) {
+		live, err := h.queue.Live(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(live, func(a, b job.Job) int {
+			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
+		})
+		for _, j := range live {
+			if q.wants(jobStatus(j.State)) {
+				rows = append(rows, &jobRow{job: j})
+			}
+		}
+	}
+	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
+		return rows, nil
+	}
+	ended, err := h.queue.Ended(ctx, tenant, queue.Page{})
+	if err != nil {
+		return nil, err
+	}
+	over := make(map[string]bool, len(ended))
+	for _, e := range ended {
+		over[e.Job.Key] = true
+	}
+	rows = slices.DeleteFunc(rows, func(r *jobRow) bool { return over[r.job.Key] })
+	for _, e := range ended {
+		if q.wants(jobStatus(e.Job.State)) {
+			rows = append(rows, &jobRow{job: e.Job, stored: e.Summary})
+		}
+	}
+	return rows, nil
+}
+
+// ofWorkflow keeps the jobs of one workflow.
+func (h *Hub) ofWorkflow(ctx context.Context, rows []*jobRow, workflow string) ([]*jobRow, error) {
+	live, err := h.liveBodies(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(rows, func(r *jobRow) bool {
+		var id pyjson.Value
+		if r.job.State.Ended() {
+			id, _ = r.parsed().Get("workflow_id")
+		} else {
+			id = comfyui.WorkflowID(live[r.job.Key].Extra)
+		}
+		return id != pyjson.Value(pyjson.String(workflow))
+	}), nil
+}
+
+// sortJobs orders as ComfyUI does: equals keep their order, in both directions.
+func sortJobs(rows []*jobRow, q jobQuery) {
+	slices.SortStableFunc(rows, func(a, b *jobRow) int {
+		c := cmp.Compare(a.job.CreatedAt, b.job.CreatedAt)
+		if q.byDuration {
+			c = cmp.Compare(a.duration(), b.duration())
+		}
+		if !q.ascending {
+			c = -c
+		}
+		return c
+	})
+}
+
+// showJobs writes out the rows of a page.
+func (h *Hub) showJobs(ctx context.Context, rows []*jobRow) (pyjson.Array, error) {
+	live, err := h.liveBodies(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	shown := pyjson.Array{}
+	for _, row := range rows {
+		if !row.job.State.Ended() {
+			shown = append(shown, liveJob(row.job, live[row.job.Key].Extra))
+			continue
+		}
+		summary := row.parsed()
+		if !row.whole {
+			entry, err := h.queue.HistoryEntry(ctx, row.job.Tenant, row.job.ID)
+			if errors.Is(err, queue.ErrNotFound) {
+				continue // deleted just now
+			}
+			if err != nil {
+				return nil, err
+			}
+			if raw, err := entry.JSON(); err == nil {
+				summary = comfyui.Summarize(raw)
+			}
+		}
+		shown = append(shown, endedJob(row.job, summary))
+	}
+	return shown, nil
+}
+
+// liveBodies reads the bodies of those rows that wait or run.
+func (h *Hub) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
+	var keys []string
+	for _, r := range rows {
+		if !r.job.State.Ended() {
+			keys = append(keys, r.job.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return h.queue.Bodies(ctx, keys)
+}
+
+func jobHead(j job.Job) *pyjson.Object {
+	return pyjson.NewObject(
+		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
+		pyjson.Member{Key: "status", Value: pyjson.String(jobStatus(j.State))},
+		pyjson.Member{Key: "priority", Value: pyjson.Number(listable(j.Number))},
+		pyjson.Member{Key: "create_time", Value: pyjson.Int(j.CreatedAt)},
+	)
+}
+
+func liveJob(j job.Job, extra []byte) *pyjson.Object {
+	o := jobHead(j)
+	o.Set("outputs_count", pyjson.Int(0))
+	o.Set("previewable_outputs_count", pyjson.Int(0))
+	if id := comfyui.WorkflowID(extra); id != nil && id != (pyjson.Null{}) {
+		o.Set("workflow_id", id)
+	}
+	return o
+}
+
+func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
+	o := jobHead(j)
+	for key, v := range summary.All() {
+		o.Set(key, v)
+	}
+	return o
+}
+
+// getComfyJob answers GET /api/jobs/{id}: an ended job with its outputs and
+// its graph.
+func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	ctx := r.Context()
+	live, err := h.liveOf(ctx, a.tenant, path[0])
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	// After the live one was looked for, for the same reason as in jobRows.
+	entry, err := h.queue.HistoryEntry(ctx, a.tenant, path[0])
+	switch {
+	case err == nil:
+		h.writeEndedJob(w, r, entry)
+	case !errors.Is(err, queue.ErrNotFound):
+		h.fault(w, r, err)
+	case live.Key != "":
+		bodies, err := h.queue.Bodies(ctx, []string{live.Key})
+		if err != nil {
+			h.fault(w, r, err)
+			return
+		}
+		writeValue(w, liveJob(live, bodies[live.Key].Extra))
+	default:
+		writeJobError(w, http.StatusNotFound, "Job not found")
+	}
+}
+
+func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.Entry) {
+	j, err := h.queue.Get(r.Context(), entry.Key)
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	raw, err := entry.JSON()
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	parts, _ := comfyui.ParseEntry(raw)
+	o := endedJob(j, comfyui.Summarize(raw))
+	o.Set("outputs", comfyui.NormalizeOutputs(parts.Outputs))
+	o.Set("execution_status", valueOf(parts.StatusRaw))
+	o.Set("workflow", pyjson.NewObject(
+		pyjson.Member{Key: "prompt", Value: valueOf(parts.Graph)},
+		pyjson.Member{Key: "extra_data", Value: valueOf(parts.Extra)},
+	))
+	writeValue(w, o)
+}
+
+// valueOf reads raw JSON; what is missing or damaged is null.
+func valueOf(raw []byte) pyjson.Value {
+	v, err := pyjson.Parse(raw)
+	if err != nil {
+		return pyjson.Null{}
+	}
+	return v
+}
+
+// liveOf is the job of an id that runs, else one that waits, else a zero one.
+func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
+	j, err := h.running(ctx, tenant, id)
+	if err != nil || j.Key != "" {
+		return j, err
+	}
+	key, err := h.waiting(ctx, tenant, id)
+	if err != nil || key == "" {
+		return job.Job{}, err
+	}
+	j, err = h.queue.Get(ctx, key)
+	if err != nil || !j.State.Live() {
+		return job.Job{}, ignoreNotFound(err)
+	}
+	return j, nil
+}
+
+// writeJobError is an error in the shape of the jobs API.
+func writeJobError(w http.ResponseWriter, status int, text string) {
+	writeJSON(w, status, pyjson.Marshal(pyjson.NewObject(pyjson.Member{Key: "error", Value: pyjson.String(text)})))
+}

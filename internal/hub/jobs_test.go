@@ -1,0 +1,293 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// jobsPage is an answer of GET /api/jobs, with all that web interfaces require.
+type jobsPage struct {
+	Jobs []struct {
+		ID          string
+		Status      string
+		Priority    json.Number
+		CreateTime  *int64         `json:"create_time"`
+		Start       int64          `json:"execution_start_time"`
+		End         int64          `json:"execution_end_time"`
+		Outputs     int            `json:"outputs_count"`
+		Previewable *int           `json:"previewable_outputs_count"`
+		Preview     map[string]any `json:"preview_output"`
+		Error       map[string]any `json:"execution_error"`
+		Workflow    any            `json:"workflow_id"`
+	}
+	Pagination struct {
+		Offset, Total int
+		Limit         *int
+		HasMore       *bool `json:"has_more"`
+	}
+}
+
+func (b *bench) jobs(query string) jobsPage {
+	b.t.Helper()
+	status, body := b.get("/api/jobs" + query)
+	require.Equal(b.t, http.StatusOK, status, string(body))
+	var page jobsPage
+	require.NoError(b.t, json.Unmarshal(body, &page), string(body))
+	for _, j := range page.Jobs {
+		require.NotNil(b.t, j.CreateTime)
+		require.NotNil(b.t, j.Previewable)
+	}
+	require.NotNil(b.t, page.Pagination.HasMore)
+	return page
+}
+
+// ids are those of a page, in order.
+func (p jobsPage) ids() []string {
+	ids := []string{}
+	for _, j := range p.Jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// submitWith posts a graph with extra_data.
+func (b *bench) submitWith(graph, extra string) string {
+	b.t.Helper()
+	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "c", "extra_data": %s}`, graph, extra))
+	require.Equal(b.t, http.StatusOK, status, string(answer))
+	var accepted struct {
+		ID string `json:"prompt_id"`
+	}
+	require.NoError(b.t, json.Unmarshal(answer, &accepted))
+	return accepted.ID
+}
+
+func TestJobsListing(t *testing.T) {
+	t.Parallel()
+	// An instance that has no jobs API itself.
+	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{Version: "0.3.64"})) })
+	require.Equal(t, `{"jobs": [], "pagination": {"offset": 0, "limit": null, "total": 0, "has_more": false}}`, b.text("/api/jobs"))
+
+	good := b.submitWith(picture(1), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
+	b.finished(good)
+	failed := b.submitWith(work(0.1, 2, "error"), `{}`)
+	b.finished(failed)
+	// A real server answers 500 to every listing from here on.
+	odd := b.submitWith(picture(3), `{"extra_pnginfo": null}`)
+	b.finished(odd)
+	running := b.submitWith(work(3000, 4, "none"), `{}`)
+	require.Eventually(t, func() bool { return len(b.jobs("?status=in_progress").Jobs) == 1 }, time.Minute, 10*time.Millisecond)
+	waiting := b.submitWith(picture(5), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
+
+	all := b.jobs("")
+	require.Equal(t, []string{waiting, running, odd, failed, good}, all.ids())
+	require.Equal(t, "completed", all.Jobs[4].Status)
+	require.Equal(t, 1, all.Jobs[4].Outputs)
+	require.Equal(t, map[string]any{"filename": "ComfyUI_00001_.png", "subfolder": "", "type": "output", "nodeId": "2", "mediaType": "images"}, all.Jobs[4].Preview)
+	require.Equal(t, "wf-1", all.Jobs[4].Workflow)
+	require.GreaterOrEqual(t, all.Jobs[4].End, all.Jobs[4].Start)
+	require.Equal(t, "failed", all.Jobs[3].Status)
+	for _, key := range []string{"node_id", "node_type", "exception_message", "exception_type", "traceback"} {
+		require.Contains(t, all.Jobs[3].Error, key)
+	}
+	require.Nil(t, all.Jobs[2].Workflow)
+	require.Equal(t, "pending", all.Jobs[0].Status)
+
+	for query, want := range map[string][]string{
+		"?status=in_progress,pending&limit=200&offset=0":        {waiting, running},
+		"?status=completed,failed,cancelled&limit=2&offset=1":   {failed, good},
+		"?status=%20COMPLETED,":                                 {odd, good},
+		"?status=,":                                             {},
+		"?workflow_id=wf-1":                                     {waiting, good},
+		"?workflow_id=wf-1&status=completed":                    {good},
+		"?sort_order=ASC&limit=1":                               {good},
+		"?offset=-5&limit=1":                                    {waiting},
+		"?offset=99":                                            {},
+		"?sort_by=execution_duration&status=completed&limit=+1": nil,
+	} {
+		page := b.jobs(strings.ReplaceAll(query, "+", "%2B"))
+		if want != nil {
+			require.Equal(t, want, page.ids(), query)
+		}
+	}
+	page := b.jobs("?limit=2&offset=2")
+	require.Equal(t, 5, page.Pagination.Total)
+	require.Equal(t, 2, *page.Pagination.Limit)
+	require.True(t, *page.Pagination.HasMore)
+
+	for query, want := range map[string]string{
+		"status=zz,yy,failed": "Invalid status value(s): zz, yy. Valid values: pending, in_progress, completed, failed, cancelled",
+		"limit=0":             "limit must be a positive integer",
+		"limit=x":             "limit must be an integer",
+		"limit=":              "limit must be an integer",
+		"offset=1.5":          "offset must be an integer",
+		"sort_by=x":           "sort_by must be 'created_at' or 'execution_duration'",
+		"sort_order=":         "sort_order must be 'asc' or 'desc'",
+	} {
+		status, body := b.get("/api/jobs?" + query)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.JSONEq(t, fmt.Sprintf(`{"error": %q}`, want), string(body))
+	}
+
+	// The same listing again costs no bytes.
+	req, err := http.NewRequest(http.MethodGet, b.web.URL+"/api/jobs", nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	read(t, resp)
+	req.Header.Set("If-None-Match", resp.Header.Get("Etag"))
+	resp, err = http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	status, _ := read(t, resp)
+	require.Equal(t, http.StatusNotModified, status)
+
+	b.oneJob(good, odd, running, waiting)
+	b.cancelling(good, running, waiting)
+}
+
+// oneJob tests GET /api/jobs/{id}.
+func (b *bench) oneJob(good, odd, running, waiting string) {
+	t := b.t
+	var j struct {
+		ID, Status string
+		Outputs    map[string]map[string][]map[string]any
+		Execution  struct {
+			Status    string `json:"status_str"`
+			Completed bool
+		} `json:"execution_status"`
+		Workflow struct {
+			Prompt map[string]any
+			Extra  map[string]any `json:"extra_data"`
+		}
+	}
+	for _, path := range []string{"/api/jobs/", "/api/api/jobs/"} {
+		require.NoError(t, json.Unmarshal([]byte(b.text(path+good)), &j))
+		require.Equal(t, "completed", j.Status)
+		require.Equal(t, "ComfyUI_00001_.png", j.Outputs["2"]["images"][0]["filename"])
+		require.Equal(t, "success", j.Execution.Status)
+		require.Len(t, j.Workflow.Prompt, 2)
+		require.Equal(t, "c", j.Workflow.Extra["client_id"])
+		require.NotContains(t, j.Workflow.Extra, "comfyhub")
+	}
+	require.Contains(t, b.text("/api/jobs/"+odd), `"status": "completed"`)
+	require.Contains(t, b.text("/api/jobs/"+running), `"status": "in_progress"`)
+	require.Contains(t, b.text("/api/jobs/"+waiting), `"status": "pending"`)
+	for _, path := range []string{"/api/jobs/nope", "/api/jobs/cancel", "/api/jobs/" + url.PathEscape("a/b")} {
+		status, body := b.get(path)
+		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, `{"error": "Job not found"}`, string(body))
+	}
+	for path, allow := range map[string]string{"/api/jobs": "GET,HEAD", "/api/jobs/" + good: "GET,HEAD", "/api/jobs/cancel": "GET,HEAD,POST"} {
+		req, err := http.NewRequest(http.MethodDelete, b.web.URL+path, nil)
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		status, _ := read(t, resp)
+		require.Equal(t, http.StatusMethodNotAllowed, status)
+		require.Equal(t, allow, resp.Header.Get("Allow"))
+	}
+}
+
+// cancelling tests both cancel calls.
+func (b *bench) cancelling(ended, running, waiting string) {
+	t := b.t
+	cancel := func(body string) (int, string) {
+		status, answer := b.post("/api/jobs/cancel", body)
+		return status, string(answer)
+	}
+	for body, want := range map[string]string{
+		``:                                 `{"error": "Request body must be valid JSON"}`,
+		`{`:                                `{"error": "Request body must be valid JSON"}`,
+		`null`:                             `{"error": "job_ids must be a list"}`,
+		`["` + waiting + `"]`:              `{"error": "job_ids must be a list"}`,
+		`{"job_ids": "` + waiting + `"}`:   `{"error": "job_ids must be a list"}`,
+		`{"job_ids": [5, {"a": 1}, null]}`: `{"error": "job_ids contains invalid id(s)", "invalid_ids": ["5", "{'a': 1}", "None"]}`,
+		`{"job_ids": ["` + waiting + `", "nope"]}`:             `{"error": "job_ids contains invalid id(s)", "invalid_ids": ["nope"]}`,
+		`{"job_ids": ["` + strings.ToUpper(waiting) + `"]}`:    `{"error": "job_ids contains invalid id(s)", "invalid_ids": ["` + strings.ToUpper(waiting) + `"]}`,
+		`{"job_ids": ["{3b9c425b-0382-4fb2-af2d-4da845e4d}"]}`: `{"error": "job_ids contains invalid id(s)", "invalid_ids": ["{3b9c425b-0382-4fb2-af2d-4da845e4d}"]}`,
+	} {
+		status, answer := cancel(body)
+		require.Equal(t, http.StatusBadRequest, status, body)
+		require.Equal(t, want, answer, body)
+	}
+	for _, body := range []string{`{"job_ids": []}`, `{"job_ids": ["00000000-0000-4000-8000-000000000009", "` + ended + `"]}`} {
+		status, answer := cancel(body)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, `{"cancelled": false}`, answer)
+	}
+
+	_, answer := cancel(`{"job_ids": ["00000000-0000-4000-8000-000000000009", "` + waiting + `"]}`)
+	require.Equal(t, `{"cancelled": true}`, answer)
+	status, _ := b.get("/api/jobs/" + waiting)
+	require.Equal(t, http.StatusNotFound, status, "a cancelled waiting job vanishes")
+	require.Equal(t, "{}", b.text("/history/"+waiting))
+
+	_, body := b.post("/api/jobs/"+running+"/cancel", "")
+	require.Equal(t, `{"cancelled": true}`, string(body))
+	b.finished(running)
+	require.Equal(t, []string{running}, b.jobs("?status=cancelled").ids())
+	for _, id := range []string{running, waiting, "nope"} {
+		_, body := b.post("/api/jobs/"+id+"/cancel", `{"x": 1}`)
+		require.Equal(t, `{"cancelled": false}`, string(body))
+	}
+}
+
+// text is the body of a GET that must succeed.
+func (b *bench) text(path string) string {
+	b.t.Helper()
+	status, body := b.get(path)
+	require.Equal(b.t, http.StatusOK, status, "%s: %s", path, body)
+	return string(body)
+}
+
+func TestSummariesTooLargeToKeep(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	// The traceback names the text that could not be made a picture.
+	id := b.submitWith(work(0.1, 1, "error"), `{"extra_pnginfo": {"workflow": {"id": "`+strings.Repeat("w", 20<<10)+`"}}}`)
+	b.finished(id)
+	page := b.jobs("")
+	require.Len(t, page.Jobs, 1)
+	require.Len(t, page.Jobs[0].Workflow, 20<<10)
+	require.Contains(t, page.Jobs[0].Error, "node_id")
+}
+
+func TestPythonInt(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"5": 5, " +5 ": 5, "-0": 0, "1_000": 1000, "007": 7} {
+		n, ok := pythonInt(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, n, text)
+	}
+	for _, text := range []string{"", "+", "5.0", "0x5", "_5", "5_", "5__0", "+-5", "five"} {
+		_, ok := pythonInt(text)
+		require.False(t, ok, text)
+	}
+	n, ok := pythonInt("-" + strings.Repeat("9", 40))
+	require.True(t, ok)
+	require.Negative(t, n)
+}
+
+func FuzzJobQuery(f *testing.F) {
+	f.Add("status=pending,&limit=1&offset=-1")
+	f.Fuzz(func(t *testing.T, query string) {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		q, fault := parseJobQuery(values)
+		if fault == "" {
+			require.GreaterOrEqual(t, q.offset, 0)
+			require.GreaterOrEqual(t, q.limit, 0)
+		}
+	})
+}
