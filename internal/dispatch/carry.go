@@ -51,6 +51,8 @@ func (r *run) follow(ctx context.Context) {
 			return
 		}
 		r.giveBack(ctx, reason, false)
+	case excused:
+		r.giveBack(ctx, reason, true)
 	case dropped:
 		r.out.Lose()
 	}
@@ -80,6 +82,7 @@ func (r *run) bringHome(ctx context.Context) {
 		r.out.Lose()
 		return
 	}
+	r.link.ended(r.job.Key)
 	r.free()
 	r.d.Wake()
 	entry, found, err := r.history(ctx)
@@ -100,7 +103,14 @@ func (r *run) bringHome(ctx context.Context) {
 		r.giveBack(ctx, err.Error(), false)
 		return
 	}
+	if r.interruptedByUs(parts) {
+		r.giveBack(ctx, "it was silent for too long and was interrupted", false)
+		return
+	}
 	end := r.ending(entry, parts, outputs)
+	if r.failure != nil && end.state == job.Cancelled {
+		end = troubleEnding(r.job, r.body, *r.failure, time.Now())
+	}
 	if r.gap && end.state == job.Done {
 		if node := r.onlyBySocket(); node != "" {
 			r.giveBack(ctx, "the result of node "+node+" went over a socket that was lost", true)
@@ -110,6 +120,12 @@ func (r *run) bringHome(ctx context.Context) {
 	}
 	r.finish(ctx, end)
 	r.clean(ctx)
+}
+
+// interruptedByUs reports whether the run ended because the hub gave it up as
+// hanging, which is no end that its client should see.
+func (r *run) interruptedByUs(parts comfyui.Entry) bool {
+	return !r.gaveUp.IsZero() && !r.cancelled && parts.End == comfyui.TypeExecutionInterrupted
 }
 
 // history reads the instance's record of the run. It is there when the last

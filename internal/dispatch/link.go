@@ -37,7 +37,7 @@ type link struct {
 	freeSince time.Time
 	// lastClient is the client whose job ran here last, lastTenant its tenant.
 	lastClient, lastTenant string
-	// lastKey is the job that ran here last.
+	// lastKey is the job that the instance finished last.
 	lastKey string
 	// refused are jobs that this instance refused, until its abilities are
 	// read anew.
@@ -144,11 +144,19 @@ func (l *link) detach(r *run) bool {
 		return false
 	}
 	l.current = nil
-	l.freeSince, l.lastKey = time.Now(), r.job.Key
+	l.freeSince = time.Now()
 	if r.job.Client != "" {
 		l.lastClient, l.lastTenant = r.job.Client, r.job.Tenant
 	}
 	return true
+}
+
+// ended notes that the instance has finished a run: a report that still shows
+// it is late.
+func (l *link) ended(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastKey = key
 }
 
 // idleFor is how long the instance has been waiting for work.

@@ -99,6 +99,9 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 		}
 	}
 	l.learned(info, stats.Version)
+	if err := d.tidy(ctx, l); err != nil {
+		return err
+	}
 	d.Learned(l.name, info, stats)
 	return nil
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +49,14 @@ type run struct {
 	startedAt time.Time
 	// noted is when the progress was last written to the queue.
 	noted time.Time
+	// heard is when the instance last said something about the run, or took
+	// it.
+	heard time.Time
+	// gaveUp is when the hub interrupted the run because it was silent; zero
+	// when it was not.
+	gaveUp time.Time
+	// failure is the hub's own verdict on a run that it had to interrupt.
+	failure *trouble
 }
 
 // verdict is how following a run ended.
@@ -60,6 +67,8 @@ const (
 	over verdict = iota
 	// lost: the instance or its work is gone; the job must run elsewhere.
 	lost
+	// excused: as lost, and the job was not to blame at all.
+	excused
 	// dropped: another hub has the job, or this hub stops; touch nothing.
 	dropped
 )
@@ -75,6 +84,7 @@ func newRun(d *Dispatcher, l *link, j job.Job) *run {
 
 // watch follows the run to its end. reason says in plain words why it was lost.
 func (r *run) watch(ctx context.Context) (v verdict, reason string) {
+	r.heard = time.Now()
 	for {
 		e, err := r.mail.next(ctx, r.patience())
 		if err != nil {
@@ -82,6 +92,7 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 		}
 		switch e.kind {
 		case frameArrived:
+			r.heard = time.Now()
 			if r.take(ctx, e.frame) {
 				return over, ""
 			}
@@ -113,76 +124,6 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 			}
 		}
 	}
-}
-
-// patience is how long to wait for the next event before looking.
-func (r *run) patience() time.Duration {
-	s := r.d.settings()
-	wait := s.StallTimeout
-	if !r.began || r.cancelled || r.gap {
-		// Before execution_start, after an interrupt, and once messages were
-		// missed, the end must not hang on one more message: a server may
-		// even have silenced the socket that replaced a lost one.
-		wait = min(wait, lookAgain)
-	}
-	if s.JobTimeout > 0 && r.began {
-		wait = min(wait, max(time.Until(r.startedAt.Add(s.JobTimeout)), time.Millisecond))
-	}
-	return wait
-}
-
-// lookAgain is how often the instance is asked when messages are overdue.
-const lookAgain = 5 * time.Second
-
-// silent handles a silence: silence alone is no fault, so the instance is
-// asked what it does.
-func (r *run) silent(ctx context.Context) (v verdict, reason string, settled bool) {
-	s := r.d.settings()
-	if s.JobTimeout > 0 && r.began && time.Since(r.startedAt) > s.JobTimeout && !r.cancelled {
-		r.log.Warn("run exceeds job_timeout, interrupting it")
-		r.overran(ctx)
-		return 0, "", false
-	}
-	return r.look(ctx)
-}
-
-// overran ends a run that took longer than the operator allows.
-func (r *run) overran(ctx context.Context) {
-	r.cancelled = true
-	r.end = comfyui.ExecutionError(r.job.ID, comfyui.Failure{
-		NodeID: r.node, NodeType: classOf(r.body.Prompt, r.node), Type: "TimeoutError",
-		Message: "The prompt ran longer than the hub's job_timeout allows.",
-	}, time.Now())
-	r.interrupt(ctx)
-}
-
-// look asks the instance itself whether it still has the run. The queue comes
-// first: a run that ends in between is then found in the history, so "in
-// neither" is certain.
-func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool) {
-	if !r.posted {
-		return 0, "", false
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	queue, err := r.link.client.Queue(ctx)
-	if err == nil {
-		if slices.ContainsFunc(append(queue.Running, queue.Pending...), r.is) {
-			return 0, "", false
-		}
-		_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
-		switch {
-		case err == nil && found:
-			r.gap = true // the end's messages did not come
-			return over, "", true
-		case err == nil:
-			return lost, "the instance no longer knows the prompt: it was restarted", true
-		}
-	}
-	if ctx.Err() == nil {
-		r.log.Debug("instance does not answer", "error", err)
-	}
-	return 0, "", false
 }
 
 // is reports whether a queue item is this run. Servers before 0.3.45 choose

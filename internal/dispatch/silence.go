@@ -1,0 +1,145 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+const (
+	// lookAgain is how often the instance is asked when messages are overdue.
+	lookAgain = 5 * time.Second
+	// foreignPatience is how long a prompt waits at an instance behind
+	// somebody else's before it is taken back.
+	foreignPatience = 2 * time.Second
+	// zombieAfter is how long an instance may claim to run a prompt that it
+	// has not begun: its worker is dead, and only a restart cures it. A
+	// shorter StallTimeout shortens this too.
+	zombieAfter = 30 * time.Second
+	// hangFactor times StallTimeout is the silence after which a run that the
+	// instance still shows is interrupted. Silence alone is no fault: a video
+	// encoder says nothing for many minutes.
+	hangFactor = 6
+	// deafAfter is how long an interrupt may take to show. A shorter
+	// StallTimeout shortens this too.
+	deafAfter = time.Minute
+)
+
+// patience is how long to wait for the next event before looking.
+func (r *run) patience() time.Duration {
+	s := r.d.settings()
+	wait := s.StallTimeout
+	switch {
+	case !r.began:
+		wait = min(wait, foreignPatience)
+	case r.cancelled || r.gap || !r.gaveUp.IsZero():
+		// After an interrupt, and once messages were missed, the end must not
+		// hang on one more message: a server may even have silenced the
+		// socket that replaced a lost one.
+		wait = min(wait, lookAgain)
+	}
+	if s.JobTimeout > 0 && r.began && r.failure == nil {
+		wait = min(wait, max(time.Until(r.startedAt.Add(s.JobTimeout)), time.Millisecond))
+	}
+	return wait
+}
+
+// silent handles a silence: the instance is asked what it does.
+func (r *run) silent(ctx context.Context) (v verdict, reason string, settled bool) {
+	s := r.d.settings()
+	if s.JobTimeout > 0 && r.began && r.failure == nil && time.Since(r.startedAt) > s.JobTimeout {
+		r.log.Warn("run exceeds job_timeout, interrupting it")
+		r.failure = &trouble{
+			kind: "TimeoutError", node: r.node,
+			message: "The prompt ran longer than the hub's job_timeout allows.",
+		}
+		r.interrupt(ctx)
+		return 0, "", false
+	}
+	return r.look(ctx)
+}
+
+// look asks the instance itself whether it still has the run. The queue comes
+// first: a run that ends in between is then found in the history, so "in
+// neither" is certain.
+func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool) {
+	if !r.posted {
+		return 0, "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	queue, err := r.link.client.Queue(ctx)
+	if err != nil {
+		r.log.Debug("instance does not answer", "error", err)
+		return 0, "", false
+	}
+	switch {
+	case slices.ContainsFunc(queue.Running, r.is):
+		return r.stuck(ctx)
+	case slices.ContainsFunc(queue.Pending, r.is):
+		return r.behind(ctx, queue)
+	}
+	_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
+	switch {
+	case err != nil:
+		return 0, "", false
+	case found:
+		r.gap = true // the end's messages did not come
+		return over, "", true
+	default:
+		return lost, "the instance no longer knows the prompt: it was restarted", true
+	}
+}
+
+// behind takes the prompt back when it waits at the instance behind somebody
+// else's: it would wait there while others are idle.
+func (r *run) behind(ctx context.Context, queue comfyui.Queue) (v verdict, reason string, settled bool) {
+	if time.Since(r.heard) < foreignPatience || r.began {
+		return 0, "", false
+	}
+	if len(queue.Running) == 0 {
+		if time.Since(r.heard) > min(zombieAfter, r.d.settings().StallTimeout) {
+			return r.sick(ctx, "it begins no prompt any more")
+		}
+		return 0, "", false
+	}
+	if err := r.link.client.DeleteQueued(ctx, r.job.Run.Upstream); err != nil {
+		return 0, "", false
+	}
+	left, err := r.link.client.Queue(ctx)
+	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
+		return 0, "", false // it has just begun, or nobody knows
+	}
+	return excused, "it waited behind a prompt of somebody else", true
+}
+
+// stuck judges a run that the instance shows as running and that says nothing.
+func (r *run) stuck(ctx context.Context) (v verdict, reason string, settled bool) {
+	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
+	switch {
+	case !r.began && !r.gap && quiet > min(zombieAfter, stall):
+		return r.sick(ctx, "it shows a prompt as running and does not begin it")
+	case !r.gaveUp.IsZero():
+		if time.Since(r.gaveUp) > min(deafAfter, stall) {
+			return r.sick(ctx, "a run hangs and cannot be interrupted")
+		}
+	case r.began && quiet > hangFactor*stall:
+		r.log.Warn("run is silent for too long, interrupting it", "silent_s", int(quiet.Seconds()))
+		r.gaveUp = time.Now()
+		r.interrupt(ctx)
+	}
+	return 0, "", false
+}
+
+// sick gives an instance up that answers and does not work. Its agent, where
+// it has one that may, restarts it; a restart takes the word back.
+func (r *run) sick(ctx context.Context, why string) (v verdict, reason string, settled bool) {
+	r.log.Error("instance is sick", "reason", why)
+	r.d.Fleet.SetSick(r.link.name, why)
+	if err := r.link.client.Restart(ctx); err != nil {
+		r.log.Warn("instance is not restarted", "error", err)
+	}
+	return lost, why, true
+}

@@ -1,0 +1,87 @@
+package hub
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
+
+func stateOf(b *bench, i *instance) fleet.State {
+	for _, known := range b.hub.fleet.Instances() {
+		if known.URL == i.url() {
+			return known.State
+		}
+	}
+	return ""
+}
+
+// A zombie answers HTTP, takes prompts and runs none.
+func TestZombieIsLeftForAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, impatient)
+	b.instances[0].Silence()
+	id := b.submit(picture(1), "ann")
+	require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, 30*time.Second, 10*time.Millisecond)
+	_, ended := b.history(id)
+	require.False(t, ended)
+	// A restart cures it, and the job that it had runs.
+	b.instances[0].die()
+	b.instances[0].revive()
+	require.Equal(t, "success", b.finished(id).Status.Text)
+}
+
+// A run that hangs and is deaf to interrupts goes to another instance.
+func TestHangingRunGoesElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, impatient)
+	b.instances[0].SetFault(sim.Faults{HangAfterStep: 2})
+	socket := b.dial("ann")
+	id := b.submit(work(5, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	spare := newInstance(t, sim.Config{})
+	b.settings.Instances = append(b.settings.Instances, spare.url())
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.Equal(t, 1, spare.Finished())
+}
+
+// Our prompt got in behind one that somebody posted to the instance itself.
+func TestPromptBehindAForeignOneIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	post := func(url, body string) {
+		resp, err := http.Post(url+"/prompt", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		status, answer := read(t, resp)
+		require.Equal(t, http.StatusOK, status, string(answer))
+	}
+	post(b.instances[0].url(), fmt.Sprintf(`{"prompt": %s}`, work(3000, 1, "none")))
+	require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Foreign }, 10*time.Second, 5*time.Millisecond)
+	id := b.submit(picture(1), "ann")
+	spare := newInstance(t, sim.Config{})
+	b.settings.Instances = append(b.settings.Instances, spare.url())
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.Equal(t, 1, b.instances[0].Started(), "the foreign prompt was left alone")
+}
+
+// A run that takes longer than the operator allows is ended, not repeated.
+func TestJobTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.JobTimeout = 300 * time.Millisecond })
+	socket := b.dial("ann")
+	id := b.submit(work(3000, 1, "none"), "ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_error", types[len(types)-2])
+	require.Equal(t, "error", b.finished(id).Status.Text)
+	require.Equal(t, 1, started(b))
+}
