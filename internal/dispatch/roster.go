@@ -99,8 +99,11 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 		}
 	}
 	l.learned(info, stats.Version)
-	if err := d.tidy(ctx, l); err != nil {
-		return err
+	if i, ok := d.Fleet.Instance(l.name); !ok || i.State != fleet.Sick {
+		// What a sick instance hangs on stays: it is how a cure shows.
+		if err := d.tidy(ctx, l); err != nil {
+			return err
+		}
 	}
 	d.Learned(l.name, info, stats)
 	return nil

@@ -96,8 +96,10 @@ func (r *Registry) Apply(report Report) error {
 func (r *record) take(report InstanceReport, now time.Time) bool {
 	before, was := r.state(now)
 	changed := r.report != report || r.orphaned
-	if r.report.Boot != report.Boot && report.Up {
-		r.sick = "" // another process: what was wrong with the old one is gone
+	if report.Up && (r.report.Boot != report.Boot || r.report.Queue > 0 && report.Queue == 0) {
+		// Another process, or one that has got rid of what it hung on: a dead
+		// worker keeps its prompt for ever.
+		r.sick = ""
 	}
 	r.report, r.seen, r.orphaned = report, now, false
 	after, is := r.state(now)

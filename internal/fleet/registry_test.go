@@ -147,6 +147,20 @@ func TestStates(t *testing.T) {
 	}
 }
 
+func TestSickUntilTheQueueDrains(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	full := report("agent", "h:1", 1, 1, "a")
+	full.Instances[0].Queue = 1
+	require.NoError(t, r.Apply(full))
+	r.SetSick("a", "a run hangs")
+	full.Seq = 2
+	require.NoError(t, r.Apply(full))
+	require.Equal(t, Sick, state(t, r, "a"), "it still hangs on its prompt")
+	require.NoError(t, r.Apply(report("agent", "h:1", 1, 3, "a")))
+	require.Equal(t, Idle, state(t, r, "a"))
+}
+
 func TestInstancesComeAndGo(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
