@@ -10,7 +10,7 @@ const { ComfyUIClient } = library('comfy-ui-client');
 const PATIENCE = 60_000;
 
 /** The client listens only once it has read the answer to its POST: a prompt that has ended by then is lost to it. */
-const work = (url) => new Server(url).work(1);
+const work = (url) => new Server(url).work(0.5);
 
 async function connected(url) {
   const client = new ComfyUIClient(new URL(url).host, randomUUID());
