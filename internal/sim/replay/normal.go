@@ -12,9 +12,10 @@ import (
 // Values that differ from run to run are replaced by their kind before a
 // recorded and a simulated answer are compared.
 var (
-	tempLetters = regexp.MustCompile(`ComfyUI_temp_[a-z]{5}_`)
-	userSuffix  = regexp.MustCompile(`_[0-9a-f]{8}-[0-9a-f-]{27}$`)
-	plainHex    = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	pictureNumber = regexp.MustCompile(`_\d{5}_`)
+	tempLetters   = regexp.MustCompile(`ComfyUI_temp_[a-z]{5}_`)
+	userSuffix    = regexp.MustCompile(`_[0-9a-f]{8}-[0-9a-f-]{27}$`)
+	plainHex      = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
 // volatile are members whose value is a time.

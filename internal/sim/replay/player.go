@@ -80,9 +80,14 @@ type Player struct {
 	// Shrinks says that a prompt may be held back while another is shown, and
 	// that its progress and previews shrink to the newest: neither is compared.
 	Shrinks bool
-	// Apart says that prompts which waited for each other in the recording may
-	// run at once: the messages of each prompt are compared for themselves.
+	// Apart compares the messages of each prompt for themselves, whatever their
+	// order among each other, and not those of prompts that were not run in the
+	// recording. The numbers in the names of pictures, which follow that order,
+	// are not compared.
 	Apart bool
+	// Addressed says that the messages of a prompt without a client id go to
+	// nobody, where ComfyUI sends some of them to everybody.
+	Addressed bool
 	// Before is called before each request. Default: nothing.
 	Before func(request *pyjson.Object)
 	// Kill and Restart do to the server what the recorder did to its own.
@@ -94,7 +99,8 @@ type Player struct {
 	answers []answer
 	ahead   time.Duration // of the clock before the recording
 	found   []Difference
-	path    string // of the request that is being compared
+	path    string          // of the request that is being compared
+	orphans map[string]bool // prompts without a client id
 }
 
 type answer struct {
@@ -113,7 +119,7 @@ func (p *Player) Play(ctx context.Context) []Difference {
 		p.Calm = 3 * time.Millisecond
 	}
 	p.Late = max(p.Late, p.Calm)
-	p.ctx, p.sockets = ctx, map[string]*socket{}
+	p.ctx, p.sockets, p.orphans = ctx, map[string]*socket{}, p.Trace.orphans()
 	defer func() {
 		for _, s := range p.sockets {
 			s.cancel()
@@ -222,7 +228,7 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 	if kindOf(step) == "ws_binary" {
 		text = binaryMark
 	}
-	if !p.counts(text, s.want == 0) {
+	if p.recordedFrame(step, &s.before); p.Addressed && p.orphans[s.before] || !p.counts(text, s.want == 0) {
 		return true
 	}
 	s.want++

@@ -33,7 +33,8 @@ type socket struct {
 	mu     sync.Mutex
 	frames []string // of a binary one its shape, behind binaryMark
 	code   websocket.StatusCode
-	want   int // frames recorded up to the current step
+	want   int    // frames recorded up to the current step
+	before string // prompt of the frame recorded before it
 }
 
 // count is how many of the frames that count have come.
@@ -165,9 +166,11 @@ func (p *Player) compareSocket(name string) {
 		slices.SortStableFunc(want, statusLast)
 		slices.SortStableFunc(got, statusLast)
 	}
+	if p.Addressed {
+		want = slices.DeleteFunc(want, func(f frame) bool { return p.orphans[f.prompt] })
+	}
 	if p.Apart {
-		slices.SortStableFunc(want, byPrompt)
-		slices.SortStableFunc(got, byPrompt)
+		want, got = apart(want, want), apart(got, want)
 	}
 	for i := range max(len(want), len(got)) {
 		w, g := "(nothing)", "(nothing)"
@@ -197,20 +200,28 @@ type frame struct {
 
 func (p *Player) recordedFrames(name string) []frame {
 	var frames []frame
+	before := ""
 	for _, step := range p.Trace.steps {
 		if step.String("client") != name {
 			continue
 		}
 		switch kindOf(step) {
-		case "ws_text":
-			frames = append(frames, p.frame(step.String("text")))
-		case "ws_binary":
-			frames = append(frames, p.binary(step.Object("decoded"), frames))
+		case "ws_text", "ws_binary":
+			frames = append(frames, p.recordedFrame(step, &before))
 		case "ws_close":
 			p.compareClose(name, step)
 		}
 	}
 	return frames
+}
+
+// recordedFrame is a message of the recording; before is the prompt of the one
+// before it on the same socket.
+func (p *Player) recordedFrame(step *pyjson.Object, before *string) frame {
+	if kindOf(step) == "ws_binary" {
+		return binaryFrame(step.Object("decoded"), before)
+	}
+	return p.textFrame(step.String("text"), before)
 }
 
 func (p *Player) receivedFrames(name string) []frame {
@@ -219,20 +230,21 @@ func (p *Player) receivedFrames(name string) []frame {
 	received := slices.Clone(s.frames)
 	s.mu.Unlock()
 	var frames []frame
+	before := ""
 	for _, f := range received {
 		if shape, ok := strings.CutPrefix(f, binaryMark); ok {
 			v, _ := pyjson.Parse([]byte(p.original(shape))) // describe wrote it
 			o, _ := v.(*pyjson.Object)
-			frames = append(frames, p.binary(o, frames))
+			frames = append(frames, binaryFrame(o, &before))
 			continue
 		}
-		frames = append(frames, p.frame(p.original(f)))
+		frames = append(frames, p.textFrame(p.original(f), &before))
 	}
 	return frames
 }
 
-// frame is the comparable form of a message.
-func (p *Player) frame(text string) frame {
+// textFrame is the comparable form of a message.
+func (p *Player) textFrame(text string, before *string) frame {
 	f := frame{text: normalBody(text), status: isStatus(text), progress: isProgress(text)}
 	v, _ := pyjson.Parse([]byte(text)) // what is no JSON has no members
 	o, _ := v.(*pyjson.Object)
@@ -241,6 +253,9 @@ func (p *Player) frame(text string) frame {
 	node, _ := data.Get("node")
 	_, null := node.(pyjson.Null)
 	f.end = o.String("type") == "executing" && null
+	if !f.status {
+		*before = f.prompt
+	}
 	if f.status && (p.OwnStatus || p.Skip(StatusFrames, Count)) {
 		f.text = "status"
 		if sid := data.String("sid"); sid != "" {
@@ -250,16 +265,14 @@ func (p *Player) frame(text string) frame {
 	return f
 }
 
-// binary is the comparable form of a binary message. Unless it says otherwise
-// it belongs to the prompt of the message before it.
-func (p *Player) binary(decoded *pyjson.Object, before []frame) frame {
-	f := frame{text: binaryShape(decoded), progress: true}
-	if len(before) > 0 {
-		f.prompt = before[len(before)-1].prompt
-	}
+// binaryFrame is the comparable form of a binary message. Unless it says
+// otherwise it belongs to the prompt of the message before it.
+func binaryFrame(decoded *pyjson.Object, before *string) frame {
+	f := frame{text: binaryShape(decoded), prompt: *before, progress: true}
 	if v, err := pyjson.Parse([]byte(decoded.String("metadata_text"))); err == nil {
 		if meta, ok := v.(*pyjson.Object); ok {
 			f.prompt = meta.String("prompt_id")
+			*before = f.prompt
 		}
 	}
 	return f
@@ -292,7 +305,23 @@ func statusLast(a, b frame) int {
 	return rank(a) - rank(b)
 }
 
-func byPrompt(a, b frame) int { return strings.Compare(a.prompt, b.prompt) }
+// apart puts the messages of each prompt together and leaves out those of
+// prompts that the recording does not have.
+func apart(frames, recorded []frame) []frame {
+	known := map[string]bool{}
+	for _, f := range recorded {
+		known[f.prompt] = true
+	}
+	var out []frame
+	for _, f := range frames {
+		if known[f.prompt] {
+			f.text = pictureNumber.ReplaceAllString(f.text, "_*_")
+			out = append(out, f)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b frame) int { return strings.Compare(a.prompt, b.prompt) })
+	return out
+}
 
 func (p *Player) compareClose(name string, step *pyjson.Object) {
 	s := p.sockets[name]

@@ -131,6 +131,23 @@ func (tr Trace) Counter() int64 {
 	return 0
 }
 
+// orphans are the prompts that were posted without a client id.
+func (tr Trace) orphans() map[string]bool {
+	ids := map[string]bool{}
+	for _, step := range tr.Requests() {
+		req := step.Object("request")
+		body := req.Object("json")
+		if req.String("method") != "POST" || !strings.HasSuffix(req.String("path"), "/prompt") {
+			continue
+		}
+		if body.String("client_id") == "" && body.Object("extra_data").String("client_id") == "" {
+			ids[step.Object("response").Object("json").String("prompt_id")] = true
+		}
+	}
+	delete(ids, "") // refused ones
+	return ids
+}
+
 var savedFile = regexp.MustCompile(`"filename\\?": \\?"([^"\\]*?)_(\d{5})_\.png\\?", \\?"subfolder\\?": \\?"([^"\\]*)\\?", \\?"type\\?": \\?"output`)
 
 // OutputsBefore lists files that must have been in the output folder, so that
