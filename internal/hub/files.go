@@ -15,6 +15,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
 // errNoInstance says that the instance that has a file is not connected.
@@ -29,6 +30,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	if h.storage, err = files.OpenStorage(ctx, filepath.Join(h.id.Data, "files")); err != nil {
 		return err
 	}
+	h.users = userdata.New(userBlobs{h.storage})
 	log := h.log()
 	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log})
 	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})

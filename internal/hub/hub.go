@@ -22,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
 // ErrNotStarted is the readiness of a hub before its first Start.
@@ -58,6 +59,7 @@ type Hub struct {
 	copies   *files.Collector
 	view     *files.View
 	uploads  *files.Uploads
+	users    *userdata.Store
 	queue    *queue.Queue
 	streams  *stream.Streams
 	fleet    *fleet.Registry

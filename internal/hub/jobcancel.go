@@ -24,14 +24,14 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a aske
 	}
 	v, err := pyjson.Parse(body)
 	if err != nil {
-		writeJobError(w, http.StatusBadRequest, "Request body must be valid JSON")
+		writeErrorText(w, http.StatusBadRequest, "Request body must be valid JSON")
 		return
 	}
 	o, _ := v.(*pyjson.Object)
 	list, _ := o.Get("job_ids")
 	named, ok := list.(pyjson.Array)
 	if !ok {
-		writeJobError(w, http.StatusBadRequest, "job_ids must be a list")
+		writeErrorText(w, http.StatusBadRequest, "job_ids must be a list")
 		return
 	}
 	var ids, bad []string

@@ -59,7 +59,7 @@ func millis(o *pyjson.Object, key string) float64 {
 func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	q, fault := parseJobQuery(r.URL.Query())
 	if fault != "" {
-		writeJobError(w, http.StatusBadRequest, fault)
+		writeErrorText(w, http.StatusBadRequest, fault)
 		return
 	}
 	rows, err := h.jobRows(r.Context(), a.tenant, q)
@@ -259,7 +259,7 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 		}
 		writeValue(w, liveJob(live, bodies[live.Key].Extra))
 	default:
-		writeJobError(w, http.StatusNotFound, "Job not found")
+		writeErrorText(w, http.StatusNotFound, "Job not found")
 	}
 }
 
@@ -311,7 +311,7 @@ func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
 	return j, nil
 }
 
-// writeJobError is an error in the shape of the jobs API.
-func writeJobError(w http.ResponseWriter, status int, text string) {
+// writeErrorText is an error in the shape of the newer routes.
+func writeErrorText(w http.ResponseWriter, status int, text string) {
 	writeJSON(w, status, pyjson.Marshal(pyjson.NewObject(pyjson.Member{Key: "error", Value: pyjson.String(text)})))
 }

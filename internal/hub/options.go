@@ -60,12 +60,30 @@ type Settings struct {
 	// Manager lets calls that install or change code on instances through.
 	// Default: they are 403.
 	Manager bool
+	// MultiUser keeps settings and user files apart by the header Comfy-User,
+	// as ComfyUI does with --multi-user. Default: each tenant is one user.
+	MultiUser bool
+	// Free says whose models POST /free unloads. Default: FreeOwn.
+	Free FreePolicy
 	// Frontend is a folder with the static files of ComfyUI's web UI; empty
 	// means that they come from the primary instance.
 	Frontend string
 	// Logger takes all log lines; prompts and secrets never appear in them.
 	Logger *slog.Logger
 }
+
+// FreePolicy says whose models POST /free unloads.
+type FreePolicy string
+
+const (
+	// FreeOwn unloads those of instances on which the caller's job was the
+	// last: nobody else loses anything by it.
+	FreeOwn FreePolicy = "own"
+	// FreeAll unloads those of all instances, whoever asks.
+	FreeAll FreePolicy = "all"
+	// FreeOff answers 200 and does nothing.
+	FreeOff FreePolicy = "off"
+)
 
 // withDefaults fills what is zero.
 func (s Settings) withDefaults() Settings {
@@ -78,6 +96,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.ReplayWindow, time.Minute)
 	fill(&s.HistoryEntries, 10_000)
 	fill(&s.MaxSockets, 10_000)
+	fill(&s.Free, FreeOwn)
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,0 +1,281 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/userdata"
+)
+
+// userCSS is the one user file that pages include; all others are downloads.
+const userCSS userdata.Path = "user.css"
+
+// getUserdata answers GET /userdata: the files of one folder.
+func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	q := r.URL.Query()
+	if q.Get("dir") == "" {
+		writeText(w, http.StatusBadRequest, "Directory not provided")
+		return
+	}
+	folder, ok := h.knownFolder(w, r, a)
+	if !ok {
+		return
+	}
+	dir, err := userdata.ParsePath(q.Get("dir"))
+	if errors.Is(err, userdata.ErrOutside) {
+		writeText(w, http.StatusForbidden, "Invalid directory")
+		return
+	}
+	var list []userdata.File
+	if err == nil {
+		list, err = folder.List(r.Context(), dir, isTrue(q.Get("recurse")))
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, userdata.ErrName) {
+		writeText(w, http.StatusNotFound, "Directory not found")
+		return
+	}
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	out := pyjson.Array{}
+	for _, f := range list {
+		switch {
+		case isTrue(q.Get("full_info")):
+			out = append(out, h.fileInfo(f))
+		case isTrue(q.Get("split")):
+			out = append(out, pyjson.Strings(append([]string{string(f.Path)}, strings.Split(string(f.Path), "/")...)))
+		default:
+			out = append(out, pyjson.String(f.Path))
+		}
+	}
+	writeValue(w, out)
+}
+
+// getUserdataV2 answers GET /v2/userdata: all that lies below a folder.
+func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	folder, ok, err := h.userFolder(r, a)
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	if !ok {
+		writeText(w, http.StatusForbidden, "Invalid user specified in request")
+		return
+	}
+	dir, err := userdata.ParsePath(r.URL.Query().Get("path"))
+	if errors.Is(err, userdata.ErrOutside) {
+		writeText(w, http.StatusBadRequest, "Invalid path requested")
+		return
+	}
+	var entries []userdata.Entry
+	if err == nil {
+		entries, err = folder.Walk(r.Context(), dir)
+		if errors.Is(err, userdata.ErrName) {
+			writeText(w, http.StatusBadRequest, "Requested path is not a directory")
+			return
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, userdata.ErrName) {
+		writeText(w, http.StatusNotFound, "Requested path not found")
+		return
+	}
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	out := pyjson.Array{}
+	for _, e := range entries {
+		o := pyjson.NewObject(
+			pyjson.Member{Key: "name", Value: pyjson.String(e.Path.Name())},
+			pyjson.Member{Key: "path", Value: pyjson.String(e.Path)},
+			pyjson.Member{Key: "type", Value: pyjson.String("directory")},
+		)
+		if !e.Directory {
+			o.Set("type", pyjson.String("file"))
+			o.Set("size", pyjson.Int(e.Size))
+			o.Set("modified", floatSeconds(e.Modified))
+		}
+		out = append(out, o)
+	}
+	writeValue(w, out)
+}
+
+// getUserfile answers GET /userdata/{file}.
+func (h *Hub) getUserfile(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	folder, p, ok := h.userPath(w, r, a, path[0])
+	if !ok {
+		return
+	}
+	f, err := folder.Stat(r.Context(), p)
+	if err != nil {
+		h.userFault(w, r, err)
+		return
+	}
+	err = files.ServeContent(w, r, files.Content{
+		ETag:     fmt.Sprintf(`"%x-%x"`, f.Modified.UnixNano(), f.Size),
+		Modified: f.Modified, Size: f.Size, Logger: h.log(),
+		Describe: func(header http.Header) { h.describeUserfile(header, p) },
+		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+			return folder.Open(ctx, p, offset, length)
+		},
+	})
+	if err != nil {
+		h.userFault(w, r, err)
+	}
+}
+
+// describeUserfile sets what says how a browser may use the file. Since 0.28.0
+// a user's file is never shown as a page: a script in it would act as whoever
+// opens it.
+func (h *Hub) describeUserfile(header http.Header, p userdata.Path) {
+	typ := files.ContentType(p.Name())
+	if h.dispatch.Version().AtLeast(0, 28, 0) {
+		disposition := "attachment"
+		switch {
+		case p == userCSS:
+			typ, disposition = "text/css", "inline"
+		case files.Active(typ):
+			typ = "application/octet-stream"
+		}
+		header.Set("Content-Disposition", disposition)
+		header.Set("X-Content-Type-Options", "nosniff")
+	}
+	header.Set("Content-Type", typ)
+}
+
+// postUserfile answers POST /userdata/{file}: the body is the file.
+func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	folder, p, ok := h.userPath(w, r, a, path[0])
+	if !ok {
+		return
+	}
+	body, ok := readBody(w, r, h.settings().MaxUpload)
+	if !ok {
+		return
+	}
+	f, err := folder.Write(r.Context(), p, bytes.NewReader(body), mayReplace(r))
+	if err != nil {
+		h.userFault(w, r, err)
+		return
+	}
+	h.writeUserfile(w, r, f)
+}
+
+// postUserfileMove answers POST /userdata/{file}/move/{dest}.
+func (h *Hub) postUserfileMove(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	folder, from, ok := h.userPath(w, r, a, path[0])
+	if !ok {
+		return
+	}
+	_, to, ok := h.userPath(w, r, a, path[1])
+	if !ok {
+		return
+	}
+	f, err := folder.Move(r.Context(), from, to, mayReplace(r))
+	if err != nil {
+		h.userFault(w, r, err)
+		return
+	}
+	h.writeUserfile(w, r, f)
+}
+
+func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	folder, p, ok := h.userPath(w, r, a, path[0])
+	if !ok {
+		return
+	}
+	if err := folder.Delete(r.Context(), p); err != nil {
+		h.userFault(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// mayReplace reads a flag that only the very word "false" unsets.
+func mayReplace(r *http.Request) bool { return r.URL.Query().Get("overwrite") != "false" }
+
+// writeUserfile tells the path of a stored file or, if asked, all about it.
+func (h *Hub) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
+	if isTrue(r.URL.Query().Get("full_info")) {
+		writeValue(w, h.fileInfo(f))
+		return
+	}
+	writeValue(w, pyjson.String(f.Path))
+}
+
+// fileInfo describes a file; its times are seconds, since 0.21.0 milliseconds.
+// The storage knows one time only, so created is that of the last change.
+func (h *Hub) fileInfo(f userdata.File) *pyjson.Object {
+	at := pyjson.Value(floatSeconds(f.Modified))
+	if h.dispatch.Version().AtLeast(0, 21, 0) {
+		at = pyjson.Int(f.Modified.UnixMilli())
+	}
+	return pyjson.NewObject(
+		pyjson.Member{Key: "path", Value: pyjson.String(f.Path)},
+		pyjson.Member{Key: "size", Value: pyjson.Int(f.Size)},
+		pyjson.Member{Key: "modified", Value: at},
+		pyjson.Member{Key: "created", Value: at},
+	)
+}
+
+func floatSeconds(t time.Time) pyjson.Number { return pyjson.Float(float64(t.UnixNano()) / 1e9) }
+
+// knownFolder is the folder of the asking user; it answers by itself if that
+// is nobody.
+func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a asker) (userdata.Folder, bool) {
+	folder, ok, err := h.userFolder(r, a)
+	if err != nil {
+		h.fault(w, r, err)
+		return folder, false
+	}
+	if !ok {
+		writeTrouble(w)
+	}
+	return folder, ok
+}
+
+// userPath is the place that a route names; it answers by itself if that is
+// none.
+func (h *Hub) userPath(w http.ResponseWriter, r *http.Request, a asker, raw string) (userdata.Folder, userdata.Path, bool) {
+	folder, ok := h.knownFolder(w, r, a)
+	if !ok {
+		return folder, "", false
+	}
+	p, err := userdata.ParsePath(raw)
+	if err != nil {
+		h.userFault(w, r, err)
+		return folder, "", false
+	}
+	return folder, p, true
+}
+
+// userFault answers what went wrong with a user's file.
+func (h *Hub) userFault(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, userdata.ErrOutside):
+		writeEmpty(w, http.StatusForbidden)
+	case errors.Is(err, fs.ErrNotExist):
+		writeEmpty(w, http.StatusNotFound)
+	case errors.Is(err, userdata.ErrExists):
+		writeText(w, http.StatusConflict, "File already exists")
+	case errors.Is(err, userdata.ErrName) && isRead(r):
+		writeEmpty(w, http.StatusNotFound)
+	case errors.Is(err, userdata.ErrName):
+		writeEmpty(w, http.StatusBadRequest)
+	default:
+		h.fault(w, r, err)
+	}
+}
+
+// isTrue reads a query flag as ComfyUI does: only "true", in any case.
+func isTrue(s string) bool { return strings.EqualFold(s, "true") }

@@ -1,0 +1,155 @@
+package hub
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/userdata"
+)
+
+// getUsers answers GET /users, with which the web interface learns whether it
+// has to ask who is there.
+func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	answer := pyjson.NewObject(pyjson.Member{Key: "storage", Value: pyjson.String("server")})
+	if h.settings().MultiUser {
+		users, err := h.users.Users(r.Context(), a.tenant)
+		if err != nil {
+			h.fault(w, r, err)
+			return
+		}
+		answer.Set("users", users)
+	} else {
+		answer.Set("migrated", pyjson.Bool(true))
+	}
+	writeValue(w, answer)
+}
+
+// postUsers answers POST /users with the new user's id.
+func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	v, ok := h.readJSON(w, r)
+	if !ok {
+		return
+	}
+	o, _ := v.(*pyjson.Object)
+	name, _ := o.Get("username")
+	text, ok := name.(pyjson.String)
+	if !ok {
+		writeTrouble(w)
+		return
+	}
+	id, err := h.users.AddUser(r.Context(), a.tenant, string(text))
+	switch {
+	case errors.Is(err, userdata.ErrDuplicate):
+		writeErrorText(w, http.StatusBadRequest, "Duplicate username.")
+	case errors.Is(err, userdata.ErrName):
+		writeTrouble(w)
+	case err != nil:
+		h.fault(w, r, err)
+	default:
+		writeValue(w, pyjson.String(id))
+	}
+}
+
+// settingsOf finds whose settings a request is about. It answers by itself if
+// that is nobody: by the 401 the web interface learns to ask for the user.
+func (h *Hub) settingsOf(w http.ResponseWriter, r *http.Request, a asker) (userdata.Folder, bool) {
+	folder, ok, err := h.userFolder(r, a)
+	if err != nil {
+		h.fault(w, r, err)
+		return folder, false
+	}
+	if !ok {
+		writeText(w, http.StatusUnauthorized, "401: Unauthorized")
+	}
+	return folder, ok
+}
+
+func (h *Hub) getSettings(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	if o, ok := h.readSettings(w, r, a); ok {
+		writeValue(w, o)
+	}
+}
+
+// getSetting answers GET /settings/{id}: null for one that is not set.
+func (h *Hub) getSetting(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	o, ok := h.readSettings(w, r, a)
+	if !ok {
+		return
+	}
+	v, ok := o.Get(path[0])
+	if !ok {
+		v = pyjson.Null{}
+	}
+	writeValue(w, v)
+}
+
+func (h *Hub) readSettings(w http.ResponseWriter, r *http.Request, a asker) (*pyjson.Object, bool) {
+	folder, ok := h.settingsOf(w, r, a)
+	if !ok {
+		return nil, false
+	}
+	o, err := folder.Settings(r.Context())
+	if err != nil {
+		h.fault(w, r, err)
+	}
+	return o, err == nil
+}
+
+// postSettings answers POST /settings: an object is merged over the stored one.
+func (h *Hub) postSettings(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	h.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
+		update, ok := v.(*pyjson.Object)
+		for key, v := range update.All() {
+			stored.Set(key, v)
+		}
+		return ok
+	})
+}
+
+func (h *Hub) postSetting(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	h.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
+		stored.Set(path[0], v)
+		return true
+	})
+}
+
+// changeSettings applies the body of a request; change reports whether the
+// body is of the right kind.
+func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, change func(stored *pyjson.Object, v pyjson.Value) bool) {
+	folder, ok := h.settingsOf(w, r, a)
+	if !ok {
+		return
+	}
+	v, ok := h.readJSON(w, r)
+	if !ok {
+		return
+	}
+	fits := true
+	err := folder.ChangeSettings(r.Context(), func(stored *pyjson.Object) { fits = change(stored, v) })
+	switch {
+	case !fits:
+		writeTrouble(w)
+	case errors.Is(err, userdata.ErrTooLarge):
+		writeText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
+	case err != nil:
+		h.fault(w, r, err)
+	default:
+		writeEmpty(w, http.StatusOK)
+	}
+}
+
+// readJSON reads a JSON body whatever its Content-Type says; broken JSON is
+// answered with 500, as by ComfyUI.
+func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
+	body, ok := readBody(w, r, h.settings().MaxBody)
+	if !ok {
+		return nil, false
+	}
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		writeTrouble(w)
+		return nil, false
+	}
+	return v, true
+}

@@ -1,0 +1,52 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/userdata"
+)
+
+// userBlobs is the hub's storage as package userdata needs it.
+type userBlobs struct{ *files.Storage }
+
+// Open implements userdata.Storage.
+func (b userBlobs) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	body, err := b.Storage.Open(ctx, key, offset, length)
+	return body, missing(err)
+}
+
+// Stat implements userdata.Storage.
+func (b userBlobs) Stat(ctx context.Context, key string) (userdata.Blob, error) {
+	blob, err := b.Storage.Stat(ctx, key)
+	return userdata.Blob(blob), missing(err)
+}
+
+// List implements userdata.Storage.
+func (b userBlobs) List(ctx context.Context, prefix string, each func(userdata.Blob) error) error {
+	return b.Storage.List(ctx, prefix, func(blob files.Blob) error { return each(userdata.Blob(blob)) })
+}
+
+func missing(err error) error {
+	if errors.Is(err, files.ErrGone) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+// userFolder is the folder of the user that a request speaks for: the tenant's
+// only one, or, where the hub keeps several apart, the one that the header
+// Comfy-User names. ok is false for one that is not known.
+func (h *Hub) userFolder(r *http.Request, a asker) (folder userdata.Folder, ok bool, err error) {
+	if !h.settings().MultiUser {
+		return h.users.Folder(a.tenant, userdata.DefaultUser), true, nil
+	}
+	id := r.Header.Get("Comfy-User")
+	ok, err = h.users.HasUser(r.Context(), a.tenant, id)
+	return h.users.Folder(a.tenant, id), ok, err
+}
