@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -119,12 +120,7 @@ func namesFile(className string, in *input) bool {
 	if fileKinds[in.kind] || plainFileInputs[[2]string{className, in.name}] {
 		return true
 	}
-	for _, flag := range uploadFlags {
-		if in.flag(flag) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(uploadFlags, in.flag)
 }
 
 // existenceChecks are ComfyUI's classes whose validate function looks for the

@@ -99,7 +99,7 @@ func TestVariantsThatIgnoreInputs(t *testing.T) {
 
 func TestMergeTakesOver(t *testing.T) {
 	t.Parallel()
-	var library = catalog.NewLibrary()
+	library := catalog.NewLibrary()
 	parse := func(body string) *catalog.Info {
 		i, err := library.Parse([]byte(body))
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -168,15 +169,15 @@ func (v *validator) cycle(nodes []string) *result {
 		return &result{}
 	}
 	closed := append(slices.Clone(nodes), nodes[0])
-	details := ""
+	var details strings.Builder
 	for i, id := range closed {
 		if i > 0 {
-			details += " -> "
+			details.WriteString(" -> ")
 		}
-		details += id + " (" + v.graph.classType(id) + ")"
+		details.WriteString(id + " (" + v.graph.classType(id) + ")")
 	}
 	for _, id := range nodes {
-		v.fail(id, pyjson.Array{problem("dependency_cycle", "Dependency cycle detected", details,
+		v.fail(id, pyjson.Array{problem("dependency_cycle", "Dependency cycle detected", details.String(),
 			dict("node_id", pyjson.String(id), "cycle_nodes", pyjson.Strings(nodes)))})
 	}
 	return v.results[nodes[0]]

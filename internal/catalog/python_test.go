@@ -109,9 +109,17 @@ func TestPythonComparison(t *testing.T) {
 		a, b  string
 		equal bool
 	}{
-		{`1`, `1.0`, true}, {`true`, `1`, true}, {`1`, `"1"`, false}, {`NaN`, `NaN`, false}, {`null`, `null`, true}, {`null`, `0`, false},
-		{`9007199254740993`, `9007199254740992.0`, false}, {`18446744073709551616`, `18446744073709551616.0`, true},
-		{`{"a": 1, "b": [true]}`, `{"b": [1], "a": 1.0}`, true}, {`[1]`, `[1, 2]`, false}, {`"a"`, `"a"`, true},
+		{`1`, `1.0`, true},
+		{`true`, `1`, true},
+		{`1`, `"1"`, false},
+		{`NaN`, `NaN`, false},
+		{`null`, `null`, true},
+		{`null`, `0`, false},
+		{`9007199254740993`, `9007199254740992.0`, false},
+		{`18446744073709551616`, `18446744073709551616.0`, true},
+		{`{"a": 1, "b": [true]}`, `{"b": [1], "a": 1.0}`, true},
+		{`[1]`, `[1, 2]`, false},
+		{`"a"`, `"a"`, true},
 	} {
 		require.Equal(t, tt.equal, pyEqual(parse(t, tt.a), parse(t, tt.b)), "%s == %s", tt.a, tt.b)
 		require.Equal(t, tt.equal, pyEqual(parse(t, tt.b), parse(t, tt.a)), "%s == %s", tt.b, tt.a)

@@ -31,8 +31,10 @@ var deviations = map[string]struct {
 	"custom validation raises":         {200, "idem"},
 	"an old class that is gone is rewritten: SDV_img2vid_Conditioning": {200, "the missing _meta at which the server throws is added"},
 	"an old class without _meta: 500":                                  {200, "idem"},
-	"reached by an output of another type: the error speaks of the new class (CONDITIONING)": {200,
-		"the instance replaces the class, so only it knows the types"},
+	"reached by an output of another type: the error speaks of the new class (CONDITIONING)": {
+		200,
+		"the instance replaces the class, so only it knows the types",
+	},
 }
 
 // TestReplay sends every recorded POST /prompt to the package and compares the

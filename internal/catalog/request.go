@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -102,10 +103,8 @@ func answerOddBody(v pyjson.Value) error {
 	for _, key := range []string{"number", "front", "prompt"} {
 		switch v := v.(type) {
 		case pyjson.Array:
-			for _, item := range v {
-				if item == pyjson.Value(pyjson.String(key)) {
-					return trouble()
-				}
+			if slices.Contains(v, pyjson.Value(pyjson.String(key))) {
+				return trouble()
 			}
 		case pyjson.String:
 			if strings.Contains(string(v), key) {

@@ -110,11 +110,23 @@ func TestTypes(t *testing.T) {
 		out, in string
 		ok      bool
 	}{
-		{`"IMAGE"`, `"IMAGE"`, true}, {`"IMAGE"`, `"LATENT"`, false}, {`"INT"`, `"FLOAT,INT"`, true}, {`"A, B"`, `"C,B"`, true},
-		{`"A,B"`, `"C,D"`, false}, {`"*"`, `"IMAGE"`, true}, {`"IMAGE"`, `"*"`, true}, {`"IMAGE"`, `"A,*"`, true},
-		{`"COMFY_MATCHTYPE_V3"`, `"IMAGE"`, true}, {`"IMAGE"`, `"COMFY_MATCHTYPE_V3"`, true},
-		{`["a","b"]`, `["a","b"]`, true}, {`["a","b"]`, `["a"]`, true}, {`["a"]`, `"COMBO"`, true}, {`"COMBO"`, `["a"]`, true},
-		{`["a"]`, `"STRING"`, false}, {`"STRING"`, `["a"]`, false}, {`"STRING"`, `"COMBO"`, false},
+		{`"IMAGE"`, `"IMAGE"`, true},
+		{`"IMAGE"`, `"LATENT"`, false},
+		{`"INT"`, `"FLOAT,INT"`, true},
+		{`"A, B"`, `"C,B"`, true},
+		{`"A,B"`, `"C,D"`, false},
+		{`"*"`, `"IMAGE"`, true},
+		{`"IMAGE"`, `"*"`, true},
+		{`"IMAGE"`, `"A,*"`, true},
+		{`"COMFY_MATCHTYPE_V3"`, `"IMAGE"`, true},
+		{`"IMAGE"`, `"COMFY_MATCHTYPE_V3"`, true},
+		{`["a","b"]`, `["a","b"]`, true},
+		{`["a","b"]`, `["a"]`, true},
+		{`["a"]`, `"COMBO"`, true},
+		{`"COMBO"`, `["a"]`, true},
+		{`["a"]`, `"STRING"`, false},
+		{`"STRING"`, `["a"]`, false},
+		{`"STRING"`, `"COMBO"`, false},
 	} {
 		verdict := validate(t, fleet(parseInfo(t, class(tt.in, tt.out))), newer,
 			`{"1":{"class_type":"A","inputs":{}},"2":{"class_type":"B","inputs":{"x":["1",0]}}}`)

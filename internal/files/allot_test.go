@@ -129,7 +129,10 @@ func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 		s := newStore(t, db)
 		src := made("a", "x_00001_.png", "1")
 		for _, where := range []struct{ tenant, typ, dir string }{
-			{"t1", TypeOutput, ""}, {"t1", TypeOutput, "sub"}, {"t1", TypeTemp, ""}, {"t2", TypeOutput, ""},
+			{"t1", TypeOutput, ""},
+			{"t1", TypeOutput, "sub"},
+			{"t1", TypeTemp, ""},
+			{"t2", TypeOutput, ""},
 			{"t1:6:output", TypeOutput, ""}, // a tenant that looks like a part of a key
 		} {
 			src.Type, src.Subfolder = where.typ, where.dir

@@ -10,6 +10,7 @@ import (
 	"image/color"
 	"image/png"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -153,9 +154,7 @@ func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*
 		rec.WriteHeader(http.StatusNotFound)
 	} else {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/view", nil)
-		for name, values := range header {
-			r.Header[name] = values
-		}
+		maps.Copy(r.Header, header)
 		if !i.plain {
 			rec.Header().Set("Etag", makeETag(f.modified, int64(len(f.data))))
 		}

@@ -73,8 +73,7 @@ func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (
 		}
 		err = f.readParts(multipart.NewReader(body, params["boundary"]), dir, limit)
 	}
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
+	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		err = &tooLarge{limit, over.Limit + 1}
 	}
 	if err != nil {

@@ -49,11 +49,19 @@ func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 		require.NoError(t, err)
 		modified := i.clock.UTC().Format(http.TimeFormat)
 		requests := [][]string{
-			{}, {"Range", "bytes=2-4"}, {"Range", "bytes=-3"}, {"Range", "bytes=99-"},
-			{"If-None-Match", e.ETag}, {"If-None-Match", `"x", W/` + e.ETag}, {"If-None-Match", `"x"`},
-			{"If-Modified-Since", modified}, {"If-Match", `"x"`}, {"If-Match", e.ETag},
+			{},
+			{"Range", "bytes=2-4"},
+			{"Range", "bytes=-3"},
+			{"Range", "bytes=99-"},
+			{"If-None-Match", e.ETag},
+			{"If-None-Match", `"x", W/` + e.ETag},
+			{"If-None-Match", `"x"`},
+			{"If-Modified-Since", modified},
+			{"If-Match", `"x"`},
+			{"If-Match", e.ETag},
 			{"If-Unmodified-Since", i.clock.Add(-time.Hour).UTC().Format(http.TimeFormat)},
-			{"Range", "bytes=2-4", "If-Range", e.ETag}, {"Range", "bytes=2-4", "If-Range", `"x"`},
+			{"Range", "bytes=2-4", "If-Range", e.ETag},
+			{"Range", "bytes=2-4", "If-Range", `"x"`},
 		}
 		var before []*httptest.ResponseRecorder
 		for _, headers := range requests {

@@ -85,9 +85,18 @@ func TestNumber(t *testing.T) {
 		isInt bool
 		want  pyjson.Number
 	}{
-		{"7", true, "7"}, {"-0", true, "0"}, {"7.0", false, "7.0"}, {"1e3", false, "1000.0"}, {"1e16", false, "1e+16"},
-		{"123456789012345680.0", false, "1.2345678901234568e+17"}, {"0.0001", false, "0.0001"}, {"0.00001", false, "1e-05"},
-		{"-0.0", false, "-0.0"}, {"1e999", false, "Infinity"}, {"NaN", false, "NaN"}, {"-Infinity", false, "-Infinity"},
+		{"7", true, "7"},
+		{"-0", true, "0"},
+		{"7.0", false, "7.0"},
+		{"1e3", false, "1000.0"},
+		{"1e16", false, "1e+16"},
+		{"123456789012345680.0", false, "1.2345678901234568e+17"},
+		{"0.0001", false, "0.0001"},
+		{"0.00001", false, "1e-05"},
+		{"-0.0", false, "-0.0"},
+		{"1e999", false, "Infinity"},
+		{"NaN", false, "NaN"},
+		{"-Infinity", false, "-Infinity"},
 		{"18446744073709551616", true, "18446744073709551616"},
 	}
 	for _, tt := range tests {

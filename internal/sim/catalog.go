@@ -176,8 +176,10 @@ func modelOptions(class string) []fileOption {
 		return one("clip_name", "text_encoders")
 	case "DualCLIPLoader", "TripleCLIPLoader", "QuadrupleCLIPLoader":
 		return []fileOption{
-			{"clip_name1", "text_encoders"}, {"clip_name2", "text_encoders"},
-			{"clip_name3", "text_encoders"}, {"clip_name4", "text_encoders"},
+			{"clip_name1", "text_encoders"},
+			{"clip_name2", "text_encoders"},
+			{"clip_name3", "text_encoders"},
+			{"clip_name4", "text_encoders"},
 		}
 	case "VAELoader":
 		return one("vae_name", "vae")

@@ -342,12 +342,21 @@ func replaced(node, rule *pyjson.Object) *pyjson.Object {
 // assetRoutes lists what answers 503 while assets are off.
 func assetRoutes() [][2]string {
 	return [][2]string{
-		{"GET", "/api/assets"}, {"POST", "/api/assets"},
-		{"GET", "/api/assets/{uuid}"}, {"PUT", "/api/assets/{uuid}"}, {"DELETE", "/api/assets/{uuid}"},
-		{"GET", "/api/assets/{uuid}/content"}, {"POST", "/api/assets/from-hash"}, {"HEAD", "/api/assets/hash/{blake3}"},
-		{"POST", "/api/assets/{uuid}/tags"}, {"DELETE", "/api/assets/{uuid}/tags"},
-		{"GET", "/api/tags"}, {"GET", "/api/assets/tags/refine"},
-		{"POST", "/api/assets/seed"}, {"GET", "/api/assets/seed/status"}, {"POST", "/api/assets/seed/cancel"},
+		{"GET", "/api/assets"},
+		{"POST", "/api/assets"},
+		{"GET", "/api/assets/{uuid}"},
+		{"PUT", "/api/assets/{uuid}"},
+		{"DELETE", "/api/assets/{uuid}"},
+		{"GET", "/api/assets/{uuid}/content"},
+		{"POST", "/api/assets/from-hash"},
+		{"HEAD", "/api/assets/hash/{blake3}"},
+		{"POST", "/api/assets/{uuid}/tags"},
+		{"DELETE", "/api/assets/{uuid}/tags"},
+		{"GET", "/api/tags"},
+		{"GET", "/api/assets/tags/refine"},
+		{"POST", "/api/assets/seed"},
+		{"GET", "/api/assets/seed/status"},
+		{"POST", "/api/assets/seed/cancel"},
 		{"POST", "/api/assets/prune"},
 	}
 }

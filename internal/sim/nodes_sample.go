@@ -72,8 +72,10 @@ func runSampler(c *call) (nodeResult, *exception) {
 		seedName = "noise_seed"
 	}
 	seed := seedOf(c.args[seedName])
-	texts := []string{influence(c.args["positive"]), influence(c.args["negative"]), influence(c.args["model"]),
-		c.text("sampler_name"), c.text("scheduler"), strconv.FormatFloat(c.number("cfg", 1), 'g', -1, 64)}
+	texts := []string{
+		influence(c.args["positive"]), influence(c.args["negative"]), influence(c.args["model"]),
+		c.text("sampler_name"), c.text("scheduler"), strconv.FormatFloat(c.number("cfg", 1), 'g', -1, 64),
+	}
 	out := latent{}
 	for i, s := range in.scenes {
 		s.texts, s.seed, s.denoise = texts, seed+uint64(i), c.number("denoise", 1)

@@ -137,10 +137,14 @@ func simulatedWorkInfo(feat features) *pyjson.Object {
 		info.Set("is_input_list", pyjson.Bool(false))
 	}
 	for _, m := range []pyjson.Member{
-		{Key: "output", Value: list("IMAGE")}, {Key: "output_is_list", Value: list(false)}, {Key: "output_name", Value: list("IMAGE")},
-		{Key: "name", Value: value(simulatedWork)}, {Key: "display_name", Value: value("Simulated Work")},
+		{Key: "output", Value: list("IMAGE")},
+		{Key: "output_is_list", Value: list(false)},
+		{Key: "output_name", Value: list("IMAGE")},
+		{Key: "name", Value: value(simulatedWork)},
+		{Key: "display_name", Value: value("Simulated Work")},
 		{Key: "description", Value: value("Passes an image through after a given time.")},
-		{Key: "python_module", Value: value("custom_nodes.comfyhub")}, {Key: "category", Value: value("comfyhub")},
+		{Key: "python_module", Value: value("custom_nodes.comfyhub")},
+		{Key: "category", Value: value("comfyhub")},
 		{Key: "output_node", Value: value(false)},
 	} {
 		info.Set(m.Key, m.Value)

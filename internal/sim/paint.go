@@ -39,9 +39,24 @@ func namedHue(text string) (float64, bool) {
 		word string
 		hue  float64
 	}{
-		{"red", 0}, {"orange", 0.08}, {"sunset", 0.05}, {"desert", 0.1}, {"gold", 0.13}, {"yellow", 0.15},
-		{"forest", 0.36}, {"green", 0.33}, {"teal", 0.48}, {"sea", 0.53}, {"ocean", 0.54}, {"sky", 0.57},
-		{"blue", 0.6}, {"night", 0.68}, {"purple", 0.77}, {"violet", 0.77}, {"pink", 0.9}, {"rose", 0.95},
+		{"red", 0},
+		{"orange", 0.08},
+		{"sunset", 0.05},
+		{"desert", 0.1},
+		{"gold", 0.13},
+		{"yellow", 0.15},
+		{"forest", 0.36},
+		{"green", 0.33},
+		{"teal", 0.48},
+		{"sea", 0.53},
+		{"ocean", 0.54},
+		{"sky", 0.57},
+		{"blue", 0.6},
+		{"night", 0.68},
+		{"purple", 0.77},
+		{"violet", 0.77},
+		{"pink", 0.9},
+		{"rose", 0.95},
 	} {
 		if strings.Contains(text, w.word) {
 			return w.hue, true

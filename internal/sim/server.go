@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -206,9 +207,7 @@ func (s *Server) Runs() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make(map[string]int, len(s.runs))
-	for id, n := range s.runs {
-		out[id] = n
-	}
+	maps.Copy(out, s.runs)
 	return out
 }
 

@@ -11,8 +11,15 @@ import (
 
 func TestPythonText(t *testing.T) {
 	tests := []struct{ in, want string }{
-		{`null`, `None`}, {`true`, `True`}, {`1.50`, `1.5`}, {`NaN`, `nan`}, {`"a'b"`, `"a'b"`}, {`"a'\"b"`, `'a\'"b'`},
-		{`[1,"x",null]`, `[1, 'x', None]`}, {`{"a":{"b":[]}}`, `{'a': {'b': []}}`}, {`"ä\n\u0001"`, `'ä\n\x01'`},
+		{`null`, `None`},
+		{`true`, `True`},
+		{`1.50`, `1.5`},
+		{`NaN`, `nan`},
+		{`"a'b"`, `"a'b"`},
+		{`"a'\"b"`, `'a\'"b'`},
+		{`[1,"x",null]`, `[1, 'x', None]`},
+		{`{"a":{"b":[]}}`, `{'a': {'b': []}}`},
+		{`"ä\n\u0001"`, `'ä\n\x01'`},
 	}
 	for _, tt := range tests {
 		v, err := pyjson.Parse([]byte(tt.in))
@@ -23,12 +30,20 @@ func TestPythonText(t *testing.T) {
 
 func TestCoercion(t *testing.T) {
 	tests := []struct{ kind, in, want, raises string }{
-		{"INT", `3.7`, `3`, ""}, {"INT", `" 1_000 "`, `1000`, ""}, {"INT", `true`, `1`, ""}, {"INT", `1e30`, `1000000000000000019884624838656`, ""},
-		{"INT", `"3.7"`, ``, "invalid literal for int() with base 10: '3.7'"}, {"INT", `NaN`, ``, "cannot convert float NaN to integer"},
+		{"INT", `3.7`, `3`, ""},
+		{"INT", `" 1_000 "`, `1000`, ""},
+		{"INT", `true`, `1`, ""},
+		{"INT", `1e30`, `1000000000000000019884624838656`, ""},
+		{"INT", `"3.7"`, ``, "invalid literal for int() with base 10: '3.7'"},
+		{"INT", `NaN`, ``, "cannot convert float NaN to integer"},
 		{"INT", `null`, ``, "int() argument must be a string, a bytes-like object or a real number, not 'NoneType'"},
-		{"FLOAT", `"nan"`, `NaN`, ""}, {"FLOAT", `"1e5"`, `100000.0`, ""}, {"FLOAT", `7`, `7.0`, ""},
+		{"FLOAT", `"nan"`, `NaN`, ""},
+		{"FLOAT", `"1e5"`, `100000.0`, ""},
+		{"FLOAT", `7`, `7.0`, ""},
 		{"FLOAT", `"x"`, ``, "could not convert string to float: 'x'"},
-		{"STRING", `[1]`, `"[1]"`, ""}, {"BOOLEAN", `"false"`, `true`, ""}, {"BOOLEAN", `0`, `false`, ""},
+		{"STRING", `[1]`, `"[1]"`, ""},
+		{"BOOLEAN", `"false"`, `true`, ""},
+		{"BOOLEAN", `0`, `false`, ""},
 	}
 	for _, tt := range tests {
 		v, err := pyjson.Parse([]byte(tt.in))

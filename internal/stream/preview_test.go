@@ -72,30 +72,46 @@ func TestImagesChangeSides(t *testing.T) {
 		in       []*frame
 		out      []string
 	}{
-		"type 4 for a client that wants it": {true,
+		"type 4 for a client that wants it": {
+			true,
 			[]*frame{step(ProgressState, "", "s"), step(Preview, "2", type4), step(Progress, "2", "1/2")},
-			[]string{"s", type4, "1/2"}},
-		"type 4 for a client that does not": {false,
+			[]string{"s", type4, "1/2"},
+		},
+		"type 4 for a client that does not": {
+			false,
 			[]*frame{step(ProgressState, "", "s"), step(Preview, "2", type4), step(Progress, "2", "1/2"), step(ProgressState, "", "s2")},
-			[]string{"s", "1/2", type1, "s2"}},
-		"results likewise": {false,
+			[]string{"s", "1/2", type1, "s2"},
+		},
+		"results likewise": {
+			false,
 			[]*frame{step(Executing, "2", "e"), step(Result, "2", type4), step(Progress, "2", "0/2"), step(Result, "2", type4), step(Progress, "2", "1/2"), step(Other, "", "end")},
-			[]string{"e", "0/2", type1, "1/2", type1, "end"}},
-		"without progress the order stays": {false,
+			[]string{"e", "0/2", type1, "1/2", type1, "end"},
+		},
+		"without progress the order stays": {
+			false,
 			[]*frame{step(Result, "2", type4), step(Result, "2", type4), step(Executing, "3", "e")},
-			[]string{type1, type1, "e"}},
-		"type 1 for a client that does not want more": {false,
+			[]string{type1, type1, "e"},
+		},
+		"type 1 for a client that does not want more": {
+			false,
 			[]*frame{step(Progress, "2", "1/2"), step(Preview, "2", type1), step(Progress, "2", "2/2"), step(Preview, "2", type1)},
-			[]string{"1/2", type1, "2/2", type1}},
-		"type 1 for a client that wants type 4": {true,
+			[]string{"1/2", type1, "2/2", type1},
+		},
+		"type 1 for a client that wants type 4": {
+			true,
 			[]*frame{step(Progress, "2", "1/3"), step(Preview, "2", type1), step(Progress, "2", "2/3"), step(Preview, "2", type1), step(Progress, "2", "3/3"), step(Other, "", "end")},
-			[]string{"1/3", up, up, "2/3", "3/3", "end"}},
-		"progress of another node does not wait": {true,
+			[]string{"1/3", up, up, "2/3", "3/3", "end"},
+		},
+		"progress of another node does not wait": {
+			true,
 			[]*frame{step(Preview, "2", type1), step(Progress, "9", "1/3"), step(Preview, "2", type1)},
-			[]string{up, "1/3", up}},
-		"what is no image of ComfyUI's passes": {true,
+			[]string{up, "1/3", up},
+		},
+		"what is no image of ComfyUI's passes": {
+			true,
 			[]*frame{step(Preview, "2", foreign), step(Result, "2", string(image(9, "x"))), {kind: Other, binary: true, data: []byte(type1)}},
-			[]string{foreign, string(image(9, "x")), type1}},
+			[]string{foreign, string(image(9, "x")), type1},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
