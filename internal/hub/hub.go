@@ -100,6 +100,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		h.started.Store(true)
 	}
 	h.streams.SetLimits(s.ReplayWindow, s.MaxSockets)
+	h.queue.SetLimits(queue.Limits{MaxQueue: s.MaxQueue, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries})
 	return h.statics.apply(s.Instances)
 }
 
@@ -118,14 +119,12 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.warn(ctx)
-	s := h.settings()
 	secret, err := h.secret()
 	if err != nil {
 		return err
 	}
 	if h.queue, err = queue.New(h.db, queue.Options{
 		Lease: leaseTime, Secret: secret, Logger: log,
-		MaxQueue: s.MaxQueue, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries,
 	}); err != nil {
 		return err
 	}

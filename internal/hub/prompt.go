@@ -136,7 +136,6 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	}
 	h.known.note(a.origin, j.Caller)
 	h.meet(a, j.Client)
-	h.dispatch.Wake()
 	if position, err := h.queue.Position(r.Context(), j.Key); err == nil {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(position))
 	}
@@ -145,6 +144,10 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		pyjson.Member{Key: "number", Value: pyjson.Number(j.Number)},
 		pyjson.Member{Key: "node_errors", Value: verdict.NodeErrors},
 	))
+	// First the answer, then the work: several clients lose a prompt whose
+	// messages arrive before they have read its id.
+	_ = http.NewResponseController(w).Flush()
+	h.dispatch.Wake()
 }
 
 // replay sends the messages of an ended job again, because the same prompt was

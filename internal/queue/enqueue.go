@@ -63,7 +63,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	}
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
-		number, prefix, front, q.codec.encodeBody(s.Body), sealed, s.Body.Requires, q.o.MaxQueue)
+		number, prefix, front, q.codec.encodeBody(s.Body), sealed, s.Body.Requires, q.limit.Load().MaxQueue)
 	if err != nil {
 		return Accepted{}, err
 	}

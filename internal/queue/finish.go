@@ -41,7 +41,7 @@ func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
 // end runs a script that ends a job and tells of the history entries that
 // gave way.
 func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any) error {
-	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, q.o.HistoryEntries, q.o.HistoryBytes)
+	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, q.limit.Load().HistoryEntries, q.limit.Load().HistoryBytes)
 	code, values, err := q.run(ctx, s, args...)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job
 	if o.Excused {
 		excused = "1"
 	}
-	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, excused, q.o.MaxAttempts)
+	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, excused, q.limit.Load().MaxAttempts)
 	if err != nil {
 		return job.Job{}, err
 	}

@@ -46,6 +46,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -112,11 +113,12 @@ type Options struct {
 }
 
 // Queue is the queue of all hubs that share a Redis and a prefix. It holds no
-// state of its own and is safe for concurrent use.
+// state of its own but its limits, and is safe for concurrent use.
 type Queue struct {
 	db    *redis.DB
 	keys  keys
 	o     Options
+	limit atomic.Pointer[Limits]
 	codec *codec
 	vault *vault
 	log   *slog.Logger
@@ -124,10 +126,6 @@ type Queue struct {
 
 // New gives the queue in a Redis.
 func New(db *redis.DB, o Options) (*Queue, error) {
-	o.HistoryEntries = cmp.Or(o.HistoryEntries, 10000)
-	o.HistoryBytes = cmp.Or(o.HistoryBytes, 1<<30)
-	o.MaxQueue = cmp.Or(o.MaxQueue, 10000)
-	o.MaxAttempts = cmp.Or(o.MaxAttempts, 3)
 	o.Lease = cmp.Or(o.Lease, 15*time.Second)
 	o.Tombstone = cmp.Or(o.Tombstone, 10*time.Minute)
 	if o.Logger == nil {
@@ -141,7 +139,30 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	return &Queue{db: db, keys: keys{db}, o: o, codec: codec, vault: vault, log: o.Logger}, nil
+	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, vault: vault, log: o.Logger}
+	q.SetLimits(Limits{
+		HistoryEntries: o.HistoryEntries, HistoryBytes: o.HistoryBytes, MaxQueue: o.MaxQueue, MaxAttempts: o.MaxAttempts,
+	})
+	return q, nil
+}
+
+// Limits are those of the Options that may change while the queue is in use.
+// The zero value of each means its default.
+type Limits struct {
+	HistoryEntries int
+	HistoryBytes   int64
+	MaxQueue       int
+	MaxAttempts    int
+}
+
+// SetLimits replaces the limits, as a reload of the configuration may. What is
+// over a new limit goes with the next change of its kind.
+func (q *Queue) SetLimits(l Limits) {
+	l.HistoryEntries = cmp.Or(l.HistoryEntries, 10000)
+	l.HistoryBytes = cmp.Or(l.HistoryBytes, 1<<30)
+	l.MaxQueue = cmp.Or(l.MaxQueue, 10000)
+	l.MaxAttempts = cmp.Or(l.MaxAttempts, 3)
+	q.limit.Store(&l)
 }
 
 // run runs a script and gives the code of its reply and what follows it.
