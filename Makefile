@@ -1,4 +1,5 @@
 # make demo    build all, run a fleet of three simulated instances, make a picture
+# make demo-bot  the same with a chat in front: a fake Telegram, a scripted person
 # make test    every test that needs nothing but Go (with a redis-server on the
 #              PATH also those that need one)
 # make build   ./caddy, bin/agent and the other programs
@@ -19,7 +20,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/ demo/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint fmt bench conformance clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench conformance clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -32,6 +33,11 @@ bin/%: FORCE
 
 demo: caddy bin/agent bin/demo
 	@bin/demo
+
+# The same with a chat in front: a fake of Telegram and a scripted person.
+demo-bot: caddy bin/agent bin/botbridge
+	$(GOBUILD) -o bin/demobot ./botbridge/demobot
+	@bin/demobot
 
 test:
 	$(GO) test ./...

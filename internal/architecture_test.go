@@ -30,9 +30,36 @@ var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/hub"},
 	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/sim"},
-	"botbridge":         {"internal/comfyui", "internal/pyjson", "internal/redis"}, // reaches the fleet by HTTP
-	"demo":              {},                                                        // an ordinary client of ComfyUI's API
-	"e2e":               {},                                                        // the programs, from outside
+	"demo":              {}, // an ordinary client of ComfyUI's API
+
+	// The bridge reaches the fleet by the hub's public API only.
+	"botbridge":          {},
+	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage"},
+	"botbridge/internal": {},
+	"botbridge/internal/bridge": {
+		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/hubapi", "botbridge/internal/limits",
+		"botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform", "botbridge/internal/request",
+		"botbridge/internal/state", "botbridge/internal/telegram", "botbridge/internal/webchat", "botbridge/internal/workflow",
+		"internal/comfyui", "internal/redis",
+	},
+	"botbridge/internal/config": {"botbridge/internal/conversation", "botbridge/internal/limits", "botbridge/internal/workflow"},
+	"botbridge/internal/conversation": {
+		"botbridge/internal/hubapi", "botbridge/internal/limits", "botbridge/internal/locale", "botbridge/internal/outbox",
+		"botbridge/internal/platform", "botbridge/internal/request", "botbridge/internal/state", "botbridge/internal/workflow",
+	},
+	"botbridge/internal/request": {
+		"botbridge/internal/hubapi", "botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform",
+		"botbridge/internal/state", "botbridge/internal/workflow", "internal/comfyui",
+	},
+	"botbridge/internal/limits":   {"botbridge/internal/platform", "botbridge/internal/state"},
+	"botbridge/internal/outbox":   {"botbridge/internal/platform"},
+	"botbridge/internal/telegram": {"botbridge/internal/platform"},
+	"botbridge/internal/webchat":  {"botbridge/internal/platform"},
+	"botbridge/internal/hubapi":   {"internal/comfyui"},
+	"botbridge/internal/state":    {"internal/redis"},
+	"botbridge/internal/workflow": {"internal/pyjson"},
+	"botbridge/internal/stage":    {"botbridge/internal/fakebot"},
+	"e2e":                         {}, // the programs, from outside
 
 	"internal/hub": {
 		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/files", "internal/fleet",
@@ -62,7 +89,7 @@ var mayImport = map[string][]string{
 
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
-var testHelpers = []string{"internal/redis/redistest", "internal/sim", "internal/sim/replay"}
+var testHelpers = []string{"internal/redis/redistest", "internal/sim", "internal/sim/replay", "botbridge/internal/fakebot", "botbridge/internal/stage"}
 
 // owners says which folders may know a third-party library, their tests apart:
 // the others are to be testable without it, and it is to be replaceable in one
@@ -72,7 +99,8 @@ var owners = map[string][]string{
 	"github.com/redis/go-redis/":          {"internal/redis", "internal/queue", "internal/files"},
 	"github.com/alicebob/miniredis/":      {"internal/redis"},
 	"github.com/hashicorp/memberlist":     {"internal/gossip"},
-	"github.com/go-telegram/bot":          {"botbridge"},
+	"github.com/go-telegram/bot":          {"botbridge/internal/telegram"},
+	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
 	"gocloud.dev/":                        {"internal/files"},
 	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "agent", "botbridge"},
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/config"
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// errProblems says that a configuration would not work; what would not has been
+// printed.
+var errProblems = errors.New("there are problems")
+
+func checkCommand() *cobra.Command {
+	var offline bool
+	cmd := &cobra.Command{
+		Use: "check bot.yaml", Short: "Show what a configuration means and what would not work", Args: cobra.ExactArgs(1),
+		Long: "Shows which inputs of which nodes a message sets, marks what was guessed, and holds each workflow against\nthe nodes and models of the hub's fleet.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := config.Load(args[0])
+			if err != nil {
+				return err
+			}
+			commands, problems := c.Bind()
+			var catalog *workflow.Catalog
+			if !offline {
+				if catalog, err = fetchCatalog(cmd, c.Hub); err != nil {
+					problems = errors.Join(problems, fmt.Errorf("the hub at %s was not asked: %w", c.Hub, err))
+				}
+			}
+			return report(cmd.OutOrStdout(), commands, catalog, problems)
+		},
+	}
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not ask the hub")
+	return cmd
+}
+
+func fetchCatalog(cmd *cobra.Command, hub string) (*workflow.Catalog, error) {
+	client, err := hubapi.New(hub, hubapi.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	body, err := client.ObjectInfo(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	return workflow.ParseCatalog(body)
+}
+
+// report prints what each command means; catalog is nil when nobody was asked.
+func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog, problems error) error {
+	found := problems != nil
+	for _, c := range commands {
+		fmt.Fprintf(w, "/%s  %s, %d nodes\n", c.Name, c.Spec.Workflow, c.Nodes())
+		for _, r := range workflow.Roles() {
+			slots, guessed := c.Bindings(r)
+			if len(slots) == 0 {
+				continue
+			}
+			var places []string
+			for _, s := range slots {
+				places = append(places, fmt.Sprintf("%s of node %s (%s)", s.Input, s.Node, c.Title(s.Node)))
+			}
+			note := ""
+			if guessed {
+				note = "  [guessed]"
+			}
+			fmt.Fprintf(w, "  %-9s %s%s\n", r, strings.Join(places, " and "), note)
+		}
+		if catalog == nil {
+			continue
+		}
+		missing := c.Check(catalog)
+		found = found || len(missing) > 0
+		for _, problem := range missing {
+			fmt.Fprintf(w, "  PROBLEM   %s\n", problem)
+		}
+		if len(missing) == 0 {
+			fmt.Fprintln(w, "  ok        the fleet can run it")
+		}
+	}
+	if problems != nil {
+		fmt.Fprintf(w, "PROBLEM  %s\n", strings.ReplaceAll(problems.Error(), "\n", "\nPROBLEM  "))
+	}
+	if found {
+		return errProblems
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// Command demobot shows the bot bridge on one machine: a hub with the embedded
+// queue, an agent with two simulated ComfyUI instances, and the bridge, each a
+// process of its own, before a fake of Telegram's Bot API. A scripted person
+// asks for a picture, sees how it gets on, gets it, presses "again", and cancels
+// one. What the person sees is printed.
+//
+// It is run by `make demo-bot` from the root of the repository, and ends with
+// exit code 0 when everything has happened as it should.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+const (
+	demoTimeout = 3 * time.Minute
+	workflows   = "examples/bot"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	err := run(ctx)
+	cancel()
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	config, err := os.ReadFile(filepath.Join(workflows, "bot.yaml"))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "comfyhub-demo-bot")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Println("starting a hub, two simulated instances, a fake Telegram and the bridge ...")
+	s, err := stage.Open(ctx, stage.Options{
+		Hub: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Dir: dir, Config: string(config), Workflows: workflows,
+		AgentFlags: []string{"--preview-method", "latent2rgb", "--step-time", "150ms"},
+	})
+	defer s.Close()
+	if err == nil {
+		err = play(ctx, s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, s.Logs())
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+// Package bridge puts the parts together: what people say is stored, handled in
+// order, and answered, by one process of perhaps several.
+//
+// # What happens to a message
+//
+//  1. A platform brings it in (telegram: poll or webhook). It is stored with its
+//     id before the platform forgets it; one that comes twice is known.
+//  2. The process that leads reads it (inbox.go): one chat after the other,
+//     each chat's messages in their order.
+//  3. Package conversation answers. A command that makes a picture becomes a
+//     request, which is stored under an id made from the message's.
+//  4. Package request takes the request to the hub, follows it, and delivers
+//     what was made, each step written down before it is taken.
+//  5. Package outbox says everything at the platform's pace.
+//
+// Only the process that leads (lead.go) does 2 to 5. What it writes carries its
+// term, so that one that was deposed without knowing changes nothing.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/config"
+	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Bridge is one process of the bridge.
+type Bridge struct {
+	log       *slog.Logger
+	owner     string
+	listen    string
+	db        *redis.DB
+	store     *state.Store
+	hub       *hubapi.Client
+	out       *outbox.Outbox
+	runner    *request.Runner
+	talk      *conversation.Talk
+	texts     *locale.Bundle
+	links     *links
+	platforms map[string]platform.Platform
+	metrics   *metrics
+
+	leads     atomic.Bool
+	instances atomic.Int64
+	hubSeen   atomic.Int64
+
+	mu      sync.Mutex
+	excused map[string]bool // chats that know that Redis is away
+}
+
+// closer is a platform with connections to drop.
+type closer interface{ Close() }
+
+// New makes a bridge of its configuration. It connects to nothing that may be
+// away; an embedded Redis is started.
+func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, error) {
+	b := &Bridge{log: log, owner: uuid.NewString(), listen: c.Listen, platforms: map[string]platform.Platform{}, excused: map[string]bool{}}
+	b.instances.Store(1)
+	b.metrics = newMetrics(b)
+	commands, err := c.Bind()
+	if err != nil {
+		return nil, err
+	}
+	if b.texts, err = locale.Load(c.LocaleFolder()); err != nil {
+		return nil, err
+	}
+	if b.hub, err = hubapi.New(c.Hub, hubapi.Options{}); err != nil {
+		return nil, err
+	}
+	if b.links, err = newLinks(c, b.hub, log); err != nil {
+		return nil, err
+	}
+	if err := b.addPlatforms(c, commands); err != nil {
+		return nil, err
+	}
+	b.db, err = redis.Open(ctx, redis.Options{URL: c.Redis, Dir: c.Data, Prefix: c.Prefix, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	b.store = state.New(b.db, state.Options{})
+	if err := b.wire(c, commands); err != nil {
+		_ = b.db.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// wire makes the parts that stand on the state.
+func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
+	guard, err := limits.New(c.Limits, b.store)
+	if err != nil {
+		return err
+	}
+	byName, upscale := map[string]*workflow.Command{}, ""
+	for _, command := range commands {
+		byName[command.Name] = command
+		if command.Spec.Upscales && command.Takes(workflow.Image) {
+			upscale = command.Name
+		}
+	}
+	find := func(name string) platform.Platform { return b.platforms[name] }
+	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent})
+	b.runner = request.NewRunner(request.Options{
+		Store: b.store, Hub: b.hub, Outbox: b.out, Texts: b.texts, Platform: find,
+		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale,
+		Link: b.links.link(), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
+	})
+	b.talk = conversation.New(conversation.Options{
+		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
+		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Logger: b.log,
+	})
+	return nil
+}
+
+// Run serves until ctx ends. Requests that are not over stay in the state, for
+// the next start or another process.
+func (b *Bridge) Run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", b.listen)
+	if err != nil {
+		return err
+	}
+	return b.Serve(ctx, listener)
+}
+
+// Serve is Run on a listener of the caller's.
+func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler: b.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	b.log.Info("the bridge is up", "listen", listener.Addr().String(), "platforms", len(b.platforms))
+
+	var parts sync.WaitGroup
+	parts.Go(func() { b.lead(ctx) })
+	parts.Go(func() { b.watchHub(ctx) })
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		cancel()
+	}
+	parts.Wait()
+	b.out.Close()
+	closing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	if b.leads.Load() {
+		if err := b.store.Resign(closing, b.owner); err != nil {
+			b.log.Warn("cannot tell the other processes of the end", "error", err)
+		}
+	}
+	_ = server.Shutdown(closing)
+	for _, p := range b.platforms {
+		if c, ok := p.(closer); ok {
+			c.Close()
+		}
+	}
+	b.hub.Close()
+	if closeErr := b.db.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("closing the state: %w", closeErr)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// watchHub keeps the number of instances that can work.
+func (b *Bridge) watchHub(ctx context.Context) {
+	tick := time.NewTicker(15 * time.Second)
+	defer tick.Stop()
+	for {
+		stats, err := b.hub.Stats(ctx)
+		if err == nil {
+			b.hubSeen.Store(time.Now().UnixNano())
+			b.instances.Store(int64(max(1, stats.Instances["idle"]+stats.Instances["busy"])))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

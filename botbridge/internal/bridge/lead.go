@@ -1,0 +1,90 @@
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// lead tries to be the process that acts and, while it is, does what that one
+// does. A Redis that is away changes nothing: nobody else can take over then.
+func (b *Bridge) lead(ctx context.Context) {
+	var term int64
+	end := func() {}
+	defer func() { end() }()
+	first := true
+	for {
+		asking, cancel := context.WithTimeout(ctx, b.store.Lease()/2)
+		now, leads, err := b.store.Lead(asking, b.owner)
+		cancel()
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				b.log.Warn("cannot reach the state", "error", err)
+			}
+		case leads && now == term:
+		default:
+			// A new term is a new start, also when it is our own again: what
+			// we remember may be old.
+			end()
+			end, term = func() {}, 0
+			b.leads.Store(leads)
+			if leads {
+				b.log.Info("this process acts", "term", now)
+				term, end = now, b.begin(ctx)
+			} else if first {
+				b.log.Info("another process acts; standing by")
+			}
+		}
+		first = false
+		timer := time.NewTimer(b.store.Lease() / 4)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// begin starts a term and returns what ends it.
+func (b *Bridge) begin(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		for ctx.Err() == nil {
+			err := b.runner.Resume(ctx)
+			if err == nil {
+				break
+			}
+			b.log.Warn("cannot go on with what was asked for", "error", err)
+			rest(ctx, time.Second)
+		}
+		turns := conversation.WithBridge(ctx, ctx)
+		newInbox(b.store, func(_ context.Context, e platform.Event) error { return b.handle(turns, e) }, b.log).run(ctx)
+	})
+	for _, p := range b.platforms {
+		parts.Go(func() {
+			if err := p.Listen(ctx, b.admit); err != nil && ctx.Err() == nil {
+				b.log.Error("a platform has stopped", "platform", p.Name(), "error", err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		parts.Wait()
+		b.runner.Wait()
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,121 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/config"
+	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/telegram"
+	"github.com/comfyhub/comfyhub/botbridge/internal/webchat"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// addPlatforms makes the platforms that are configured.
+func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) error {
+	if c.Telegram != nil {
+		token, err := c.Telegram.Token.Read(c.Folder)
+		if err != nil {
+			return err
+		}
+		secret, err := c.Telegram.WebhookSecret.Read(c.Folder)
+		if err != nil {
+			return err
+		}
+		t, err := telegram.New(telegram.Options{
+			Token: token, Server: c.Telegram.Server, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate,
+			Commands: b.menu(commands), Logger: b.log.With("platform", telegram.Name),
+		})
+		if err != nil {
+			return err
+		}
+		b.platforms[telegram.Name] = t
+	}
+	if c.Webchat != nil {
+		secret, err := c.Webchat.Secret.Read(c.Folder)
+		if err != nil {
+			return err
+		}
+		w, err := webchat.New(webchat.Options{Secret: secret, Callback: c.Webchat.Callback, FilesFrom: c.Webchat.FilesFrom})
+		if err != nil {
+			return err
+		}
+		b.platforms[webchat.Name] = w
+	}
+	if len(b.platforms) == 0 {
+		return errors.New("no chat platform is configured: telegram or webchat")
+	}
+	return nil
+}
+
+// menu is what Telegram shows of the commands, in each language.
+func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Command {
+	menu := map[string][]telegram.Command{}
+	for _, language := range b.texts.Languages() {
+		var list []telegram.Command
+		for _, c := range commands {
+			list = append(list, telegram.Command{Name: c.Name, About: conversation.About(c, language)})
+		}
+		for _, name := range []string{"queue", "cancel", "settings", "help"} {
+			list = append(list, telegram.Command{Name: name, About: b.texts.Say(language, "menu_"+name, nil)})
+		}
+		menu[language] = list
+		if language == locale.Default {
+			menu[""] = slices.Clone(list)
+		}
+	}
+	return menu
+}
+
+// admit stores an event. Where that is not possible, the person is told once
+// that the answer will take a while.
+func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	chat := conversation.ChatKey(e.Platform, e.Chat)
+	fresh, err := b.store.Admit(ctx, e.Key(), chat, e)
+	switch {
+	case err == nil:
+		b.metrics.heard(e, fresh)
+		b.mu.Lock()
+		clear(b.excused)
+		b.mu.Unlock()
+		return nil
+	case errors.Is(err, state.ErrFull):
+		// Left out: else one chat could keep all others from being heard.
+		b.metrics.dropped(e)
+		b.log.Warn("a chat says more than can be handled", "platform", e.Platform)
+		return nil
+	}
+	b.log.Warn("cannot store what was said", "error", err)
+	b.excuse(e, chat)
+	return err
+}
+
+// maxExcused bounds the chats that are remembered as knowing of an outage.
+const maxExcused = 10_000
+
+// excuse tells a chat, once in an outage, that its message is not lost.
+func (b *Bridge) excuse(e platform.Event, chat string) {
+	p := b.platforms[e.Platform]
+	b.mu.Lock()
+	known := b.excused[chat] || len(b.excused) >= maxExcused
+	b.excused[chat] = true
+	b.mu.Unlock()
+	if known || e.Kind != platform.Said {
+		return
+	}
+	text := b.texts.Say(b.texts.Match(e.User.Language), "state_away", nil)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := b.out.SendOnce(ctx, p, e.Chat, platform.Post{Text: text, ReplyTo: e.Message.ID}); err != nil {
+			b.log.Debug("cannot tell a chat of the outage", "error", err)
+		}
+	}()
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// Bind reads the workflows of all commands. A command whose workflow cannot be
+// used is in the error; the others are returned all the same.
+func (c *Config) Bind() ([]*workflow.Command, error) {
+	var commands []*workflow.Command
+	var problems []error
+	for _, command := range c.Commands {
+		bound, err := c.bind(command)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("command %s: %w", command.Name, err))
+			continue
+		}
+		commands = append(commands, bound)
+	}
+	return commands, errors.Join(problems...)
+}
+
+func (c *Config) bind(command Command) (*workflow.Command, error) {
+	if command.Workflow == "" {
+		return nil, errors.New("workflow: no file is named")
+	}
+	file, err := os.ReadFile(within(c.Folder, command.Workflow))
+	if err != nil {
+		return nil, err
+	}
+	return workflow.NewCommand(command.Name, command.Spec, file)
+}
+
+// LocaleFolder is the folder of more languages, "" for none.
+func (c *Config) LocaleFolder() string {
+	if c.Locales == "" {
+		return ""
+	}
+	return within(c.Folder, c.Locales)
+}

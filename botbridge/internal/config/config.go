@@ -1,0 +1,230 @@
+// Package config reads bot.yaml: where everything is, who may do what, and the
+// commands with their workflows. Secrets come from the environment or from
+// files, never from bot.yaml itself.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// Config is bot.yaml.
+type Config struct {
+	// Hub is the hub's URL. Default: http://127.0.0.1:8188.
+	Hub string `yaml:"hub"`
+	// Redis is where the bridge keeps what it must not forget, as the hub's:
+	// "embedded", or a URL. Default: embedded.
+	Redis string `yaml:"redis"`
+	// Prefix begins every key in Redis. Default: botbridge.
+	Prefix string `yaml:"prefix"`
+	// Data is the folder of the embedded Redis. Default: ./data/botbridge.
+	Data string `yaml:"data"`
+	// Listen is the address for health, metrics, webhook and webchat.
+	// Default: 127.0.0.1:8190.
+	Listen string `yaml:"listen"`
+	// PublicURL is how Listen is reached from outside; links to large files
+	// begin with it. Empty: there are none.
+	PublicURL string `yaml:"public_url"`
+	// LinkSecret signs these links.
+	LinkSecret Secret `yaml:"link_secret"`
+	// Locales is a folder of languages that add to those built in.
+	Locales  string    `yaml:"locales"`
+	Telegram *Telegram `yaml:"telegram"`
+	Webchat  *Webchat  `yaml:"webchat"`
+	// Limits are who may do what.
+	Limits limits.Config `yaml:"limits"`
+	// DefaultCommand is meant by words without a command in a private chat.
+	DefaultCommand string   `yaml:"default_command"`
+	Commands       Commands `yaml:"commands"`
+
+	// Folder is where the file lies: paths in it start there.
+	Folder string `yaml:"-"`
+}
+
+// Telegram is the section of that name.
+type Telegram struct {
+	// Token is BotFather's. Default: the variable COMFYHUB_BOT_TOKEN.
+	Token Secret `yaml:"token"`
+	// Server is the Bot API's address. Default: https://api.telegram.org.
+	Server string `yaml:"server"`
+	// Webhook is the public address under which Telegram calls the bridge;
+	// it must end in /telegram/webhook. Empty: long polling.
+	Webhook string `yaml:"webhook"`
+	// WebhookSecret is what Telegram then shows.
+	WebhookSecret Secret `yaml:"webhook_secret"`
+	// Rate multiplies the limits of calls, for a Bot API server of one's own.
+	// Default: 1.
+	Rate float64 `yaml:"rate"`
+}
+
+// Webchat is the section of that name.
+type Webchat struct {
+	Secret    Secret `yaml:"secret"`
+	Callback  string `yaml:"callback"`
+	FilesFrom string `yaml:"files_from"`
+}
+
+// Secret says where a secret is.
+type Secret struct {
+	// Env is a variable, File a path.
+	Env  string `yaml:"env"`
+	File string `yaml:"file"`
+}
+
+// Read fetches the secret; "" where none is named.
+func (s Secret) Read(folder string) (string, error) {
+	switch {
+	case s.Env != "" && s.File != "":
+		return "", errors.New("a secret comes from env or from file, not from both")
+	case s.Env != "":
+		value := os.Getenv(s.Env)
+		if value == "" {
+			return "", fmt.Errorf("the variable %s is not set", s.Env)
+		}
+		return value, nil
+	case s.File != "":
+		data, err := os.ReadFile(within(folder, s.File))
+		if err != nil {
+			return "", err
+		}
+		return strings.TrimSpace(string(data)), nil
+	}
+	return "", nil
+}
+
+// Command is a command as written, with its place in the help.
+type Command struct {
+	Name string
+	workflow.Spec
+}
+
+// Commands keep the order of the file.
+type Commands []Command
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: commands is a map of names", node.Line)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		command := Command{Name: key.Value}
+		decoder := yaml.NewDecoder(bytes.NewReader(text))
+		decoder.KnownFields(true)
+		if err := decoder.Decode(&command.Spec); err != nil {
+			return fmt.Errorf("line %d: command %s: %w", key.Line, key.Value, err)
+		}
+		*c = append(*c, command)
+	}
+	return nil
+}
+
+// Load reads a file. Variables named COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
+// _PUBLIC_URL and _SERVER come before what it says.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	c.Folder = filepath.Dir(path)
+	c.environment()
+	c.defaults()
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse reads the text of a file. Unknown words are errors.
+func Parse(data []byte) (*Config, error) {
+	var c Config
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+func (c *Config) environment() {
+	for name, field := range map[string]*string{
+		"HUB": &c.Hub, "REDIS": &c.Redis, "DATA": &c.Data, "LISTEN": &c.Listen, "PUBLIC_URL": &c.PublicURL,
+	} {
+		if value := os.Getenv("COMFYHUB_BOT_" + name); value != "" {
+			*field = value
+		}
+	}
+	if value := os.Getenv("COMFYHUB_BOT_SERVER"); value != "" && c.Telegram != nil {
+		c.Telegram.Server = value
+	}
+}
+
+func (c *Config) defaults() {
+	for field, value := range map[*string]string{
+		&c.Hub: "http://127.0.0.1:8188", &c.Redis: "embedded", &c.Prefix: "botbridge", &c.Data: filepath.Join("data", "botbridge"),
+		&c.Listen: "127.0.0.1:8190",
+	} {
+		if *field == "" {
+			*field = value
+		}
+	}
+	if c.Telegram != nil && c.Telegram.Token == (Secret{}) {
+		c.Telegram.Token.Env = "COMFYHUB_BOT_TOKEN"
+	}
+}
+
+func (c *Config) validate() error {
+	if len(c.Commands) == 0 {
+		return errors.New("commands: there are none")
+	}
+	if c.Webchat != nil && c.PublicURL == "" {
+		return errors.New("webchat needs public_url: pictures are handed over as links")
+	}
+	if c.PublicURL != "" && c.LinkSecret == (Secret{}) {
+		return errors.New("public_url needs link_secret: links to files are signed")
+	}
+	for _, command := range c.Commands {
+		if slices.Contains(conversation.Reserved(), command.Name) {
+			return fmt.Errorf("commands: %s is a command of the bridge itself", command.Name)
+		}
+		if !isName(command.Name) {
+			return fmt.Errorf("commands: %q: names are a-z, 0-9 and _, 32 characters at most", command.Name)
+		}
+	}
+	if c.DefaultCommand != "" && !slices.ContainsFunc(c.Commands, func(k Command) bool { return k.Name == c.DefaultCommand }) {
+		return fmt.Errorf("default_command: there is no command %q", c.DefaultCommand)
+	}
+	return nil
+}
+
+// isName reports whether Telegram takes a name as a command.
+func isName(name string) bool {
+	const longest = 32
+	return name != "" && len(name) <= longest && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
+func within(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}

@@ -1,0 +1,154 @@
+package conversation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+)
+
+// named is the user that an operator names: an id of this platform, a full name
+// as telegram:12345, or nothing and an answer to a message.
+func named(tn *turn, text string) (string, bool) {
+	if text == "" {
+		return "", false
+	}
+	if strings.Contains(text, ":") {
+		return text, true
+	}
+	return request.Who(tn.Platform, text), true
+}
+
+// ban keeps a user out: /ban ID [DAYS].
+func (t *Talk) ban(ctx context.Context, tn *turn) error {
+	fields := strings.Fields(tn.rest)
+	var d time.Duration
+	if len(fields) > 1 {
+		days, err := strconv.Atoi(fields[1])
+		if err != nil || days < 1 || days > 10_000 {
+			return t.reply(ctx, tn, t.say(tn, "usage_ban", nil))
+		}
+		d = time.Duration(days) * 24 * time.Hour
+	}
+	if len(fields) == 0 {
+		return t.reply(ctx, tn, t.say(tn, "usage_ban", nil))
+	}
+	who, _ := named(tn, fields[0])
+	if err := t.o.Guard.Ban(ctx, who, tn.who(), d); err != nil {
+		return err
+	}
+	return t.reply(ctx, tn, t.say(tn, "banned", locale.With{"who": who}))
+}
+
+// unban lets a user in again: /unban ID.
+func (t *Talk) unban(ctx context.Context, tn *turn) error {
+	who, ok := named(tn, tn.rest)
+	if !ok {
+		return t.reply(ctx, tn, t.say(tn, "usage_ban", nil))
+	}
+	if err := t.o.Guard.Unban(ctx, who); err != nil {
+		return err
+	}
+	return t.reply(ctx, tn, t.say(tn, "unbanned", locale.With{"who": who}))
+}
+
+// quota gives a user a share of their own: /quota ID N, or - for the usual one.
+func (t *Talk) quota(ctx context.Context, tn *turn) error {
+	fields := strings.Fields(tn.rest)
+	if len(fields) != 2 {
+		return t.reply(ctx, tn, t.say(tn, "usage_quota", nil))
+	}
+	share := int64(-1)
+	if fields[1] != "-" {
+		var err error
+		if share, err = strconv.ParseInt(fields[1], 10, 64); err != nil || share < 0 {
+			return t.reply(ctx, tn, t.say(tn, "usage_quota", nil))
+		}
+	}
+	who, _ := named(tn, fields[0])
+	if err := t.o.Guard.SetShare(ctx, who, share); err != nil {
+		return err
+	}
+	return t.reply(ctx, tn, t.say(tn, "quota_set", locale.With{"who": who, "share": fields[1]}))
+}
+
+// stats tells an operator how the bridge is.
+func (t *Talk) stats(ctx context.Context, tn *turn) error {
+	counts, err := t.o.Store.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	chats, err := t.o.Store.Chats(ctx)
+	if err != nil {
+		return err
+	}
+	waiting, err := t.o.Store.Waiting(ctx)
+	if err != nil {
+		return err
+	}
+	lines := []string{t.say(tn, "stats", locale.With{
+		"active": t.o.Runner.Active(), "chats": len(chats), "inbox": waiting, "outbox": t.o.Outbox.Waiting(),
+	})}
+	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("%s: %s", outcome, counts[outcome]))
+	}
+	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// broadcast says something to every chat that ever said something here. It
+// keeps to the platform's pace, so it may take long; it does not go on after a
+// restart.
+func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
+	if tn.rest == "" {
+		return t.reply(ctx, tn, t.say(tn, "usage_broadcast", nil))
+	}
+	chats, err := t.o.Store.Chats(ctx)
+	if err != nil {
+		return err
+	}
+	go t.tellAll(t.driving(ctx), chats, tn.rest)
+	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": len(chats)}))
+}
+
+func (t *Talk) tellAll(ctx context.Context, chats []string, text string) {
+	reached := 0
+	for _, key := range chats {
+		name, chat, ok := ParseChatKey(key)
+		p := t.o.Platform(name)
+		if !ok || p == nil {
+			continue
+		}
+		if _, err := t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}); err == nil {
+			reached++
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	t.o.Logger.Info("a broadcast is done", "chats", len(chats), "reached", reached)
+}
+
+// ChatKey names a chat among those of all platforms.
+func ChatKey(platformName string, c platform.Chat) string {
+	kind := "private"
+	if c.Group {
+		kind = "group"
+	}
+	return platformName + "|" + kind + "|" + c.ID
+}
+
+// ParseChatKey reads what ChatKey made.
+func ParseChatKey(key string) (platformName string, c platform.Chat, ok bool) {
+	parts := strings.SplitN(key, "|", 3)
+	if len(parts) != 3 {
+		return "", c, false
+	}
+	return parts[0], platform.Chat{ID: parts[2], Group: parts[1] == "group"}, true
+}

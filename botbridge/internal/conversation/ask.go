@@ -1,0 +1,189 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// toldTimeout is how long the next message of a chat waits for the first answer
+// to this one.
+const toldTimeout = 30 * time.Second
+
+// ask makes a request of a command.
+func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
+	args, err := workflow.ParseArgs(tn.rest)
+	if err != nil {
+		return t.complain(ctx, tn, err)
+	}
+	inputs := inputsOf(tn, c)
+	brought := map[workflow.Role]bool{}
+	for _, in := range inputs {
+		brought[in.Role] = true
+	}
+	switch {
+	case c.Takes(workflow.Image) && !brought[workflow.Image]:
+		return t.reply(ctx, tn, t.say(tn, "photo_needed", locale.With{"command": c.Name}))
+	case c.Takes(workflow.Prompt) && args.Prompt == "" && !c.Takes(workflow.Image):
+		return t.reply(ctx, tn, t.say(tn, "prompt_needed", locale.With{"command": c.Name}))
+	}
+	if args.Width == 0 && tn.settings.Width > 0 && c.Takes(workflow.Size) {
+		args.Width, args.Height = tn.settings.Width, tn.settings.Height
+	}
+	args.AsFile = args.AsFile || tn.settings.AsFile
+	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs})
+}
+
+// wish is what a new request is made of.
+type wish struct {
+	id      string
+	args    workflow.Args
+	inputs  []request.Input
+	replyTo string // default: the message of the turn
+}
+
+// request checks a wish, stores it and sets it going. It returns when the
+// person has been told, so that the answers in a chat come in the order of the
+// questions.
+func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
+	args, err := c.Settle(w.args)
+	if err != nil {
+		return t.complain(ctx, tn, err)
+	}
+	if !t.o.Guard.Takes(ctx, args.Prompt+"\n"+args.Negative) {
+		return t.reply(ctx, tn, t.say(tn, "words_refused", nil))
+	}
+	share, metered, err := t.o.Guard.Share(ctx, tn.Event)
+	if err != nil {
+		return err
+	}
+	rec := request.NewRecord(w.id)
+	rec.Platform, rec.Chat, rec.User, rec.Language = tn.Platform, tn.Chat, tn.User, tn.language
+	rec.Message, rec.Command, rec.Args, rec.Inputs = tn.Message.ID, c.Name, args, w.inputs
+	rec.Previews, rec.Metered = tn.settings.Previews, metered
+	if w.replyTo != "" {
+		rec.Message = w.replyTo
+	}
+	if !metered {
+		rec.Price = c.Price * int64(max(1, args.Count))
+	}
+	verdict, err := t.o.Store.Create(ctx, rec.ID, &rec, state.Ask{
+		Who: tn.who(), Price: rec.Price, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event),
+	})
+	if err != nil {
+		return err
+	}
+	switch verdict {
+	case state.OverQuota:
+		return t.reply(ctx, tn, t.say(tn, "over_quota", locale.With{"share": share}))
+	case state.Busy:
+		return t.reply(ctx, tn, t.say(tn, "busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
+	case state.Exists:
+		// The bridge ended while this event was handled; the request is driven
+		// since the start.
+		return nil
+	case state.Taken:
+	}
+	if tn.Kind != platform.Pressed {
+		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
+			t.o.Logger.Warn("cannot note which request a message asked for", "error", err)
+		}
+	}
+	timeout := time.NewTimer(toldTimeout)
+	defer timeout.Stop()
+	select {
+	case <-t.o.Runner.Begin(t.driving(ctx), rec):
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// driving is the context of a request that is set going: it outlives the turn
+// and ends with the bridge.
+func (t *Talk) driving(ctx context.Context) context.Context {
+	if bridge, ok := ctx.Value(bridgeKey{}).(context.Context); ok {
+		return bridge
+	}
+	return ctx
+}
+
+type bridgeKey struct{}
+
+// WithBridge gives the turns of a context the context of the bridge: what they
+// set going ends with that.
+func WithBridge(ctx, bridge context.Context) context.Context {
+	return context.WithValue(ctx, bridgeKey{}, bridge)
+}
+
+// messageName names a message of the chat of a turn.
+func messageName(tn *turn, message string) string {
+	return request.MessageName(tn.Platform, tn.Chat.ID, message)
+}
+
+// complain tells what is wrong with a message.
+func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
+	var c *workflow.Complaint
+	if !errors.As(err, &c) {
+		return err
+	}
+	text := t.say(tn, c.Key, c.With)
+	if tn.Kind == platform.Pressed {
+		return t.post(ctx, tn, platform.Post{Text: text})
+	}
+	return t.reply(ctx, tn, text)
+}
+
+// inputsOf takes the files of a message, or of the one that it answers: the
+// first is the image, the second the mask.
+func inputsOf(tn *turn, c *workflow.Command) (inputs []request.Input) {
+	files := tn.Message.Files
+	if len(files) == 0 && tn.Message.ReplyTo != nil {
+		files = tn.Message.ReplyTo.Files
+	}
+	for _, role := range []workflow.Role{workflow.Image, workflow.Mask} {
+		if len(files) > 0 && c.Takes(role) && usable(files[0]) {
+			inputs = append(inputs, request.Input{Role: role, File: &files[0]})
+			files = files[1:]
+		}
+	}
+	return inputs
+}
+
+// usable reports whether a file may be an input: a picture, or something whose
+// type the platform did not tell.
+func usable(f platform.File) bool {
+	for _, kind := range []string{"image/", "video/", "audio/"} {
+		if strings.HasPrefix(f.Type, kind) {
+			return true
+		}
+	}
+	return f.Type == ""
+}
+
+// edited answers a message that its author has changed: while its request is
+// not over, that is replaced.
+func (t *Talk) edited(ctx context.Context, tn *turn) error {
+	if _, _, ok := commandOf(tn.Message.Text); !ok {
+		return nil
+	}
+	var id string
+	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ID), &id)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !t.o.Runner.Cancel(id) {
+		return nil
+	}
+	return t.said(ctx, tn)
+}

@@ -1,0 +1,175 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// help lists what one can ask for.
+func (t *Talk) help(ctx context.Context, tn *turn) error {
+	lines := []string{t.say(tn, "help_head", nil), ""}
+	for _, c := range t.o.Commands {
+		lines = append(lines, "/"+c.Name+" - "+About(c, tn.language))
+	}
+	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_tail", nil))
+	if t.o.Guard.Admin(tn.Event) {
+		lines = append(lines, "", t.say(tn, "help_admin", nil))
+	}
+	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// About is the line of a command in a language.
+func About(c *workflow.Command, language string) string {
+	for _, candidate := range []string{language, locale.Default} {
+		if text := c.Spec.About[candidate]; text != "" {
+			return text
+		}
+	}
+	return c.Name
+}
+
+// queue lists what one waits for.
+func (t *Talk) queue(ctx context.Context, tn *turn) error {
+	active, err := t.active(ctx, tn)
+	if err != nil {
+		return err
+	}
+	if len(active) == 0 {
+		return t.reply(ctx, tn, t.say(tn, "queue_empty", nil))
+	}
+	var lines []string
+	for i, rec := range active {
+		words, _ := t.o.Runner.Words(rec.ID)
+		lines = append(lines, fmt.Sprintf("%d. /%s %s\n%s", i+1, rec.Command, short(rec.Args.Prompt), words))
+	}
+	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+}
+
+func short(text string) string {
+	const most = 60
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// active are the requests of a user that are not over, the oldest first; in a
+// group only those of that group, as others read along.
+func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
+	ids, err := t.o.Store.ActiveOf(ctx, tn.who())
+	if err != nil {
+		return nil, err
+	}
+	var list []request.Record
+	for _, id := range ids {
+		rec, err := t.o.Runner.Load(ctx, id)
+		if err != nil {
+			if retry(err) {
+				return nil, err
+			}
+			continue
+		}
+		if !tn.Chat.Group || rec.Chat.ID == tn.Chat.ID {
+			list = append(list, rec)
+		}
+	}
+	return list, nil
+}
+
+// status tells how the fleet is.
+func (t *Talk) status(ctx context.Context, tn *turn) error {
+	stats, err := t.o.Hub.Stats(ctx)
+	if err != nil {
+		return t.reply(ctx, tn, t.say(tn, "hub_away_now", nil))
+	}
+	ready := stats.Instances["idle"] + stats.Instances["busy"]
+	text := t.say(tn, "fleet", locale.With{
+		"ready": ready, "idle": stats.Instances["idle"], "running": stats.Running, "queued": stats.Queued,
+	})
+	share, _, err := t.o.Guard.Share(ctx, tn.Event)
+	if err != nil {
+		return err
+	}
+	if share > 0 {
+		spent, err := t.o.Store.Spent(ctx, tn.who())
+		if err != nil {
+			return err
+		}
+		text += "\n" + t.say(tn, "share", locale.With{"spent": spent, "share": share})
+	}
+	return t.reply(ctx, tn, text)
+}
+
+// cancel ends the request whose message is answered, else the newest; all of
+// them with "all".
+func (t *Talk) cancel(ctx context.Context, tn *turn) error {
+	active, err := t.active(ctx, tn)
+	if err != nil {
+		return err
+	}
+	id, err := t.replied(ctx, tn)
+	if err != nil {
+		return err
+	}
+	switch {
+	case id != "":
+		active = slices.DeleteFunc(active, func(rec request.Record) bool { return rec.ID != id })
+	case tn.rest != "all" && len(active) > 0:
+		active = active[len(active)-1:]
+	}
+	count := 0
+	for _, rec := range active {
+		if t.o.Runner.Cancel(rec.ID) {
+			count++
+		}
+	}
+	if count == 0 {
+		return t.reply(ctx, tn, t.say(tn, "nothing_to_cancel", nil))
+	}
+	return t.reply(ctx, tn, t.say(tn, "cancelling_n", locale.With{"n": count}))
+}
+
+// why tells why one's requests are not done.
+func (t *Talk) why(ctx context.Context, tn *turn) error {
+	active, err := t.active(ctx, tn)
+	if err != nil {
+		return err
+	}
+	if len(active) == 0 {
+		return t.reply(ctx, tn, t.say(tn, "queue_empty", nil))
+	}
+	const most = 5
+	var lines []string
+	for _, rec := range active[:min(most, len(active))] {
+		lines = append(lines, fmt.Sprintf("/%s %s\n%s", rec.Command, short(rec.Args.Prompt), t.reason(ctx, tn, rec)))
+	}
+	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+}
+
+func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string {
+	found, err := t.o.Hub.Job(ctx, rec.Tenant(), rec.Prompt)
+	switch {
+	case errors.Is(err, hubapi.ErrNotFound):
+		return t.say(tn, "accepted", nil)
+	case err != nil:
+		return t.say(tn, "hub_away_now", nil)
+	case found.Status == "running":
+		return t.say(tn, "why_running", locale.With{"attempt": found.Attempts})
+	}
+	text := ""
+	if found.Position != nil {
+		text = t.say(tn, "waiting", locale.With{"place": *found.Position + 1})
+	}
+	if found.Error != "" {
+		text += "\n" + found.Error
+	}
+	return strings.TrimSpace(text)
+}

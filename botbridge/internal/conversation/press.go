@@ -1,0 +1,147 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// pressed answers a button. What it carries comes from the person's own program:
+// it is believed only where it names a request of this very chat.
+func (t *Talk) pressed(ctx context.Context, tn *turn) error {
+	verb, rest, _ := strings.Cut(tn.Data, ":")
+	if verb == verbSet {
+		return t.pressedSetting(ctx, tn, rest)
+	}
+	rec, err := t.requestOf(ctx, tn, rest)
+	if err != nil {
+		if retry(err) {
+			return err
+		}
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		return nil
+	}
+	tn.Message.ID = rec.Message
+	answer := func(key string, with locale.With) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, with)) }
+	switch verb {
+	case request.VerbStatus:
+		text, ok := t.o.Runner.Words(rec.ID)
+		if !ok {
+			text = t.say(tn, "it_is_over", nil)
+		}
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, text)
+		return nil
+	case request.VerbCancel:
+		switch {
+		case rec.User.ID != tn.User.ID && !t.o.Guard.Admin(tn.Event):
+			answer("not_yours", nil)
+		case t.o.Runner.Cancel(rec.ID):
+			answer("cancelling", nil)
+		default:
+			answer("it_is_over", nil)
+		}
+		return nil
+	case request.VerbAgain, request.VerbVary, request.VerbUpscale:
+		answer("on_it", nil)
+		return t.pressedMore(ctx, tn, rec, verb)
+	case request.VerbFile, request.VerbResend:
+		answer("on_it", nil)
+		err := t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile)
+		if err != nil && !retry(err) {
+			return t.reply(ctx, tn, t.say(tn, "lost", nil))
+		}
+		return err
+	}
+	answer("too_old", nil)
+	return nil
+}
+
+// errForged says that a button does not belong to where it was pressed.
+var errForged = errors.New("the button is of another chat")
+
+// requestOf is the request that a button is about.
+func (t *Talk) requestOf(ctx context.Context, tn *turn, id string) (request.Record, error) {
+	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
+		return request.Record{}, errForged
+	}
+	rec, err := t.o.Runner.Load(ctx, id)
+	if err != nil {
+		return rec, err
+	}
+	if rec.Platform != tn.Platform || rec.Chat.ID != tn.Chat.ID {
+		t.o.Logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
+		return rec, errForged
+	}
+	return rec, nil
+}
+
+// pressedMore makes new requests of an old one. They are of who pressed.
+func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, verb string) error {
+	if verb == request.VerbUpscale {
+		return t.upscale(ctx, tn, rec)
+	}
+	c := t.byName[rec.Command]
+	if c == nil {
+		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+	}
+	args := rec.Args
+	if verb == request.VerbVary {
+		args.SeedGiven = false
+		if c.Takes(workflow.Count) {
+			args.Count = min(4, c.Spec.MaxCount)
+		}
+	}
+	inputs := slices.Clone(rec.Inputs)
+	for i := range inputs {
+		// It is brought anew: the hub may have forgotten it.
+		inputs[i].Stored = ""
+	}
+	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs, replyTo: rec.Message})
+}
+
+// upscale makes a request of each picture of an old one.
+func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error {
+	c := t.byName[t.o.Upscale]
+	if c == nil {
+		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+	}
+	for i, out := range rec.Outputs {
+		if path.Ext(out.Ref.Filename) == "" {
+			continue
+		}
+		ref := out.Ref
+		err := t.request(ctx, tn, c, wish{
+			id:      request.IDOf(fmt.Sprintf("%s/%d", tn.Key(), i)),
+			args:    workflow.Args{AsFile: tn.settings.AsFile},
+			inputs:  []request.Input{{Role: workflow.Image, From: &ref, Owner: rec.Tenant()}},
+			replyTo: rec.Message,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replied is the request that the message of a turn answers, "" for none.
+func (t *Talk) replied(ctx context.Context, tn *turn) (string, error) {
+	if tn.Message.ReplyTo == nil {
+		return "", nil
+	}
+	var id string
+	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ReplyTo.ID), &id)
+	if errors.Is(err, state.ErrNotFound) {
+		return "", nil
+	}
+	return id, err
+}

@@ -1,0 +1,141 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// Settings are what a user has chosen.
+type Settings struct {
+	// Language is "" for that of the user's program.
+	Language string `json:"language,omitempty"`
+	// AsFile wants files rather than pictures.
+	AsFile bool `json:"as_file,omitempty"`
+	// Previews shows the latest look at a run in the status message.
+	Previews bool `json:"previews,omitempty"`
+	// Width and Height are the usual size, 0 for the workflow's own.
+	Width  int `json:"width,omitempty"`
+	Height int `json:"height,omitempty"`
+}
+
+// verbSet is the verb of the buttons that change a setting.
+const verbSet = "set"
+
+// sizes are offered as the usual one.
+var sizes = []string{"-", "512x512", "768x512", "512x768", "1024x1024"}
+
+func (t *Talk) settings(ctx context.Context, who string) (Settings, error) {
+	var s Settings
+	err := t.o.Store.Get(ctx, "settings", who, &s)
+	if errors.Is(err, state.ErrNotFound) {
+		err = nil
+	}
+	return s, err
+}
+
+// showSettings shows what one can choose.
+func (t *Talk) showSettings(ctx context.Context, tn *turn) error {
+	return t.post(ctx, tn, t.settingsPost(tn))
+}
+
+func (t *Talk) settingsPost(tn *turn) platform.Post {
+	post := platform.Post{Text: t.say(tn, "settings", nil), ReplyTo: tn.Message.ID}
+	mark := func(on bool, label string) string {
+		if on {
+			return "✓ " + label
+		}
+		return label
+	}
+	// A button carries whose settings it changes: in a group everybody can
+	// press it.
+	button := func(on bool, label, key, value string) platform.Button {
+		return platform.Button{Label: mark(on, label), Data: fmt.Sprintf("%s:%s:%s:%s", verbSet, tn.User.ID, key, value)}
+	}
+	var row []platform.Button
+	for _, language := range t.o.Texts.Languages() {
+		row = append(row, button(tn.language == language, t.o.Texts.Say(language, "language", nil), "lang", language))
+	}
+	post.Buttons = append(post.Buttons, row)
+	s := tn.settings
+	post.Buttons = append(post.Buttons, []platform.Button{
+		button(s.AsFile, t.say(tn, "as_file", nil), "file", flip(s.AsFile)),
+		button(s.Previews, t.say(tn, "previews", nil), "preview", flip(s.Previews)),
+	})
+	row = nil
+	for _, size := range sizes {
+		label := size
+		if size == "-" {
+			label = t.say(tn, "usual_size", nil)
+		}
+		row = append(row, button(sizeOf(s) == size, label, "size", size))
+	}
+	post.Buttons = append(post.Buttons, row[:3], row[3:])
+	return post
+}
+
+func flip(on bool) string {
+	if on {
+		return "off"
+	}
+	return "on"
+}
+
+func sizeOf(s Settings) string {
+	if s.Width == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%dx%d", s.Width, s.Height)
+}
+
+// pressedSetting changes a setting. Values that no button offers are forged.
+func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error {
+	parts := strings.Split(data, ":")
+	if len(parts) != 3 {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		return nil
+	}
+	if parts[0] != tn.User.ID {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))
+		return nil
+	}
+	s, value, ok := tn.settings, parts[2], true
+	switch parts[1] {
+	case "lang":
+		if ok = slices.Contains(t.o.Texts.Languages(), value); ok {
+			s.Language, tn.language = value, value
+		}
+	case "file":
+		s.AsFile = value == "on"
+	case "preview":
+		s.Previews = value == "on"
+	case "size":
+		ok = slices.Contains(sizes, value)
+		s.Width, s.Height = 0, 0
+		if ok && value != "-" {
+			_, err := fmt.Sscanf(value, "%dx%d", &s.Width, &s.Height)
+			ok = err == nil
+		}
+	default:
+		ok = false
+	}
+	if !ok {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		return nil
+	}
+	if err := t.o.Store.Put(ctx, "settings", tn.who(), s, 0); err != nil {
+		return err
+	}
+	tn.settings = s
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "saved", nil))
+	err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.settingsPost(tn))
+	if retry(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+// Package conversation answers what people say: commands that make pictures,
+// commands about them, buttons, settings, and what the operator may do.
+//
+// [Talk.Handle] may be called again for an event that was handled in part when
+// the bridge ended: a request is named after the event that asked for it, so
+// that the second time finds the first.
+package conversation
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// Options are what a Talk works with; all are needed but Default.
+type Options struct {
+	Store    *state.Store
+	Hub      *hubapi.Client
+	Outbox   *outbox.Outbox
+	Runner   *request.Runner
+	Guard    *limits.Guard
+	Texts    *locale.Bundle
+	Platform func(name string) platform.Platform
+	// Commands are all commands in the order of the help.
+	Commands []*workflow.Command
+	// Default is the command for words without one in a private chat, "" for
+	// none.
+	Default string
+	// Upscale is the command behind the button of that name, "" for none.
+	Upscale string
+	Logger  *slog.Logger
+}
+
+// Talk answers people.
+type Talk struct {
+	o       Options
+	byName  map[string]*workflow.Command
+	builtIn map[string]func(context.Context, *turn) error
+	admin   map[string]func(context.Context, *turn) error
+
+	mu     sync.Mutex
+	hinted map[string]time.Time // by chat: hints are not repeated at once
+}
+
+// turn is one event and who it is from.
+type turn struct {
+	platform.Event
+	p        platform.Platform
+	settings Settings
+	language string
+	// rest is what follows the command.
+	rest string
+}
+
+func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
+
+// New makes a Talk.
+func New(o Options) *Talk {
+	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}}
+	for _, c := range o.Commands {
+		t.byName[c.Name] = c
+	}
+	t.builtIn = map[string]func(context.Context, *turn) error{
+		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
+		"settings": t.showSettings, "why": t.why,
+	}
+	t.admin = map[string]func(context.Context, *turn) error{
+		"ban": t.ban, "unban": t.unban, "quota": t.quota, "stats": t.stats, "broadcast": t.broadcast,
+	}
+	return t
+}
+
+// Reserved are the names that no workflow can have.
+func Reserved() []string {
+	return []string{
+		"start", "help", "queue", "status", "cancel", "settings", "why", "ban", "unban", "quota", "stats", "broadcast",
+	}
+}
+
+// Handle answers one event. An error says that it should be handled again.
+func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
+	p := t.o.Platform(e.Platform)
+	if p == nil {
+		return nil
+	}
+	standing, err := t.o.Guard.Standing(ctx, e)
+	if err != nil {
+		return err
+	}
+	tn := &turn{Event: e, p: p}
+	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
+		return err
+	}
+	tn.language = t.o.Texts.Match(e.User.Language)
+	if tn.settings.Language != "" {
+		tn.language = t.o.Texts.Match(tn.settings.Language)
+	}
+	switch standing {
+	case limits.Banned:
+		return t.keepOut(ctx, tn, "")
+	case limits.Stranger:
+		return t.keepOut(ctx, tn, t.say(tn, "private", locale.With{"id": tn.who()}))
+	case limits.Welcome:
+	}
+	if flood, tell := t.o.Guard.Flood(e, time.Now()); flood {
+		text := ""
+		if tell {
+			text = t.say(tn, "too_fast", nil)
+		}
+		return t.keepOut(ctx, tn, text)
+	}
+	switch e.Kind {
+	case platform.Pressed:
+		return t.pressed(ctx, tn)
+	case platform.Edited:
+		return t.edited(ctx, tn)
+	case platform.Said:
+	}
+	return t.said(ctx, tn)
+}
+
+// keepOut answers somebody whose message is not acted on.
+func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
+	if tn.Kind == platform.Pressed {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, text)
+		return nil
+	}
+	if text == "" || !t.mayHint(tn) {
+		return nil
+	}
+	return t.reply(ctx, tn, text)
+}
+
+// said answers a message.
+func (t *Talk) said(ctx context.Context, tn *turn) error {
+	name, rest, ok := commandOf(tn.Message.Text)
+	if !ok {
+		return t.words(ctx, tn)
+	}
+	tn.rest = rest
+	if answer := t.builtIn[name]; answer != nil {
+		return answer(ctx, tn)
+	}
+	if answer := t.admin[name]; answer != nil && t.o.Guard.Admin(tn.Event) {
+		return answer(ctx, tn)
+	}
+	if c := t.byName[name]; c != nil {
+		return t.ask(ctx, tn, c)
+	}
+	if tn.Chat.Group {
+		// Perhaps for another bot.
+		return nil
+	}
+	return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
+}
+
+// words answers a message without a command.
+func (t *Talk) words(ctx context.Context, tn *turn) error {
+	text := strings.TrimSpace(tn.Message.Text)
+	switch c := t.byName[t.o.Default]; {
+	case tn.Chat.Group || tn.Message.Album != "" && text == "":
+		return nil
+	case c != nil && text != "" && len(tn.Message.Files) == 0:
+		tn.rest = text
+		return t.ask(ctx, tn, c)
+	case !t.mayHint(tn):
+		return nil
+	case len(tn.Message.Files) > 0:
+		return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
+	}
+	return t.reply(ctx, tn, t.say(tn, "hint_words", nil))
+}
+
+// mayHint reports whether a chat has had no hint for a while.
+func (t *Talk) mayHint(tn *turn) bool {
+	const pause = 30 * time.Second
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for chat, last := range t.hinted {
+		if now.Sub(last) > pause {
+			delete(t.hinted, chat)
+		}
+	}
+	key := tn.Platform + ":" + tn.Chat.ID
+	if _, hinted := t.hinted[key]; hinted {
+		return false
+	}
+	t.hinted[key] = now
+	return true
+}
+
+// commandOf takes "/name rest" apart.
+func commandOf(text string) (name, rest string, ok bool) {
+	text = strings.TrimSpace(text)
+	if len(text) < 2 || text[0] != '/' {
+		return "", "", false
+	}
+	name = text[1:]
+	if end := strings.IndexAny(name, " \t\n"); end >= 0 {
+		name, rest = name[:end], strings.TrimSpace(name[end:])
+	}
+	const longest = 64
+	if len(name) > longest {
+		return "", rest, true
+	}
+	return strings.ToLower(name), rest, true
+}
+
+// say is a text in the language of the turn.
+func (t *Talk) say(tn *turn, key string, with locale.With) string {
+	return t.o.Texts.Say(tn.language, key, with)
+}
+
+// reply answers the message of a turn.
+func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
+	return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID})
+}
+
+// post says something and waits until that is done. What a platform will never
+// take is not said again.
+func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
+	_, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
+	if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) || errors.Is(err, outbox.ErrFull) {
+		return nil
+	}
+	return err
+}
+
+// retry reports whether handling the event again may help.
+func retry(err error) bool {
+	return errors.Is(err, state.ErrAway) || errors.Is(err, state.ErrDeposed) || errors.Is(err, outbox.ErrNotSent) ||
+		errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,120 @@
+package fakebot
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"image"
+	_ "image/jpeg" // pictures are looked at
+	_ "image/png"  // pictures are looked at
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+)
+
+// call is one call of a method: its parameters, as text, and its files.
+type call struct {
+	method string
+	params map[string]string
+	files  map[string]File
+	small  map[string][]byte // the bytes of small files, for those who answer to them
+}
+
+// File is what was uploaded, without its bytes.
+type File struct {
+	Name          string
+	Size          int64
+	Hash          string
+	Width, Height int // pixels; 0 for what is no picture
+}
+
+const (
+	maxMemory = 64 << 20
+	// keepSize is up to which size a file's bytes are kept.
+	keepSize = 256 << 10
+)
+
+// parseCall reads a call as multipart form, JSON or URL-encoded form, all of
+// which the Bot API takes.
+func parseCall(method string, r *http.Request) (*call, error) {
+	c := &call{method: method, params: map[string]string{}, files: map[string]File{}, small: map[string][]byte{}}
+	kind, options, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch kind {
+	case "multipart/form-data":
+		return c, c.readForm(multipart.NewReader(r.Body, options["boundary"]))
+	case "application/json":
+		var params map[string]json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&params); err != nil {
+			return nil, err
+		}
+		for name, raw := range params {
+			text := string(raw)
+			var s string
+			if json.Unmarshal(raw, &s) == nil {
+				text = s
+			}
+			c.params[name] = text
+		}
+		return c, nil
+	}
+	if err := r.ParseForm(); err != nil {
+		return nil, err
+	}
+	for name := range r.Form {
+		c.params[name] = r.Form.Get(name)
+	}
+	return c, nil
+}
+
+func (c *call) readForm(form *multipart.Reader) error {
+	for {
+		part, err := form.NextPart()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(io.LimitReader(part, maxMemory))
+		if err != nil {
+			return err
+		}
+		if part.FileName() == "" {
+			c.params[part.FormName()] = string(data)
+			continue
+		}
+		sum := sha256.Sum256(data)
+		file := File{Name: part.FileName(), Size: int64(len(data)), Hash: hex.EncodeToString(sum[:8])}
+		if config, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
+			file.Width, file.Height = config.Width, config.Height
+		}
+		c.files[part.FormName()] = file
+		if file.Size <= keepSize {
+			c.small[file.Hash] = data
+		}
+	}
+}
+
+func (c *call) int(name string) int {
+	n, _ := strconv.Atoi(c.params[name])
+	return n
+}
+
+func (c *call) int64(name string) int64 {
+	n, _ := strconv.ParseInt(c.params[name], 10, 64)
+	return n
+}
+
+// problem is a call that is refused.
+type problem struct {
+	status int
+	text   string
+}
+
+func refuse(format string, args ...any) *problem {
+	return &problem{http.StatusBadRequest, "Bad Request: " + fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,199 @@
+// Package fakebot plays Telegram's Bot API for tests and for the demonstration:
+// it takes what the real one takes, refuses what it refuses, counts how fast it
+// is called, and fails as told.
+//
+// It knows nothing of the bridge. A test plays the people (person.go) and looks
+// at what they see.
+package fakebot
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Token is the token that the fake knows.
+const Token = "4242:fake-token-for-tests"
+
+// Username is the bot's name.
+const Username = "comfy_test_bot"
+
+// Fault is how a call fails.
+type Fault int
+
+// The faults.
+const (
+	// None: the call works.
+	None Fault = iota
+	// Flood: status 429 with retry_after.
+	Flood
+	// Broken: status 500, and nothing happened.
+	Broken
+	// CutBefore: the connection is cut and nothing happened.
+	CutBefore
+	// CutAfter: the connection is cut after the call took effect.
+	CutAfter
+	// Hang: no answer until the client gives up.
+	Hang
+)
+
+// Options tune a Fake.
+type Options struct {
+	// Scale multiplies the limits. Default: 1, as the real ones.
+	Scale float64
+	// Enforce answers 429 to calls over the limits. They are counted anyway.
+	Enforce bool
+	// Fault says how a call fails; nil for never. It is called for all methods
+	// but getUpdates.
+	Fault func(method string) Fault
+	// RetryAfter is what a Flood says, in seconds. Default: 1.
+	RetryAfter int
+}
+
+// Fake is the server.
+type Fake struct {
+	o Options
+
+	mu       sync.Mutex
+	nextID   int
+	nextUpd  int64
+	messages map[int64][]*Message // by chat
+	files    map[string][]byte
+	fileID   int
+	updates  []update
+	taken    []update
+	arrived  chan struct{} // closed when there is a new update
+	polls    int
+	hook     hook
+	blocked  map[int64]bool
+	answers  []Answer
+	calls    map[string]int
+	pace     pace
+	changed  chan struct{} // closed at each change that people see
+	done     chan struct{}
+	wg       sync.WaitGroup
+}
+
+// Answer is what a pressed button got.
+type Answer struct{ ID, Text string }
+
+// New makes a fake.
+func New(o Options) *Fake {
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	if o.RetryAfter == 0 {
+		o.RetryAfter = 1
+	}
+	return &Fake{
+		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, calls: map[string]int{},
+		arrived: make(chan struct{}), changed: make(chan struct{}), done: make(chan struct{}),
+		pace: pace{chats: map[int64][]time.Time{}},
+	}
+}
+
+// Close ends the delivery of updates.
+func (f *Fake) Close() {
+	f.mu.Lock()
+	select {
+	case <-f.done:
+	default:
+		close(f.done)
+	}
+	f.mu.Unlock()
+	f.wg.Wait()
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if path, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+Token+"/"); ok {
+		f.serveFile(w, path)
+		return
+	}
+	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token+"/")
+	if !ok {
+		fail(w, http.StatusUnauthorized, "Unauthorized")
+		return
+	}
+	c, err := parseCall(method, r)
+	if err != nil {
+		// The client has not sent the whole of it.
+		fail(w, http.StatusBadRequest, "Bad Request: "+err.Error())
+		return
+	}
+	if method == "getUpdates" {
+		f.getUpdates(w, r, c)
+		return
+	}
+	fault := None
+	if f.o.Fault != nil {
+		fault = f.o.Fault(method)
+	}
+	switch fault {
+	case Flood:
+		f.flood(w)
+		return
+	case Broken:
+		fail(w, http.StatusInternalServerError, "Internal Server Error")
+		return
+	case CutBefore:
+		panic(http.ErrAbortHandler)
+	case Hang:
+		select {
+		case <-r.Context().Done():
+		case <-f.done:
+		}
+		return
+	case None, CutAfter:
+	}
+	result, problem := f.do(c)
+	if fault == CutAfter {
+		panic(http.ErrAbortHandler)
+	}
+	switch {
+	case problem == nil:
+		answer(w, http.StatusOK, map[string]any{"ok": true, "result": result})
+	case problem.status == http.StatusTooManyRequests:
+		f.flood(w)
+	default:
+		fail(w, problem.status, problem.text)
+	}
+}
+
+func (f *Fake) flood(w http.ResponseWriter) {
+	answer(w, http.StatusTooManyRequests, map[string]any{
+		"ok": false, "error_code": http.StatusTooManyRequests,
+		"description": "Too Many Requests: retry after " + strconv.Itoa(f.o.RetryAfter),
+		"parameters":  map[string]any{"retry_after": f.o.RetryAfter},
+	})
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func fail(w http.ResponseWriter, status int, description string) {
+	answer(w, status, map[string]any{"ok": false, "error_code": status, "description": description})
+}
+
+func (f *Fake) serveFile(w http.ResponseWriter, path string) {
+	f.mu.Lock()
+	data, ok := f.files[path]
+	f.mu.Unlock()
+	if !ok {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	_, _ = w.Write(data)
+}
+
+// changedNow tells those who watch; the caller holds mu.
+func (f *Fake) changedNow() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}

@@ -1,0 +1,267 @@
+package fakebot
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf16"
+)
+
+// Message is a message as people see it.
+type Message struct {
+	ID      int
+	Chat    int64
+	FromBot bool
+	Text    string
+	// Kind is text, photo, video, animation, audio or document.
+	Kind    string
+	File    File
+	Album   string
+	ReplyTo int
+	Topic   int
+	Buttons []Button
+	// ParseMode is what the bot asked for.
+	ParseMode string
+	// Edits counts how often it was changed.
+	Edits   int
+	Deleted bool
+}
+
+// Button is a button under a message.
+type Button struct {
+	Label string `json:"text"`
+	Data  string `json:"callback_data"`
+}
+
+const (
+	maxText     = 4096
+	maxCaption  = 1024
+	maxPhoto    = 10 << 20
+	maxFile     = 50 << 20
+	maxData     = 64
+	maxAlbum    = 10
+	groupsBelow = 0 // chat ids below are groups
+)
+
+// do does a call.
+func (f *Fake) do(c *call) (any, *problem) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[c.method]++
+	switch c.method {
+	case "getMe":
+		return map[string]any{"id": 4242, "is_bot": true, "first_name": "Comfy", "username": Username}, nil
+	case "setMyCommands":
+		return true, nil
+	case "setWebhook":
+		f.setWebhook(c)
+		return true, nil
+	case "deleteWebhook":
+		f.hook = hook{}
+		return true, nil
+	case "getFile":
+		if _, ok := f.files[c.params["file_id"]]; !ok {
+			return nil, refuse("wrong file_id or the file is temporarily unavailable")
+		}
+		return map[string]any{"file_id": c.params["file_id"], "file_path": c.params["file_id"]}, nil
+	case "answerCallbackQuery":
+		f.answers = append(f.answers, Answer{c.params["callback_query_id"], c.params["text"]})
+		f.changedNow()
+		return true, nil
+	}
+	chat := c.int64("chat_id")
+	if f.blocked[chat] {
+		return nil, &problem{http.StatusForbidden, "Forbidden: bot was blocked by the user"}
+	}
+	if chat == 0 {
+		return nil, refuse("chat not found")
+	}
+	if c.method != "deleteMessage" && !f.pace.allow(chat, time.Now(), f.o.Scale) && f.o.Enforce {
+		return nil, &problem{status: http.StatusTooManyRequests}
+	}
+	kinds := map[string]string{
+		"sendMessage": "text", "sendPhoto": "photo", "sendVideo": "video", "sendAnimation": "animation", "sendAudio": "audio",
+		"sendDocument": "document",
+	}
+	defer f.changedNow()
+	switch {
+	case kinds[c.method] != "":
+		return f.send(c, chat, kinds[c.method])
+	case c.method == "sendMediaGroup":
+		return f.sendAlbum(c, chat)
+	case strings.HasPrefix(c.method, "editMessage"):
+		return f.edit(c, chat)
+	case c.method == "deleteMessage":
+		m := f.find(chat, c.int("message_id"))
+		if m == nil || m.Deleted {
+			return nil, refuse("message to delete not found")
+		}
+		m.Deleted = true
+		return true, nil
+	}
+	return nil, &problem{http.StatusNotFound, "Not Found: method not found"}
+}
+
+func (f *Fake) find(chat int64, id int) *Message {
+	for _, m := range f.messages[chat] {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (f *Fake) newMessage(chat int64) *Message {
+	f.nextID++
+	m := &Message{ID: f.nextID, Chat: chat, Kind: "text"}
+	f.messages[chat] = append(f.messages[chat], m)
+	return m
+}
+
+func (f *Fake) send(c *call, chat int64, kind string) (any, *problem) {
+	text, limit := c.params["text"], maxText
+	if kind != "text" {
+		text, limit = c.params["caption"], maxCaption
+	} else if strings.TrimSpace(text) == "" {
+		return nil, refuse("message text is empty")
+	}
+	if units(text) > limit {
+		return nil, refuse("message is too long")
+	}
+	buttons, p := buttonsOf(c)
+	if p != nil {
+		return nil, p
+	}
+	file := c.files[kind]
+	if p := checkFile(kind, file); p != nil {
+		return nil, p
+	}
+	m := f.newMessage(chat)
+	m.FromBot, m.Text, m.Kind, m.File, m.Buttons, m.Topic = true, text, kind, file, buttons, c.int("message_thread_id")
+	m.ParseMode = c.params["parse_mode"]
+	m.ReplyTo = replyOf(c)
+	f.keep(m, c)
+	return f.json(m), nil
+}
+
+// keep makes a picture of the bot one that people can answer to.
+func (f *Fake) keep(m *Message, c *call) {
+	if data := c.small[m.File.Hash]; data != nil && m.Kind == "photo" {
+		f.files[photoID(m)] = data
+	}
+}
+
+func replyOf(c *call) int {
+	var reply struct {
+		MessageID int `json:"message_id"`
+	}
+	_ = json.Unmarshal([]byte(c.params["reply_parameters"]), &reply)
+	return reply.MessageID
+}
+
+func checkFile(kind string, file File) *problem {
+	switch {
+	case kind == "text":
+		return nil
+	case file.Size == 0:
+		return refuse("there is no %s in the request", kind)
+	case kind == "photo" && (file.Size > maxPhoto || file.Width == 0):
+		return refuse("IMAGE_PROCESS_FAILED")
+	case kind == "photo" && (file.Width+file.Height > 10000 || file.Width > 20*file.Height || file.Height > 20*file.Width):
+		return refuse("PHOTO_INVALID_DIMENSIONS")
+	case file.Size > maxFile:
+		return &problem{http.StatusRequestEntityTooLarge, "Request Entity Too Large"}
+	}
+	return nil
+}
+
+func buttonsOf(c *call) ([]Button, *problem) {
+	var markup struct {
+		Rows [][]Button `json:"inline_keyboard"`
+	}
+	if text := c.params["reply_markup"]; text != "" {
+		if err := json.Unmarshal([]byte(text), &markup); err != nil {
+			return nil, refuse("can't parse reply keyboard markup JSON object")
+		}
+	}
+	var all []Button
+	for _, row := range markup.Rows {
+		for _, b := range row {
+			if len(b.Data) > maxData || b.Data == "" || b.Label == "" {
+				return nil, refuse("BUTTON_DATA_INVALID")
+			}
+			all = append(all, b)
+		}
+	}
+	return all, nil
+}
+
+func (f *Fake) sendAlbum(c *call, chat int64) (any, *problem) {
+	var media []struct{ Type, Media, Caption string }
+	if err := json.Unmarshal([]byte(c.params["media"]), &media); err != nil || len(media) < 2 || len(media) > maxAlbum {
+		return nil, refuse("wrong number of media in the album")
+	}
+	for _, item := range media {
+		if p := checkFile(item.Type, c.files[strings.TrimPrefix(item.Media, "attach://")]); p != nil {
+			return nil, p
+		}
+	}
+	var list []any
+	album := ""
+	for _, item := range media {
+		m := f.newMessage(chat)
+		if album == "" {
+			album = "album" + string(rune('0'+m.ID%10)) + c.params["chat_id"]
+		}
+		m.FromBot, m.Text, m.Kind, m.Album, m.ReplyTo = true, item.Caption, item.Type, album, replyOf(c)
+		m.File = c.files[strings.TrimPrefix(item.Media, "attach://")]
+		f.keep(m, c)
+		list = append(list, f.json(m))
+	}
+	return list, nil
+}
+
+func (f *Fake) edit(c *call, chat int64) (any, *problem) {
+	m := f.find(chat, c.int("message_id"))
+	if m == nil || m.Deleted || !m.FromBot {
+		return nil, refuse("message to edit not found")
+	}
+	buttons, p := buttonsOf(c)
+	if p != nil {
+		return nil, p
+	}
+	text, file, kind := c.params["text"], m.File, m.Kind
+	switch c.method {
+	case "editMessageText":
+		if m.Kind != "text" {
+			return nil, refuse("there is no text in the message to edit")
+		}
+	case "editMessageCaption":
+		if m.Kind == "text" {
+			return nil, refuse("there is no caption in the message to edit")
+		}
+		text = c.params["caption"]
+	case "editMessageMedia":
+		var media struct{ Type, Media, Caption string }
+		if err := json.Unmarshal([]byte(c.params["media"]), &media); err != nil {
+			return nil, refuse("can't parse media JSON object")
+		}
+		text, kind, file = media.Caption, media.Type, c.files[strings.TrimPrefix(media.Media, "attach://")]
+		if p := checkFile(kind, file); p != nil {
+			return nil, p
+		}
+	}
+	if units(text) > maxText || kind != "text" && units(text) > maxCaption {
+		return nil, refuse("MESSAGE_TOO_LONG")
+	}
+	if text == m.Text && file == m.File && slices.Equal(buttons, m.Buttons) {
+		return nil, refuse("message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+	}
+	m.Text, m.File, m.Kind, m.Buttons = text, file, kind, buttons
+	m.Edits++
+	return f.json(m), nil
+}
+
+func units(text string) int { return len(utf16.Encode([]rune(text))) }

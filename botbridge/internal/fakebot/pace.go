@@ -1,0 +1,78 @@
+package fakebot
+
+import "time"
+
+// pace counts calls against Telegram's limits: about 30 a second in all, one a
+// second in a chat, 20 a minute in a group. Windows are long enough that a busy
+// machine which bunches calls up breaks none of them.
+type pace struct {
+	all   []time.Time
+	chats map[int64][]time.Time
+	// over counts the calls that came too fast.
+	over int
+	// Worst are the fullest windows that were seen.
+	worst Worst
+}
+
+// Worst are the most calls that came within a window.
+type Worst struct {
+	// All is in 2 s, Chat in 5 s, Group in 60 s.
+	All, Chat, Group int
+}
+
+const (
+	allWindow   = 2 * time.Second
+	chatWindow  = 5 * time.Second
+	groupWindow = time.Minute
+)
+
+// allow notes a call and reports whether it keeps the limits.
+func (p *pace) allow(chat int64, now time.Time, scale float64) bool {
+	p.all = append(since(p.all, now.Add(-allWindow)), now)
+	p.worst.All = max(p.worst.All, len(p.all))
+	ok := float64(len(p.all)) <= 30*scale*allWindow.Seconds()
+	window := chatWindow
+	if chat < groupsBelow {
+		window = groupWindow
+	}
+	p.chats[chat] = append(since(p.chats[chat], now.Add(-window)), now)
+	n := len(p.chats[chat])
+	if chat < groupsBelow {
+		p.worst.Group = max(p.worst.Group, n)
+		ok = ok && float64(n) <= 20*scale
+	} else {
+		p.worst.Chat = max(p.worst.Chat, n)
+		// A short burst is let through.
+		ok = ok && float64(n) <= scale*chatWindow.Seconds()+1
+	}
+	if !ok {
+		p.over++
+	}
+	return ok
+}
+
+// since drops the moments before one.
+func since(list []time.Time, from time.Time) []time.Time {
+	for len(list) > 0 && list[0].Before(from) {
+		list = list[1:]
+	}
+	return list
+}
+
+// TooFast counts the calls that broke a limit; the worst windows come along.
+func (f *Fake) TooFast() (int, Worst) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pace.over, f.pace.worst
+}
+
+// Calls counts the calls of each method.
+func (f *Fake) Calls() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]int{}
+	for method, n := range f.calls {
+		out[method] = n
+	}
+	return out
+}

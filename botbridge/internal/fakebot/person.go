@@ -1,0 +1,195 @@
+package fakebot
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Person is somebody who writes to the bot. A chat with an id below zero is a
+// group; else it is the person's own.
+type Person struct {
+	f        *Fake
+	ID       int64
+	Chat     int64
+	Language string
+}
+
+// Person makes somebody who writes in the chat with the bot alone.
+func (f *Fake) Person(id int64, language string) *Person {
+	return &Person{f: f, ID: id, Chat: id, Language: language}
+}
+
+// In is the same person in a group.
+func (p *Person) In(group int64) *Person {
+	return &Person{f: p.f, ID: p.ID, Chat: group, Language: p.Language}
+}
+
+func (p *Person) json() map[string]any {
+	return map[string]any{"id": p.ID, "is_bot": false, "first_name": "Person " + strconv.FormatInt(p.ID, 10), "language_code": p.Language}
+}
+
+// Draft is a message that a person sends.
+type Draft struct {
+	Text    string
+	ReplyTo int
+	Topic   int
+	// Photo is a picture; the text becomes its caption.
+	Photo []byte
+	// Album is the same for all of one album.
+	Album string
+}
+
+// Say writes a message and returns its id and that of the update.
+func (p *Person) Say(text string) (message int, update int64) { return p.Send(Draft{Text: text}) }
+
+// Send sends a message.
+func (p *Person) Send(d Draft) (message int, update int64) {
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.newMessage(p.Chat)
+	m.Text, m.ReplyTo, m.Topic, m.Album = d.Text, d.ReplyTo, d.Topic, d.Album
+	body := f.json(m)
+	body["from"] = p.json()
+	if d.Photo != nil {
+		f.fileID++
+		id := fmt.Sprintf("photo%d", f.fileID)
+		f.files[id] = d.Photo
+		m.Kind = "photo"
+		delete(body, "text")
+		body["caption"] = d.Text
+		body["photo"] = []any{map[string]any{"file_id": id, "file_unique_id": id, "width": 64, "height": 64, "file_size": len(d.Photo)}}
+	}
+	if d.Album != "" {
+		body["media_group_id"] = d.Album
+	}
+	if old := f.find(p.Chat, d.ReplyTo); old != nil {
+		to := f.json(old)
+		if old.FromBot {
+			to["from"] = map[string]any{"id": 4242, "is_bot": true, "first_name": "Comfy", "username": Username}
+		} else {
+			to["from"] = p.json()
+		}
+		body["reply_to_message"] = to
+	}
+	f.changedNow()
+	return m.ID, f.push("message", body)
+}
+
+// Edit changes a message of the person.
+func (p *Person) Edit(message int, text string) {
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.find(p.Chat, message)
+	m.Text = text
+	body := f.json(m)
+	body["from"], body["edit_date"] = p.json(), time.Now().Unix()
+	f.push("edited_message", body)
+}
+
+// Press presses a button and returns the id under which it is answered.
+func (p *Person) Press(message int, data string) string {
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fileID++
+	id := fmt.Sprintf("press%d", f.fileID)
+	query := map[string]any{"id": id, "from": p.json(), "chat_instance": "1", "data": data}
+	if m := f.find(p.Chat, message); m != nil {
+		body := f.json(m)
+		query["message"] = body
+	} else {
+		query["message"] = map[string]any{"message_id": message, "date": 0, "chat": chatJSON(p.Chat)}
+	}
+	f.push("callback_query", query)
+	return id
+}
+
+// Sees are the messages of the chat that are not deleted, in order.
+func (p *Person) Sees() []Message {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	var list []Message
+	for _, m := range p.f.messages[p.Chat] {
+		if !m.Deleted {
+			list = append(list, *m)
+		}
+	}
+	return list
+}
+
+// Answers are what pressed buttons got.
+func (f *Fake) Answers() []Answer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]Answer(nil), f.answers...)
+}
+
+// Wait waits until the person sees what a condition asks for, and returns what
+// the chat holds then.
+func (p *Person) Wait(ctx context.Context, until func([]Message) bool) ([]Message, error) {
+	for {
+		p.f.mu.Lock()
+		changed := p.f.changed
+		p.f.mu.Unlock()
+		list := p.Sees()
+		if until(list) {
+			return list, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return list, ctx.Err()
+		}
+	}
+}
+
+// Block makes a chat one in which the bot may not talk.
+func (f *Fake) Block(chat int64, blocked bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blocked[chat] = blocked
+}
+
+// Find is the last message that fits.
+func Find(list []Message, fits func(Message) bool) (Message, bool) {
+	for i := len(list) - 1; i >= 0; i-- {
+		if fits(list[i]) {
+			return list[i], true
+		}
+	}
+	return Message{}, false
+}
+
+// json is a message as the Bot API shows it.
+func (f *Fake) json(m *Message) map[string]any {
+	body := map[string]any{"message_id": m.ID, "date": time.Now().Unix(), "chat": chatJSON(m.Chat)}
+	if m.Topic != 0 {
+		body["message_thread_id"], body["is_topic_message"] = m.Topic, true
+	}
+	switch m.Kind {
+	case "text":
+		body["text"] = m.Text
+	case "photo":
+		id := photoID(m)
+		body["caption"] = m.Text
+		body["photo"] = []any{map[string]any{
+			"file_id": id, "file_unique_id": id, "width": m.File.Width, "height": m.File.Height, "file_size": m.File.Size,
+		}}
+	default:
+		body["caption"] = m.Text
+	}
+	return body
+}
+
+func photoID(m *Message) string { return m.File.Hash + "-" + strconv.Itoa(m.ID) }
+
+func chatJSON(id int64) map[string]any {
+	if id < groupsBelow {
+		return map[string]any{"id": id, "type": "supergroup", "title": "Group"}
+	}
+	return map[string]any{"id": id, "type": "private", "first_name": "Person"}
+}

@@ -1,0 +1,158 @@
+package fakebot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// update is one update that the bot has not taken yet.
+type update struct {
+	id   int64
+	body map[string]any
+}
+
+// hook is where updates are delivered, when that is set.
+type hook struct {
+	url, secret string
+	running     bool
+}
+
+// push adds an update; the caller holds mu.
+func (f *Fake) push(kind string, content any) int64 {
+	f.nextUpd++
+	f.updates = append(f.updates, update{f.nextUpd, map[string]any{"update_id": f.nextUpd, kind: content}})
+	close(f.arrived)
+	f.arrived = make(chan struct{})
+	return f.nextUpd
+}
+
+// Repeat brings all of the last n updates again, as Telegram does when it is
+// not sure that they arrived.
+func (f *Fake) Repeat(updates ...int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range updates {
+		for _, old := range f.taken {
+			if old.id == id {
+				f.updates = append([]update{old}, f.updates...)
+			}
+		}
+	}
+	close(f.arrived)
+	f.arrived = make(chan struct{})
+}
+
+// getUpdates is a long poll. A second one at the same time is a conflict.
+func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
+	f.mu.Lock()
+	f.calls["getUpdates"]++
+	if f.hook.url != "" || f.polls > 0 {
+		f.mu.Unlock()
+		fail(w, http.StatusConflict, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+		return
+	}
+	f.polls++
+	defer func() {
+		f.mu.Lock()
+		f.polls--
+		f.mu.Unlock()
+	}()
+	offset := c.int64("offset")
+	for len(f.updates) > 0 && f.updates[0].id < offset {
+		f.taken = append(f.taken, f.updates[0])
+		f.updates = f.updates[1:]
+	}
+	timeout := time.NewTimer(time.Duration(c.int("timeout")) * time.Second)
+	defer timeout.Stop()
+	for len(f.updates) == 0 {
+		arrived := f.arrived
+		f.mu.Unlock()
+		select {
+		case <-arrived:
+			f.mu.Lock()
+			continue
+		case <-timeout.C:
+		case <-r.Context().Done():
+		case <-f.done:
+		}
+		answer(w, http.StatusOK, map[string]any{"ok": true, "result": []any{}})
+		return
+	}
+	list := []any{}
+	for _, u := range f.updates[:min(len(f.updates), 100)] {
+		list = append(list, u.body)
+	}
+	f.mu.Unlock()
+	answer(w, http.StatusOK, map[string]any{"ok": true, "result": list})
+}
+
+func (f *Fake) setWebhook(c *call) {
+	running := f.hook.running
+	f.hook = hook{url: c.params["url"], secret: c.params["secret_token"], running: true}
+	if !running {
+		f.wg.Go(f.deliver)
+	}
+}
+
+// deliver calls the webhook with one update after the other, each until it is
+// taken.
+func (f *Fake) deliver() {
+	for {
+		f.mu.Lock()
+		to, arrived := f.hook, f.arrived
+		var next *update
+		if len(f.updates) > 0 {
+			next = &f.updates[0]
+		}
+		if to.url == "" {
+			f.hook.running = false
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+		if next == nil {
+			select {
+			case <-arrived:
+				continue
+			case <-f.done:
+				return
+			}
+		}
+		if f.post(to, next.body) {
+			f.mu.Lock()
+			f.taken = append(f.taken, f.updates[0])
+			f.updates = f.updates[1:]
+			f.mu.Unlock()
+			continue
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-f.done:
+			return
+		}
+	}
+}
+
+func (f *Fake) post(to hook, body any) bool {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url, bytes.NewReader(data))
+	if err != nil {
+		return false
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Telegram-Bot-Api-Secret-Token", to.secret)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}

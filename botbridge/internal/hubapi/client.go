@@ -1,0 +1,219 @@
+// Package hubapi is the bridge's client of a hub: ComfyUI's own HTTP and
+// WebSocket API, and what the hub adds under /hub/. Everything goes by the
+// public API; each call is on behalf of one tenant.
+package hubapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrAway says that the hub cannot do it now: it cannot be reached, does
+	// not answer in time, or says itself that it cannot. Asking again helps.
+	ErrAway = errors.New("the hub is away")
+	// ErrNotFound says that the hub does not know the job or file.
+	ErrNotFound = errors.New("the hub does not know it")
+)
+
+// RefusedError is a prompt that the hub will not take.
+type RefusedError struct {
+	// Type and Message are of the error; Details say more where there is more.
+	Type, Message, Details string
+}
+
+func (e *RefusedError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("the hub refused the workflow: %s: %s", e.Message, e.Details))
+}
+
+const (
+	// tenantHeader names who pays for the work. The hub believes it only from
+	// addresses that its trust_tenant_from names.
+	tenantHeader = "X-ComfyHub-Tenant"
+	// maxAnswer bounds the answers that are read whole, in bytes.
+	maxAnswer = 64 << 20
+)
+
+// Options tune a Client.
+type Options struct {
+	// Timeout bounds each call without a file. Default: 20 s.
+	Timeout time.Duration
+	// Header is sent with each request, for a login in front of the hub.
+	Header http.Header
+}
+
+// Client talks to one hub. It is safe for concurrent use.
+type Client struct {
+	base    *url.URL
+	http    *http.Client
+	timeout time.Duration
+	header  http.Header
+}
+
+// New makes a client of the hub at a URL. It does not connect.
+func New(base string, o Options) (*Client, error) {
+	u, err := url.Parse(strings.TrimRight(base, "/"))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not the URL of a hub", base)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 20 * time.Second
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 32
+	transport.ResponseHeaderTimeout = 30 * time.Second
+	return &Client{base: u, http: &http.Client{Transport: transport}, timeout: o.Timeout, header: o.Header}, nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func (c *Client) request(ctx context.Context, method, path, tenant string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, body)
+	if err != nil {
+		return nil, err
+	}
+	c.sign(r.Header, tenant)
+	return r, nil
+}
+
+func (c *Client) sign(h http.Header, tenant string) {
+	for name, values := range c.header {
+		h[name] = values
+	}
+	h.Set("User-Agent", "ComfyHub-botbridge")
+	if tenant != "" {
+		h.Set(tenantHeader, tenant)
+	}
+}
+
+// send does a request; an answer that means "not now" is ErrAway.
+func (c *Client) send(r *http.Request) (*http.Response, error) {
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	switch response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout, http.StatusInternalServerError:
+		response.Body.Close()
+		return nil, fmt.Errorf("%w: %s %s: status %d", ErrAway, r.Method, r.URL.Path, response.StatusCode)
+	}
+	return response, nil
+}
+
+// read does a request and reads its answer.
+func (c *Client) read(r *http.Request) (int, []byte, error) {
+	response, err := c.send(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return response.StatusCode, body, nil
+}
+
+// get reads the JSON of a 200.
+func (c *Client) get(ctx context.Context, path, tenant string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	r, err := c.request(ctx, http.MethodGet, path, tenant, nil)
+	if err != nil {
+		return err
+	}
+	status, body, err := c.read(r)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusNotFound:
+		return ErrNotFound
+	case status != http.StatusOK:
+		return fmt.Errorf("GET %s: status %d", path, status)
+	}
+	if raw, ok := answer.(*[]byte); ok {
+		*raw = body
+		return nil
+	}
+	return json.Unmarshal(body, answer)
+}
+
+// Submission is a prompt to queue.
+type Submission struct {
+	Tenant string
+	// Client is the client id; each request has its own, so that no other
+	// request's messages hold up its own.
+	Client string
+	// Prompt is the prompt id. The same id with the same graph is the same job
+	// to the hub, however often it is posted.
+	Prompt string
+	// Graph is raw JSON in API format.
+	Graph []byte
+}
+
+// Submit queues a prompt. position is its place in the queue from 0, or -1 when
+// the hub does not say.
+func (c *Client) Submit(ctx context.Context, s Submission) (position int, err error) {
+	body, err := json.Marshal(map[string]any{"prompt": json.RawMessage(s.Graph), "client_id": s.Client, "prompt_id": s.Prompt})
+	if err != nil {
+		return -1, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	r, err := c.request(ctx, http.MethodPost, "/prompt", s.Tenant, bytes.NewReader(body))
+	if err != nil {
+		return -1, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := c.send(r)
+	if err != nil {
+		return -1, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return -1, refusal(response.StatusCode, answer)
+	}
+	position, err = strconv.Atoi(response.Header.Get("X-ComfyHub-Position"))
+	if err != nil {
+		return -1, nil //nolint:nilerr // a hub that does not say its place has taken the prompt all the same
+	}
+	return position, nil
+}
+
+// refusal reads ComfyUI's way of saying no.
+func refusal(status int, answer []byte) error {
+	var said struct {
+		Error struct {
+			Type, Message, Details string
+		} `json:"error"`
+		NodeErrors map[string]struct {
+			Class  string `json:"class_type"`
+			Errors []struct{ Message, Details string }
+		} `json:"node_errors"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil || said.Error.Message == "" {
+		return &RefusedError{Type: "refused", Message: fmt.Sprintf("status %d", status)}
+	}
+	refused := &RefusedError{Type: said.Error.Type, Message: said.Error.Message, Details: said.Error.Details}
+	for node, e := range said.NodeErrors {
+		for _, detail := range e.Errors {
+			refused.Details = strings.TrimSpace(fmt.Sprintf("%s\n%s (node %s): %s: %s", refused.Details, e.Class, node, detail.Message, detail.Details))
+		}
+	}
+	return refused
+}

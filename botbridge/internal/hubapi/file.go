@@ -1,0 +1,70 @@
+package hubapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// Upload stores an input under a name, streamed, and returns the name that it
+// got. The same bytes under the same name stay one file.
+func (c *Client) Upload(ctx context.Context, tenant, name string, content io.Reader) (string, error) {
+	read, write := io.Pipe()
+	form := multipart.NewWriter(write)
+	go func() {
+		part, err := form.CreateFormFile("image", name)
+		if err == nil {
+			_, err = io.Copy(part, content)
+		}
+		if err == nil {
+			err = form.Close()
+		}
+		write.CloseWithError(err)
+	}()
+	defer read.Close()
+	r, err := c.request(ctx, http.MethodPost, "/upload/image", tenant, read)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	status, answer, err := c.read(r)
+	if err != nil {
+		return "", err
+	}
+	var stored struct{ Name, Subfolder string }
+	if status != http.StatusOK || json.Unmarshal(answer, &stored) != nil || stored.Name == "" {
+		return "", fmt.Errorf("uploading: status %d", status)
+	}
+	if stored.Subfolder != "" {
+		return stored.Subfolder + "/" + stored.Name, nil
+	}
+	return stored.Name, nil
+}
+
+// View opens a file. size is in bytes, -1 when the hub does not say. The caller
+// closes the body.
+func (c *Client) View(ctx context.Context, tenant string, ref comfyui.FileRef) (body io.ReadCloser, size int64, err error) {
+	r, err := c.request(ctx, http.MethodGet, viewPath(ref), tenant, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	response, err := c.send(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, 0, fmt.Errorf("%w: viewing: status %d", ErrNotFound, response.StatusCode)
+	}
+	return response.Body, response.ContentLength, nil
+}
+
+func viewPath(ref comfyui.FileRef) string {
+	return "/view?" + url.Values{"filename": {ref.Filename}, "subfolder": {ref.Subfolder}, "type": {ref.Type}}.Encode()
+}

@@ -1,0 +1,144 @@
+package hubapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// Job is what the hub knows of a prompt.
+type Job struct {
+	ID string `json:"id"`
+	// Status is queued, running, done, failed or cancelled.
+	Status string `json:"status"`
+	// Position is the place in the queue from 0, nil for a job that does not
+	// wait.
+	Position *int `json:"position"`
+	// ETA is in seconds, nil where the hub promises nothing.
+	ETA      *float64 `json:"eta"`
+	Instance string   `json:"instance"`
+	Attempts int      `json:"attempts"`
+	// Error is why the job failed, or why it waits.
+	Error    string   `json:"error"`
+	Started  *float64 `json:"started_at"`
+	Finished *float64 `json:"finished_at"`
+}
+
+// Ended reports whether the job will not change any more.
+func (j Job) Ended() bool {
+	return j.Status == "done" || j.Status == "failed" || j.Status == "cancelled"
+}
+
+// Took is how long the job ran, 0 when that is not known.
+func (j Job) Took() time.Duration {
+	if j.Started == nil || j.Finished == nil {
+		return 0
+	}
+	return max(0, time.Duration((*j.Finished-*j.Started)*float64(time.Second)))
+}
+
+// Job asks for one job.
+func (c *Client) Job(ctx context.Context, tenant, id string) (Job, error) {
+	var j Job
+	err := c.get(ctx, "/hub/jobs/"+url.PathEscape(id), tenant, &j)
+	return j, err
+}
+
+// Cancel ends a job wherever it is. A job that has ended, or is not known, is no
+// error.
+func (c *Client) Cancel(ctx context.Context, tenant, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	r, err := c.request(ctx, http.MethodPost, "/hub/jobs/"+url.PathEscape(id)+"/cancel", tenant, nil)
+	if err != nil {
+		return err
+	}
+	status, _, err := c.read(r)
+	if err == nil && status != http.StatusOK && status != http.StatusNotFound {
+		err = fmt.Errorf("cancelling: status %d", status)
+	}
+	return err
+}
+
+// Result is what a job left.
+type Result struct {
+	// Files are its outputs in the order in which the record names them.
+	Files []comfyui.FileRef
+	// Failure is the message of the error that ended it, "" when none did.
+	Failure string
+}
+
+// Result reads the history of a job; ErrNotFound when there is none (yet).
+func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) {
+	var all map[string]json.RawMessage
+	if err := c.get(ctx, "/history/"+url.PathEscape(id), tenant, &all); err != nil {
+		return Result{}, err
+	}
+	raw, ok := all[id]
+	if !ok {
+		return Result{}, ErrNotFound
+	}
+	entry, ok := comfyui.ParseEntry(raw)
+	if !ok {
+		return Result{}, fmt.Errorf("the history of %s is no record", id)
+	}
+	var result Result
+	seen := map[comfyui.FileRef]bool{}
+	for _, span := range comfyui.Files(entry.Outputs) {
+		if !seen[span.Ref] {
+			seen[span.Ref] = true
+			result.Files = append(result.Files, span.Ref)
+		}
+	}
+	if entry.End == comfyui.TypeExecutionError {
+		var data struct {
+			Message string `json:"exception_message"`
+		}
+		_ = json.Unmarshal(entry.EndData, &data)
+		result.Failure = data.Message
+		if result.Failure == "" {
+			result.Failure = "unknown error"
+		}
+	}
+	return result, nil
+}
+
+// Instance is one ComfyUI of the fleet.
+type Instance struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	GPU   string `json:"gpu"`
+}
+
+// Instances lists the fleet.
+func (c *Client) Instances(ctx context.Context) ([]Instance, error) {
+	var list []Instance
+	err := c.get(ctx, "/hub/instances", "", &list)
+	return list, err
+}
+
+// Stats is the fleet in a few numbers.
+type Stats struct {
+	Queued    int            `json:"queued"`
+	Running   int            `json:"running"`
+	Instances map[string]int `json:"instances"`
+}
+
+// Stats asks for them.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	err := c.get(ctx, "/hub/stats", "", &s)
+	return s, err
+}
+
+// ObjectInfo reads the node classes of the fleet, raw.
+func (c *Client) ObjectInfo(ctx context.Context) ([]byte, error) {
+	var raw []byte
+	err := c.get(ctx, "/object_info", "", &raw)
+	return raw, err
+}

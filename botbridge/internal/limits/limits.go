@@ -1,0 +1,250 @@
+// Package limits says who may do what: who may talk to the bridge at all, how
+// fast, how much a day, and which words are not taken.
+package limits
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// Config is who may do what. Users and chats are named as platform:id, such as
+// telegram:12345.
+type Config struct {
+	// AllowUsers and AllowChats, where one of them is not empty, let in nobody
+	// else: a user who is named, or anybody in a chat that is.
+	AllowUsers []string `yaml:"allow_users"`
+	AllowChats []string `yaml:"allow_chats"`
+	BlockUsers []string `yaml:"block_users"`
+	BlockChats []string `yaml:"block_chats"`
+	// Admins may use the commands of the operator; they have no share to keep to.
+	Admins []string `yaml:"admins"`
+	// Pictures and GPUSeconds are the share of a user and day (UTC); at most one
+	// of them is set. 0 is no bound.
+	Pictures   int64 `yaml:"pictures_per_day"`
+	GPUSeconds int64 `yaml:"gpu_seconds_per_day"`
+	// Waiting is how many requests of a user may be not done. Default: 5.
+	Waiting int `yaml:"waiting"`
+	// Messages is how many messages of a user in 10 s are listened to.
+	// Default: 10.
+	Messages int `yaml:"messages_per_10s"`
+	// Words are refused in a prompt, whatever their case.
+	Words []string `yaml:"words"`
+	// Filter is the URL of a service that is asked about each prompt: POST
+	// {"text": ...}, answered by {"allow": true|false}. Without an answer the
+	// prompt is refused.
+	Filter string `yaml:"filter_url"`
+}
+
+// Guard keeps the limits. It is safe for concurrent use.
+type Guard struct {
+	c     Config
+	store *state.Store
+	http  *http.Client
+
+	mu    sync.Mutex
+	pace  map[string]*pace
+	swept time.Time
+}
+
+type pace struct {
+	limiter *rate.Limiter
+	used    time.Time
+	told    time.Time
+}
+
+// New makes a Guard.
+func New(c Config, store *state.Store) (*Guard, error) {
+	if c.Pictures > 0 && c.GPUSeconds > 0 {
+		return nil, errors.New("limits: pictures_per_day and gpu_seconds_per_day cannot both be set")
+	}
+	for _, list := range [][]string{c.AllowUsers, c.AllowChats, c.BlockUsers, c.BlockChats, c.Admins} {
+		for _, name := range list {
+			if platformName, id, ok := strings.Cut(name, ":"); !ok || platformName == "" || id == "" {
+				return nil, fmt.Errorf("limits: %q is not of the form telegram:12345", name)
+			}
+		}
+	}
+	if c.Waiting == 0 {
+		c.Waiting = 5
+	}
+	if c.Messages == 0 {
+		c.Messages = 10
+	}
+	return &Guard{c: c, store: store, http: &http.Client{Timeout: 3 * time.Second}, pace: map[string]*pace{}, swept: time.Now()}, nil
+}
+
+// Standing is how somebody stands with the bridge.
+type Standing int
+
+// The standings.
+const (
+	// Welcome may ask for anything.
+	Welcome Standing = iota
+	// Stranger is not on the list of those who may.
+	Stranger
+	// Banned is on the list of those who may not, or was banned.
+	Banned
+)
+
+// Ban is what is stored of one.
+type Ban struct {
+	By    string    `json:"by"`
+	Since time.Time `json:"since"`
+}
+
+// Standing says whether the author of an event may ask for anything.
+func (g *Guard) Standing(ctx context.Context, e platform.Event) (Standing, error) {
+	who, chat := e.Platform+":"+e.User.ID, e.Platform+":"+e.Chat.ID
+	switch {
+	case g.Admin(e):
+		return Welcome, nil
+	case slices.Contains(g.c.BlockUsers, who), slices.Contains(g.c.BlockChats, chat):
+		return Banned, nil
+	}
+	var ban Ban
+	err := g.store.Get(ctx, "ban", who, &ban)
+	switch {
+	case err == nil:
+		return Banned, nil
+	case !errors.Is(err, state.ErrNotFound):
+		return Stranger, err
+	case len(g.c.AllowUsers)+len(g.c.AllowChats) == 0, slices.Contains(g.c.AllowUsers, who), slices.Contains(g.c.AllowChats, chat):
+		return Welcome, nil
+	}
+	return Stranger, nil
+}
+
+// Admin reports whether the author of an event is an operator.
+func (g *Guard) Admin(e platform.Event) bool {
+	return slices.Contains(g.c.Admins, e.Platform+":"+e.User.ID)
+}
+
+// Ban keeps a user out for a time; 0 is for ever.
+func (g *Guard) Ban(ctx context.Context, who, by string, d time.Duration) error {
+	return g.store.Put(ctx, "ban", who, Ban{By: by, Since: time.Now()}, d)
+}
+
+// Unban lets a user in again.
+func (g *Guard) Unban(ctx context.Context, who string) error {
+	return g.store.Put(ctx, "ban", who, nil, 0)
+}
+
+// SetShare gives a user a daily share of their own; below 0 takes it back.
+func (g *Guard) SetShare(ctx context.Context, who string, share int64) error {
+	if share < 0 {
+		return g.store.Put(ctx, "share", who, nil, 0)
+	}
+	return g.store.Put(ctx, "share", who, share, 0)
+}
+
+// Share is what a user may use a day; 0 is no bound. metered says that it is
+// in seconds of GPU time, taken at the end, rather than in pictures.
+func (g *Guard) Share(ctx context.Context, e platform.Event) (share int64, metered bool, err error) {
+	share, metered = g.c.Pictures, false
+	if g.c.GPUSeconds > 0 {
+		share, metered = g.c.GPUSeconds, true
+	}
+	if g.Admin(e) {
+		return 0, metered, nil
+	}
+	var own int64
+	err = g.store.Get(ctx, "share", e.Platform+":"+e.User.ID, &own)
+	switch {
+	case err == nil:
+		return own, metered, nil
+	case errors.Is(err, state.ErrNotFound):
+		return share, metered, nil
+	}
+	return 0, metered, err
+}
+
+// Waiting is how many requests of a user may be not done.
+func (g *Guard) Waiting(e platform.Event) int {
+	if g.Admin(e) {
+		return 0
+	}
+	return g.c.Waiting
+}
+
+// Flood reports whether a user says more than is listened to, and whether it
+// is time to tell them.
+func (g *Guard) Flood(e platform.Event, now time.Time) (flood, tell bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sweep(now)
+	who := e.Platform + ":" + e.User.ID
+	p := g.pace[who]
+	if p == nil {
+		p = &pace{limiter: rate.NewLimiter(rate.Limit(float64(g.c.Messages)/10), g.c.Messages)}
+		g.pace[who] = p
+	}
+	p.used = now
+	if p.limiter.AllowN(now, 1) {
+		return false, false
+	}
+	tell = now.Sub(p.told) > time.Minute
+	if tell {
+		p.told = now
+	}
+	return true, tell
+}
+
+// sweep forgets those who have been silent, so that memory does not grow with
+// everybody who ever came by.
+func (g *Guard) sweep(now time.Time) {
+	if now.Sub(g.swept) < time.Minute {
+		return
+	}
+	g.swept = now
+	for who, p := range g.pace {
+		if now.Sub(p.used) > 2*time.Minute {
+			delete(g.pace, who)
+		}
+	}
+}
+
+// Takes reports whether the words of a prompt are taken.
+func (g *Guard) Takes(ctx context.Context, text string) bool {
+	lower := strings.ToLower(text)
+	for _, word := range g.c.Words {
+		if strings.Contains(lower, strings.ToLower(word)) {
+			return false
+		}
+	}
+	return g.c.Filter == "" || g.ask(ctx, text)
+}
+
+// ask asks the filter. What it does not answer is refused: it is there to keep
+// things out.
+func (g *Guard) ask(ctx context.Context, text string) bool {
+	body, err := json.Marshal(map[string]string{"text": text})
+	if err != nil {
+		return false
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.c.Filter, bytes.NewReader(body))
+	if err != nil {
+		return false
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := g.http.Do(r)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	var answer struct{ Allow bool }
+	err = json.NewDecoder(http.MaxBytesReader(nil, response.Body, 1<<16)).Decode(&answer)
+	return err == nil && response.StatusCode == http.StatusOK && answer.Allow
+}

@@ -1,0 +1,112 @@
+// Package locale holds what the bridge says, by language. A language is a YAML
+// file of texts by key; {name} in a text stands for a value. What a language
+// lacks is said in English.
+package locale
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed *.yaml
+var builtIn embed.FS
+
+// Default is the language of those whose own is not known.
+const Default = "en"
+
+// With are the values of a text.
+type With = map[string]any
+
+// Bundle is all languages. It is immutable.
+type Bundle struct{ texts map[string]map[string]string }
+
+// Load reads the languages that come with the bridge, and those of a folder,
+// which add to them or replace single texts; "" for no folder.
+func Load(folder string) (*Bundle, error) {
+	b := &Bundle{texts: map[string]map[string]string{}}
+	if err := b.read(builtIn); err != nil {
+		return nil, err
+	}
+	if folder != "" {
+		if err := b.read(os.DirFS(folder)); err != nil {
+			return nil, fmt.Errorf("languages in %s: %w", folder, err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Bundle) read(files fs.FS) error {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		var texts map[string]string
+		if err := yaml.Unmarshal(data, &texts); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		language := strings.TrimSuffix(path.Base(name), ".yaml")
+		if b.texts[language] == nil {
+			b.texts[language] = map[string]string{}
+		}
+		maps.Copy(b.texts[language], texts)
+	}
+	return nil
+}
+
+// Languages are the tags of all languages, sorted.
+func (b *Bundle) Languages() []string { return slices.Sorted(maps.Keys(b.texts)) }
+
+// Match is the language for an IETF tag such as "ru-RU".
+func (b *Bundle) Match(tag string) string {
+	tag = strings.ToLower(tag)
+	base, _, _ := strings.Cut(strings.ReplaceAll(tag, "_", "-"), "-")
+	for _, candidate := range []string{tag, base} {
+		if b.texts[candidate] != nil {
+			return candidate
+		}
+	}
+	return Default
+}
+
+// Say is a text in a language. An unknown key is said as it is: better an odd
+// word than silence.
+func (b *Bundle) Say(language, key string, with With) string {
+	text, ok := b.texts[language][key]
+	if !ok {
+		if text, ok = b.texts[Default][key]; !ok {
+			return key
+		}
+	}
+	if len(with) == 0 {
+		return text
+	}
+	pairs := make([]string, 0, 2*len(with))
+	for name, value := range with {
+		pairs = append(pairs, "{"+name+"}", sayValue(value))
+	}
+	// One pass: a value that holds "{name}" is not replaced again.
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// Keys are the keys of a language, sorted.
+func (b *Bundle) Keys(language string) []string { return slices.Sorted(maps.Keys(b.texts[language])) }
+
+func sayValue(value any) string {
+	if list, ok := value.([]string); ok {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,248 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// Pauses between attempts of a call that failed.
+const (
+	firstPause = 300 * time.Millisecond
+	maxPause   = 30 * time.Second
+	// uncertainTries is how often words are said again when the platform did
+	// not say whether it took them.
+	uncertainTries = 3
+	// maxWait bounds what a platform can make us wait.
+	maxWait = 10 * time.Minute
+)
+
+// lane is the goroutine of one chat. Its fields are guarded by Outbox.mu.
+type lane struct {
+	box   *Outbox
+	p     platform.Platform
+	key   laneKey
+	group bool
+	moved string // the chat's new id, once it has one
+	calls []*call
+	edits map[string]*edit // by message
+	woken chan struct{}
+}
+
+// call is one thing to say.
+type call struct {
+	to      platform.Chat
+	kind    string
+	once    bool // never twice
+	counts  int  // messages, for the limits; 0 for what they leave out
+	timeout time.Duration
+	do      func(ctx context.Context, to platform.Chat) error
+	ctx     context.Context
+	done    chan error
+	given   time.Time
+}
+
+// edit is the latest state of a message that shows progress.
+type edit struct {
+	to   platform.Chat
+	post platform.Post
+	due  time.Time
+}
+
+// lane finds or starts the lane of a chat; the caller holds mu.
+func (b *Outbox) lane(p platform.Platform, to platform.Chat) *lane {
+	key := laneKey{p.Name(), to.ID}
+	l := b.lanes[key]
+	if l == nil {
+		l = &lane{box: b, p: p, key: key, group: to.Group, edits: map[string]*edit{}, woken: make(chan struct{}, 1)}
+		b.lanes[key] = l
+		b.wg.Go(l.run)
+	}
+	return l
+}
+
+func (l *lane) wake() {
+	select {
+	case l.woken <- struct{}{}:
+	default:
+	}
+}
+
+// run says what there is to say and ends when there is no more.
+func (l *lane) run() {
+	for {
+		next, edited, wait, ok := l.pick()
+		switch {
+		case !ok:
+			return
+		case next != nil:
+			err := l.repeat(next)
+			l.box.mu.Lock()
+			l.calls = l.calls[1:]
+			l.box.mu.Unlock()
+			next.done <- err
+		case edited != "":
+			l.show(edited)
+		default:
+			l.sleep(wait)
+		}
+	}
+}
+
+// pick chooses what is next: a call, a message to edit, or how long to wait.
+// It reports false when the lane has ended.
+func (l *lane) pick() (next *call, edited string, wait time.Duration, ok bool) {
+	b := l.box
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.ctx.Err() == nil && len(l.calls) > 0 {
+		if first := l.calls[0]; first.ctx.Err() == nil {
+			return first, "", 0, true
+		}
+		// Whoever asked for it has gone.
+		l.calls[0].done <- ErrNotSent
+		l.calls = l.calls[1:]
+	}
+	if b.ctx.Err() != nil || len(l.edits) == 0 {
+		for _, c := range l.calls {
+			c.done <- ErrNotSent
+		}
+		delete(b.lanes, l.key)
+		b.prunePaces(time.Now())
+		return nil, "", 0, false
+	}
+	now := time.Now()
+	wait = time.Hour
+	for message, e := range l.edits {
+		if until := e.due.Sub(now); until <= 0 {
+			return nil, message, 0, true
+		} else if until < wait {
+			wait = until
+		}
+	}
+	return nil, "", wait, true
+}
+
+func (l *lane) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.woken:
+	case <-l.box.ctx.Done():
+	}
+}
+
+// rest waits without listening for new calls: what is first stays first.
+func (l *lane) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-l.box.ctx.Done():
+	}
+	return false
+}
+
+// repeat makes a call until it is done or there is no use in it.
+func (l *lane) repeat(c *call) error {
+	pause, uncertain := firstPause, 0
+	for {
+		if !l.turn(c.ctx, c.counts) {
+			return ErrNotSent
+		}
+		err := l.attempt(c)
+		l.box.o.Observe(l.p.Name(), c.kind, resultOf(err))
+		var wait *platform.WaitError
+		var moved *platform.MovedError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &wait):
+			if !l.rest(c.ctx, min(max(wait.After, time.Second), maxWait)) {
+				return ErrNotSent
+			}
+			continue
+		case errors.As(err, &moved):
+			l.moved = moved.To
+			continue
+		case platform.Permanent(err), c.once && errors.Is(err, platform.ErrSource):
+			return err
+		case errors.Is(err, platform.ErrUncertain):
+			if uncertain++; c.once || uncertain == uncertainTries {
+				return err
+			}
+		}
+		if time.Since(c.given) > l.box.o.Patience {
+			return err
+		}
+		if !l.rest(c.ctx, pause) {
+			return ErrNotSent
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// attempt makes a call once. It is not cut by the end of the program or of the
+// asker: a call that was cut may have taken effect.
+func (l *lane) attempt(c *call) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.timeout)
+	defer cancel()
+	return c.do(ctx, l.address(c.to))
+}
+
+// address is where a call goes, also when the chat has moved since.
+func (l *lane) address(to platform.Chat) platform.Chat {
+	if l.moved != "" {
+		to.ID = l.moved
+	}
+	return to
+}
+
+// show makes one edit of progress. It is not repeated: there will be another.
+func (l *lane) show(message string) {
+	b := l.box
+	if !l.turn(b.ctx, 1) {
+		return
+	}
+	b.mu.Lock()
+	e := l.edits[message]
+	delete(l.edits, message)
+	if len(l.calls) > 0 && e != nil {
+		// Something more important came while we waited for our turn.
+		e.due = time.Now().Add(time.Second)
+		l.edits[message] = e
+		e = nil
+	}
+	b.paceOf(l.key, l.p, l.group).edited(message, time.Now())
+	b.mu.Unlock()
+	if e == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeoutOf(e.post))
+	defer cancel()
+	err := l.p.Edit(ctx, l.address(e.to), message, e.post)
+	b.o.Observe(l.p.Name(), "progress", resultOf(err))
+	if wait := (*platform.WaitError)(nil); errors.As(err, &wait) {
+		l.rest(b.ctx, min(max(wait.After, time.Second), maxWait))
+	}
+}
+
+func resultOf(err error) string {
+	var wait *platform.WaitError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &wait):
+		return "wait"
+	case errors.Is(err, platform.ErrUncertain):
+		return "uncertain"
+	case platform.Permanent(err):
+		return "refused"
+	}
+	return "retry"
+}

@@ -1,0 +1,232 @@
+// Package outbox sends what the bridge says, as fast as a platform allows and
+// no faster.
+//
+// Each chat has a lane of its own: a goroutine that lives while there is
+// something to say. In a lane everything goes out in the order in which it was
+// given; only edits that show progress wait behind the rest, and of those about
+// one message the latest replaces the others. A call that fails for a while is
+// repeated: its files are opened anew. A call of which the platform did not say
+// whether it took it is repeated only where a second message does no harm.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+var (
+	// ErrFull says that too much waits for one chat already.
+	ErrFull = errors.New("outbox: too much waits for this chat")
+	// ErrNotSent says that the outbox was stopped before the call was made.
+	ErrNotSent = errors.New("outbox: not sent")
+)
+
+// Options tune an Outbox.
+type Options struct {
+	// Logger gets what fails for good; never any text.
+	Logger *slog.Logger
+	// Observe is told of each attempt: the platform, the kind of call, how it
+	// went ("ok", "wait", "retry", "uncertain", "refused"). Optional.
+	Observe func(platform, call, result string)
+	// CallTimeout bounds one attempt without files. Default: 30 s.
+	CallTimeout time.Duration
+	// Patience is how long a call is repeated. Default: 24 h.
+	Patience time.Duration
+	// Backlog is how many calls may wait for one chat. Default: 100.
+	Backlog int
+}
+
+// Outbox sends. It is safe for concurrent use.
+type Outbox struct {
+	o    Options
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	lanes  map[laneKey]*lane
+	pace   map[string]*rate.Limiter // by platform
+	paces  map[laneKey]*chatPace
+	closed bool
+	wg     sync.WaitGroup
+}
+
+type laneKey struct{ platform, chat string }
+
+// New makes an outbox.
+func New(o Options) *Outbox {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, string, string) {}
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 30 * time.Second
+	}
+	if o.Patience == 0 {
+		o.Patience = 24 * time.Hour
+	}
+	if o.Backlog == 0 {
+		o.Backlog = 100
+	}
+	b := &Outbox{o: o, lanes: map[laneKey]*lane{}, pace: map[string]*rate.Limiter{}, paces: map[laneKey]*chatPace{}}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// Close makes no further call, waits for those under way, and fails the rest
+// with ErrNotSent.
+func (b *Outbox) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.stop()
+	b.wg.Wait()
+}
+
+// Waiting counts the calls that have not been made.
+func (b *Outbox) Waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, l := range b.lanes {
+		n += len(l.calls) + len(l.edits)
+	}
+	return n
+}
+
+// Send posts and waits until that is done. It returns the ids of the new
+// messages. Where the platform did not say whether it took the post, it is
+// posted again: for words, of which two do no harm.
+func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
+	return b.send(ctx, p, to, post, false)
+}
+
+// SendOnce does the same, but fails with platform.ErrUncertain where Send would
+// post again, and with platform.ErrSource when a file cannot be read: the chat
+// is not to wait for that.
+func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
+	return b.send(ctx, p, to, post, true)
+}
+
+func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, once bool) ([]string, error) {
+	var ids []string
+	err := b.do(ctx, p, to, call{
+		kind: "send", once: once, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post),
+		do: func(ctx context.Context, to platform.Chat) (err error) {
+			ids, err = p.Send(ctx, to, post)
+			return err
+		},
+	})
+	return ids, err
+}
+
+// Edit replaces what a message says, after all that was given before, and waits
+// until that is done. What was to be shown of progress on it is dropped.
+func (b *Outbox) Edit(ctx context.Context, p platform.Platform, to platform.Chat, message string, post platform.Post) error {
+	b.Forget(p, to, message)
+	return b.do(ctx, p, to, call{
+		kind: "edit", counts: 1, timeout: b.timeoutOf(post),
+		do: func(ctx context.Context, to platform.Chat) error { return p.Edit(ctx, to, message, post) },
+	})
+}
+
+// Delete removes a message, after all that was given before.
+func (b *Outbox) Delete(ctx context.Context, p platform.Platform, to platform.Chat, message string) error {
+	b.Forget(p, to, message)
+	return b.do(ctx, p, to, call{
+		kind: "delete", timeout: b.o.CallTimeout,
+		do: func(ctx context.Context, to platform.Chat) error { return p.Delete(ctx, to, message) },
+	})
+}
+
+// Answer ends the waiting of a person who pressed a button, at once and without
+// repeating: an answer that comes late is of no use.
+func (b *Outbox) Answer(ctx context.Context, p platform.Platform, press, text string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	result := "ok"
+	if err := b.limiter(p).Wait(ctx); err != nil {
+		result = "refused"
+	} else if err := p.Answer(ctx, press, text); err != nil {
+		result = "refused"
+	}
+	b.o.Observe(p.Name(), "answer", result)
+}
+
+// do puts a call into its lane and waits for its end. A ctx that ends takes the
+// call out again, unless it is under way.
+func (b *Outbox) do(ctx context.Context, p platform.Platform, to platform.Chat, c call) error {
+	c.to, c.ctx, c.done, c.given = to, ctx, make(chan error, 1), time.Now()
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return ErrNotSent
+	}
+	l := b.lane(p, to)
+	if len(l.calls) >= b.o.Backlog {
+		b.mu.Unlock()
+		return ErrFull
+	}
+	l.calls = append(l.calls, &c)
+	l.wake()
+	b.mu.Unlock()
+	return <-c.done
+}
+
+// Show edits a message when there is time for it: at most once in the
+// platform's pause, and only the latest of what was given. It does not wait.
+func (b *Outbox) Show(p platform.Platform, to platform.Chat, message string, post platform.Post) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	l := b.lane(p, to)
+	if e := l.edits[message]; e != nil {
+		e.post = post
+		return
+	}
+	l.edits[message] = &edit{to: to, post: post, due: b.paceOf(l.key, p, to.Group).due(message, time.Now())}
+	l.wake()
+}
+
+// Forget drops what was to be shown on a message.
+func (b *Outbox) Forget(p platform.Platform, to platform.Chat, message string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.lanes[laneKey{p.Name(), to.ID}]; l != nil {
+		delete(l.edits, message)
+	}
+}
+
+// timeoutOf leaves time for a slow line: 100 kB/s.
+func (b *Outbox) timeoutOf(post platform.Post) time.Duration {
+	timeout := b.o.CallTimeout
+	for _, f := range post.Files {
+		timeout += time.Duration(f.Size/100_000) * time.Second
+	}
+	return timeout
+}
+
+// limiter is the pace of a whole platform.
+func (b *Outbox) limiter(p platform.Platform) *rate.Limiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.pace[p.Name()]
+	if l == nil {
+		l = rate.NewLimiter(rate.Inf, 1)
+		if per := p.Limits().PerSecond; per > 0 {
+			l = rate.NewLimiter(rate.Limit(per), 1)
+		}
+		b.pace[p.Name()] = l
+	}
+	return l
+}

@@ -1,0 +1,72 @@
+package platform
+
+import "time"
+
+// Kind is what has happened.
+type Kind string
+
+const (
+	// Said is a new message.
+	Said Kind = "said"
+	// Edited is a message that its author has changed.
+	Edited Kind = "edited"
+	// Pressed is a button under a message of the bridge.
+	Pressed Kind = "pressed"
+)
+
+// Event is one thing that a person did. It is stored as JSON before it is
+// handled, so its names are part of what an older or newer bridge reads.
+type Event struct {
+	// ID is unique on its platform; an event that comes twice is handled once.
+	ID       string  `json:"id"`
+	Platform string  `json:"platform"`
+	Kind     Kind    `json:"kind"`
+	Chat     Chat    `json:"chat"`
+	User     User    `json:"user"`
+	Message  Message `json:"message"`
+	// Press and Data are of a button: what to answer, and what it carries.
+	// Data comes from the person's program and may be forged.
+	Press string    `json:"press,omitempty"`
+	Data  string    `json:"data,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+// Key names the event among those of all platforms.
+func (e Event) Key() string { return e.Platform + "/" + e.ID }
+
+// Chat is where people talk.
+type Chat struct {
+	ID string `json:"id"`
+	// Topic is the thread of a group that has topics.
+	Topic string `json:"topic,omitempty"`
+	// Group says that more people than one read along.
+	Group bool `json:"group,omitempty"`
+}
+
+// User is who talks.
+type User struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Language is an IETF tag such as "ru" or "en-GB", "" when unknown.
+	Language string `json:"language,omitempty"`
+}
+
+// Message is what was said.
+type Message struct {
+	ID    string `json:"id"`
+	Text  string `json:"text,omitempty"`
+	Files []File `json:"files,omitempty"`
+	// Album is the same for all messages of one album.
+	Album   string   `json:"album,omitempty"`
+	ReplyTo *Message `json:"reply_to,omitempty"`
+}
+
+// File is something that a person sent.
+type File struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	// Type is a media type such as "image/png", "" when unknown.
+	Type string `json:"type,omitempty"`
+	// Size is in bytes, 0 when unknown.
+	Size int64 `json:"size,omitempty"`
+}

@@ -1,0 +1,208 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// saveTimeout bounds the last writing of a bridge that is being stopped.
+const saveTimeout = 3 * time.Second
+
+// deliver sends the files and the last word, and settles with the user.
+func (j *job) deliver(ctx context.Context) error {
+	if j.rec.Outcome == Done {
+		if err := j.deliverFiles(ctx); err != nil {
+			return err
+		}
+	}
+	if err := j.lastWord(ctx); err != nil {
+		return err
+	}
+	return j.finish(ctx)
+}
+
+// deliverFiles sends what has not been sent.
+func (j *job) deliverFiles(ctx context.Context) error {
+	for i := range j.rec.Outputs {
+		out := &j.rec.Outputs[i]
+		if out.State != Unsent || out.Media != "" {
+			continue
+		}
+		switch err := j.inspect(ctx, out); {
+		case errors.Is(err, hubapi.ErrNotFound):
+			out.State = Lost
+		case err != nil:
+			return err
+		}
+	}
+	for {
+		group := j.nextGroup()
+		if len(group) == 0 {
+			return nil
+		}
+		if err := j.sendGroup(ctx, group); err != nil {
+			return err
+		}
+	}
+}
+
+// nextGroup are the outputs to send next: pictures that make an album, else
+// one file.
+func (j *job) nextGroup() []*Output {
+	var album []*Output
+	most := max(1, j.platform.Limits().Album)
+	for i := range j.rec.Outputs {
+		out := &j.rec.Outputs[i]
+		if out.State != Unsent {
+			continue
+		}
+		if out.Media != platform.Photo && out.Media != platform.Video {
+			if len(album) > 0 {
+				return album
+			}
+			return []*Output{out}
+		}
+		if album = append(album, out); len(album) == most {
+			break
+		}
+	}
+	return album
+}
+
+// sendGroup sends one post of files: written down before as being sent, after
+// as how it went.
+func (j *job) sendGroup(ctx context.Context, group []*Output) error {
+	if err := j.mark(ctx, group, Sending); err != nil {
+		return err
+	}
+	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), ReplyTo: j.rec.Message}
+	for _, out := range group {
+		post.Files = append(post.Files, j.attachment(*out))
+	}
+	if len(j.rec.Outputs) == 1 {
+		post.Buttons = j.doneButtons()
+	}
+	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, j.rec.Chat, post)
+	switch {
+	case err == nil:
+		for i, out := range group {
+			if i < len(ids) {
+				out.Message = ids[i]
+			}
+		}
+		return j.mark(ctx, group, Arrived)
+	case errors.Is(err, platform.ErrUncertain):
+		return j.mark(ctx, group, Unsure)
+	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrGone):
+		return j.mark(ctx, group, Lost)
+	case errors.Is(err, platform.ErrTooLarge):
+		return j.mark(ctx, group, TooBig)
+	case errors.Is(err, platform.ErrRefused):
+		if !demote(group) {
+			j.r.o.Logger.Warn("the platform takes no file of a request", "request", j.rec.ID, "error", err)
+			return j.mark(ctx, group, Lost)
+		}
+		return j.mark(ctx, group, Unsent)
+	case errors.Is(err, hubapi.ErrNotFound):
+		return j.mark(ctx, group, Lost)
+	}
+	// Not sent: the outbox was stopped, the hub does not give the file now.
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	if saveErr := j.mark(saving, group, Unsent); saveErr != nil {
+		return saveErr
+	}
+	return fmt.Errorf("sending files: %w", err)
+}
+
+// demote makes plain files of what the platform does not take as it was shown,
+// and reports whether that changes anything.
+func demote(group []*Output) bool {
+	changed := false
+	for _, out := range group {
+		if out.Media != platform.Document {
+			out.Media, changed = platform.Document, true
+		}
+	}
+	return changed
+}
+
+func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
+	for _, out := range group {
+		out.State = s
+	}
+	return j.save(ctx)
+}
+
+// lastWord ends the status message: a single picture speaks for itself, and the
+// message goes; else it says how it ended.
+func (j *job) lastWord(ctx context.Context) error {
+	if j.rec.Outcome == Done && len(j.rec.Outputs) == 1 && j.rec.Outputs[0].State == Arrived {
+		if j.rec.Status == "" {
+			return nil
+		}
+		err := j.r.o.Outbox.Delete(ctx, j.platform, j.rec.Chat, j.rec.Status)
+		if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) {
+			return nil
+		}
+		return err
+	}
+	post := j.endPost()
+	var err error
+	if j.rec.Status != "" {
+		err = j.r.o.Outbox.Edit(ctx, j.platform, j.rec.Chat, j.rec.Status, post)
+	}
+	if j.rec.Status == "" || errors.Is(err, platform.ErrGone) || errors.Is(err, platform.ErrRefused) {
+		var ids []string
+		if ids, err = j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post); len(ids) > 0 {
+			j.rec.Status = ids[0]
+		}
+	}
+	if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) {
+		return nil
+	}
+	return err
+}
+
+// finish takes the request off the list of those that are not done.
+func (j *job) finish(ctx context.Context) error {
+	j.rec.Phase = Over
+	j.rec.Graph = nil
+	end := state.End{
+		Who: j.rec.Tenant(), Asked: j.rec.Asked, Command: j.rec.Command, Outcome: string(j.rec.Outcome),
+	}
+	if j.rec.Outcome == Done {
+		end.Took = j.rec.Took
+	} else {
+		end.Refund = j.rec.Price
+	}
+	if j.rec.Metered {
+		end.Price = (j.rec.Took + 999) / 1000
+	}
+	pause := firstPause
+	for {
+		_, err := j.r.o.Store.Finish(ctx, j.rec.ID, j.version, &j.rec, end)
+		if err == nil {
+			j.r.o.Observe(j.rec.Command, j.rec.Outcome)
+			return nil
+		}
+		if !errors.Is(err, state.ErrAway) {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			j.rec.Phase = Ended
+			return ctx.Err()
+		}
+		pause = min(2*pause, maxPause)
+	}
+}

@@ -1,0 +1,315 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// job is one request while it is driven. Only its goroutine touches it, but for
+// what mu guards.
+type job struct {
+	r        *Runner
+	rec      Record
+	version  int64
+	platform platform.Platform
+	prog     *progress
+	told     chan struct{}
+	tellOnce sync.Once
+	cancels  chan struct{}
+
+	away     bool      // the hub is, and the person is to know
+	awayFrom time.Time // since when it has not answered
+
+	mu    sync.Mutex
+	shown string // the words of the status message
+}
+
+// Pauses after a step that failed.
+const (
+	firstPause = 200 * time.Millisecond
+	maxPause   = 10 * time.Second
+)
+
+// drive takes steps until the request is over. A step that fails is taken
+// again: it was written before that it is to be taken.
+func (j *job) drive(ctx context.Context) {
+	if j.platform == nil {
+		j.r.o.Logger.Error("a request waits for a platform that is not configured", "platform", j.rec.Platform)
+		return
+	}
+	pause := firstPause
+	for j.rec.Phase != Over {
+		err := j.step(ctx)
+		switch {
+		case err == nil:
+			pause = firstPause
+			continue
+		case ctx.Err() != nil, errors.Is(err, state.ErrDeposed), errors.Is(err, state.ErrNotFound):
+			return
+		case errors.Is(err, state.ErrStale):
+			j.r.o.Logger.Warn("a request was changed by somebody else", "request", j.rec.ID)
+			return
+		case errors.Is(err, hubapi.ErrAway):
+			j.hubAway(ctx)
+		default:
+			j.r.o.Logger.Warn("a step of a request failed", "request", j.rec.ID, "phase", j.rec.Phase, "error", err)
+		}
+		if !j.sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func (j *job) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-j.cancels:
+		return j.wantCancel(ctx) == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (j *job) step(ctx context.Context) error {
+	switch j.rec.Phase {
+	case New:
+		return j.prepare(ctx)
+	case Ready:
+		return j.submit(ctx)
+	case Queued:
+		return j.follow(ctx)
+	case Ended:
+		return j.deliver(ctx)
+	case Over:
+	}
+	return nil
+}
+
+// save stores the record, however long that takes.
+func (j *job) save(ctx context.Context) error {
+	pause := firstPause
+	for {
+		version, err := j.r.o.Store.Save(ctx, j.rec.ID, j.version, &j.rec)
+		if err == nil {
+			j.version = version
+			return nil
+		}
+		if !errors.Is(err, state.ErrAway) {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// wantCancel notes that the person wants no more of it.
+func (j *job) wantCancel(ctx context.Context) error {
+	if j.rec.Cancel || j.rec.Phase == Ended {
+		return nil
+	}
+	j.rec.Cancel = true
+	if err := j.save(ctx); err != nil {
+		return err
+	}
+	j.show()
+	return nil
+}
+
+// end notes how the run ended.
+func (j *job) end(ctx context.Context, outcome Outcome, reason string) error {
+	j.rec.Phase, j.rec.Outcome, j.rec.Reason = Ended, outcome, reason
+	return j.save(ctx)
+}
+
+// prepare brings the files to the hub and makes the graph.
+func (j *job) prepare(ctx context.Context) error {
+	command := j.r.o.Command(j.rec.Command)
+	if command == nil {
+		return j.end(ctx, Refused, j.say("command_gone", nil))
+	}
+	if len(j.rec.Inputs) > 0 {
+		if err := j.tell(ctx); err != nil {
+			return err
+		}
+	}
+	var files workflow.Files
+	for i := range j.rec.Inputs {
+		if j.rec.Cancel {
+			return j.end(ctx, Cancelled, "")
+		}
+		in := &j.rec.Inputs[i]
+		if in.Stored == "" {
+			name, err := j.bring(ctx, *in)
+			if errors.Is(err, platform.ErrGone) || errors.Is(err, platform.ErrTooLarge) ||
+				errors.Is(err, platform.ErrRefused) || errors.Is(err, hubapi.ErrNotFound) {
+				return j.end(ctx, Refused, j.say("input_gone", nil))
+			}
+			if err != nil {
+				return err
+			}
+			in.Stored = name
+			if err := j.save(ctx); err != nil {
+				return err
+			}
+		}
+		if in.Role == workflow.Mask {
+			files.Mask = in.Stored
+		} else {
+			files.Image = in.Stored
+		}
+	}
+	j.rec.Graph = command.Fill(j.rec.Args, files)
+	j.rec.Phase = Ready
+	return j.save(ctx)
+}
+
+// bringTimeout bounds the way of one input to the hub.
+const bringTimeout = 5 * time.Minute
+
+// bring copies an input to the hub, streamed.
+func (j *job) bring(ctx context.Context, in Input) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, bringTimeout)
+	defer cancel()
+	name := string(in.Role) + ".png"
+	if in.File != nil {
+		if extension(in.File.Name) != "" {
+			name = string(in.Role) + extension(in.File.Name)
+		}
+		body, err := j.platform.Open(ctx, *in.File)
+		if err != nil {
+			return "", fmt.Errorf("opening an input: %w", err)
+		}
+		defer body.Close()
+		return j.r.o.Hub.Upload(ctx, j.rec.Tenant(), name, body)
+	}
+	name = string(in.Role) + extension(path.Base(in.From.Filename))
+	body, _, err := j.r.o.Hub.View(ctx, in.Owner, *in.From)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	return j.r.o.Hub.Upload(ctx, j.rec.Tenant(), name, body)
+}
+
+// submit gives the graph to the hub. The id was stored before, so that this can
+// be done any number of times.
+func (j *job) submit(ctx context.Context) error {
+	if j.rec.Cancel {
+		// An earlier attempt may have got through.
+		if err := j.r.o.Hub.Cancel(ctx, j.rec.Tenant(), j.rec.Prompt); err != nil {
+			return err
+		}
+		return j.end(ctx, Cancelled, "")
+	}
+	position, err := j.r.o.Hub.Submit(ctx, hubapi.Submission{
+		Tenant: j.rec.Tenant(), Client: j.rec.Client, Prompt: j.rec.Prompt, Graph: j.rec.Graph,
+	})
+	var refused *hubapi.RefusedError
+	if errors.As(err, &refused) {
+		return j.end(ctx, Refused, refused.Message+" "+refused.Details)
+	}
+	if err != nil {
+		return err
+	}
+	j.hubBack()
+	j.prog.position = position
+	j.expect(ctx)
+	j.rec.Phase = Queued
+	if err := j.save(ctx); err != nil {
+		return err
+	}
+	return j.tell(ctx)
+}
+
+// tell posts the status message, if that has not been done.
+func (j *job) tell(ctx context.Context) error {
+	defer j.tellOnce.Do(func() { close(j.told) })
+	if j.rec.Status != "" || j.rec.Phase == Over {
+		return nil
+	}
+	post := j.statusPost()
+	ids, err := j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post)
+	if errors.Is(err, platform.ErrForbidden) {
+		// Nobody would see the picture.
+		return j.wantCancel(ctx)
+	}
+	if err != nil && !platform.Permanent(err) && !errors.Is(err, platform.ErrUncertain) {
+		return err
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	j.setShown(post.Text)
+	j.rec.Status = ids[0]
+	if err := j.r.o.Store.Put(ctx, MessageKind, MessageName(j.rec.Platform, j.rec.Chat.ID, ids[0]), j.rec.ID, MessageKeep); err != nil {
+		j.r.o.Logger.Warn("cannot note what a message is about", "error", err)
+	}
+	return j.save(ctx)
+}
+
+// show brings the status message up to date, when there is time for it.
+func (j *job) show() {
+	if j.rec.Status == "" {
+		return
+	}
+	post := j.statusPost()
+	if len(post.Files) == 0 && !j.setShown(post.Text) {
+		return
+	}
+	j.r.o.Outbox.Show(j.platform, j.rec.Chat, j.rec.Status, post)
+}
+
+// setShown reports whether the words are new.
+func (j *job) setShown(text string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fresh := text != j.shown
+	j.shown = text
+	return fresh
+}
+
+// hubAway tells the person, once, that the hub is away and that the request is
+// kept.
+func (j *job) hubAway(ctx context.Context) {
+	if j.awayFrom.IsZero() {
+		j.awayFrom = time.Now()
+	}
+	if j.away || time.Since(j.awayFrom) < j.r.o.Patience {
+		return
+	}
+	j.away = true
+	if j.rec.Status == "" {
+		if err := j.tell(ctx); err != nil {
+			j.away = false
+		}
+		return
+	}
+	j.show()
+}
+
+func (j *job) hubBack() {
+	was := j.away
+	j.away, j.awayFrom = false, time.Time{}
+	if was {
+		j.show()
+	}
+}

@@ -1,0 +1,219 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+const (
+	// lostAfter is how often in a row the hub must not know a job before it is
+	// posted again.
+	lostAfter = 3
+	// resultTries is how often the record of a job that has ended is asked for.
+	resultTries = 5
+)
+
+// errLost says that the hub does not know the job any more.
+var errLost = errors.New("the hub has lost the job")
+
+// follow watches the run until it has ended. The stream tells what happens; the
+// questions in between tell the place in the queue, and what the stream missed.
+func (j *job) follow(ctx context.Context) error {
+	if err := j.tell(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	happenings := make(chan hubapi.Happening, 8)
+	go j.listen(ctx, happenings)
+
+	misses := 0
+	look := time.NewTimer(j.firstLook())
+	defer look.Stop()
+	for {
+		select {
+		case h := <-happenings:
+			switch {
+			case h.Preview != nil:
+				j.prog.preview = h.Preview
+				if j.rec.Previews {
+					j.show()
+				}
+			case h.PromptID != j.rec.Prompt:
+			case h.Ends():
+				look.Reset(0)
+			case j.prog.note(h):
+				j.hubBack()
+				j.show()
+			}
+		case <-j.cancels:
+			if err := j.wantCancel(ctx); err != nil {
+				return err
+			}
+			look.Reset(0)
+		case <-look.C:
+			ended, err := j.look(ctx)
+			if ended || ctx.Err() != nil {
+				return err
+			}
+			switch {
+			case errors.Is(err, hubapi.ErrNotFound):
+				if misses++; misses >= lostAfter {
+					return j.repost(ctx)
+				}
+			case errors.Is(err, hubapi.ErrAway):
+				j.hubAway(ctx)
+			case err != nil:
+				return err
+			default:
+				misses = 0
+				j.hubBack()
+				j.show()
+			}
+			look.Reset(j.r.pause(j.prog.started))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// firstLook is soon for a request that comes from before a restart: it may have
+// ended long ago.
+func (j *job) firstLook() time.Duration {
+	if time.Since(j.rec.Asked) > j.r.o.Look {
+		return 0
+	}
+	return j.r.o.Look
+}
+
+// listen passes on what the stream of this request's own client id tells, and
+// opens it again when it ends.
+func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		socket, err := j.r.o.Hub.Follow(ctx, j.rec.Tenant(), j.rec.Client)
+		for err == nil {
+			var h hubapi.Happening
+			if h, err = socket.Next(ctx); err != nil {
+				socket.Close()
+				break
+			}
+			pause = firstPause
+			select {
+			case out <- h:
+			case <-ctx.Done():
+				socket.Close()
+				return
+			}
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// look asks the hub about the job and reports true when it has ended and that
+// is stored.
+func (j *job) look(ctx context.Context) (bool, error) {
+	if j.rec.Cancel {
+		if err := j.r.o.Hub.Cancel(ctx, j.rec.Tenant(), j.rec.Prompt); err != nil {
+			return false, err
+		}
+	}
+	found, err := j.r.o.Hub.Job(ctx, j.rec.Tenant(), j.rec.Prompt)
+	if errors.Is(err, hubapi.ErrNotFound) && j.rec.Cancel {
+		return true, j.end(ctx, Cancelled, "")
+	}
+	if err != nil {
+		return false, err
+	}
+	if !found.Ended() {
+		j.prog.position, j.prog.reason = -1, ""
+		if found.Status == "queued" && found.Position != nil {
+			if j.prog.started {
+				// The run was lost and waits again.
+				j.prog = newProgress(j.prog.nodes)
+			}
+			j.prog.position, j.prog.reason = *found.Position, found.Error
+		}
+		if found.Status == "running" {
+			j.prog.started = true
+		}
+		j.expect(ctx)
+		if found.ETA != nil {
+			j.prog.eta = time.Duration(*found.ETA * float64(time.Second))
+		}
+		return false, nil
+	}
+	j.rec.Took = found.Took().Milliseconds()
+	switch found.Status {
+	case "cancelled":
+		return true, j.end(ctx, Cancelled, "")
+	case "failed":
+		reason := found.Error
+		if result, err := j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt); err == nil && result.Failure != "" {
+			reason = result.Failure
+		}
+		return true, j.end(ctx, Failed, reason)
+	}
+	return j.collect(ctx)
+}
+
+// collect notes what a run made.
+func (j *job) collect(ctx context.Context) (bool, error) {
+	result, err := j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)
+	for try := 1; errors.Is(err, hubapi.ErrNotFound) && try < resultTries; try++ {
+		if !j.sleep(ctx, firstPause<<try) {
+			return false, ctx.Err()
+		}
+		result, err = j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)
+	}
+	if errors.Is(err, hubapi.ErrNotFound) {
+		return true, j.end(ctx, Failed, j.say("result_gone", nil))
+	}
+	if err != nil {
+		return false, err
+	}
+	files := slices.Clone(result.Files)
+	lasting := slices.DeleteFunc(slices.Clone(files), func(f comfyui.FileRef) bool { return f.Type != "output" })
+	if len(lasting) > 0 {
+		files = lasting
+	}
+	j.rec.Outputs = nil
+	for _, ref := range files {
+		if ref.Type != "input" {
+			j.rec.Outputs = append(j.rec.Outputs, Output{Ref: ref})
+		}
+	}
+	return true, j.end(ctx, Done, "")
+}
+
+// repost gives a job that the hub has lost to it again, under the same id.
+func (j *job) repost(ctx context.Context) error {
+	j.r.o.Logger.Warn("posting a request again", "request", j.rec.ID, "error", errLost)
+	j.rec.Phase = Ready
+	j.prog = newProgress(j.prog.nodes)
+	return j.save(ctx)
+}
+
+// expect works out the time until the end, from what the last runs of the
+// command took: the rounds of the fleet until it is our turn, and our own.
+func (j *job) expect(ctx context.Context) {
+	j.prog.eta = 0
+	if j.prog.position < 0 {
+		return
+	}
+	if mean, ok := j.r.o.Store.Mean(ctx, j.rec.Command); ok {
+		rounds := 1 + j.prog.position/max(1, j.r.o.Instances())
+		j.prog.eta = time.Duration(rounds) * mean
+	}
+}

@@ -1,0 +1,124 @@
+package request
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	_ "image/gif"  // its header is read
+	_ "image/jpeg" // its header is read
+	_ "image/png"  // its header is read
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	_ "golang.org/x/image/webp" // its header is read
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// What Telegram takes as a picture: the sum of its sides, and how many times
+// one side may be the other. Other platforms lose nothing by it.
+const (
+	maxSides = 10_000
+	maxShape = 20
+)
+
+// headSize is how much of a picture is read to look at its header, in bytes.
+const headSize = 64 << 10
+
+// previewOf wraps a look at a run.
+func previewOf(picture []byte) platform.Attachment {
+	return platform.Attachment{
+		Name: "preview.jpg", Media: platform.Photo, Size: int64(len(picture)),
+		Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(picture)), nil },
+	}
+}
+
+func extension(name string) string { return strings.ToLower(path.Ext(name)) }
+
+func isPicture(name string) bool {
+	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp", ".bmp"}, extension(name))
+}
+
+// mediaOf says how a file is shown, from its name.
+func mediaOf(name string) platform.Media {
+	switch extension(name) {
+	case ".png", ".jpg", ".jpeg", ".webp":
+		return platform.Photo
+	case ".mp4", ".mov", ".m4v", ".webm", ".mkv":
+		return platform.Video
+	case ".gif":
+		return platform.Animation
+	case ".mp3", ".m4a", ".flac", ".ogg", ".opus", ".wav":
+		return platform.Audio
+	}
+	return platform.Document
+}
+
+// inspect looks at an output once: its size and whether it can be shown.
+func (j *job) inspect(ctx context.Context, out *Output) error {
+	body, size, err := j.r.o.Hub.View(ctx, j.rec.Tenant(), out.Ref)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	limits := j.platform.Limits()
+	out.Size, out.Media = max(size, 0), mediaOf(out.Ref.Filename)
+	if out.Media == platform.Photo {
+		head, err := io.ReadAll(io.LimitReader(body, headSize))
+		if err != nil {
+			return fmt.Errorf("reading the header of an output: %w", err)
+		}
+		if out.Size > limits.Photo || !showable(head) {
+			out.Media = platform.Document
+		}
+	}
+	if j.rec.Args.AsFile {
+		out.Media = platform.Document
+	}
+	if out.Size > limits.File {
+		out.State = TooBig
+	}
+	return nil
+}
+
+// showable reports whether a picture loses nothing by being shown as one: it
+// has no transparency, is not animated, and has a shape that platforms take.
+func showable(head []byte) bool {
+	config, format, err := image.DecodeConfig(bytes.NewReader(head))
+	if err != nil {
+		return false
+	}
+	// The fourth chunk byte of IHDR: 4 and 6 are the colour types with alpha.
+	const colorType = 25
+	if format == "png" && len(head) > colorType && (head[colorType] == 4 || head[colorType] == 6 || bytes.Contains(head, []byte("acTL"))) {
+		return false
+	}
+	if format == "webp" && (bytes.Contains(head, []byte("ANIM")) || bytes.Contains(head, []byte("ALPH"))) {
+		return false
+	}
+	w, h := config.Width, config.Height
+	return w > 0 && h > 0 && w+h <= maxSides && w <= maxShape*h && h <= maxShape*w
+}
+
+// attachment opens an output anew for each attempt to send it.
+func (j *job) attachment(out Output) platform.Attachment {
+	tenant := j.rec.Tenant()
+	return platform.Attachment{
+		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Link: j.link(out),
+		Open: func(ctx context.Context) (io.ReadCloser, error) {
+			body, _, err := j.r.o.Hub.View(ctx, tenant, out.Ref)
+			return body, err
+		},
+	}
+}
+
+// link is where an output can be fetched, "" where there is no such place.
+func (j *job) link(out Output) string {
+	if j.r.o.Link == nil {
+		return ""
+	}
+	return j.r.o.Link(j.rec.Tenant(), out.Ref)
+}

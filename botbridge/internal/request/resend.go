@@ -1,0 +1,50 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// SendAgain sends the files of a request that is over once more, because its
+// person asked for that: all of them as plain files, or those of which it is not
+// known whether they arrived.
+func (r *Runner) SendAgain(ctx context.Context, id string, asFiles bool) error {
+	var rec Record
+	version, err := r.o.Store.Load(ctx, id, &rec)
+	if err != nil {
+		return err
+	}
+	j := &job{r: r, rec: rec, version: version, platform: r.o.Platform(rec.Platform), prog: newProgress(0)}
+	if j.platform == nil {
+		return nil
+	}
+	for i := range j.rec.Outputs {
+		out := &j.rec.Outputs[i]
+		if !asFiles && out.State != Unsure {
+			continue
+		}
+		shown := *out
+		if asFiles {
+			shown.Media = platform.Document
+		}
+		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.attachment(shown)}}
+		_, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post)
+		switch {
+		case err == nil && !asFiles:
+			out.State = Arrived
+		case err == nil, errors.Is(err, platform.ErrUncertain):
+		case errors.Is(err, hubapi.ErrNotFound):
+			return fmt.Errorf("the files of request %s are gone: %w", id, err)
+		default:
+			return err
+		}
+	}
+	if !asFiles && rec.Phase == Over {
+		_, err = r.o.Store.Save(ctx, id, version, &j.rec)
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// Options are what a Runner works with; all but Link, Observe and Logger are
+// needed.
+type Options struct {
+	Store  *state.Store
+	Hub    *hubapi.Client
+	Outbox *outbox.Outbox
+	Texts  *locale.Bundle
+	// Platform and Command find by name; nil for what there is not.
+	Platform func(name string) platform.Platform
+	Command  func(name string) *workflow.Command
+	// Upscale is the command behind the button of that name, "" for none.
+	Upscale string
+	// Link gives an address where an output can be fetched.
+	Link func(tenant string, ref comfyui.FileRef) string
+	// Observe is told of each request that is over: the command and how it
+	// ended.
+	Observe func(command string, outcome Outcome)
+	// Instances says how many instances can work, for the expected time.
+	Instances func() int
+	Logger    *slog.Logger
+	// Patience is after how long the person is told that the hub is away.
+	// Default: 5 s.
+	Patience time.Duration
+	// Look is the least pause between two questions about one request.
+	// Default: 2 s.
+	Look time.Duration
+}
+
+// Runner drives all requests, each in a goroutine of its own.
+type Runner struct {
+	o Options
+
+	mu   sync.Mutex
+	jobs map[string]*job
+	wg   sync.WaitGroup
+}
+
+// NewRunner makes a Runner.
+func NewRunner(o Options) *Runner {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, Outcome) {}
+	}
+	if o.Instances == nil {
+		o.Instances = func() int { return 1 }
+	}
+	if o.Patience == 0 {
+		o.Patience = 5 * time.Second
+	}
+	if o.Look == 0 {
+		o.Look = 2 * time.Second
+	}
+	return &Runner{o: o, jobs: map[string]*job{}}
+}
+
+// Resume goes on with every request that is not over. ctx ends the driving;
+// the requests stay as they are.
+func (r *Runner) Resume(ctx context.Context) error {
+	ids, err := r.o.Store.Active(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		var rec Record
+		version, err := r.o.Store.Load(ctx, id, &rec)
+		if errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// What was being sent when the bridge ended may have arrived.
+		for i := range rec.Outputs {
+			if rec.Outputs[i].State == Sending {
+				rec.Outputs[i].State = Unsure
+			}
+		}
+		r.start(ctx, rec, version)
+	}
+	return nil
+}
+
+// Begin drives a request that was just stored. The returned channel is closed
+// when its person has been told for the first time, or cannot be.
+func (r *Runner) Begin(ctx context.Context, rec Record) <-chan struct{} { return r.start(ctx, rec, 1) }
+
+func (r *Runner) start(ctx context.Context, rec Record, version int64) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if running := r.jobs[rec.ID]; running != nil {
+		return running.told
+	}
+	nodes := 0
+	if c := r.o.Command(rec.Command); c != nil {
+		nodes = c.Nodes()
+	}
+	j := &job{
+		r: r, rec: rec, version: version, prog: newProgress(nodes), platform: r.o.Platform(rec.Platform),
+		told: make(chan struct{}), cancels: make(chan struct{}, 1),
+	}
+	r.jobs[rec.ID] = j
+	r.wg.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.jobs, rec.ID)
+			r.mu.Unlock()
+			j.tellOnce.Do(func() { close(j.told) })
+		}()
+		j.drive(ctx)
+	})
+	return j.told
+}
+
+// Wait waits until nothing is driven any more.
+func (r *Runner) Wait() { r.wg.Wait() }
+
+// Active counts the requests that are driven.
+func (r *Runner) Active() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.jobs)
+}
+
+// Cancel asks for the end of a request. It reports false for one that is not
+// driven: it is over.
+func (r *Runner) Cancel(id string) bool {
+	r.mu.Lock()
+	j := r.jobs[id]
+	r.mu.Unlock()
+	if j == nil {
+		return false
+	}
+	select {
+	case j.cancels <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// Words are what the status message of a request says now; false for one that
+// is not driven.
+func (r *Runner) Words(id string) (string, bool) {
+	r.mu.Lock()
+	j := r.jobs[id]
+	r.mu.Unlock()
+	if j == nil {
+		return "", false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.shown, j.shown != ""
+}
+
+// Load reads a request, driven or over.
+func (r *Runner) Load(ctx context.Context, id string) (Record, error) {
+	var rec Record
+	_, err := r.o.Store.Load(ctx, id, &rec)
+	return rec, err
+}
+
+// pause is how long a request waits between two questions about itself. With
+// many requests each asks less often, so that all together ask no more.
+func (r *Runner) pause(started bool) time.Duration {
+	pause := r.o.Look
+	if started {
+		// Its messages tell more and sooner.
+		pause *= 5
+	}
+	return pause + time.Duration(r.Active())*10*time.Millisecond
+}

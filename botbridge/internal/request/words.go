@@ -1,0 +1,198 @@
+package request
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// say is a text in the language of the request.
+func (j *job) say(key string, with locale.With) string {
+	return j.r.o.Texts.Say(j.rec.Language, key, with)
+}
+
+// duration is a time as people say it.
+func (j *job) duration(d time.Duration) string { return Duration(j.r.o.Texts, j.rec.Language, d) }
+
+// Duration is a time as people say it.
+func Duration(texts *locale.Bundle, language string, d time.Duration) string {
+	seconds := int(math.Ceil(d.Seconds()))
+	if seconds < 90 {
+		return texts.Say(language, "seconds", locale.With{"n": seconds})
+	}
+	return texts.Say(language, "minutes", locale.With{"n": int(math.Round(d.Minutes()))})
+}
+
+// statusPost is what the status message shows now.
+func (j *job) statusPost() platform.Post {
+	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.buttons(VerbStatus, VerbCancel)}
+	p := j.prog
+	switch {
+	case j.rec.Phase == Ended || j.rec.Phase == Over:
+		return j.endPost()
+	case j.rec.Cancel:
+		post.Text, post.Buttons = j.say("cancelling", nil), nil
+	case j.away:
+		post.Text = j.say("hub_away", nil)
+	case p.started:
+		post.Text = j.runningText()
+		if j.rec.Previews && p.preview != nil {
+			post.Files = []platform.Attachment{previewOf(p.preview)}
+		}
+	case p.position >= 0:
+		post.Text = j.say("waiting", locale.With{"place": p.position + 1})
+		if p.eta > 0 {
+			post.Text = j.say("waiting_eta", locale.With{"place": p.position + 1, "time": j.duration(p.eta)})
+		}
+		if p.reason != "" && p.position == 0 {
+			post.Text += "\n" + clipTo(p.reason, 300)
+		}
+	default:
+		post.Text = j.say("accepted", nil)
+	}
+	return post
+}
+
+func (j *job) runningText() string {
+	p := j.prog
+	percent := p.percent()
+	text := fmt.Sprintf("%s %d %%", bar(percent), percent)
+	if c := j.r.o.Command(j.rec.Command); c != nil && p.node != "" {
+		text += "\n" + clipTo(c.Title(p.node), 60)
+		if p.max > 1 {
+			text += fmt.Sprintf(" %.0f/%.0f", p.value, p.max)
+		}
+	}
+	return j.say("running", locale.With{"progress": text})
+}
+
+// caption is what stands under a picture.
+func (j *job) caption(limit int) string {
+	var tail []string
+	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
+		tail = append(tail, j.say("caption_seed", locale.With{"seed": j.rec.Args.Seed}))
+	}
+	if j.rec.Took > 0 {
+		tail = append(tail, j.duration(time.Duration(j.rec.Took)*time.Millisecond))
+	}
+	end := strings.Join(tail, " · ")
+	prompt := clipTo(j.rec.Args.Prompt, limit-units(end)-2)
+	return strings.TrimSpace(prompt + "\n" + end)
+}
+
+// endPost is the last word on a request, where the picture itself is not.
+func (j *job) endPost() platform.Post {
+	post := platform.Post{ReplyTo: j.rec.Message}
+	switch j.rec.Outcome {
+	case Cancelled:
+		post.Text = j.say("cancelled", nil)
+		post.Buttons = j.buttons(VerbAgain)
+	case Refused:
+		post.Text = j.say("refused", locale.With{"reason": clipTo(j.rec.Reason, 800)})
+	case Failed:
+		post.Text = j.say("failed", locale.With{"reason": clipTo(j.rec.Reason, 800)})
+		post.Buttons = j.buttons(VerbAgain)
+	default:
+		post = j.donePost()
+	}
+	return post
+}
+
+// donePost tells what became of the files.
+func (j *job) donePost() platform.Post {
+	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.doneButtons()}
+	count := map[Sent]int{}
+	var lines []string
+	for _, out := range j.rec.Outputs {
+		count[out.State]++
+		if out.State == TooBig {
+			if link := j.link(out); link != "" {
+				lines = append(lines, j.say("too_big_link", locale.With{"size": megabytes(out.Size), "link": link}))
+			} else {
+				lines = append(lines, j.say("too_big", locale.With{"size": megabytes(out.Size)}))
+			}
+		}
+	}
+	if len(j.rec.Outputs) == 0 {
+		lines = append(lines, j.say("no_output", nil))
+	}
+	if count[Arrived] > 0 {
+		lines = append(lines, j.say("done", locale.With{
+			"n": count[Arrived], "time": j.duration(time.Duration(j.rec.Took) * time.Millisecond), "seed": j.rec.Args.Seed,
+		}))
+	}
+	if count[Unsure] > 0 {
+		lines = append(lines, j.say("unsure", nil))
+		post.Buttons = append(j.buttons(VerbResend), post.Buttons...)
+	}
+	if count[Lost] > 0 {
+		lines = append(lines, j.say("lost", nil))
+		post.Buttons = append(j.buttons(VerbAgain), nil)[:1]
+	}
+	post.Text = strings.Join(lines, "\n")
+	return post
+}
+
+// buttons is one row of buttons.
+func (j *job) buttons(verbs ...string) [][]platform.Button {
+	return Buttons(j.r.o.Texts, j.rec.Language, j.rec.ID, verbs...)
+}
+
+// Buttons is one row of buttons about a request.
+func Buttons(texts *locale.Bundle, language, id string, verbs ...string) [][]platform.Button {
+	row := make([]platform.Button, 0, len(verbs))
+	for _, verb := range verbs {
+		row = append(row, platform.Button{Label: texts.Say(language, "button_"+verb, nil), Data: ButtonData(verb, id)})
+	}
+	return [][]platform.Button{row}
+}
+
+// doneButtons are under a picture.
+func (j *job) doneButtons() [][]platform.Button {
+	verbs := []string{VerbAgain}
+	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
+		verbs = append(verbs, VerbVary)
+	}
+	rows := j.buttons(verbs...)
+	var more []string
+	pictures, files := false, false
+	for _, out := range j.rec.Outputs {
+		pictures = pictures || isPicture(out.Ref.Filename)
+		files = files || out.Media != platform.Document
+	}
+	if pictures && j.r.o.Upscale != "" && j.rec.Command != j.r.o.Upscale {
+		more = append(more, VerbUpscale)
+	}
+	if files {
+		more = append(more, VerbFile)
+	}
+	if len(more) > 0 {
+		rows = append(rows, j.buttons(more...)...)
+	}
+	return rows
+}
+
+func megabytes(size int64) int64 { return (size + 999_999) / 1_000_000 }
+
+// units is the length of a text as Telegram counts it.
+func units(text string) int { return len(utf16.Encode([]rune(text))) }
+
+// clipTo shortens a text to a number of units.
+func clipTo(text string, most int) string {
+	if units(text) <= most {
+		return text
+	}
+	n := 0
+	for i, r := range text {
+		if n += utf16.RuneLen(r); n > most-1 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}

@@ -1,0 +1,252 @@
+// Package stage sets up a hub, simulated instances and a bridge as processes of
+// their own, with a fake Telegram before them: for the demonstration and for
+// tests of the whole.
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+)
+
+// Options say what to set up.
+type Options struct {
+	// Hub, Agent and Bridge are the programs.
+	Hub, Agent, Bridge string
+	// Dir takes data and logs.
+	Dir string
+	// Instances is how many ComfyUI servers are simulated. Default: 2.
+	Instances int
+	// AgentFlags are added to the agent's.
+	AgentFlags []string
+	// Fake are the options of the fake Telegram.
+	Fake fakebot.Options
+	// Config is bot.yaml; paths in it start at Workflows.
+	Config    string
+	Workflows string
+	// Env is added to the bridge's environment.
+	Env []string
+}
+
+// Stage is all of it.
+type Stage struct {
+	o    Options
+	Fake *fakebot.Fake
+	// HubURL and BridgeURL are where the two are reached.
+	HubURL, BridgeURL string
+
+	api                *http.Server
+	apiURL             string
+	hubAddr            string
+	admin, gossip      string
+	config             string
+	hub, agent, bridge *Process
+}
+
+// Open starts everything and waits until the fleet is ready. Close it, also
+// after an error.
+func Open(ctx context.Context, o Options) (*Stage, error) {
+	if o.Instances == 0 {
+		o.Instances = 2
+	}
+	s := &Stage{o: o, Fake: fakebot.New(o.Fake)}
+	if err := s.prepare(); err != nil {
+		return s, err
+	}
+	if err := s.StartHub(); err != nil {
+		return s, err
+	}
+	var err error
+	flags := append([]string{"run", "--join", s.gossip, "--name", "stage", "--simulate", strconv.Itoa(o.Instances)}, o.AgentFlags...)
+	if s.agent, err = start("agent", s.log("agent"), nil, o.Agent, flags...); err != nil {
+		return s, err
+	}
+	if err := s.AwaitFleet(ctx); err != nil {
+		return s, err
+	}
+	return s, s.StartBridge()
+}
+
+func (s *Stage) log(name string) string { return filepath.Join(s.o.Dir, name+".log") }
+
+// prepare chooses ports, starts the fake and writes the configurations.
+func (s *Stage) prepare() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.api = &http.Server{Handler: s.Fake, ReadHeaderTimeout: 10 * time.Second}
+	s.apiURL = "http://" + listener.Addr().String()
+	go func() { _ = s.api.Serve(listener) }()
+
+	var bridge string
+	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &bridge} {
+		if *address, err = freeAddress(); err != nil {
+			return err
+		}
+	}
+	s.HubURL, s.BridgeURL = "http://"+s.hubAddr, "http://"+bridge
+	folder, err := filepath.Abs(s.o.Workflows)
+	if err != nil {
+		return err
+	}
+	s.config = filepath.Join(folder, "stage-"+strings.ReplaceAll(s.hubAddr, ":", "-")+".yaml")
+	if err := os.WriteFile(s.config, []byte(s.o.Config), 0o600); err != nil {
+		return err
+	}
+	// The bridge names tenants, and is believed because it calls from here.
+	caddyfile := fmt.Sprintf(`{
+	admin %s
+	grace_period 5s
+	persist_config off
+	comfyhub {
+		redis embedded
+		data %s
+		gossip {
+			bind %s
+		}
+	}
+}
+http://:%s {
+	bind 127.0.0.1
+	comfyhub {
+		trust_tenant_from 127.0.0.1
+	}
+}
+`, s.admin, filepath.Join(s.o.Dir, "hub"), s.gossip, s.hubAddr[strings.LastIndexByte(s.hubAddr, ':')+1:])
+	return os.WriteFile(filepath.Join(s.o.Dir, "Caddyfile"), []byte(caddyfile), 0o600)
+}
+
+// freeAddress is an address of loopback that is free for TCP and UDP now.
+func freeAddress() (string, error) {
+	for range 50 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		address := tcp.Addr().String()
+		udp, err := net.ListenPacket("udp", address)
+		tcp.Close()
+		if err == nil {
+			udp.Close()
+			return address, nil
+		}
+	}
+	return "", errors.New("no port of loopback is free for TCP and UDP")
+}
+
+// StartHub starts the hub.
+func (s *Stage) StartHub() (err error) {
+	home := filepath.Join(s.o.Dir, "caddy")
+	env := []string{"XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home}
+	s.hub, err = start("hub", s.log("hub"), env, s.o.Hub, "run", "--config", filepath.Join(s.o.Dir, "Caddyfile"), "--adapter", "caddyfile")
+	return err
+}
+
+// StartBridge starts the bridge.
+func (s *Stage) StartBridge() (err error) {
+	env := append([]string{
+		"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL, "COMFYHUB_BOT_HUB=" + s.HubURL,
+		"COMFYHUB_BOT_DATA=" + filepath.Join(s.o.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(s.BridgeURL, "http://"),
+	}, s.o.Env...)
+	s.bridge, err = start("bridge", s.log("bridge"), env, s.o.Bridge, "run", "--config", s.config)
+	return err
+}
+
+// KillHub and KillBridge end them without a chance to clean up; StopBridge asks.
+func (s *Stage) KillHub() { s.hub.Kill() }
+
+// KillBridge ends the bridge without a chance to clean up.
+func (s *Stage) KillBridge() { s.bridge.Kill() }
+
+// StopBridge asks the bridge to end and waits until it has.
+func (s *Stage) StopBridge() { s.bridge.Stop() }
+
+// Bridge is the process of the bridge.
+func (s *Stage) Bridge() *Process { return s.bridge }
+
+// AwaitFleet waits until the hub has all instances idle.
+func (s *Stage) AwaitFleet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var last error
+	for {
+		var list []struct {
+			State string `json:"state"`
+		}
+		idle := 0
+		if last = s.get(ctx, s.HubURL+"/hub/instances", &list); last == nil {
+			for _, i := range list {
+				if i.State == "idle" {
+					idle++
+				}
+			}
+		}
+		if idle >= s.o.Instances {
+			return nil
+		}
+		timer := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("the fleet is not ready: %d of %d instances are idle (%w)", idle, s.o.Instances, errors.Join(ctx.Err(), last))
+		}
+	}
+}
+
+func (s *Stage) get(ctx context.Context, url string, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: status %d", url, response.StatusCode)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// Logs are the ends of the programs' logs.
+func (s *Stage) Logs() string {
+	const last = 6000
+	var b strings.Builder
+	for _, name := range []string{"hub", "agent", "bridge"} {
+		text, err := os.ReadFile(s.log(name))
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(&b, "--- the end of %s.log\n%s\n", name, text[max(0, len(text)-last):])
+	}
+	return b.String()
+}
+
+// Close ends everything that was started.
+func (s *Stage) Close() {
+	for _, p := range []*Process{s.bridge, s.agent, s.hub} {
+		if p != nil {
+			p.Stop()
+		}
+	}
+	s.Fake.Close()
+	if s.api != nil {
+		_ = s.api.Close()
+	}
+	if s.config != "" {
+		os.Remove(s.config)
+	}
+}

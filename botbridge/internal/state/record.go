@@ -1,0 +1,152 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Verdict says whether a request was taken.
+type Verdict string
+
+const (
+	// Taken: the request is stored.
+	Taken Verdict = "ok"
+	// Exists: it was stored before; what was said comes a second time.
+	Exists Verdict = "exists"
+	// OverQuota: the user has used up the day's share.
+	OverQuota Verdict = "quota"
+	// Busy: too many requests of the user are not done yet.
+	Busy Verdict = "busy"
+)
+
+// Ask is what Create checks together with storing, so that two messages at one
+// moment cannot pass one check.
+type Ask struct {
+	// Who is the user, with the platform.
+	Who string
+	// Price is what the request costs of the day's share, Quota the share;
+	// 0 is no bound.
+	Price, Quota int64
+	// Waiting bounds the user's requests that are not done; 0 is no bound.
+	Waiting int
+}
+
+// Create stores a new request.
+func (s *Store) Create(ctx context.Context, id string, record any, a Ask) (Verdict, error) {
+	doc, err := json.Marshal(record)
+	if err != nil {
+		return "", err
+	}
+	reply, err := s.run(ctx, createScript, s.term.load(), id, doc, a.Who, day(time.Now()), a.Price, a.Quota, a.Waiting)
+	if err != nil {
+		return "", err
+	}
+	return Verdict(reply[0]), nil
+}
+
+// Load reads a request and its version.
+func (s *Store) Load(ctx context.Context, id string, record any) (version int64, err error) {
+	values, err := s.db.Client().HMGet(ctx, s.db.Key("request", id), "v", "doc").Result()
+	if err != nil {
+		return 0, err
+	}
+	v, _ := values[0].(string)
+	doc, _ := values[1].(string)
+	if v == "" {
+		return 0, ErrNotFound
+	}
+	return number(v), json.Unmarshal([]byte(doc), record)
+}
+
+// Save replaces a request that has the given version, and gives the new one.
+func (s *Store) Save(ctx context.Context, id string, version int64, record any) (int64, error) {
+	doc, err := json.Marshal(record)
+	if err != nil {
+		return version, err
+	}
+	reply, err := s.run(ctx, saveScript, s.term.load(), id, version, doc)
+	if err != nil {
+		return version, err
+	}
+	return number(reply[1]), nil
+}
+
+// End is what Finish settles.
+type End struct {
+	Who string
+	// Refund and Price change what the user has spent that day.
+	Refund, Price int64
+	// Asked is when the request was made: its day is the one that is settled.
+	Asked time.Time
+	// Command and Took, in milliseconds, are remembered for the mean; Took 0 is
+	// not.
+	Command string
+	Took    int64
+	// Outcome is counted, for the operator.
+	Outcome string
+}
+
+// Finish saves a request for the last time as an active one: from now on it
+// expires. Finishing again changes nothing more.
+func (s *Store) Finish(ctx context.Context, id string, version int64, record any, e End) (int64, error) {
+	doc, err := json.Marshal(record)
+	if err != nil {
+		return version, err
+	}
+	reply, err := s.run(ctx, finishScript, s.term.load(), id, version, doc, s.o.Keep.Milliseconds(),
+		e.Who, day(e.Asked), e.Price-e.Refund, e.Command, e.Took, e.Outcome)
+	if err != nil {
+		return version, err
+	}
+	return number(reply[1]), nil
+}
+
+// Active lists the ids of all requests that are not done, the oldest first.
+func (s *Store) Active(ctx context.Context) ([]string, error) {
+	return s.db.Client().ZRange(ctx, s.db.Key("active"), 0, -1).Result()
+}
+
+// ActiveOf lists those of one user, the oldest first.
+func (s *Store) ActiveOf(ctx context.Context, who string) ([]string, error) {
+	return s.db.Client().ZRange(ctx, s.db.Key("live", who), 0, -1).Result()
+}
+
+// Spent is what a user has used of the day's share.
+func (s *Store) Spent(ctx context.Context, who string) (int64, error) {
+	n, err := s.db.Client().Get(ctx, s.db.Key("spent", day(time.Now()), who)).Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// Mean is how long the last runs of a command took, false when there were none.
+func (s *Store) Mean(ctx context.Context, command string) (time.Duration, bool) {
+	list, err := s.db.Client().LRange(ctx, s.db.Key("took", command), 0, -1).Result()
+	if err != nil || len(list) == 0 {
+		return 0, false
+	}
+	var sum int64
+	for _, text := range list {
+		sum += number(text)
+	}
+	return time.Duration(sum/int64(len(list))) * time.Millisecond, true
+}
+
+// Counts are how many requests ended how today.
+func (s *Store) Counts(ctx context.Context) (map[string]string, error) {
+	counts, err := s.db.Client().HGetAll(ctx, s.db.Key("counts", day(time.Now()))).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading counts: %w", err)
+	}
+	return counts, nil
+}
+
+// day names a day; shares are per day of UTC.
+func day(t time.Time) string { return strconv.FormatInt(t.Unix()/86400, 10) }

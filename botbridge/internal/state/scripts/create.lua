@@ -1,0 +1,26 @@
+-- Stores a new request, if its user may have one more.
+-- ARGV: term, id, document, who, day, price, quota, bound of waiting requests
+-- Output: ok | exists | quota | busy | deposed
+if deposed(ARGV[1]) then
+  return {'deposed'}
+end
+local request = key('request', ARGV[2])
+if redis.call('EXISTS', request) == 1 then
+  return {'exists'}
+end
+local who, price, quota, bound = ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+if bound > 0 and redis.call('ZCARD', key('live', who)) >= bound then
+  return {'busy'}
+end
+local spent = key('spent', ARGV[5], who)
+if quota > 0 and tonumber(redis.call('GET', spent) or '0') + price > quota then
+  return {'quota'}
+end
+if price > 0 then
+  write('INCRBY', spent, int(price))
+  write('PEXPIREAT', spent, int(now() + 3 * 86400000))
+end
+write('HSET', request, 'v', '1', 'doc', ARGV[3])
+write('ZADD', key('active'), int(now()), ARGV[2])
+write('ZADD', key('live', who), int(now()), ARGV[2])
+return {'ok'}

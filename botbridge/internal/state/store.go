@@ -1,0 +1,178 @@
+// Package state keeps what the bridge must not forget: what people said and is
+// not answered yet, what they asked for, settings, quotas, bans, and which of
+// several processes is the one that acts.
+//
+// It is written before work is done. Every change is a script in Redis and
+// carries the term of its writer: a process that has been deposed without
+// knowing it changes nothing more.
+package state
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+var (
+	// ErrAway says that Redis cannot be used now.
+	ErrAway = redis.ErrAway
+	// ErrDeposed says that another process acts now.
+	ErrDeposed = errors.New("state: another process has taken over")
+	// ErrStale says that a record has changed since it was read.
+	ErrStale = errors.New("state: the record has changed meanwhile")
+	// ErrNotFound says that there is no such thing, or not any more.
+	ErrNotFound = errors.New("state: not found")
+	// ErrFull says that too much waits to be handled.
+	ErrFull = errors.New("state: too many messages wait")
+)
+
+//go:embed scripts/admit.lua
+var admitLua string
+
+//go:embed scripts/pending.lua
+var pendingLua string
+
+//go:embed scripts/handled.lua
+var handledLua string
+
+//go:embed scripts/lead.lua
+var leadLua string
+
+//go:embed scripts/resign.lua
+var resignLua string
+
+//go:embed scripts/create.lua
+var createLua string
+
+//go:embed scripts/save.lua
+var saveLua string
+
+//go:embed scripts/finish.lua
+var finishLua string
+
+//go:embed scripts/put.lua
+var putLua string
+
+//go:embed scripts/lib.lua
+var libLua string
+
+var (
+	admitScript   = redis.NewScript("bridge/admit", redis.Durable, admitLua)
+	pendingScript = redis.NewScript("bridge/pending", redis.ReadOnly, pendingLua)
+	handledScript = redis.NewScript("bridge/handled", redis.Durable, handledLua)
+	leadScript    = redis.NewScript("bridge/lead", redis.Write, leadLua)
+	resignScript  = redis.NewScript("bridge/resign", redis.Write, resignLua)
+	createScript  = redis.NewScript("bridge/create", redis.Durable, libLua, createLua)
+	saveScript    = redis.NewScript("bridge/save", redis.Durable, libLua, saveLua)
+	finishScript  = redis.NewScript("bridge/finish", redis.Durable, libLua, finishLua)
+	putScript     = redis.NewScript("bridge/put", redis.Durable, putLua)
+)
+
+// Options tune a Store.
+type Options struct {
+	// Keep is how long an ended request, and what belongs to it, is
+	// remembered. Default: 7 days.
+	Keep time.Duration
+	// Seen is how long the id of an event is remembered. Telegram brings an
+	// update again for a day at most. Default: 48 h.
+	Seen time.Duration
+	// Lease is how long a process acts without renewing. Default: 10 s.
+	Lease time.Duration
+	// PerChat and Inbox bound the events that wait to be handled.
+	// Default: 50 and 10000.
+	PerChat, Inbox int
+}
+
+// Store is the bridge's memory, safe for concurrent use.
+type Store struct {
+	db   *redis.DB
+	o    Options
+	term termOf
+}
+
+// New makes a store on a connection.
+func New(db *redis.DB, o Options) *Store {
+	if o.Keep == 0 {
+		o.Keep = 7 * 24 * time.Hour
+	}
+	if o.Seen == 0 {
+		o.Seen = 48 * time.Hour
+	}
+	if o.Lease == 0 {
+		o.Lease = 10 * time.Second
+	}
+	if o.PerChat == 0 {
+		o.PerChat = 50
+	}
+	if o.Inbox == 0 {
+		o.Inbox = 10_000
+	}
+	return &Store{db: db, o: o}
+}
+
+// Ping asks whether the memory can be used.
+func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
+
+// run runs a script and turns its first word into an error.
+func (s *Store) run(ctx context.Context, script *redis.Script, args ...any) ([]string, error) {
+	reply, err := s.db.Run(ctx, script, args...)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) == 0 {
+		return nil, fmt.Errorf("script %s: empty reply", script.Name())
+	}
+	switch reply[0] {
+	case "deposed":
+		return nil, ErrDeposed
+	case "stale":
+		return nil, ErrStale
+	case "absent":
+		return nil, ErrNotFound
+	case "full":
+		return nil, ErrFull
+	}
+	return reply, nil
+}
+
+// Put remembers a value under a kind and a name, for a time; 0 is for ever. A
+// nil value forgets it.
+func (s *Store) Put(ctx context.Context, kind, name string, value any, keep time.Duration) error {
+	doc := []byte{}
+	if value != nil {
+		var err error
+		if doc, err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	_, err := s.run(ctx, putScript, kind, name, doc, keep.Milliseconds())
+	return err
+}
+
+// Get reads a value; ErrNotFound when there is none.
+func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
+	doc, err := s.db.Client().Get(ctx, s.db.Key("v", kind, name)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(doc, value)
+}
+
+// Names lists what there is of a kind that is kept for ever.
+func (s *Store) Names(ctx context.Context, kind string) ([]string, error) {
+	return s.db.Client().SMembers(ctx, s.db.Key("names", kind)).Result()
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

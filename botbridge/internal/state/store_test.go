@@ -1,0 +1,165 @@
+//go:build unix
+
+package state_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+type doc struct{ Text string }
+
+func leading(t *testing.T, db *redis.DB, o state.Options) *state.Store {
+	t.Helper()
+	s := state.New(db, o)
+	_, leads, err := s.Lead(t.Context(), "one")
+	require.NoError(t, err)
+	require.True(t, leads)
+	return s
+}
+
+func TestEventIsHandledOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{PerChat: 2})
+		for n, want := range []bool{true, false} {
+			fresh, err := s.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
+			require.NoError(t, err)
+			require.Equal(t, want, fresh, "time %d", n)
+		}
+		_, err := s.Admit(t.Context(), "telegram/2", "telegram|7", doc{"b"})
+		require.NoError(t, err)
+		_, err = s.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
+		require.ErrorIs(t, err, state.ErrFull, "one chat may not fill the inbox")
+		_, err = s.Admit(t.Context(), "telegram/4", "telegram|8", doc{"d"})
+		require.NoError(t, err, "another chat has room of its own")
+
+		events, last, err := s.Pending(t.Context(), 0, 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b"}, texts(t, events))
+		events, _, err = s.Pending(t.Context(), last, 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"d"}, texts(t, events))
+
+		require.NoError(t, s.Handled(t.Context(), "telegram/1"))
+		require.NoError(t, s.Handled(t.Context(), "telegram/1"), "handling again changes nothing")
+		_, err = s.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
+		require.NoError(t, err, "there is room again")
+		fresh, err := s.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
+		require.NoError(t, err)
+		require.False(t, fresh, "what was handled is remembered")
+		chats, err := s.Chats(t.Context())
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"telegram|7", "telegram|8"}, chats)
+	})
+}
+
+func texts(t *testing.T, events []json.RawMessage) (list []string) {
+	t.Helper()
+	for _, e := range events {
+		var d doc
+		require.NoError(t, json.Unmarshal(e, &d))
+		list = append(list, d.Text)
+	}
+	return list
+}
+
+func TestDeposedProcessChangesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		one := leading(t, db, state.Options{Lease: time.Second})
+		two := state.New(db, state.Options{Lease: time.Minute})
+		_, leads, err := two.Lead(t.Context(), "two")
+		require.NoError(t, err)
+		require.False(t, leads, "one at a time")
+
+		verdict, err := one.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"})
+		require.NoError(t, err)
+		require.Equal(t, state.Taken, verdict)
+		require.Eventually(t, func() bool {
+			_, leads, err := two.Lead(t.Context(), "two")
+			return err == nil && leads
+		}, 10*time.Second, 20*time.Millisecond, "the lease ends")
+
+		_, err = one.Save(t.Context(), "r1", 1, doc{"late"})
+		require.ErrorIs(t, err, state.ErrDeposed)
+		_, err = one.Create(t.Context(), "r2", doc{}, state.Ask{Who: "telegram:5"})
+		require.ErrorIs(t, err, state.ErrDeposed)
+		var d doc
+		version, err := two.Load(t.Context(), "r1", &d)
+		require.NoError(t, err)
+		require.Equal(t, "a", d.Text)
+		_, err = two.Save(t.Context(), "r1", version, doc{"b"})
+		require.NoError(t, err)
+		_, err = two.Save(t.Context(), "r1", version, doc{"c"})
+		require.ErrorIs(t, err, state.ErrStale)
+		require.NoError(t, two.Resign(t.Context(), "two"))
+		_, leads, err = one.Lead(t.Context(), "one")
+		require.NoError(t, err)
+		require.True(t, leads, "who resigns lets others in at once")
+	})
+}
+
+func TestSharesAndBounds(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		ask := state.Ask{Who: "telegram:5", Price: 2, Quota: 5, Waiting: 2}
+		for n, want := range []state.Verdict{state.Taken, state.Taken, state.Busy} {
+			got, err := s.Create(t.Context(), string(rune('a'+n)), doc{}, ask)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "request %d", n)
+		}
+		got, err := s.Create(t.Context(), "a", doc{}, ask)
+		require.NoError(t, err)
+		require.Equal(t, state.Exists, got, "a repeated message is no second request")
+
+		end := state.End{Who: ask.Who, Asked: time.Now(), Command: "generate", Took: 3000, Outcome: "done"}
+		_, err = s.Finish(t.Context(), "a", 1, doc{}, end)
+		require.NoError(t, err)
+		got, err = s.Create(t.Context(), "d", doc{}, ask)
+		require.NoError(t, err)
+		require.Equal(t, state.OverQuota, got)
+		end.Refund, end.Took, end.Outcome = 2, 5000, "failed"
+		version, err := s.Finish(t.Context(), "b", 1, doc{}, end)
+		require.NoError(t, err)
+		_, err = s.Finish(t.Context(), "b", version, doc{}, end)
+		require.NoError(t, err)
+		spent, err := s.Spent(t.Context(), ask.Who)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, spent, "what failed is given back, once")
+		mean, ok := s.Mean(t.Context(), "generate")
+		require.True(t, ok)
+		require.Equal(t, 4*time.Second, mean)
+		active, err := s.Active(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, active)
+		counts, err := s.Counts(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"done": "1", "failed": "1"}, counts)
+	})
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := state.New(db, state.Options{})
+		var d doc
+		require.ErrorIs(t, s.Get(t.Context(), "settings", "5", &d), state.ErrNotFound)
+		require.NoError(t, s.Put(t.Context(), "settings", "5", doc{"x"}, 0))
+		require.NoError(t, s.Get(t.Context(), "settings", "5", &d))
+		require.Equal(t, "x", d.Text)
+		names, err := s.Names(t.Context(), "settings")
+		require.NoError(t, err)
+		require.Equal(t, []string{"5"}, names)
+		require.NoError(t, s.Put(t.Context(), "settings", "5", nil, 0))
+		require.ErrorIs(t, s.Get(t.Context(), "settings", "5", &d), state.ErrNotFound)
+	})
+}

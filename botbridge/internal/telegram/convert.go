@@ -1,0 +1,120 @@
+package telegram
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-telegram/bot/models"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// event reads an update. It reports false for what is nothing to the bridge.
+func (t *Telegram) event(u *models.Update) (platform.Event, bool) {
+	e := platform.Event{ID: strconv.FormatInt(u.ID, 10), Platform: Name}
+	switch {
+	case u.CallbackQuery != nil:
+		return pressed(e, u.CallbackQuery)
+	case u.Message != nil:
+		e.Kind = platform.Said
+		return t.said(e, u.Message)
+	case u.EditedMessage != nil:
+		e.Kind = platform.Edited
+		return t.said(e, u.EditedMessage)
+	}
+	return e, false
+}
+
+func pressed(e platform.Event, q *models.CallbackQuery) (platform.Event, bool) {
+	e.Kind, e.User, e.Press, e.Data, e.At = platform.Pressed, user(&q.From), q.ID, q.Data, time.Now()
+	switch {
+	case q.Message.Message != nil:
+		e.Chat, e.Message = chat(q.Message.Message), platform.Message{ID: strconv.Itoa(q.Message.Message.ID)}
+	case q.Message.InaccessibleMessage != nil:
+		old := q.Message.InaccessibleMessage
+		e.Chat = platform.Chat{ID: strconv.FormatInt(old.Chat.ID, 10), Group: old.Chat.Type != models.ChatTypePrivate}
+		e.Message.ID = strconv.Itoa(old.MessageID)
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bool) {
+	if m.From == nil || m.From.IsBot {
+		return e, false
+	}
+	e.Chat, e.User, e.Message, e.At = chat(m), user(m.From), message(m), time.Unix(int64(m.Date), 0)
+	if m.ReplyToMessage != nil {
+		to := message(m.ReplyToMessage)
+		e.Message.ReplyTo = &to
+	}
+	text, ours := t.address(e.Message.Text)
+	if !ours {
+		return e, false
+	}
+	e.Message.Text = text
+	// A bot that reads a whole group keeps nothing of what is not for it.
+	toUs := m.ReplyToMessage != nil && m.ReplyToMessage.From != nil && m.ReplyToMessage.From.IsBot
+	if e.Chat.Group && !toUs && !strings.HasPrefix(text, "/") {
+		return e, false
+	}
+	return e, e.Message.Text != "" || len(e.Message.Files) > 0
+}
+
+// address takes "@botname" off a command. It reports false for a command to
+// another bot.
+func (t *Telegram) address(text string) (string, bool) {
+	if !strings.HasPrefix(text, "/") {
+		return text, true
+	}
+	end := strings.IndexAny(text, " \n\t")
+	if end < 0 {
+		end = len(text)
+	}
+	command, name, found := strings.Cut(text[:end], "@")
+	if !found {
+		return text, true
+	}
+	if mine := t.username.Load(); mine != nil && !strings.EqualFold(*mine, name) {
+		return text, false
+	}
+	return command + text[end:], true
+}
+
+func chat(m *models.Message) platform.Chat {
+	c := platform.Chat{ID: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != models.ChatTypePrivate}
+	if m.IsTopicMessage && m.MessageThreadID != 0 {
+		c.Topic = strconv.Itoa(m.MessageThreadID)
+	}
+	return c
+}
+
+func user(u *models.User) platform.User {
+	return platform.User{
+		ID: strconv.FormatInt(u.ID, 10), Name: strings.TrimSpace(u.FirstName + " " + u.LastName), Language: u.LanguageCode,
+	}
+}
+
+func message(m *models.Message) platform.Message {
+	out := platform.Message{ID: strconv.Itoa(m.ID), Text: m.Text, Album: m.MediaGroupID}
+	if out.Text == "" {
+		out.Text = m.Caption
+	}
+	if n := len(m.Photo); n > 0 {
+		// The last one is the largest.
+		photo := m.Photo[n-1]
+		out.Files = append(out.Files, platform.File{ID: photo.FileID, Name: "photo.jpg", Type: "image/jpeg", Size: int64(photo.FileSize)})
+	}
+	if d := m.Document; d != nil {
+		out.Files = append(out.Files, platform.File{ID: d.FileID, Name: d.FileName, Type: d.MimeType, Size: d.FileSize})
+	}
+	if v := m.Video; v != nil {
+		out.Files = append(out.Files, platform.File{ID: v.FileID, Name: "video.mp4", Type: v.MimeType, Size: v.FileSize})
+	}
+	if a := m.Audio; a != nil {
+		out.Files = append(out.Files, platform.File{ID: a.FileID, Name: a.FileName, Type: a.MimeType, Size: a.FileSize})
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-telegram/bot"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// attempt is what was seen of one call on the wire. From the library's error
+// alone one cannot tell a call that was never sent from one that was taken.
+type attempt struct {
+	// wrote says that the whole request went out.
+	wrote  atomic.Bool
+	status atomic.Int32
+	// source is set when a file to send could not be read.
+	source atomic.Bool
+}
+
+type attemptKey struct{}
+
+func observed(ctx context.Context) (context.Context, *attempt) {
+	a := &attempt{}
+	return context.WithValue(ctx, attemptKey{}, a), a
+}
+
+// observer is the library's HTTP client.
+type observer struct{ client *http.Client }
+
+func (o observer) Do(r *http.Request) (*http.Response, error) {
+	a, _ := r.Context().Value(attemptKey{}).(*attempt)
+	if a != nil {
+		trace := &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				a.wrote.Store(true)
+			}
+		}}
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	}
+	response, err := o.client.Do(r)
+	if a != nil && response != nil {
+		a.status.Store(int32(response.StatusCode))
+	}
+	return response, err
+}
+
+// explain says what an error of the library means.
+func (a *attempt) explain(err error) error {
+	var wait *bot.TooManyRequestsError
+	var moved *bot.MigrateError
+	switch status := a.status.Load(); {
+	case err == nil:
+		return nil
+	case errors.As(err, &wait):
+		return &platform.WaitError{After: time.Duration(wait.RetryAfter) * time.Second}
+	case errors.As(err, &moved):
+		return &platform.MovedError{To: fmt.Sprint(moved.MigrateToChatID)}
+	case errors.Is(err, bot.ErrorForbidden):
+		return fmt.Errorf("%w: %w", platform.ErrForbidden, err)
+	case errors.Is(err, bot.ErrorBadRequest):
+		return badRequest(err)
+	case a.source.Load():
+		return fmt.Errorf("%w: %w", platform.ErrSource, hide(err))
+	case status == http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%w: %w", platform.ErrTooLarge, err)
+	case status == 0 && !a.wrote.Load():
+		return fmt.Errorf("telegram cannot be reached: %w", hide(err))
+	case status == 0, status == http.StatusOK:
+		// Sent whole, and no answer that could be read.
+		return fmt.Errorf("%w: %w", platform.ErrUncertain, hide(err))
+	case strings.Contains(err.Error(), "error response from telegram"):
+		// Telegram itself has said that it failed.
+		return fmt.Errorf("telegram failed: %w", err)
+	case status >= http.StatusInternalServerError:
+		// Something between us and Telegram has: it may have passed it on.
+		return fmt.Errorf("%w: status %d", platform.ErrUncertain, status)
+	}
+	return hide(err)
+}
+
+// badRequest sorts Telegram's status 400 by its words; there is nothing else to
+// go by.
+func badRequest(err error) error {
+	text := strings.ToLower(err.Error())
+	has := func(parts ...string) bool {
+		for _, part := range parts {
+			if strings.Contains(text, part) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("message is not modified"):
+		return nil
+	case has("message to edit not found", "message to delete not found", "message_id_invalid", "can't be edited", "can't be deleted"):
+		return fmt.Errorf("%w: %w", platform.ErrGone, err)
+	case has("chat not found", "user is deactivated", "not enough rights", "have no rights"):
+		return fmt.Errorf("%w: %w", platform.ErrForbidden, err)
+	case has("too big", "too large"):
+		return fmt.Errorf("%w: %w", platform.ErrTooLarge, err)
+	}
+	return fmt.Errorf("%w: %w", platform.ErrRefused, err)
+}
+
+// hide takes the address out of an error: it holds the token.
+func hide(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package telegram
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/go-telegram/bot"
+	"github.com/go-telegram/bot/models"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+const (
+	// maxUpdates bounds an answer to a poll, in bytes.
+	maxUpdates = 32 << 20
+	maxPause   = 15 * time.Second
+)
+
+var allowedUpdates = []string{"message", "edited_message", "callback_query"}
+
+// Listen implements platform.Platform: it asks for updates, or asks Telegram to
+// call.
+func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
+	go t.introduce(ctx)
+	if t.o.Webhook != "" {
+		t.persist(ctx, func(ctx context.Context) error {
+			_, err := t.bot.SetWebhook(ctx, &bot.SetWebhookParams{
+				URL: t.o.Webhook, SecretToken: t.o.Secret, AllowedUpdates: allowedUpdates,
+			})
+			return err
+		})
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	t.persist(ctx, func(ctx context.Context) error {
+		_, err := t.bot.DeleteWebhook(ctx, &bot.DeleteWebhookParams{})
+		return err
+	})
+	t.poll(ctx, admit)
+	return ctx.Err()
+}
+
+// persist tries until it works or ctx ends.
+func (t *Telegram) persist(ctx context.Context, try func(context.Context) error) {
+	for pause := 200 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		once, cancel := context.WithTimeout(ctx, 20*time.Second)
+		err := try(once)
+		cancel()
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			t.o.Logger.Warn("cannot set how Telegram brings updates", "error", hide(err))
+		}
+		rest(ctx, pause)
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// poll brings updates in. The library's own loop tells Telegram that an update
+// has arrived before anybody has seen it; here the offset moves on only when
+// the update is stored.
+func (t *Telegram) poll(ctx context.Context, admit platform.Admit) {
+	var offset int64
+	pause := 200 * time.Millisecond
+	for ctx.Err() == nil {
+		updates, err := t.getUpdates(ctx, offset)
+		for _, u := range updates {
+			if err = t.admit(ctx, u, admit); err != nil {
+				break
+			}
+			offset = u.ID + 1
+		}
+		if err == nil {
+			t.lastPoll.Store(time.Now().UnixNano())
+			pause = 200 * time.Millisecond
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wait := pause
+		if flood := (*platform.WaitError)(nil); errors.As(err, &flood) {
+			wait = max(flood.After, pause)
+		}
+		t.o.Logger.Warn("polling Telegram failed", "error", err, "again_in", wait)
+		rest(ctx, wait)
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func (t *Telegram) admit(ctx context.Context, u *models.Update, admit platform.Admit) error {
+	e, ok := t.event(u)
+	if !ok {
+		return nil
+	}
+	return admit(ctx, e)
+}
+
+// getUpdates is the one call that the library keeps to itself.
+func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Update, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.o.PollTimeout+15*time.Second)
+	defer cancel()
+	body, err := json.Marshal(map[string]any{
+		"offset": offset, "timeout": int(t.o.PollTimeout.Seconds()), "allowed_updates": allowedUpdates,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.o.Server+"/bot"+t.o.Token+"/getUpdates", bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the token makes no address")
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := t.http.Do(r)
+	if err != nil {
+		return nil, hide(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		OK          bool
+		Result      []json.RawMessage
+		Description string
+		Parameters  struct {
+			RetryAfter int `json:"retry_after"`
+		}
+	}
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxUpdates))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return nil, fmt.Errorf("status %d: %w", response.StatusCode, err)
+	}
+	if answer.Parameters.RetryAfter > 0 {
+		return nil, &platform.WaitError{After: time.Duration(answer.Parameters.RetryAfter) * time.Second}
+	}
+	if !answer.OK {
+		return nil, fmt.Errorf("status %d: %s", response.StatusCode, answer.Description)
+	}
+	return t.decode(answer.Result), nil
+}
+
+// decode reads updates one by one: one that the library cannot read must not
+// keep all others from coming in.
+func (t *Telegram) decode(list []json.RawMessage) []*models.Update {
+	var updates []*models.Update
+	for _, raw := range list {
+		var u models.Update
+		if err := json.Unmarshal(raw, &u); err != nil {
+			t.o.Logger.Warn("an update cannot be read and is left out", "update", u.ID)
+			var id struct {
+				ID int64 `json:"update_id"`
+			}
+			if json.Unmarshal(raw, &id) != nil {
+				continue
+			}
+			u = models.Update{ID: id.ID}
+		}
+		updates = append(updates, &u)
+	}
+	return updates
+}

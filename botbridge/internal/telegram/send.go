@@ -1,0 +1,220 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/go-telegram/bot"
+	"github.com/go-telegram/bot/models"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// source is a file on its way to Telegram. It notes when it cannot be read, as
+// then Telegram has got nothing that it could take.
+type source struct {
+	io.ReadCloser
+	seen *attempt
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.seen.source.Store(true)
+	}
+	return n, err
+}
+
+// open opens the files of a post; close them all.
+func open(ctx context.Context, files []platform.Attachment, seen *attempt) (sources []*source, closeAll func(), err error) {
+	closeAll = func() {
+		for _, s := range sources {
+			s.Close()
+		}
+	}
+	for _, f := range files {
+		body, err := f.Open(ctx)
+		if err != nil {
+			closeAll()
+			return nil, nil, fmt.Errorf("%w: %w", platform.ErrSource, err)
+		}
+		sources = append(sources, &source{body, seen})
+	}
+	return sources, closeAll, nil
+}
+
+// Send implements platform.Platform. No parse mode is ever given, so that no
+// text is read as markup.
+func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+	ctx, seen := observed(ctx)
+	if len(p.Files) > 1 {
+		return t.sendAlbum(ctx, seen, to, p)
+	}
+	sources, closeAll, err := open(ctx, p.Files, seen)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	var m *models.Message
+	if len(sources) == 0 {
+		m, err = t.bot.SendMessage(ctx, &bot.SendMessageParams{
+			ChatID: to.ID, MessageThreadID: number(to.Topic), Text: clip(p.Text, maxText), ReplyParameters: reply(p), ReplyMarkup: markup(p),
+			LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()},
+		})
+	} else {
+		m, err = t.sendFile(ctx, to, p, sources[0])
+	}
+	if err := seen.explain(err); err != nil {
+		return nil, err
+	}
+	return []string{strconv.Itoa(m.ID)}, nil
+}
+
+func (t *Telegram) sendFile(ctx context.Context, to platform.Chat, p platform.Post, from io.Reader) (*models.Message, error) {
+	upload := &models.InputFileUpload{Filename: p.Files[0].Name, Data: from}
+	thread, caption := number(to.Topic), clip(p.Text, maxCaption)
+	switch p.Files[0].Media {
+	case platform.Photo:
+		return t.bot.SendPhoto(ctx, &bot.SendPhotoParams{
+			ChatID: to.ID, MessageThreadID: thread, Photo: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+		})
+	case platform.Video:
+		return t.bot.SendVideo(ctx, &bot.SendVideoParams{
+			ChatID: to.ID, MessageThreadID: thread, Video: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+			SupportsStreaming: true,
+		})
+	case platform.Animation:
+		return t.bot.SendAnimation(ctx, &bot.SendAnimationParams{
+			ChatID: to.ID, MessageThreadID: thread, Animation: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+		})
+	case platform.Audio:
+		return t.bot.SendAudio(ctx, &bot.SendAudioParams{
+			ChatID: to.ID, MessageThreadID: thread, Audio: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+		})
+	case platform.Document:
+	}
+	return t.bot.SendDocument(ctx, &bot.SendDocumentParams{
+		ChatID: to.ID, MessageThreadID: thread, Document: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+		DisableContentTypeDetection: true,
+	})
+}
+
+// sendAlbum sends several pictures as one. Buttons are not possible there.
+func (t *Telegram) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
+	sources, closeAll, err := open(ctx, p.Files, seen)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	params := &bot.SendMediaGroupParams{ChatID: to.ID, MessageThreadID: number(to.Topic), ReplyParameters: reply(p)}
+	for i, f := range p.Files {
+		caption := ""
+		if i == 0 {
+			caption = clip(p.Text, maxCaption)
+		}
+		params.Media = append(params.Media, input(f, fmt.Sprintf("file%d%s", i, f.Name), caption, sources[i]))
+	}
+	list, err := t.bot.SendMediaGroup(ctx, params)
+	if err := seen.explain(err); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, m := range list {
+		ids = append(ids, strconv.Itoa(m.ID))
+	}
+	return ids, nil
+}
+
+func input(f platform.Attachment, name, caption string, from io.Reader) models.InputMedia {
+	name = "attach://" + name
+	switch f.Media {
+	case platform.Photo:
+		return &models.InputMediaPhoto{Media: name, Caption: caption, MediaAttachment: from}
+	case platform.Video:
+		return &models.InputMediaVideo{Media: name, Caption: caption, MediaAttachment: from, SupportsStreaming: true}
+	case platform.Animation:
+		return &models.InputMediaAnimation{Media: name, Caption: caption, MediaAttachment: from}
+	case platform.Audio:
+		return &models.InputMediaAudio{Media: name, Caption: caption, MediaAttachment: from}
+	case platform.Document:
+	}
+	return &models.InputMediaDocument{Media: name, Caption: caption, MediaAttachment: from}
+}
+
+// Edit implements platform.Platform. A text message becomes a picture when
+// there is one to show; then its words are the caption.
+func (t *Telegram) Edit(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+	if len(p.Files) > 0 {
+		return t.editMedia(ctx, to, message, p)
+	}
+	editing, seen := observed(ctx)
+	_, err := t.bot.EditMessageText(editing, &bot.EditMessageTextParams{
+		ChatID: to.ID, MessageID: number(message), Text: clip(p.Text, maxText), ReplyMarkup: markup(p),
+		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()},
+	})
+	if err != nil && strings.Contains(err.Error(), "no text in the message") {
+		editing, seen = observed(ctx)
+		_, err = t.bot.EditMessageCaption(editing, &bot.EditMessageCaptionParams{
+			ChatID: to.ID, MessageID: number(message), Caption: clip(p.Text, maxCaption), ReplyMarkup: markup(p),
+		})
+	}
+	return seen.explain(err)
+}
+
+func (t *Telegram) editMedia(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+	ctx, seen := observed(ctx)
+	sources, closeAll, err := open(ctx, p.Files[:1], seen)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	_, err = t.bot.EditMessageMedia(ctx, &bot.EditMessageMediaParams{
+		ChatID: to.ID, MessageID: number(message), ReplyMarkup: markup(p),
+		Media: input(p.Files[0], "file0"+p.Files[0].Name, clip(p.Text, maxCaption), sources[0]),
+	})
+	return seen.explain(err)
+}
+
+func reply(p platform.Post) *models.ReplyParameters {
+	if p.ReplyTo == "" {
+		return nil
+	}
+	return &models.ReplyParameters{MessageID: number(p.ReplyTo), AllowSendingWithoutReply: true}
+}
+
+// markup is nil without buttons, as an empty keyboard is refused.
+func markup(p platform.Post) models.ReplyMarkup {
+	var rows [][]models.InlineKeyboardButton
+	for _, row := range p.Buttons {
+		var buttons []models.InlineKeyboardButton
+		for _, b := range row {
+			buttons = append(buttons, models.InlineKeyboardButton{Text: b.Label, CallbackData: b.Data})
+		}
+		if len(buttons) > 0 {
+			rows = append(rows, buttons)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return &models.InlineKeyboardMarkup{InlineKeyboard: rows}
+}
+
+// clip shortens a text to a number of UTF-16 units, and never leaves it empty,
+// which Telegram would refuse.
+func clip(text string, most int) string {
+	n := 0
+	for i, r := range text {
+		if n++; r > 0xFFFF {
+			n++
+		}
+		if n > most-1 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}

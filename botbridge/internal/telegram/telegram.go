@@ -1,0 +1,228 @@
+// Package telegram is the chat platform Telegram, on the library
+// go-telegram/bot.
+//
+// The library makes one attempt per call and hands updates to handlers after
+// it has told Telegram that they arrived. Here a call's fate is worked out from
+// what went over the wire, updates are stored before Telegram forgets them
+// (poll.go), and a webhook's body and secret are checked before they are read
+// (webhook.go).
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-telegram/bot"
+	"github.com/go-telegram/bot/models"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// Name is the platform's name.
+const Name = "telegram"
+
+// What the Bot API allows; see https://core.telegram.org/bots/faq and the
+// limits at sendPhoto, sendDocument and getFile.
+const (
+	maxText     = 4096
+	maxCaption  = 1024
+	maxPhoto    = 10 << 20
+	maxFile     = 50 << 20
+	maxDownload = 20 << 20
+	maxAlbum    = 10
+)
+
+// Options say how to reach Telegram. Only the token is needed.
+type Options struct {
+	Token string
+	// Server is the Bot API's address. Default: https://api.telegram.org.
+	Server string
+	// PollTimeout is how long Telegram holds a poll. Default: 50 s.
+	PollTimeout time.Duration
+	// Webhook is the public https address under which Telegram calls the
+	// bridge; empty means long polling. Secret is what Telegram then shows.
+	Webhook string
+	Secret  string
+	// Rate multiplies the limits of calls, for a server of one's own that has
+	// others. Default: 1.
+	Rate float64
+	// Commands are shown in the menu, by language; "" is for all others.
+	Commands map[string][]Command
+	Logger   *slog.Logger
+}
+
+// Command is a line of the menu.
+type Command struct{ Name, About string }
+
+// Telegram is the platform. It implements platform.Platform.
+type Telegram struct {
+	o        Options
+	bot      *bot.Bot
+	http     *http.Client
+	username atomic.Pointer[string]
+	lastPoll atomic.Int64
+}
+
+var _ platform.Platform = (*Telegram)(nil)
+
+// New makes the platform. It does not connect: a bridge starts while Telegram
+// is away.
+func New(o Options) (*Telegram, error) {
+	if o.Server == "" {
+		o.Server = "https://api.telegram.org"
+	}
+	if o.PollTimeout == 0 {
+		o.PollTimeout = 50 * time.Second
+	}
+	if o.Rate == 0 {
+		o.Rate = 1
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Webhook != "" && o.Secret == "" {
+		return nil, errors.New("a webhook needs a secret: without one anybody could send updates")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 32
+	// No timeout of the client: it would bound uploads too. Each call brings
+	// its own.
+	t := &Telegram{o: o, http: &http.Client{Transport: transport}}
+	var err error
+	t.bot, err = bot.New(o.Token, bot.WithSkipGetMe(), bot.WithServerURL(o.Server),
+		bot.WithHTTPClient(o.PollTimeout, observer{t.http}),
+		bot.WithErrorsHandler(func(err error) { o.Logger.Debug("telegram", "error", err) }))
+	if err != nil {
+		return nil, fmt.Errorf("telegram: %w", err)
+	}
+	return t, nil
+}
+
+// Close drops idle connections.
+func (t *Telegram) Close() { t.http.CloseIdleConnections() }
+
+// Name implements platform.Platform.
+func (t *Telegram) Name() string { return Name }
+
+// Limits implements platform.Platform.
+func (t *Telegram) Limits() platform.Limits {
+	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) / t.o.Rate) }
+	return platform.Limits{
+		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: maxFile, Album: maxAlbum,
+		// A little below what is allowed: the network bunches calls up.
+		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),
+		EditEvery: scale(2 * time.Second), GroupEditEvery: scale(6 * time.Second),
+	}
+}
+
+// LastPoll is when Telegram last answered a poll; the zero time before that.
+func (t *Telegram) LastPoll() time.Time {
+	if n := t.lastPoll.Load(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
+
+// Answer implements platform.Platform.
+func (t *Telegram) Answer(ctx context.Context, press, text string) error {
+	const maxAnswer = 200
+	if runes := []rune(text); len(runes) > maxAnswer {
+		text = string(runes[:maxAnswer-1]) + "…"
+	}
+	ctx, seen := observed(ctx)
+	_, err := t.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: press, Text: text})
+	return seen.explain(err)
+}
+
+// Delete implements platform.Platform.
+func (t *Telegram) Delete(ctx context.Context, to platform.Chat, message string) error {
+	ctx, seen := observed(ctx)
+	_, err := t.bot.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: to.ID, MessageID: number(message)})
+	err = seen.explain(err)
+	if errors.Is(err, platform.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Open implements platform.Platform. The address of a file holds the token, so
+// files are passed through and the address is never told.
+func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, error) {
+	if f.Size > maxDownload {
+		return nil, platform.ErrTooLarge
+	}
+	asking, seen := observed(ctx)
+	file, err := t.bot.GetFile(asking, &bot.GetFileParams{FileID: f.ID})
+	if err := seen.explain(err); err != nil {
+		if errors.Is(err, platform.ErrRefused) {
+			return nil, platform.ErrGone
+		}
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.bot.FileDownloadLink(file), nil)
+	if err != nil {
+		return nil, errors.New("telegram: the path of a file is no path")
+	}
+	response, err := t.http.Do(r)
+	if err != nil {
+		return nil, errors.New("telegram: fetching a file failed")
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		if response.StatusCode == http.StatusNotFound {
+			return nil, platform.ErrGone
+		}
+		return nil, fmt.Errorf("telegram: fetching a file: status %d", response.StatusCode)
+	}
+	return response.Body, nil
+}
+
+// introduce learns the bot's own name and shows its commands in the menu. It
+// tries until ctx ends.
+func (t *Telegram) introduce(ctx context.Context) {
+	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
+		if err := t.introduceOnce(ctx); err == nil {
+			return
+		} else if ctx.Err() == nil {
+			t.o.Logger.Warn("cannot introduce the bot to Telegram", "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+func (t *Telegram) introduceOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	me, err := t.bot.GetMe(ctx)
+	if err != nil {
+		return err
+	}
+	t.username.Store(&me.Username)
+	for language, list := range t.o.Commands {
+		params := &bot.SetMyCommandsParams{LanguageCode: language}
+		for _, c := range list {
+			params.Commands = append(params.Commands, models.BotCommand{Command: c.Name, Description: c.About})
+		}
+		if _, err := t.bot.SetMyCommands(ctx, params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func number(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}

@@ -1,0 +1,55 @@
+package telegram
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+
+	"github.com/go-telegram/bot/models"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+const (
+	// WebhookPath is where Telegram calls.
+	WebhookPath = "/telegram/webhook"
+	// maxUpdate bounds the body of one update, in bytes. Real ones stay below a
+	// few tens of kB.
+	maxUpdate    = 1 << 20
+	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the name of a header, no secret
+)
+
+// Routes implements platform.Platform.
+func (t *Telegram) Routes(admit platform.Admit) map[string]http.Handler {
+	if t.o.Webhook == "" {
+		return nil
+	}
+	return map[string]http.Handler{"POST " + WebhookPath: t.webhook(admit)}
+}
+
+// webhook takes one update. It answers 200 only when the update is stored, so
+// that Telegram brings it again otherwise.
+func (t *Telegram) webhook(admit platform.Admit) http.Handler {
+	want := sha256.Sum256([]byte(t.o.Secret))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Hashes have one length, so that the comparison tells nothing of the
+		// secret's.
+		got := sha256.Sum256([]byte(r.Header.Get(secretHeader)))
+		if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+			http.Error(w, "wrong secret", http.StatusUnauthorized)
+			return
+		}
+		var u models.Update
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUpdate)).Decode(&u); err != nil {
+			http.Error(w, "not an update", http.StatusBadRequest)
+			return
+		}
+		if err := t.admit(r.Context(), &u, admit); err != nil {
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+}

@@ -1,0 +1,224 @@
+// Package webchat is a chat platform of plain HTTP, for a web page or a program
+// of one's own: POST /bridge/messages brings what people say in, and what the
+// bridge says goes to a callback URL.
+//
+// Both ways are signed with one shared secret: X-Bridge-Signature is the hex
+// HMAC-SHA256 of the timestamp in X-Bridge-Timestamp (Unix seconds), a dot, and
+// the body. A timestamp more than five minutes off is refused, so that what was
+// overheard cannot be sent again later; what is sent again sooner has an id
+// that is known.
+package webchat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// Name is the platform's name.
+const Name = "webchat"
+
+// Path is where messages come in.
+const Path = "/bridge/messages"
+
+// Options say where messages go. All but FilesFrom are needed.
+type Options struct {
+	Secret   string
+	Callback string
+	// FilesFrom is what the URL of every file that people send begins with;
+	// empty means that they cannot send any. The bridge fetches no others, as a
+	// message could else make it fetch anything that it can reach.
+	FilesFrom string
+}
+
+// Webchat is the platform. It implements platform.Platform.
+type Webchat struct {
+	o    Options
+	http *http.Client
+}
+
+var _ platform.Platform = (*Webchat)(nil)
+
+// New makes the platform.
+func New(o Options) (*Webchat, error) {
+	const shortest = 16
+	if len(o.Secret) < shortest {
+		return nil, fmt.Errorf("webchat: the secret needs %d characters at least", shortest)
+	}
+	if !strings.HasPrefix(o.Callback, "http://") && !strings.HasPrefix(o.Callback, "https://") {
+		return nil, errors.New("webchat: the callback is no URL")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	return &Webchat{o: o, http: client}, nil
+}
+
+// Close drops idle connections.
+func (w *Webchat) Close() { w.http.CloseIdleConnections() }
+
+// Name implements platform.Platform.
+func (w *Webchat) Name() string { return Name }
+
+// Limits implements platform.Platform.
+func (w *Webchat) Limits() platform.Limits {
+	const large = 1 << 40
+	return platform.Limits{
+		Text: 64 << 10, Caption: 64 << 10, Photo: large, File: large, Album: 100,
+		EditEvery: time.Second, GroupEditEvery: time.Second,
+	}
+}
+
+// Listen implements platform.Platform: messages come by HTTP.
+func (w *Webchat) Listen(ctx context.Context, _ platform.Admit) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Said is the body of a callback.
+type Said struct {
+	// Event is send, edit, delete or answer.
+	Event string `json:"event"`
+	Chat  string `json:"chat,omitempty"`
+	Topic string `json:"topic,omitempty"`
+	// Message is the bridge's id of the message that is new, changed or gone.
+	Message string     `json:"message,omitempty"`
+	ReplyTo string     `json:"reply_to,omitempty"`
+	Text    string     `json:"text,omitempty"`
+	Buttons [][]Button `json:"buttons,omitempty"`
+	Files   []File     `json:"files,omitempty"`
+	// Press is the button's press that is answered.
+	Press string `json:"press,omitempty"`
+}
+
+// Button is a button under a message; its data comes back when it is pressed.
+type Button struct {
+	Label string `json:"label"`
+	Data  string `json:"data"`
+}
+
+// File is a file of a message. The URL works for a limited time.
+type File struct {
+	Name  string `json:"name"`
+	Media string `json:"media"`
+	Size  int64  `json:"size,omitempty"`
+	URL   string `json:"url"`
+}
+
+// Send implements platform.Platform.
+func (w *Webchat) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+	id := uuid.NewString()
+	ids := []string{id}
+	for range max(0, len(p.Files)-1) {
+		ids = append(ids, id)
+	}
+	return ids, w.say(ctx, said("send", to, id, p))
+}
+
+// Edit implements platform.Platform.
+func (w *Webchat) Edit(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+	return w.say(ctx, said("edit", to, message, p))
+}
+
+// Delete implements platform.Platform.
+func (w *Webchat) Delete(ctx context.Context, to platform.Chat, message string) error {
+	return w.say(ctx, Said{Event: "delete", Chat: to.ID, Topic: to.Topic, Message: message})
+}
+
+// Answer implements platform.Platform.
+func (w *Webchat) Answer(ctx context.Context, press, text string) error {
+	return w.say(ctx, Said{Event: "answer", Press: press, Text: text})
+}
+
+func said(event string, to platform.Chat, id string, p platform.Post) Said {
+	s := Said{Event: event, Chat: to.ID, Topic: to.Topic, Message: id, ReplyTo: p.ReplyTo, Text: p.Text}
+	for _, row := range p.Buttons {
+		var buttons []Button
+		for _, b := range row {
+			buttons = append(buttons, Button(b))
+		}
+		s.Buttons = append(s.Buttons, buttons)
+	}
+	for _, f := range p.Files {
+		if f.Link != "" {
+			s.Files = append(s.Files, File{Name: f.Name, Media: string(f.Media), Size: f.Size, URL: f.Link})
+		}
+	}
+	return s
+}
+
+// say calls back.
+func (w *Webchat) say(ctx context.Context, s Said) error {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.o.Callback, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+	r.Header.Set(timestampHeader, timestamp)
+	r.Header.Set(signatureHeader, Sign(w.o.Secret, timestamp, body))
+	response, err := w.http.Do(r)
+	if err != nil {
+		// The receiver knows messages by their ids, but each attempt has
+		// another: it may have got this one.
+		return fmt.Errorf("%w: %w", platform.ErrUncertain, err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
+	switch status := response.StatusCode; {
+	case status < http.StatusMultipleChoices:
+		return nil
+	case status == http.StatusTooManyRequests:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		return &platform.WaitError{After: time.Duration(max(1, seconds)) * time.Second}
+	case status == http.StatusGone, status == http.StatusNotFound:
+		return platform.ErrGone
+	case status == http.StatusForbidden:
+		return platform.ErrForbidden
+	case status >= http.StatusInternalServerError:
+		return fmt.Errorf("the callback answered with status %d", status)
+	default:
+		return fmt.Errorf("%w: status %d", platform.ErrRefused, status)
+	}
+}
+
+// Open implements platform.Platform: the id of a file is its URL.
+func (w *Webchat) Open(ctx context.Context, f platform.File) (io.ReadCloser, error) {
+	if !w.mayFetch(f.ID) {
+		return nil, platform.ErrRefused
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.ID, nil)
+	if err != nil {
+		return nil, platform.ErrRefused
+	}
+	response, err := w.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("%w: status %d", platform.ErrGone, response.StatusCode)
+	}
+	return response.Body, nil
+}
+
+// mayFetch reports whether a URL is one of those that people's files have.
+func (w *Webchat) mayFetch(url string) bool {
+	return w.o.FilesFrom != "" && strings.HasPrefix(url, w.o.FilesFrom) && !strings.Contains(url, "..")
+}

@@ -1,0 +1,117 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Catalog is the fleet's /object_info.
+type Catalog struct{ classes *pyjson.Object }
+
+// ParseCatalog reads the body of /object_info.
+func ParseCatalog(body []byte) (*Catalog, error) {
+	value, err := pyjson.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	classes, ok := value.(*pyjson.Object)
+	if !ok {
+		return nil, fmt.Errorf("the hub's object_info is no object")
+	}
+	return &Catalog{classes}, nil
+}
+
+// Check holds a command against what the fleet has and says, in plain
+// sentences, what would not work. Files that a message brings are not missed.
+func (c *Command) Check(catalog *Catalog) (problems []string) {
+	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	for _, id := range c.graph.ids {
+		class := catalog.classes.Object(c.graph.Class(id))
+		if class == nil {
+			complain("node %s: no instance has the node class %s", id, c.graph.Class(id))
+			continue
+		}
+		inputs := c.graph.inputs(id)
+		required := class.Object("input").Object("required")
+		for name := range required.All() {
+			if !inputs.Has(name) {
+				complain("node %s (%s): the input %q is missing", id, c.graph.Title(id), name)
+			}
+		}
+		for _, part := range []string{"required", "optional"} {
+			for name, spec := range class.Object("input").Object(part).All() {
+				if from := c.graph.linked(id, name); from != "" {
+					if !c.graph.nodes.Has(from) {
+						complain("node %s (%s): the input %q comes from node %s, which is not there", id, c.graph.Title(id), name, from)
+					}
+					continue
+				}
+				value, ok := c.graph.literal(id, name).(pyjson.String)
+				if options := optionsOf(spec); ok && options != nil && !slices.Contains(options, string(value)) && !c.sets(Slot{id, name}) {
+					complain("node %s (%s): no instance offers %q for %q", id, c.graph.Title(id), string(value), name)
+				}
+			}
+		}
+	}
+	if !c.makes(catalog) {
+		complain("no node gives a result: add one such as SaveImage")
+	}
+	for _, model := range c.Spec.Models {
+		if !c.offers(catalog, model) {
+			complain("models: no instance has %q", model)
+		}
+	}
+	return problems
+}
+
+// sets reports whether a message brings the file of an input.
+func (c *Command) sets(s Slot) bool {
+	return slices.Contains(c.slots[Image], s) || slices.Contains(c.slots[Mask], s)
+}
+
+// makes reports whether the workflow has an output node.
+func (c *Command) makes(catalog *Catalog) bool {
+	return slices.ContainsFunc(c.graph.ids, func(id string) bool {
+		output, _ := catalog.classes.Object(c.graph.Class(id)).Get("output_node")
+		return output == pyjson.Bool(true)
+	})
+}
+
+// offers reports whether the model input can be set to a name.
+func (c *Command) offers(catalog *Catalog, model string) bool {
+	for _, slot := range c.slots[Model] {
+		inputs := catalog.classes.Object(c.graph.Class(slot.Node)).Object("input")
+		for _, part := range []string{"required", "optional"} {
+			if spec, ok := inputs.Object(part).Get(slot.Input); ok && slices.Contains(optionsOf(spec), model) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// optionsOf are the choices of an input in both of ComfyUI's ways to write
+// them; nil for an input that is no choice.
+func optionsOf(spec pyjson.Value) (options []string) {
+	list, _ := spec.(pyjson.Array)
+	if len(list) == 0 {
+		return nil
+	}
+	choices, ok := list[0].(pyjson.Array)
+	if kind, _ := list[0].(pyjson.String); kind == "COMBO" && len(list) > 1 {
+		more, _ := list[1].(*pyjson.Object)
+		choices, ok = more.Array("options"), more.Array("options") != nil
+	}
+	if !ok {
+		return nil
+	}
+	options = []string{}
+	for _, choice := range choices {
+		if text, ok := choice.(pyjson.String); ok {
+			options = append(options, string(text))
+		}
+	}
+	return options
+}

@@ -1,0 +1,181 @@
+package workflow
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Spec is a command as bot.yaml describes it.
+type Spec struct {
+	// Workflow is the file, relative to bot.yaml, in API format.
+	Workflow string `yaml:"workflow"`
+	// About is one line by language, for /help.
+	About map[string]string `yaml:"about"`
+	// Inputs binds roles to nodes; "-" unbinds a guess. What is not named is
+	// guessed.
+	Inputs map[Role]string `yaml:"inputs"`
+	// Price is what one picture costs of the daily share. Default: 1.
+	Price *int64 `yaml:"price"`
+	// MaxCount, MaxSteps and MaxPixels bound what a message may ask for.
+	// Default: 4, 60 and 2097152 (as 1448 by 1448).
+	MaxCount  int `yaml:"max_count"`
+	MaxSteps  int `yaml:"max_steps"`
+	MaxPixels int `yaml:"max_pixels"`
+	// MaxSeed is the largest seed that the workflow takes. Default: 2^50 - 1,
+	// which every client can show.
+	MaxSeed uint64 `yaml:"max_seed"`
+	// Models are what --model may name. Default: none; the flag is refused.
+	Models []string `yaml:"models"`
+	// Upscales marks the command behind the button "upscale".
+	Upscales bool `yaml:"upscales"`
+}
+
+// Command is a workflow that a message can fill in. It is immutable.
+type Command struct {
+	Name  string
+	Spec  Spec
+	Price int64
+
+	graph   *Graph
+	slots   map[Role][]Slot
+	guessed map[Role]bool
+}
+
+// NewCommand binds a workflow.
+func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
+	graph, err := ParseGraph(file)
+	if err != nil {
+		return nil, err
+	}
+	c := &Command{Name: name, Spec: spec, Price: 1, graph: graph, slots: graph.guess(), guessed: map[Role]bool{}}
+	for r := range c.slots {
+		c.guessed[r] = true
+	}
+	for r, text := range spec.Inputs {
+		if !slices.Contains(Roles(), r) {
+			return nil, fmt.Errorf("inputs: %q is no input that a message sets; those are %v", r, Roles())
+		}
+		delete(c.guessed, r)
+		delete(c.slots, r)
+		if text == "-" {
+			continue
+		}
+		if c.slots[r], err = graph.bind(r, text); err != nil {
+			return nil, fmt.Errorf("inputs: %s: %w", r, err)
+		}
+	}
+	if spec.Price != nil {
+		c.Price = *spec.Price
+	}
+	if c.Spec.MaxCount == 0 {
+		c.Spec.MaxCount = 4
+	}
+	if c.Spec.MaxSteps == 0 {
+		c.Spec.MaxSteps = 60
+	}
+	if c.Spec.MaxPixels == 0 {
+		c.Spec.MaxPixels = 2 << 20
+	}
+	if c.Spec.MaxSeed == 0 {
+		c.Spec.MaxSeed = 1<<50 - 1
+	}
+	return c, nil
+}
+
+// Takes reports whether messages can set a role.
+func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }
+
+// Bindings tells where a role goes, and whether that was guessed.
+func (c *Command) Bindings(r Role) (slots []Slot, guessed bool) { return c.slots[r], c.guessed[r] }
+
+// Title is what a node is called; Nodes counts them.
+func (c *Command) Title(node string) string { return c.graph.Title(node) }
+
+// Nodes counts the nodes, as a measure of progress.
+func (c *Command) Nodes() int { return len(c.graph.ids) }
+
+// Settle checks what a message asks for and fills in what it leaves open: the
+// seed, and the size that a shape means.
+func (c *Command) Settle(a Args) (Args, error) {
+	for r, wished := range map[Role]bool{
+		Prompt: a.Prompt != "", Negative: a.Negative != "", Size: a.Width > 0 || a.AspectW > 0, Steps: a.Steps > 0,
+		Count: a.Count > 1, Model: a.Model != "", Strength: a.Strength > 0, Seed: a.SeedGiven,
+	} {
+		if wished && !c.Takes(r) {
+			return a, complain("not_taken_"+string(r), "command", c.Name)
+		}
+	}
+	switch {
+	case a.Count > c.Spec.MaxCount:
+		return a, complain("too_many_pictures", "max", c.Spec.MaxCount)
+	case a.Steps > c.Spec.MaxSteps:
+		return a, complain("too_many_steps", "max", c.Spec.MaxSteps)
+	case a.SeedGiven && a.Seed > c.Spec.MaxSeed:
+		return a, complain("seed_too_large", "max", c.Spec.MaxSeed)
+	case a.Model != "" && !slices.Contains(c.Spec.Models, a.Model):
+		return a, complain("unknown_model", "model", clip(a.Model), "models", c.Spec.Models)
+	}
+	if a.AspectW > 0 {
+		a.Width, a.Height = c.shape(a)
+		a.AspectW, a.AspectH = 0, 0
+	}
+	if a.Width > 0 {
+		a.Width, a.Height = grid(a.Width), grid(a.Height)
+		if a.Width > maxSide || a.Height > maxSide || a.Width*a.Height > c.Spec.MaxPixels {
+			return a, complain("too_large", "max", c.Spec.MaxPixels)
+		}
+	}
+	if c.Takes(Seed) && !a.SeedGiven {
+		a.Seed = rand.Uint64N(c.Spec.MaxSeed) + 1
+	}
+	return a, nil
+}
+
+// grid is a length that models take: a multiple of eight.
+func grid(n int) int { return max(64, (n+4)/8*8) }
+
+// shape is a size of the wished shape with about as many pixels as the wished
+// size, or the workflow's own, has.
+func (c *Command) shape(a Args) (width, height int) {
+	area := float64(a.Width * a.Height)
+	if area == 0 {
+		slots := c.slots[Size]
+		w, _ := c.graph.literal(slots[0].Node, slots[0].Input).(pyjson.Number)
+		h, _ := c.graph.literal(slots[1].Node, slots[1].Input).(pyjson.Number)
+		area = w.Float64() * h.Float64()
+	}
+	ratio := float64(a.AspectW) / float64(a.AspectH)
+	h := math.Sqrt(area / ratio)
+	return int(h * ratio), int(h)
+}
+
+// Files are the names, at the hub, of what the message brought along.
+type Files struct{ Image, Mask string }
+
+// Fill makes the graph of a request. The args have been settled.
+func (c *Command) Fill(a Args, f Files) []byte {
+	g := c.graph.clone()
+	put := func(r Role, wished bool, values ...pyjson.Value) {
+		if !wished {
+			return
+		}
+		for i, slot := range c.slots[r] {
+			g.set(slot, values[min(i, len(values)-1)])
+		}
+	}
+	put(Prompt, a.Prompt != "", pyjson.String(a.Prompt))
+	put(Negative, a.Negative != "", pyjson.String(a.Negative))
+	put(Seed, true, pyjson.Number(fmt.Sprint(a.Seed)))
+	put(Size, a.Width > 0, pyjson.Int(int64(a.Width)), pyjson.Int(int64(a.Height)))
+	put(Steps, a.Steps > 0, pyjson.Int(int64(a.Steps)))
+	put(Count, a.Count > 0, pyjson.Int(int64(a.Count)))
+	put(Model, a.Model != "", pyjson.String(a.Model))
+	put(Strength, a.Strength > 0, pyjson.Float(a.Strength))
+	put(Image, f.Image != "", pyjson.String(f.Image))
+	put(Mask, f.Mask != "", pyjson.String(f.Mask))
+	return g.Bytes()
+}

@@ -1,0 +1,148 @@
+// Package workflow turns a workflow file into a command: which inputs of which
+// nodes a message sets, what it may set them to, and the graph that results.
+//
+// A workflow is ComfyUI's API format: an object of nodes by id, each with a
+// class_type and inputs; an input is a literal or a link [node, output]. What
+// the bridge does not set stays as it is in the file, 64-bit seeds and the
+// order of keys included.
+package workflow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// ErrNotAPI says that a file holds a workflow as the web UI saves it.
+var ErrNotAPI = errors.New("this is a workflow of the web UI; export it with \"Export (API)\"")
+
+// Graph is a workflow.
+type Graph struct {
+	nodes *pyjson.Object
+	ids   []string // small numbers first
+}
+
+// ParseGraph reads a workflow in API format.
+func ParseGraph(data []byte) (*Graph, error) {
+	value, err := pyjson.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	nodes, ok := value.(*pyjson.Object)
+	switch {
+	case !ok:
+		return nil, errors.New("a workflow is a JSON object of nodes")
+	case nodes.Array("nodes") != nil:
+		return nil, ErrNotAPI
+	case nodes.Len() == 0:
+		return nil, errors.New("the workflow has no nodes")
+	}
+	g := &Graph{nodes: nodes, ids: nodes.Keys()}
+	for _, id := range g.ids {
+		if g.Class(id) == "" {
+			return nil, fmt.Errorf("node %s has no class_type", id)
+		}
+	}
+	slices.SortStableFunc(g.ids, func(a, b string) int {
+		n, errA := strconv.Atoi(a)
+		m, errB := strconv.Atoi(b)
+		switch {
+		case errA == nil && errB == nil:
+			return cmp.Compare(n, m)
+		case errA == nil:
+			return -1
+		case errB == nil:
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+	return g, nil
+}
+
+// Nodes are the ids of all nodes, small numbers first.
+func (g *Graph) Nodes() []string { return g.ids }
+
+// Class is the class of a node, "" when there is no such node.
+func (g *Graph) Class(id string) string { return g.nodes.Object(id).String("class_type") }
+
+// Title is what the author called a node, else its class.
+func (g *Graph) Title(id string) string {
+	if title := g.nodes.Object(id).Object("_meta").String("title"); title != "" {
+		return title
+	}
+	return g.Class(id)
+}
+
+func (g *Graph) inputs(id string) *pyjson.Object { return g.nodes.Object(id).Object("inputs") }
+
+// literal is the value of an input that is no link; nil when there is none.
+func (g *Graph) literal(id, input string) pyjson.Value {
+	value, ok := g.inputs(id).Get(input)
+	if !ok {
+		return nil
+	}
+	if _, linked := link(value); linked {
+		return nil
+	}
+	return value
+}
+
+// linked is the node that an input comes from, "" when it is no link.
+func (g *Graph) linked(id, input string) string {
+	value, ok := g.inputs(id).Get(input)
+	if !ok {
+		return ""
+	}
+	from, _ := link(value)
+	return from
+}
+
+func link(value pyjson.Value) (from string, ok bool) {
+	list, ok := value.(pyjson.Array)
+	if !ok || len(list) != 2 {
+		return "", false
+	}
+	id, ok := list[0].(pyjson.String)
+	if !ok {
+		return "", false
+	}
+	_, ok = list[1].(pyjson.Number)
+	return string(id), ok
+}
+
+// find is the node of an id, or the one of a title.
+func (g *Graph) find(name string) (string, error) {
+	if g.nodes.Has(name) {
+		return name, nil
+	}
+	found := ""
+	for _, id := range g.ids {
+		if !strings.EqualFold(g.Title(id), name) {
+			continue
+		}
+		if found != "" {
+			return "", fmt.Errorf("nodes %s and %s are both called %q", found, id, name)
+		}
+		found = id
+	}
+	if found == "" {
+		return "", fmt.Errorf("no node has the id or the title %q", name)
+	}
+	return found, nil
+}
+
+// clone is a copy whose literals may be changed.
+func (g *Graph) clone() *Graph {
+	nodes, _ := pyjson.Clone(g.nodes).(*pyjson.Object)
+	return &Graph{nodes: nodes, ids: g.ids}
+}
+
+func (g *Graph) set(s Slot, value pyjson.Value) { g.inputs(s.Node).Set(s.Input, value) }
+
+// Bytes is the graph as JSON.
+func (g *Graph) Bytes() []byte { return pyjson.Marshal(g.nodes) }
