@@ -35,7 +35,7 @@ func nvidia() gpuUse {
 	return func(ctx context.Context) (map[string]int, error) {
 		ctx, cancel := context.WithTimeout(ctx, sampleEvery)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, tool, "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits").Output() //nolint:gosec // found on PATH
+		out, err := exec.CommandContext(ctx, tool, "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits").Output()
 		if err != nil {
 			return nil, fmt.Errorf("nvidia-smi: %w", err)
 		}

@@ -32,7 +32,7 @@ func TestNvidia(t *testing.T) {
 	t.Setenv("PATH", folder)
 	require.Nil(t, nvidia())
 	tool := filepath.Join(folder, "nvidia-smi")
-	require.NoError(t, os.WriteFile(tool, []byte("#!/bin/sh\necho '0, 42'\n"), 0o700)) //nolint:gosec // must be executable
+	require.NoError(t, os.WriteFile(tool, []byte("#!/bin/sh\necho '0, 42'\n"), 0o700))
 	use, err := nvidia()(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"0": 42}, use)

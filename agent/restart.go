@@ -51,7 +51,7 @@ func (r *restarter) run() {
 	if runtime.GOOS == "windows" {
 		shell, flag = "cmd", "/C"
 	}
-	cmd := exec.CommandContext(ctx, shell, flag, r.command) //nolint:gosec // the operator's own command
+	cmd := exec.CommandContext(ctx, shell, flag, r.command)
 	cmd.Env = append(os.Environ(), "COMFYHUB_INSTANCE="+r.target.name, "COMFYHUB_INSTANCE_URL="+r.target.url)
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,8 +113,8 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := catalog.ParseRequest(body)
 		if err != nil {
-			answer, ok := err.(*catalog.Answer)
-			if !ok || answer.Status < 400 || len(answer.Body) == 0 {
+			var answer *catalog.Answer
+			if !errors.As(err, &answer) || answer.Status < 400 || len(answer.Body) == 0 {
 				t.Fatalf("%q: %v", body, err)
 			}
 			return

@@ -15,12 +15,12 @@ type item struct {
 // less orders items as Python orders the tuples (number, id, ...). tied
 // reports that both are equal, where Python goes on to compare the graphs and
 // raises a TypeError.
-func (a *item) less(b *item) (less, tied bool) {
-	switch compareNumbers(a.number, b.number) {
+func (it *item) less(other *item) (less, tied bool) {
+	switch compareNumbers(it.number, other.number) {
 	case -1:
 		return true, false
 	case 0:
-		return a.id < b.id, a.id == b.id
+		return it.id < other.id, it.id == other.id
 	}
 	return false, false
 }

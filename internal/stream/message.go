@@ -38,8 +38,9 @@ func (k Kind) String() string {
 		return "preview"
 	case Result:
 		return "result"
+	default:
+		return "other"
 	}
-	return "other"
 }
 
 // shrinks reports whether a newer message of the kind makes an older one

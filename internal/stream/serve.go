@@ -83,7 +83,8 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	defer s.change(k, false, func(c *client) { c.detach(sock) })
 
 	all.Go(func() {
-		if err := sock.write(ctx); err != nil && ctx.Err() == nil {
+		_ = sock.write(ctx) // it returns when it has failed, or is to stop
+		if ctx.Err() == nil {
 			// Nobody will read from here on; the reader must learn of it.
 			sock.shut(websocket.StatusTryAgainLater, "cannot write")
 		}
