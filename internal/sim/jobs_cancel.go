@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// cancel interrupts a running prompt or drops a pending one.
+func (p *process) cancel(id string) bool {
+	if p.queue.isRunning(id) {
+		p.interrupted.Store(true)
+		return true
+	}
+	return p.queue.remove(id)
+}
+
+func (p *process) cancelJob(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, dict("cancelled", p.cancel(r.PathValue("id"))))
+}
+
+func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
+	data, ok := p.readBody(w, r)
+	if !ok {
+		return
+	}
+	body, err := pyjson.Parse(data)
+	if err != nil {
+		answerJSON(w, http.StatusBadRequest, dict("error", "Request body must be valid JSON"))
+		return
+	}
+	req, _ := body.(*pyjson.Object)
+	v, _ := req.Get("job_ids")
+	ids, ok := v.(pyjson.Array)
+	if !ok {
+		answerJSON(w, http.StatusBadRequest, dict("error", "job_ids must be a list"))
+		return
+	}
+	bad := []string{}
+	for _, id := range ids {
+		if s, ok := id.(pyjson.String); !ok || !canonicalUUID.MatchString(string(s)) {
+			bad = append(bad, pyStr(id))
+		}
+	}
+	if len(bad) > 0 {
+		answerJSON(w, http.StatusBadRequest, dict("error", "job_ids contains invalid id(s)", "invalid_ids", bad))
+		return
+	}
+	hit := false
+	for _, id := range ids {
+		hit = p.cancel(pyStr(id)) || hit
+	}
+	answerJSON(w, http.StatusOK, dict("cancelled", hit))
+}
