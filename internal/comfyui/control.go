@@ -46,6 +46,18 @@ func (c *Client) Free(ctx context.Context, models, memory bool) error {
 	)))
 }
 
+// SubscribeLogs asks the instance to send its log lines to the socket of a
+// client id, or to stop that.
+func (c *Client) SubscribeLogs(ctx context.Context, sid string, enabled bool) error {
+	r := jsonRequest("/internal/logs/subscribe", pyjson.Marshal(pyjson.NewObject(
+		pyjson.Member{Key: "clientId", Value: pyjson.String(sid)},
+		pyjson.Member{Key: "enabled", Value: pyjson.Bool(enabled)},
+	)))
+	r.method = http.MethodPatch
+	_, err := c.read(ctx, r)
+	return err
+}
+
 // RestartPath is where an agent takes orders to restart an instance; the
 // instance's name follows. It lies outside of the paths that are passed on to
 // instances, so that no client of a hub can reach it.

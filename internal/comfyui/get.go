@@ -2,6 +2,7 @@ package comfyui
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 )
 
@@ -9,4 +10,9 @@ import (
 // a 200 the status is told by a *[StatusError].
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return c.get(ctx, path, query)
+}
+
+// Ask sends a GET and returns any answer below 500; the caller closes its body.
+func (c *Client) Ask(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+	return c.do(ctx, request{method: http.MethodGet, path: path, query: query})
 }

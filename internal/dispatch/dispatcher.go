@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -50,6 +51,9 @@ type Config struct {
 	Library *catalog.Library
 	// Learned is told when what an instance can run has been read anew.
 	Learned func(instance string, info *catalog.Info, stats comfyui.Stats)
+	// Logged is told the log messages of an instance, see SubscribeLogs. It
+	// must not block.
+	Logged func(frame []byte)
 	// Hub is the id and boot of this hub, unique per process.
 	Hub string
 	// HubID is the part of Hub that outlives the process.
@@ -84,6 +88,8 @@ type Dispatcher struct {
 	wake chan struct{}
 	// homes says where each client's jobs ran last.
 	homes homes
+	// logsWanted says that somebody reads the primary's log.
+	logsWanted atomic.Bool
 
 	mu    sync.Mutex
 	links map[string]*link

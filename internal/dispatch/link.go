@@ -44,9 +44,10 @@ type link struct {
 	refused map[string]bool
 }
 
-// openLink begins to keep a connection to an instance. changed is called when
-// the instance becomes ready for work or stops being so.
-func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, changed func(), log *slog.Logger) *link {
+// openLink begins to keep a connection to an instance. aside takes the messages
+// that belong to no run and reports whether a message was one. changed is
+// called when the instance becomes ready for work or stops being so.
+func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, aside func(comfyui.Frame) bool, changed func(), log *slog.Logger) *link {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
 		name: i.Name, url: i.URL, client: client,
@@ -78,6 +79,9 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 		},
 		frame: func(fr comfyui.Frame) {
 			l.touch()
+			if aside(fr) {
+				return
+			}
 			l.deliver(event{kind: frameArrived, frame: fr})
 		},
 	}

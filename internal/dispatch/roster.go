@@ -49,7 +49,7 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 			d.log.Error("instance cannot be used", "instance", name, "error", err)
 			continue
 		}
-		d.links[name] = openLink(ctx, i, client, d.learn, d.Wake, d.log)
+		d.links[name] = openLink(ctx, i, client, d.learn, d.takeLog, d.Wake, d.log)
 	}
 	d.mu.Unlock()
 	for name, l := range closing {

@@ -28,6 +28,8 @@ type bench struct {
 	hub       *Hub
 	web       *httptest.Server
 	instances []*instance
+	// tenant and cors are those of every visitor.
+	tenant, cors string
 }
 
 // instance is a simulated ComfyUI at an address of its own, which refuses
@@ -100,7 +102,7 @@ func newBench(t *testing.T, count int, change ...func(*bench)) *bench {
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(&testLog{t: t}, &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1"})
+		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors})
 	}))
 	b.start()
 	t.Cleanup(func() {

@@ -60,4 +60,8 @@ type Visitor struct {
 	IP string
 	// Live asks for interleaved events instead of a serial stream.
 	Live bool
+	// CORS is the origin whose pages may read the answers, "*" for all. Where
+	// it is set, requests of other sites are not refused, as in ComfyUI. Empty
+	// means none.
+	CORS string
 }

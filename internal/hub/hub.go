@@ -42,8 +42,10 @@ type Hub struct {
 	metrics *metrics
 	known   acquaintances
 	// seen are the client ids by place, as known are the callers.
-	seen  acquaintances
-	named namings
+	seen acquaintances
+	// readers are the clients that read an instance's log.
+	readers logReaders
+	named   namings
 
 	config  atomic.Pointer[Settings]
 	started atomic.Bool
@@ -86,6 +88,9 @@ func New(id Identity) *Hub {
 // call. It does not wait for Redis or for agents to be there.
 func (h *Hub) Start(ctx context.Context, s Settings) error {
 	s = s.withDefaults()
+	if err := checkFrontend(s.Frontend); err != nil {
+		return err
+	}
 	h.config.Store(&s)
 	h.starting.Lock()
 	defer h.starting.Unlock()
@@ -140,7 +145,7 @@ func (h *Hub) open(ctx context.Context) error {
 	})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: (*transport)(h),
-		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.learned,
+		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.learned, Logged: h.logged,
 		Hub: boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
 	h.statics = newStatics(h)

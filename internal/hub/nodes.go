@@ -119,18 +119,12 @@ func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ asker, _ []stri
 		writeEmpty(w, http.StatusNotFound) // an unknown folder
 		return
 	}
-	seen := map[string]bool{}
-	union := pyjson.Array{}
+	var all []pyjson.Array
 	for _, answer := range answers {
 		list, _ := answer.(pyjson.Array)
-		for _, v := range list {
-			if key := string(pyjson.Marshal(v)); !seen[key] {
-				seen[key] = true
-				union = append(union, v)
-			}
-		}
+		all = append(all, list)
 	}
-	writeValue(w, union)
+	writeValue(w, union(all...))
 }
 
 // askAllTimeout bounds a question to the whole fleet: one instance that hangs

@@ -45,6 +45,21 @@ func (h *Hub) routes() *router {
 	t.both("POST /userdata/*", h.postUserfile)
 	t.both("DELETE /userdata/*", h.deleteUserfile)
 	t.both("POST /userdata/*/move/*", h.postUserfileMove)
+	t.both("POST /free", h.postFree)
+	t.both("GET /view_metadata/*", h.getFromAny)
+	t.both("GET /experiment/models", h.getModelFolders)
+	t.both("GET /experiment/models/*", h.getModelFolder)
+	t.both("GET /experiment/models/preview/*/*/**", h.getFromAny)
+	for _, path := range []string{"/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/global_subgraphs/*", "/node_replacements"} {
+		t.both("GET "+path, h.getFromPrimary)
+	}
+	// Bare only.
+	t.handle("GET /internal/logs", h.getLogs)
+	t.handle("GET /internal/logs/raw", h.getLogs)
+	t.handle("PATCH /internal/logs/subscribe", h.patchLogs)
+	t.handle("GET /internal/folder_paths", h.getFromPrimary)
+	t.handle("GET /internal/files/*", h.getFolder)
+	h.addAssets(t)
 	// As written, and once more below /api; there is no bare /jobs.
 	t.both("GET /api/jobs", h.getComfyJobs)
 	t.both("POST /api/jobs/cancel", h.postComfyJobsCancel)
@@ -75,7 +90,9 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		})
 		return
 	}
-	if !sameSite(r) {
+	if v.CORS != "" {
+		w = h.withCORS(w, v.CORS)
+	} else if !sameSite(r) {
 		writeEmpty(w, http.StatusForbidden)
 		return
 	}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -13,7 +14,8 @@ import (
 // getSocket answers GET /ws: the client's event stream.
 func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		writeText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: None\n Can \"Upgrade\" only to \"WebSocket\".")
+		asked := cmp.Or(r.Header.Get("Upgrade"), "None") // as Python prints what is missing
+		writeText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: "+asked+"\n Can \"Upgrade\" only to \"WebSocket\".")
 		return
 	}
 	if a.client == "" {

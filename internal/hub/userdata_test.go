@@ -31,7 +31,7 @@ func (b *bench) play(steps []exchange) {
 			continue
 		}
 		require.Equal(b.t, step.want, string(body), "step %d: %s %s", n, step.method, step.path)
-		if step.want == "" && status < http.StatusMultipleChoices {
+		if step.want == "" && status < http.StatusMultipleChoices && step.method != http.MethodHead {
 			require.Empty(b.t, resp.Header.Get("Content-Type"), "an empty answer has no type")
 		}
 	}

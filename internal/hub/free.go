@@ -1,0 +1,52 @@
+package hub
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// postFree answers POST /free. One client must not unload the models that
+// others work with: see FreePolicy.
+func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	v, ok := h.readJSON(w, r)
+	if !ok {
+		return
+	}
+	o, ok := v.(*pyjson.Object)
+	if !ok {
+		writeTrouble(w)
+		return
+	}
+	models, _ := o.Get("unload_models")
+	memory, _ := o.Get("free_memory")
+	if truthy(models) || truthy(memory) {
+		h.free(r, a, truthy(models), truthy(memory))
+	}
+	writeEmpty(w, http.StatusOK)
+}
+
+// free asks the instances that the policy allows. An instance that does not
+// answer has nothing to free, so errors are only logged.
+func (h *Hub) free(r *http.Request, a asker, models, memory bool) {
+	var clients []*comfyui.Client
+	switch h.settings().Free {
+	case FreeAll:
+		clients = h.dispatch.Clients()
+	case FreeOwn:
+		for _, id := range h.clientsOf(a) {
+			clients = append(clients, h.dispatch.WarmFor(a.tenant, id)...)
+		}
+	}
+	var wait sync.WaitGroup
+	for _, c := range clients {
+		wait.Go(func() {
+			if err := c.Free(r.Context(), models, memory); err != nil {
+				h.log().Debug("an instance does not free its memory", "error", err)
+			}
+		})
+	}
+	wait.Wait()
+}

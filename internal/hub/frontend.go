@@ -1,0 +1,121 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// fromInstance are the folders that are no part of the web interface's own
+// build: they belong to the packs and packages that instances have installed.
+var fromInstance = [...]string{"extensions", "templates", "docs", "api", "internal"}
+
+// checkFrontend says what is wrong with a folder that is to hold the web
+// interface; none is fine.
+func checkFrontend(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if _, err := os.Stat(path.Join(folder, "index.html")); err != nil {
+		return fmt.Errorf("hub: frontend: want a folder with the web interface's index.html: %w", err)
+	}
+	return nil
+}
+
+// serveFrontend answers with a file of the hub's own copy of the web interface
+// and reports whether there is one. Others are left to the primary.
+func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request) bool {
+	folder := h.settings().Frontend
+	if folder == "" || !isRead(r) || strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return false
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	index := name == "" || r.URL.Path == "/api/"
+	if index {
+		name = "index.html"
+	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) {
+		return false
+	}
+	// A Root, so that no name and no link leads out of the folder.
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		h.log().Error("the web interface's folder cannot be read", "error", err)
+		return false
+	}
+	defer root.Close()
+	file, err := root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	err = files.ServeContent(w, r, files.Content{
+		ETag:     fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()),
+		Modified: info.ModTime(), Size: info.Size(), Logger: h.log(),
+		Describe: func(header http.Header) { h.describePage(header, r.URL.Path, name, index) },
+		Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
+			return section{io.NewSectionReader(file, offset, length)}, nil
+		},
+	})
+	if err != nil {
+		h.fault(w, r, errors.Join(errors.New("hub: frontend"), err))
+	}
+	return true
+}
+
+// section is a part of a file that somebody else closes.
+type section struct{ *io.SectionReader }
+
+func (section) Close() error { return nil }
+
+// describePage sets the headers with which ComfyUI keeps browsers from showing
+// an old web interface after an update.
+func (h *Hub) describePage(header http.Header, asked, name string, index bool) {
+	header.Set("Content-Type", files.ContentType(name))
+	if index {
+		control := "no-cache"
+		if h.storesNothing() {
+			control = "no-store, must-revalidate"
+		}
+		header.Set("Cache-Control", control)
+		header.Set("Pragma", "no-cache")
+		header.Set("Expires", "0")
+		return
+	}
+	if control := h.cacheControl(asked); control != "" {
+		header.Set("Cache-Control", control)
+	}
+}
+
+// cacheControl is the header that ComfyUI gives to a path, "" for none.
+func (h *Hub) cacheControl(p string) string {
+	base := path.Base(p)
+	switch ext := path.Ext(p); {
+	case ext == ".js", ext == ".css", strings.HasPrefix(base, "index") && ext == ".json":
+		if h.storesNothing() {
+			return "no-store"
+		}
+		return "no-cache"
+	case slices.Contains([]string{".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".gif", ".tif", ".tiff", ".webp"}, strings.ToLower(ext)):
+		return "public, max-age=86400"
+	}
+	return ""
+}
+
+// storesNothing is the rule since 0.18.0; the hub follows it too while it does
+// not know what it emulates.
+func (h *Hub) storesNothing() bool {
+	version := h.dispatch.Version()
+	return !version.Known() || version.AtLeast(0, 18, 0)
+}

@@ -1,0 +1,89 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// maxLogReaders bounds the clients that read an instance's log at once.
+const maxLogReaders = 1000
+
+// logReaders are the clients that want the primary's log lines as they come.
+// The instance is subscribed once, with the hub's own socket.
+type logReaders struct {
+	mu   sync.Mutex
+	keys []stream.Key
+}
+
+// set adds or removes a reader and reports whether any is left.
+func (l *logReaders) set(k stream.Key, wanted bool) (left bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keys = slices.DeleteFunc(l.keys, func(other stream.Key) bool { return other == k })
+	if wanted {
+		l.keys = append(l.keys, k)
+	}
+	if extra := len(l.keys) - maxLogReaders; extra > 0 {
+		l.keys = slices.Delete(l.keys, 0, extra)
+	}
+	return len(l.keys) > 0
+}
+
+func (l *logReaders) all() []stream.Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.keys)
+}
+
+// getLogs answers GET /internal/logs and /internal/logs/raw with those of the
+// primary. Where users log in they are empty: an instance's log tells of
+// everybody's prompts.
+func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	switch {
+	case !a.login:
+		h.getFromPrimary(w, r, a, nil)
+	case r.URL.Path == "/internal/logs":
+		writeValue(w, pyjson.String(""))
+	default:
+		writeJSON(w, http.StatusOK, []byte(`{"entries": [], "size": {"cols": 80, "rows": 24}}`))
+	}
+}
+
+// patchLogs answers PATCH /internal/logs/subscribe.
+func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	v, ok := h.readJSON(w, r)
+	if !ok {
+		return
+	}
+	o, _ := v.(*pyjson.Object)
+	enabled, said := o.Get("enabled")
+	if client := o.String("clientId"); client != "" && said && !a.login {
+		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.tenant, Client: client}, truthy(enabled)))
+	} else if !said {
+		writeTrouble(w) // a KeyError in ComfyUI
+		return
+	}
+	writeEmpty(w, http.StatusOK)
+}
+
+// followLogs subscribes the hub to the primary's log, or ends that.
+func (h *Hub) followLogs(ctx context.Context, wanted bool) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := h.dispatch.SubscribeLogs(ctx, wanted); err != nil {
+		h.log().Debug("cannot subscribe to an instance's log", "error", err)
+	}
+}
+
+// logged passes log lines of an instance on to the clients that read them.
+func (h *Hub) logged(frame []byte) {
+	for _, k := range h.readers.all() {
+		h.streams.Broadcast(k, stream.Text(frame))
+	}
+}

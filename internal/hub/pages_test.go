@@ -1,0 +1,216 @@
+package hub
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+func TestFrontend(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "secret.txt")
+	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(folder, "link.txt")))
+	for name, body := range map[string]string{
+		"index.html": "<html>ours</html>", "assets/app-1a2b.js": "js", "assets/a.css": "css", "assets/logo.PNG": "png",
+		"extensions/core/x.js": "not this one", "templates/index.json": "nor this",
+	} {
+		full := filepath.Join(folder, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+		require.NoError(t, os.WriteFile(full, []byte(body), 0o600))
+	}
+	p := newPack(t, "primary", sim.Config{Version: "0.33.0"})
+	b := newBench(t, 0, func(b *bench) { b.settings.Frontend, b.settings.Instances = folder, []string{p.URL} })
+	b.connected(1)
+	for _, c := range []struct{ path, body, kind, control string }{
+		{"/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
+		{"/?x=1", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
+		{"/api/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
+		{"/index.html", "<html>ours</html>", "text/html", ""},
+		{"/assets/app-1a2b.js", "js", "text/javascript", "no-store"},
+		{"/assets/a.css", "css", "text/css", "no-store"},
+		{"/assets/logo.PNG", "png", "image/png", "public, max-age=86400"},
+	} {
+		resp := b.send(exchange{method: "GET", path: c.path})
+		status, body := read(t, resp)
+		require.Equal(t, http.StatusOK, status, c.path)
+		require.Equal(t, c.body, string(body), c.path)
+		require.Equal(t, c.kind, resp.Header.Get("Content-Type"), c.path)
+		require.Equal(t, c.control, resp.Header.Get("Cache-Control"), c.path)
+		again := b.send(exchange{method: "GET", path: c.path, header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
+		status, _ = read(t, again)
+		require.Equal(t, http.StatusNotModified, status, c.path)
+	}
+	for path, want := range map[string]int{"/link.txt": 404, "/assets": 404, "/assets/": 404, "/nope.js": 404, "/extensions/core/x.js": 418} {
+		status, body := b.get(path)
+		require.Equal(t, want, status, path)
+		require.NotContains(t, string(body), "secret")
+	}
+	status, _ := b.post("/assets/a.css", "x")
+	require.Equal(t, http.StatusMethodNotAllowed, status)
+
+	err := b.hub.Start(t.Context(), Settings{Frontend: t.TempDir()})
+	require.ErrorContains(t, err, "index.html")
+	require.Equal(t, "<html>ours</html>", b.text("/"), "a bad reload changes nothing")
+}
+
+func TestPagesOfThePrimary(t *testing.T) {
+	t.Parallel()
+	b := versioned(t, "0.33.0")
+	for _, path := range []string{"/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/node_replacements", "/internal/folder_paths", "/"} {
+		resp, err := http.Get(b.instances[0].url() + path)
+		require.NoError(t, err)
+		_, want := read(t, resp)
+		require.Equal(t, string(want), b.text(path), path)
+		if !strings.HasPrefix(path, "/internal") {
+			require.Equal(t, string(want), b.text("/api"+path), path)
+		}
+	}
+	require.Equal(t, "null", b.text("/global_subgraphs/nope"))
+	require.Contains(t, b.text("/internal/logs"), "Starting server")
+	require.Contains(t, b.text("/internal/logs/raw"), "Starting server")
+}
+
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-4000-8000-000000000001"
+	steps := func(status int, want string) []exchange {
+		return []exchange{
+			{method: "GET", path: "/api/assets", status: status, want: want},
+			{method: "GET", path: "/api/assets/" + id, status: status, want: want},
+			{method: "GET", path: "/api/assets/" + id + "/content", status: status, want: want},
+			{method: "HEAD", path: "/api/assets/hash/blake3:00", status: status},
+			{method: "GET", path: "/api/tags", status: status, want: want},
+			{method: "GET", path: "/api/assets/seed/status", status: status, want: want},
+			{method: "GET", path: "/assets", status: 404},
+			{method: "GET", path: "/tags", status: 404},
+			{method: "GET", path: "/api/assets/nope", status: 404},
+		}
+	}
+	b := versioned(t, "0.33.0")
+	b.play(steps(503, assetsDisabled))
+	b.play([]exchange{
+		{method: "POST", path: "/api/assets", body: "{}", status: 503, want: assetsDisabled},
+		{method: "DELETE", path: "/api/assets/" + id, status: 503, want: assetsDisabled},
+		{method: "POST", path: "/api/assets/prune", status: 503, want: assetsDisabled},
+		{method: "PATCH", path: "/api/assets", status: 405, want: "405: Method Not Allowed"},
+	})
+	old := versioned(t, "0.3.64")
+	old.play(steps(404, ""))
+	old.play([]exchange{{method: "POST", path: "/api/assets", body: "{}", status: 405, want: "405: Method Not Allowed"}})
+}
+
+func TestFolderListing(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"0.3.64": `["ComfyUI_00002_.png", "ComfyUI_00001_.png"]`,
+		"0.33.0": `["ComfyUI_00002_.png [output]", "ComfyUI_00001_.png [output]"]`,
+	} {
+		b := versioned(t, version)
+		for n := range 2 {
+			b.finished(b.submit(picture(n), "c"))
+		}
+		require.Equal(t, want, b.text("/internal/files/output"))
+		require.Equal(t, "[]", b.text("/internal/files/input"))
+		status, body := b.get("/internal/files/nope")
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, `{"error": "Invalid directory type"}`, string(body))
+	}
+}
+
+func TestModelRoutes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	status, _ := b.get("/experiment/models")
+	require.Equal(t, http.StatusBadGateway, status)
+	b = newBench(t, 2)
+	require.Contains(t, b.text("/experiment/models"), `{"name": "checkpoints", "folders": [`)
+	require.Equal(t, 1, strings.Count(b.text("/experiment/models"), `"name": "checkpoints"`), "folders are joined")
+	require.True(t, strings.HasPrefix(b.text("/api/experiment/models/checkpoints"), "["))
+	b.play([]exchange{
+		{method: "GET", path: "/experiment/models/nope", status: 404},
+		{method: "GET", path: "/experiment/models/preview/checkpoints/0/sub%2Fx.safetensors", status: 404},
+		{method: "GET", path: "/experiment/models/preview/checkpoints/0/sub/x.safetensors", status: 404},
+		{method: "GET", path: "/view_metadata/checkpoints?filename=nope.safetensors", status: 404},
+		{method: "GET", path: "/view_metadata/checkpoints", status: 404},
+	})
+}
+
+func TestFree(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	cachedAfter := func(free func()) bool {
+		b.finished(b.submit(picture(1), "me"))
+		free()
+		c := b.dial("me")
+		id := b.submit(picture(1), "me")
+		for {
+			m := c.next()
+			if m.Type == "execution_cached" && m.Data.PromptID == id {
+				b.finished(id)
+				return !strings.Contains(m.raw, `"nodes": []`)
+			}
+		}
+	}
+	free := func(query string) func() {
+		return func() {
+			status, body := b.post("/free"+query, `{"unload_models": true, "free_memory": true}`)
+			require.Equal(t, http.StatusOK, status)
+			require.Empty(t, body)
+		}
+	}
+	require.True(t, cachedAfter(func() {}))
+	require.True(t, cachedAfter(free("?clientId=somebody")), "nobody frees what another works with")
+	require.False(t, cachedAfter(free("?clientId=me")))
+	require.False(t, cachedAfter(free("")), "the address tells who asks")
+
+	for policy, kept := range map[FreePolicy]bool{FreeOff: true, FreeAll: false} {
+		b.settings.Free = policy
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.Equal(t, kept, cachedAfter(free("?clientId=somebody")), policy)
+	}
+	b.play([]exchange{
+		{method: "POST", path: "/free", body: "{}", status: 200},
+		{method: "POST", path: "/free", status: 500, want: trouble},
+		{method: "POST", path: "/free", body: "[]", status: 500, want: trouble},
+	})
+}
+
+func TestLogReaders(t *testing.T) {
+	t.Parallel()
+	p := newPack(t, "one", sim.Config{})
+	b := packed(t, p)
+	reader, other := b.dial("reader"), b.dial("other")
+	subscribe := func(client string, enabled string) {
+		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})
+	}
+	subscribe("reader", "true")
+	require.Regexp(t, `^PATCH /internal/logs/subscribe \{"clientId": "comfyhub-[0-9a-f-]+", "enabled": true\}$`, p.last(), "the instance knows the hub's socket only")
+	line := `{"type": "logs", "data": {"entries": [{"t": "2026-01-01T00:00:00", "m": "hello"}], "size": null}}`
+	b.hub.logged([]byte(line))
+	require.Equal(t, line, reader.next().raw)
+	subscribe("other", "true")
+	subscribe("reader", "false")
+	b.hub.logged([]byte(line))
+	require.Equal(t, line, other.next().raw, "it has not got the first one")
+	subscribe("other", "false")
+	require.Contains(t, p.last(), `"enabled": false`)
+	b.play([]exchange{
+		{method: "PATCH", path: "/internal/logs/subscribe", body: "{", status: 500, want: trouble},
+		{method: "PATCH", path: "/internal/logs/subscribe", body: "{}", status: 500, want: trouble},
+	})
+
+	// Where users log in, an instance's log is nobody's.
+	b.tenant = "ada"
+	require.Equal(t, `""`, b.text("/internal/logs"))
+	require.Equal(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, b.text("/internal/logs/raw"))
+	subscribe("reader", "true")
+	require.Contains(t, p.last(), `"enabled": false`, "nothing was asked of the instance")
+}
