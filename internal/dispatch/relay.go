@@ -33,6 +33,9 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 	switch m.Type {
 	case comfyui.TypeExecutionStart:
 		r.begin(ctx, time.Now())
+		if r.cancelled {
+			r.interrupt(ctx) // servers ignore one that comes before the start
+		}
 		r.send(stream.Other, "", data)
 	case comfyui.TypeExecutionSuccess, comfyui.TypeExecutionInterrupted:
 		r.hold(data)

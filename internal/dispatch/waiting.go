@@ -30,6 +30,9 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.CancelRun(e.Key)
 	case queue.Ended:
 		d.streams.StatusChanged(e.Caller)
+		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {
+			d.EndedElsewhere(e)
+		}
 	case queue.Claimed, queue.Started: // change neither what waits nor a count
 	}
 }

@@ -56,6 +56,24 @@ func (h *Hub) missed(ctx context.Context, k stream.Key) {
 	}
 }
 
+// endedElsewhere tells a client whose socket is here the end of a job that
+// another hub has run. Its progress was that hub's to show; the end must not
+// be missed anywhere.
+func (h *Hub) endedElsewhere(e queue.Event) {
+	k := stream.Key{Tenant: e.Tenant, Client: e.Client}
+	if !h.streams.Connected(k) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	j, err := h.queue.Get(ctx, e.Key)
+	if err != nil {
+		h.log().Debug("cannot tell the end of another hub's job", "job", e.Key, "error", err)
+		return
+	}
+	h.tellEnd(ctx, j)
+}
+
 // tellEnd rebuilds the messages of an ended job from its history entry.
 func (h *Hub) tellEnd(ctx context.Context, j job.Job) {
 	entry, err := h.queue.HistoryEntry(ctx, j.Tenant, j.ID)

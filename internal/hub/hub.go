@@ -146,7 +146,8 @@ func (h *Hub) open(ctx context.Context) error {
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: (*transport)(h),
 		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.learned, Logged: h.logged,
-		Hub: boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
+		EndedElsewhere: h.endedElsewhere,
+		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {

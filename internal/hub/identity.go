@@ -13,13 +13,27 @@ import (
 
 // What the data folder keeps of a hub beside files and queue.
 const (
-	idFile     = "hub-id"
+	idPrefix   = "hub-id-"
 	secretFile = "secret"
 )
 
 // ownID is the hub's lasting id: a hub that starts again takes over at once
-// what its earlier process left.
-func (h *Hub) ownID() (string, error) { return lasting(filepath.Join(h.id.Data, idFile), 8) }
+// what its earlier process left. The folder may be shared, so the id is of
+// this machine and this gossip address; two hubs of one id would take each
+// other's runs for their own.
+func (h *Hub) ownID() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r == '\\' || r == ':' || r == 0 {
+			return '_'
+		}
+		return r
+	}, host+"-"+h.id.GossipBind)
+	return lasting(filepath.Join(h.id.Data, idPrefix+name), 8)
+}
 
 // secret encrypts API keys in Redis. Hubs that share a Redis share the gossip
 // key; a hub without one keeps a secret of its own.

@@ -246,6 +246,12 @@ func (s *Streams) Showing(k Key) (promptID string, ok bool) {
 	return promptID, ok
 }
 
+// Connected reports whether the client has a socket here.
+func (s *Streams) Connected(k Key) (connected bool) {
+	s.change(k, false, func(c *client) { connected = c.socket != nil })
+	return connected
+}
+
 // Broadcast sends a message that belongs to no run to the client's socket; it
 // is never held, and dropped when there is no socket.
 func (s *Streams) Broadcast(k Key, m Message) {
