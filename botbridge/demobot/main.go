@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	fmt.Println("starting a hub, two simulated instances, a fake Telegram and the bridge ...")
 	s, err := stage.Open(ctx, stage.Options{
-		Hub: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Dir: dir, Config: string(config), Workflows: workflows,
+		Hub: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Dir: dir, Config: string(config), Workflows: []string{workflows},
 		AgentFlags: []string{"--preview-method", "latent2rgb", "--step-time", "150ms"},
 	})
 	defer s.Close()

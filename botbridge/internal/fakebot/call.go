@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	_ "image/jpeg" // pictures are looked at
@@ -35,7 +36,7 @@ type File struct {
 const (
 	maxMemory = 64 << 20
 	// keepSize is up to which size a file's bytes are kept.
-	keepSize = 256 << 10
+	keepSize = 1 << 20
 )
 
 // parseCall reads a call as multipart form, JSON or URL-encoded form, all of
@@ -71,9 +72,11 @@ func parseCall(method string, r *http.Request) (*call, error) {
 }
 
 func (c *call) readForm(form *multipart.Reader) error {
-	for {
+	for parts := 0; ; parts++ {
 		part, err := form.NextPart()
-		if err == io.EOF {
+		// A call without parameters has an empty body; any other that ends too
+		// soon was cut.
+		if err == io.EOF || parts == 0 && errors.Is(err, io.EOF) { //nolint:errorlint // only the bare EOF is an orderly end
 			return nil
 		}
 		if err != nil {

@@ -121,6 +121,17 @@ func (p *Person) Sees() []Message {
 	return list
 }
 
+// All are all messages that ever were in the chat, in order.
+func (p *Person) All() []Message {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	list := make([]Message, 0, len(p.f.messages[p.Chat]))
+	for _, m := range p.f.messages[p.Chat] {
+		list = append(list, *m)
+	}
+	return list
+}
+
 // Answers are what pressed buttons got.
 func (f *Fake) Answers() []Answer {
 	f.mu.Lock()

@@ -209,11 +209,11 @@ func (j *job) repost(ctx context.Context) error {
 // command took: the rounds of the fleet until it is our turn, and our own.
 func (j *job) expect(ctx context.Context) {
 	j.prog.eta = 0
-	if j.prog.position < 0 {
+	if j.prog.started {
 		return
 	}
 	if mean, ok := j.r.o.Store.Mean(ctx, j.rec.Command); ok {
-		rounds := 1 + j.prog.position/max(1, j.r.o.Instances())
+		rounds := 1 + max(0, j.prog.position)/max(1, j.r.o.Instances())
 		j.prog.eta = time.Duration(rounds) * mean
 	}
 }

@@ -55,6 +55,9 @@ func (j *job) statusPost() platform.Post {
 		}
 	default:
 		post.Text = j.say("accepted", nil)
+		if p.eta > 0 {
+			post.Text = j.say("accepted_eta", locale.With{"time": j.duration(p.eta)})
+		}
 	}
 	return post
 }

@@ -31,9 +31,9 @@ type Options struct {
 	AgentFlags []string
 	// Fake are the options of the fake Telegram.
 	Fake fakebot.Options
-	// Config is bot.yaml; paths in it start at Workflows.
+	// Config is bot.yaml; Workflows are folders whose JSON files lie beside it.
 	Config    string
-	Workflows string
+	Workflows []string
 	// Env is added to the bridge's environment.
 	Env []string
 }
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 	}
 	s := &Stage{o: o, Fake: fakebot.New(o.Fake)}
 	if err := s.prepare(); err != nil {
-		return s, err
+		return s, fmt.Errorf("preparing the stage: %w", err)
 	}
 	if err := s.StartHub(); err != nil {
 		return s, err
@@ -96,12 +96,7 @@ func (s *Stage) prepare() error {
 		}
 	}
 	s.HubURL, s.BridgeURL = "http://"+s.hubAddr, "http://"+bridge
-	folder, err := filepath.Abs(s.o.Workflows)
-	if err != nil {
-		return err
-	}
-	s.config = filepath.Join(folder, "stage-"+strings.ReplaceAll(s.hubAddr, ":", "-")+".yaml")
-	if err := os.WriteFile(s.config, []byte(s.o.Config), 0o600); err != nil {
+	if err := s.writeConfig(); err != nil {
 		return err
 	}
 	// The bridge names tenants, and is believed because it calls from here.
@@ -125,6 +120,31 @@ http://:%s {
 }
 `, s.admin, filepath.Join(s.o.Dir, "hub"), s.gossip, s.hubAddr[strings.LastIndexByte(s.hubAddr, ':')+1:])
 	return os.WriteFile(filepath.Join(s.o.Dir, "Caddyfile"), []byte(caddyfile), 0o600)
+}
+
+// writeConfig puts bot.yaml and the workflows into a folder of their own.
+func (s *Stage) writeConfig() error {
+	folder := filepath.Join(s.o.Dir, "bot")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, from := range s.o.Workflows {
+		files, err := filepath.Glob(filepath.Join(from, "*.json"))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(folder, filepath.Base(file)), data, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	s.config = filepath.Join(folder, "bot.yaml")
+	return os.WriteFile(s.config, []byte(s.o.Config), 0o600)
 }
 
 // freeAddress is an address of loopback that is free for TCP and UDP now.
@@ -245,8 +265,5 @@ func (s *Stage) Close() {
 	s.Fake.Close()
 	if s.api != nil {
 		_ = s.api.Close()
-	}
-	if s.config != "" {
-		os.Remove(s.config)
 	}
 }

@@ -149,8 +149,8 @@ func (c *Command) shape(a Args) (width, height int) {
 		area = w.Float64() * h.Float64()
 	}
 	ratio := float64(a.AspectW) / float64(a.AspectH)
-	h := math.Sqrt(area / ratio)
-	return int(h * ratio), int(h)
+	height = grid(int(math.Sqrt(area / ratio)))
+	return int(math.Round(float64(height) * ratio)), height
 }
 
 // Files are the names, at the hub, of what the message brought along.

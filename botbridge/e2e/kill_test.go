@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+)
+
+func TestBridgeKilled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const people = 8
+	var all []*fakebot.Person
+	asked := map[*fakebot.Person][]int{}
+	for id := range people {
+		p := r.Fake.Person(int64(100+id), "en")
+		all = append(all, p)
+		for range 3 {
+			m, _ := p.Say("/work")
+			asked[p] = append(asked[p], m)
+		}
+	}
+	// The first picture is there, the others are on their way: at every point
+	// of it.
+	r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(filter(list, isPicture)) > 0 })
+	r.KillBridge()
+	late, _ := all[1].Say("/work")
+	asked[all[1]] = append(asked[all[1]], late)
+	require.NoError(t, r.StartBridge())
+	for _, p := range all {
+		for _, m := range asked[p] {
+			r.wait(p, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })
+		}
+	}
+	pictures := 0
+	for _, p := range all {
+		for _, m := range asked[p] {
+			require.Equal(t, 1, ends(p.Sees(), m), texts(p.All()))
+			n := len(filter(p.All(), answering(m, isPicture)))
+			require.LessOrEqual(t, n, 1, "nobody gets it twice")
+			pictures += n
+		}
+	}
+	require.GreaterOrEqual(t, pictures, 3*people-2, "at most what was being sent at that moment is in doubt")
+}
+
+// ends counts the ends of a request that its person sees: its picture, or an
+// apology.
+func ends(list []fakebot.Message, message int) int {
+	pictures := len(filter(list, answering(message, isPicture)))
+	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
+		return m.FromBot && (saying("the connection broke before")(m) || saying("Sorry")(m) || saying("cannot be made")(m))
+	})))
+	if pictures > 0 && apologies > 0 {
+		// It did arrive, and the bridge could not know.
+		return pictures
+	}
+	return pictures + apologies
+}
+
+func TestHubAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ada := r.Fake.Person(5, "en")
+	first, _ := ada.Say("/slow")
+	r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
+	r.KillHub()
+	second, _ := ada.Say("/work")
+	for _, m := range []int{first, second} {
+		r.waitFor(ada, "the excuse", answering(m, saying("cannot be reached just now")))
+	}
+	require.NoError(t, r.StartHub())
+	for _, m := range []int{first, second} {
+		r.pictures(ada, m, 1)
+	}
+	require.Len(t, filter(ada.All(), isPicture), 2)
+	require.LessOrEqual(t, len(filter(ada.All(), saying("cannot be reached"))), 2, "each is told once")
+}

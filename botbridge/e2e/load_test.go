@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+// load says how hard TestLoad presses. COMFYHUB_BOT_LOAD=full is what the bridge
+// is made for; COMFYHUB_BOT_LOAD=real keeps Telegram's own limits too, which
+// takes minutes.
+func load() (chats, requests int, scale float64) {
+	switch os.Getenv("COMFYHUB_BOT_LOAD") {
+	case "real":
+		return 200, 5, 1
+	case "full":
+		return 200, 5, 10
+	}
+	return 30, 4, 10
+}
+
+// trouble is what Telegram's side does: 2 % floods, 2 % errors, 1 % of the
+// connections cut, half of those after the call took effect.
+func trouble() func(string) fakebot.Fault {
+	var mu sync.Mutex
+	dice := rand.New(rand.NewPCG(4, 2))
+	return func(string) fakebot.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		switch n := dice.IntN(1000); {
+		case n < 20:
+			return fakebot.Flood
+		case n < 40:
+			return fakebot.Broken
+		case n < 45:
+			return fakebot.CutBefore
+		case n < 50:
+			return fakebot.CutAfter
+		}
+		return fakebot.None
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	chats, requests, scale := load()
+	r := newRig(t, func(o *stage.Options) {
+		o.Fake = fakebot.Options{Scale: scale, Enforce: true, Fault: trouble()}
+		o.Config = strings.ReplaceAll(config, "rate: 10", fmt.Sprintf("rate: %g", scale))
+		o.AgentFlags = []string{"--time-scale", "0.1"}
+		o.Instances = 4
+	})
+	begin := time.Now()
+	people := make([]*fakebot.Person, chats)
+	asked := make([][]int, chats)
+	for n := range people {
+		people[n] = r.Fake.Person(int64(1000+n), "en")
+	}
+	for k := range requests {
+		for n, p := range people {
+			m, _ := p.Say("/work --seed " + strconv.Itoa(1+n*requests+k))
+			asked[n] = append(asked[n], m)
+		}
+	}
+	over := func() int {
+		done := 0
+		for n, p := range people {
+			list := p.Sees()
+			for _, m := range asked[n] {
+				done += min(1, ends(list, m))
+			}
+		}
+		return done
+	}
+	all := chats * requests
+	await := func(share int) {
+		require.Eventually(t, func() bool { return over() >= all*share/100 }, 10*time.Minute, 100*time.Millisecond, "%d of %d", over(), all)
+	}
+	await(20)
+	early := r.Bridge().Memory()
+	r.KillHub()
+	require.NoError(t, r.StartHub())
+	await(45)
+	r.KillBridge()
+	require.NoError(t, r.StartBridge())
+	await(80)
+	late := r.Bridge().Memory()
+	await(100)
+
+	doubt, pictures := 0, 0
+	for n, p := range people {
+		list := p.Sees()
+		for k, m := range asked[n] {
+			got := filter(list, answering(m, isPicture))
+			require.LessOrEqual(t, len(got), 1, "nobody gets a picture twice: %s", texts(p.All()))
+			pictures += len(got)
+			if len(got) == 0 {
+				doubt++
+				t.Logf("in doubt: %s", texts(filter(p.All(), answering(m, func(fakebot.Message) bool { return true }))))
+				continue
+			}
+			require.Contains(t, got[0].Text, "Seed "+strconv.Itoa(1+n*requests+k)+" ", "everybody gets their own")
+		}
+		require.True(t, inOrder(p.All(), asked[n]), "the first answers come in the order of the questions: %s", texts(p.All()))
+	}
+	tooFast, worst := r.Fake.TooFast()
+	t.Logf("%d requests of %d chats in %v: %d pictures, %d in doubt and said so; %d calls too fast, fullest windows %+v; memory %d and %d MB; calls %v",
+		all, chats, time.Since(begin).Round(time.Second), pictures, doubt, tooFast, worst, early>>20, late>>20, r.Fake.Calls())
+	require.Zero(t, tooFast, "%+v", worst)
+	require.LessOrEqual(t, doubt, 5+all/50)
+	require.Less(t, late, int64(150<<20))
+}
+
+// inOrder reports whether the first answer to each message comes after the
+// first answer to the one before.
+func inOrder(list []fakebot.Message, asked []int) bool {
+	last := 0
+	for _, m := range asked {
+		first, ok := 0, false
+		for _, said := range list {
+			if said.FromBot && said.ReplyTo == m {
+				first, ok = said.ID, true
+				break
+			}
+		}
+		if !ok || first < last {
+			return false
+		}
+		last = first
+	}
+	return true
+}

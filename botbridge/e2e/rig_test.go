@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+// patience bounds every wait; a machine that runs other tests is slow.
+const patience = 90 * time.Second
+
+// programs are the binaries under test, built once.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "comfyhub-bot-e2e-")
+	if err != nil {
+		return "", err
+	}
+	for name, pkg := range map[string]string{"caddy": "../../caddymodule/caddy", "agent": "../../agent", "botbridge": ".."} {
+		build := exec.Command("go", "build", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := programs(); dir != "" && !testing.Short() {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// config is the bot.yaml of the tests.
+const config = `
+telegram: {rate: 10}
+limits:
+  waiting: 6
+  messages_per_10s: 60
+  admins: ["telegram:1"]
+  block_users: ["telegram:666"]
+  words: [forbidden]
+default_command: generate
+commands:
+  generate: {workflow: generate.json, about: {en: "a picture from words", ru: "картинка"}}
+  edit: {workflow: edit.json, max_count: 1}
+  upscale: {workflow: upscale.json, upscales: true}
+  poster: {workflow: poster.json, inputs: {seed: Colour.color}, max_seed: 16777215, max_count: 10}
+  work: {workflow: work.json, inputs: {seed: Work.nonce}}
+  slow: {workflow: slow.json, inputs: {seed: Work.nonce}}
+  broken: {workflow: broken.json, inputs: {seed: Work.nonce}}
+  missing: {workflow: missing.json, inputs: {seed: Work.nonce, size: "-", count: "-"}}
+`
+
+type rig struct {
+	t *testing.T
+	*stage.Stage
+	ctx context.Context
+}
+
+// newRig sets everything up. change may alter the options.
+func newRig(t *testing.T, change ...func(*stage.Options)) *rig {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and starts the real programs")
+	}
+	dir, err := programs()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	o := stage.Options{
+		Hub: filepath.Join(dir, "caddy"), Agent: filepath.Join(dir, "agent"), Bridge: filepath.Join(dir, "botbridge"),
+		Dir: t.TempDir(), Config: config, Workflows: []string{"../../examples/bot", "testdata"},
+		AgentFlags: []string{"--time-scale", "0.2"}, Fake: fakebot.Options{Scale: 10, Enforce: true},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := stage.Open(ctx, o)
+	t.Cleanup(func() {
+		s.Close()
+		if t.Failed() {
+			t.Log(s.Logs())
+		}
+		cancel()
+	})
+	require.NoError(t, err)
+	return &rig{t: t, Stage: s, ctx: ctx}
+}
+
+// wait waits until a person sees what a condition asks for.
+func (r *rig) wait(p *fakebot.Person, what string, until func([]fakebot.Message) bool) []fakebot.Message {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	list, err := p.Wait(ctx, until)
+	require.NoError(r.t, err, "%s; the chat holds: %s", what, texts(list))
+	return list
+}
+
+// waitFor waits for one message of the bot that fits, and returns it.
+func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message) bool) fakebot.Message {
+	r.t.Helper()
+	ofBot := func(m fakebot.Message) bool { return m.FromBot && fits(m) }
+	list := r.wait(p, what, func(list []fakebot.Message) bool {
+		_, ok := fakebot.Find(list, ofBot)
+		return ok
+	})
+	m, _ := fakebot.Find(list, ofBot)
+	return m
+}
+
+// pictures waits until n pictures answer a message.
+func (r *rig) pictures(p *fakebot.Person, message, n int) []fakebot.Message {
+	r.t.Helper()
+	list := r.wait(p, fmt.Sprintf("%d pictures", n), func(list []fakebot.Message) bool {
+		return len(filter(list, answering(message, isPicture))) >= n
+	})
+	return filter(list, answering(message, isPicture))
+}
+
+func isPicture(m fakebot.Message) bool { return m.FromBot && m.Kind == "photo" }
+
+func answering(message int, fits func(fakebot.Message) bool) func(fakebot.Message) bool {
+	return func(m fakebot.Message) bool { return m.ReplyTo == message && fits(m) }
+}
+
+func saying(text string) func(fakebot.Message) bool {
+	return func(m fakebot.Message) bool { return strings.Contains(m.Text, text) }
+}
+
+func filter(list []fakebot.Message, fits func(fakebot.Message) bool) (out []fakebot.Message) {
+	for _, m := range list {
+		if fits(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func texts(list []fakebot.Message) string {
+	var b strings.Builder
+	for _, m := range list {
+		fmt.Fprintf(&b, "\n  %d bot=%v %s re %d: %q", m.ID, m.FromBot, m.Kind, m.ReplyTo, m.Text)
+	}
+	return b.String()
+}
+
+// button finds a button by a part of its label.
+func button(t *testing.T, m fakebot.Message, label string) string {
+	t.Helper()
+	for _, b := range m.Buttons {
+		if strings.Contains(b.Label, label) {
+			return b.Data
+		}
+	}
+	require.Failf(t, "no such button", "%s under %+v", label, m)
+	return ""
+}
+
+// answered waits for what a press got.
+func (r *rig) answered(press string) string {
+	r.t.Helper()
+	text := ""
+	require.Eventually(r.t, func() bool {
+		for _, a := range r.Fake.Answers() {
+			if a.ID == press {
+				text = a.Text
+				return true
+			}
+		}
+		return false
+	}, patience, 20*time.Millisecond)
+	return text
+}

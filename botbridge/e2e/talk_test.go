@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/png"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+// photo is a picture that a person sends.
+func photo(t *testing.T, side int) []byte {
+	t.Helper()
+	img := image.NewNRGBA(image.Rect(0, 0, side, side))
+	for i := range img.Pix {
+		img.Pix[i] = 255
+	}
+	img.Set(1, 1, color.NRGBA{R: 200, A: 255})
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, img))
+	return b.Bytes()
+}
+
+func TestConversation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ada := r.Fake.Person(1, "en")
+
+	// A picture from words, with the words and the seed under it.
+	asked, _ := ada.Say("/generate@" + fakebot.Username + " a red fox --ar 2:1 --steps 4")
+	picture := r.pictures(ada, asked, 1)[0]
+	require.Contains(t, picture.Text, "a red fox\nSeed ")
+	require.Equal(t, 2*picture.File.Height, picture.File.Width)
+	require.Empty(t, picture.ParseMode)
+	r.wait(ada, "the status message goes", func(list []fakebot.Message) bool {
+		return len(filter(list, answering(asked, func(m fakebot.Message) bool { return m.Kind == "text" }))) == 0
+	})
+
+	// Its buttons.
+	ada.Press(picture.ID, button(t, picture, "Again"))
+	second := r.pictures(ada, asked, 2)[1]
+	require.NotEqual(t, picture.Text, second.Text, "again with a new seed")
+	ada.Press(picture.ID, button(t, picture, "As file"))
+	r.waitFor(ada, "the file", func(m fakebot.Message) bool { return m.Kind == "document" && m.File.Hash == picture.File.Hash })
+	ada.Press(picture.ID, button(t, picture, "Upscale"))
+	large := r.waitFor(ada, "the large one", func(m fakebot.Message) bool { return m.File.Width == 2*picture.File.Width })
+	require.Equal(t, asked, large.ReplyTo)
+	ada.Press(picture.ID, button(t, picture, "Variations"))
+	list := r.wait(ada, "an album of four", func(list []fakebot.Message) bool {
+		return len(filter(list, func(m fakebot.Message) bool { return m.Album != "" })) == 4
+	})
+	album := filter(list, func(m fakebot.Message) bool { return m.Album != "" })
+	require.Contains(t, album[0].Text, "a red fox")
+	require.Empty(t, album[1].Text, "one caption for all")
+	done := r.waitFor(ada, "the buttons of the album", saying("✓ 4 in"))
+	require.NotEmpty(t, button(t, done, "Variations"))
+
+	// A photo with a caption, an answer to a photo, and one without.
+	_, _ = ada.Send(fakebot.Draft{Text: "/edit in autumn --steps 4 --strength 0.5", Photo: photo(t, 128)})
+	r.waitFor(ada, "the edited photo", saying("in autumn"))
+	enlarge, _ := ada.Send(fakebot.Draft{Text: "/upscale", ReplyTo: picture.ID})
+	require.Equal(t, 2*picture.File.Width, r.pictures(ada, enlarge, 1)[0].File.Width)
+	ada.Say("/edit in winter")
+	r.waitFor(ada, "what is missing", saying("/edit needs a picture"))
+
+	// What goes wrong is said.
+	ada.Say("/generate")
+	r.waitFor(ada, "a hint", saying("Say what you want to see"))
+	ada.Say("/generate a --size 9999x9999")
+	r.waitFor(ada, "the bound", saying("too large"))
+	ada.Say("/generate a --colour red")
+	r.waitFor(ada, "the flags", saying("I do not know --colour"))
+	ada.Say("/generate something FORBIDDEN")
+	r.waitFor(ada, "the filter", saying("I do not make that"))
+	ada.Say("/broken")
+	r.waitFor(ada, "the error of a node", saying("Sorry, that went wrong"))
+	ada.Say("/missing")
+	r.waitFor(ada, "the missing node", saying("That cannot be made"))
+	ada.Say("/nonsense")
+	r.waitFor(ada, "an unknown command", saying("I do not know that command"))
+
+	// About oneself and the fleet.
+	ada.Say("/status")
+	r.waitFor(ada, "the fleet", saying("2 machines ready"))
+	ada.Say("/queue")
+	r.waitFor(ada, "an empty queue", saying("waiting for nothing"))
+	ada.Say("/help")
+	help := r.waitFor(ada, "help", saying("/generate - a picture from words"))
+	require.Contains(t, help.Text, "/broadcast", "an operator sees the operator's commands")
+
+	// A message that is changed while its request waits.
+	slow, _ := ada.Say("/slow")
+	r.waitFor(ada, "the status", answering(slow, func(fakebot.Message) bool { return true }))
+	ada.Edit(slow, "/poster --seed 7 -n 2")
+	r.pictures(ada, slow, 2)
+	r.waitFor(ada, "the old one is stopped", answering(slow, saying("Stopped.")))
+}
+
+func TestRussianGroupsAndSettings(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	boris := r.Fake.Person(77, "ru-RU")
+	boris.Say("/help")
+	menu := r.waitFor(boris, "help in Russian", saying("/generate - картинка"))
+	require.NotContains(t, menu.Text, "/broadcast", "only operators see those")
+	boris.Say("/settings")
+	settings := r.waitFor(boris, "settings", saying("Настройки"))
+	require.Equal(t, "Сохранено.", r.answered(boris.Press(settings.ID, button(t, settings, "Файлом"))))
+	asked, _ := boris.Say("/work")
+	r.waitFor(boris, "a file", answering(asked, func(m fakebot.Message) bool { return m.Kind == "document" }))
+	r.answered(boris.Press(settings.ID, button(t, settings, "English")))
+	r.waitFor(boris, "settings in English", saying("Settings"))
+
+	// In a group: only what is for the bot, topics kept, buttons of one's own.
+	const group = -500
+	here := boris.In(group)
+	here.Say("just talking")
+	here.Say("/work@another_bot")
+	asked, _ = here.Send(fakebot.Draft{Text: "/slow@" + fakebot.Username, Topic: 9})
+	status := r.waitFor(here, "the status", answering(asked, func(fakebot.Message) bool { return true }))
+	require.Equal(t, 9, status.Topic)
+	carl := r.Fake.Person(78, "en").In(group)
+	require.Contains(t, r.answered(carl.Press(status.ID, button(t, status, "Cancel"))), "not yours")
+	require.NotEmpty(t, r.answered(carl.Press(status.ID, button(t, status, "Status"))))
+	require.NotContains(t, r.answered(here.Press(status.ID, button(t, status, "Cancel"))), "not yours")
+	r.waitFor(here, "stopped", saying("Stopped."))
+	require.Len(t, filter(here.All(), func(m fakebot.Message) bool { return m.FromBot }), 1, "nothing else was said")
+}
+
+func TestHostileInput(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Config = strings.ReplaceAll(config, "messages_per_10s: 60", "messages_per_10s: 12")
+	})
+	eve := r.Fake.Person(20, "en")
+
+	// Markup is said back as it was written.
+	nasty := `<b>*_[x](tg://user?id=1)_*</b> {seed} <script> \u202e`
+	asked, _ := eve.Say("/generate " + nasty + " --steps 2")
+	picture := r.pictures(eve, asked, 1)[0]
+	require.Contains(t, picture.Text, nasty)
+	require.Empty(t, picture.ParseMode)
+
+	// Buttons that nobody offered, of others, and of long ago.
+	mallory := r.Fake.Person(21, "en")
+	first, _ := mallory.Say("/help")
+	r.waitFor(mallory, "help", answering(first, func(fakebot.Message) bool { return true }))
+	for _, data := range []string{
+		button(t, picture, "Again"), "ca:00000000-0000-0000-0000-000000000000", "zz:zz", "", "set:21:lang:xx", "set:1:file:on",
+		"ag:{" + strings.Repeat("a", 36) + "}", "set:21:size:99999x1",
+	} {
+		require.Contains(t, []string{"That button is too old.", "That is not yours."}, r.answered(mallory.Press(first, data)), data)
+	}
+	require.Len(t, filter(mallory.All(), isPicture), 0)
+
+	// A megabyte, and twenty photos in a second.
+	flood := r.Fake.Person(22, "en")
+	flood.Say("/generate " + strings.Repeat("ab ", 350_000))
+	r.waitFor(flood, "too long", saying("too long for me"))
+	for n := range 20 {
+		flood.Send(fakebot.Draft{Photo: photo(t, 16), Album: "x" + strconv.Itoa(n/10)})
+	}
+	for range 20 {
+		flood.Send(fakebot.Draft{Photo: photo(t, 16)})
+	}
+	r.waitFor(flood, "one hint or one warning", func(m fakebot.Message) bool {
+		return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "One thing at a time")
+	})
+
+	// Who may not, hears nothing; who was banned neither.
+	banned := r.Fake.Person(666, "en")
+	banned.Say("/generate a")
+	admin := r.Fake.Person(1, "en")
+	admin.Say("/ban 20")
+	r.waitFor(admin, "the ban", saying("telegram:20 is banned"))
+	eve.Say("/work")
+	mallory.Say("/ban 1")
+	r.waitFor(mallory, "no command of hers", saying("I do not know that command"))
+	admin.Say("/unban 20")
+	r.waitFor(admin, "the end of the ban", saying("let in again"))
+	again, _ := eve.Say("/work")
+	r.pictures(eve, again, 1)
+	require.Len(t, filter(eve.All(), isPicture), 2, "what was said under the ban is not answered")
+	require.Empty(t, filter(banned.All(), func(m fakebot.Message) bool { return m.FromBot }))
+	require.LessOrEqual(t, len(filter(flood.All(), func(m fakebot.Message) bool { return m.FromBot })), 4)
+
+	// The operator's other commands.
+	admin.Say("/quota 20 5")
+	r.waitFor(admin, "the share", saying("The share of telegram:20 is 5"))
+	admin.Say("/stats")
+	r.waitFor(admin, "numbers", saying("done: 2"))
+	admin.Say("/broadcast We are back.")
+	r.waitFor(eve, "the broadcast", saying("We are back."))
+	// A chat that has blocked the bot holds nobody up.
+	r.Fake.Block(21, true)
+	mallory.Say("/work")
+	last, _ := eve.Say("/work")
+	r.pictures(eve, last, 1)
+}
