@@ -89,6 +89,16 @@ type App struct {
 	// from an instance.
 	Frontend string `json:"frontend,omitempty"`
 
+	// Keep settings and saved workflows apart by the header `Comfy-User`, as
+	// ComfyUI does with `--multi-user`. It is no login: who knows a user's id
+	// is that user. Default: false, each tenant is one user.
+	MultiUser bool `json:"multi_user,omitempty"`
+
+	// Whose models a client's `POST /free` unloads: `own`, those of instances
+	// on which the client's own job was the last; `all`, those of all
+	// instances; `off`, nobody's. Default: `own`.
+	Free string `json:"free,omitempty"`
+
 	identity hub.Identity
 	settings hub.Settings
 	logs     slog.Handler
@@ -211,6 +221,8 @@ func (a *App) hubSettings() hub.Settings {
 		HistoryEntries:    a.History,
 		Manager:           a.Manager,
 		Frontend:          a.Frontend,
+		MultiUser:         a.MultiUser,
+		Free:              hub.FreePolicy(a.Free),
 	}
 	if a.Gossip != nil {
 		s.Join = a.Gossip.Join

@@ -56,6 +56,8 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    history            <number>
 //	    manager            on | off
 //	    frontend           <folder>
+//	    users              single | multi
+//	    free               own | all | off
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the option's name
@@ -117,6 +119,10 @@ func (a *App) set(word, value string) (err error) {
 		a.Manager, err = value == "on", oneOf(value, "on", "off")
 	case "frontend":
 		a.Frontend = value
+	case "users":
+		a.MultiUser, err = value == "multi", oneOf(value, "single", "multi")
+	case "free":
+		a.Free, err = value, checkFree(value)
 	default:
 		return errUnknownWord
 	}
@@ -184,6 +190,7 @@ func (g *Gossip) joinAll(d *caddyfile.Dispenser) error {
 //	    tenant            <placeholder>
 //	    trust_tenant_from <cidr...> | private_ranges
 //	    events            serial | live
+//	    cors              <origin> | *
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
@@ -219,6 +226,8 @@ func (h *Handler) set(word, value string) (err error) {
 		h.Tenant = value
 	case "events":
 		h.Events, err = value, oneOf(value, eventsSerial, eventsLive)
+	case "cors":
+		h.CORS, err = value, checkOrigin(value)
 	default:
 		return errUnknownWord
 	}

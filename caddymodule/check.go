@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // resolve replaces the placeholders of all strings. One that is empty stands
@@ -43,6 +45,11 @@ func (a *App) check() error {
 	}
 	if err := a.checkNumbers(); err != nil {
 		return err
+	}
+	if a.Free != "" {
+		if err := checkFree(a.Free); err != nil {
+			return fmt.Errorf("free: %w", err)
+		}
 	}
 	for i, instance := range a.Instances {
 		if err := checkInstance(instance); err != nil {
@@ -144,6 +151,24 @@ func checkInstance(value string) error {
 		return errors.New("credentials do not belong in an instance's URL")
 	case u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%q has a query or a fragment", value)
+	}
+	return nil
+}
+
+// checkFree accepts the words for whose models a client may unload.
+func checkFree(value string) error {
+	return oneOf(value, string(hub.FreeOwn), string(hub.FreeAll), string(hub.FreeOff))
+}
+
+// checkOrigin accepts what browsers send as Origin, "*" and nothing. A slash at
+// the end is the usual mistake, and no page would match it.
+func checkOrigin(value string) error {
+	if value == "" || value == "*" {
+		return nil
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != value {
+		return fmt.Errorf("%q is neither * nor an origin of the form https://host:port", value)
 	}
 	return nil
 }

@@ -44,6 +44,12 @@ type Handler struct {
 	// Default: `serial`. A socket can also ask by `/ws?events=live`.
 	Events string `json:"events,omitempty"`
 
+	// The origin of pages that may call the hub from another site, such as
+	// `https://ui.example`, or `*` for all, as ComfyUI's
+	// `--enable-cors-header`. Requests that a browser sends for a page of
+	// another site are then not refused. Default: none.
+	CORS string `json:"cors,omitempty"`
+
 	hub     server
 	trusted []netip.Prefix
 }
@@ -81,6 +87,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 // Validate checks what a Caddyfile had checked line by line.
 func (h *Handler) Validate() error {
+	if err := checkOrigin(h.CORS); err != nil {
+		return fmt.Errorf("cors: %w", err)
+	}
 	if h.Events == "" {
 		return nil
 	}
@@ -93,7 +102,7 @@ func (h *Handler) Validate() error {
 // ServeHTTP hands the request to the hub with what only the web server knows
 // of its sender.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	visitor := hub.Visitor{Live: h.Events == eventsLive}
+	visitor := hub.Visitor{Live: h.Events == eventsLive, CORS: h.CORS}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	visitor.Tenant = h.tenant(r, visitor.IP)
 	if len(visitor.Tenant) > maxTenant {

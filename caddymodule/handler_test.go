@@ -45,6 +45,7 @@ func TestVisitor(t *testing.T) {
 		"trusted, names nobody":      {from: "10.0.0.9:1", user: "bot", want: hub.Visitor{IP: "10.0.0.9", Tenant: "bot"}},
 		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: hub.Visitor{IP: "::ffff:10.0.0.9", Tenant: "bob"}},
 		"live":                       {handler: Handler{Events: eventsLive}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", Live: true}},
+		"cors":                       {handler: Handler{CORS: "*"}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", CORS: "*"}},
 		"serial":                     {handler: Handler{Events: eventsSerial}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
