@@ -93,14 +93,15 @@ type Player struct {
 	// Kill and Restart do to the server what the recorder did to its own.
 	Kill, Restart func()
 
-	ctx     context.Context
-	sockets map[string]*socket
-	ids     []string // recorded text and what stands for it now, in turn
-	answers []answer
-	ahead   time.Duration // of the clock before the recording
-	found   []Difference
-	path    string          // of the request that is being compared
-	orphans map[string]bool // prompts without a client id
+	ctx      context.Context
+	sockets  map[string]*socket
+	ids      []string // recorded text and what stands for it now, in turn
+	answers  []answer
+	ahead    time.Duration // of the clock before the recording
+	found    []Difference
+	path     string          // of the request that is being compared
+	stopping bool            // the request before this step ends a run
+	orphans  map[string]bool // prompts without a client id
 }
 
 type answer struct {
@@ -132,6 +133,9 @@ func (p *Player) Play(ctx context.Context) []Difference {
 		}
 	}
 	p.rest(p.Late, nil)
+	for p.Apart && p.Clock.wakeFirst(1<<62) {
+		p.rest(p.Late, nil) // to the end of what was not awaited above
+	}
 	for _, a := range p.answers {
 		p.compareAnswer(a)
 	}
@@ -192,13 +196,24 @@ func (p *Player) differs(step, what, want, got string) {
 // wait lets the recorded time pass.
 func (p *Player) wait(step *pyjson.Object) {
 	until := recordedTime(step) + p.ahead
-	path := step.Object("request").String("path")
-	if kindOf(step) == "ws_client_close" || strings.HasSuffix(path, "/interrupt") || strings.HasSuffix(path, "/cancel") {
+	stops := stops(step.Object("request"))
+	if kindOf(step) == "ws_client_close" || stops {
 		until += underWay
 	}
-	for p.rest(p.Calm, nil); p.Clock.wakeFirst(until); p.rest(p.Calm, nil) {
+	calm := p.Calm
+	if p.stopping {
+		calm = p.Late // it may be on its way to an instance
+	}
+	p.stopping = stops
+	for p.rest(calm, nil); p.Clock.wakeFirst(until); p.rest(p.Calm, nil) {
 	}
 	p.Clock.advance(until)
+}
+
+// stops reports whether a request ends a run.
+func stops(request *pyjson.Object) bool {
+	path := request.String("path")
+	return strings.HasSuffix(path, "/interrupt") || strings.HasSuffix(path, "/cancel")
 }
 
 func recordedTime(step *pyjson.Object) time.Duration {
@@ -206,17 +221,20 @@ func recordedTime(step *pyjson.Object) time.Duration {
 }
 
 // rest returns when the server has had nothing to do but to wait for so long,
-// or when there is enough.
+// or when there is enough. On a busy machine, where looking takes longer, it
+// takes longer too.
 func (p *Player) rest(calm time.Duration, enough func() bool) {
+	const pause = time.Millisecond / 2
 	limit := time.Now().Add(patience)
-	since := time.Now()
-	for now := since; now.Sub(since) < calm && now.Before(limit); now = time.Now() {
-		if enough != nil && enough() {
+	since, looks := time.Now(), 0
+	for time.Since(since) < calm || looks < int(calm/pause) {
+		if enough != nil && enough() || time.Now().After(limit) {
 			return
 		}
-		<-time.After(time.Millisecond / 2)
+		<-time.After(pause)
+		looks++
 		if !p.Idle() {
-			since = time.Now()
+			since, looks = time.Now(), 0
 		}
 	}
 }

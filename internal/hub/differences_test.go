@@ -1,0 +1,149 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim/replay"
+)
+
+// difference is something that a client of the hub sees otherwise than a
+// client of one ComfyUI. The rows are written out in docs/compatibility.md.
+type difference struct {
+	// what differs, and why it is so.
+	what, why string
+	places    []place
+}
+
+// place is where a difference shows in the recordings. Empty fields match
+// everything.
+type place struct {
+	instances int // behind the hub
+	version   string
+	scenarios []string
+	step      string
+	path      string // begin of the request's path, without /api
+	of        string // status, headers, body, frames or code
+	// only lists the lines that may differ, as a regular expression.
+	only string
+}
+
+const anyStep = ""
+
+func in(scenarios ...string) place { return place{scenarios: scenarios} }
+
+func (p place) at(step string) place       { p.step = step; return p }
+func (p place) under(path string) place    { p.path = path; return p }
+func (p place) its(what string) place      { p.of = what; return p }
+func (p place) lines(re string) place      { p.only = re; return p }
+func (p place) behind(count int) place     { p.instances = count; return p }
+func (p place) since(version string) place { p.version = version; return p }
+
+func (p place) matches(count int, tr replay.Trace, d replay.Difference) bool {
+	path := strings.TrimPrefix(d.Path, "/api")
+	return (p.instances == 0 || p.instances == count) &&
+		(p.version == "" || p.version == tr.Version) &&
+		(p.scenarios == nil || slices.Contains(p.scenarios, tr.Name)) &&
+		(p.step == anyStep || p.step == d.Step) &&
+		(p.path == "" || strings.HasPrefix(path, p.path)) &&
+		(p.of == "" || p.of == d.What) &&
+		(p.only == "" || onlyLines(regexp.MustCompile(p.only), d))
+}
+
+// onlyLines reports whether all lines that only one side has are of a kind.
+func onlyLines(kind *regexp.Regexp, d replay.Difference) bool {
+	count := map[string]int{}
+	for line := range strings.Lines(d.Want) {
+		count[strings.TrimSuffix(line, "\n")]++
+	}
+	for line := range strings.Lines(d.Got) {
+		count[strings.TrimSuffix(line, "\n")]--
+	}
+	for line, n := range count {
+		if n != 0 && !kind.MatchString(line) {
+			return false
+		}
+	}
+	return true
+}
+
+// ledger notes which places of the table were met, so that none stays there
+// that is no longer true.
+type ledger struct {
+	mu  sync.Mutex
+	met map[string]bool
+}
+
+func (l *ledger) explains(count int, tr replay.Trace, d replay.Difference) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	explained := false
+	for n, row := range differences {
+		for m, p := range row.places {
+			if p.matches(count, tr, d) {
+				l.met[fmt.Sprint(n, "/", m)] = true
+				explained = true
+			}
+		}
+	}
+	return explained
+}
+
+// check tells the places that were not met.
+func (l *ledger) check(t *testing.T) {
+	for n, row := range differences {
+		for m, p := range row.places {
+			if !l.met[fmt.Sprint(n, "/", m)] {
+				t.Errorf("no longer a difference: %s: %+v", row.what, p)
+			}
+		}
+	}
+}
+
+// TestCompatibilityPage keeps the table in docs/compatibility.md equal to the
+// one that the replay is held against. COMFYHUB_UPDATE=1 writes it anew.
+func TestCompatibilityPage(t *testing.T) {
+	t.Parallel()
+	const page = "../../docs/compatibility.md"
+	const begin, end = "<!-- differences -->\n", "<!-- /differences -->\n"
+	var table strings.Builder
+	table.WriteString("| What is different | Why | Seen in |\n| --- | --- | --- |\n")
+	for _, row := range differences {
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", row.what, row.why, row.seen())
+	}
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok)
+	shown, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if os.Getenv("COMFYHUB_UPDATE") != "" {
+		require.NoError(t, os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o644))
+		return
+	}
+	require.Equal(t, table.String(), shown, "COMFYHUB_UPDATE=1 writes the table anew")
+}
+
+// seen lists the scenarios.
+func (d difference) seen() string {
+	var names []string
+	for _, p := range d.places {
+		if p.scenarios == nil {
+			return "all"
+		}
+		for _, s := range p.scenarios {
+			if s = "`" + s + "`"; !slices.Contains(names, s) {
+				names = append(names, s)
+			}
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,170 @@
+package hub
+
+import "github.com/comfyhub/comfyhub/internal/sim/replay"
+
+const (
+	older = "0.3.64"
+	newer = "0.33.0"
+)
+
+// differences are all that the replay of the recordings may find.
+var differences = []difference{
+	{
+		"`/experiment/models` lists the model folders of all instances, one after the other.",
+		"A model that any instance has can be used.",
+		[]place{in("system", "new-routes").behind(3).under("/experiment/models")},
+	},
+	{
+		"Several prompts of one client run at once; the hub lists them as running, where one ComfyUI lists one as running and the others as pending. They end, and are numbered in file names, in the order in which they finish.",
+		"It is what the hub is for. Each prompt's own messages are the recorded ones, one prompt after the other.",
+		[]place{
+			in(overlapping...).behind(3).under("/queue"),
+			in(overlapping...).behind(3).under("/history"),
+			in("jobs", "jobs-cancel", "jobs-cancel-many", "jobs-odd", "queue-shape").behind(3).under("/jobs"),
+			in("prompt-id-duplicate", "jobs-odd").behind(3).at("socket c"),
+		},
+	},
+	{
+		"A client that reconnects is sent the whole sequence of every prompt that it has not received whole, from `execution_start` on, also of one that ended while it was away (60 s by default). ComfyUI sends one `executing` and forgets the rest.",
+		"No end is ever missed.",
+		[]place{
+			in("ws-reconnect").at("socket two, without flags"),
+			in("ws-reconnect").at("socket three, with flags"),
+			in("ws-reconnect-idle").at("socket two"),
+		},
+	},
+	{
+		"Of two sockets with one client id the newer one gets everything, also after the older one has closed. ComfyUI silences it then.",
+		"A tab that is opened twice, or reconnects before the old connection is gone, must not go deaf.",
+		[]place{
+			in("ws-reconnect").at("socket four, while three is open"),
+			in("ws-same-client-id").at("socket new"),
+		},
+	},
+	{
+		"Any string is accepted as `prompt_id`, kept and shown; what is no string, or empty, gets a new UUID. ComfyUI 0.33 refuses all but UUIDs, older ones take the text of any value.",
+		"Clients of all versions work alike. Instances only ever see UUIDs.",
+		[]place{
+			in("prompt-id").under("/prompt"),
+			in("prompt-id").under("/history").since(newer),
+			in("prompt-id").at("socket c").since(older),
+			in("validation-new").at("prompt_id bad and prompt bad").its(replay.Body),
+		},
+	},
+	{
+		"A prompt with the same id and number as one that waits is accepted with 200. ComfyUI answers 500, and runs it all the same.",
+		"The 500 is an accident of its heap.",
+		[]place{in("prompt-id-duplicate").at("id2 with number 7 again")},
+	},
+	{
+		"When an id waits twice, a delete takes the newer one. ComfyUI takes the first in its heap.",
+		"The hub knows an id by its newest job.",
+		[]place{in("prompt-id-duplicate").at("queue after it"), in("prompt-id-duplicate").at("history holds one entry")},
+	},
+	{
+		"`queue_pending` is in the order of execution; equal numbers run in the order of arrival, and NaN is the last. ComfyUI lists its heap and compares ids.",
+		"A list that means something; nobody can rely on the other.",
+		[]place{
+			in("order-front-number").at("queue: list order is heap order, not run order"),
+			in("order-front-number").at("history"),
+		},
+	},
+	{
+		"NaN and Infinity as `number` are shown as 1e+308. ComfyUI shows them as they are, and its listing is no JSON then.",
+		"One odd prompt must not break a listing for others.",
+		[]place{
+			in("jobs-odd").at("list after: number nan").lines(`NaN|1e\+308`),
+			in("jobs-odd").at("list after: number inf").lines(`Infinity|1e\+308`),
+		},
+	},
+	{
+		"`GET /api/jobs` lists every prompt, however odd its `extra_data`. ComfyUI answers 500 to everybody while such a prompt is there.",
+		"As above.",
+		[]place{in("jobs-odd").under("/jobs").its(replay.Status), in("jobs-odd").under("/jobs").its(replay.Headers), in("jobs-odd").under("/jobs").its(replay.Body)},
+	},
+	{
+		"`/api/jobs` is there in front of old instances too.",
+		"The web UI may be newer than an instance.",
+		[]place{in("routes").at("GET /api/jobs").since(older)},
+	},
+	{
+		"API keys in `extra_data` are never shown. ComfyUI before 0.3.68 shows them to everybody in `GET /queue`.",
+		"They are secrets. The hub keeps them encrypted and deletes them at the end.",
+		[]place{in("queue").at("queue").since(older).lines("auth_token_comfy_org|api_key_comfy_org").behind(1)},
+	},
+	{
+		"A class that a server would replace by a newer one (`/node_replacements`) is passed on as it was sent; the instance replaces it. Queue and history show the old name; a node without `_meta` is no 500; an error that shows only after the replacement comes as `execution_error`.",
+		"Which classes are replaced differs from instance to instance.",
+		[]place{
+			in("node-replacement"),
+			in("validation-new").at("an old class that is gone is rewritten: SDV_img2vid_Conditioning"),
+			in("validation-new").at("history"), // shows one prompt more
+		},
+	},
+	{
+		"What a node's own Python code (`VALIDATE_INPUTS`) refuses is accepted by `POST /prompt` and told as `execution_error`.",
+		"Only the instance can run that code, and it is asked when the prompt's turn has come.",
+		[]place{in("validation").at("custom validation fails"), in("validation").at("custom validation raises")},
+	},
+	{
+		"`Sec-Fetch-Site: cross-site` is refused whatever the version of the instances is; ComfyUI does so since 0.19.",
+		"A page of another site must not reach a hub on the user's own machine.",
+		[]place{in("host-origin").at("Sec-Fetch-Site cross-site without Origin").since(older)},
+	},
+	{
+		"Answers of the hub have no `Content-Security-Policy`. The recorded server sent one because its API nodes were switched off.",
+		"It belongs to the web UI's pages, which keep theirs.",
+		[]place{place{}.its(replay.Headers).since(newer).lines("^Content-Security-Policy: ")},
+	},
+	{
+		"Listings carry `ETag` and `Cache-Control: no-cache`.",
+		"Clients that ask at every `status` get 304 for what has not changed.",
+		[]place{place{}.its(replay.Headers).lines(`^(Etag: \.\.\.|Cache-Control: no-cache|Content-Security-Policy: .*)$`)},
+	},
+	{
+		"304 answers have no `Content-Type`.",
+		"Go's HTTP server leaves it out, as RFC 9110 advises.",
+		[]place{
+			in("view").at("If-None-Match").its(replay.Headers).lines("^(Content-Type|Content-Security-Policy): "),
+			in("view").at("If-Modified-Since").its(replay.Headers).lines("^(Content-Type|Content-Security-Policy): "),
+		},
+	},
+	{
+		"A socket closed with 1001 is answered with 1001; aiohttp answers 1000.",
+		"The WebSocket library echoes the code.",
+		[]place{in("ws-connect").at("socket clientid").its(replay.Code)},
+	},
+	{
+		"Assets (`--enable-assets`) are off: their routes answer 503, as in a ComfyUI without the flag.",
+		"Assets are a database per instance.",
+		[]place{in("variant-assets")},
+	},
+	{
+		"Answers are not compressed.",
+		"`encode` of the web server in front (Caddy) does that better.",
+		[]place{in("variant-cors-compress").its(replay.Headers).lines(`^(Content-Encoding: deflate|Etag: \.\.\.|Cache-Control: no-cache)$`)},
+	},
+	{
+		"Users are separated by login (tenants), not by the header `comfy-user` of `--multi-user`.",
+		"The header is no authentication: anybody can send it.",
+		[]place{in("variant-multi-user")},
+	},
+	{
+		"Not the hub's doing: machine, files left by earlier recordings, lists that were not kept by the recorder, and how long runs took.",
+		"These answers tell of the machine that was recorded.",
+		[]place{
+			in("system", "new-routes").under("/system_stats"),
+			in("system", "new-routes").under("/internal/files"),
+			in("new-routes").under("/global_subgraphs"),
+			in("jobs").under("/jobs?sort_by=execution_duration"),
+		},
+	},
+}
+
+// notPlayed are the scenarios that cannot be played against a hub, and why.
+var notPlayed = map[string]string{
+	"server-stop-sigint":  "a hub that stops keeps queue and history; see the tests of faults",
+	"server-stop-sigkill": "as above",
+	"server-stop-sigterm": "as above",
+	"stalled-client":      "a client that does not read delays nobody; see package stream",
+}

@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/replay"
+)
+
+// TestReplay plays what was recorded of real ComfyUI servers against a hub
+// with one instance and against one with three. Whatever a client sees
+// otherwise must be in the table differences, and whatever is there must show.
+func TestReplay(t *testing.T) {
+	traces, err := replay.Traces()
+	require.NoError(t, err)
+	require.NotEmpty(t, traces)
+	found := &ledger{met: map[string]bool{}}
+	var played, all atomic.Int64
+	t.Run("play", func(t *testing.T) {
+		for _, count := range []int{1, 3} {
+			for _, tr := range traces {
+				if notPlayed[tr.Name] != "" || tr.Name == "large-body" && os.Getenv("COMFYHUB_SLOW") == "" {
+					continue
+				}
+				all.Add(1)
+				t.Run(fmt.Sprintf("%d/%s/%s", count, tr.Version, tr.Name), func(t *testing.T) {
+					t.Parallel()
+					played.Add(1)
+					for _, d := range replayOn(t, tr, count) {
+						if !found.explains(count, tr, d) {
+							t.Error(d)
+						}
+					}
+				})
+			}
+		}
+	})
+	if played.Load() == all.Load() { // not with -run for one of them
+		found.check(t)
+	}
+}
+
+// overlapping are the scenarios in which a client posts prompts while another
+// of its own runs.
+var overlapping = []string{
+	"queue", "queue-burst", "queue-shape", "order-front-number", "prompt-id-duplicate", "two-clients",
+	"jobs", "jobs-odd", "jobs-cancel", "jobs-cancel-many", "interrupt",
+}
+
+// reordered are the scenarios in which even a hub with one instance runs other
+// prompts than the recorded server, or in another order.
+var reordered = []string{"prompt-id", "node-replacement", "order-front-number", "validation-new"}
+
+func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
+	clock := &replay.Clock{}
+	faces := make([]*replay.Face, count)
+	b := newBench(t, 0, func(b *bench) {
+		if tr.Name == "variant-cors-compress" {
+			b.cors = "http://ui.example"
+		}
+		for n := range count {
+			faces[n] = clock.Face()
+			b.instances = append(b.instances, recordedInstance(t, tr, faces[n]))
+		}
+	})
+	for range tr.Counter() {
+		_, err := b.hub.queue.TakeNumber(t.Context(), job.DefaultTenant)
+		require.NoError(t, err)
+	}
+	p := &replay.Player{
+		Trace: tr, URL: b.web.URL, Clock: clock, OwnStatus: true, Addressed: true, Calm: 5 * time.Millisecond, Late: 80 * time.Millisecond,
+		Idle: func() bool { return b.idle(faces) }, Shrinks: slices.Contains(overlapping, tr.Name),
+		Apart: count > 1 && slices.Contains(overlapping, tr.Name) || slices.Contains(reordered, tr.Name),
+	}
+	if tr.Name == "jobs-odd" {
+		// The recorder emptied the history by requests it did not record.
+		p.Before = func(request *pyjson.Object) {
+			if n, err := b.hub.queue.Count(t.Context(), "client:default/cl-jo"); request.String("path") == "/prompt" && err == nil && n == 0 {
+				require.NoError(t, b.hub.queue.ClearHistory(t.Context(), job.DefaultTenant, "client:default/cl-jo"))
+			}
+		}
+	}
+	for _, i := range b.instances {
+		p.Local = append(p.Local, i.Dir(), "<path>")
+	}
+	p.Local = append(p.Local, filepath.Dir(b.instances[0].Dir()), "<path>")
+	return p.Play(t.Context())
+}
+
+// recordedInstance is an instance as the recorded server was.
+func recordedInstance(t *testing.T, tr replay.Trace, face *replay.Face) *instance {
+	c := sim.Config{
+		Version: tr.Version, Dir: t.TempDir(), Clock: face, Overhead: 6 * time.Millisecond, ArrangeOutputs: tr.Arrange(),
+		DisableAPINodes: true, IndexPage: "<!doctype html><title>dummy</title>\n", OmitClasses: []string{"SimulatedWork"},
+	}
+	if tr.Name == "variant-cache-lru" {
+		c.Cache, c.CacheSize = "lru", 10
+	}
+	i := newInstance(t, c)
+	place := func(folder string, names []string) {
+		for _, name := range names {
+			full := filepath.Join(i.Dir(), folder, name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+			require.NoError(t, os.WriteFile(full, nil, 0o644))
+		}
+	}
+	place("output", tr.OutputsBefore())
+	place("input", tr.InputsBefore())
+	return i
+}
+
+// idle reports whether hub and instances have nothing to do but to wait for
+// the clock: what runs sleeps, and what waits has no instance.
+func (b *bench) idle(faces []*replay.Face) bool {
+	busy := 0
+	for n, i := range b.instances {
+		if !i.Quiet(faces[n].Sleepers()) {
+			return false
+		}
+		busy += min(i.Remaining(), 1)
+	}
+	jobs, err := b.hub.queue.Live(context.Background(), job.DefaultTenant)
+	if err != nil {
+		return false
+	}
+	waiting := 0
+	for _, j := range jobs {
+		if j.State == job.Queued {
+			waiting++
+		}
+	}
+	return len(jobs)-waiting == busy && (waiting == 0 || busy == len(b.instances))
+}
