@@ -52,7 +52,7 @@ func run(ctx context.Context) error {
 		Hub: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Dir: dir, Config: string(config), Workflows: []string{workflows},
 		AgentFlags: []string{"--preview-method", "latent2rgb", "--step-time", "150ms"},
 	})
-	defer s.Close()
+	defer s.Close() //nolint:staticcheck // a stage that has failed to open still closes what it opened
 	if err == nil {
 		err = play(ctx, s)
 	}

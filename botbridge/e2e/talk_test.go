@@ -158,7 +158,7 @@ func TestHostileInput(t *testing.T) {
 	} {
 		require.Contains(t, []string{"That button is too old.", "That is not yours."}, r.answered(mallory.Press(first, data)), data)
 	}
-	require.Len(t, filter(mallory.All(), isPicture), 0)
+	require.Empty(t, filter(mallory.All(), isPicture))
 
 	// A megabyte, and twenty photos in a second.
 	flood := r.Fake.Person(22, "en")

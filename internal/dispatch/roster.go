@@ -106,6 +106,7 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 		}
 	}
 	d.Learned(l.name, info, stats)
+	d.resumeLogs(ctx, l)
 	return nil
 }
 

@@ -39,6 +39,7 @@ func (h *Hub) free(r *http.Request, a asker, models, memory bool) {
 		for _, id := range h.clientsOf(a) {
 			clients = append(clients, h.dispatch.WarmFor(a.tenant, id)...)
 		}
+	case FreeOff:
 	}
 	var wait sync.WaitGroup
 	for _, c := range clients {

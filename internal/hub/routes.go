@@ -18,7 +18,6 @@ type route struct {
 	// segments: "*" matches any one segment, "**" at the end all that follow.
 	segments []string
 	methods  map[string]handler
-	allow    string
 }
 
 // router finds the handler of a path. It is built once and then only read.

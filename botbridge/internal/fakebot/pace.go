@@ -1,5 +1,7 @@
 package fakebot
 
+import "maps"
+
 import "time"
 
 // pace counts calls against Telegram's limits: about 30 a second in all, one a
@@ -71,8 +73,6 @@ func (f *Fake) Calls() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := map[string]int{}
-	for method, n := range f.calls {
-		out[method] = n
-	}
+	maps.Copy(out, f.calls)
 	return out
 }

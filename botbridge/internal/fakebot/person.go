@@ -3,6 +3,7 @@ package fakebot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -167,9 +168,9 @@ func (f *Fake) Block(chat int64, blocked bool) {
 
 // Find is the last message that fits.
 func Find(list []Message, fits func(Message) bool) (Message, bool) {
-	for i := len(list) - 1; i >= 0; i-- {
-		if fits(list[i]) {
-			return list[i], true
+	for _, l := range slices.Backward(list) {
+		if fits(l) {
+			return l, true
 		}
 	}
 	return Message{}, false

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -87,9 +88,7 @@ func (c *Client) request(ctx context.Context, method, path, tenant string, body 
 }
 
 func (c *Client) sign(h http.Header, tenant string) {
-	for name, values := range c.header {
-		h[name] = values
-	}
+	maps.Copy(h, c.header)
 	h.Set("User-Agent", "ComfyHub-botbridge")
 	if tenant != "" {
 		h.Set(tenantHeader, tenant)

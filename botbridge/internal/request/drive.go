@@ -223,8 +223,7 @@ func (j *job) submit(ctx context.Context) error {
 	position, err := j.r.o.Hub.Submit(ctx, hubapi.Submission{
 		Tenant: j.rec.Tenant(), Client: j.rec.Client, Prompt: j.rec.Prompt, Graph: j.rec.Graph,
 	})
-	var refused *hubapi.RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*hubapi.RefusedError](err); ok {
 		return j.end(ctx, Refused, refused.Message+" "+refused.Details)
 	}
 	if err != nil {

@@ -114,8 +114,7 @@ func badRequest(err error) error {
 
 // hide takes the address out of an error: it holds the token.
 func hide(err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err
 	}
 	return err

@@ -59,8 +59,9 @@ func (r Role) text() bool {
 	switch r {
 	case Prompt, Negative, Model, Image, Mask:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // fits reports whether a literal can hold a role.
