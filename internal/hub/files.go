@@ -31,6 +31,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		return err
 	}
 	h.users = userdata.New(userBlobs{h.storage})
+	h.held = &held{storage: h.storage}
 	log := h.log()
 	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log})
 	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})

@@ -35,6 +35,7 @@ func newPack(t *testing.T, name string, c sim.Config) *pack {
 	p := &pack{name: name}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		own := strings.HasPrefix(r.URL.Path, "/pack/") || strings.HasPrefix(r.URL.Path, "/manager/") || strings.HasPrefix(r.URL.Path, "/extensions/")
+		own = own || strings.HasPrefix(r.URL.Path, heldPath) && !strings.HasSuffix(r.URL.Path, "nope")
 		log := r.URL.Path == "/internal/logs/subscribe"
 		if own || log {
 			body, _ := io.ReadAll(r.Body)
@@ -65,6 +66,8 @@ func (p *pack) answer(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			_ = conn.Write(r.Context(), kind, append([]byte(p.name+": "), frame...))
 		}
+	case strings.HasPrefix(r.URL.Path, heldPath):
+		_, _ = io.WriteString(w, p.name)
 	case r.URL.Path == "/pack/file":
 		http.ServeContent(w, r, "x.bin", time.Unix(1, 0), strings.NewReader("0123456789"))
 	default:

@@ -82,7 +82,11 @@ func (section) Close() error { return nil }
 // describePage sets the headers with which ComfyUI keeps browsers from showing
 // an old web interface after an update.
 func (h *Hub) describePage(header http.Header, asked, name string, index bool) {
-	header.Set("Content-Type", files.ContentType(name))
+	kind := files.ContentType(name)
+	if path.Ext(name) == ".js" {
+		kind = "application/javascript" // ComfyUI says so of its own pages only
+	}
+	header.Set("Content-Type", kind)
 	if index {
 		control := "no-cache"
 		if h.storesNothing() {

@@ -62,6 +62,7 @@ type Hub struct {
 	view     *files.View
 	uploads  *files.Uploads
 	users    *userdata.Store
+	held     *held
 	queue    *queue.Queue
 	streams  *stream.Streams
 	fleet    *fleet.Registry

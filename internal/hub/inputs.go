@@ -16,6 +16,8 @@ type inputs struct {
 	Version int             `json:"v"`
 	Pins    json.RawMessage `json:"pins"`
 	Places  []inputPlace    `json:"places"`
+	// Held are the ids of the held pictures that the graph names.
+	Held []string `json:"held,omitempty"`
 }
 
 // inputPlace is one literal of the graph that names a file.
@@ -48,15 +50,15 @@ func (l *lookup) has(ref catalog.FileRef) bool {
 }
 
 // pin notes what the files in a graph mean now.
-func (h *Hub) pin(ctx context.Context, tenant string, named []catalog.InputFile) ([]byte, error) {
-	in := inputs{Version: 1}
+func (h *Hub) pin(ctx context.Context, tenant string, graph []byte, named []catalog.InputFile) ([]byte, error) {
+	in := inputs{Version: 1, Held: h.held.in(ctx, tenant, graph)}
 	refs := make([]files.Ref, 0, len(named))
 	for _, f := range named {
 		refs = append(refs, files.Ref(f.Ref))
 		in.Places = append(in.Places, inputPlace{Path: f.Path, Value: f.Value, Ref: files.Ref(f.Ref)})
 	}
 	pins, err := h.store.Pin(ctx, tenant, refs)
-	if err != nil || len(pins) == 0 {
+	if err != nil || len(pins) == 0 && len(in.Held) == 0 {
 		return nil, err
 	}
 	if in.Pins, err = pins.Encode(); err != nil {
@@ -77,9 +79,14 @@ func (t *transport) Push(ctx context.Context, tenant string, encoded, graph []by
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return nil, fmt.Errorf("hub: inputs of a job: %w", err)
 	}
+	for _, id := range in.Held {
+		if err := t.held.push(ctx, tenant, id, to); err != nil {
+			return nil, err
+		}
+	}
 	pins, err := files.DecodePins(in.Pins)
-	if err != nil {
-		return nil, err
+	if err != nil || len(pins) == 0 {
+		return graph, err
 	}
 	pusher := files.NewPusher(t.store, t.copies)
 	rewrites, err := pusher.Push(ctx, tenant, pins, files.Target{Name: instance, Boot: (*Hub)(t).bootOf(instance), Instance: onInstance{to}})

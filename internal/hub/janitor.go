@@ -29,6 +29,9 @@ func (h *Hub) keepHouse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if err := h.held.expire(ctx); err != nil {
+			h.log().Warn("cannot delete old held pictures", "error", err)
+		}
 		swept, err := h.sweep(ctx)
 		if err != nil {
 			h.log().Warn("cannot sweep the storage", "error", err)

@@ -34,7 +34,7 @@ func TestFrontend(t *testing.T) {
 		{"/?x=1", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
 		{"/api/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
 		{"/index.html", "<html>ours</html>", "text/html", ""},
-		{"/assets/app-1a2b.js", "js", "text/javascript", "no-store"},
+		{"/assets/app-1a2b.js", "js", "application/javascript", "no-store"},
 		{"/assets/a.css", "css", "text/css", "no-store"},
 		{"/assets/logo.PNG", "png", "image/png", "public, max-age=86400"},
 	} {

@@ -87,7 +87,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, raw []byte
 // submission makes a job of a prompt that has passed the checks.
 func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
-	pins, err := h.pin(r.Context(), a.tenant, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	pins, err := h.pin(r.Context(), a.tenant, verdict.Graph.Bytes(), c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {
 		return queue.Submission{}, err
 	}

@@ -60,6 +60,8 @@ func (h *Hub) routes() *router {
 	t.handle("GET /internal/folder_paths", h.getFromPrimary)
 	t.handle("GET /internal/files/*", h.getFolder)
 	h.addAssets(t)
+	t.both("PUT "+heldPath+"*", h.putHeld)
+	t.both("GET "+heldPath+"*", h.getHeld)
 	// As written, and once more below /api; there is no bare /jobs.
 	t.both("GET /api/jobs", h.getComfyJobs)
 	t.both("POST /api/jobs/cancel", h.postComfyJobsCancel)

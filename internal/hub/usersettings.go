@@ -20,6 +20,8 @@ func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 		}
 		answer.Set("users", users)
 	} else {
+		// Always: a browser that is told otherwise overwrites the settings
+		// with its own old ones.
 		answer.Set("migrated", pyjson.Bool(true))
 	}
 	writeValue(w, answer)

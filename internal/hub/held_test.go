@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+const heldPNG = "\x89PNG\r\n\x1a\n0000"
+
+func TestHeldPictures(t *testing.T) {
+	t.Parallel()
+	p := newPack(t, "one", sim.Config{})
+	b := packed(t, p)
+	b.play([]exchange{
+		{method: "PUT", path: "/api/etn/image/a%2Fb", body: heldPNG, status: 201, want: `{"status": "success"}`},
+		{method: "PUT", path: "/api/etn/image/a%2Fb", body: "other", status: 200, want: `{"status": "cached"}`},
+		{method: "GET", path: "/api/etn/image/a%2Fb", status: 200, want: heldPNG},
+		{method: "GET", path: "/api/etn/image/nope", status: 404, want: `{"error": "Image not found"}`},
+		{method: "PUT", path: "/api/etn/image/..", body: "x", status: 400, want: `{"error": "Invalid id"}`},
+		{method: "GET", path: "/api/etn/image/%2e%2e", status: 404, want: `{"error": "Image not found"}`},
+		{method: "GET", path: "/api/etn/image/left-by-a-node", status: 200, want: "one"},
+	})
+
+	// A graph names what it needs; the instance has it before it gets the job.
+	ctx := t.Context()
+	graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
+		"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
+	encoded, err := b.hub.pin(ctx, "default", graph, nil)
+	require.NoError(t, err)
+	require.Contains(t, string(encoded), `"held":["a/b"]`)
+	sent, err := (*transport)(b.hub).Push(ctx, "default", encoded, graph, "one", b.hub.dispatch.Primary())
+	require.NoError(t, err)
+	require.Equal(t, graph, sent)
+	require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
+	none, err := b.hub.pin(ctx, "another", graph, nil)
+	require.NoError(t, err)
+	require.Nil(t, none, "another tenant's pictures are not there")
+
+	// Waiting jobs with held pictures only do not hinder the sweep.
+	swept, err := b.hub.sweep(ctx)
+	require.NoError(t, err)
+	require.Zero(t, swept.Files)
+	require.NoError(t, b.hub.held.expire(ctx))
+	require.True(t, b.hub.held.has(ctx, "default", "a/b"))
+	require.NoError(t, b.hub.held.shrink(ctx, heldPrefix, 0, time.Now().Add(time.Hour)))
+	require.False(t, b.hub.held.has(ctx, "default", "a/b"))
+}
+
+func TestHeldPicturesAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, func(b *bench) { b.settings.MaxUpload = 8 })
+	resp := b.send(exchange{method: "PUT", path: "/api/etn/image/x", body: "0123456789"})
+	status, _ := read(t, resp)
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.False(t, b.hub.held.has(t.Context(), "default", "x"))
+
+	req, err := http.NewRequest(http.MethodPut, b.web.URL+"/api/etn/image/x", struct{ *strings.Reader }{strings.NewReader("0123456789")})
+	require.NoError(t, err)
+	req.ContentLength = -1
+	resp, err = http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	status, _ = read(t, resp)
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	require.False(t, b.hub.held.has(t.Context(), "default", "x"))
+
+	ctx := t.Context()
+	for _, id := range []string{"a", "b", "c"} {
+		require.NoError(t, b.hub.held.put(ctx, "default", id, strings.NewReader("1234")))
+	}
+	require.NoError(t, b.hub.held.shrink(ctx, b.hub.held.folder("default"), 8, time.Time{}))
+	require.False(t, b.hub.held.has(ctx, "default", "a"), "the oldest gives way")
+	require.True(t, b.hub.held.has(ctx, "default", "c"))
+}

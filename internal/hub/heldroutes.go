@@ -1,0 +1,90 @@
+package hub
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// putHeld answers PUT /api/etn/image/{id} as the nodes do.
+func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	if climbs(path[0]) {
+		writeErrorText(w, http.StatusBadRequest, "Invalid id")
+		return
+	}
+	if h.held.has(r.Context(), a.tenant, path[0]) {
+		writeJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
+		return
+	}
+	limit := h.settings().MaxUpload
+	if r.ContentLength >= limit {
+		writeTooLarge(w, limit, r.ContentLength)
+		return
+	}
+	bounded := http.MaxBytesReader(w, r.Body, limit)
+	err := h.held.put(r.Context(), a.tenant, path[0], bounded)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		writeTooLarge(w, limit, limit)
+	case err != nil:
+		h.fault(w, r, err)
+	default:
+		writeJSON(w, http.StatusCreated, []byte(`{"status": "success"}`))
+	}
+}
+
+// getHeld answers GET /api/etn/image/{id}: a picture that the client has put,
+// or one that a node has left in the memory of the instance that ran it.
+func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+	key := h.held.key(a.tenant, path[0])
+	if blob, err := h.storage.Stat(r.Context(), key); err == nil {
+		h.writeHeld(w, r, blob)
+		return
+	}
+	if climbs(path[0]) {
+		writeErrorText(w, http.StatusNotFound, "Image not found")
+		return
+	}
+	clients := h.dispatch.Clients()
+	if first := h.sticky(a); first != nil {
+		clients = slices.Insert(slices.DeleteFunc(clients, func(c *comfyui.Client) bool { return c == first }), 0, first)
+	}
+	for _, client := range clients {
+		resp, err := client.Ask(r.Context(), heldPath+url.PathEscape(path[0]), nil)
+		if err != nil {
+			continue
+		}
+		if resp.StatusCode == http.StatusOK {
+			copyAnswer(w, resp)
+			return
+		}
+		resp.Body.Close()
+	}
+	writeErrorText(w, http.StatusNotFound, "Image not found")
+}
+
+func (h *Hub) writeHeld(w http.ResponseWriter, r *http.Request, blob files.Blob) {
+	body, err := h.storage.Open(r.Context(), blob.Key, 0, -1)
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	defer body.Close()
+	kind, whole, err := sniff(body)
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Length", strconv.FormatInt(blob.Size, 10))
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.Copy(w, whole) // the visitor may be gone
+}
