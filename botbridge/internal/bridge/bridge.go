@@ -122,7 +122,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	b.runner = request.NewRunner(request.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Texts: b.texts, Platform: find,
 		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale,
-		Link: b.links.link(), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
+		InPlace: c.Delivery == "edit", Link: b.links.link(), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,

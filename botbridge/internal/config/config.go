@@ -44,6 +44,9 @@ type Config struct {
 	Webchat  *Webchat  `yaml:"webchat"`
 	// Limits are who may do what.
 	Limits limits.Config `yaml:"limits"`
+	// Delivery is how a single picture comes: "reply", a new message, or "edit",
+	// in the place of the status message. Default: reply.
+	Delivery string `yaml:"delivery"`
 	// DefaultCommand is meant by words without a command in a private chat.
 	DefaultCommand string   `yaml:"default_command"`
 	Commands       Commands `yaml:"commands"`
@@ -195,6 +198,9 @@ func (c *Config) defaults() {
 func (c *Config) validate() error {
 	if len(c.Commands) == 0 {
 		return errors.New("commands: there are none")
+	}
+	if c.Delivery != "" && c.Delivery != "reply" && c.Delivery != "edit" {
+		return fmt.Errorf("delivery: %q is neither reply nor edit", c.Delivery)
 	}
 	if c.Webchat != nil && c.PublicURL == "" {
 		return errors.New("webchat needs public_url: pictures are handed over as links")

@@ -170,7 +170,7 @@ func (l *lane) repeat(c *call) error {
 		case errors.As(err, &moved):
 			l.moved = moved.To
 			continue
-		case platform.Permanent(err), c.once && errors.Is(err, platform.ErrSource):
+		case platform.Permanent(err), errors.Is(err, platform.ErrSource):
 			return err
 		case errors.Is(err, platform.ErrUncertain):
 			if uncertain++; c.once || uncertain == uncertainTries {
@@ -206,6 +206,15 @@ func (l *lane) address(to platform.Chat) platform.Chat {
 // show makes one edit of progress. It is not repeated: there will be another.
 func (l *lane) show(message string) {
 	b := l.box
+	if b.limiter(l.p).Tokens() < 0 {
+		// Others wait for their turn with something more important.
+		b.mu.Lock()
+		if e := l.edits[message]; e != nil {
+			e.due = time.Now().Add(time.Second)
+		}
+		b.mu.Unlock()
+		return
+	}
 	if !l.turn(b.ctx, 1) {
 		return
 	}

@@ -103,15 +103,15 @@ func (b *Outbox) Waiting() int {
 }
 
 // Send posts and waits until that is done. It returns the ids of the new
-// messages. Where the platform did not say whether it took the post, it is
+// messages. When a file cannot be read it fails with platform.ErrSource: the
+// chat is not to wait for that. Where the platform did not say whether it took the post, it is
 // posted again: for words, of which two do no harm.
 func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
 	return b.send(ctx, p, to, post, false)
 }
 
 // SendOnce does the same, but fails with platform.ErrUncertain where Send would
-// post again, and with platform.ErrSource when a file cannot be read: the chat
-// is not to wait for that.
+// post again.
 func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
 	return b.send(ctx, p, to, post, true)
 }

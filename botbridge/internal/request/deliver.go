@@ -41,6 +41,9 @@ func (j *job) deliverFiles(ctx context.Context) error {
 			return err
 		}
 	}
+	if j.r.o.InPlace && len(j.rec.Outputs) == 1 && j.rec.Status != "" && j.rec.Outputs[0].State == Unsent {
+		return j.deliverInPlace(ctx, &j.rec.Outputs[0])
+	}
 	for {
 		group := j.nextGroup()
 		if len(group) == 0 {
@@ -50,6 +53,34 @@ func (j *job) deliverFiles(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// deliverInPlace turns the status message into the file. To do that twice is to
+// do it once, so that no fault leaves anybody without it or with two; but no
+// program tells its user of a message that has changed.
+func (j *job) deliverInPlace(ctx context.Context, out *Output) error {
+	post := platform.Post{
+		Text: j.caption(j.platform.Limits().Caption), Buttons: j.doneButtons(), Files: []platform.Attachment{j.attachment(*out)},
+	}
+	err := j.r.o.Outbox.Edit(ctx, j.platform, j.rec.Chat, j.rec.Status, post)
+	switch {
+	case err == nil:
+		out.Message = j.rec.Status
+		return j.mark(ctx, []*Output{out}, Arrived)
+	case errors.Is(err, platform.ErrRefused) && demote([]*Output{out}):
+		return j.deliverInPlace(ctx, out)
+	case errors.Is(err, platform.ErrGone):
+		// The person has deleted it: send a new one.
+		j.rec.Status = ""
+		return j.deliverFiles(ctx)
+	case errors.Is(err, platform.ErrTooLarge):
+		return j.mark(ctx, []*Output{out}, TooBig)
+	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrRefused):
+		return j.mark(ctx, []*Output{out}, Lost)
+	case errors.Is(err, hubapi.ErrNotFound):
+		return j.mark(ctx, []*Output{out}, Lost)
+	}
+	return fmt.Errorf("showing a file: %w", err)
 }
 
 // nextGroup are the outputs to send next: pictures that make an album, else
@@ -144,7 +175,7 @@ func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 // message goes; else it says how it ended.
 func (j *job) lastWord(ctx context.Context) error {
 	if j.rec.Outcome == Done && len(j.rec.Outputs) == 1 && j.rec.Outputs[0].State == Arrived {
-		if j.rec.Status == "" {
+		if j.rec.Status == "" || j.rec.Outputs[0].Message == j.rec.Status {
 			return nil
 		}
 		err := j.r.o.Outbox.Delete(ctx, j.platform, j.rec.Chat, j.rec.Status)

@@ -28,6 +28,9 @@ type Options struct {
 	Command  func(name string) *workflow.Command
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
+	// InPlace turns the status message into a single picture instead of sending
+	// that as a new message.
+	InPlace bool
 	// Link gives an address where an output can be fetched.
 	Link func(tenant string, ref comfyui.FileRef) string
 	// Observe is told of each request that is over: the command and how it

@@ -31,7 +31,8 @@ type Options struct {
 	AgentFlags []string
 	// Fake are the options of the fake Telegram.
 	Fake fakebot.Options
-	// Config is bot.yaml; Workflows are folders whose JSON files lie beside it.
+	// Config is bot.yaml, where BRIDGE_URL stands for the bridge's own address;
+	// Workflows are folders whose JSON files lie beside it.
 	Config    string
 	Workflows []string
 	// Env is added to the bridge's environment.
@@ -144,7 +145,7 @@ func (s *Stage) writeConfig() error {
 		}
 	}
 	s.config = filepath.Join(folder, "bot.yaml")
-	return os.WriteFile(s.config, []byte(s.o.Config), 0o600)
+	return os.WriteFile(s.config, []byte(strings.ReplaceAll(s.o.Config, "BRIDGE_URL", s.BridgeURL)), 0o600)
 }
 
 // freeAddress is an address of loopback that is free for TCP and UDP now.

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/botbridge/internal/webchat"
+)
+
+const secret = "a secret of sufficient length"
+
+func TestWebhookDelivery(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Env = []string{"HOOK_SECRET=" + secret}
+		// The address is known only when the bridge has one; see below.
+		o.Config = strings.ReplaceAll(config, "telegram: {rate: 10}",
+			"telegram: {rate: 10, webhook: BRIDGE_URL/telegram/webhook, webhook_secret: {env: HOOK_SECRET}}\ndelivery: edit")
+	})
+	ada := r.Fake.Person(3, "en")
+	asked, _ := ada.Say("/work")
+	r.waitFor(ada, "the picture in the place of the status", answering(asked, isPicture))
+	require.Len(t, filter(ada.All(), func(m fakebot.Message) bool { return m.FromBot }), 1)
+	require.Zero(t, r.Fake.Calls()["getUpdates"])
+
+	// Somebody else calls the webhook.
+	response, err := http.Post(r.BridgeURL+"/telegram/webhook", "application/json", strings.NewReader(`{"update_id": 99}`))
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+}
+
+// page is a chat of one's own: what the bridge says to it.
+type page struct {
+	mu   sync.Mutex
+	said []webchat.Said
+	bad  int
+}
+
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var s webchat.Said
+	if err != nil || !webchat.Verify(secret, r.Header, body, time.Now()) || json.Unmarshal(body, &s) != nil {
+		p.bad++
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	p.said = append(p.said, s)
+}
+
+func (p *page) find(fits func(webchat.Said) bool) (webchat.Said, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.said {
+		if fits(s) {
+			return s, true
+		}
+	}
+	return webchat.Said{}, false
+}
+
+func TestWebchat(t *testing.T) {
+	t.Parallel()
+	here := &page{}
+	callback := httptest.NewServer(here)
+	defer callback.Close()
+	r := newRig(t, func(o *stage.Options) {
+		o.Env = []string{"CHAT_SECRET=" + secret}
+		o.Config = strings.ReplaceAll(config, "telegram: {rate: 10}",
+			"telegram: {rate: 10}\npublic_url: BRIDGE_URL\nlink_secret: {env: CHAT_SECRET}\nwebchat: {secret: {env: CHAT_SECRET}, callback: \""+callback.URL+"\"}")
+	})
+	tell := func(signed bool, body string) int {
+		request, err := http.NewRequest(http.MethodPost, r.BridgeURL+webchat.Path, strings.NewReader(body))
+		require.NoError(t, err)
+		timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+		request.Header.Set("X-Bridge-Timestamp", timestamp)
+		request.Header.Set("X-Bridge-Signature", strings.Repeat("0", 64))
+		if signed {
+			request.Header.Set("X-Bridge-Signature", webchat.Sign(secret, timestamp, []byte(body)))
+		}
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	message := `{"id": "m1", "chat": "c", "user": "u", "text": "/work"}`
+	require.Equal(t, http.StatusUnauthorized, tell(false, message))
+	require.Equal(t, http.StatusRequestEntityTooLarge, tell(true, strings.Repeat("x", 1<<20)))
+	require.Equal(t, http.StatusBadRequest, tell(true, `{"id": "m1"}`))
+	require.Equal(t, http.StatusAccepted, tell(true, message))
+	require.Equal(t, http.StatusAccepted, tell(true, message), "the same message again")
+
+	var picture webchat.Said
+	require.Eventually(t, func() bool {
+		var ok bool
+		picture, ok = here.find(func(s webchat.Said) bool { return len(s.Files) == 1 })
+		return ok
+	}, patience, 20*time.Millisecond)
+	require.Equal(t, "m1", picture.ReplyTo)
+	fetch := func(url string) (int, []byte) {
+		response, err := http.Get(url)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, body
+	}
+	status, body := fetch(picture.Files[0].URL)
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, bytes.HasPrefix(body, []byte("\x89PNG")))
+	status, _ = fetch(strings.Replace(picture.Files[0].URL, "filename=", "filename=x", 1))
+	require.Equal(t, http.StatusForbidden, status, "a link is for one file")
+
+	// A button.
+	require.Equal(t, http.StatusAccepted, tell(true, `{"id": "p1", "chat": "c", "user": "u", "message": "`+picture.Message+
+		`", "press": {"id": "press1", "data": "`+picture.Buttons[0][0].Data+`"}}`))
+	require.Eventually(t, func() bool {
+		_, answered := here.find(func(s webchat.Said) bool { return s.Event == "answer" && s.Press == "press1" })
+		here.mu.Lock()
+		defer here.mu.Unlock()
+		pictures := 0
+		for _, s := range here.said {
+			pictures += len(s.Files)
+		}
+		return answered && pictures == 2
+	}, patience, 20*time.Millisecond)
+	require.Zero(t, here.bad)
+
+	// Health and metrics of the same process.
+	status, body = fetch(r.BridgeURL + "/health/ready")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(body), `"leader":true`)
+	_, body = fetch(r.BridgeURL + "/metrics")
+	require.Contains(t, string(body), `comfyhub_bridge_requests_total{command="work",outcome="done"} 2`)
+	require.NotContains(t, string(body), "m1")
+}

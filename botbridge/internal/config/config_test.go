@@ -1,0 +1,68 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestExampleIsValid(t *testing.T) {
+	t.Parallel()
+	c, err := Load(filepath.Join("..", "..", "..", "examples", "bot", "bot.yaml"))
+	require.NoError(t, err)
+	commands, err := c.Bind()
+	require.NoError(t, err)
+	var names []string
+	for _, command := range commands {
+		names = append(names, command.Name)
+	}
+	require.Equal(t, []string{"generate", "edit", "upscale", "poster", "clip"}, names, "in the order of the file")
+	require.EqualValues(t, 0, commands[3].Price)
+	require.EqualValues(t, 4, commands[4].Price)
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                        "EOF",
+		"hubb: x":                                 "hubb",
+		"commands: []":                            "commands is a map",
+		"commands: {a: {workfloww: x}}":           "workfloww",
+		"commands: {help: {workflow: x}}":         "help is a command of the bridge itself",
+		"commands: {Big-Name: {workflow: x}}":     "names are a-z",
+		"hub: http://x":                           "commands: there are none",
+		"default_command: b\ncommands: {a: {}}":   `there is no command "b"`,
+		"delivery: pigeon\ncommands: {a: {}}":     "neither reply nor edit",
+		"webchat: {}\ncommands: {a: {}}":          "needs public_url",
+		"public_url: http://x\ncommands: {a: {}}": "needs link_secret",
+	} {
+		path := filepath.Join(t.TempDir(), "bot.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Load(path)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	t.Setenv("BOT_TEST_SECRET", "from the environment")
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte(" from a file\n"), 0o600))
+	for want, s := range map[string]Secret{
+		"": {}, "from the environment": {Env: "BOT_TEST_SECRET"}, "from a file": {File: "secret"},
+	} {
+		got, err := s.Read(dir)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, s := range []Secret{{Env: "BOT_TEST_NOT_SET"}, {File: "nothing"}, {Env: "BOT_TEST_SECRET", File: "secret"}} {
+		_, err := s.Read(dir)
+		require.Error(t, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("commands: {a: {workflow: x, inputs: {seed: y}}}\nlimits: {waiting: 3}"))
+	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = Parse(data) })
+}

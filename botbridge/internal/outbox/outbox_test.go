@@ -1,0 +1,217 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// fake is a platform that notes what it is told and when.
+type fake struct {
+	limits platform.Limits
+	mu     sync.Mutex
+	said   []string
+	at     []time.Time
+	fail   func(n int) error // by the number of the call, from 1
+	calls  int
+}
+
+func (f *fake) Name() string                                        { return "fake" }
+func (f *fake) Listen(context.Context, platform.Admit) error        { return nil }
+func (f *fake) Routes(platform.Admit) map[string]http.Handler       { return nil }
+func (f *fake) Answer(context.Context, string, string) error        { return nil }
+func (f *fake) Limits() platform.Limits                             { return f.limits }
+func (f *fake) Delete(context.Context, platform.Chat, string) error { return nil }
+func (f *fake) Open(context.Context, platform.File) (io.ReadCloser, error) {
+	return nil, platform.ErrGone
+}
+
+func (f *fake) note(text string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	f.at = append(f.at, time.Now())
+	if f.fail != nil {
+		if err := f.fail(f.calls); err != nil {
+			return err
+		}
+	}
+	f.said = append(f.said, text)
+	return nil
+}
+
+func (f *fake) Send(_ context.Context, _ platform.Chat, p platform.Post) ([]string, error) {
+	return []string{"1"}, f.note(p.Text)
+}
+
+func (f *fake) Edit(_ context.Context, _ platform.Chat, message string, p platform.Post) error {
+	return f.note("edit " + message + " " + p.Text)
+}
+
+var home = platform.Chat{ID: "7"}
+
+func TestOrderAndPaceOfAChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{limits: platform.Limits{ChatEvery: time.Second, PerSecond: 30}}
+		b := New(Options{})
+		var wg sync.WaitGroup
+		for n := range 5 {
+			wg.Go(func() {
+				_, err := b.Send(t.Context(), f, home, platform.Post{Text: fmt.Sprint(n)})
+				require.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, []string{"0", "1", "2", "3", "4"}, f.said)
+		for n := 1; n < 5; n++ {
+			require.GreaterOrEqual(t, f.at[n].Sub(f.at[n-1]), time.Second)
+		}
+		b.Close()
+	})
+}
+
+func TestAllChatsTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{limits: platform.Limits{ChatEvery: time.Second, PerSecond: 30}}
+		b := New(Options{})
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for n := range 300 {
+			wg.Go(func() {
+				_, err := b.Send(t.Context(), f, platform.Chat{ID: fmt.Sprint(n)}, platform.Post{Text: "x"})
+				require.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		require.GreaterOrEqual(t, time.Since(begin), 9*time.Second)
+		require.Less(t, time.Since(begin), 12*time.Second)
+		b.Close()
+	})
+}
+
+func TestGroupsInEveryMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{limits: platform.Limits{ChatEvery: time.Second, GroupPerMinute: 20}}
+		b := New(Options{})
+		group := platform.Chat{ID: "-1", Group: true}
+		for range 60 {
+			_, err := b.Send(t.Context(), f, group, platform.Post{Text: "x"})
+			require.NoError(t, err)
+		}
+		for i := range f.at {
+			within := 0
+			for _, later := range f.at[i:] {
+				if later.Sub(f.at[i]) < time.Minute {
+					within++
+				}
+			}
+			require.LessOrEqual(t, within, 20)
+		}
+		b.Close()
+	})
+}
+
+func TestProgressIsCoalescedAndGivesWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{limits: platform.Limits{ChatEvery: time.Second, EditEvery: 2 * time.Second}}
+		b := New(Options{})
+		for n := range 100 {
+			b.Show(f, home, "m", platform.Post{Text: fmt.Sprint(n)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.LessOrEqual(t, len(f.said), 5)
+		require.NotEmpty(t, f.said)
+		b.Show(f, home, "m", platform.Post{Text: "stale"})
+		require.NoError(t, b.Edit(t.Context(), f, home, "m", platform.Post{Text: "end"}))
+		time.Sleep(time.Minute)
+		require.Equal(t, "edit m end", f.said[len(f.said)-1], "nothing of progress comes after the end")
+		require.Zero(t, b.Waiting())
+		b.Close()
+	})
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	uncertain := fmt.Errorf("%w: cut", platform.ErrUncertain)
+	for name, c := range map[string]struct {
+		once  bool
+		fail  error
+		tries int
+		err   error
+	}{
+		"flood":                    {true, &platform.WaitError{After: 7 * time.Second}, 2, nil},
+		"a line that breaks":       {true, errors.New("connection refused"), 2, nil},
+		"words in doubt":           {false, uncertain, 2, nil},
+		"a picture in doubt":       {true, uncertain, 1, platform.ErrUncertain},
+		"refused":                  {false, platform.ErrRefused, 1, platform.ErrRefused},
+		"blocked":                  {false, platform.ErrForbidden, 1, platform.ErrForbidden},
+		"a file that is not there": {true, platform.ErrSource, 1, platform.ErrSource},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{fail: func(n int) error {
+					if n == 1 {
+						return c.fail
+					}
+					return nil
+				}}
+				b := New(Options{})
+				send := b.Send
+				if c.once {
+					send = b.SendOnce
+				}
+				_, err := send(t.Context(), f, home, platform.Post{Text: "x"})
+				require.ErrorIs(t, err, c.err)
+				require.Equal(t, c.tries, f.calls)
+				if wait := (*platform.WaitError)(nil); errors.As(c.fail, &wait) {
+					require.GreaterOrEqual(t, f.at[1].Sub(f.at[0]), wait.After)
+				}
+				b.Close()
+			})
+		})
+	}
+}
+
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{fail: func(int) error { return errors.New("away") }}
+		b := New(Options{Backlog: 2})
+		var wg sync.WaitGroup
+		results := make(chan error, 8)
+		gone, cancel := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{t.Context(), gone} {
+			wg.Go(func() {
+				_, err := b.Send(ctx, f, home, platform.Post{Text: "x"})
+				results <- err
+			})
+			synctest.Wait()
+		}
+		_, err := b.Send(t.Context(), f, home, platform.Post{Text: "too much"})
+		require.ErrorIs(t, err, ErrFull)
+		cancel()
+		b.Close()
+		wg.Wait()
+		for range 2 {
+			require.ErrorIs(t, <-results, ErrNotSent)
+		}
+		_, err = b.Send(t.Context(), f, home, platform.Post{Text: "late"})
+		require.ErrorIs(t, err, ErrNotSent)
+	})
+}

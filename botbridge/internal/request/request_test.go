@@ -1,0 +1,96 @@
+package request
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/png"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+func TestShowable(t *testing.T) {
+	t.Parallel()
+	encode := func(img image.Image) []byte {
+		var b bytes.Buffer
+		require.NoError(t, png.Encode(&b, img))
+		return b.Bytes()
+	}
+	opaque := image.NewRGBA(image.Rect(0, 0, 40, 40))
+	for i := range opaque.Pix {
+		opaque.Pix[i] = 255
+	}
+	clear := image.NewNRGBA(image.Rect(0, 0, 40, 40))
+	clear.Set(3, 3, color.NRGBA{R: 9, A: 100})
+	narrow := image.NewGray(image.Rect(0, 0, 10, 210))
+	long := image.NewGray(image.Rect(0, 0, 9000, 1001))
+	require.True(t, showable(encode(opaque)))
+	require.False(t, showable(encode(clear)), "transparency would be lost")
+	require.False(t, showable(encode(narrow)))
+	require.False(t, showable(encode(long)))
+	require.False(t, showable([]byte("GIF89a")))
+	require.False(t, showable(nil))
+	require.True(t, showable(encode(opaque)[:60]), "the header is enough")
+}
+
+func TestMediaOf(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]platform.Media{
+		"a.PNG": platform.Photo, "a.mp4": platform.Video, "a.gif": platform.Animation, "a.flac": platform.Audio,
+		"a.glb": platform.Document, "a": platform.Document, "..": platform.Document,
+	} {
+		require.Equal(t, want, mediaOf(name), name)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	p := newProgress(4)
+	p.position = 3
+	feed := func(kind, data string) bool {
+		m, ok := comfyui.ParseMessage([]byte(`{"type": "` + kind + `", "data": ` + data + `}`))
+		require.True(t, ok)
+		return p.note(hubapi.Happening{Message: m})
+	}
+	require.False(t, feed("status", "{}"))
+	require.True(t, feed("execution_start", "{}"))
+	require.Equal(t, -1, p.position)
+	require.True(t, feed("execution_cached", `{"nodes": ["1"]}`))
+	require.True(t, feed("executing", `{"node": "2"}`))
+	require.Equal(t, 25, p.percent())
+	require.True(t, feed("progress", `{"node": "2", "value": 1, "max": 2}`))
+	require.Equal(t, 38, p.percent())
+	require.True(t, feed("executing", `{"node": "3"}`))
+	require.Equal(t, 50, p.percent())
+	require.True(t, feed("executing", `{"node": "4"}`))
+	require.True(t, feed("progress", `{"value": 5, "max": 0}`))
+	require.True(t, feed("executing", `{"node": null}`))
+	require.LessOrEqual(t, p.percent(), 99)
+	require.True(t, feed("execution_start", "{}"), "a run that was lost begins anew")
+	require.Zero(t, p.percent())
+	require.Equal(t, "▰▰▰▰▰▰▱▱▱▱▱▱", bar(50))
+	require.Equal(t, strings.Repeat("▱", 12), bar(-5))
+	require.Equal(t, strings.Repeat("▰", 12), bar(500))
+}
+
+func TestClip(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "abc", clipTo("abc", 3))
+	require.Equal(t, "ab…", clipTo("abcd", 3))
+	require.Equal(t, "🦊…", clipTo("🦊🦊🦊", 4))
+	require.LessOrEqual(t, units(clipTo(strings.Repeat("🦊", 999), 100)), 100)
+}
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, IDOf("telegram/5"), IDOf("telegram/5"), "the same message is the same request")
+	require.NotEqual(t, IDOf("telegram/5"), IDOf("webchat/5"))
+	require.NotEqual(t, NewRecord("x").Prompt, NewRecord("x").Prompt)
+	require.LessOrEqual(t, len(ButtonData(VerbVary, IDOf("x"))), 64)
+}

@@ -1,0 +1,210 @@
+package telegram
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+func newTelegram(t *testing.T, fo fakebot.Options, o Options) (*Telegram, *fakebot.Fake) {
+	t.Helper()
+	fake := fakebot.New(fo)
+	server := httptest.NewServer(fake)
+	t.Cleanup(func() {
+		fake.Close()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	o.Token, o.Server = fakebot.Token, server.URL
+	tg, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(tg.Close)
+	return tg, fake
+}
+
+func attachment(name string, media platform.Media, data string) platform.Attachment {
+	return platform.Attachment{Name: name, Media: media, Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(data)), nil
+	}}
+}
+
+var home = platform.Chat{ID: "7"}
+
+// What became of a call is told from what went over the wire.
+func TestFates(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[fakebot.Fault]error{
+		fakebot.CutBefore: platform.ErrUncertain, fakebot.CutAfter: platform.ErrUncertain, fakebot.Hang: platform.ErrUncertain,
+		fakebot.Broken: nil, fakebot.Flood: nil,
+	} {
+		tg, _ := newTelegram(t, fakebot.Options{Fault: func(string) fakebot.Fault { return fault }}, Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := tg.Send(ctx, home, platform.Post{Text: "x"})
+		cancel()
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), fakebot.Token, "the token is in no error")
+		var wait *platform.WaitError
+		switch {
+		case want != nil:
+			require.ErrorIs(t, err, want)
+		case fault == fakebot.Flood:
+			require.ErrorAs(t, err, &wait)
+			require.Equal(t, time.Second, wait.After)
+		default:
+			require.NotErrorIs(t, err, platform.ErrUncertain, "Telegram has said that nothing happened")
+			require.False(t, platform.Permanent(err))
+		}
+	}
+	nowhere, err := New(Options{Token: fakebot.Token, Server: "http://127.0.0.1:1"})
+	require.NoError(t, err)
+	_, err = nowhere.Send(t.Context(), home, platform.Post{Text: "x"})
+	require.NotErrorIs(t, err, platform.ErrUncertain, "nothing was sent")
+	require.NotContains(t, err.Error(), fakebot.Token)
+}
+
+func TestFileThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	broken := platform.Attachment{Name: "a.png", Media: platform.Document, Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(strings.NewReader("beginning"), failing{})), nil
+	}}
+	_, err := tg.Send(t.Context(), home, platform.Post{Files: []platform.Attachment{broken}})
+	require.ErrorIs(t, err, platform.ErrSource)
+	require.Empty(t, fake.Person(7, "").All(), "half a file is no file")
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("the hub went away") }
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	ids, err := tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{{{Label: "b", Data: "d"}}}})
+	require.NoError(t, err)
+	require.NoError(t, tg.Edit(t.Context(), home, ids[0], platform.Post{Text: "two"}))
+	require.NoError(t, tg.Edit(t.Context(), home, ids[0], platform.Post{Text: "two"}), "not modified is no error")
+	require.ErrorIs(t, tg.Edit(t.Context(), home, "999", platform.Post{Text: "two"}), platform.ErrGone)
+	require.NoError(t, tg.Delete(t.Context(), home, ids[0]))
+	require.NoError(t, tg.Delete(t.Context(), home, ids[0]), "gone is gone")
+	_, err = tg.Send(t.Context(), home, platform.Post{Files: []platform.Attachment{attachment("x.png", platform.Photo, "no picture")}})
+	require.ErrorIs(t, err, platform.ErrRefused)
+	fake.Block(7, true)
+	_, err = tg.Send(t.Context(), home, platform.Post{Text: "x"})
+	require.ErrorIs(t, err, platform.ErrForbidden)
+	_, err = tg.Open(t.Context(), platform.File{ID: "nothing"})
+	require.ErrorIs(t, err, platform.ErrGone)
+	_, err = tg.Open(t.Context(), platform.File{ID: "x", Size: maxDownload + 1})
+	require.ErrorIs(t, err, platform.ErrTooLarge)
+}
+
+func TestLongTextsAreCut(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	_, err := tg.Send(t.Context(), home, platform.Post{Text: strings.Repeat("🦊", 5000)})
+	require.NoError(t, err)
+	_, err = tg.Send(t.Context(), home, platform.Post{
+		Text: strings.Repeat("я", 3000), Files: []platform.Attachment{attachment("a.mp4", platform.Video, "video")},
+	})
+	require.NoError(t, err)
+	require.Len(t, fake.Person(7, "").All(), 2)
+}
+
+// An update that could not be stored comes again, and none is lost after it.
+func TestPollStoresBeforeItAcknowledges(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	person := fake.Person(7, "en")
+	for n := range 5 {
+		person.Say(fmt.Sprint("/x ", n))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mu sync.Mutex
+	var got []string
+	failures := 2
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = tg.Listen(ctx, func(_ context.Context, e platform.Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.HasSuffix(e.Message.Text, "2") && failures > 0 {
+				failures--
+				return errors.New("the state is away")
+			}
+			got = append(got, e.Message.Text)
+			return nil
+		})
+	}()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got) == 5
+	}, 20*time.Second, 10*time.Millisecond)
+	cancel()
+	<-done
+	require.Equal(t, []string{"/x 0", "/x 1", "/x 2", "/x 3", "/x 4"}, got)
+}
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	var stored []platform.Event
+	var fail error
+	tg, err := New(Options{Token: fakebot.Token, Webhook: "https://example.org" + WebhookPath, Secret: "the secret"})
+	require.NoError(t, err)
+	handler := tg.Routes(func(_ context.Context, e platform.Event) error {
+		if fail == nil {
+			stored = append(stored, e)
+		}
+		return fail
+	})["POST "+WebhookPath]
+	call := func(secret, body string) int {
+		r := httptest.NewRequest(http.MethodPost, WebhookPath, strings.NewReader(body))
+		r.Header.Set(secretHeader, secret)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	update := `{"update_id": 5, "message": {"message_id": 1, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7}, "text": "/x"}}`
+	require.Equal(t, http.StatusUnauthorized, call("", update))
+	require.Equal(t, http.StatusUnauthorized, call("the secreT", update))
+	require.Equal(t, http.StatusBadRequest, call("the secret", "{"))
+	require.Equal(t, http.StatusBadRequest, call("the secret", `{"x": "`+strings.Repeat("a", maxUpdate)+`"}`))
+	require.Empty(t, stored)
+	require.Equal(t, http.StatusOK, call("the secret", update))
+	require.Len(t, stored, 1)
+	fail = errors.New("the state is away")
+	require.Equal(t, http.StatusServiceUnavailable, call("the secret", update), "Telegram is to bring it again")
+	_, err = New(Options{Token: fakebot.Token, Webhook: "https://example.org"})
+	require.Error(t, err, "a webhook without a secret is open to anybody")
+}
+
+func FuzzUpdate(f *testing.F) {
+	f.Add([]byte(`{"update_id": 1, "callback_query": {"id": "1", "from": {"id": 1}, "data": "x", "message": {"message_id": 1, "date": 0, "chat": {"id": 1, "type": "private"}}}}`))
+	f.Add([]byte(`{"update_id": 1, "message": {"message_id": 1, "date": 9, "chat": {"id": -1, "type": "group"}, "from": {"id": 1}, "caption": "/x@y", "photo": [{}]}}`))
+	tg, err := New(Options{Token: fakebot.Token})
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, u := range tg.decode([]json.RawMessage{bytes.Clone(data)}) {
+			if e, ok := tg.event(u); ok {
+				_, err := json.Marshal(e)
+				require.NoError(t, err)
+			}
+		}
+	})
+}
