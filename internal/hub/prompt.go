@@ -114,6 +114,9 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 
 // accept puts the job into the queue and answers.
 func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
+	// Before it is queued: the run may begin before Enqueue has returned, and a
+	// client without a socket yet must be sent all of it.
+	h.streams.Posted(stream.Key{Tenant: s.Tenant, Client: s.Client}, s.ID)
 	accepted, err := h.queue.Enqueue(r.Context(), s)
 	if errors.Is(err, queue.ErrFull) {
 		writeHubError(w, hubError{
@@ -127,11 +130,9 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		return
 	}
 	j := accepted.Job
-	key := stream.Key{Tenant: j.Tenant, Client: j.Client}
 	if accepted.Existing && j.State.Ended() {
 		h.replay(r.Context(), j)
 	} else {
-		h.streams.Posted(key, j.ID)
 		h.streams.StatusChanged(j.Caller)
 	}
 	h.known.note(a.origin, j.Caller)
