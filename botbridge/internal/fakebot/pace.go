@@ -1,8 +1,9 @@
 package fakebot
 
-import "maps"
-
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // pace counts calls against Telegram's limits: about 30 a second in all, one a
 // second in a chat, 20 a minute in a group. Windows are long enough that a busy

@@ -180,8 +180,24 @@ func (s *Stage) StartBridge() (err error) {
 		"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL, "COMFYHUB_BOT_HUB=" + s.HubURL,
 		"COMFYHUB_BOT_DATA=" + filepath.Join(s.o.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(s.BridgeURL, "http://"),
 	}, s.o.Env...)
-	s.bridge, err = start("bridge", s.log("bridge"), env, s.o.Bridge, "run", "--config", s.config)
-	return err
+	if s.bridge, err = start("bridge", s.log("bridge"), env, s.o.Bridge, "run", "--config", s.config); err != nil {
+		return err
+	}
+	return s.awaitBridge()
+}
+
+// awaitBridge waits until the bridge answers, so that it can be called.
+func (s *Stage) awaitBridge() error {
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) && s.bridge.Running() {
+		response, err := http.Get(s.BridgeURL + "/health/live")
+		if err == nil {
+			response.Body.Close()
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return errors.New("the bridge does not come up")
 }
 
 // KillHub and KillBridge end them without a chance to clean up; StopBridge asks.
