@@ -17,7 +17,7 @@ GO       ?= go
 GOBUILD  := $(GO) build -ldflags '-s -w'
 TAGS     := nobadger,nomysql,nopgx
 LINT     := bin/golangci-lint-v2.15.0
-PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/ demo/))
+PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
 .PHONY: build demo demo-bot test lint fmt bench conformance clean FORCE
