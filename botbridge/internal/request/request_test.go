@@ -89,8 +89,11 @@ func TestClip(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, IDOf("telegram/5"), IDOf("telegram/5"), "the same message is the same request")
+	const known = "eef02f21-a7d8-5742-a1ff-d1d1ee28b391"
+	require.Equal(t, known, IDOf("telegram/5"), "the same message is the same request, also to the next version")
 	require.NotEqual(t, IDOf("telegram/5"), IDOf("webchat/5"))
-	require.NotEqual(t, NewRecord("x").Prompt, NewRecord("x").Prompt)
+	one, two := NewRecord("x"), NewRecord("x")
+	require.NotEqual(t, one.Prompt, two.Prompt)
+	require.NotEqual(t, one.Client, two.Client)
 	require.LessOrEqual(t, len(ButtonData(VerbVary, IDOf("x"))), 64)
 }
