@@ -45,7 +45,9 @@ type Hub struct {
 	seen acquaintances
 	// readers are the clients that read an instance's log.
 	readers logReaders
-	named   namings
+	// ended are the records of ended jobs that listings have shown.
+	ended endedCache
+	named namings
 
 	config  atomic.Pointer[Settings]
 	started atomic.Bool

@@ -116,7 +116,7 @@ func (h *Hub) jobRows(ctx context.Context, tenant string, q jobQuery) ([]*jobRow
 	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
 		return rows, nil
 	}
-	ended, err := h.queue.Ended(ctx, tenant, queue.Page{})
+	ended, err := h.ended.of(ctx, h.queue, tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -261,6 +261,24 @@ func TestSummariesTooLargeToKeep(t *testing.T) {
 	require.Contains(t, page.Jobs[0].Error, "node_id")
 }
 
+func TestDeletedJobsLeaveTheListing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	first := b.submit(picture(1), "c")
+	b.finished(first)
+	second := b.submit(picture(2), "c")
+	b.finished(second)
+	require.Equal(t, []string{second, first}, b.jobs("").ids())
+	status, _ := b.post("/history", `{"delete": ["`+second+`"]}`)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, []string{first}, b.jobs("").ids())
+	third := b.submit(picture(3), "c")
+	b.finished(third)
+	require.Equal(t, []string{third, first}, b.jobs("").ids())
+	b.post("/history", `{"clear": true}`)
+	require.Empty(t, b.jobs("").ids())
+}
+
 func TestPythonInt(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"5": 5, " +5 ": 5, "-0": 0, "1_000": 1000, "007": 7} {

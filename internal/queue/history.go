@@ -140,6 +140,17 @@ func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, err
 	if err != nil {
 		return nil, err
 	}
+	return q.EndedOf(ctx, keys)
+}
+
+// EndedKeys gives the keys of a tenant's ended jobs in the order of History.
+func (q *Queue) EndedKeys(ctx context.Context, tenant string) ([]string, error) {
+	return q.page(ctx, tenant, Page{})
+}
+
+// EndedOf gives the records of those of the jobs that have ended; unknown ones
+// are left out. But for Delivered a record never changes once it is there.
+func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered")...)
 	if err != nil {
 		return nil, err
@@ -152,6 +163,9 @@ func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, err
 		}
 		if err != nil {
 			q.log.Error("a job's record cannot be read", "job", keys[i], "error", err)
+			continue
+		}
+		if !j.State.Ended() {
 			continue
 		}
 		out = append(out, Record{Job: j, Summary: []byte(r["summary"]), Delivered: r["delivered"] == "1"})
