@@ -136,6 +136,7 @@ func writeNoInstance(w http.ResponseWriter) {
 // nothing left to do.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
 	if r.ContentLength >= limit {
+		discard(r, limit)
 		writeTooLarge(w, limit, r.ContentLength)
 		return nil, false
 	}
@@ -150,10 +151,17 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		return nil, false
 	}
 	if int64(len(body)) >= limit {
+		discard(r, limit)
 		writeTooLarge(w, limit, int64(len(body)))
 		return nil, false
 	}
 	return body, true
+}
+
+// discard reads on in a body that is too large. A connection that is closed on
+// a client which still sends is reset, and the client never sees the answer.
+func discard(r *http.Request, limit int64) {
+	_, _ = io.CopyN(io.Discard, r.Body, limit+limit/8)
 }
 
 // decoded is the body without its Content-Encoding, which ComfyUI's web server

@@ -100,7 +100,8 @@ func (l *ledger) explains(count int, tr replay.Trace, d replay.Difference) bool 
 func (l *ledger) check(t *testing.T) {
 	for n, row := range differences {
 		for m, p := range row.places {
-			if !l.met[fmt.Sprint(n, "/", m)] {
+			played := !slices.Equal(p.scenarios, []string{"large-body"}) || os.Getenv("COMFYHUB_SLOW") != ""
+			if played && !l.met[fmt.Sprint(n, "/", m)] {
 				t.Errorf("no longer a difference: %s: %+v", row.what, p)
 			}
 		}

@@ -145,6 +145,11 @@ var differences = []difference{
 		[]place{in("variant-cors-compress").its(replay.Headers).lines(`^(Content-Encoding: deflate|Etag: \.\.\.|Cache-Control: no-cache)$`)},
 	},
 	{
+		"The text of a 413 for a multipart or userdata body names another number of bytes.",
+		"It is how much had been read when the limit was noticed.",
+		[]place{in("large-body").its(replay.Body).lines("^Maximum request body size 104857600 exceeded, actual body size ")},
+	},
+	{
 		"Users are separated by login (tenants), not by the header `comfy-user` of `--multi-user`.",
 		"The header is no authentication: anybody can send it.",
 		[]place{in("variant-multi-user")},

@@ -216,3 +216,8 @@ func (c *client) previews(id string) []byte {
 		}
 	}
 }
+
+// recentInstance is an instance of the newest release known.
+func recentInstance(t *testing.T) *instance {
+	return newInstance(t, sim.Config{Version: ages[len(ages)-1]})
+}

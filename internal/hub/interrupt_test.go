@@ -1,0 +1,56 @@
+package hub
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// TestInterruptBetweenClaimAndStart interrupts jobs as early as their clients
+// can see them run. An instance ignores an interrupt for a prompt that it has
+// not begun.
+func TestInterruptBetweenClaimAndStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	for n := range 20 {
+		id := b.submit(work(100, n, "none"), "ann")
+		require.Eventually(t, func() bool {
+			j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
+			return err == nil && j.State != job.Queued
+		}, 10*time.Second, 100*time.Microsecond)
+		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+		require.Equal(t, http.StatusOK, status)
+		e := b.finished(id)
+		last := e.Status.Messages[len(e.Status.Messages)-1]
+		require.JSONEq(t, `"execution_interrupted"`, string(last[0]), "attempt %d", n)
+	}
+}
+
+func TestTakesNumber(t *testing.T) {
+	t.Parallel()
+	for body, takes := range map[string]bool{
+		`{}`: true, `{"prompt": 1}`: true, `{"number": null}`: false, `{"number": 3}`: false,
+		`[]`: true, `["number"]`: false, `[[]]`: true, `"prompt"`: true, `"a number"`: false,
+		`null`: false, `5`: false, `{`: false, ``: false,
+	} {
+		require.Equal(t, takes, takesNumber([]byte(body)), body)
+	}
+}
+
+// A prompt that is posted twice under one id is one job, although the hub
+// stamps each with its time.
+func TestStampIsNoPartOfTheHash(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, recentInstance(t)) })
+	for range 3 {
+		b.postAs("same", "ann", picture(7))
+	}
+	e := b.finished("same")
+	require.Contains(t, string(e.Prompt[3]), `"create_time": `)
+	require.Equal(t, 1, started(b))
+}
