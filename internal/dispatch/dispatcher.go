@@ -262,7 +262,7 @@ func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 		return false, nil
 	}
 	claimed, err := d.queue.Claim(ctx, queue.ClaimRequest{
-		Key: p.Job.Key, Instance: l.name, Hub: d.Hub, Upstream: upstreamID(p.Job), SID: l.sid,
+		Key: p.Job.Key, Instance: l.name, Hub: d.Hub, Upstream: l.upstreamID(p.Job), SID: l.sid,
 	})
 	if err != nil {
 		l.detach(r)

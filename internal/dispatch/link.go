@@ -42,6 +42,8 @@ type link struct {
 	// refused are jobs that this instance refused, until its abilities are
 	// read anew.
 	refused map[string]bool
+	// given are the prompt ids that the instance was given, see upstreamID.
+	given map[string]bool
 }
 
 // openLink begins to keep a connection to an instance. aside takes the messages

@@ -145,14 +145,26 @@ func inner(object []byte) []byte {
 
 // upstreamID is the prompt_id for an attempt. The first one carries the
 // client's id where every server takes it; each later one is fresh, so that
-// late messages of an earlier attempt cannot be mistaken for it.
-func upstreamID(j job.Job) string {
-	if j.Attempts == 0 {
-		if id, err := uuid.Parse(j.ID); err == nil && id.String() == j.ID {
-			return j.ID
-		}
+// late messages of an earlier attempt cannot be mistaken for it. So is one that
+// this instance was given before: clients may use an id twice, and tenants the
+// same one, and the record of one run must not be taken, or removed, for the
+// other's.
+func (l *link) upstreamID(j job.Job) string {
+	id, err := uuid.Parse(j.ID)
+	if err != nil || id.String() != j.ID || j.Attempts > 0 {
+		return uuid.NewString()
 	}
-	return uuid.NewString()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.given[j.ID] {
+		return uuid.NewString()
+	}
+	const enough = 10_000
+	if l.given == nil || len(l.given) >= enough {
+		l.given = map[string]bool{} // what ran so long ago is not in the way
+	}
+	l.given[j.ID] = true
+	return j.ID
 }
 
 // refusalTrouble is what the client is told of an instance's refusal: the
