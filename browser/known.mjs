@@ -5,7 +5,11 @@ export const known = [
   /^404 GET (\/api\/userdata)?\/user\.css$/, // nobody has written one
   /^404 GET \/api\/userdata\/comfy\.templates\.json$/, // nor saved a template
   /^404 GET \/api\/userdata\?dir=/, // nor saved a workflow or a subgraph
+  /^404 GET \/api\/userdata\/workflows%2F\.index\.json$/, // nor marked a workflow
   /^console: ComfyApp graph accessed before initialization/,
   /^exception: Cannot read properties of undefined \(reading 'id'\)/,
+  // A simulated instance has no templates.
+  /^404 GET \/templates\//,
+  /^console: Error (fetching|loading core) workflow templates/,
   /net::ERR_NAME_NOT_RESOLVED/, // the page asks other servers, which this browser does not reach
 ];

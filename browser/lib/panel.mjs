@@ -32,8 +32,8 @@ class SideBar {
 
   /** How many wait or run, as the badge says. */
   async active() {
-    const badge = this.page.locator('.queue-tab-button .p-badge');
-    return await badge.count() ? Number(await badge.innerText()) : 0;
+    const badges = await this.page.locator('.queue-tab-button .p-badge').allInnerTexts();
+    return Number(badges[0] ?? 0);
   }
 
   async cancelPending() {
@@ -58,8 +58,10 @@ class JobList {
     return this.items.evaluateAll((items) => items.map((item) => {
       const text = item.innerText;
       const image = item.querySelector('img');
-      const state = /queue/i.test(text) ? 'pending' : /Total:/.test(text) ? 'running' : /\d s|\ds$/m.test(text) ? 'done' : 'ended';
-      return { id: item.dataset.jobId, state, picture: image?.naturalWidth ? window.comfyhubLook(image) : null };
+      // A running job shows its preview, if it has one.
+      const state = /queue/i.test(text) ? 'pending' : /Total:|^Running/m.test(text) ? 'running' : image ? 'done' : 'ended';
+      const picture = state === 'done' && image.naturalWidth ? window.comfyhubLook(image) : null;
+      return { id: item.dataset.jobId, state, picture };
     }));
   }
 

@@ -10,7 +10,8 @@ export const fresh = (word) => `${word}-${Math.random().toString(36).slice(2, 8)
 
 /**
  * EmptyImage -> work -> ImageScale -> SaveImage, `WIDTH` by `HEIGHT`. The work lasts about `seconds`: the simulator's
- * SimulatedWork where the server has it, else a row of wide blurs, which leave a flat colour as it is.
+ * SimulatedWork where the server has it, else a row of wide blurs, about one a second on a busy machine, which leave a flat
+ * colour as it is.
  */
 export function paint({ seconds, simulated, prefix = 'browser', color = randomColor() }) {
   const graph = new Graph();
@@ -25,7 +26,7 @@ export function paint({ seconds, simulated, prefix = 'browser', color = randomCo
 function work(seconds, simulated) {
   if (!seconds) return [];
   if (simulated) return [['SimulatedWork', [seconds, Math.ceil(seconds * 4), 'none', 0]]];
-  return Array.from({ length: Math.ceil(seconds * 3) }, () => ['ImageBlur', [31, 10]]);
+  return Array.from({ length: seconds }, () => ['ImageBlur', [31, 10]]);
 }
 
 /** A row of nodes, each of which passes one picture on to the next. */
