@@ -114,7 +114,7 @@ func (b *Bridge) excuse(e platform.Event, chat string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := b.out.SendOnce(ctx, p, e.Chat, platform.Post{Text: text, ReplyTo: e.Message.ID}); err != nil {
+		if _, err := b.out.SendOnce(ctx, p, e.Chat, platform.Post{Text: text, ReplyTo: e.Message.ID}, nil); err != nil {
 			b.log.Debug("cannot tell a chat of the outage", "error", err)
 		}
 	}()

@@ -125,7 +125,7 @@ func (t *Talk) tellAll(ctx context.Context, chats []string, text string) {
 		if !ok || p == nil {
 			continue
 		}
-		if _, err := t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}); err == nil {
+		if _, err := t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, nil); err == nil {
 			reached++
 		}
 		if ctx.Err() != nil {

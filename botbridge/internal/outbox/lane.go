@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -35,7 +36,7 @@ type lane struct {
 type call struct {
 	to      platform.Chat
 	kind    string
-	once    bool // never twice
+	mark    Mark // of what must not come twice, else nil
 	counts  int  // messages, for the limits; 0 for what they leave out
 	timeout time.Duration
 	do      func(ctx context.Context, to platform.Chat) error
@@ -170,10 +171,10 @@ func (l *lane) repeat(c *call) error {
 		case errors.As(err, &moved):
 			l.moved = moved.To
 			continue
-		case platform.Permanent(err), errors.Is(err, platform.ErrSource):
+		case platform.Permanent(err), errors.Is(err, platform.ErrSource), errors.Is(err, ErrNotSent):
 			return err
 		case errors.Is(err, platform.ErrUncertain):
-			if uncertain++; c.once || uncertain == uncertainTries {
+			if uncertain++; c.mark != nil || uncertain == uncertainTries {
 				return err
 			}
 		}
@@ -190,9 +191,20 @@ func (l *lane) repeat(c *call) error {
 // attempt makes a call once. It is not cut by the end of the program or of the
 // asker: a call that was cut may have taken effect.
 func (l *lane) attempt(c *call) error {
+	if c.mark != nil {
+		if err := c.mark(c.ctx, true); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.timeout)
 	defer cancel()
-	return c.do(ctx, l.address(c.to))
+	err := c.do(ctx, l.address(c.to))
+	if c.mark != nil && err != nil && !errors.Is(err, platform.ErrUncertain) {
+		if markErr := c.mark(context.WithoutCancel(c.ctx), false); markErr != nil {
+			return fmt.Errorf("%w: %w", ErrNotSent, markErr)
+		}
+	}
+	return err
 }
 
 // address is where a call goes, also when the chat has moved since.

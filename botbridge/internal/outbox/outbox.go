@@ -107,19 +107,29 @@ func (b *Outbox) Waiting() int {
 // chat is not to wait for that. Where the platform did not say whether it took the post, it is
 // posted again: for words, of which two do no harm.
 func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
-	return b.send(ctx, p, to, post, false)
+	return b.send(ctx, p, to, post, nil)
 }
+
+// Mark writes down that a post is about to be sent, or that it was not sent
+// after all. When it fails, the post is not sent.
+type Mark func(ctx context.Context, sending bool) error
 
 // SendOnce does the same, but fails with platform.ErrUncertain where Send would
-// post again.
-func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
-	return b.send(ctx, p, to, post, true)
+// post again. mark is called right before each attempt, when all waiting is over,
+// and after each that has surely failed: so that a program that is killed knows,
+// when it is back, what may have arrived.
+func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
+	if mark == nil {
+		mark = func(context.Context, bool) error { return nil }
+	}
+	return b.send(ctx, p, to, post, mark)
 }
 
-func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, once bool) ([]string, error) {
+// send sends words where mark is nil, else something that must not come twice.
+func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
 	var ids []string
 	err := b.do(ctx, p, to, call{
-		kind: "send", once: once, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post),
+		kind: "send", mark: mark, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post),
 		do: func(ctx context.Context, to platform.Chat) (err error) {
 			ids, err = p.Send(ctx, to, post)
 			return err

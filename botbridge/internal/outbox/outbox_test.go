@@ -153,14 +153,15 @@ func TestRetries(t *testing.T) {
 		fail  error
 		tries int
 		err   error
+		marks []bool
 	}{
-		"flood":                    {true, &platform.WaitError{After: 7 * time.Second}, 2, nil},
-		"a line that breaks":       {true, errors.New("connection refused"), 2, nil},
-		"words in doubt":           {false, uncertain, 2, nil},
-		"a picture in doubt":       {true, uncertain, 1, platform.ErrUncertain},
-		"refused":                  {false, platform.ErrRefused, 1, platform.ErrRefused},
-		"blocked":                  {false, platform.ErrForbidden, 1, platform.ErrForbidden},
-		"a file that is not there": {true, platform.ErrSource, 1, platform.ErrSource},
+		"flood":                    {true, &platform.WaitError{After: 7 * time.Second}, 2, nil, []bool{true, false, true}},
+		"a line that breaks":       {true, errors.New("connection refused"), 2, nil, []bool{true, false, true}},
+		"words in doubt":           {false, uncertain, 2, nil, nil},
+		"a picture in doubt":       {true, uncertain, 1, platform.ErrUncertain, []bool{true}},
+		"refused":                  {false, platform.ErrRefused, 1, platform.ErrRefused, nil},
+		"blocked":                  {false, platform.ErrForbidden, 1, platform.ErrForbidden, nil},
+		"a file that is not there": {true, platform.ErrSource, 1, platform.ErrSource, []bool{true, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,13 +173,19 @@ func TestRetries(t *testing.T) {
 					return nil
 				}}
 				b := New(Options{})
-				send := b.Send
+				var marks []bool
+				var err error
 				if c.once {
-					send = b.SendOnce
+					_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, func(_ context.Context, sending bool) error {
+						marks = append(marks, sending)
+						return nil
+					})
+				} else {
+					_, err = b.Send(t.Context(), f, home, platform.Post{Text: "x"})
 				}
-				_, err := send(t.Context(), f, home, platform.Post{Text: "x"})
 				require.ErrorIs(t, err, c.err)
 				require.Equal(t, c.tries, f.calls)
+				require.Equal(t, c.marks, marks)
 				if wait := (*platform.WaitError)(nil); errors.As(c.fail, &wait) {
 					require.GreaterOrEqual(t, f.at[1].Sub(f.at[0]), wait.After)
 				}

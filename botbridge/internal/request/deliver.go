@@ -106,12 +106,9 @@ func (j *job) nextGroup() []*Output {
 	return album
 }
 
-// sendGroup sends one post of files: written down before as being sent, after
-// as how it went.
+// sendGroup sends one post of files: written down right before as being sent,
+// after as how it went.
 func (j *job) sendGroup(ctx context.Context, group []*Output) error {
-	if err := j.mark(ctx, group, Sending); err != nil {
-		return err
-	}
 	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), ReplyTo: j.rec.Message}
 	for _, out := range group {
 		post.Files = append(post.Files, j.attachment(*out))
@@ -119,7 +116,12 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	if len(j.rec.Outputs) == 1 {
 		post.Buttons = j.doneButtons()
 	}
-	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, j.rec.Chat, post)
+	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, j.rec.Chat, post, func(ctx context.Context, sending bool) error {
+		if sending {
+			return j.mark(ctx, group, Sending)
+		}
+		return j.unsend(ctx, group)
+	})
 	switch {
 	case err == nil:
 		for i, out := range group {
@@ -144,12 +146,20 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 		return j.mark(ctx, group, Lost)
 	}
 	// Not sent: the outbox was stopped, the hub does not give the file now.
-	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
-	defer cancel()
-	if saveErr := j.mark(saving, group, Unsent); saveErr != nil {
-		return saveErr
+	if group[0].State == Sending {
+		if err := j.unsend(ctx, group); err != nil {
+			return err
+		}
 	}
 	return fmt.Errorf("sending files: %w", err)
+}
+
+// unsend writes down that files were not sent, also while the bridge is being
+// stopped.
+func (j *job) unsend(ctx context.Context, group []*Output) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	return j.mark(ctx, group, Unsent)
 }
 
 // demote makes plain files of what the platform does not take as it was shown,

@@ -32,7 +32,7 @@ func (r *Runner) SendAgain(ctx context.Context, id string, asFiles bool) error {
 			shown.Media = platform.Document
 		}
 		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.attachment(shown)}}
-		_, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post)
+		_, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, nil)
 		switch {
 		case err == nil && !asFiles:
 			out.State = Arrived

@@ -52,6 +52,7 @@ type Stage struct {
 	admin, gossip      string
 	config             string
 	hub, agent, bridge *Process
+	standby            *Process
 }
 
 // Open starts everything and waits until the fleet is ready. Close it, also
@@ -176,14 +177,29 @@ func (s *Stage) StartHub() (err error) {
 
 // StartBridge starts the bridge.
 func (s *Stage) StartBridge() (err error) {
-	env := append([]string{
-		"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL, "COMFYHUB_BOT_HUB=" + s.HubURL,
-		"COMFYHUB_BOT_DATA=" + filepath.Join(s.o.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(s.BridgeURL, "http://"),
-	}, s.o.Env...)
-	if s.bridge, err = start("bridge", s.log("bridge"), env, s.o.Bridge, "run", "--config", s.config); err != nil {
+	if s.bridge, err = s.startBridge(s.BridgeURL); err != nil {
 		return err
 	}
 	return s.awaitBridge()
+}
+
+// StartStandby starts a second bridge, which shares the state of the first: that
+// must not be embedded.
+func (s *Stage) StartStandby() error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	s.standby, err = s.startBridge("http://" + address)
+	return err
+}
+
+func (s *Stage) startBridge(url string) (*Process, error) {
+	env := append([]string{
+		"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL, "COMFYHUB_BOT_HUB=" + s.HubURL,
+		"COMFYHUB_BOT_DATA=" + filepath.Join(s.o.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(url, "http://"),
+	}, s.o.Env...)
+	return start("bridge", s.log("bridge"), env, s.o.Bridge, "run", "--config", s.config)
 }
 
 // awaitBridge waits until the bridge answers, so that it can be called.
@@ -274,7 +290,7 @@ func (s *Stage) Logs() string {
 
 // Close ends everything that was started.
 func (s *Stage) Close() {
-	for _, p := range []*Process{s.bridge, s.agent, s.hub} {
+	for _, p := range []*Process{s.standby, s.bridge, s.agent, s.hub} {
 		if p != nil {
 			p.Stop()
 		}
