@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -117,7 +119,11 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 		require.NoError(t, err)
 		status, body := read(t, resp)
 		require.Equal(t, http.StatusOK, status, string(body))
-		require.Eventually(t, func() bool { return b.instances[n].Started() == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool {
+			return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool {
+				return i.URL == b.instances[n].url() && i.State == fleet.Foreign
+			})
+		}, 10*time.Second, time.Millisecond)
 		b.postAs("ours "+version, "ann", workOn(version, 0.1, 100+n, "none"))
 		b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, "ours "+version))
 		b.post("/interrupt", "")
