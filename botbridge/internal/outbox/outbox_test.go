@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,13 @@ func (f *fake) note(text string) error {
 	}
 	f.said = append(f.said, text)
 	return nil
+}
+
+// heard is what was said so far.
+func (f *fake) heard() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.said)
 }
 
 func (f *fake) Send(_ context.Context, _ platform.Chat, p platform.Post) ([]string, error) {
@@ -134,12 +142,13 @@ func TestProgressIsCoalescedAndGivesWay(t *testing.T) {
 			b.Show(f, home, "m", platform.Post{Text: fmt.Sprint(n)})
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.LessOrEqual(t, len(f.said), 5)
-		require.NotEmpty(t, f.said)
+		require.LessOrEqual(t, len(f.heard()), 5)
+		require.NotEmpty(t, f.heard())
 		b.Show(f, home, "m", platform.Post{Text: "stale"})
 		require.NoError(t, b.Edit(t.Context(), f, home, "m", platform.Post{Text: "end"}))
 		time.Sleep(time.Minute)
-		require.Equal(t, "edit m end", f.said[len(f.said)-1], "nothing of progress comes after the end")
+		said := f.heard()
+		require.Equal(t, "edit m end", said[len(said)-1], "nothing of progress comes after the end")
 		require.Zero(t, b.Waiting())
 		b.Close()
 	})
