@@ -8,6 +8,9 @@ export const known = [
   /^404 GET \/api\/userdata\/workflows%2F\.index\.json$/, // nor marked a workflow
   /^console: ComfyApp graph accessed before initialization/,
   /^exception: Cannot read properties of undefined \(reading 'id'\)/,
+  // What the step fail provokes; elsewhere a refused Run fails its step.
+  /^400 POST \/api\/prompt$/,
+  /^console: PromptExecutionError/,
   // A simulated instance has no templates.
   /^404 GET \/templates\//,
   /^console: Error (fetching|loading core) workflow templates/,

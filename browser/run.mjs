@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 import { known } from './known.mjs';
 import { Chrome } from './lib/chrome.mjs';
 import * as cancel from './steps/cancel.mjs';
+import * as fail from './steps/fail.mjs';
 import * as open from './steps/open.mjs';
 import * as queue from './steps/queue.mjs';
 import * as reload from './steps/reload.mjs';
@@ -16,11 +17,11 @@ const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N]
   --reference URL  a single ComfyUI; BROWSER_REFERENCE
   --hub URL        the hub; BROWSER_HUB
   --instances N    how many instances are behind the hub (1); BROWSER_INSTANCES
-  --only WORD,...  only these steps: open, run, queue, cancel, reload, save
+  --only WORD,...  only these steps: open, run, queue, cancel, reload, fail, save
   --chromium FILE  the browser (/usr/bin/chromium); BROWSER_CHROMIUM
   --shots FOLDER   where the screenshots go (artifacts/browser)`;
 
-const steps = [open, runOne, queue, cancel, reload, save];
+const steps = [open, runOne, queue, cancel, reload, fail, save];
 const limit = 300_000; // ms for one step
 const env = process.env;
 const { values: options } = parseArgs({
@@ -66,7 +67,7 @@ async function main() {
 }
 
 /** Takes every step at one server; gives the troubles that the pages had. */
-async function visit(server, url, chosen, fail) {
+async function visit(server, url, chosen, count) {
   const chrome = await Chrome.start({ url, executable: options.chromium, shots: path.join(options.shots, server) });
   const simulated = 'SimulatedWork' in await (await fetch(`${url}/object_info/SimulatedWork`)).json();
   const context = { chrome, url, simulated, instances: server === 'hub' ? Number(options.instances) : 1 };
@@ -81,7 +82,7 @@ async function visit(server, url, chosen, fail) {
         await chrome.shoot(name);
         if (note) line += `: ${note}`;
       } catch (error) {
-        fail();
+        count();
         await chrome.shoot(`${name}-failed`);
         line = `FAIL ${server.padEnd(9)}  ${name}: ${error.stack}`;
       } finally {

@@ -10,7 +10,7 @@ const COUNT = 5;
 
 export async function run({ chrome, simulated, instances }) {
   const ui = await chrome.visit();
-  await ui.load('browser-queue', paint({ seconds: 4, simulated }));
+  await ui.load('browser-queue', paint({ seconds: 8, simulated }));
   const colors = [];
   for (let n = 0; n < COUNT; n++) {
     colors.unshift(randomColor());
