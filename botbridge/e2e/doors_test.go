@@ -35,11 +35,25 @@ func TestWebhookDelivery(t *testing.T) {
 	require.Len(t, filter(ada.All(), func(m fakebot.Message) bool { return m.FromBot }), 1)
 	require.Zero(t, r.Fake.Calls()["getUpdates"])
 
-	// Somebody else calls the webhook.
-	response, err := http.Post(r.BridgeURL+"/telegram/webhook", "application/json", strings.NewReader(`{"update_id": 99}`))
-	require.NoError(t, err)
-	response.Body.Close()
-	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	call := func(secret, body string) int {
+		request, err := http.NewRequest(http.MethodPost, r.BridgeURL+"/telegram/webhook", strings.NewReader(body))
+		require.NoError(t, err)
+		request.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	// Somebody else calls, and Telegram calls twice with one update.
+	update := `{"update_id": 9999, "message": {"message_id": 500, "date": 1, "chat": {"id": 3, "type": "private"}, "from": {"id": 3}, "text": "/work"}}`
+	require.Equal(t, http.StatusUnauthorized, call("wrong", update))
+	for range 2 {
+		require.Equal(t, http.StatusOK, call(secret, update))
+	}
+	r.waitFor(ada, "its picture", answering(500, isPicture))
+	last, _ := ada.Say("/work")
+	r.waitFor(ada, "another", answering(last, isPicture))
+	require.Len(t, filter(ada.All(), isPicture), 3, "one update is one request")
 }
 
 // page is a chat of one's own: what the bridge says to it.

@@ -64,7 +64,6 @@ type Fake struct {
 	files    map[string][]byte
 	fileID   int
 	updates  []update
-	taken    []update
 	arrived  chan struct{} // closed when there is a new update
 	polls    int
 	hook     hook

@@ -29,22 +29,6 @@ func (f *Fake) push(kind string, content any) int64 {
 	return f.nextUpd
 }
 
-// Repeat brings all of the last n updates again, as Telegram does when it is
-// not sure that they arrived.
-func (f *Fake) Repeat(updates ...int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, id := range updates {
-		for _, old := range f.taken {
-			if old.id == id {
-				f.updates = append([]update{old}, f.updates...)
-			}
-		}
-	}
-	close(f.arrived)
-	f.arrived = make(chan struct{})
-}
-
 // getUpdates is a long poll. A second one at the same time is a conflict.
 func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
 	f.mu.Lock()
@@ -62,7 +46,6 @@ func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
 	}()
 	offset := c.int64("offset")
 	for len(f.updates) > 0 && f.updates[0].id < offset {
-		f.taken = append(f.taken, f.updates[0])
 		f.updates = f.updates[1:]
 	}
 	timeout := time.NewTimer(time.Duration(c.int("timeout")) * time.Second)
@@ -123,7 +106,6 @@ func (f *Fake) deliver() {
 		}
 		if f.post(to, next.body) {
 			f.mu.Lock()
-			f.taken = append(f.taken, f.updates[0])
 			f.updates = f.updates[1:]
 			f.mu.Unlock()
 			continue

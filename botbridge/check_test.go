@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// check runs "botbridge check" and returns what it prints.
+func check(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := root()
+	cmd.SetOut(&out)
+	cmd.SetArgs(append([]string{"check"}, args...))
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestCheckOfTheExample(t *testing.T) {
+	server, err := sim.New(sim.Config{Models: map[string][]string{"checkpoints": {"v1-5-pruned-emaonly-fp16.safetensors"}}})
+	require.NoError(t, err)
+	defer server.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(ctx, listener)
+	}()
+	defer func() { <-served }()
+	defer cancel()
+	t.Setenv("COMFYHUB_BOT_HUB", "http://"+listener.Addr().String())
+
+	out, err := check(t, filepath.Join("..", "examples", "bot", "bot.yaml"))
+	require.NoError(t, err, out)
+	require.Contains(t, out, "seed      seed of node 3 (KSampler)  [guessed]")
+	require.Contains(t, out, "seed      color of node 1 (Colour)\n", "what is said is not marked")
+	require.NotContains(t, out, "PROBLEM")
+}
+
+func TestCheckFindsProblems(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("bot.yaml", `
+commands:
+  odd: {workflow: odd.json}
+  gone: {workflow: gone.json}
+  ui: {workflow: ui.json}
+`)
+	write("odd.json", `{"1": {"class_type": "NodeOfNobody", "inputs": {}}}`)
+	write("ui.json", `{"nodes": []}`)
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer hub.Close()
+	t.Setenv("COMFYHUB_BOT_HUB", hub.URL)
+	out, err := check(t, filepath.Join(dir, "bot.yaml"))
+	require.ErrorIs(t, err, errProblems)
+	for _, want := range []string{
+		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "command ui: this is a workflow of the web UI",
+	} {
+		require.Contains(t, out, want)
+	}
+	t.Setenv("COMFYHUB_BOT_HUB", "http://127.0.0.1:1")
+	out, err = check(t, filepath.Join(dir, "bot.yaml"))
+	require.ErrorIs(t, err, errProblems)
+	require.Contains(t, out, "was not asked")
+}
