@@ -22,8 +22,8 @@ const patience = 90 * time.Second
 
 // programs are the binaries under test, built once.
 var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "comfyhub-bot-e2e-")
-	if err != nil {
+	dir := programFolder()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	for name, pkg := range map[string]string{"caddy": "../../caddymodule/caddy", "agent": "../../agent", "botbridge": ".."} {
@@ -36,11 +36,14 @@ var programs = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// programFolder is where they lie, of this run alone.
+func programFolder() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("comfyhub-bot-e2e-%d", os.Getpid()))
+}
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := programs(); dir != "" && !testing.Short() {
-		os.RemoveAll(dir)
-	}
+	os.RemoveAll(programFolder())
 	os.Exit(code)
 }
 

@@ -97,6 +97,11 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 		return nil, err
 	}
 	b.store = state.New(b.db, state.Options{})
+	if b.store.Alone() {
+		// The folder is locked, so that whoever led before has ended: nobody's
+		// lease need be waited for.
+		b.owner = "alone"
+	}
 	if err := b.wire(c, commands); err != nil {
 		_ = b.db.Close()
 		return nil, err
