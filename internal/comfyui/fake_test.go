@@ -87,6 +87,8 @@ func (f *fakeServer) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	// Whatever ended it: a proxy in between waits for this side too.
+	defer conn.CloseNow()
 	sid := r.URL.Query().Get("clientId")
 	f.mu.Lock()
 	f.sockets[conn] = sid
