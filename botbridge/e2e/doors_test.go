@@ -158,7 +158,9 @@ func TestWebchat(t *testing.T) {
 	status, body = fetch(r.BridgeURL + "/health/ready")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, string(body), `"leader":true`)
-	_, body = fetch(r.BridgeURL + "/metrics")
-	require.Contains(t, string(body), `comfyhub_bridge_requests_total{command="work",outcome="done"} 2`)
+	require.Eventually(t, func() bool { // the count follows the delivery
+		_, body = fetch(r.BridgeURL + "/metrics")
+		return strings.Contains(string(body), `comfyhub_bridge_requests_total{command="work",outcome="done"} 2`)
+	}, patience, 20*time.Millisecond)
 	require.NotContains(t, string(body), "m1")
 }

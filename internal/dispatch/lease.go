@@ -149,7 +149,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
 		return
 	}
 	r.link, r.posted, r.gap = l, true, true
-	if !o.Released && !l.attach(r) {
+	if !o.Released && !r.d.seize(ctx, l, r) {
 		r.giveBack(ctx, "its instance has another run", true)
 		return
 	}
@@ -164,6 +164,20 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
 	}
 	r.mail.put(event{kind: socketUp}) // look at once: it may have ended long ago
 	r.follow(ctx)
+}
+
+// seize makes an adopted run the one that has the link. The dispatcher may be
+// holding it for a moment, to find that the queue does not let it give a second
+// job to the instance.
+func (d *Dispatcher) seize(ctx context.Context, l *link, r *run) bool {
+	until := time.Now().Add(d.settings().ContactTimeout)
+	for !l.attach(r) {
+		if time.Now().After(until) || ctx.Err() != nil {
+			return false
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+	return true
 }
 
 // listen opens the socket that the run's messages go to, where that is not the
