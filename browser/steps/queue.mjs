@@ -8,6 +8,11 @@ export const name = 'queue';
 
 const COUNT = 5;
 
+// The older web UI adds to its list only what has a higher number than all that it shows. On one ComfyUI jobs end in the
+// order of their numbers. Behind a hub one that runs beside others may end after a younger one; the page then shows it
+// after its next reload. So long, in ms, it may take to be shown without.
+const OVERTAKEN = 10_000;
+
 export async function run({ chrome, simulated, instances }) {
   const ui = await chrome.visit();
   await ui.load('browser-queue', paint({ seconds: 8, simulated }));
@@ -30,15 +35,22 @@ export async function run({ chrome, simulated, instances }) {
   assert.ok(most > atOnce, 'none waited');
 
   await until('nothing is active', async () => await ui.panel.active() === 0);
-  const tasks = await until('five pictures', async () => {
-    const newest = (await ui.panel.tasks()).slice(0, COUNT);
-    return newest.every(({ picture }) => picture) && newest;
+  await until('the node shows one of them', async () => {
+    const picture = await ui.picture();
+    return colors.some((color) => isRight(picture, color));
   });
-  assert.deepEqual(tasks.map(({ state }) => state), Array(COUNT).fill('done'));
-  // Jobs that ran side by side may have ended in any order.
-  const shown = tasks.map(({ picture }) => picture.color);
-  for (const color of colors) assert.equal(shown.filter((other) => sameColor(color, other)).length, 1, `${color} among ${shown}`);
-  for (const { picture } of tasks) assert.deepEqual(picture, { ...picture, width: WIDTH, height: HEIGHT });
-  await until('the node shows one of them', async () => shown.includes((await ui.picture())?.color));
-  return `up to ${most} listed, ${atOnce} at once`;
+  const all = async () => {
+    const newest = (await ui.panel.tasks()).slice(0, COUNT);
+    return colors.every((color) => newest.filter(({ picture }) => isRight(picture, color)).length === 1);
+  };
+  let note = `up to ${most} listed, ${atOnce} at once`;
+  if (!(await until('', all, OVERTAKEN).catch(() => false))) {
+    await ui.reload();
+    await ui.panel.open();
+    await until('five right pictures', all);
+    note += ', some shown only after a reload';
+  }
+  return note;
 }
+
+const isRight = (picture, color) => picture?.width === WIDTH && picture.height === HEIGHT && sameColor(picture.color, color);
