@@ -6,10 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 func TestFrontend(t *testing.T) {
@@ -188,6 +191,11 @@ func TestLogReaders(t *testing.T) {
 	p := newPack(t, "one", sim.Config{})
 	b := packed(t, p)
 	reader, other := b.dial("reader"), b.dial("other")
+	// A socket is open for its client before the hub has taken it in.
+	for _, name := range []string{"reader", "other"} {
+		key := stream.Key{Tenant: job.DefaultTenant, Client: name}
+		require.Eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+	}
 	subscribe := func(client string, enabled string) {
 		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})
 	}

@@ -22,6 +22,9 @@ import (
 // with one instance and against one with three. Whatever a client sees
 // otherwise must be in the table differences, and whatever is there must show.
 func TestReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays all recordings")
+	}
 	traces, err := replay.Traces()
 	require.NoError(t, err)
 	require.NotEmpty(t, traces)

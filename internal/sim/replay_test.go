@@ -17,6 +17,9 @@ import (
 // TestReplay plays every recorded scenario against the simulator and compares
 // all that a client can see. What it leaves out is in the table leftOut.
 func TestReplay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays all recordings")
+	}
 	traces, err := replay.Traces()
 	require.NoError(t, err)
 	require.NotEmpty(t, traces)
