@@ -155,8 +155,17 @@ func TestSimulatedWorkFails(t *testing.T) {
 
 func TestHangIsDeafUntilRestart(t *testing.T) {
 	i := start(t, sim.Config{})
-	i.submit(work(0.1, "hang", 1), "")
-	require.Eventually(t, func() bool { return i.Started() == 1 }, deadline, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=c", nil)
+	require.NoError(t, err)
+	defer conn.CloseNow()
+	i.submit(work(0, "hang", 1), `,"client_id":"c"`)
+	// It strikes after the second of four steps; an earlier interrupt is heard.
+	for frame := []byte(nil); !bytes.Contains(frame, []byte(`"type": "progress", "data": {"value": 2`)); {
+		_, frame, err = conn.Read(ctx)
+		require.NoError(t, err)
+	}
 	i.post("/interrupt", "")
 	_, queue := i.get("/prompt")
 	assert.Contains(t, queue, `"queue_remaining": 1`)
