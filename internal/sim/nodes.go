@@ -12,7 +12,7 @@ import (
 // nodeTypes returns the behaviour of a class; classes not named here pass
 // something through, see runGeneric.
 func nodeTypes(class string) nodeType {
-	for _, find := range []func(string) (nodeType, bool){imageNode, fileNode, sampleNode, textNode, traceNode} {
+	for _, find := range []func(string) (nodeType, bool){imageNode, fileNode, motionNode, sampleNode, textNode, traceNode} {
 		if t, ok := find(class); ok {
 			return t
 		}

@@ -1,14 +1,57 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"image"
 )
 
-// encodeWebP encodes a picture losslessly, without any compression to speak
+// encodeWebP encodes a picture as a file of its own.
+func encodeWebP(img *image.NRGBA) []byte {
+	return webpFile(chunk("VP8L", losslessWebP(img)))
+}
+
+// encodeAnimatedWebP encodes pictures of one size that are shown one after the
+// other, over and over.
+func encodeAnimatedWebP(frames images, fps float64) []byte {
+	w, h := uint32(frames[0].Bounds().Dx()-1), uint32(frames[0].Bounds().Dy()-1)
+	const animated, alpha = 0x02, 0x10
+	chunks := [][]byte{
+		chunk("VP8X", []byte{animated | alpha, 0, 0, 0}, uint24(w), uint24(h)),
+		chunk("ANIM", make([]byte, 6)), // no background, without end
+	}
+	var data []byte
+	for i, img := range frames {
+		if i == 0 || img != frames[i-1] { // batches often repeat a picture
+			data = chunk("VP8L", losslessWebP(img))
+		}
+		chunks = append(chunks, chunk("ANMF", uint24(0), uint24(0), uint24(w), uint24(h), uint24(uint32(1000/fps)), []byte{0}, data))
+	}
+	return webpFile(chunks...)
+}
+
+func webpFile(chunks ...[]byte) []byte {
+	return chunk("RIFF", append([][]byte{[]byte("WEBP")}, chunks...)...)
+}
+
+// chunk is a part of a file: its kind, its length and what is in it, filled up
+// to an even length.
+func chunk(kind string, parts ...[]byte) []byte {
+	body := bytes.Join(parts, nil)
+	out := binary.LittleEndian.AppendUint32([]byte(kind), uint32(len(body)))
+	out = append(out, body...)
+	if len(body)%2 == 1 {
+		out = append(out, 0)
+	}
+	return out
+}
+
+func uint24(v uint32) []byte { return []byte{byte(v), byte(v >> 8), byte(v >> 16)} }
+
+// losslessWebP encodes a picture losslessly, without any compression to speak
 // of: each channel of each pixel is written with a code of eight bits. That is
 // the least a WebP file can be, and enough for previews that any reader shows.
-func encodeWebP(img *image.NRGBA) []byte {
+func losslessWebP(img *image.NRGBA) []byte {
 	w, h := img.Bounds().Dx(), img.Bounds().Dy()
 	b := &bitWriter{}
 	b.write(0x2F, 8) // signature of a lossless stream
@@ -36,15 +79,7 @@ func encodeWebP(img *image.NRGBA) []byte {
 			}
 		}
 	}
-	data := b.flush()
-	if len(data)%2 == 1 {
-		data = append(data, 0)
-	}
-	out := []byte("RIFF")
-	out = binary.LittleEndian.AppendUint32(out, uint32(4+8+len(data)))
-	out = append(out, "WEBPVP8L"...)
-	out = binary.LittleEndian.AppendUint32(out, uint32(len(data)))
-	return append(out, data...)
+	return b.flush()
 }
 
 // bitWriter packs bits, least significant first.
