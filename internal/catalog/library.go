@@ -2,10 +2,13 @@ package catalog
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"weak"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Library parses the bodies of /object_info and holds equal parts once: a
@@ -18,6 +21,9 @@ type Library struct {
 	infos   map[digest]weak.Pointer[Info]
 	classes map[digest]weak.Pointer[class]
 }
+
+// errMalformed says that bytes which should be JSON are not.
+var errMalformed = errors.New("catalog: malformed JSON")
 
 // NewLibrary returns an empty library.
 func NewLibrary() *Library {
@@ -39,27 +45,27 @@ func (l *Library) Parse(objectInfo []byte) (*Info, error) {
 		return known, nil
 	}
 	info := &Info{sum: sum, classes: map[string]*class{}}
-	s := &scanner{data: objectInfo}
-	err := s.members(func(name string, value span) error {
-		raw := objectInfo[value.from:value.to]
-		c, err := l.class(name, raw)
+	s := pyjson.Scanner{Data: objectInfo}
+	ok := s.Object(func(name string) bool {
+		value, ok := s.Value()
+		if !ok {
+			return false
+		}
+		c, err := l.class(name, value.Of(objectInfo))
 		if err != nil {
 			// ComfyUI leaves such a class out itself. The instance goes on with
 			// the others; only prompts that use this one are refused.
 			info.skipped = append(info.skipped, name)
-			return nil
+			return true
 		}
 		if _, again := info.classes[name]; !again {
 			info.names = append(info.names, name)
 		}
 		info.classes[name] = c
-		return nil
+		return true
 	})
-	if err != nil {
-		return nil, fmt.Errorf("object_info: %w", err)
-	}
-	if s.blanks(); s.at < len(objectInfo) {
-		return nil, fmt.Errorf("object_info: %w", s.fail())
+	if !ok || !s.End() {
+		return nil, fmt.Errorf("object_info: %w at offset %d", errMalformed, s.At)
 	}
 	return l.keep(info), nil
 }

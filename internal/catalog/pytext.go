@@ -78,13 +78,7 @@ func appendReprString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, quote)
 	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 {
-			// pyjson keeps a lone surrogate in its three byte form.
-			if len(s)-i >= 3 && s[i] == 0xED {
-				r, size = 0xD000|rune(s[i+1]&0x3F)<<6|rune(s[i+2]&0x3F), 3
-			}
-		}
+		r, size := pyjson.DecodeRune(s[i:])
 		switch {
 		case r == rune(quote) || r == '\\':
 			dst = append(dst, '\\', byte(r))

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -39,35 +38,22 @@ func Splice(raw []byte, edits []Edit) ([]byte, error) {
 	for _, e := range edits {
 		root.plan(e)
 	}
-	var cuts []cut
-	s := &scanner{data: raw}
-	whole, err := s.value()
-	if err != nil {
-		return nil, err
+	s := pyjson.Scanner{Data: raw}
+	whole, ok := s.Value()
+	if !ok {
+		return nil, errMalformed
 	}
+	var cuts []pyjson.Edit
 	if err := root.locate(raw, whole, &cuts); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(cuts, func(a, b cut) int { return cmp.Compare(a.from, b.from) })
-	var out bytes.Buffer
-	out.Grow(len(raw) + 32*len(cuts))
-	at := 0
-	for _, c := range cuts {
-		if c.from < at {
+	slices.SortFunc(cuts, func(a, b pyjson.Edit) int { return cmp.Compare(a.From, b.From) })
+	for i, c := range cuts[1:] {
+		if c.From < cuts[i].To {
 			return nil, fmt.Errorf("%w: one edit lies inside another", ErrNoSuchPlace)
 		}
-		out.Write(raw[at:c.from])
-		out.Write(c.text)
-		at = c.to
 	}
-	out.Write(raw[at:])
-	return out.Bytes(), nil
-}
-
-// cut is a range of the text and what comes in its place.
-type cut struct {
-	span
-	text []byte
+	return pyjson.Splice(raw, cuts), nil
 }
 
 // place is a node of the tree of edits. All edits are found in one walk:
@@ -103,36 +89,36 @@ func (p *place) plan(e Edit) {
 }
 
 // locate finds the cuts for this place, whose value stands at where.
-func (p *place) locate(raw []byte, where span, cuts *[]cut) error {
+func (p *place) locate(raw []byte, where pyjson.Span, cuts *[]pyjson.Edit) error {
 	if p.edit != nil {
-		*cuts = append(*cuts, cut{where, pyjson.Marshal(p.edit.Value)})
+		*cuts = append(*cuts, pyjson.Edit{Span: where, With: pyjson.Marshal(p.edit.Value)})
 	}
 	if len(p.children) == 0 && len(p.added) == 0 {
 		return nil
 	}
-	found := make(map[string]span, len(p.children))
-	keep := func(step string, value span) {
+	found := make(map[string]pyjson.Span, len(p.children))
+	s := pyjson.Scanner{Data: raw[:where.To], At: where.From}
+	keep := func(step string) bool {
+		value, ok := s.Value()
 		if _, wanted := p.children[step]; wanted {
 			found[step] = value
 		}
+		return ok
 	}
-	s := &scanner{data: raw[:where.to], at: where.from}
-	var err error
-	members := 0
-	switch {
-	case where.from < where.to && raw[where.from] == '{':
-		err = s.members(func(key string, value span) error {
+	members, ok := 0, false
+	switch c := s.Peek(); {
+	case c == '{':
+		ok = s.Object(func(key string) bool {
 			members++
-			keep(key, value)
-			return nil
+			return keep(key)
 		})
-	case where.from < where.to && raw[where.from] == '[' && len(p.added) == 0:
-		err = s.items(func(i int, value span) error { keep(strconv.Itoa(i), value); return nil })
+	case c == '[' && len(p.added) == 0:
+		ok = s.Array(func(i int) bool { return keep(strconv.Itoa(i)) })
 	default:
 		return fmt.Errorf("%w: the value has no members", ErrNoSuchPlace)
 	}
-	if err != nil {
-		return err
+	if !ok {
+		return fmt.Errorf("%w at offset %d", errMalformed, s.At)
 	}
 	if len(p.added) > 0 {
 		*cuts = append(*cuts, p.insertion(where, members))
@@ -150,7 +136,7 @@ func (p *place) locate(raw []byte, where span, cuts *[]cut) error {
 }
 
 // insertion puts the added members before the closing brace of an object.
-func (p *place) insertion(object span, members int) cut {
+func (p *place) insertion(object pyjson.Span, members int) pyjson.Edit {
 	var text []byte
 	for i, e := range p.added {
 		if members+i > 0 {
@@ -160,5 +146,5 @@ func (p *place) insertion(object span, members int) cut {
 		text = append(text, ": "...)
 		text = pyjson.Append(text, e.Value)
 	}
-	return cut{span{object.to - 1, object.to - 1}, text}
+	return pyjson.Edit{Span: pyjson.Span{From: object.To - 1, To: object.To - 1}, With: text}
 }

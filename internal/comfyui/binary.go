@@ -2,6 +2,8 @@ package comfyui
 
 import (
 	"encoding/binary"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // The events of binary frames.
@@ -60,14 +62,14 @@ func ParseBinary(frame []byte) (Binary, bool) {
 		if b.Metadata, b.Image, ok = prefixed(frame[4:]); !ok {
 			return Binary{}, false
 		}
-		members(b.Metadata, func(key string, value []byte) {
+		pyjson.Members(b.Metadata, func(key string, value []byte) {
 			switch key {
 			case "prompt_id":
-				b.PromptID = text(value)
+				b.PromptID = pyjson.Unquote(value)
 			case "node_id":
-				b.Node = text(value)
+				b.Node = pyjson.Unquote(value)
 			case "image_type":
-				b.Format = formatOf(text(value))
+				b.Format = formatOf(pyjson.Unquote(value))
 			}
 		})
 	}

@@ -1,11 +1,13 @@
 package comfyui
 
+import "github.com/comfyhub/comfyhub/internal/pyjson"
+
 // ExecutedFromOutputs writes the executed message of each node in the outputs
 // of a history entry, a raw JSON object by node id. The outputs come through
 // byte for byte. It serves those who missed the messages.
 func ExecutedFromOutputs(outputs []byte, id string) [][]byte {
 	var out [][]byte
-	members(outputs, func(node string, output []byte) {
+	pyjson.Members(outputs, func(node string, output []byte) {
 		out = append(out, Executed(id, node, output))
 	})
 	return out

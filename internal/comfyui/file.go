@@ -11,6 +11,8 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // FileRef names a file as ComfyUI does.
@@ -101,14 +103,14 @@ func (c *Client) Upload(ctx context.Context, ref FileRef, overwrite bool, body i
 		return FileRef{}, err
 	}
 	stored := FileRef{Type: ref.Type, Subfolder: ref.Subfolder}
-	ok := members(data, func(key string, value []byte) {
+	ok := pyjson.Members(data, func(key string, value []byte) {
 		switch key {
 		case "name":
-			stored.Filename = text(value)
+			stored.Filename = pyjson.Unquote(value)
 		case "subfolder":
-			stored.Subfolder = text(value)
+			stored.Subfolder = pyjson.Unquote(value)
 		case "type":
-			stored.Type = text(value)
+			stored.Type = pyjson.Unquote(value)
 		}
 	})
 	if !ok || stored.Filename == "" {

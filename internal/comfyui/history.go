@@ -15,7 +15,7 @@ func (c *Client) History(ctx context.Context, id string) (entry []byte, found bo
 	if err != nil {
 		return nil, false, err
 	}
-	ok := members(data, func(key string, value []byte) {
+	ok := pyjson.Members(data, func(key string, value []byte) {
 		if key == id {
 			entry, found = value, true
 		}
@@ -60,17 +60,17 @@ type EntryMessage struct {
 // reports false for what is no JSON object.
 func ParseEntry(entry []byte) (Entry, bool) {
 	var e Entry
-	ok := members(entry, func(key string, value []byte) {
+	ok := pyjson.Members(entry, func(key string, value []byte) {
 		switch key {
 		case "prompt":
-			s := scanner{data: value}
-			s.array(func(i int) bool {
-				place, ok := s.value()
+			s := pyjson.Scanner{Data: value}
+			s.Array(func(i int) bool {
+				place, ok := s.Value()
 				switch {
 				case ok && i == 2:
-					e.Graph = place.of(value)
+					e.Graph = place.Of(value)
 				case ok && i == 3:
-					e.Extra = place.of(value)
+					e.Extra = place.Of(value)
 					e.Mark = ParseMark(e.Extra)
 				}
 				return ok
@@ -86,10 +86,10 @@ func ParseEntry(entry []byte) (Entry, bool) {
 }
 
 func (e *Entry) parseStatus(status []byte) {
-	members(status, func(key string, value []byte) {
+	pyjson.Members(status, func(key string, value []byte) {
 		switch key {
 		case "status_str":
-			e.Status = text(value)
+			e.Status = pyjson.Unquote(value)
 		case "completed":
 			e.Completed = string(value) == "true"
 		case "messages":
@@ -99,21 +99,21 @@ func (e *Entry) parseStatus(status []byte) {
 }
 
 func (e *Entry) parseMessages(list []byte) {
-	s := scanner{data: list}
-	s.array(func(int) bool {
-		place, ok := s.value()
+	s := pyjson.Scanner{Data: list}
+	s.Array(func(int) bool {
+		place, ok := s.Value()
 		if !ok {
 			return false
 		}
 		var m EntryMessage
-		pair := scanner{data: place.of(list)}
-		pair.array(func(i int) bool {
-			place, ok := pair.value()
+		pair := pyjson.Scanner{Data: place.Of(list)}
+		pair.Array(func(i int) bool {
+			place, ok := pair.Value()
 			switch {
 			case ok && i == 0:
-				m.Type = text(place.of(pair.data))
+				m.Type = pyjson.Unquote(place.Of(pair.Data))
 			case ok && i == 1:
-				m.Data = place.of(pair.data)
+				m.Data = place.Of(pair.Data)
 			}
 			return ok
 		})
@@ -144,22 +144,22 @@ type EntryEdit struct {
 // Extra the member comfyhub of extra_data, which is nobody's business, is
 // removed. An entry that cannot be read is returned as it is.
 func RewriteEntry(entry []byte, e EntryEdit) []byte {
-	r := entryRewriter{rewriter{scanner: scanner{data: entry}, from: e.From, to: quoted(e.To)}, e}
-	ok := r.object(func(key string) bool {
+	r := entryRewriter{rewriter{Scanner: pyjson.Scanner{Data: entry}, from: e.From, to: quoted(e.To)}, e}
+	ok := r.Object(func(key string) bool {
 		switch {
-		case key == "prompt" && r.peek() == '[':
-			return r.array(r.promptPart)
-		case key == "status" && r.peek() == '{':
-			return r.object(func(key string) bool {
-				if key == "messages" && r.peek() == '[' {
-					return r.array(func(int) bool { return r.message() })
+		case key == "prompt" && r.Peek() == '[':
+			return r.Array(r.promptPart)
+		case key == "status" && r.Peek() == '{':
+			return r.Object(func(key string) bool {
+				if key == "messages" && r.Peek() == '[' {
+					return r.Array(func(int) bool { return r.message() })
 				}
-				return r.skip()
+				return r.Skip()
 			})
 		case key == "outputs":
 			return r.replace(e.Outputs)
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	return r.result(ok)
 }
@@ -171,9 +171,9 @@ type entryRewriter struct {
 
 // replace steps over a value; nil keeps it.
 func (r *entryRewriter) replace(with []byte) bool {
-	place, ok := r.value()
+	place, ok := r.Value()
 	if ok && with != nil {
-		r.edits = append(r.edits, edit{place, with})
+		r.edits = append(r.edits, pyjson.Edit{Span: place, With: with})
 	}
 	return ok
 }
@@ -190,74 +190,74 @@ func (r *entryRewriter) promptPart(i int) bool {
 	case 2:
 		return r.replace(r.edit.Graph)
 	case 3:
-		r.peek()
-		start := r.at
-		place, ok := r.value()
+		r.Peek()
+		start := r.At
+		place, ok := r.Value()
 		if !ok {
 			return false
 		}
 		with := r.edit.Extra
 		if with == nil {
-			with = WithoutMember(place.of(r.data), "comfyhub")
+			with = WithoutMember(place.Of(r.Data), "comfyhub")
 		}
-		r.edits = append(r.edits, edit{span{start, place.to}, with})
+		r.edits = append(r.edits, pyjson.Edit{Span: pyjson.Span{From: start, To: place.To}, With: with})
 		return true
 	}
-	return r.skip()
+	return r.Skip()
 }
 
 // message steps over one of the [type, data] pairs.
 func (r *entryRewriter) message() bool {
-	if r.peek() != '[' {
-		return r.skip()
+	if r.Peek() != '[' {
+		return r.Skip()
 	}
-	return r.array(func(i int) bool {
+	return r.Array(func(i int) bool {
 		if i == 1 {
 			return r.idOfObject()
 		}
-		return r.skip()
+		return r.Skip()
 	})
 }
 
 // WithoutMember returns a raw JSON object without one member. All other bytes
 // stay, but for the comma. What is no object is returned as it is.
 func WithoutMember(object []byte, name string) []byte {
-	s := scanner{data: object}
+	s := pyjson.Scanner{Data: object}
 	var (
-		edits []edit
+		edits []pyjson.Edit
 		first = true // no member before this one stays
 		start = 1    // where the member begins, the comma before it included
 	)
-	if s.peek() == '{' {
-		start = s.at + 1
+	if s.Peek() == '{' {
+		start = s.At + 1
 	}
-	ok := s.object(func(key string) bool {
-		if !s.skip() {
+	ok := s.Object(func(key string) bool {
+		if !s.Skip() {
 			return false
 		}
-		end := s.at
+		end := s.At
 		switch {
 		case key != name:
 			first = false
 		case !first:
-			edits = append(edits, edit{span: span{start, end}})
+			edits = append(edits, pyjson.Edit{Span: pyjson.Span{From: start, To: end}})
 		default: // take the comma and blanks behind it instead
-			if s.peek() == ',' {
-				behind := scanner{data: object, at: s.at + 1}
-				behind.peek()
-				edits = append(edits, edit{span: span{start, behind.at}})
-				end = behind.at
+			if s.Peek() == ',' {
+				behind := pyjson.Scanner{Data: object, At: s.At + 1}
+				behind.Peek()
+				edits = append(edits, pyjson.Edit{Span: pyjson.Span{From: start, To: behind.At}})
+				end = behind.At
 			} else {
-				edits = append(edits, edit{span: span{start, end}})
+				edits = append(edits, pyjson.Edit{Span: pyjson.Span{From: start, To: end}})
 			}
 		}
-		start = max(end, s.at)
+		start = max(end, s.At)
 		return true
 	})
 	if !ok {
 		return object
 	}
-	return splice(object, edits)
+	return pyjson.Splice(object, edits)
 }
 
 // EntryParts is what a history entry is made of, for one that no instance wrote.

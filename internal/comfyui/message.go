@@ -43,15 +43,15 @@ type Message struct {
 // for what is no JSON object with a type.
 func ParseMessage(frame []byte) (Message, bool) {
 	var m Message
-	s := scanner{data: frame}
-	ok := s.object(func(key string) bool {
-		place, ok := s.value()
+	s := pyjson.Scanner{Data: frame}
+	ok := s.Object(func(key string) bool {
+		place, ok := s.Value()
 		if !ok {
 			return false
 		}
-		switch raw := place.of(frame); key {
+		switch raw := place.Of(frame); key {
 		case "type":
-			m.Type = text(raw)
+			m.Type = pyjson.Unquote(raw)
 		case "data":
 			m.Data = raw
 		}
@@ -60,14 +60,14 @@ func ParseMessage(frame []byte) (Message, bool) {
 	if !ok || m.Type == "" {
 		return Message{}, false
 	}
-	members(m.Data, func(key string, value []byte) {
+	pyjson.Members(m.Data, func(key string, value []byte) {
 		switch key {
 		case "prompt_id":
-			m.PromptID = text(value)
+			m.PromptID = pyjson.Unquote(value)
 		case "node":
-			m.Node, m.NodeNull = text(value), string(value) == "null"
+			m.Node, m.NodeNull = pyjson.Unquote(value), string(value) == "null"
 		case "display_node":
-			m.DisplayNode = text(value)
+			m.DisplayNode = pyjson.Unquote(value)
 		}
 	})
 	return m, true
@@ -80,7 +80,7 @@ func (m Message) Ends() bool { return m.Type == TypeExecuting && m.NodeNull }
 // Raw returns a member of data as raw JSON, nil when there is none.
 func (m Message) Raw(key string) []byte {
 	var raw []byte
-	members(m.Data, func(k string, value []byte) {
+	pyjson.Members(m.Data, func(k string, value []byte) {
 		if k == key {
 			raw = value
 		}
@@ -89,7 +89,7 @@ func (m Message) Raw(key string) []byte {
 }
 
 // String returns a member of data that is a string, else "".
-func (m Message) String(key string) string { return text(m.Raw(key)) }
+func (m Message) String(key string) string { return pyjson.Unquote(m.Raw(key)) }
 
 // Strings returns the strings of a member of data that is a list.
 func (m Message) Strings(key string) []string { return stringList(m.Raw(key)) }
@@ -195,3 +195,5 @@ func Status(remaining int, sid string) []byte {
 	}
 	return NewMessage(TypeStatus, data)
 }
+
+func quoted(s string) []byte { return pyjson.AppendString(nil, s) }

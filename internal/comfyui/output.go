@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // FileSpan is a file that an output names, and where in the output its name
@@ -12,14 +14,14 @@ import (
 type FileSpan struct {
 	Ref FileRef
 
-	filename, subfolder, kind span
+	filename, subfolder, kind pyjson.Span
 	siblings                  []sibling
 }
 
 // sibling is a string beside the file object's own members that ends in the
 // file's name, such as the fullpath of video nodes.
 type sibling struct {
-	span
+	pyjson.Span
 	dir string // what stands before the name
 }
 
@@ -27,11 +29,11 @@ type sibling struct {
 // an output, a raw JSON value: the UI object of one node, or all outputs of a
 // history entry. They come in the order in which they stand there.
 func Files(output []byte) []FileSpan {
-	w := fileWalker{scanner: scanner{data: output}}
+	w := fileWalker{Scanner: pyjson.Scanner{Data: output}}
 	if !w.walk() {
 		return nil
 	}
-	slices.SortFunc(w.files, func(a, b FileSpan) int { return cmp.Compare(a.filename.from, b.filename.from) })
+	slices.SortFunc(w.files, func(a, b FileSpan) int { return cmp.Compare(a.filename.From, b.filename.From) })
 	w.adopt()
 	return w.files
 }
@@ -52,10 +54,10 @@ func Rename(output []byte, name func(FileRef) FileRef) []byte {
 // Splice puts new names into an output: to[i] replaces files[i], which are as
 // [Files] returned them for the same output.
 func Splice(output []byte, files []FileSpan, to []FileRef) []byte {
-	var edits []edit
-	change := func(place span, from, to string) {
-		if from != to && place.to > 0 {
-			edits = append(edits, edit{place, quoted(to)})
+	var edits []pyjson.Edit
+	change := func(place pyjson.Span, from, to string) {
+		if from != to && place.To > 0 {
+			edits = append(edits, pyjson.Edit{Span: place, With: quoted(to)})
 		}
 	}
 	for i, f := range files {
@@ -63,22 +65,22 @@ func Splice(output []byte, files []FileSpan, to []FileRef) []byte {
 		change(f.subfolder, f.Ref.Subfolder, to[i].Subfolder)
 		change(f.kind, f.Ref.Type, to[i].Type)
 		for _, s := range f.siblings {
-			change(s.span, f.Ref.Filename, s.dir+to[i].Filename)
+			change(s.Span, s.dir+f.Ref.Filename, s.dir+to[i].Filename)
 		}
 	}
-	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
-	return splice(output, edits)
+	slices.SortFunc(edits, func(a, b pyjson.Edit) int { return cmp.Compare(a.From, b.From) })
+	return pyjson.Splice(output, edits)
 }
 
 type fileWalker struct {
-	scanner
+	pyjson.Scanner
 	files []FileSpan
 	loose []loose
 }
 
 // loose is a string that may be a path to one of the files.
 type loose struct {
-	span
+	pyjson.Span
 	path string
 }
 
@@ -91,23 +93,23 @@ func (w *fileWalker) any(depth int) bool {
 	if depth > maxOutputDepth {
 		return false
 	}
-	switch w.peek() {
+	switch w.Peek() {
 	case '{':
 		return w.objectValue(depth)
 	case '[':
-		return w.array(func(int) bool { return w.any(depth + 1) })
+		return w.Array(func(int) bool { return w.any(depth + 1) })
 	case '"':
-		place, ok := w.str()
+		place, ok := w.Text()
 		if ok {
-			w.note(place, text(place.of(w.data)))
+			w.note(place, pyjson.Unquote(place.Of(w.Data)))
 		}
 		return ok
 	}
-	return w.skip()
+	return w.Skip()
 }
 
 // note keeps a string that has a folder in it: a bare word is too weak a sign.
-func (w *fileWalker) note(place span, s string) {
+func (w *fileWalker) note(place pyjson.Span, s string) {
 	if strings.ContainsAny(s, `/\`) {
 		w.loose = append(w.loose, loose{place, s})
 	}
@@ -118,15 +120,15 @@ func (w *fileWalker) objectValue(depth int) bool {
 		file FileSpan
 		own  []loose
 	)
-	ok := w.object(func(key string) bool {
-		if w.peek() != '"' {
+	ok := w.Object(func(key string) bool {
+		if w.Peek() != '"' {
 			return w.any(depth + 1)
 		}
-		place, ok := w.str()
+		place, ok := w.Text()
 		if !ok {
 			return false
 		}
-		s := text(place.of(w.data))
+		s := pyjson.Unquote(place.Of(w.Data))
 		switch key {
 		case "filename":
 			file.Ref.Filename, file.filename = s, place
@@ -142,17 +144,17 @@ func (w *fileWalker) objectValue(depth int) bool {
 	if !ok {
 		return false
 	}
-	if file.Ref.Filename != "" && file.subfolder.to > 0 && file.kind.to > 0 {
+	if file.Ref.Filename != "" && file.subfolder.To > 0 && file.kind.To > 0 {
 		for _, l := range own {
 			if dir, ok := namedBy(l.path, file.Ref.Filename); ok {
-				file.siblings = append(file.siblings, sibling{l.span, dir})
+				file.siblings = append(file.siblings, sibling{l.Span, dir})
 			}
 		}
 		w.files = append(w.files, file)
 		return true
 	}
 	for _, l := range own {
-		w.note(l.span, l.path)
+		w.note(l.Span, l.path)
 	}
 	return true
 }
@@ -171,7 +173,7 @@ func (w *fileWalker) adopt() {
 			f := &w.files[i]
 			dir, ok := namedBy(l.path, f.Ref.Filename)
 			if ok && sameFolder(dir, f.Ref.Subfolder) {
-				f.siblings = append(f.siblings, sibling{l.span, dir})
+				f.siblings = append(f.siblings, sibling{l.Span, dir})
 				break
 			}
 		}

@@ -80,11 +80,11 @@ func (c *Client) QueueRemaining(ctx context.Context) (int, error) {
 
 // execInfo reads {"exec_info": {"queue_remaining": N}}.
 func execInfo(data []byte) (remaining int, found bool) {
-	members(data, func(key string, value []byte) {
+	pyjson.Members(data, func(key string, value []byte) {
 		if key != "exec_info" {
 			return
 		}
-		members(value, func(key string, value []byte) {
+		pyjson.Members(value, func(key string, value []byte) {
 			if key == "queue_remaining" {
 				var n int64
 				n, found = pyjson.Number(value).Int64()
@@ -99,15 +99,15 @@ func execInfo(data []byte) (remaining int, found bool) {
 // left out. The error is [ErrMalformed].
 func ParseQueue(data []byte) (Queue, error) {
 	var q Queue
-	s := scanner{data: data}
-	ok := s.object(func(key string) bool {
+	s := pyjson.Scanner{Data: data}
+	ok := s.Object(func(key string) bool {
 		switch key {
 		case "queue_running":
-			return s.queueItems(&q.Running)
+			return queueItems(&s, &q.Running)
 		case "queue_pending":
-			return s.queueItems(&q.Pending)
+			return queueItems(&s, &q.Pending)
 		}
-		return s.skip()
+		return s.Skip()
 	})
 	if !ok {
 		return Queue{}, fmt.Errorf("/queue: %w", ErrMalformed)
@@ -133,15 +133,15 @@ func compareNumbers(a, b string) int {
 	return cmp.Compare(x, y)
 }
 
-func (s *scanner) queueItems(items *[]QueueItem) bool {
-	if s.peek() != '[' {
-		return s.skip()
+func queueItems(s *pyjson.Scanner, items *[]QueueItem) bool {
+	if s.Peek() != '[' {
+		return s.Skip()
 	}
-	return s.array(func(int) bool {
-		if s.peek() != '[' {
-			return s.skip()
+	return s.Array(func(int) bool {
+		if s.Peek() != '[' {
+			return s.Skip()
 		}
-		item, ok := s.queueItem()
+		item, ok := queueItem(s)
 		if ok && item.ID != "" {
 			*items = append(*items, item)
 		}
@@ -149,19 +149,19 @@ func (s *scanner) queueItems(items *[]QueueItem) bool {
 	})
 }
 
-func (s *scanner) queueItem() (QueueItem, bool) {
+func queueItem(s *pyjson.Scanner) (QueueItem, bool) {
 	var item QueueItem
-	ok := s.array(func(i int) bool {
-		place, ok := s.value()
+	ok := s.Array(func(i int) bool {
+		place, ok := s.Value()
 		if !ok {
 			return false
 		}
-		raw := place.of(s.data)
+		raw := place.Of(s.Data)
 		switch i {
 		case 0:
 			item.Number = string(raw)
 		case 1:
-			item.ID = text(raw)
+			item.ID = pyjson.Unquote(raw)
 		case 2:
 			item.Prompt = raw
 		case 3:
@@ -178,15 +178,15 @@ func (s *scanner) queueItem() (QueueItem, bool) {
 // ParseMark reads extra_data.comfyhub.
 func ParseMark(extra []byte) Mark {
 	var mark Mark
-	members(extra, func(key string, value []byte) {
+	pyjson.Members(extra, func(key string, value []byte) {
 		if key != "comfyhub" {
 			return
 		}
 		mark = Mark{}
-		members(value, func(key string, value []byte) {
+		pyjson.Members(value, func(key string, value []byte) {
 			switch key {
 			case "job":
-				mark.Job = text(value)
+				mark.Job = pyjson.Unquote(value)
 			case "fence":
 				mark.Fence, _ = pyjson.Number(value).Int64() // 0 is the fence of no run
 			}
@@ -198,11 +198,11 @@ func ParseMark(extra []byte) Mark {
 // stringList returns the strings of a JSON array.
 func stringList(raw []byte) []string {
 	var list []string
-	s := scanner{data: raw}
-	s.array(func(int) bool {
-		place, ok := s.value()
-		if ok && raw[place.from] == '"' {
-			list = append(list, text(place.of(raw)))
+	s := pyjson.Scanner{Data: raw}
+	s.Array(func(int) bool {
+		place, ok := s.Value()
+		if ok && raw[place.From] == '"' {
+			list = append(list, pyjson.Unquote(place.Of(raw)))
 		}
 		return ok
 	})

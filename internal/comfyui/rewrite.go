@@ -1,5 +1,7 @@
 package comfyui
 
+import "github.com/comfyhub/comfyhub/internal/pyjson"
+
 // RewriteID returns a message with the prompt id from replaced by to, where
 // messages have ids: in data.prompt_id, and in each node of progress_state.
 // All other bytes stay. A message without that id is returned as it is, not
@@ -8,19 +10,19 @@ func RewriteID(message []byte, from, to string) []byte {
 	if from == to {
 		return message
 	}
-	r := rewriter{scanner: scanner{data: message}, from: from, to: quoted(to)}
-	ok := r.object(func(key string) bool {
-		if key != "data" || r.peek() != '{' {
-			return r.skip()
+	r := rewriter{Scanner: pyjson.Scanner{Data: message}, from: from, to: quoted(to)}
+	ok := r.Object(func(key string) bool {
+		if key != "data" || r.Peek() != '{' {
+			return r.Skip()
 		}
-		return r.object(func(key string) bool {
+		return r.Object(func(key string) bool {
 			switch {
 			case key == "prompt_id":
 				return r.id()
-			case key == "nodes" && r.peek() == '{':
-				return r.object(func(string) bool { return r.idOfObject() })
+			case key == "nodes" && r.Peek() == '{':
+				return r.Object(func(string) bool { return r.idOfObject() })
 			}
-			return r.skip()
+			return r.Skip()
 		})
 	})
 	return r.result(ok)
@@ -33,7 +35,7 @@ func RewritePreview(frame []byte, from, to string) []byte {
 	if !ok || b.Event != EventPreviewMetadata || from == to {
 		return frame
 	}
-	r := rewriter{scanner: scanner{data: b.Metadata}, from: from, to: quoted(to)}
+	r := rewriter{Scanner: pyjson.Scanner{Data: b.Metadata}, from: from, to: quoted(to)}
 	ok = r.idOfObject()
 	if !ok || len(r.edits) == 0 {
 		return frame
@@ -43,37 +45,37 @@ func RewritePreview(frame []byte, from, to string) []byte {
 
 // rewriter collects the edits that replace one prompt id.
 type rewriter struct {
-	scanner
+	pyjson.Scanner
 	from  string
 	to    []byte // quoted
-	edits []edit
+	edits []pyjson.Edit
 }
 
 // id steps over a value and notes it if it is the id.
 func (r *rewriter) id() bool {
-	place, ok := r.value()
-	if ok && r.data[place.from] == '"' && text(place.of(r.data)) == r.from {
-		r.edits = append(r.edits, edit{place, r.to})
+	place, ok := r.Value()
+	if ok && r.Data[place.From] == '"' && pyjson.Unquote(place.Of(r.Data)) == r.from {
+		r.edits = append(r.edits, pyjson.Edit{Span: place, With: r.to})
 	}
 	return ok
 }
 
 // idOfObject steps over a value and notes its member prompt_id.
 func (r *rewriter) idOfObject() bool {
-	if r.peek() != '{' {
-		return r.skip()
+	if r.Peek() != '{' {
+		return r.Skip()
 	}
-	return r.object(func(key string) bool {
+	return r.Object(func(key string) bool {
 		if key == "prompt_id" {
 			return r.id()
 		}
-		return r.skip()
+		return r.Skip()
 	})
 }
 
 func (r *rewriter) result(ok bool) []byte {
 	if !ok {
-		return r.data
+		return r.Data
 	}
-	return splice(r.data, r.edits)
+	return pyjson.Splice(r.Data, r.edits)
 }

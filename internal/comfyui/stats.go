@@ -112,7 +112,7 @@ func (c *Client) ObjectInfo(ctx context.Context) (data []byte, hash string, err 
 	if err != nil {
 		return nil, "", err
 	}
-	if s := (scanner{data: data}); s.peek() != '{' || !s.skip() || !s.end() {
+	if s := (pyjson.Scanner{Data: data}); s.Peek() != '{' || !s.Skip() || !s.End() {
 		return nil, "", fmt.Errorf("/object_info: %w", ErrMalformed)
 	}
 	return data, HashObjectInfo(data), nil

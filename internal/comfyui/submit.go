@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Reply is the answer of an instance that accepted a prompt.
@@ -53,10 +55,10 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 
 func parseReply(data []byte) (Reply, bool) {
 	var reply Reply
-	ok := members(data, func(key string, value []byte) {
+	ok := pyjson.Members(data, func(key string, value []byte) {
 		switch key {
 		case "prompt_id":
-			reply.PromptID = text(value)
+			reply.PromptID = pyjson.Unquote(value)
 		case "number":
 			reply.Number = string(value)
 		case "node_errors":
@@ -70,21 +72,21 @@ func parseReply(data []byte) (Reply, bool) {
 // as list or object. A body that is none of them is kept as it is.
 func parseRefused(status int, data []byte) *Refused {
 	refused := &Refused{Status: status, Body: data}
-	ok := members(data, func(key string, value []byte) {
+	ok := pyjson.Members(data, func(key string, value []byte) {
 		switch {
 		case key == "node_errors":
 			refused.NodeErrors = value
 		case key == "error" && len(value) > 0 && value[0] == '"':
-			refused.Message = text(value)
+			refused.Message = pyjson.Unquote(value)
 		case key == "error":
-			members(value, func(key string, value []byte) {
+			pyjson.Members(value, func(key string, value []byte) {
 				switch key {
 				case "type":
-					refused.Type = text(value)
+					refused.Type = pyjson.Unquote(value)
 				case "message":
-					refused.Message = text(value)
+					refused.Message = pyjson.Unquote(value)
 				case "details":
-					refused.Details = text(value)
+					refused.Details = pyjson.Unquote(value)
 				}
 			})
 		}

@@ -138,7 +138,7 @@ func TestRecordedHistory(t *testing.T) {
 	ends := map[string]int{}
 	entries := 0
 	for _, line := range recorded(t, "history.txt.gz") {
-		require.True(t, members([]byte(line), func(id string, raw []byte) {
+		require.True(t, pyjson.Members([]byte(line), func(id string, raw []byte) {
 			entry, ok := ParseEntry(raw)
 			require.True(t, ok)
 			entries++

@@ -61,12 +61,7 @@ func AppendString(dst []byte, s string) []byte {
 			i++
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 {
-			if sur, ok := surrogateAt(s[i:]); ok {
-				r, size = sur, 3
-			}
-		}
+		r, size := DecodeRune(s[i:])
 		if r > 0xFFFF {
 			high, low := utf16.EncodeRune(r)
 			dst = appendEscape(appendEscape(dst, high), low)
@@ -101,6 +96,19 @@ func appendASCII(dst []byte, c byte) []byte {
 
 func appendEscape(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+}
+
+// DecodeRune returns the first character of s, which is not empty, and its
+// size in bytes: as utf8.DecodeRuneInString does, but a lone surrogate, which
+// [Parse] keeps in its three byte form, is one character.
+func DecodeRune(s string) (r rune, size int) {
+	r, size = utf8.DecodeRuneInString(s)
+	if r == utf8.RuneError && size == 1 {
+		if surrogate, ok := surrogateAt(s); ok {
+			return surrogate, 3
+		}
+	}
+	return r, size
 }
 
 // surrogateAt decodes a surrogate in its three byte form.

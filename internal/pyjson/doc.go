@@ -11,4 +11,7 @@
 // part ([Object.Raw]). [Append] writes a tree in Python's style. Number
 // literals survive a round trip as written; [Normalize] rewrites them to what
 // Python would print after having read them.
+//
+// Where a tree is too much, a [Scanner] walks over the text in place, and
+// [Splice] puts new values into it and leaves every other byte as it was.
 package pyjson
