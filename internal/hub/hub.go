@@ -65,6 +65,7 @@ type Hub struct {
 	uploads  *files.Uploads
 	users    *userdata.Store
 	held     *held
+	signer   *signer
 	queue    *queue.Queue
 	streams  *stream.Streams
 	fleet    *fleet.Registry
@@ -129,6 +130,9 @@ func (h *Hub) open(ctx context.Context) error {
 	h.warn(ctx)
 	secret, err := h.secret()
 	if err != nil {
+		return err
+	}
+	if h.signer, err = newSigner(secret); err != nil {
 		return err
 	}
 	if h.queue, err = queue.New(h.db, queue.Options{

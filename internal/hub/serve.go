@@ -78,6 +78,9 @@ func (h *Hub) ownRoutes() *router {
 	t.handle("GET /hub/jobs/*", h.getJob)
 	t.handle("POST /hub/jobs/*/cancel", h.postJobCancel)
 	t.handle("GET /hub/stats", h.getStats)
+	t.handle("POST /hub/explain", h.postExplain)
+	t.handle("POST /hub/files", h.postFiles)
+	t.handle("GET "+linkPath+"*", h.getFile)
 	return t
 }
 
@@ -94,7 +97,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	}
 	if v.CORS != "" {
 		w = h.withCORS(w, v.CORS)
-	} else if !sameSite(r) {
+	} else if !sameSite(r) && !opensLink(r) {
 		writeEmpty(w, http.StatusForbidden)
 		return
 	}

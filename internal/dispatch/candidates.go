@@ -1,0 +1,59 @@
+package dispatch
+
+import (
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// Candidate is an instance and what speaks for or against its running a job.
+type Candidate struct {
+	Name  string
+	State fleet.State
+	// Can says that the instance could run the job, now or when it is free.
+	Can bool
+	// Why is that in plain words.
+	Why string
+	// Lacks are node classes and models that the job needs and the instance
+	// does not have.
+	Lacks []string
+}
+
+// Candidates tells of each instance of the fleet, by name, whether it could run
+// a waiting job, and why not.
+func (d *Dispatcher) Candidates(needs catalog.Requirements, key string) []Candidate {
+	var list []Candidate
+	for _, i := range d.Fleet.Instances() {
+		c := Candidate{Name: i.Name, State: i.State}
+		c.Can, c.Why, c.Lacks = d.weigh(i, needs, key)
+		list = append(list, c)
+	}
+	return list
+}
+
+func (d *Dispatcher) weigh(i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
+	l := d.link(i.Name)
+	if l == nil || !l.isOpen() || l.abilities() == nil {
+		if i.Reason != "" {
+			return false, "it is not connected: " + i.Reason, nil
+		}
+		return false, "it is not connected", nil
+	}
+	if lacks = l.abilities().Satisfies(needs); len(lacks) > 0 {
+		const shown = 5
+		why = "it lacks " + strings.Join(lacks[:min(len(lacks), shown)], ", ")
+		return false, why, lacks
+	}
+	switch {
+	case l.refuses(key):
+		return false, "it has refused this job, or lost it", nil
+	case i.State == fleet.Sick, i.State == fleet.Draining, i.State == fleet.Offline:
+		return false, "it takes no jobs now: " + i.Reason, nil
+	case i.State == fleet.Foreign:
+		return true, "it is used by others: " + i.Reason, nil
+	case i.State == fleet.Busy:
+		return true, "it runs another job", nil
+	}
+	return true, "it is idle", nil
+}

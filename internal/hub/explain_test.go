@@ -1,0 +1,84 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+type explained struct {
+	State     string
+	Position  *int
+	Attempts  int
+	Reason    string
+	Instances []struct {
+		Name, State, Why string
+		CanRun           bool `json:"can_run"`
+		Lacks            []string
+	}
+}
+
+func (b *bench) explain(id string) (e explained) {
+	b.t.Helper()
+	status, body := b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, id))
+	require.Equal(b.t, http.StatusOK, status, string(body))
+	require.NoError(b.t, json.Unmarshal(body, &e), string(body))
+	return e
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) {
+		// The second instance does not have the class that the jobs need.
+		b.instances = append(b.instances, newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}))
+	})
+	long := b.submit(work(600, 1, "none"), "ann")
+	require.Eventually(t, func() bool { return b.explain(long).State == "running" }, 30*time.Second, 10*time.Millisecond)
+	require.Contains(t, b.explain(long).Reason, "it is being run by 127.0.0.1:")
+	require.Empty(t, b.explain(long).Instances)
+
+	first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
+	e := b.explain(second)
+	require.Equal(t, "queued", e.State)
+	require.Equal(t, 1, *e.Position)
+	require.Equal(t, "waiting for an instance to become idle", e.Reason)
+	require.Len(t, e.Instances, 2)
+	for _, i := range e.Instances {
+		if i.CanRun {
+			require.Equal(t, "it runs another job", i.Why)
+			require.Equal(t, "busy", i.State)
+			continue
+		}
+		require.Equal(t, "it lacks node class SimulatedWork", i.Why)
+		require.Equal(t, []string{"node class SimulatedWork"}, i.Lacks)
+		require.Equal(t, "idle", i.State)
+	}
+
+	// The only instance that could run them leaves.
+	b.instances[0].die()
+	require.Eventually(t, func() bool {
+		for _, i := range b.explain(first).Instances {
+			if i.CanRun {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 10*time.Millisecond)
+	require.Contains(t, b.explain(first).Reason, "no present instance can run it")
+
+	for ask, want := range map[string]int{
+		`{"prompt_id": "nobody's"}`: http.StatusNotFound, `{}`: http.StatusBadRequest, `nonsense`: http.StatusBadRequest,
+	} {
+		status, _ := b.post("/hub/explain", ask)
+		require.Equal(t, want, status, ask)
+	}
+	b.tenant = "another tenant"
+	status, _ := b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, first))
+	require.Equal(t, http.StatusNotFound, status)
+}

@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+const (
+	// linkLife is how long a link works where nobody says, maxLinkLife the
+	// longest that can be asked for.
+	linkLife    = 24 * time.Hour
+	maxLinkLife = 7 * 24 * time.Hour
+	// maxAsk bounds the bodies of the hub's own small questions, in bytes.
+	maxAsk = 1 << 16
+)
+
+// opensLink reports whether a request is for a file by a signed link. A link is
+// its own permission and changes nothing, so that pages of other sites, such as
+// a chat, may lead there.
+func opensLink(r *http.Request) bool {
+	return isRead(r) && strings.HasPrefix(r.URL.EscapedPath(), linkPath)
+}
+
+// postFiles answers POST /hub/files: a link to a file that the caller could
+// fetch with /view, for those who cannot.
+func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	body, ok := readBody(w, r, maxAsk)
+	if !ok {
+		return
+	}
+	ask := struct {
+		Filename, Subfolder, Type string
+		ExpiresIn                 int64 `json:"expires_in"` // seconds
+	}{Type: files.TypeOutput, ExpiresIn: int64(linkLife / time.Second)}
+	if json.Unmarshal(body, &ask) != nil || ask.Filename == "" {
+		writeErrorText(w, http.StatusBadRequest, "filename, and perhaps subfolder, type and expires_in, are needed as JSON")
+		return
+	}
+	if ask.ExpiresIn < 1 || ask.ExpiresIn > int64(maxLinkLife/time.Second) {
+		writeErrorText(w, http.StatusBadRequest, "expires_in: want 1 to 604800 seconds")
+		return
+	}
+	e, err := h.store.Resolve(r.Context(), a.tenant, files.Ref{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename})
+	if errors.Is(err, files.ErrNotFound) || err == nil && !e.Stored() {
+		writeErrorText(w, http.StatusNotFound, "File not found")
+		return
+	}
+	expires := time.Now().Add(time.Duration(ask.ExpiresIn) * time.Second)
+	link := ""
+	if err == nil {
+		link, err = h.signer.link(a.tenant, e.Ref, expires)
+	}
+	if err != nil {
+		h.fault(w, r, err)
+		return
+	}
+	writeValue(w, pyjson.NewObject(
+		pyjson.Member{Key: "url", Value: pyjson.String(link)},
+		pyjson.Member{Key: "expires", Value: pyjson.Int(expires.Unix())},
+	))
+}
+
+// getFile answers GET /hub/files/{name}?exp=&sig=, with Range and ETag.
+func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []string) {
+	tenant, ref, err := h.signer.open(path[0], r.URL.Query(), time.Now())
+	switch {
+	case errors.Is(err, errExpired):
+		writeText(w, http.StatusGone, "This link has expired.")
+		return
+	case err != nil:
+		writeText(w, http.StatusForbidden, "This link is not valid.")
+		return
+	}
+	e, err := h.store.Resolve(r.Context(), tenant, ref)
+	if err == nil && !e.Stored() {
+		err = files.ErrGone
+	}
+	if err == nil {
+		err = files.ServeContent(w, r, files.Content{
+			ETag: e.ETag, Modified: e.Modified, Size: e.Size, Logger: h.log(),
+			Describe: func(header http.Header) { describeLinked(header, ref.Filename) },
+			Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+				return h.store.Open(ctx, e, offset, length)
+			},
+		})
+	}
+	switch {
+	case errors.Is(err, files.ErrNotFound), errors.Is(err, files.ErrGone):
+		writeText(w, http.StatusNotFound, "This file is not there any more.")
+	case err != nil:
+		h.fault(w, r, err)
+	}
+}
+
+// describeLinked sets the headers of a linked file. Pictures, videos and sounds
+// are shown; nothing that a browser would run is, as it would run under the
+// hub's own address.
+func describeLinked(header http.Header, name string) {
+	kind, disposition := files.ContentType(name), "inline"
+	if files.Active(kind) {
+		kind, disposition = "application/octet-stream", "attachment"
+	}
+	header.Set("Content-Type", kind)
+	header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": name}))
+	header.Set("X-Content-Type-Options", "nosniff")
+	// The address is the permission: it must not leave with a click on a link
+	// in the file, and no cache may outlive it.
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "private, no-cache")
+}
