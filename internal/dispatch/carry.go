@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -15,7 +14,7 @@ import (
 func (r *run) carry(ctx context.Context) {
 	body, err := r.d.queue.Body(ctx, r.job.Key)
 	if err != nil {
-		r.giveBack(ctx, "its body cannot be read: "+err.Error(), true)
+		r.giveBack(ctx, excused, "its body cannot be read: "+err.Error())
 		return
 	}
 	r.body = body
@@ -35,7 +34,14 @@ func (r *run) carry(ctx context.Context) {
 		// The hub stops; the lease ends and the job goes elsewhere.
 	default:
 		r.link.refuse(r.job.Key) // not at once again there
-		r.giveBack(ctx, "the instance did not take it: "+err.Error(), errors.Is(err, comfyui.ErrUnreachable))
+		v := lost
+		switch {
+		case errors.Is(err, errDied):
+			v = killed
+		case errors.Is(err, comfyui.ErrUnreachable):
+			v = excused
+		}
+		r.giveBack(ctx, v, "the instance did not take it: "+err.Error())
 	}
 }
 
@@ -45,14 +51,14 @@ func (r *run) follow(ctx context.Context) {
 	switch v {
 	case over:
 		r.bringHome(ctx)
-	case lost:
+	case lost, killed:
 		if r.cancelled {
 			r.finish(ctx, cancelEnding(r.job, r.body, time.Now()))
 			return
 		}
-		r.giveBack(ctx, reason, false)
+		r.giveBack(ctx, v, reason)
 	case excused:
-		r.giveBack(ctx, reason, true)
+		r.giveBack(ctx, v, reason)
 	case dropped:
 		r.out.Lose()
 	}
@@ -64,7 +70,7 @@ func (r *run) follow(ctx context.Context) {
 func (r *run) refused(ctx context.Context, why refusal) {
 	r.link.refuse(r.job.Key)
 	if r.d.hasOther(r) {
-		r.giveBack(ctx, "the instance refused it: "+why.Type, true)
+		r.giveBack(ctx, excused, "the instance refused it: "+why.Type)
 		return
 	}
 	t := refusalTrouble(why.Refused)
@@ -87,12 +93,12 @@ func (r *run) bringHome(ctx context.Context) {
 	r.d.Wake()
 	entry, found, err := r.history(ctx)
 	if err != nil || !found {
-		r.giveBack(ctx, "the instance's record of the run cannot be read", false)
+		r.giveBack(ctx, lost, "the instance's record of the run cannot be read")
 		return
 	}
 	parts, ok := comfyui.ParseEntry(entry)
 	if !ok {
-		r.giveBack(ctx, "the instance's record of the run is damaged", false)
+		r.giveBack(ctx, lost, "the instance's record of the run is damaged")
 		return
 	}
 	outputs := r.files.rename(ctx, parts.Outputs)
@@ -100,11 +106,11 @@ func (r *run) bringHome(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.giveBack(ctx, err.Error(), false)
+		r.giveBack(ctx, lost, err.Error())
 		return
 	}
 	if r.interruptedByUs(parts) {
-		r.giveBack(ctx, "it was silent for too long and was interrupted", false)
+		r.giveBack(ctx, lost, "it was silent for too long and was interrupted")
 		return
 	}
 	end := r.ending(entry, parts, outputs)
@@ -113,7 +119,7 @@ func (r *run) bringHome(ctx context.Context) {
 	}
 	if r.gap && end.state == job.Done {
 		if node := r.onlyBySocket(); node != "" {
-			r.giveBack(ctx, "the result of node "+node+" went over a socket that was lost", true)
+			r.giveBack(ctx, excused, "the result of node "+node+" went over a socket that was lost")
 			return
 		}
 		r.catchUp(outputs)
@@ -201,29 +207,32 @@ func (r *run) finish(ctx context.Context, e ending) {
 }
 
 // giveBack returns a lost run's job to its old place in the queue, or ends it
-// when it has no attempts left.
-func (r *run) giveBack(ctx context.Context, reason string, excused bool) {
+// when it has no attempts left or has killed too many instances. v is lost,
+// excused or killed.
+func (r *run) giveBack(ctx context.Context, v verdict, reason string) {
 	if ctx.Err() != nil {
 		return
 	}
 	r.out.Lose()
+	r.began = false // if this is the end, its client is told from a new start
 	r.free()
 	r.log.Warn("run lost", "reason", reason)
 	if r.d.Observe != nil {
 		r.d.Observe.Finished("lost", r.ran())
 	}
-	err := r.retry(ctx, "requeue", func(ctx context.Context) error {
-		_, err := r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{Reason: attemptText(r.job, reason), Excused: excused})
+	var back job.Job
+	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
+		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
+			Reason: attemptText(r.job, reason), Excused: v == excused, Killed: v == killed,
+		})
 		return err
 	})
 	switch {
 	case errors.Is(err, queue.ErrExhausted):
-		lines := append(append([]string(nil), r.job.Lost...), attemptText(r.job, reason))
-		r.finish(ctx, troubleEnding(r.job, r.body, trouble{
-			kind:      "RuntimeError",
-			message:   "No instance could finish this prompt.\n" + strings.Join(lines, "\n"),
-			traceback: lines,
-		}, time.Now()))
+		if back.Kills >= queue.MaxKills {
+			r.log.Error("job is quarantined: it killed too many instances", "kills", back.Kills)
+		}
+		r.finish(ctx, troubleEnding(r.job, r.body, exhausted(back), time.Now()))
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job, r.body, time.Now()))
 	}

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -55,6 +57,20 @@ func troubleEnding(j job.Job, body job.Body, t trouble, now time.Time) ending {
 		Message: t.message, Type: t.kind, Traceback: t.traceback,
 	}, now)
 	return ownEnding(j, body, job.Failed, end, now)
+}
+
+// exhausted tells of a job that no instance could finish, with the reasons of
+// all its attempts.
+func exhausted(j job.Job) trouble {
+	message := "No instance could finish this prompt."
+	if j.Kills >= queue.MaxKills {
+		message = fmt.Sprintf("This prompt is quarantined: %d instances died while they ran it.", j.Kills)
+	}
+	return trouble{
+		kind:      "RuntimeError",
+		message:   message + "\n" + strings.Join(j.Lost, "\n"),
+		traceback: j.Lost,
+	}
 }
 
 // cancelEnding ends a job that was cancelled before an instance could say so.

@@ -140,17 +140,17 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
 	r.body = body
 	r.files = newHarvest(r)
 	if o.Exhausted {
-		r.giveBack(ctx, "its hub died while giving it back", false)
+		r.giveBack(ctx, lost, "its hub died while giving it back")
 		return
 	}
 	l := r.d.await(ctx, o.Instance)
 	if l == nil {
-		r.giveBack(ctx, "its instance did not come back", false)
+		r.giveBack(ctx, lost, "its instance did not come back")
 		return
 	}
 	r.link, r.posted, r.gap = l, true, true
 	if !o.Released && !r.d.seize(ctx, l, r) {
-		r.giveBack(ctx, "its instance has another run", true)
+		r.giveBack(ctx, excused, "its instance has another run")
 		return
 	}
 	if !o.Released {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,10 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 	}
 }
 
+// errDropped says that the fleet has an instance no longer: it was taken out of
+// the configuration, or its agent left for good. It may well be alive.
+var errDropped = errors.New("the fleet does not have it any more")
+
 // retire closes a link. A run that has it goes over to the instance's new
 // link: an agent that was restarted serves the same instances at another port,
 // and they have worked on meanwhile.
@@ -65,7 +70,7 @@ func (d *Dispatcher) retire(l, next *link) {
 		if next != nil && next.attach(r) {
 			r.mail.put(event{kind: moved, link: next})
 		} else {
-			r.mail.put(event{kind: socketDown, err: comfyui.ErrGone})
+			r.mail.put(event{kind: socketDown, err: errDropped})
 		}
 	}
 	d.work.Go(l.close)

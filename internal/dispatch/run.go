@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -69,6 +70,9 @@ const (
 	lost
 	// excused: as lost, and the job was not to blame at all.
 	excused
+	// killed: as lost, because the instance's process died while it had the
+	// prompt. A machine or a network that went away is no proof of that.
+	killed
 	// dropped: another hub has the job, or this hub stops; touch nothing.
 	dropped
 )
@@ -106,7 +110,10 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 			if r.downSince.IsZero() {
 				r.downSince = time.Now()
 			}
-			if gone(e.err) || time.Since(r.downSince) > r.d.settings().ContactTimeout {
+			switch {
+			case gone(e.err) && r.began:
+				return killed, "the instance died" + r.where()
+			case gone(e.err), errors.Is(e.err, errDropped), time.Since(r.downSince) > r.d.settings().ContactTimeout:
 				return lost, "the instance cannot be reached: " + e.err.Error()
 			}
 		case cancelAsked:
@@ -130,6 +137,18 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 // their own ids, so the mark decides too.
 func (r *run) is(item comfyui.QueueItem) bool {
 	return item.ID == r.job.Run.Upstream || item.Mark.Job == r.job.Key && (r.mark == 0 || item.Mark.Fence == r.mark)
+}
+
+// where says at which node the run is, as part of a reason.
+func (r *run) where() string {
+	if r.node == "" {
+		return ""
+	}
+	class := classOf(r.body.Prompt, r.node)
+	if class == "" { // a node that another one made
+		return " at node " + r.node
+	}
+	return " at node " + r.node + " (" + class + ")"
 }
 
 // interrupt asks the instance to stop the run. On servers where the call is

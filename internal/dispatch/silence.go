@@ -88,6 +88,8 @@ func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool)
 	case found:
 		r.gap = true // the end's messages did not come
 		return over, "", true
+	case r.began:
+		return killed, "the instance died" + r.where() + ", and was restarted", true
 	default:
 		return lost, "the instance no longer knows the prompt: it was restarted", true
 	}

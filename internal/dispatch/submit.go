@@ -20,9 +20,12 @@ import (
 // refusal says that the instance does not take the prompt.
 type refusal struct{ *comfyui.Refused }
 
+// errDied says that the instance died when it was given the prompt.
+var errDied = errors.New("it died when it got the prompt")
+
 // submit puts the inputs on the instance and posts the prompt. After a nil
 // error the instance has it. Errors: refusal, comfyui.ErrUnreachable (it was
-// not sent), anything else means that it is not there either, as far as the
+// not sent), errDied, anything else means that it is not there either, as far as the
 // instance can be asked.
 func (r *run) submit(ctx context.Context) error {
 	graph, err := r.d.files.Push(ctx, r.job.Tenant, r.body.Inputs, r.body.Prompt, r.link.name, r.link.client)
@@ -87,7 +90,10 @@ func (r *run) search(cause error) error {
 				return cause
 			}
 		}
-		if errors.Is(err, comfyui.ErrUnreachable) {
+		switch {
+		case gone(err): // it has read the prompt and is dead
+			return fmt.Errorf("%w: %w", errDied, cause)
+		case errors.Is(err, comfyui.ErrUnreachable):
 			return err
 		}
 		pause(ctx, time.Second)

@@ -43,6 +43,9 @@ type Job struct {
 	Fence int64
 	// Attempts counts the runs that were begun and not excused.
 	Attempts int
+	// Kills counts the runs in which the instance died. It may be the job that
+	// kills them.
+	Kills int
 	// Lost holds one line for each attempt that was lost, oldest first.
 	Lost []string
 	// Run is the current or last attempt; its zero value before the first.

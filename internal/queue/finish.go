@@ -59,19 +59,31 @@ type RequeueOptions struct {
 	Reason string
 	// Excused runs do not count as attempts: the job was not to blame.
 	Excused bool
+	// Killed says that the instance died in the run. It counts as an attempt,
+	// whatever Excused says.
+	Killed bool
 }
 
+// MaxKills is how many instances may die while they run a job. One may have
+// died of something else; after the second one it is the job, and no third
+// one gets it.
+const MaxKills = 2
+
 // Requeue puts the job of a lost run back at its old place. Errors: ErrStale;
-// ErrExhausted when it has no attempts left and ErrCancelled when its cancel
+// ErrExhausted when it has no attempts left, or has killed too many instances
+// (see Job.Kills), and ErrCancelled when its cancel
 // was asked for. With the last two the job is given, too; the caller still
 // holds the run and must Finish it; should the caller die first, the sweep
 // hands the run to another hub.
 func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
-	excused := ""
-	if o.Excused {
-		excused = "1"
+	blame := "attempt"
+	switch {
+	case o.Killed:
+		blame = "kill"
+	case o.Excused:
+		blame = "none"
 	}
-	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, excused, q.limit.Load().MaxAttempts)
+	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, blame, q.limit.Load().MaxAttempts, MaxKills)
 	if err != nil {
 		return job.Job{}, err
 	}

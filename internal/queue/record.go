@@ -13,7 +13,7 @@ import (
 // field v is the version of the record, 1: a reader takes any version, because
 // fields are only ever added and unknown ones are left alone.
 var recordFields = [...]string{
-	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts",
+	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished",
 }
@@ -49,6 +49,7 @@ func (r record) job() (job.Job, error) {
 		State:      job.State(r["state"]),
 		Fence:      p.int("fence"),
 		Attempts:   int(p.int("attempts")),
+		Kills:      int(p.int("kills")),
 		Reason:     r["reason"],
 		BodyHash:   r["hash"],
 		Progress:   p.float("progress"),

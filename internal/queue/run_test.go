@@ -320,6 +320,32 @@ func TestRequeue(t *testing.T) {
 	})
 }
 
+// Two instances that die with a job are enough, however many attempts it has.
+func TestRequeueAfterKills(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{MaxAttempts: 9}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a")
+		back, err := b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err)
+		require.Zero(t, back.Kills)
+		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "died", Killed: true})
+		require.NoError(t, err)
+		require.Equal(t, []int{2, 1}, []int{back.Attempts, back.Kills})
+		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "taken back", Excused: true})
+		require.NoError(t, err)
+		require.Equal(t, []int{2, 1}, []int{back.Attempts, back.Kills})
+		run := b.claim(a, "gpu").Run
+		last, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died, too", Killed: true})
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		require.Equal(t, 2, last.Kills)
+		require.Equal(t, []string{"lost", "died", "taken back", "died, too"}, last.Lost)
+		again, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died, too", Killed: true})
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		require.Equal(t, last, again, "said again it changes nothing")
+	})
+}
+
 func TestSetReason(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

@@ -198,9 +198,10 @@ func (w *walk) finish() {
 
 func (w *walk) requeue() {
 	run := w.anyRun()
-	excused := w.rand.IntN(3) == 0
-	got, err := w.Requeue(w.ctx, run, queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused})
-	w.note("requeue %s %d excused=%t: %v", run.Key, run.Fence, excused, err)
+	blame := w.rand.IntN(6)
+	excused, killed := blame < 2, blame == 2
+	got, err := w.Requeue(w.ctx, run, queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed})
+	w.note("requeue %s %d excused=%t killed=%t: %v", run.Key, run.Fence, excused, killed, err)
 	w.last = got
 	j := w.m.held(run)
 	switch {
@@ -218,10 +219,13 @@ func (w *walk) requeue() {
 	if excused {
 		j.Attempts--
 	}
+	if killed {
+		j.Kills++
+	}
 	if !j.released {
 		w.m.free(j)
 	}
-	if !excused && j.Attempts >= modelAttempts {
+	if !excused && (j.Attempts >= modelAttempts || j.Kills >= queue.MaxKills) {
 		require.ErrorIs(w.t, err, queue.ErrExhausted)
 		j.exhausted = true
 		return

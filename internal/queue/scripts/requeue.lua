@@ -3,13 +3,15 @@
 -- ARGV[1] key
 -- ARGV[2] fence
 -- ARGV[3] reason
--- ARGV[4] '1' if the attempt does not count
+-- ARGV[4] what the job is blamed for: 'none' (the attempt does not count),
+--         'attempt', or 'kill' (the instance died in it)
 -- ARGV[5] bound of attempts
+-- ARGV[6] bound of kills
 --
 -- Output: {'ok', job...}
 --         {'stale'}
 --         {'cancelled', job...}  its cancel was asked for: the holder must end it
---         {'exhausted', job...}  no attempts left: the holder must end it
+--         {'exhausted', job...}  no attempts left, or too many kills: the holder must end it
 local j = held(ARGV[1], ARGV[2])
 if not j then
   return {'stale'}
@@ -20,12 +22,14 @@ end
 if j.exhausted == '1' then
   return answer('exhausted', j.key)
 end
-local attempts = tonumber(j.attempts)
-if ARGV[4] == '1' then
+local attempts, kills = tonumber(j.attempts), tonumber(j.kills or '0')
+if ARGV[4] == 'none' then
   attempts = attempts - 1
+elseif ARGV[4] == 'kill' then
+  kills = kills + 1
 end
-set(j, 'lost', (j.lost or '') .. pack(ARGV[3]), 'attempts', int(attempts))
-if ARGV[4] ~= '1' and attempts >= tonumber(ARGV[5]) then
+set(j, 'lost', (j.lost or '') .. pack(ARGV[3]), 'attempts', int(attempts), 'kills', int(kills))
+if ARGV[4] ~= 'none' and (attempts >= tonumber(ARGV[5]) or kills >= tonumber(ARGV[6])) then
   -- The run keeps its lease: a holder that dies now leaves it to the sweep.
   free(j)
   set(j, 'exhausted', '1')

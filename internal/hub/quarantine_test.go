@@ -1,0 +1,114 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// failure is what the execution_error of a history entry says.
+func failure(t *testing.T, e entry) (message string, traceback []string) {
+	t.Helper()
+	require.Equal(t, "error", e.Status.Text)
+	for _, m := range e.Status.Messages {
+		if string(m[0]) != `"execution_error"` {
+			continue
+		}
+		var data struct {
+			Message   string   `json:"exception_message"`
+			Traceback []string `json:"traceback"`
+		}
+		require.NoError(t, json.Unmarshal(m[1], &data))
+		return data.Message, data.Traceback
+	}
+	require.Fail(t, "no execution_error")
+	return "", nil
+}
+
+// A prompt that kills the process it runs in gets two of them, not a third.
+func TestPromptThatKillsInstancesIsQuarantined(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, func(b *bench) {
+		for range 3 {
+			var i *instance
+			i = newInstance(t, sim.Config{OnCrash: func(*sim.Server) { i.die() }})
+			b.instances = append(b.instances, i)
+		}
+	})
+	socket := b.dial("ann")
+	id := b.submit(work(1, 1, "crash"), "ann")
+	types := socket.until(id)
+	require.Equal(t, []string{"execution_error", "executing"}, types[len(types)-2:])
+	message, attempts := failure(t, b.finished(id))
+	require.Contains(t, message, "quarantined: 2 instances died")
+	require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
+	for _, attempt := range attempts {
+		require.Contains(t, attempt, "the instance died at node 2 (SimulatedWork)")
+	}
+	require.NotEqual(t, attempts[0], attempts[1])
+	b.connected(1)
+	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text, "the third one is unharmed")
+}
+
+// A supervisor has the process up again before anybody looks: the hub's only
+// sign is that the new one does not know the prompt.
+func TestDeathIsSeenAlthoughTheInstanceIsBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1) // the simulator restarts itself
+	id := b.submit(work(1, 1, "crash"), "")
+	message, attempts := failure(t, b.finished(id))
+	require.Contains(t, message, "quarantined: 2 instances died")
+	require.Len(t, attempts, 2)
+	require.Equal(t, 2, started(b))
+	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+}
+
+// An instance that dies of reading the prompt has not begun to run it.
+func TestPromptThatKillsAtThePost(t *testing.T) {
+	t.Parallel()
+	var victims atomic.Int64
+	b := newBench(t, 3, func(b *bench) {
+		for _, i := range b.instances {
+			b.settings.Instances = append(b.settings.Instances, mortal(t, i.url(), func() { victims.Add(1) }))
+		}
+		b.instances = nil // reached through the mortal ones only
+	})
+	b.connected(3)
+	id := b.submit(picture(1), "ann")
+	message, attempts := failure(t, b.finished(id))
+	require.Contains(t, message, "quarantined: 2 instances died")
+	require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
+	require.EqualValues(t, 2, victims.Load())
+}
+
+// mortal is an instance whose process dies when it gets a prompt.
+func mortal(t *testing.T, real string, died func()) (address string) {
+	t.Helper()
+	target, err := url.Parse(real)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/prompt") {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		died()
+		server.Listener.Close()
+		server.CloseClientConnections()
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
