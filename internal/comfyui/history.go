@@ -164,6 +164,27 @@ func RewriteEntry(entry []byte, e EntryEdit) []byte {
 	return r.result(ok)
 }
 
+// RenumberEntry gives a history entry another queue number, a JSON literal. It
+// reads no further than to the number; an entry in which there is none is
+// returned as it is.
+func RenumberEntry(entry []byte, number string) []byte {
+	s := pyjson.Scanner{Data: entry}
+	var edits []pyjson.Edit
+	s.Object(func(key string) bool {
+		if key != "prompt" || s.Peek() != '[' {
+			return s.Skip()
+		}
+		s.Array(func(int) bool {
+			if place, ok := s.Value(); ok {
+				edits = append(edits, pyjson.Edit{Span: place, With: []byte(number)})
+			}
+			return false
+		})
+		return false
+	})
+	return pyjson.Splice(entry, edits)
+}
+
 type entryRewriter struct {
 	rewriter
 	edit EntryEdit

@@ -187,13 +187,30 @@ func FuzzParseBinary(f *testing.F) {
 	})
 }
 
+func TestRenumberEntry(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"prompt": [3, "id", {"1": {}}, {}, ["1"]], "outputs": {}}`: `{"prompt": [12, "id", {"1": {}}, {}, ["1"]], "outputs": {}}`,
+		`{"outputs": {"prompt": [3]}, "prompt": [ NaN ]}`:            `{"outputs": {"prompt": [3]}, "prompt": [ 12 ]}`,
+		`{"prompt": []}`:     `{"prompt": []}`,
+		`{"prompt": {}}`:     `{"prompt": {}}`,
+		`{"outputs": {}}`:    `{"outputs": {}}`,
+		`{"prompt": [3, "id`: `{"prompt": [12, "id`, // what comes behind is not looked at
+		`{"prompt": ["`:      `{"prompt": ["`,
+		``:                   ``,
+	} {
+		require.Equal(t, want, string(RenumberEntry([]byte(in), "12")))
+	}
+}
+
 func FuzzRewriteEntry(f *testing.F) {
 	f.Add([]byte(`{"prompt": [1, "U", {}, {"comfyhub": {}}, []], "status": {"messages": [["a", {"prompt_id": "U"}]]}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out := RewriteEntry(in, EntryEdit{From: "U", To: "CC"})
-		if _, err := pyjson.Parse(in); err == nil {
-			_, err := pyjson.Parse(out)
-			require.NoError(t, err, "%q", out)
+		for _, out := range [][]byte{RewriteEntry(in, EntryEdit{From: "U", To: "CC"}), RenumberEntry(in, "12")} {
+			if _, err := pyjson.Parse(in); err == nil {
+				_, err := pyjson.Parse(out)
+				require.NoError(t, err, "%q", out)
+			}
 		}
 		ParseEntry(in)
 		_, _ = ParseQueue(in)

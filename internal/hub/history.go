@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -63,6 +64,9 @@ func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, entries []que
 		}
 		b.Write(pyjson.AppendString(nil, e.ID))
 		b.WriteString(": ")
+		if e.Number != "" {
+			body = comfyui.RenumberEntry(body, e.Number)
+		}
 		b.Write(body)
 	}
 	b.WriteByte('}')

@@ -17,6 +17,10 @@ type Entry struct {
 	Key    string
 	Tenant string
 	ID     string
+	// Number is the queue number that the entry is to show in place of its
+	// own, because a younger job of the tenant had ended before; "" for its
+	// own.
+	Number string
 
 	stored []byte
 	codec  *codec
@@ -105,21 +109,26 @@ func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, err
 // readEntries reads entries by their jobs; those that were removed since are
 // left out.
 func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
-	ids := make([]*redis.StringCmd, len(keys))
+	fields := make([]*redis.SliceCmd, len(keys))
 	texts := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
-		ids[i], texts[i] = p.HGet(ctx, q.keys.job(keys[i]), "id"), p.Get(ctx, q.keys.entry(keys[i]))
+		fields[i], texts[i] = p.HMGet(ctx, q.keys.job(keys[i]), "id", "raised"), p.Get(ctx, q.keys.entry(keys[i]))
 	})
 	if err != nil {
 		return nil, err
 	}
 	entries := make([]Entry, 0, len(keys))
 	for i, key := range keys {
-		if texts[i].Err() != nil || ids[i].Err() != nil {
+		if texts[i].Err() != nil || fields[i].Err() != nil {
 			continue
 		}
+		id, ok := fields[i].Val()[0].(string)
+		if !ok {
+			continue
+		}
+		number, _ := fields[i].Val()[1].(string)
 		entries = append(entries, Entry{
-			Key: key, Tenant: tenant, ID: ids[i].Val(), stored: []byte(texts[i].Val()), codec: q.codec,
+			Key: key, Tenant: tenant, ID: id, Number: number, stored: []byte(texts[i].Val()), codec: q.codec,
 		})
 	}
 	return entries, nil

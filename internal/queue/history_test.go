@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -77,6 +78,43 @@ func TestHistoryPages(t *testing.T) {
 			require.Equal(t, c.want, got.String())
 		}
 		requireHistory(t, b, "other")
+	})
+}
+
+// The numbers of the history grow with the ends, as those of one ComfyUI do:
+// its web UI looks only for higher ones than it shows.
+func TestHistoryNumbersGrow(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		jobs := map[string]job.Job{}
+		for i, id := range []string{"0", "1", "2", "3", "front", "chosen", "5"} {
+			j := b.enqueue(id, func(s *queue.Submission) {
+				s.Front = id == "front"
+				if id == "chosen" {
+					chosen := 100.0
+					s.Number = &chosen
+				}
+			})
+			if id != "1" {
+				j = b.claim(j, fmt.Sprint("gpu", i))
+			}
+			jobs[id] = j
+		}
+		b.finished("other's", func(s *queue.Submission) { s.Tenant = "other" })
+		number := map[string]string{"0": "3", "3": "4", "1": "6"} // the others keep theirs
+		for _, id := range []string{"2", "0", "front", "chosen", "3", "5", "1"} {
+			if id == "1" {
+				require.NoError(t, b.FailWaiting(ctx, jobs[id].Key, done(id)))
+			} else {
+				require.NoError(t, b.Finish(ctx, jobs[id].Run, done(id)))
+			}
+			entry, err := b.HistoryEntry(ctx, "tenant", id)
+			require.NoError(t, err)
+			require.Equal(t, number[id], entry.Number, id)
+			require.Equal(t, jobs[id].Number, b.get(jobs[id].Key).Number, "the job itself keeps its number")
+		}
+		require.Equal(t, "6", b.enqueue("next").Number, "nor is a number skipped")
 	})
 }
 

@@ -25,6 +25,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:undelivered:PACKED   zset    keys of ended jobs that a (tenant, client) has not confirmed
 //	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone
 //	q:numbers              hash    tenant -> ComfyUI's next queue number
+//	q:raised               hash    tenant -> highest number in its history
 //	q:counters             hash    turns, ends, bytes of history, swept
 //	q:events               channel hints
 //

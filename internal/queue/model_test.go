@@ -32,8 +32,9 @@ type modelJob struct {
 	cancelAsked bool
 	exhausted   bool
 	released    bool
-	gone        bool // cancelled while it waited
-	expired     bool // its lease has ended
+	gone        bool   // cancelled while it waited
+	expired     bool   // its lease has ended
+	raised      string // the number that the history shows, if not its own
 }
 
 func (j *modelJob) runs() bool { return j.State == job.Leased || j.State == job.Running }
@@ -42,6 +43,7 @@ type model struct {
 	jobs      map[string]*modelJob
 	newest    map[[2]string]string // tenant, id -> key
 	numbers   map[string]int
+	highest   map[string]int // tenant -> highest number in its history, and one
 	instances map[string]string
 	history   []string // keys in their places
 	ends      []string // keys in the order of their ends, delivered ones left out
@@ -50,6 +52,7 @@ type model struct {
 func newModel() *model {
 	return &model{
 		jobs: map[string]*modelJob{}, newest: map[[2]string]string{}, numbers: map[string]int{}, instances: map[string]string{},
+		highest: map[string]int{},
 	}
 }
 
@@ -90,6 +93,13 @@ func (m *model) forget(key string) {
 // end writes a history entry; one of the same id gives its place up.
 func (m *model) end(j *modelJob, reason string) {
 	j.Reason = reason
+	if n, err := strconv.Atoi(j.Number); err == nil && n >= 0 { // the hub's own, not from the front
+		if n < m.highest[j.Tenant] {
+			n = m.highest[j.Tenant]
+			j.raised = strconv.Itoa(n)
+		}
+		m.highest[j.Tenant] = n + 1
+	}
 	place := slices.IndexFunc(m.history, func(k string) bool {
 		return m.jobs[k].Tenant == j.Tenant && m.jobs[k].ID == j.ID
 	})
@@ -178,15 +188,15 @@ func (w *walk) compare() {
 	require.NoError(t, err)
 	require.Equal(t, lookModel(w.m.live(func(j *modelJob) bool { return j.Caller == caller })), lookAll(own))
 	for _, tenant := range []string{"t0", "t1"} {
-		keys, want := []string{}, []string{}
+		keys, want := [][2]string{}, [][2]string{}
 		entries, err := w.History(w.ctx, tenant, queue.Page{})
 		require.NoError(t, err)
 		for _, e := range entries {
-			keys = append(keys, e.Key)
+			keys = append(keys, [2]string{e.Key, e.Number})
 		}
 		for _, key := range w.m.history {
-			if w.m.jobs[key].Tenant == tenant {
-				want = append(want, key)
+			if j := w.m.jobs[key]; j.Tenant == tenant {
+				want = append(want, [2]string{key, j.raised})
 			}
 		}
 		require.Equal(t, want, keys)

@@ -34,10 +34,28 @@ local function drop(out, k)
   forget(j)
 end
 
+-- raise gives a job that ended after a younger one of its tenant a number in
+-- the history above all that have ended. One ComfyUI ends jobs in the order of
+-- their numbers, and its older web UI looks only for higher ones than it
+-- shows. Numbers that clients have chosen, and those of the front, stay.
+local function raise(j)
+  if not string.find(j.number, '^%d+$') then
+    return
+  end
+  local n = tonumber(j.number)
+  local last = tonumber(redis.call('HGET', key('q', 'raised'), j.tenant) or '-1')
+  if n <= last then
+    n = last + 1
+    set(j, 'raised', int(n))
+  end
+  write('HSET', key('q', 'raised'), j.tenant, int(n))
+end
+
 -- finish ends a job and writes its history entry. An entry of the same id
 -- that is there already is replaced and keeps its place, as in ComfyUI.
 local function finish(j, state, entry, summary, reason)
   leave(j)
+  raise(j)
   set(j, 'state', state, 'finished', int(now()), 'reason', reason, 'summary', summary, 'size', int(#entry))
   local place
   local old = redis.call('HGET', key('q', 'entries', j.tenant), j.id)
