@@ -23,8 +23,8 @@ const closeTimeout = 10 * time.Second
 // replaced when the configuration is loaded, so that secrets stay out of it.
 //
 // A reload keeps the hub with its sockets, its running jobs and its counters,
-// and replaces its settings. What makes it the same hub is `redis`, `data` and
-// `gossip` without `join`: changing one of these needs a restart, unless the
+// and replaces its settings. What makes it the same hub is `redis`, `data`,
+// `storage` and `gossip` without `join`: changing one of these needs a restart, unless the
 // new hub shares neither a port nor a folder with the old.
 type App struct {
 	// Where the queue is: `embedded`, or the URL of a Redis server:
@@ -36,9 +36,17 @@ type App struct {
 	// `embedded`.
 	Redis string `json:"redis,omitempty"`
 
-	// Folder for inputs, outputs, the embedded queue and the hub's own id.
-	// Default: `./data`.
+	// Folder for the embedded queue, the hub's own id, and what waits on its
+	// way. Default: `./data`.
 	Data string `json:"data,omitempty"`
+
+	// Where inputs, outputs, settings and user files are kept: a folder,
+	// `file:///folder`, or `s3://bucket?region=...`, for stores other than
+	// Amazon's with `endpoint=https://host:port`; `prefix=` names a folder in
+	// the bucket. Credentials are those of the usual AWS environment. Several
+	// hubs on one Redis must share it. Default: the folder `files` in the data
+	// folder.
+	Storage string `json:"storage,omitempty"`
 
 	// How agents and other hubs are found.
 	Gossip *Gossip `json:"gossip,omitempty"`
@@ -147,7 +155,7 @@ func (a *App) Validate() error { return a.check() }
 // settings on every one.
 func (a *App) Start() error {
 	if what, held := rivalHolds(a.identity); held {
-		return fmt.Errorf("the running hub still holds %s, and redis, data or gossip changed: restart instead of reloading", what)
+		return fmt.Errorf("the running hub still holds %s, and redis, data, storage or gossip changed: restart instead of reloading", what)
 	}
 	return a.shared.apply(a)
 }
@@ -195,6 +203,7 @@ func (a *App) hubIdentity() hub.Identity {
 	id := hub.Identity{
 		Redis:      orDefault(a.Redis, "embedded"),
 		Data:       orDefault(a.Data, "./data"),
+		Storage:    a.Storage,
 		GossipBind: "127.0.0.1:7946",
 	}
 	if g := a.Gossip; g != nil {

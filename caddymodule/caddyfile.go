@@ -37,6 +37,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	comfyhub {
 //	    redis              embedded | <url>
 //	    data               <folder>
+//	    storage            <folder> | <url>
 //	    gossip {
 //	        bind           <host:port>
 //	        advertise      <host:port>
@@ -90,6 +91,8 @@ func (a *App) set(word, value string) (err error) {
 		a.Redis, err = value, checkRedis(value)
 	case "data":
 		a.Data = value
+	case "storage":
+		a.Storage, err = value, checkStorage(value)
 	case "instance":
 		if slices.Contains(a.Instances, value) {
 			return fmt.Errorf("%s is given twice", value)

@@ -62,6 +62,9 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"redis of another scheme": {"redis http://localhost", "redis: not the scheme of a Redis URL"},
 		"redis without scheme":    {"redis localhost:6379", `redis: neither "embedded" nor a URL`},
 		"redis without host":      {"redis redis://", "redis: the URL names no host"},
+		"storage of no kind":      {"storage ftp://host/x", "storage: neither a folder nor"},
+		"storage with a password": {"storage s3://key:hunter2@bucket", "storage: credentials belong in the environment"},
+		"storage without bucket":  {"storage s3://?region=x", "storage: the URL names no bucket"},
 		"number":                  {"max_attempts many", `max_attempts: "many" is not a whole number above 0`},
 		"zero":                    {"max_queue 0", `max_queue: "0" is not a whole number above 0`},
 		"negative":                {"history -1", `history: "-1" is not a whole number above 0`},
@@ -153,6 +156,9 @@ func TestCheck(t *testing.T) {
 		"bad advertise":           {`{"gossip": {"advertise": "x"}}`, "gossip: advertise:"},
 		"bad join":                {`{"gossip": {"join": ["x"]}}`, "gossip: join:"},
 		"bad redis":               {`{"redis": "localhost:6379"}`, "redis:"},
+		"storage":                 {`{"storage": "s3://bucket?region=eu-central-1"}`, ""},
+		"bad storage":             {`{"storage": "ftp://host"}`, "storage:"},
+		"empty storage from env":  {`{"storage": "{env.COMFYHUB_TEST_EMPTY}"}`, ""},
 		"bad free":                {`{"free": "x"}`, "free:"},
 		"bad instance":            {`{"instances": ["localhost"]}`, "instance:"},
 		"instance twice":          {`{"instances": ["http://a:1", "http://a:1"]}`, "given twice"},
@@ -190,6 +196,11 @@ func TestErrorsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"http://:hunter2@host", "hunter2", "hunter2://host"} {
 		err := checkRedis(value)
+		require.Error(t, err, value)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	for _, value := range []string{"s3://key:hunter2@bucket", "ftp://key:hunter2@host/", "file://key:hunter2@host/x", "s3://a:hunter2%zz@b"} {
+		err := checkStorage(value)
 		require.Error(t, err, value)
 		require.NotContains(t, err.Error(), "hunter2")
 	}

@@ -18,7 +18,7 @@ import (
 // resolve replaces the placeholders of all strings. One that is empty stands
 // for the default of its field, one that is unknown is a mistake.
 func (a *App) resolve(repl *caddy.Replacer) error {
-	fields := []*string{&a.Redis, &a.Data, &a.Frontend}
+	fields := []*string{&a.Redis, &a.Data, &a.Storage, &a.Frontend}
 	for i := range a.Instances {
 		fields = append(fields, &a.Instances[i])
 	}
@@ -42,6 +42,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 func (a *App) check() error {
 	if err := checkRedis(a.Redis); err != nil {
 		return fmt.Errorf("redis: %w", err)
+	}
+	if err := checkStorage(a.Storage); err != nil {
+		return fmt.Errorf("storage: %w", err)
 	}
 	if err := a.checkNumbers(); err != nil {
 		return err
@@ -131,6 +134,14 @@ func checkRedis(value string) error {
 		return errors.New("the URL names no host")
 	}
 	return nil
+}
+
+// checkStorage accepts a folder or the URL of one or of a bucket.
+func checkStorage(value string) error {
+	if value == "" || hasPlaceholder(value) {
+		return nil
+	}
+	return hub.CheckStorage(value)
 }
 
 // checkInstance accepts the base URL of a ComfyUI server.

@@ -125,8 +125,7 @@ func TestAllot(t *testing.T) {
 
 func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		src := made("a", "x_00001_.png", "1")
 		for _, where := range []struct{ tenant, typ, dir string }{
 			{"t1", TypeOutput, ""},
@@ -151,8 +150,7 @@ func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 // Uploads and outputs share the names of a folder.
 func TestAllotBesideUploads(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, output("x_00007_.png"), "seven")
 		ref, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))
 		require.NoError(t, err)
@@ -191,8 +189,7 @@ func TestAllotForgetsRemoved(t *testing.T) {
 
 func TestAllotConcurrently(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		const instances, batches = 8, 10
 		var (
 			mu    sync.Mutex

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -28,8 +27,8 @@ func allotted(t testing.TB, s *Store, i *instance, name, data string) Ref {
 
 func TestCollect(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s, i := newStore(t, db), newInstance()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
 		c := newCollector(t, s, i)
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
 		e, err := c.Collect(t.Context(), tenant, ref)
@@ -156,8 +155,8 @@ func TestCollectFailures(t *testing.T) {
 // Two hubs copy the same file: the first one's copy stands.
 func TestCollectOnTwoHubs(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s, i := newStore(t, db), newInstance()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
 		slow := newCollector(t, s, i)
 		i.hook = func(r *http.Response) {
@@ -186,8 +185,8 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestSetStoredOfALostName(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s, i := newStore(t, db), newInstance()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
 		e, err := s.Resolve(t.Context(), tenant, ref)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ var (
 	// ErrChanged says that an instance now has other bytes under the name.
 	ErrChanged = errors.New("files: the file was replaced on its instance")
 	// ErrNotShared says that hubs on one Redis have different storages.
-	ErrNotShared = errors.New("files: the storage is not the one of the other hubs")
+	ErrNotShared = errors.New("files: the hubs of this Redis use different storages")
 	// ErrStorage says that the storage failed: full, not writable, away.
 	ErrStorage = errors.New("files: storage failed")
 	// ErrTooLarge says that an upload is larger than allowed.

@@ -21,8 +21,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 func TestMain(m *testing.M) {
@@ -30,19 +28,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, victim(dir))
 		os.Exit(1)
 	}
+	for name, value := range objectStoreCredentials {
+		_ = os.Setenv(name, value)
+	}
 	goleak.VerifyTestMain(m)
 }
 
 const tenant = "default"
-
-// newStore gives a store on a folder of the test.
-func newStore(t testing.TB, db *redis.DB) *Store {
-	t.Helper()
-	storage, err := OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = storage.Close() })
-	return New(db, storage, Options{SpoolDir: t.TempDir()})
-}
 
 func sum(data []byte) string {
 	s := sha256.Sum256(data)

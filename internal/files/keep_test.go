@@ -23,8 +23,7 @@ func input(name string) Ref { return Ref{Type: TypeInput, Filename: name} }
 
 func TestUploadNames(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		for _, step := range []struct{ name, data, want string }{
 			{"a.png", "1", "a.png"},
 			{"a.png", "1", "a.png"},
@@ -88,8 +87,7 @@ func TestUploadRefusals(t *testing.T) {
 
 func TestUploadOverwrites(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "old")
 		before, err := s.Resolve(t.Context(), tenant, input("a"))
 		require.NoError(t, err)
@@ -106,8 +104,7 @@ func TestUploadOverwrites(t *testing.T) {
 // Every name that an upload was answered holds the bytes of that upload.
 func TestUploadsConcurrently(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		var (
 			wg    sync.WaitGroup
 			mu    sync.Mutex
@@ -180,8 +177,7 @@ func TestUploadWithoutRedis(t *testing.T) {
 
 func TestListNewestFirst(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		for minute, names := range [][]string{{"b", "a"}, {"d"}, {"c"}} {
 			for _, name := range names {
 				s.at(minute).mustUpload(t, Ref{TypeInput, "sub", name}, name)

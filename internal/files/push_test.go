@@ -111,8 +111,8 @@ func TestPush(t *testing.T) {
 // A job gets what its inputs were when it was accepted.
 func TestPinOutlivesTheName(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s, i := newStore(t, db), newInstance()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
 		p := NewPusher(s, newCollector(t, s, i))
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		s.mustUpload(t, input("a"), "then")

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // Remove takes names away; those that are not there are no error. Outputs stay
@@ -106,35 +102,4 @@ func (s *Store) sweep(ctx context.Context, key string) (deleted bool, err error)
 	}
 	_, spareErr := s.db.Run(ctx, spareScript, key)
 	return deleted, errors.Join(err, spareErr)
-}
-
-// CheckShared compares the storage with that of the other hubs on this Redis:
-// ErrNotShared says that it is another one, so that files of one hub could not
-// be seen through the other. The first hub leaves a mark in both.
-func (s *Store) CheckShared(ctx context.Context) error {
-	mark := uuid.NewString()
-	created, err := s.storage.Create(ctx, markKey, strings.NewReader(mark))
-	if err != nil {
-		return err
-	}
-	if !created {
-		body, err := s.storage.Open(ctx, markKey, 0, -1)
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-		data, err := io.ReadAll(io.LimitReader(body, 100))
-		if err != nil {
-			return fmt.Errorf("%w: mark: %w", ErrStorage, err)
-		}
-		mark = string(data)
-	}
-	reply, err := s.db.Run(ctx, markScript, mark)
-	if err != nil {
-		return fmt.Errorf("files: mark: %w", err)
-	}
-	if reply[0] != mark {
-		return ErrNotShared
-	}
-	return nil
 }

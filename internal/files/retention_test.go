@@ -47,8 +47,7 @@ func (s *Store) expire(t testing.TB, keys ...string) {
 
 func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		next := s.later(2 * time.Hour)
 		s.mustUpload(t, input("a"), "shared")
 		s.mustUpload(t, input("b"), "shared")
@@ -84,8 +83,7 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 // Between the pin and the queue nobody can tell Sweep of the job.
 func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "a")
 		s.expire(t, s.blobs(t)...)
 		_, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
@@ -101,8 +99,7 @@ func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 // leaves nothing to see.
 func TestDeathBeforeTheName(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		sp, err := newSpool(s.spool, strings.NewReader("whole"), 0)
 		require.NoError(t, err)
 		defer sp.Close()
@@ -128,8 +125,7 @@ func TestDeathBeforeTheName(t *testing.T) {
 // sweep that runs at the same time.
 func TestSweepAgainstUploads(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		key := contentKey(sum([]byte("again and again")))
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -154,8 +150,7 @@ func TestSweepAgainstUploads(t *testing.T) {
 // A blob that was swept after all, because the hold ended, is written again.
 func TestNameNeverPointsToASweptBlob(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
+	eachStore(t, func(t *testing.T, s *Store) {
 		u, err := s.newUpload(t.Context(), tenant, input("a"), false)
 		require.NoError(t, err)
 		entry, err := Entry{Key: contentKey(sum(nil))}.encode()
@@ -170,10 +165,20 @@ func TestNameNeverPointsToASweptBlob(t *testing.T) {
 func TestCheckShared(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s := newStore(t, db)
-		require.NoError(t, s.CheckShared(t.Context()))
-		require.NoError(t, s.CheckShared(t.Context()), "again")
-		require.NoError(t, s.later(0).CheckShared(t.Context()), "a second hub")
-		require.ErrorIs(t, newStore(t, db).CheckShared(t.Context()), ErrNotShared)
+		ctx, other := t.Context(), newStore(t, db)
+		s := newStoreAt(t, db, objectStore(t))
+		require.NoError(t, s.CheckShared(ctx, "one"))
+		require.NoError(t, s.CheckShared(ctx, "one"), "again")
+		require.NoError(t, s.CheckShared(ctx, "two"))
+		err := other.CheckShared(ctx, "three")
+		require.ErrorIs(t, err, ErrNotShared)
+		require.Regexp(t, "(one|two)", err.Error())
+		require.ErrorIs(t, other.CheckShared(ctx, "two"), ErrNotShared, "one still uses the first storage")
+		require.NoError(t, s.Leave(ctx, "one"))
+		require.NoError(t, other.CheckShared(ctx, "two"), "a hub alone may take another storage")
+		require.ErrorIs(t, s.CheckShared(ctx, "one"), ErrNotShared)
+		// A hub that was killed is forgotten after a while.
+		require.NoError(t, db.Client().HSet(ctx, db.Key("files", "marks"), "two", "1 another").Err())
+		require.NoError(t, s.CheckShared(ctx, "one"))
 	})
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"net/http"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -19,22 +17,25 @@ import (
 // Storage keeps blobs by key, in a folder or an object store. It streams both
 // ways and never holds a whole blob in memory. It is safe for concurrent use,
 // also by several hubs.
-type Storage struct{ bucket *blob.Bucket }
+type Storage struct {
+	bucket *blob.Bucket
+	folder bool
+}
 
-// OpenStorage opens a storage by its URL: a plain path or file:///path for a
-// folder, which is created when it is missing, or the URL of an object store
-// whose driver the program was linked with.
+// OpenStorage opens a storage by its location: a plain path or file:///path for
+// a folder, which is created when it is missing, or s3://bucket for an object
+// store; see CheckLocation. It does not reach out to an object store.
 func OpenStorage(ctx context.Context, location string) (*Storage, error) {
 	dir, err := folderOf(location)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("files: storage: %w", err)
 	}
 	if dir == "" {
-		bucket, err := blob.OpenBucket(ctx, location)
+		bucket, err := openBucket(ctx, location)
 		if err != nil {
 			return nil, fmt.Errorf("%w: open: %w", ErrStorage, err)
 		}
-		return &Storage{bucket}, nil
+		return &Storage{bucket: bucket}, nil
 	}
 	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{
 		CreateDir: true,
@@ -48,32 +49,18 @@ func OpenStorage(ctx context.Context, location string) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: open: %w", ErrStorage, err)
 	}
-	return &Storage{bucket}, nil
+	return &Storage{bucket: bucket, folder: true}, nil
 }
 
-// folderOf returns the folder that a location names, "" for an object store.
-func folderOf(location string) (string, error) {
-	if location == "" {
-		return "", errors.New("files: storage has no location")
-	}
-	if !strings.Contains(location, "://") {
-		return location, nil
-	}
-	u, err := url.Parse(location)
-	if err != nil {
-		return "", fmt.Errorf("files: storage: %w", err)
-	}
-	if u.Scheme != fileblob.Scheme {
-		return "", nil
-	}
-	if (u.Host != "" && u.Host != ".") || u.Path == "" {
-		return "", fmt.Errorf("files: storage: want file:///folder, got %q", location)
-	}
-	if u.Host == "." {
-		return filepath.FromSlash("." + u.Path), nil
-	}
-	return filepath.FromSlash(u.Path), nil
-}
+// What a write to an object store may hold in memory: it goes in parts, and a
+// part is sent again when it fails. 10000 parts are the most of S3, which makes
+// 80 GB the largest file.
+const (
+	partSize    = 8 << 20 // bytes
+	partsAtOnce = 2
+	// takeBackWithin is how long a write that was given up may take to do so.
+	takeBackWithin = 10 * time.Second
+)
 
 // Close releases the storage; open readers stay valid.
 func (s *Storage) Close() error { return s.bucket.Close() }
@@ -103,24 +90,52 @@ func (s *Storage) Create(ctx context.Context, key string, r io.Reader) (created 
 }
 
 func (s *Storage) write(ctx context.Context, key string, r io.Reader, once bool) (int64, error) {
-	// Ending the context before Close is how a write is given up; a blob cut
-	// in the middle must never appear.
+	from := &sourceReader{ctx: ctx, r: r}
+	o := &blob.WriterOptions{
+		ContentType:                 octetStream,
+		DisableContentTypeDetection: true,
+		IfNotExist:                  once,
+	}
+	write := s.writeObject
+	if s.folder {
+		write = s.writeFile
+	}
+	err := write(ctx, key, from, o)
+	switch {
+	case from.err != nil:
+		return from.n, from.err
+	case err != nil:
+		return from.n, fmt.Errorf("%w: write: %w", ErrStorage, err)
+	}
+	return from.n, nil
+}
+
+// writeObject writes a blob of an object store. The driver takes back the parts
+// that are there when its source fails, and needs a context for that which has
+// not ended; they would be paid for and never seen.
+func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions) error {
+	o.BufferSize, o.MaxConcurrency = partSize, partsAtOnce
+	upload, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(takeBackWithin, abort) })()
+	return s.bucket.Upload(upload, key, from, o)
+}
+
+// writeFile writes a blob of a folder. Ending the context before Close is how
+// it is given up; a blob cut in the middle must never appear.
+func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
 	var file *os.File
-	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		DisableContentTypeDetection: true,
-		IfNotExist:                  once,
-		BeforeWrite: func(as func(any) bool) error {
-			as(&file)
-			return nil
-		},
-	})
-	if err != nil {
-		return 0, fmt.Errorf("%w: write: %w", ErrStorage, err)
+	o.BeforeWrite = func(as func(any) bool) error {
+		as(&file)
+		return nil
 	}
-	from := &sourceReader{r: r}
-	n, err := io.Copy(w, from)
+	w, err := s.bucket.NewWriter(ctx, key, o)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, from)
 	if err == nil && file != nil {
 		// Without it a power cut could leave a named file of the right length
 		// and wrong bytes.
@@ -128,27 +143,26 @@ func (s *Storage) write(ctx context.Context, key string, r io.Reader, once bool)
 	}
 	if err != nil {
 		abort()
-		_ = w.Close()
-		if from.err != nil {
-			return n, from.err
-		}
-		return n, fmt.Errorf("%w: write: %w", ErrStorage, err)
 	}
-	if err := w.Close(); err != nil {
-		return n, fmt.Errorf("%w: write: %w", ErrStorage, err)
-	}
-	return n, nil
+	return errors.Join(err, w.Close())
 }
 
 // sourceReader remembers that it was the reading side that failed: an instance
 // that breaks off is no fault of the storage.
 type sourceReader struct {
+	ctx context.Context // nil for none; its end is a failure of the source
 	r   io.Reader
+	n   int64 // bytes read
 	err error
 }
 
 func (s *sourceReader) Read(p []byte) (int, error) {
+	if s.ctx != nil && s.ctx.Err() != nil {
+		s.err = s.ctx.Err()
+		return 0, s.err
+	}
 	n, err := s.r.Read(p)
+	s.n += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
@@ -159,10 +173,17 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 // is negative. A missing blob is ErrGone.
 func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	r, err := s.bucket.NewRangeReader(ctx, key, offset, length, nil)
-	if err != nil {
+	if err == nil {
+		return r, nil
+	}
+	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil, storageError("read", err)
 	}
-	return r, nil
+	// Object stores refuse to read nothing: behind the end, or in an empty blob.
+	if b, statErr := s.Stat(ctx, key); statErr == nil && offset >= b.Size {
+		return http.NoBody, nil
+	}
+	return nil, storageError("read", err)
 }
 
 // Stat describes a blob; a missing one is ErrGone.

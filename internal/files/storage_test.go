@@ -9,13 +9,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	_ "gocloud.dev/blob/memblob"
 )
 
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	for name, location := range map[string]string{
-		"folder": filepath.Join(t.TempDir(), "made", "here"), "file URL": "file://" + filepath.ToSlash(t.TempDir()), "object store": "mem://",
+		"folder": filepath.Join(t.TempDir(), "made", "here"), "file URL": "file://" + filepath.ToSlash(t.TempDir()), "object store": objectStore(t), "folder of an object store": objectStore(t) + "&prefix=/a/b",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,6 +36,17 @@ func TestStorage(t *testing.T) {
 				require.NoError(t, r.Close())
 				require.Equal(t, c.want, string(data))
 			}
+			_, err = s.Write(ctx, "empty", strings.NewReader(""))
+			require.NoError(t, err)
+			for _, length := range []int64{-1, 0, 5} {
+				r, err := s.Open(ctx, "empty", 0, length)
+				require.NoError(t, err)
+				data, err := io.ReadAll(r)
+				require.NoError(t, err)
+				require.NoError(t, r.Close())
+				require.Empty(t, data)
+			}
+			require.NoError(t, s.Delete(ctx, "empty"))
 			b, err := s.Stat(ctx, "a/b")
 			require.NoError(t, err)
 			require.EqualValues(t, 10, b.Size)
@@ -83,7 +93,10 @@ func TestOpenStorageRefuses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for _, location := range []string{"", file, "file://", "file://host/x", "nosuch://bucket", "file://%zz"} {
+	for _, location := range []string{
+		"", file, "file://", "file://host/x", "nosuch://bucket", "file://%zz",
+		"s3://", "s3://key:secret@bucket", "s3://bucket/folder", "s3://bucket?endpoint=minio:9000", "s3://bucket?nonsense=1",
+	} {
 		_, err := OpenStorage(t.Context(), location)
 		require.Error(t, err, location)
 	}

@@ -19,9 +19,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/comfyhub/comfyhub/internal/redis"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 type trace struct {
@@ -152,16 +149,16 @@ func TestTraces(t *testing.T) {
 			}
 			t.Run("upload "+name, func(t *testing.T) {
 				t.Parallel()
-				redistest.Each(t, func(t *testing.T, db *redis.DB) {
-					replay(t, db, "upload-"+version, version != "0.3.64", reversed)
+				eachStore(t, func(t *testing.T, store *Store) {
+					replay(t, store, "upload-"+version, version != "0.3.64", reversed)
 				})
 			})
 		}
 		for _, scenario := range []string{"view", "preview-image"} {
 			t.Run(scenario+" "+version, func(t *testing.T) {
 				t.Parallel()
-				redistest.Each(t, func(t *testing.T, db *redis.DB) {
-					replay(t, db, scenario+"-"+version, version != "0.3.64", false)
+				eachStore(t, func(t *testing.T, store *Store) {
+					replay(t, store, scenario+"-"+version, version != "0.3.64", false)
 				})
 			})
 		}
@@ -169,9 +166,9 @@ func TestTraces(t *testing.T) {
 }
 
 // replay sends the recorded requests and compares what comes back.
-func replay(t *testing.T, db *redis.DB, name string, strict, reversed bool) {
+func replay(t *testing.T, store *Store, name string, strict, reversed bool) {
 	tr := readTrace(t, name)
-	store, inst := newStore(t, db), newInstance()
+	inst := newInstance()
 	collector := newCollector(t, store, inst)
 	srv := server(t, store, inst, strict)
 	if !strings.HasPrefix(name, "upload") {

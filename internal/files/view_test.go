@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -36,8 +35,8 @@ func ask(t testing.TB, v *View, query string, headers ...string) *httptest.Respo
 // What a client sees of an output is the same before and after it was copied.
 func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s, i := newStore(t, db), newInstance()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
 		c := newCollector(t, s, i)
 		v := NewView(s, i.fetch, ViewOptions{})
 		taken := Source{Instance: "gpu0", Boot: "b", Type: TypeOutput, Filename: "x_00001_.png"}

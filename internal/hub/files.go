@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -27,7 +28,11 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return err
 	}
-	if h.storage, err = files.OpenStorage(ctx, filepath.Join(h.id.Data, "files")); err != nil {
+	location := h.id.Storage
+	if location == "" {
+		location = filepath.Join(h.id.Data, "files")
+	}
+	if h.storage, err = files.OpenStorage(ctx, location); err != nil {
 		return err
 	}
 	h.users = userdata.New(userBlobs{h.storage})
@@ -43,6 +48,22 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
 		MaxSize: func() int64 { return h.settings().MaxUpload }, Logger: log,
 	})
+	return h.checkShared(ctx)
+}
+
+// checkShared refuses a storage that the other hubs do not share: files of one
+// hub could not be seen through another. Where that cannot be told now, because
+// Redis or the object store is away, the housekeeping goes on asking.
+func (h *Hub) checkShared(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := h.store.CheckShared(ctx, h.self)
+	if errors.Is(err, files.ErrNotShared) {
+		return fmt.Errorf("%w; give all of them the same storage", err)
+	}
+	if err != nil {
+		h.log().Warn("cannot tell yet whether the hubs share one storage", "error", err)
+	}
 	return nil
 }
 

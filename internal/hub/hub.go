@@ -57,6 +57,7 @@ type Hub struct {
 	starting sync.Mutex
 	closed   bool
 	since    time.Time // of the first Start
+	self     string    // the lasting id
 	db       *redis.DB
 	storage  *files.Storage
 	store    *files.Store
@@ -122,6 +123,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.self = self
 	boot := self + "/" + randomText(8)
 	log := h.log()
 	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dir: h.id.Data, Logger: log}); err != nil {
@@ -215,6 +217,11 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	if h.copies != nil {
 		h.copies.Close()
+	}
+	if h.store != nil && h.stopHouse != nil {
+		if err := h.store.Leave(ctx, h.self); err != nil {
+			h.log().Warn("the other hubs will take a while to see that this one left", "error", err)
+		}
 	}
 	if h.storage != nil {
 		errs = append(errs, h.storage.Close())

@@ -20,11 +20,15 @@ const (
 func (h *Hub) keepHouse(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	if err := h.store.CheckShared(ctx); errors.Is(err, files.ErrNotShared) {
-		h.log().Error("the hubs of this Redis do not share their data folder: files of one cannot be seen through the other", "error", err)
-	}
+	mark := time.NewTicker(time.Minute)
+	defer mark.Stop()
 	for {
 		select {
+		case <-mark.C:
+			if err := h.store.CheckShared(ctx, h.self); errors.Is(err, files.ErrNotShared) {
+				h.log().Error("files of one hub cannot be seen through the other", "error", err)
+			}
+			continue
 		case <-tick.C:
 		case <-ctx.Done():
 			return

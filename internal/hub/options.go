@@ -3,6 +3,8 @@ package hub
 import (
 	"log/slog"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
 )
 
 // Identity is what makes two configurations the same hub: while it is
@@ -13,6 +15,10 @@ type Identity struct {
 	Redis string
 	// Data is the folder for files, the embedded queue and the hub's own id.
 	Data string
+	// Storage is where inputs, outputs, settings and user files are: a folder,
+	// file:///folder, or s3://bucket for an object store. Several hubs on one
+	// Redis must share it. Default: the folder "files" in Data.
+	Storage string
 	// GossipBind is the host:port for memberlist.
 	GossipBind string
 	// GossipAdvertise is the host:port that agents are told; empty means
@@ -22,6 +28,10 @@ type Identity struct {
 	// when GossipBind is a loopback address, nowhere else.
 	GossipKey string
 }
+
+// CheckStorage says what is wrong with an Identity.Storage, as far as that shows
+// without opening it. The error repeats nothing of it.
+func CheckStorage(location string) error { return files.CheckLocation(location) }
 
 // Settings are what a reload may change. The zero value of each field means
 // its default.

@@ -1,0 +1,74 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// bucket gives the location of a new bucket.
+func bucket(t *testing.T) string {
+	t.Helper()
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_CONFIG_FILE": filepath.Join(t.TempDir(), "none"), "AWS_SHARED_CREDENTIALS_FILE": filepath.Join(t.TempDir(), "none"),
+	} {
+		t.Setenv(name, value)
+	}
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("pictures"))
+	srv := httptest.NewServer(gofakes3.New(backend).Server())
+	t.Cleanup(srv.Close)
+	return "s3://pictures?endpoint=" + srv.URL + "&prefix=fleet"
+}
+
+// Two hubs that share nothing but a Redis and a bucket: pictures, uploads and
+// settings of one are there through the other. One that has another storage
+// does not start.
+func TestHubsShareAnObjectStore(t *testing.T) {
+	server, location := redistest.Start(t), bucket(t)
+	one := newBench(t, 1, func(b *bench) { b.id.Redis, b.id.Storage = server.URL(), location })
+	two := newBench(t, 0, func(b *bench) {
+		b.id.Redis, b.id.Storage = server.URL(), location
+		b.id.GossipBind = "localhost:0"
+	})
+	id := two.submit(picture(0x00ff00), "ann")
+	e := two.finished(id)
+	name := e.Outputs["2"].Images[0].Filename
+	for _, b := range []*bench{one, two} {
+		status, body := b.get("/view?filename=" + name)
+		require.Equal(t, http.StatusOK, status)
+		require.NotEmpty(t, body)
+		req, err := http.NewRequest(http.MethodGet, b.web.URL+"/view?filename="+name, nil)
+		require.NoError(t, err)
+		req.Header.Set("Range", "bytes=1-3")
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		status, part := read(t, resp)
+		require.Equal(t, http.StatusPartialContent, status)
+		require.Equal(t, body[1:4], part)
+	}
+	status, _ := one.post("/settings/Comfy.ColorPalette", `"light"`)
+	require.Equal(t, http.StatusOK, status)
+	_, body := two.get("/settings/Comfy.ColorPalette")
+	require.Equal(t, `"light"`, string(body))
+	left, err := filepath.Glob(filepath.Join(one.id.Data, "files"))
+	require.NoError(t, err)
+	require.Empty(t, left, "no file of a client is in the data folder")
+
+	other := New(Identity{Redis: server.URL(), Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	err = other.Start(context.Background(), one.settings)
+	require.ErrorIs(t, err, files.ErrNotShared)
+	require.ErrorContains(t, err, "the hubs of this Redis use different storages")
+	_, body = two.get("/settings/Comfy.ColorPalette")
+	require.Equal(t, `"light"`, string(body), "the others go on")
+}
