@@ -81,6 +81,21 @@ func TestPagesOfThePrimary(t *testing.T) {
 	require.Contains(t, b.text("/internal/logs/raw"), "Starting server")
 }
 
+// A web interface that is newer than the instances asks for what they do not
+// know.
+func TestPagesThatOldPrimariesDoNotHave(t *testing.T) {
+	t.Parallel()
+	b := versioned(t, "0.3.64")
+	for path, want := range map[string]string{"/global_subgraphs": "{}", "/global_subgraphs/nope": "null", "/node_replacements": "{}"} {
+		resp, err := http.Get(b.instances[0].url() + path)
+		require.NoError(t, err)
+		status, _ := read(t, resp)
+		require.Equal(t, http.StatusNotFound, status, path)
+		require.Equal(t, want, b.text(path), path)
+		require.Equal(t, want, b.text("/api"+path), path)
+	}
+}
+
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-4000-8000-000000000001"

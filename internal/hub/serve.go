@@ -50,9 +50,12 @@ func (h *Hub) routes() *router {
 	t.both("GET /experiment/models", h.getModelFolders)
 	t.both("GET /experiment/models/*", h.getModelFolder)
 	t.both("GET /experiment/models/preview/*/*/**", h.getFromAny)
-	for _, path := range []string{"/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/global_subgraphs/*", "/node_replacements"} {
+	for _, path := range []string{"/extensions", "/i18n", "/workflow_templates"} {
 		t.both("GET "+path, h.getFromPrimary)
 	}
+	t.both("GET /global_subgraphs", h.getFromPrimaryOr("{}"))
+	t.both("GET /global_subgraphs/*", h.getFromPrimaryOr("null"))
+	t.both("GET /node_replacements", h.getFromPrimaryOr("{}"))
 	// Bare only.
 	t.handle("GET /internal/logs", h.getLogs)
 	t.handle("GET /internal/logs/raw", h.getLogs)
