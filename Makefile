@@ -5,7 +5,8 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench and conformance are for those who change the code; see CONTRIBUTING.md.
+# bench, conformance, fuzz and soak are for those who change the code; see
+# CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
 # binaries that run on any Linux.
@@ -20,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench conformance clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench conformance fuzz soak clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -56,6 +57,16 @@ bench:
 
 conformance: build
 	node .ci/conformance.mjs
+
+# Each fuzzer for so long.
+FUZZTIME ?= 20s
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+# Twenty clients at once for so long.
+SOAKTIME ?= 1m
+soak:
+	COMFYHUB_SOAK=$(SOAKTIME) $(GO) test -run TestSoak -count 1 -v -timeout 1h ./e2e
 
 $(LINT):
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)
