@@ -21,7 +21,7 @@ import (
 
 const secret = "a secret of sufficient length"
 
-func TestWebhookDelivery(t *testing.T) {
+func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after the other
 	t.Parallel()
 	r := newRig(t, func(o *stage.Options) {
 		o.Env = []string{"HOOK_SECRET=" + secret}
@@ -38,15 +38,23 @@ func TestWebhookDelivery(t *testing.T) {
 	call := func(secret, body string) int {
 		request, err := http.NewRequest(http.MethodPost, r.BridgeURL+"/telegram/webhook", strings.NewReader(body))
 		require.NoError(t, err)
-		request.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		if secret != "" {
+			request.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		}
 		response, err := http.DefaultClient.Do(request)
 		require.NoError(t, err)
 		response.Body.Close()
 		return response.StatusCode
 	}
-	// Somebody else calls, and Telegram calls twice with one update.
 	update := `{"update_id": 9999, "message": {"message_id": 500, "date": 1, "chat": {"id": 3, "type": "private"}, "from": {"id": 3}, "text": "/work"}}`
-	require.Equal(t, http.StatusUnauthorized, call("wrong", update))
+	t.Run("webhook with a wrong secret", func(t *testing.T) {
+		for _, wrong := range []string{"", "wrong", secret[1:], secret + "x", strings.ToUpper(secret)} {
+			require.Equal(t, http.StatusUnauthorized, call(wrong, update))
+		}
+		require.Equal(t, http.StatusBadRequest, call(secret, `{"update_id": `))
+		require.Equal(t, http.StatusBadRequest, call(secret, `{"message": {"text": "`+strings.Repeat("x", 2<<20)+`"}}`), "no update is so large")
+	})
+	// Telegram calls twice with one update.
 	for range 2 {
 		require.Equal(t, http.StatusOK, call(secret, update))
 	}
@@ -95,7 +103,7 @@ func TestWebchat(t *testing.T) {
 	r := newRig(t, func(o *stage.Options) {
 		o.Env = []string{"CHAT_SECRET=" + secret}
 		o.Config = strings.ReplaceAll(config, "telegram: {rate: 10}",
-			"telegram: {rate: 10}\npublic_url: BRIDGE_URL\nlink_secret: {env: CHAT_SECRET}\nwebchat: {secret: {env: CHAT_SECRET}, callback: \""+callback.URL+"\"}")
+			"telegram: {rate: 10}\nfiles_url: HUB_URL\nwebchat: {secret: {env: CHAT_SECRET}, callback: \""+callback.URL+"\"}")
 	})
 	tell := func(signed bool, body string) int {
 		request, err := http.NewRequest(http.MethodPost, r.BridgeURL+webchat.Path, strings.NewReader(body))
@@ -136,7 +144,7 @@ func TestWebchat(t *testing.T) {
 	status, body := fetch(picture.Files[0].URL)
 	require.Equal(t, http.StatusOK, status)
 	require.True(t, bytes.HasPrefix(body, []byte("\x89PNG")))
-	status, _ = fetch(strings.Replace(picture.Files[0].URL, "filename=", "filename=x", 1))
+	status, _ = fetch(strings.Replace(picture.Files[0].URL, "/hub/files/", "/hub/files/x", 1))
 	require.Equal(t, http.StatusForbidden, status, "a link is for one file")
 
 	// A button.

@@ -5,14 +5,11 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
 // photo is a picture that a person sends.
@@ -81,8 +78,6 @@ func TestConversation(t *testing.T) {
 	r.waitFor(ada, "the filter", saying("I do not make that"))
 	ada.Say("/broken")
 	r.waitFor(ada, "the error of a node", saying("Sorry, that went wrong"))
-	ada.Say("/missing")
-	r.waitFor(ada, "the missing node", saying("That cannot be made"))
 	ada.Say("/nonsense")
 	r.waitFor(ada, "an unknown command", saying("I do not know that command"))
 
@@ -132,75 +127,4 @@ func TestRussianGroupsAndSettings(t *testing.T) {
 	require.NotContains(t, r.answered(here.Press(status.ID, button(t, status, "Cancel"))), "not yours")
 	r.waitFor(here, "stopped", saying("Stopped."))
 	require.Len(t, filter(here.All(), func(m fakebot.Message) bool { return m.FromBot }), 1, "nothing else was said")
-}
-
-func TestHostileInput(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, func(o *stage.Options) {
-		o.Config = strings.ReplaceAll(config, "messages_per_10s: 60", "messages_per_10s: 12")
-	})
-	eve := r.Fake.Person(20, "en")
-
-	// Markup is said back as it was written.
-	nasty := `<b>*_[x](tg://user?id=1)_*</b> {seed} <script> \u202e`
-	asked, _ := eve.Say("/generate " + nasty + " --steps 2")
-	picture := r.pictures(eve, asked, 1)[0]
-	require.Contains(t, picture.Text, nasty)
-	require.Empty(t, picture.ParseMode)
-
-	// Buttons that nobody offered, of others, and of long ago.
-	mallory := r.Fake.Person(21, "en")
-	first, _ := mallory.Say("/help")
-	r.waitFor(mallory, "help", answering(first, func(fakebot.Message) bool { return true }))
-	for _, data := range []string{
-		button(t, picture, "Again"), "ca:00000000-0000-0000-0000-000000000000", "zz:zz", "", "set:21:lang:xx", "set:1:file:on",
-		"ag:{" + strings.Repeat("a", 36) + "}", "set:21:size:99999x1",
-	} {
-		require.Contains(t, []string{"That button is too old.", "That is not yours."}, r.answered(mallory.Press(first, data)), data)
-	}
-	require.Empty(t, filter(mallory.All(), isPicture))
-
-	// A megabyte, and twenty photos in a second.
-	flood := r.Fake.Person(22, "en")
-	flood.Say("/generate " + strings.Repeat("ab ", 350_000))
-	r.waitFor(flood, "too long", saying("too long for me"))
-	for n := range 20 {
-		flood.Send(fakebot.Draft{Photo: photo(t, 16), Album: "x" + strconv.Itoa(n/10)})
-	}
-	for range 20 {
-		flood.Send(fakebot.Draft{Photo: photo(t, 16)})
-	}
-	r.waitFor(flood, "one hint or one warning", func(m fakebot.Message) bool {
-		return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "One thing at a time")
-	})
-
-	// Who may not, hears nothing; who was banned neither.
-	banned := r.Fake.Person(666, "en")
-	banned.Say("/generate a")
-	admin := r.Fake.Person(1, "en")
-	admin.Say("/ban 20")
-	r.waitFor(admin, "the ban", saying("telegram:20 is banned"))
-	eve.Say("/work")
-	mallory.Say("/ban 1")
-	r.waitFor(mallory, "no command of hers", saying("I do not know that command"))
-	admin.Say("/unban 20")
-	r.waitFor(admin, "the end of the ban", saying("let in again"))
-	again, _ := eve.Say("/work")
-	r.pictures(eve, again, 1)
-	require.Len(t, filter(eve.All(), isPicture), 2, "what was said under the ban is not answered")
-	require.Empty(t, filter(banned.All(), func(m fakebot.Message) bool { return m.FromBot }))
-	require.LessOrEqual(t, len(filter(flood.All(), func(m fakebot.Message) bool { return m.FromBot })), 4)
-
-	// The operator's other commands.
-	admin.Say("/quota 20 5")
-	r.waitFor(admin, "the share", saying("The share of telegram:20 is 5"))
-	admin.Say("/stats") // the day's count may still miss what was delivered a moment ago
-	r.waitFor(admin, "numbers", saying("done: "))
-	admin.Say("/broadcast We are back.")
-	r.waitFor(eve, "the broadcast", saying("We are back."))
-	// A chat that has blocked the bot holds nobody up.
-	r.Fake.Block(21, true)
-	mallory.Say("/work")
-	last, _ := eve.Say("/work")
-	r.pictures(eve, last, 1)
 }

@@ -9,7 +9,9 @@ import (
 
 // Candidate is an instance and what speaks for or against its running a job.
 type Candidate struct {
-	Name  string
+	Name string
+	// State is Offline also for an instance that the fleet vouches for and that
+	// this hub cannot reach.
 	State fleet.State
 	// Can says that the instance could run the job, now or when it is free.
 	Can bool
@@ -26,20 +28,18 @@ func (d *Dispatcher) Candidates(needs catalog.Requirements, key string) []Candid
 	var list []Candidate
 	for _, i := range d.Fleet.Instances() {
 		c := Candidate{Name: i.Name, State: i.State}
-		c.Can, c.Why, c.Lacks = d.weigh(i, needs, key)
+		if l := d.link(i.Name); l == nil || !l.isOpen() || l.abilities() == nil {
+			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
+		} else {
+			c.Can, c.Why, c.Lacks = weigh(l, i, needs, key)
+		}
 		list = append(list, c)
 	}
 	return list
 }
 
-func (d *Dispatcher) weigh(i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
-	l := d.link(i.Name)
-	if l == nil || !l.isOpen() || l.abilities() == nil {
-		if i.Reason != "" {
-			return false, "it is not connected: " + i.Reason, nil
-		}
-		return false, "it is not connected", nil
-	}
+// weigh tells of a connected instance.
+func weigh(l *link, i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
 	if lacks = l.abilities().Satisfies(needs); len(lacks) > 0 {
 		const shown = 5
 		why = "it lacks " + strings.Join(lacks[:min(len(lacks), shown)], ", ")

@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,6 @@ type Bridge struct {
 	runner    *request.Runner
 	talk      *conversation.Talk
 	texts     *locale.Bundle
-	links     *links
 	platforms map[string]platform.Platform
 	metrics   *metrics
 
@@ -84,9 +84,6 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 		return nil, err
 	}
 	if b.hub, err = hubapi.New(c.Hub, hubapi.Options{}); err != nil {
-		return nil, err
-	}
-	if b.links, err = newLinks(c, b.hub, log); err != nil {
 		return nil, err
 	}
 	if err := b.addPlatforms(c, commands); err != nil {
@@ -127,7 +124,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	b.runner = request.NewRunner(request.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Texts: b.texts, Platform: find,
 		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale,
-		InPlace: c.Delivery == "edit", Link: b.links.link(), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
+		InPlace: c.Delivery == "edit", Links: strings.TrimRight(c.FilesURL, "/"), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func (b *Bridge) begin(ctx context.Context) (end func()) {
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		for ctx.Err() == nil {
-			err := b.runner.Resume(ctx)
+			err := errors.Join(b.runner.Resume(ctx), b.talk.Resume(ctx))
 			if err == nil {
 				break
 			}
@@ -77,6 +78,7 @@ func (b *Bridge) begin(ctx context.Context) (end func()) {
 		cancel()
 		parts.Wait()
 		b.runner.Wait()
+		b.talk.Wait()
 	}
 }
 

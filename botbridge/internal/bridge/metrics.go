@@ -89,13 +89,12 @@ func (m *metrics) ended(command string, outcome request.Outcome) {
 
 func (b *Bridge) hubUp() bool { return time.Since(time.Unix(0, b.hubSeen.Load())) < time.Minute }
 
-// handler serves health, metrics, links and the platforms' own routes.
+// handler serves health, metrics and the platforms' own routes.
 func (b *Bridge) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(b.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /health/live", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /health/ready", b.ready)
-	mux.Handle("GET "+filesPath, b.links)
 	for _, p := range b.platforms {
 		for pattern, handler := range p.Routes(b.admit) {
 			mux.Handle(pattern, handler)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,11 +34,9 @@ type Config struct {
 	// Listen is the address for health, metrics, webhook and webchat.
 	// Default: 127.0.0.1:8190.
 	Listen string `yaml:"listen"`
-	// PublicURL is how Listen is reached from outside; links to large files
-	// begin with it. Empty: there are none.
-	PublicURL string `yaml:"public_url"`
-	// LinkSecret signs these links.
-	LinkSecret Secret `yaml:"link_secret"`
+	// FilesURL is how people reach the hub's /hub/files/: links to files that
+	// are too large for a chat begin with it. Empty: there are none.
+	FilesURL string `yaml:"files_url"`
 	// Locales is a folder of languages that add to those built in.
 	Locales  string    `yaml:"locales"`
 	Telegram *Telegram `yaml:"telegram"`
@@ -138,7 +137,7 @@ func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
 }
 
 // Load reads a file. Variables named COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
-// _PUBLIC_URL and _SERVER come before what it says.
+// _FILES_URL and _SERVER come before what it says.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -170,7 +169,7 @@ func Parse(data []byte) (*Config, error) {
 
 func (c *Config) environment() {
 	for name, field := range map[string]*string{
-		"HUB": &c.Hub, "REDIS": &c.Redis, "DATA": &c.Data, "LISTEN": &c.Listen, "PUBLIC_URL": &c.PublicURL,
+		"HUB": &c.Hub, "REDIS": &c.Redis, "DATA": &c.Data, "LISTEN": &c.Listen, "FILES_URL": &c.FilesURL,
 	} {
 		if value := os.Getenv("COMFYHUB_BOT_" + name); value != "" {
 			*field = value
@@ -202,11 +201,11 @@ func (c *Config) validate() error {
 	if c.Delivery != "" && c.Delivery != "reply" && c.Delivery != "edit" {
 		return fmt.Errorf("delivery: %q is neither reply nor edit", c.Delivery)
 	}
-	if c.Webchat != nil && c.PublicURL == "" {
-		return errors.New("webchat needs public_url: pictures are handed over as links")
+	if c.Webchat != nil && c.FilesURL == "" {
+		return errors.New("webchat needs files_url: pictures are handed over as links")
 	}
-	if c.PublicURL != "" && c.LinkSecret == (Secret{}) {
-		return errors.New("public_url needs link_secret: links to files are signed")
+	if u, err := url.Parse(c.FilesURL); c.FilesURL != "" && (err != nil || u.Host == "") {
+		return fmt.Errorf("files_url: %q is not an address such as https://files.example.com", c.FilesURL)
 	}
 	for _, command := range c.Commands {
 		if slices.Contains(conversation.Reserved(), command.Name) {

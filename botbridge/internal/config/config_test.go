@@ -26,17 +26,17 @@ func TestExampleIsValid(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                        "EOF",
-		"hubb: x":                                 "hubb",
-		"commands: []":                            "commands is a map",
-		"commands: {a: {workfloww: x}}":           "workfloww",
-		"commands: {help: {workflow: x}}":         "help is a command of the bridge itself",
-		"commands: {Big-Name: {workflow: x}}":     "names are a-z",
-		"hub: http://x":                           "commands: there are none",
-		"default_command: b\ncommands: {a: {}}":   `there is no command "b"`,
-		"delivery: pigeon\ncommands: {a: {}}":     "neither reply nor edit",
-		"webchat: {}\ncommands: {a: {}}":          "needs public_url",
-		"public_url: http://x\ncommands: {a: {}}": "needs link_secret",
+		"":                                      "EOF",
+		"hubb: x":                               "hubb",
+		"commands: []":                          "commands is a map",
+		"commands: {a: {workfloww: x}}":         "workfloww",
+		"commands: {help: {workflow: x}}":       "help is a command of the bridge itself",
+		"commands: {Big-Name: {workflow: x}}":   "names are a-z",
+		"hub: http://x":                         "commands: there are none",
+		"default_command: b\ncommands: {a: {}}": `there is no command "b"`,
+		"delivery: pigeon\ncommands: {a: {}}":   "neither reply nor edit",
+		"webchat: {}\ncommands: {a: {}}":        "needs files_url",
+		"files_url: nowhere\ncommands: {a: {}}": "is not an address",
 	} {
 		path := filepath.Join(t.TempDir(), "bot.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -68,7 +68,7 @@ func (t *Talk) quota(ctx context.Context, tn *turn) error {
 	share := int64(-1)
 	if fields[1] != "-" {
 		var err error
-		if share, err = strconv.ParseInt(fields[1], 10, 64); err != nil || share < 0 {
+		if share, err = strconv.ParseInt(fields[1], 10, 64); err != nil || share < 1 {
 			return t.reply(ctx, tn, t.say(tn, "usage_quota", nil))
 		}
 	}
@@ -100,39 +100,6 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 		lines = append(lines, fmt.Sprintf("%s: %s", outcome, counts[outcome]))
 	}
 	return t.reply(ctx, tn, strings.Join(lines, "\n"))
-}
-
-// broadcast says something to every chat that ever said something here. It
-// keeps to the platform's pace, so it may take long; it does not go on after a
-// restart.
-func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
-	if tn.rest == "" {
-		return t.reply(ctx, tn, t.say(tn, "usage_broadcast", nil))
-	}
-	chats, err := t.o.Store.Chats(ctx)
-	if err != nil {
-		return err
-	}
-	go t.tellAll(t.driving(ctx), chats, tn.rest)
-	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": len(chats)}))
-}
-
-func (t *Talk) tellAll(ctx context.Context, chats []string, text string) {
-	reached := 0
-	for _, key := range chats {
-		name, chat, ok := ParseChatKey(key)
-		p := t.o.Platform(name)
-		if !ok || p == nil {
-			continue
-		}
-		if _, err := t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, nil); err == nil {
-			reached++
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	t.o.Logger.Info("a broadcast is done", "chats", len(chats), "reached", reached)
 }
 
 // ChatKey names a chat among those of all platforms.

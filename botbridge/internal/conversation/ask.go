@@ -75,7 +75,7 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 		rec.Price = c.Price * int64(max(1, args.Count))
 	}
 	verdict, err := t.o.Store.Create(ctx, rec.ID, &rec, state.Ask{
-		Who: tn.who(), Price: rec.Price, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event),
+		Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event),
 	})
 	if err != nil {
 		return err

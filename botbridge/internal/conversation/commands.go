@@ -155,21 +155,25 @@ func (t *Talk) why(ctx context.Context, tn *turn) error {
 }
 
 func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string {
-	found, err := t.o.Hub.Job(ctx, rec.Tenant(), rec.Prompt)
+	e, err := t.o.Hub.Explain(ctx, rec.Tenant(), rec.Prompt)
 	switch {
 	case errors.Is(err, hubapi.ErrNotFound):
+		// It is not at the hub yet, or the hub explains nothing: what its
+		// message says is all there is.
+		if words, ok := t.o.Runner.Words(rec.ID); ok {
+			return words
+		}
 		return t.say(tn, "accepted", nil)
 	case err != nil:
 		return t.say(tn, "hub_away_now", nil)
-	case found.Status == "running":
-		return t.say(tn, "why_running", locale.With{"attempt": found.Attempts})
+	case e.State == "running":
+		return t.say(tn, "why_running", locale.With{"attempt": e.Attempts})
+	case e.Position == nil:
+		return t.say(tn, "why_over", nil)
 	}
-	text := ""
-	if found.Position != nil {
-		text = t.say(tn, "waiting", locale.With{"place": *found.Position + 1})
+	text, stuck := request.Why(t.o.Texts, tn.language, e)
+	if stuck {
+		return text
 	}
-	if found.Error != "" {
-		text += "\n" + found.Error
-	}
-	return strings.TrimSpace(text)
+	return t.say(tn, "waiting", locale.With{"place": *e.Position + 1}) + "\n" + text
 }

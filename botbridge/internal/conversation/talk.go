@@ -50,8 +50,10 @@ type Talk struct {
 	builtIn map[string]func(context.Context, *turn) error
 	admin   map[string]func(context.Context, *turn) error
 
-	mu     sync.Mutex
-	hinted map[string]time.Time // by chat: hints are not repeated at once
+	mu        sync.Mutex
+	hinted    map[string]time.Time // by chat: hints are not repeated at once
+	spreads   map[string]bool      // broadcasts that are under way here
+	spreading sync.WaitGroup
 }
 
 // turn is one event and who it is from.
@@ -68,7 +70,7 @@ func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
 
 // New makes a Talk.
 func New(o Options) *Talk {
-	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}}
+	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}

@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
@@ -63,6 +64,18 @@ func (c *Client) View(ctx context.Context, tenant string, ref comfyui.FileRef) (
 		return nil, 0, fmt.Errorf("%w: viewing: status %d", ErrNotFound, response.StatusCode)
 	}
 	return response.Body, response.ContentLength, nil
+}
+
+// Link asks for an address at which whoever knows it can fetch a file of a
+// tenant, for a time. It is a path of the hub, with its query.
+func (c *Client) Link(ctx context.Context, tenant string, ref comfyui.FileRef, life time.Duration) (string, error) {
+	var link struct {
+		URL string `json:"url"`
+	}
+	err := c.post(ctx, "/hub/files", tenant, map[string]any{
+		"filename": ref.Filename, "subfolder": ref.Subfolder, "type": ref.Type, "expires_in": int64(life / time.Second),
+	}, &link)
+	return link.URL, err
 }
 
 func viewPath(ref comfyui.FileRef) string {

@@ -50,7 +50,7 @@ type Attachment struct {
 	// Open reads the file from its beginning. Each attempt to send opens it
 	// anew, so that no file is held in memory.
 	Open func(ctx context.Context) (io.ReadCloser, error)
-	// Link is where the file can be fetched by a platform that prefers that;
-	// "" for none.
-	Link string
+	// Link asks for an address from which anybody can fetch the file, for a
+	// platform that takes no bytes. nil where there are none.
+	Link func(ctx context.Context) (string, error)
 }

@@ -21,6 +21,9 @@ func (j *job) deliver(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := j.linkBig(ctx); err != nil {
+		return err
+	}
 	if err := j.lastWord(ctx); err != nil {
 		return err
 	}

@@ -26,8 +26,7 @@ type job struct {
 	tellOnce sync.Once
 	cancels  chan struct{}
 
-	away     bool      // the hub is, and the person is to know
-	awayFrom time.Time // since when it has not answered
+	away absence
 
 	mu    sync.Mutex
 	shown string // the words of the status message
@@ -286,29 +285,32 @@ func (j *job) setShown(text string) bool {
 	return fresh
 }
 
-// hubAway tells the person, once, that the hub is away and that the request is
-// kept.
+// hubAway tells the chat, once in an outage, that the hub is away and that
+// requests are kept.
 func (j *job) hubAway(ctx context.Context) {
-	if j.awayFrom.IsZero() {
-		j.awayFrom = time.Now()
+	if j.away.since.IsZero() {
+		j.away.since = time.Now()
 	}
-	if j.away || time.Since(j.awayFrom) < j.r.o.Patience {
+	if j.away.known || time.Since(j.away.since) < j.r.o.Patience {
 		return
 	}
-	j.away = true
-	if j.rec.Status == "" {
+	j.away.known = true
+	j.away.tells = j.r.outage.tell(j.rec.Platform + "/" + j.rec.Chat.ID)
+	switch {
+	case j.rec.Status == "":
 		if err := j.tell(ctx); err != nil {
-			j.away = false
+			j.away.known = false
 		}
-		return
+	case j.away.tells:
+		j.show()
 	}
-	j.show()
 }
 
 func (j *job) hubBack() {
-	was := j.away
-	j.away, j.awayFrom = false, time.Time{}
+	was := j.away.known
+	j.away = absence{}
 	if was {
+		j.r.outage.over()
 		j.show()
 	}
 }

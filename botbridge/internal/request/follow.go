@@ -137,13 +137,14 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if !found.Ended() {
-		j.prog.position, j.prog.reason = -1, ""
+		j.prog.position, j.prog.stuck = -1, ""
 		if found.Status == "queued" && found.Position != nil {
 			if j.prog.started {
 				// The run was lost and waits again.
 				j.prog = newProgress(j.prog.nodes)
 			}
-			j.prog.position, j.prog.reason = *found.Position, found.Error
+			j.prog.position = *found.Position
+			j.askWhy(ctx)
 		}
 		if found.Status == "running" {
 			j.prog.started = true
@@ -166,6 +167,21 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		return true, j.end(ctx, Failed, reason)
 	}
 	return j.collect(ctx)
+}
+
+// askWhy asks why a request that waits at the front does not begin. That it
+// cannot is for its person to know; that others are before it is in its place.
+func (j *job) askWhy(ctx context.Context) {
+	if j.prog.position >= j.r.o.Instances() || time.Since(j.rec.Asked) < j.r.o.Patience {
+		return
+	}
+	e, err := j.r.o.Hub.Explain(ctx, j.rec.Tenant(), j.rec.Prompt)
+	if err != nil || e.State != "queued" {
+		return // it begins, or the hub explains nothing
+	}
+	if text, stuck := Why(j.r.o.Texts, j.rec.Language, e); stuck {
+		j.prog.stuck = text
+	}
 }
 
 // collect notes what a run made.

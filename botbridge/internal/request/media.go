@@ -3,6 +3,7 @@ package request
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	_ "image/gif"  // its header is read
@@ -12,9 +13,11 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	_ "golang.org/x/image/webp" // its header is read
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
@@ -24,6 +27,9 @@ const (
 	maxSides = 10_000
 	maxShape = 20
 )
+
+// linkLife is how long a link to a file works.
+const linkLife = 24 * time.Hour
 
 // headSize is how much of a picture is read to look at its header, in bytes.
 const headSize = 64 << 10
@@ -107,7 +113,8 @@ func showable(head []byte) bool {
 func (j *job) attachment(out Output) platform.Attachment {
 	tenant := j.rec.Tenant()
 	return platform.Attachment{
-		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Link: j.link(out),
+		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size,
+		Link: func(ctx context.Context) (string, error) { return j.link(ctx, out) },
 		Open: func(ctx context.Context) (io.ReadCloser, error) {
 			body, _, err := j.r.o.Hub.View(ctx, tenant, out.Ref)
 			return body, err
@@ -116,9 +123,40 @@ func (j *job) attachment(out Output) platform.Attachment {
 }
 
 // link is where an output can be fetched, "" where there is no such place.
-func (j *job) link(out Output) string {
-	if j.r.o.Link == nil {
-		return ""
+func (j *job) link(ctx context.Context, out Output) (string, error) {
+	if j.r.o.Links == "" {
+		return "", nil
 	}
-	return j.r.o.Link(j.rec.Tenant(), out.Ref)
+	path, err := j.r.o.Hub.Link(ctx, j.rec.Tenant(), out.Ref, linkLife)
+	if err != nil {
+		return "", fmt.Errorf("a link to an output: %w", err)
+	}
+	return j.r.o.Links + path, nil
+}
+
+// linkBig fetches links to what is too large to be sent. A hub that makes none
+// is no reason to say nothing.
+func (j *job) linkBig(ctx context.Context) error {
+	if j.r.o.Links == "" {
+		return nil
+	}
+	fresh := false
+	for i := range j.rec.Outputs {
+		out := &j.rec.Outputs[i]
+		if out.State != TooBig || out.Link != "" {
+			continue
+		}
+		link, err := j.link(ctx, *out)
+		if errors.Is(err, hubapi.ErrAway) {
+			return err
+		}
+		if err != nil {
+			j.r.o.Logger.Warn("the hub gives no link to a large file", "request", j.rec.ID, "error", err)
+		}
+		out.Link, fresh = link, true
+	}
+	if !fresh {
+		return nil
+	}
+	return j.save(ctx)
 }

@@ -13,7 +13,7 @@ import (
 type progress struct {
 	position int // in the queue from 0; -1 when it does not wait or that is unknown
 	eta      time.Duration
-	reason   string // why it waits, in the hub's words
+	stuck    string // why it waits, where that is no mere matter of time
 	started  bool
 	nodes    int             // of the workflow
 	done     map[string]bool // nodes

@@ -127,6 +127,8 @@ type Output struct {
 	Media   platform.Media  `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`
+	// Link is where it can be fetched, of what is too large to be sent.
+	Link string `json:"link,omitempty"`
 }
 
 // Who names a user among those of all platforms. It is the tenant at the hub.

@@ -104,23 +104,21 @@ func TestLastWords(t *testing.T) {
 	t.Parallel()
 	texts, err := locale.Load("")
 	require.NoError(t, err)
-	say := func(link bool, rec Record) platform.Post {
+	say := func(rec Record) platform.Post {
 		o := Options{Texts: texts, Command: func(string) *workflow.Command { return nil }}
-		if link {
-			o.Link = func(string, comfyui.FileRef) string { return "https://bridge.example/x" }
-		}
 		rec.Phase, rec.ID, rec.Language = Ended, "id", "en"
 		j := &job{r: NewRunner(o), rec: rec}
 		return j.endPost()
 	}
 	big := Record{Outcome: Done, Outputs: []Output{{State: TooBig, Size: 61_500_000}}}
-	require.Contains(t, say(false, big).Text, "62 MB it is too large")
-	require.Contains(t, say(true, big).Text, "https://bridge.example/x")
-	doubt := say(false, Record{Outcome: Done, Outputs: []Output{{State: Unsure}}})
+	require.Contains(t, say(big).Text, "62 MB it is too large")
+	big.Outputs[0].Link = "https://files.example/x"
+	require.Contains(t, say(big).Text, "https://files.example/x")
+	doubt := say(Record{Outcome: Done, Outputs: []Output{{State: Unsure}}})
 	require.Contains(t, doubt.Text, "the connection broke")
 	require.Equal(t, ButtonData(VerbResend, "id"), doubt.Buttons[0][0].Data)
-	require.Contains(t, say(false, Record{Outcome: Done}).Text, "nothing to show")
-	require.Contains(t, say(false, Record{Outcome: Done, Outputs: []Output{{State: Arrived}, {State: Lost}}}).Text, "✓ 1 in")
-	require.Contains(t, say(false, Record{Outcome: Failed, Reason: strings.Repeat("x", 5000)}).Text, "…")
-	require.Equal(t, "Stopped.", say(false, Record{Outcome: Cancelled}).Text)
+	require.Contains(t, say(Record{Outcome: Done}).Text, "nothing to show")
+	require.Contains(t, say(Record{Outcome: Done, Outputs: []Output{{State: Arrived}, {State: Lost}}}).Text, "✓ 1 in")
+	require.Contains(t, say(Record{Outcome: Failed, Reason: strings.Repeat("x", 5000)}).Text, "…")
+	require.Equal(t, "Stopped.", say(Record{Outcome: Cancelled}).Text)
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// Options are what a Runner works with; all but Link, Observe and Logger are
+// Options are what a Runner works with; all but Links, Observe and Logger are
 // needed.
 type Options struct {
 	Store  *state.Store
@@ -31,8 +30,9 @@ type Options struct {
 	// InPlace turns the status message into a single picture instead of sending
 	// that as a new message.
 	InPlace bool
-	// Link gives an address where an output can be fetched.
-	Link func(tenant string, ref comfyui.FileRef) string
+	// Links is the address under which people reach the hub's links to files,
+	// without a slash at its end; "" for none.
+	Links string
 	// Observe is told of each request that is over: the command and how it
 	// ended.
 	Observe func(command string, outcome Outcome)
@@ -49,7 +49,8 @@ type Options struct {
 
 // Runner drives all requests, each in a goroutine of its own.
 type Runner struct {
-	o Options
+	o      Options
+	outage outage
 
 	mu   sync.Mutex
 	jobs map[string]*job

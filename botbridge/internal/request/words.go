@@ -38,8 +38,10 @@ func (j *job) statusPost() platform.Post {
 		return j.endPost()
 	case j.rec.Cancel:
 		post.Text, post.Buttons = j.say("cancelling", nil), nil
-	case j.away:
+	case j.away.tells:
 		post.Text = j.say("hub_away", nil)
+	case j.away.known && !p.started && p.position < 0:
+		post.Text = j.say("kept", nil)
 	case p.started:
 		post.Text = j.runningText()
 		if j.rec.Previews && p.preview != nil {
@@ -50,8 +52,8 @@ func (j *job) statusPost() platform.Post {
 		if p.eta > 0 {
 			post.Text = j.say("waiting_eta", locale.With{"place": p.position + 1, "time": j.duration(p.eta)})
 		}
-		if p.reason != "" && p.position == 0 {
-			post.Text += "\n" + clipTo(p.reason, 300)
+		if p.stuck != "" {
+			post.Text = clipTo(p.stuck, 600)
 		}
 	default:
 		post.Text = j.say("accepted", nil)
@@ -115,8 +117,8 @@ func (j *job) donePost() platform.Post {
 	for _, out := range j.rec.Outputs {
 		count[out.State]++
 		if out.State == TooBig {
-			if link := j.link(out); link != "" {
-				lines = append(lines, j.say("too_big_link", locale.With{"size": megabytes(out.Size), "link": link}))
+			if out.Link != "" {
+				lines = append(lines, j.say("too_big_link", locale.With{"size": megabytes(out.Size), "link": out.Link}))
 			} else {
 				lines = append(lines, j.say("too_big", locale.With{"size": megabytes(out.Size)}))
 			}

@@ -31,8 +31,8 @@ type Options struct {
 	AgentFlags []string
 	// Fake are the options of the fake Telegram.
 	Fake fakebot.Options
-	// Config is bot.yaml, where BRIDGE_URL stands for the bridge's own address;
-	// Workflows are folders whose JSON files lie beside it.
+	// Config is bot.yaml, where BRIDGE_URL stands for the bridge's own address and
+	// HUB_URL for the hub's; Workflows are folders whose JSON files lie beside it.
 	Config    string
 	Workflows []string
 	// Env is added to the bridge's environment.
@@ -50,6 +50,7 @@ type Stage struct {
 	apiURL             string
 	hubAddr            string
 	admin, gossip      string
+	simulated          string // the first instance
 	config             string
 	hub, agent, bridge *Process
 	standby            *Process
@@ -68,9 +69,7 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 	if err := s.StartHub(); err != nil {
 		return s, err
 	}
-	var err error
-	flags := append([]string{"run", "--join", s.gossip, "--name", "stage", "--simulate", strconv.Itoa(o.Instances)}, o.AgentFlags...)
-	if s.agent, err = start("agent", s.log("agent"), nil, o.Agent, flags...); err != nil {
+	if err := s.StartAgent(); err != nil {
 		return s, err
 	}
 	if err := s.AwaitFleet(ctx); err != nil {
@@ -92,7 +91,7 @@ func (s *Stage) prepare() error {
 	go func() { _ = s.api.Serve(listener) }()
 
 	var bridge string
-	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &bridge} {
+	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &s.simulated, &bridge} {
 		if *address, err = freeAddress(); err != nil {
 			return err
 		}
@@ -146,7 +145,7 @@ func (s *Stage) writeConfig() error {
 		}
 	}
 	s.config = filepath.Join(folder, "bot.yaml")
-	return os.WriteFile(s.config, []byte(strings.ReplaceAll(s.o.Config, "BRIDGE_URL", s.BridgeURL)), 0o600)
+	return os.WriteFile(s.config, []byte(strings.NewReplacer("BRIDGE_URL", s.BridgeURL, "HUB_URL", s.HubURL).Replace(s.o.Config)), 0o600)
 }
 
 // freeAddress is an address of loopback that is free for TCP and UDP now.
@@ -172,6 +171,20 @@ func (s *Stage) StartHub() (err error) {
 	home := filepath.Join(s.o.Dir, "caddy")
 	env := []string{"XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home}
 	s.hub, err = start("hub", s.log("hub"), env, s.o.Hub, "run", "--config", filepath.Join(s.o.Dir, "Caddyfile"), "--adapter", "caddyfile")
+	return err
+}
+
+// StartAgent starts the agent with its instances.
+func (s *Stage) StartAgent() (err error) {
+	_, port, err := net.SplitHostPort(s.simulated)
+	if err != nil {
+		return err
+	}
+	// Ports of its own: at the usual ones another stage's instances would turn
+	// up when this one's are killed.
+	flags := []string{"run", "--join", s.gossip, "--name", "stage", "--simulate", strconv.Itoa(s.o.Instances), "--port", port}
+	flags = append(flags, s.o.AgentFlags...)
+	s.agent, err = start("agent", s.log("agent"), nil, s.o.Agent, flags...)
 	return err
 }
 
@@ -216,8 +229,11 @@ func (s *Stage) awaitBridge() error {
 	return errors.New("the bridge does not come up")
 }
 
-// KillHub and KillBridge end them without a chance to clean up; StopBridge asks.
+// KillHub ends the hub without a chance to clean up.
 func (s *Stage) KillHub() { s.hub.Kill() }
+
+// KillAgent ends the agent and its instances without a chance to clean up.
+func (s *Stage) KillAgent() { s.agent.Kill() }
 
 // KillBridge ends the bridge without a chance to clean up.
 func (s *Stage) KillBridge() { s.bridge.Kill() }

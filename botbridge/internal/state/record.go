@@ -30,6 +30,9 @@ const (
 type Ask struct {
 	// Who is the user, with the platform.
 	Who string
+	// Metered says that the request is paid for at its end: it is taken while
+	// there is anything left of the share.
+	Metered bool
 	// Price is what the request costs of the day's share, Quota the share;
 	// 0 is no bound.
 	Price, Quota int64
@@ -43,7 +46,7 @@ func (s *Store) Create(ctx context.Context, id string, record any, a Ask) (Verdi
 	if err != nil {
 		return "", err
 	}
-	reply, err := s.run(ctx, createScript, s.term.load(), id, doc, a.Who, day(time.Now()), a.Price, a.Quota, a.Waiting)
+	reply, err := s.run(ctx, createScript, s.term.load(), id, doc, a.Who, day(time.Now()), a.Price, a.Quota, a.Waiting, flag(a.Metered))
 	if err != nil {
 		return "", err
 	}
@@ -150,3 +153,10 @@ func (s *Store) Counts(ctx context.Context) (map[string]string, error) {
 
 // day names a day; shares are per day of UTC.
 func day(t time.Time) string { return strconv.FormatInt(t.Unix()/86400, 10) }
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

@@ -124,12 +124,12 @@ func (w *Webchat) Send(ctx context.Context, to platform.Chat, p platform.Post) (
 	for range max(0, len(p.Files)-1) {
 		ids = append(ids, id)
 	}
-	return ids, w.say(ctx, said("send", to, id, p))
+	return ids, w.post(ctx, "send", to, id, p)
 }
 
 // Edit implements platform.Platform.
 func (w *Webchat) Edit(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
-	return w.say(ctx, said("edit", to, message, p))
+	return w.post(ctx, "edit", to, message, p)
 }
 
 // Delete implements platform.Platform.
@@ -142,7 +142,8 @@ func (w *Webchat) Answer(ctx context.Context, press, text string) error {
 	return w.say(ctx, Said{Event: "answer", Press: press, Text: text})
 }
 
-func said(event string, to platform.Chat, id string, p platform.Post) Said {
+// post calls back with a post. Its files go as links.
+func (w *Webchat) post(ctx context.Context, event string, to platform.Chat, id string, p platform.Post) error {
 	s := Said{Event: event, Chat: to.ID, Topic: to.Topic, Message: id, ReplyTo: p.ReplyTo, Text: p.Text}
 	for _, row := range p.Buttons {
 		var buttons []Button
@@ -152,11 +153,16 @@ func said(event string, to platform.Chat, id string, p platform.Post) Said {
 		s.Buttons = append(s.Buttons, buttons)
 	}
 	for _, f := range p.Files {
-		if f.Link != "" {
-			s.Files = append(s.Files, File{Name: f.Name, Media: string(f.Media), Size: f.Size, URL: f.Link})
+		if f.Link == nil {
+			continue // a look at a run: it is nowhere but here
 		}
+		link, err := f.Link(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w", platform.ErrSource, err)
+		}
+		s.Files = append(s.Files, File{Name: f.Name, Media: string(f.Media), Size: f.Size, URL: link})
 	}
-	return s
+	return w.say(ctx, s)
 }
 
 // say calls back.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Args is what one message sets. A zero field leaves the workflow as it is.
@@ -54,7 +55,7 @@ const (
 // dashes that a phone has joined into a long one count as two.
 func ParseArgs(text string) (Args, error) {
 	var a Args
-	if len(text) > maxText {
+	if utf8.RuneCountInString(text) > maxText {
 		return a, complain("too_long", "max", maxText)
 	}
 	words := strings.Fields(text)

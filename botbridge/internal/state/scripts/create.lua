@@ -1,5 +1,6 @@
 -- Stores a new request, if its user may have one more.
--- ARGV: term, id, document, who, day, price, quota, bound of waiting requests
+-- ARGV: term, id, document, who, day, price, quota, bound of waiting requests,
+-- whether it is paid for at its end (1)
 -- Output: ok | exists | quota | busy | deposed
 if deposed(ARGV[1]) then
   return {'deposed'}
@@ -13,7 +14,8 @@ if bound > 0 and redis.call('ZCARD', key('live', who)) >= bound then
   return {'busy'}
 end
 local spent = key('spent', ARGV[5], who)
-if quota > 0 and tonumber(redis.call('GET', spent) or '0') + price > quota then
+local used = tonumber(redis.call('GET', spent) or '0')
+if quota > 0 and (used + price > quota or ARGV[9] == '1' and used >= quota) then
   return {'quota'}
 end
 if price > 0 then

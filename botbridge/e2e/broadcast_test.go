@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+// A broadcast goes on where a kill has cut it, and nobody hears it twice.
+func TestBroadcastGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		// At Telegram's own pace it takes seconds.
+		o.Fake.Scale = 1
+		o.Config = strings.ReplaceAll(config, "rate: 10", "rate: 1")
+	})
+	const chats = 60
+	var people []*fakebot.Person
+	for n := range chats {
+		p := r.Fake.Person(int64(200+n), "en")
+		p.Say("/queue")
+		people = append(people, p)
+	}
+	for _, p := range people {
+		r.waitFor(p, "an answer", saying("waiting for nothing"))
+	}
+	admin := r.Fake.Person(1, "en")
+	news := saying("We are back.")
+	heard := func() (n int) {
+		for _, p := range people {
+			n += len(filter(p.All(), func(m fakebot.Message) bool { return m.FromBot && news(m) }))
+		}
+		return n
+	}
+	begun, _ := admin.Say("/broadcast We are back.")
+	r.wait(people[0], "the first", func([]fakebot.Message) bool { return heard() > 0 })
+	r.KillBridge()
+	cut := heard()
+	require.NoError(t, r.StartBridge())
+	done := r.waitFor(admin, "the end", answering(begun, saying("The broadcast has reached")))
+	t.Logf("cut after %d; %s", cut, done.Text)
+	for _, p := range people {
+		require.LessOrEqual(t, len(filter(p.All(), news)), 1, "nobody hears it twice")
+	}
+	require.GreaterOrEqual(t, heard(), chats-8, "at most those that were being told at that moment are left out")
+}

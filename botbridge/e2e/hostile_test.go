@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+// What people do who mean no good, or know no better. The webhook's wrong secret
+// is among the doors.
+func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the other
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Config = strings.ReplaceAll(config, "messages_per_10s: 60", "messages_per_10s: 12")
+	})
+	admin := r.Fake.Person(1, "en")
+	eve := r.Fake.Person(20, "en")
+	mallory := r.Fake.Person(21, "en")
+	ofBot := func(m fakebot.Message) bool { return m.FromBot }
+	var picture fakebot.Message
+
+	t.Run("markdown and HTML injection", func(t *testing.T) {
+		nasty := `<b>*_[x](tg://user?id=1)_*</b> {seed} <script> \u202e`
+		asked, _ := eve.Say("/generate " + nasty + " --steps 2")
+		picture = r.pictures(eve, asked, 1)[0]
+		require.Contains(t, picture.Text, nasty, "it is said back as it was written")
+		require.Empty(t, picture.ParseMode)
+	})
+
+	t.Run("forged and stale buttons", func(t *testing.T) {
+		first, _ := mallory.Say("/help")
+		r.waitFor(mallory, "help", answering(first, ofBot))
+		for _, data := range []string{
+			button(t, picture, "Again"), "ca:00000000-0000-0000-0000-000000000000", "zz:zz", "", "set:21:lang:xx", "set:1:file:on",
+			"ag:{" + strings.Repeat("a", 36) + "}", "set:21:size:99999x1",
+		} {
+			require.Contains(t, []string{"That button is too old.", "That is not yours."}, r.answered(mallory.Press(first, data)), data)
+		}
+		require.Empty(t, filter(mallory.All(), isPicture))
+		id := strings.TrimPrefix(button(t, picture, "Again"), "ag:")
+		require.Equal(t, "That one is over.", r.answered(eve.Press(picture.ID, "ca:"+id)))
+	})
+
+	t.Run("a message of a megabyte", func(t *testing.T) {
+		long := r.Fake.Person(22, "en")
+		long.Say("/generate " + strings.Repeat("ab ", 350_000))
+		r.waitFor(long, "too long", saying("too long for me"))
+		// As long as Telegram lets people write, in letters of two bytes.
+		asked, _ := long.Say("/generate " + strings.Repeat("ы", 4086) + " --steps 2")
+		r.pictures(long, asked, 1)
+	})
+
+	t.Run("twenty photos in a second", func(t *testing.T) {
+		flood := r.Fake.Person(23, "en")
+		for n := range 20 {
+			flood.Send(fakebot.Draft{Photo: photo(t, 16), Album: "x" + strconv.Itoa(n/10)})
+		}
+		for range 20 {
+			flood.Send(fakebot.Draft{Photo: photo(t, 16)})
+		}
+		r.waitFor(flood, "one hint or one warning", func(m fakebot.Message) bool {
+			return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "One thing at a time")
+		})
+		// The same with a command under each: what fits is made, and the rest
+		// is refused without a flood in return.
+		more := r.Fake.Person(24, "en")
+		var asked []int
+		for range 20 {
+			m, _ := more.Send(fakebot.Draft{Text: "/edit in blue --steps 2", Photo: photo(t, 16)})
+			asked = append(asked, m)
+		}
+		r.pictures(more, asked[0], 1)
+		r.waitFor(more, "a warning", saying("One thing at a time"))
+		require.LessOrEqual(t, len(filter(flood.All(), ofBot)), 3)
+		require.Len(t, filter(more.All(), saying("One thing at a time")), 1)
+		require.LessOrEqual(t, len(filter(more.All(), isPicture)), 20)
+	})
+
+	t.Run("a banned user", func(t *testing.T) {
+		banned := r.Fake.Person(666, "en")
+		banned.Say("/generate a")
+		admin.Say("/ban 20")
+		r.waitFor(admin, "the ban", saying("telegram:20 is banned"))
+		eve.Say("/work")
+		eve.Press(picture.ID, button(t, picture, "Again"))
+		mallory.Say("/ban 1")
+		r.waitFor(mallory, "no command of hers", saying("I do not know that command"))
+		admin.Say("/unban 20")
+		r.waitFor(admin, "the end of the ban", saying("let in again"))
+		again, _ := eve.Say("/work")
+		r.pictures(eve, again, 1)
+		require.Len(t, filter(eve.All(), isPicture), 2, "what was said under the ban is not answered")
+		require.Empty(t, filter(banned.All(), ofBot))
+	})
+
+	t.Run("a workflow with missing nodes", func(t *testing.T) {
+		asked, _ := mallory.Say("/missing")
+		said := r.waitFor(mallory, "what is missing", answering(asked, saying("That cannot be made")))
+		require.Contains(t, said.Text, "NodeOfNobody")
+		require.Empty(t, said.Buttons, "to ask again would not help")
+	})
+
+	t.Run("a chat that has blocked the bot", func(t *testing.T) {
+		r.Fake.Block(21, true)
+		mallory.Say("/work")
+		last, _ := eve.Say("/work")
+		r.pictures(eve, last, 1)
+	})
+}

@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+)
+
+func TestPicturesADay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Config = strings.ReplaceAll(config, "limits:", "limits:\n  pictures_per_day: 3") + "  dear: {workflow: work.json, inputs: {seed: Work.nonce}, price: 3}\n"
+	})
+	ada, bob, admin := r.Fake.Person(30, "en"), r.Fake.Person(31, "en"), r.Fake.Person(1, "en")
+	stopped, _ := ada.Say("/slow")
+	status := r.waitFor(ada, "the status", answering(stopped, func(fakebot.Message) bool { return true }))
+	ada.Press(status.ID, button(t, status, "Cancel"))
+	r.waitFor(ada, "stopped", answering(stopped, saying("Stopped.")))
+	asked, _ := ada.Say("/poster -n 2")
+	r.pictures(ada, asked, 2)
+	ada.Say("/status")
+	r.waitFor(ada, "what is used", saying("Your share today: 2 of 3")) // what was stopped costs nothing
+	asked, _ = ada.Say("/dear")
+	r.waitFor(ada, "too dear", answering(asked, saying("You have used up your share of 3")))
+	asked, _ = bob.Say("/dear")
+	r.pictures(bob, asked, 1)
+	admin.Say("/quota 30 10")
+	r.waitFor(admin, "the share", saying("The share of telegram:30 is 10"))
+	asked, _ = ada.Say("/dear")
+	r.pictures(ada, asked, 1)
+}
+
+func TestGPUSecondsADay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Config = strings.ReplaceAll(config, "limits:", "limits:\n  gpu_seconds_per_day: 1")
+	})
+	ada, admin := r.Fake.Person(30, "en"), r.Fake.Person(1, "en")
+	asked, _ := ada.Say("/work")
+	r.pictures(ada, asked, 1)
+	// What it took is settled right after the picture.
+	require.Eventually(t, func() bool {
+		asked, _ := ada.Say("/status")
+		share := r.waitFor(ada, "the share", answering(asked, saying("Your share today:")))
+		return !strings.Contains(share.Text, ": 0 of 1")
+	}, patience, 500*time.Millisecond)
+	asked, _ = ada.Say("/work")
+	r.waitFor(ada, "nothing is left", answering(asked, saying("You have used up your share of 1")))
+	for range 2 {
+		asked, _ = admin.Say("/work")
+		r.pictures(admin, asked, 1)
+	}
+}
+
+// Nobody is there who could make it: that is told, and it is made when somebody
+// is.
+func TestNoMachineIsThere(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ada := r.Fake.Person(32, "ru")
+	asked, _ := ada.Say("/work")
+	r.pictures(ada, asked, 1)
+	r.KillAgent()
+	asked, _ = ada.Say("/work")
+	r.waitFor(ada, "why it waits, in the status message", answering(asked, saying("ни одна машина не на связи")))
+	why, _ := ada.Say("/why")
+	r.waitFor(ada, "why it waits", answering(why, saying("ни одна машина не на связи")))
+	require.NoError(t, r.StartAgent())
+	r.pictures(ada, asked, 1)
+}

@@ -1,0 +1,161 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// broadcast is something that every chat is told. Its JSON is read by older and
+// newer bridges.
+type broadcast struct {
+	Text string `json:"text"`
+	// Platform, Chat, Message and Language are of the operator, who hears how
+	// it went.
+	Platform string        `json:"platform"`
+	Chat     platform.Chat `json:"chat"`
+	Message  string        `json:"message"`
+	Language string        `json:"language"`
+}
+
+const (
+	// broadcastBatch is how many chats are read at once, broadcastWidth how many
+	// are told side by side: one that does not answer holds up no other.
+	broadcastBatch = 100
+	broadcastWidth = 8
+	// broadcastPause is between two attempts of a broadcast that is held up.
+	broadcastPause = time.Second
+)
+
+// broadcast says something to every chat that ever said something here. It
+// keeps to the platform's pace, so it may take long, and goes on after a
+// restart.
+func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
+	if tn.rest == "" {
+		return t.reply(ctx, tn, t.say(tn, "usage_broadcast", nil))
+	}
+	id := request.IDOf(tn.Key())
+	chats, fresh, err := t.o.Store.Broadcast(ctx, id, broadcast{
+		Text: tn.rest, Platform: tn.Platform, Chat: tn.Chat, Message: tn.Message.ID, Language: tn.language,
+	})
+	if err != nil || !fresh {
+		return err
+	}
+	t.spread(t.driving(ctx), id)
+	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": chats}))
+}
+
+// Resume goes on with broadcasts that are not done.
+func (t *Talk) Resume(ctx context.Context) error {
+	ids, err := t.o.Store.Broadcasts(ctx)
+	for _, id := range ids {
+		t.spread(ctx, id)
+	}
+	return err
+}
+
+// Wait waits until no broadcast is under way in this process.
+func (t *Talk) Wait() { t.spreading.Wait() }
+
+// spread tells every chat that is left, until ctx ends.
+func (t *Talk) spread(ctx context.Context, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.spreads[id] {
+		return
+	}
+	t.spreads[id] = true
+	t.spreading.Go(func() {
+		defer func() {
+			t.mu.Lock()
+			delete(t.spreads, id)
+			t.mu.Unlock()
+		}()
+		for ctx.Err() == nil {
+			done, err := t.spreadSome(ctx, id)
+			switch {
+			case done, errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrDeposed):
+				return
+			case err != nil:
+				t.o.Logger.Warn("a broadcast is held up", "error", err)
+				pause(ctx, broadcastPause)
+			}
+		}
+	})
+}
+
+// spreadSome tells a batch of chats and reports true when none is left.
+func (t *Talk) spreadSome(ctx context.Context, id string) (done bool, err error) {
+	var b broadcast
+	if err := t.o.Store.BroadcastMessage(ctx, id, &b); err != nil {
+		return false, err
+	}
+	chats, err := t.o.Store.BroadcastLeft(ctx, id, broadcastBatch)
+	if err != nil {
+		return false, err
+	}
+	if len(chats) == 0 {
+		return true, t.spreadOver(ctx, id, b)
+	}
+	var group errgroup.Group
+	group.SetLimit(broadcastWidth)
+	for _, chat := range chats {
+		group.Go(func() error { return t.tellChat(ctx, id, chat, b.Text) })
+	}
+	return false, group.Wait()
+}
+
+// tellChat tells one chat, and notes before that it does: a chat that may have
+// got the message when the bridge ends does not get it twice.
+func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
+	mark := func(ctx context.Context, m state.Mark) error { return t.o.Store.BroadcastMark(ctx, id, key, m) }
+	name, chat, ok := ParseChatKey(key)
+	p := t.o.Platform(name)
+	if !ok || p == nil {
+		return mark(ctx, state.Refused)
+	}
+	_, err := t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, func(ctx context.Context, sending bool) error {
+		if sending {
+			return mark(ctx, state.Sending)
+		}
+		return mark(ctx, state.Unsent)
+	})
+	switch {
+	case err == nil, errors.Is(err, platform.ErrUncertain):
+		return mark(ctx, state.Reached)
+	case platform.Permanent(err), errors.Is(err, outbox.ErrFull):
+		return mark(ctx, state.Refused)
+	}
+	return err
+}
+
+// spreadOver tells the operator how it went.
+func (t *Talk) spreadOver(ctx context.Context, id string, b broadcast) error {
+	reached, chats, err := t.o.Store.BroadcastEnd(ctx, id)
+	if err != nil {
+		return err
+	}
+	t.o.Logger.Info("a broadcast is done", "chats", chats, "reached", reached)
+	if p := t.o.Platform(b.Platform); p != nil {
+		text := t.o.Texts.Say(b.Language, "broadcast_done", locale.With{"reached": reached, "n": chats})
+		_, err = t.o.Outbox.Send(ctx, p, b.Chat, platform.Post{Text: text, ReplyTo: b.Message})
+	}
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

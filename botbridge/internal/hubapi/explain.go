@@ -1,0 +1,66 @@
+package hubapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Explanation is why a job waits, or where it is.
+type Explanation struct {
+	// State is queued, running, done, failed or cancelled.
+	State string `json:"state"`
+	// Position is the place in the queue from 0, nil for a job that does not
+	// wait.
+	Position *int `json:"position"`
+	Attempts int  `json:"attempts"`
+	// Reason is in the hub's words.
+	Reason string `json:"reason"`
+	// Instances are those of the fleet; empty for a job that does not wait.
+	Instances []Candidate `json:"instances"`
+}
+
+// Candidate is an instance and whether it could run the job.
+type Candidate struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`
+	CanRun bool   `json:"can_run"`
+	Why    string `json:"why"`
+	// Lacks are node classes and models that the instance does not have.
+	Lacks []string `json:"lacks"`
+}
+
+// Explain asks why a job waits. ErrNotFound also comes from a hub that explains
+// nothing.
+func (c *Client) Explain(ctx context.Context, tenant, id string) (Explanation, error) {
+	var e Explanation
+	err := c.post(ctx, "/hub/explain", tenant, map[string]string{"prompt_id": id}, &e)
+	return e, err
+}
+
+// post sends JSON and reads the JSON of a 200.
+func (c *Client) post(ctx context.Context, path, tenant string, ask, answer any) error {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	r, err := c.request(ctx, http.MethodPost, path, tenant, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	status, said, err := c.read(r)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
+		return ErrNotFound
+	case status != http.StatusOK:
+		return fmt.Errorf("POST %s: status %d", path, status)
+	}
+	return json.Unmarshal(said, answer)
+}

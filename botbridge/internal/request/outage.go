@@ -1,0 +1,41 @@
+package request
+
+import (
+	"sync"
+	"time"
+)
+
+// outage remembers which chats have been told that the hub is away, so that a
+// chat in which many requests wait is told once.
+type outage struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// tell reports whether a chat is to be told now.
+func (o *outage) tell(chat string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.told[chat] {
+		return false
+	}
+	if o.told == nil {
+		o.told = map[string]bool{}
+	}
+	o.told[chat] = true
+	return true
+}
+
+// over ends the outage: of the next one everybody is told again.
+func (o *outage) over() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told = nil
+}
+
+// absence is what a request knows of the hub's being away.
+type absence struct {
+	since time.Time // it has not answered; zero while it does
+	known bool      // it has been so for a while
+	tells bool      // this request is the one of its chat that says so
+}

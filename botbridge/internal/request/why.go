@@ -1,0 +1,43 @@
+package request
+
+import (
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+)
+
+// offline is the state of an instance that is not there.
+const offline = "offline"
+
+// Why tells in a language why a job waits: nobody is there, nobody can run it,
+// or all who can are busy. stuck says that it is not merely a matter of time.
+func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text string, stuck bool) {
+	here, able := 0, 0
+	var lacking []string
+	for _, i := range e.Instances {
+		if i.State == offline {
+			continue
+		}
+		here++
+		if i.CanRun {
+			able++
+			continue
+		}
+		const machines, things = 3, 2
+		if len(lacking) < machines && len(i.Lacks) > 0 {
+			lacking = append(lacking, i.Name+": "+strings.Join(i.Lacks[:min(things, len(i.Lacks))], ", "))
+		}
+	}
+	switch {
+	case here == 0:
+		return texts.Say(language, "why_nobody", nil), true
+	case able == 0:
+		text = texts.Say(language, "why_unable", locale.With{"n": here})
+		if len(lacking) > 0 {
+			text += "\n" + texts.Say(language, "why_lacking", locale.With{"list": strings.Join(lacking, "; ")})
+		}
+		return text, true
+	}
+	return texts.Say(language, "why_busy", locale.With{"able": able, "n": here}), false
+}

@@ -1,0 +1,99 @@
+package state
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+//go:embed scripts/broadcast.lua
+var broadcastLua string
+
+//go:embed scripts/broadcast_mark.lua
+var broadcastMarkLua string
+
+//go:embed scripts/broadcast_end.lua
+var broadcastEndLua string
+
+var (
+	broadcastScript     = redis.NewScript("bridge/broadcast", redis.Durable, libLua, broadcastLua)
+	broadcastMarkScript = redis.NewScript("bridge/broadcast_mark", redis.Durable, libLua, broadcastMarkLua)
+	broadcastEndScript  = redis.NewScript("bridge/broadcast_end", redis.Durable, libLua, broadcastEndLua)
+)
+
+// Mark is how far a broadcast is with one chat.
+type Mark string
+
+// The marks. A chat is left from the beginning, and again when it is unsent; one
+// that was being sent to when the bridge ended is not sent to again, as it may
+// have got the message.
+const (
+	Sending Mark = "sending"
+	Unsent  Mark = "unsent"
+	Reached Mark = "reached"
+	Refused Mark = "refused"
+)
+
+// Broadcast begins to tell every chat something and returns how many there are.
+// fresh is false for one that was begun before.
+func (s *Store) Broadcast(ctx context.Context, id string, message any) (chats int64, fresh bool, err error) {
+	doc, err := json.Marshal(message)
+	if err != nil {
+		return 0, false, err
+	}
+	reply, err := s.run(ctx, broadcastScript, s.term.load(), id, doc, s.o.Keep.Milliseconds())
+	if err != nil || reply[0] != "ok" {
+		return 0, false, err
+	}
+	return number(reply[1]), true, nil
+}
+
+// Broadcasts lists those that are not done.
+func (s *Store) Broadcasts(ctx context.Context) ([]string, error) {
+	ids, err := s.db.Client().SMembers(ctx, s.db.Key("broadcasts")).Result()
+	if err != nil {
+		return nil, fmt.Errorf("listing broadcasts: %w", err)
+	}
+	return ids, nil
+}
+
+// BroadcastMessage reads what is to be told; ErrNotFound when it has expired.
+func (s *Store) BroadcastMessage(ctx context.Context, id string, message any) error {
+	doc, err := s.db.Client().HGet(ctx, s.db.Key("broadcast", id), "doc").Result()
+	if errors.Is(err, redis.Nil) {
+		return ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("reading a broadcast: %w", err)
+	}
+	return json.Unmarshal([]byte(doc), message)
+}
+
+// BroadcastLeft reads at most limit of the chats that have not been told.
+func (s *Store) BroadcastLeft(ctx context.Context, id string, limit int64) ([]string, error) {
+	chats, err := s.db.Client().ZRange(ctx, s.db.Key("broadcast_left", id), 0, limit-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading the chats of a broadcast: %w", err)
+	}
+	return chats, nil
+}
+
+// BroadcastMark notes how far a broadcast is with a chat.
+func (s *Store) BroadcastMark(ctx context.Context, id, chat string, m Mark) error {
+	_, err := s.run(ctx, broadcastMarkScript, s.term.load(), id, chat, string(m))
+	return err
+}
+
+// BroadcastEnd ends a broadcast and tells how many chats it has reached;
+// ErrNotFound for one that was ended before.
+func (s *Store) BroadcastEnd(ctx context.Context, id string) (reached, chats int64, err error) {
+	reply, err := s.run(ctx, broadcastEndScript, s.term.load(), id)
+	if err != nil {
+		return 0, 0, err
+	}
+	return number(reply[1]), number(reply[2]), nil
+}

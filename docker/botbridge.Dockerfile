@@ -1,0 +1,27 @@
+# The bot bridge: docker build -f docker/botbridge.Dockerfile .
+FROM golang:1.26-alpine AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ENV CGO_ENABLED=0
+RUN --mount=type=cache,target=/root/.cache/go-build \
+	go build -trimpath -ldflags '-s -w' -o /out/botbridge ./botbridge
+
+FROM alpine:3.22
+RUN apk add --no-cache ca-certificates \
+	&& adduser -D -H -u 1000 comfyhub \
+	&& install -d -o comfyhub -g comfyhub /data
+COPY --from=build /out/botbridge /usr/bin/botbridge
+# Mount a folder of your own here: bot.yaml with its workflows.
+COPY examples/bot /etc/comfyhub/bot
+ENV COMFYHUB_BOT_DATA=/data \
+	COMFYHUB_BOT_LISTEN=0.0.0.0:8190
+USER comfyhub
+VOLUME /data
+# Health, metrics, webhook.
+EXPOSE 8190
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
+	CMD ["wget", "-q", "-O", "/dev/null", "http://localhost:8190/health/ready"]
+ENTRYPOINT ["botbridge"]
+CMD ["run", "--config", "/etc/comfyhub/bot/bot.yaml"]
