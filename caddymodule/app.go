@@ -89,6 +89,17 @@ type App struct {
 	// How many ended jobs /history keeps. Default: 10000.
 	History int `json:"history,omitempty"`
 
+	// How long an ended job is kept, with the files that no younger one names.
+	// Default: no bound.
+	HistoryAge caddy.Duration `json:"history_age,omitempty"`
+
+	// How many bytes the files that jobs have made may take; the oldest jobs
+	// go, with their files. Default: no bound.
+	HistorySize int64 `json:"history_size,omitempty"`
+
+	// How long an uploaded file is kept that no prompt uses. Default: no bound.
+	InputAge caddy.Duration `json:"input_age,omitempty"`
+
 	// Let calls that install or change code on instances through
 	// (ComfyUI-Manager and its like). Default: false, they are 403.
 	Manager bool `json:"manager,omitempty"`
@@ -228,6 +239,9 @@ func (a *App) hubSettings() hub.Settings {
 		JobTimeout:        time.Duration(a.JobTimeout),
 		ReplayWindow:      time.Duration(a.ReplayWindow),
 		HistoryEntries:    a.History,
+		HistoryAge:        time.Duration(a.HistoryAge),
+		HistorySize:       a.HistorySize,
+		InputAge:          time.Duration(a.InputAge),
 		Manager:           a.Manager,
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,

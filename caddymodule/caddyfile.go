@@ -54,7 +54,13 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    unrunnable_timeout <duration>
 //	    job_timeout        <duration>
 //	    replay_window      <duration>
-//	    history            <number>
+//	    history            <number>           # or a block:
+//	    history {
+//	        entries        <number>
+//	        age            <duration>
+//	        size           <size>
+//	    }
+//	    input_age          <duration>
 //	    manager            on | off
 //	    frontend           <folder>
 //	    users              single | multi
@@ -71,10 +77,13 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return d.Errf("%s is given twice", d.Val())
 		}
 		var err error
-		if d.Val() == "gossip" {
+		switch {
+		case d.Val() == "gossip":
 			a.Gossip = new(Gossip)
 			err = a.Gossip.UnmarshalCaddyfile(d)
-		} else {
+		case d.Val() == "history" && d.CountRemainingArgs() == 0:
+			err = a.unmarshalHistory(d)
+		default:
 			err = setWord(d, a.set)
 		}
 		if err != nil {
@@ -118,6 +127,8 @@ func (a *App) set(word, value string) (err error) {
 		a.ReplayWindow, err = parseDuration(value)
 	case "history":
 		a.History, err = parseCount(value)
+	case "input_age":
+		a.InputAge, err = parseDuration(value)
 	case "manager":
 		a.Manager, err = value == "on", oneOf(value, "on", "off")
 	case "frontend":
@@ -126,6 +137,37 @@ func (a *App) set(word, value string) (err error) {
 		a.MultiUser, err = value == "multi", oneOf(value, "single", "multi")
 	case "free":
 		a.Free, err = value, checkFree(value)
+	default:
+		return errUnknownWord
+	}
+	return err
+}
+
+// unmarshalHistory reads the block "history" of the app.
+func (a *App) unmarshalHistory(d *caddyfile.Dispenser) error {
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		if err := setWord(d, a.setHistory); err != nil {
+			return err
+		}
+	}
+	if len(seen) == 0 {
+		return d.Errf("history takes a number or a block")
+	}
+	return nil
+}
+
+func (a *App) setHistory(word, value string) (err error) {
+	switch word {
+	case "entries":
+		a.History, err = parseCount(value)
+	case "age":
+		a.HistoryAge, err = parseDuration(value)
+	case "size":
+		a.HistorySize, err = parseSize(value)
 	default:
 		return errUnknownWord
 	}

@@ -85,6 +85,9 @@ func (a *App) checkNumbers() error {
 		{"job_timeout", int64(a.JobTimeout)},
 		{"replay_window", int64(a.ReplayWindow)},
 		{"history", int64(a.History)},
+		{"history age", int64(a.HistoryAge)},
+		{"history size", a.HistorySize},
+		{"input_age", int64(a.InputAge)},
 	} {
 		if f.value < 0 {
 			return fmt.Errorf("%s: must not be negative", f.word)

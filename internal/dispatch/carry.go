@@ -187,6 +187,7 @@ func (r *run) onlyBySocket() string {
 // finish writes the end of the job, and then lets the client have it.
 func (r *run) finish(ctx context.Context, e ending) {
 	outcome := e.outcome("")
+	outcome.Uses = r.files.uses()
 	err := r.retry(ctx, "finish", func(ctx context.Context) error {
 		return r.d.queue.Finish(ctx, r.lease(), outcome)
 	})

@@ -3,10 +3,12 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // Files is what dispatch needs of the files of the fleet.
@@ -20,6 +22,9 @@ type Files interface {
 	// names are durable when Collect returns; wait returns once the bytes are
 	// too.
 	Collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) (names []comfyui.FileRef, wait func(context.Context) error, err error)
+	// Uses tells how the end of a job that names files is noted as their last
+	// use.
+	Uses(tenant string, names []comfyui.FileRef) queue.Uses
 }
 
 // harvest brings the output files of one run to the hub and knows the names
@@ -93,4 +98,15 @@ func (h *harvest) settle(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// uses are the files of the run, by the names that its history entry has.
+func (h *harvest) uses() queue.Uses {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	names := slices.Collect(maps.Values(h.names))
+	if len(names) == 0 {
+		return queue.Uses{}
+	}
+	return h.run.d.files.Uses(h.run.job.Tenant, names)
 }

@@ -12,6 +12,10 @@ import (
 // lives.
 const rememberSources = 30 * 24 * time.Hour
 
+// longestRun is how long outputs are in use that no history entry names yet:
+// those of a run that goes on, or that was lost.
+const longestRun = 24 * time.Hour
+
 // AllotOutput is AllotOutputs for one file.
 func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (Ref, error) {
 	refs, err := s.AllotOutputs(ctx, tenant, []Source{src})
@@ -54,9 +58,9 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 			return nil, err
 		}
 		if len(args) == 0 {
-			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli())
+			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli(), tenant, longestRun.Milliseconds())
 		}
-		args = append(args, s.folderKey(tenant, p), s.numbersKey(tenant, p), s.foldersKey(tenant, p.typ), p.dir, id, p.name)
+		args = append(args, s.folderKey(tenant, p), s.numbersKey(tenant, p), s.foldersKey(tenant, p.typ), p.typ, p.dir, id, p.name)
 		if n, ok := parseNumbered(p.name); ok {
 			args = append(args, n.prefix, strconv.FormatInt(n.number, 10), strconv.Itoa(n.width), n.suffix)
 		} else {

@@ -73,6 +73,7 @@ func (s *Store) Pin(ctx context.Context, tenant string, refs []Ref) (Pins, error
 		return nil, nil
 	}
 	var found Pins
+	var used []any
 	seen := map[Ref]bool{}
 	for _, ref := range refs {
 		if seen[ref] {
@@ -87,6 +88,14 @@ func (s *Store) Pin(ctx context.Context, tenant string, refs []Ref) (Pins, error
 			return nil, err
 		}
 		found = append(found, pin)
+		if p, ok := ref.place(); ok {
+			used = append(used, tenant, p.typ, p.dir, p.name)
+		}
+	}
+	if len(used) > 0 {
+		if _, err := s.db.Run(ctx, useScript, used...); err != nil {
+			return nil, fmt.Errorf("files: use: %w", err)
+		}
 	}
 	return found, nil
 }

@@ -118,7 +118,7 @@ func (u *upload) name(ctx context.Context, compare, entry string) (name Ref, sam
 	reply, err := u.store.db.Run(ctx, putScript,
 		u.store.folderKey(u.tenant, u.place), u.store.numbersKey(u.tenant, u.place),
 		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
-		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry)
+		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ)
 	if err != nil {
 		return Ref{}, false, fmt.Errorf("files: name an upload: %w", err)
 	}

@@ -31,6 +31,14 @@ func (s *Store) atKey(instance string) string {
 	return s.db.Key("files", "at", redis.Pack(instance))
 }
 
+// usedKey names the index of the last use of files of a type.
+func (s *Store) usedKey(typ string) string {
+	if typ != TypeInput {
+		typ = TypeOutput
+	}
+	return s.db.Key("files", "used", typ)
+}
+
 // Blobs in the storage: by content where the content is known beforehand, else
 // by a name that is never used again. Two letters of fan-out keep folders small.
 const (

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Remove takes names away; those that are not there are no error. Outputs stay
@@ -16,90 +18,184 @@ func (s *Store) Remove(ctx context.Context, tenant string, refs []Ref) error {
 		if !ok {
 			continue
 		}
-		if err := s.remove(ctx, tenant, p); err != nil {
+		if _, _, err := s.remove(ctx, tenant, p, removal{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) remove(ctx context.Context, tenant string, p place) error {
+// removal says which files may be removed; the zero value says all.
+type removal struct {
+	until  time.Time // of the last use
+	spared func(Entry) (bool, error)
+}
+
+// remove takes a name away and returns what it stood for; false says that it
+// was spared.
+func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (Entry, bool, error) {
+	until := ""
+	if !r.until.IsZero() {
+		until = fmt.Sprint(r.until.UnixMilli())
+	}
 	for {
 		e, err := s.resolve(ctx, tenant, p)
-		if errors.Is(err, ErrNotFound) {
-			return nil
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Entry{}, false, err
 		}
-		if err != nil {
-			return err
+		if err == nil && r.spared != nil {
+			if spared, err := r.spared(e); err != nil || spared {
+				return Entry{}, false, err
+			}
 		}
 		var known, id string
 		if e.Source != nil {
 			known, id = s.knownKey(tenant, *e.Source), e.Source.id()
 		}
 		reply, err := s.db.Run(ctx, removeScript,
-			s.folderKey(tenant, p), s.foldersKey(tenant, p.typ), p.dir, p.name, e.raw, known, id)
+			s.folderKey(tenant, p), s.foldersKey(tenant, p.typ), p.dir, p.name, e.raw, known, id, tenant, p.typ, until)
 		if err != nil {
-			return fmt.Errorf("files: remove: %w", err)
+			return Entry{}, false, fmt.Errorf("files: remove: %w", err)
 		}
-		if reply[0] == "ok" {
-			return nil
+		if reply[0] != "changed" {
+			return e, reply[0] == "ok", nil
 		}
 	}
 }
 
-// Swept is what a Sweep deleted.
-type Swept struct {
-	Files int
-	Bytes int64
+// Uses gives the index of outputs and the members of it that stand for files of
+// a tenant. Who writes down that a history entry names them sets their score to
+// the time of its end, in milliseconds: see queue.Uses.
+func (s *Store) Uses(tenant string, refs []Ref) (index string, members []string) {
+	for _, ref := range refs {
+		if p, ok := ref.place(); ok && p.typ != TypeInput {
+			members = append(members, redis.Pack(tenant, p.typ, p.dir, p.name))
+		}
+	}
+	return s.usedKey(TypeOutput), members
 }
 
+// Pinned gives the keys of the blobs that jobs which wait or run have pinned.
+// It is asked only when there is something to delete.
+type Pinned func(context.Context) (map[string]bool, error)
+
+// once asks at most once.
+func (p Pinned) once() Pinned {
+	var keys map[string]bool
+	return func(ctx context.Context) (_ map[string]bool, err error) {
+		if keys == nil {
+			if keys, err = p(ctx); keys == nil {
+				keys = map[string]bool{}
+			}
+		}
+		return keys, err
+	}
+}
+
+// expireBatch bounds what is read at once, expireMost what one call removes:
+// what is left over is the next call's.
 const (
-	// doomFor bounds how long others wait for one deletion, and deleteWithin
-	// is well before that: a sweep that slept on the way must not delete what
-	// was taken up again meanwhile.
-	doomFor      = time.Minute
-	deleteWithin = 30 * time.Second
+	expireBatch = 100
+	expireMost  = 5000
 )
 
-// Sweep deletes the blobs that have no name, are not among the pinned keys (of
-// all jobs that wait or run, asked before the call) and are older than age, at
-// least an hour. It may run on several hubs at once.
-func (s *Store) Sweep(ctx context.Context, age time.Duration, pinned map[string]bool) (Swept, error) {
-	before := s.now().Add(-max(age, holdFor))
+// Expire removes the files of a type whose last use is not after a moment,
+// those of the history (TypeOutput, which stands for TypeTemp as well) or
+// uploaded inputs (TypeInput), together with their bytes. What a job has pinned
+// stays and counts as used now.
+func (s *Store) Expire(ctx context.Context, typ string, until time.Time, pinned Pinned) (Swept, error) {
+	pinned = pinned.once()
 	var swept Swept
-	for _, prefix := range [...]string{contentPrefix, outputPrefix} {
-		err := s.storage.List(ctx, prefix, func(b Blob) error {
-			if pinned[b.Key] || b.Modified.After(before) {
-				return nil
-			}
-			deleted, err := s.sweep(ctx, b.Key)
-			if deleted {
-				swept.Files++
-				swept.Bytes += b.Size
-			}
-			return err
-		})
+	for range expireMost / expireBatch {
+		members, err := s.db.Client().ZRangeByScore(ctx, s.usedKey(typ), &redis.ZRangeBy{
+			Min: "-inf", Max: fmt.Sprint(until.UnixMilli()), Count: expireBatch,
+		}).Result()
 		if err != nil {
-			return swept, err
+			return swept, fmt.Errorf("files: expire: %w", err)
+		}
+		if len(members) == 0 {
+			break
+		}
+		for _, member := range members {
+			if err := s.expire(ctx, member, until, pinned, &swept); err != nil {
+				return swept, err
+			}
 		}
 	}
 	return swept, nil
 }
 
-func (s *Store) sweep(ctx context.Context, key string) (deleted bool, err error) {
-	begin := time.Now()
-	reply, err := s.db.Run(ctx, doomScript, key, doomFor.Milliseconds())
-	if err != nil {
-		return false, fmt.Errorf("files: sweep: %w", err)
+func (s *Store) expire(ctx context.Context, member string, until time.Time, pinned Pinned, swept *Swept) error {
+	parts, ok := redis.Unpack(member)
+	if !ok || len(parts) != 4 {
+		return fmt.Errorf("%w: index of files", errEntry)
 	}
-	if reply[0] != "ok" {
-		return false, nil
+	tenant, p := parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]}
+	e, removed, err := s.remove(ctx, tenant, p, removal{until: until, spared: func(e Entry) (bool, error) {
+		keys, err := pinned(ctx)
+		if err != nil || !keys[e.Key] {
+			return false, err
+		}
+		_, err = s.db.Run(ctx, useScript, tenant, p.typ, p.dir, p.name)
+		return true, err
+	}})
+	if err != nil || !removed {
+		return err
 	}
-	if time.Since(begin) < deleteWithin {
-		if err = s.storage.Delete(ctx, key); err == nil {
-			deleted = true
+	swept.Files++
+	if !e.Stored() {
+		return nil
+	}
+	deleted, err := s.sweep(ctx, e.Key)
+	if deleted {
+		swept.Bytes += e.Size
+	}
+	return err
+}
+
+// Excess tells up to which last use outputs must go so that the bytes of all
+// are at most size; zero when they are. It looks at a bounded number of files,
+// so that what it tells may not be enough at once.
+func (s *Store) Excess(ctx context.Context, size int64) (until time.Time, err error) {
+	total, err := s.db.Client().HGet(ctx, s.db.Key("files", "total"), "output").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return time.Time{}, fmt.Errorf("files: total: %w", err)
+	}
+	for at := int64(0); total > size && at < expireMost; at += expireBatch {
+		oldest, err := s.db.Client().ZRangeWithScores(ctx, s.usedKey(TypeOutput), at, at+expireBatch-1).Result()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("files: excess: %w", err)
+		}
+		if len(oldest) == 0 {
+			break
+		}
+		for _, z := range oldest {
+			until = time.UnixMilli(int64(z.Score))
+			parts, ok := redis.Unpack(z.Member.(string))
+			if !ok || len(parts) != 4 {
+				return time.Time{}, fmt.Errorf("%w: index of files", errEntry)
+			}
+			e, err := s.resolve(ctx, parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]})
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return time.Time{}, err
+			}
+			if e.Source != nil && e.Stored() {
+				total -= e.Size
+			}
+			if total <= size {
+				break
+			}
 		}
 	}
-	_, spareErr := s.db.Run(ctx, spareScript, key)
-	return deleted, errors.Join(err, spareErr)
+	return until, nil
+}
+
+// Lead reports whether a duty that one hub at a time has is this hub's for a
+// while, and prolongs it.
+func (s *Store) Lead(ctx context.Context, duty, hub string, while time.Duration) (bool, error) {
+	reply, err := s.db.Run(ctx, leadScript, duty, hub, while.Milliseconds())
+	if err != nil {
+		return false, fmt.Errorf("files: lead: %w", err)
+	}
+	return reply[0] == "ok", nil
 }

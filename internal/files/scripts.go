@@ -33,6 +33,12 @@ var spareLua string
 //go:embed scripts/mark.lua
 var markLua string
 
+//go:embed scripts/use.lua
+var useLua string
+
+//go:embed scripts/lead.lua
+var leadLua string
+
 //go:embed scripts/note.lua
 var noteLua string
 
@@ -46,5 +52,7 @@ var (
 	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)
 	doomScript    = redis.NewScript("files/doom", redis.Write, libLua, doomLua)
 	spareScript   = redis.NewScript("files/spare", redis.Write, spareLua)
+	useScript     = redis.NewScript("files/use", redis.Write, libLua, useLua)
+	leadScript    = redis.NewScript("files/lead", redis.Write, leadLua)
 	noteScript    = redis.NewScript("files/note", redis.Write, noteLua)
 )

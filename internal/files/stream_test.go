@@ -88,15 +88,15 @@ func openSink(t *testing.T) (*sink, *Storage) {
 	return s, storage
 }
 
-// A video of 1 GiB goes through a few parts of memory, whatever its length.
+// A video of 256 MiB goes through a few parts of memory, whatever its length.
 func TestObjectStoreIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	s, storage := openSink(t)
-	video := &meter{size: 1 << 30, got: s.got.Load}
+	video := &meter{size: 256 << 20, got: s.got.Load}
 	n, err := storage.Write(t.Context(), "a", video)
 	require.NoError(t, err)
-	require.EqualValues(t, 1<<30, n)
-	require.EqualValues(t, 1<<30, s.whole.Load())
+	require.EqualValues(t, 256<<20, n)
+	require.EqualValues(t, 256<<20, s.whole.Load())
 	require.LessOrEqual(t, video.most, int64(8*partSize), "bytes read and not sent yet")
 }
 

@@ -43,9 +43,9 @@ func TestHeldPictures(t *testing.T) {
 	require.Nil(t, none, "another tenant's pictures are not there")
 
 	// Waiting jobs with held pictures only do not hinder the sweep.
-	swept, err := b.hub.sweep(ctx)
+	pinned, err := b.hub.pinned(ctx)
 	require.NoError(t, err)
-	require.Zero(t, swept.Files)
+	require.Empty(t, pinned)
 	require.NoError(t, b.hub.held.expire(ctx))
 	require.True(t, b.hub.held.has(ctx, "default", "a/b"))
 	require.NoError(t, b.hub.held.shrink(ctx, heldPrefix, 0, time.Now().Add(time.Hour)))

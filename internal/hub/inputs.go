@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // inputs are the files that a job's graph names, as kept in job.Body.Inputs:
@@ -107,4 +108,14 @@ func (t *transport) Push(ctx context.Context, tenant string, encoded, graph []by
 // Collect implements dispatch.Files.
 func (t *transport) Collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) ([]comfyui.FileRef, func(context.Context) error, error) {
 	return (*Hub)(t).collect(ctx, tenant, outputs, instance, from)
+}
+
+// Uses implements dispatch.Files.
+func (t *transport) Uses(tenant string, names []comfyui.FileRef) queue.Uses {
+	refs := make([]files.Ref, len(names))
+	for n, name := range names {
+		refs[n] = files.Ref(name)
+	}
+	index, members := t.store.Uses(tenant, refs)
+	return queue.Uses{Index: index, Members: members}
 }

@@ -10,47 +10,120 @@ import (
 )
 
 const (
-	// sweepEvery is how often bytes that no name and no job needs are looked for.
-	sweepEvery = 30 * time.Minute
-	// sweepAge is how old they must be.
+	// houseEvery is how often the house is looked after. Each time a little is
+	// done, so that all of the storage is looked at in about an hour.
+	houseEvery = time.Minute
+	// sweptAtOnce are the parts of the storage that are swept at one time.
+	sweptAtOnce = 5
+	// sweepAge is how old bytes must be that no name and no job needs.
 	sweepAge = 6 * time.Hour
+	// youngest is the age at which a file can be deleted at all: a run that
+	// shows an older file again must not lose it to its neighbours.
+	youngest = 10 * time.Minute
 )
 
-// keepHouse does what has no hurry: it deletes bytes that nobody can reach.
+// keepHouse does what has no hurry: it deletes what is too old or too much, and
+// bytes that nobody can reach. One hub at a time does so.
 func (h *Hub) keepHouse(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
-	mark := time.NewTicker(time.Minute)
-	defer mark.Stop()
-	for {
+	for part := 0; ; {
 		select {
-		case <-mark.C:
-			if err := h.store.CheckShared(ctx, h.self); errors.Is(err, files.ErrNotShared) {
-				h.log().Error("files of one hub cannot be seen through the other", "error", err)
-			}
-			continue
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if err := h.held.expire(ctx); err != nil {
-			h.log().Warn("cannot delete old held pictures", "error", err)
+		if err := h.store.CheckShared(ctx, h.self); errors.Is(err, files.ErrNotShared) {
+			h.log().Error("files of one hub cannot be seen through the other", "error", err)
 		}
-		swept, err := h.sweep(ctx)
-		if err != nil {
-			h.log().Warn("cannot sweep the storage", "error", err)
+		lead, err := h.store.Lead(ctx, "house", h.self, 3*houseEvery)
+		if err != nil || !lead {
+			continue
 		}
-		if swept.Files > 0 {
-			h.log().Info("swept the storage", "files", swept.Files, "bytes", swept.Bytes)
+		if err := h.retain(ctx); err != nil {
+			h.log().Warn("cannot delete what is too old or too much", "error", err)
+		}
+		if part == 0 {
+			if err := h.held.expire(ctx); err != nil {
+				h.log().Warn("cannot delete old held pictures", "error", err)
+			}
+		}
+		for range sweptAtOnce {
+			swept, err := h.store.Sweep(ctx, part, sweepAge, h.pinned)
+			if err != nil {
+				h.log().Warn("cannot sweep the storage", "error", err)
+			}
+			h.tellSwept("swept the storage", swept)
+			part = (part + 1) % files.SweepParts
 		}
 	}
 }
 
-// sweep deletes what neither a name nor a waiting or running job needs.
-func (h *Hub) sweep(ctx context.Context) (files.Swept, error) {
+func (h *Hub) tellSwept(what string, swept files.Swept) {
+	if swept.Files > 0 {
+		h.log().Info(what, "files", swept.Files, "bytes", swept.Bytes)
+	}
+}
+
+// retain deletes ended jobs that are too old, or whose files are too much, and
+// the files that only such jobs name; then uploads that nobody uses.
+func (h *Hub) retain(ctx context.Context) error {
+	now, err := h.db.Now(ctx)
+	if err != nil {
+		return err
+	}
+	return h.retainAt(ctx, now)
+}
+
+// retainAt is retain at a time of Redis's clock.
+func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
+	s := h.settings()
+	if s.HistoryAge > 0 {
+		if err := h.forget(ctx, now.Add(-s.HistoryAge), now); err != nil {
+			return err
+		}
+	}
+	if s.HistorySize > 0 {
+		until, err := h.store.Excess(ctx, s.HistorySize)
+		if err == nil && !until.IsZero() {
+			err = h.forget(ctx, until, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.InputAge > 0 {
+		swept, err := h.store.Expire(ctx, files.TypeInput, oldEnough(now.Add(-s.InputAge), now), h.pinned)
+		h.tellSwept("deleted inputs that nobody uses", swept)
+		return err
+	}
+	return nil
+}
+
+// forget deletes the jobs that ended until a moment, and the files that no
+// younger one names. The jobs go first: an entry must not name what is gone.
+func (h *Hub) forget(ctx context.Context, until, now time.Time) error {
+	until = oldEnough(until, now)
+	if err := h.queue.ExpireHistory(ctx, until); err != nil {
+		return err
+	}
+	swept, err := h.store.Expire(ctx, files.TypeOutput, until, h.pinned)
+	h.tellSwept("deleted files of old jobs", swept)
+	return err
+}
+
+func oldEnough(until, now time.Time) time.Time {
+	if young := now.Add(-youngest); until.After(young) {
+		return young
+	}
+	return until
+}
+
+// pinned gives the blobs that waiting and running jobs need.
+func (h *Hub) pinned(ctx context.Context) (map[string]bool, error) {
 	jobs, err := h.queue.Live(ctx, "")
 	if err != nil {
-		return files.Swept{}, err
+		return nil, err
 	}
 	keys := make([]string, len(jobs))
 	for n, j := range jobs {
@@ -58,7 +131,7 @@ func (h *Hub) sweep(ctx context.Context) (files.Swept, error) {
 	}
 	bodies, err := h.queue.Bodies(ctx, keys)
 	if err != nil {
-		return files.Swept{}, err
+		return nil, err
 	}
 	pinned := map[string]bool{}
 	for _, body := range bodies {
@@ -67,15 +140,15 @@ func (h *Hub) sweep(ctx context.Context) (files.Swept, error) {
 		}
 		var in inputs
 		if err := json.Unmarshal(body.Inputs, &in); err != nil {
-			return files.Swept{}, err // what cannot be read may be needed
+			return nil, err // what cannot be read may be needed
 		}
 		pins, err := files.DecodePins(in.Pins)
 		if err != nil {
-			return files.Swept{}, err
+			return nil, err
 		}
 		for _, key := range pins.Keys() {
 			pinned[key] = true
 		}
 	}
-	return h.store.Sweep(ctx, sweepAge, pinned)
+	return pinned, nil
 }

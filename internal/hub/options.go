@@ -65,6 +65,15 @@ type Settings struct {
 	ReplayWindow time.Duration
 	// HistoryEntries bounds /history. Default: 10000, as in ComfyUI.
 	HistoryEntries int
+	// HistoryAge is how long an ended job is kept, with the files that no
+	// younger one names. Default: 0, no bound.
+	HistoryAge time.Duration
+	// HistorySize bounds the bytes of the files that jobs have made; the
+	// oldest jobs go, with their files. Default: 0, no bound.
+	HistorySize int64
+	// InputAge is how long an uploaded file is kept that no job uses.
+	// Default: 0, no bound.
+	InputAge time.Duration
 	// MaxSockets bounds the open client sockets. Default: 10000.
 	MaxSockets int
 	// Manager lets calls that install or change code on instances through.

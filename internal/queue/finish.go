@@ -19,6 +19,29 @@ type Outcome struct {
 	Summary []byte
 	// Reason says in plain words why it failed; empty when it did not.
 	Reason string
+	// Uses are the files that the entry names.
+	Uses Uses
+}
+
+// Uses are files in an index of package files. The end of a run is noted there
+// as their last use in the same step that writes the entry, so that entries and
+// files grow old together.
+type Uses struct {
+	// Index is the key of a sorted set, of the same Redis and prefix.
+	Index string
+	// Members that are not in it are left out.
+	Members []string
+}
+
+func (u Uses) args() []any {
+	if len(u.Members) == 0 {
+		return nil
+	}
+	args := []any{u.Index}
+	for _, m := range u.Members {
+		args = append(args, m)
+	}
+	return args
 }
 
 // Finish ends a run and its job and writes its history entry, which replaces
@@ -32,25 +55,21 @@ func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	return q.end(ctx, o, finishScript, run.Key, run.Fence, string(o.State))
 }
 
-// FailWaiting ends a waiting job that nobody can run. Outcome.State is not
-// looked at. Errors: ErrNotQueued, ErrNotFound.
+// FailWaiting ends a waiting job that nobody can run. Outcome.State and Uses are
+// not looked at. Errors: ErrNotQueued, ErrNotFound.
 func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
 	return q.end(ctx, o, failWaitingScript, key)
 }
 
-// end runs a script that ends a job and tells of the history entries that
-// gave way.
+// end runs a script that ends a job.
 func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any) error {
 	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, q.limit.Load().HistoryEntries, q.limit.Load().HistoryBytes)
-	code, values, err := q.run(ctx, s, args...)
+	args = append(args, o.Uses.args()...)
+	code, _, err := q.run(ctx, s, args...)
 	if err != nil {
 		return err
 	}
-	if err := refusal(code); err != nil {
-		return err
-	}
-	q.dropped(values)
-	return nil
+	return refusal(code)
 }
 
 // RequeueOptions say why a run goes back to the queue.

@@ -225,31 +225,14 @@ func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string)
 	return nil
 }
 
-// ExpireHistory drops entries of jobs that ended before a moment and tells
-// Options.Dropped of them.
-func (q *Queue) ExpireHistory(ctx context.Context, before time.Time) error {
+// ExpireHistory drops the entries of jobs that ended at a moment or before.
+func (q *Queue) ExpireHistory(ctx context.Context, until time.Time) error {
 	for {
-		_, values, err := q.run(ctx, expireScript, before.UnixMilli())
-		if err != nil || len(values) == 0 {
+		_, dropped, err := q.run(ctx, expireScript, until.UnixMilli())
+		if err != nil || len(dropped) == 0 || dropped[0] == "0" {
 			return err
 		}
-		q.dropped(values)
 	}
-}
-
-// dropped tells of entries that a bound or their age has pushed out: key,
-// tenant, id and entry of each.
-func (q *Queue) dropped(values []string) {
-	if q.o.Dropped == nil || len(values) == 0 {
-		return
-	}
-	var entries []Entry
-	for ; len(values) >= 4; values = values[4:] {
-		entries = append(entries, Entry{
-			Key: values[0], Tenant: values[1], ID: values[2], stored: []byte(values[3]), codec: q.codec,
-		})
-	}
-	q.o.Dropped(entries)
 }
 
 // DeliveredEnd notes that the client confirmed the end of its job. Errors:

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -37,10 +37,11 @@ func requireHistory(t *testing.T, b *bench, tenant string, want ...string) {
 }
 
 // finished makes a job that has ended.
-func (b *bench) finished(id string, change ...func(*queue.Submission)) {
+func (b *bench) finished(id string, change ...func(*queue.Submission)) job.Job {
 	b.t.Helper()
 	j := b.claim(b.enqueue(id, change...), "gpu")
 	require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done(id)))
+	return b.get(j.Key)
 }
 
 func TestHistoryPages(t *testing.T) {
@@ -120,7 +121,6 @@ func TestHistoryNumbersGrow(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
 	for _, c := range []struct {
 		name string
 		o    queue.Options
@@ -133,28 +133,12 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			each(t, c.o, func(t *testing.T, b *bench) {
-				var dropped []string
-				o := c.o
-				o.Dropped = func(entries []queue.Entry) {
-					mu.Lock()
-					defer mu.Unlock()
-					for _, e := range entries {
-						text, err := e.JSON()
-						require.NoError(t, err)
-						dropped = append(dropped, e.Tenant+"/"+e.ID+":"+string(text))
-					}
-				}
-				b.Queue = on(t, b.db, o).Queue
 				b.finished("other's", func(s *queue.Submission) { s.Tenant = "other" })
 				for i := range 5 {
 					b.finished(fmt.Sprint(i))
 				}
 				requireHistory(t, b, "tenant", c.kept...)
 				requireHistory(t, b, "other")
-				mu.Lock()
-				defer mu.Unlock()
-				require.Len(t, dropped, 6-len(c.kept))
-				require.Equal(t, []string{"other/other's:other's", "tenant/0:0"}, dropped[:2])
 				_, err := b.Find(t.Context(), "tenant", "0")
 				require.ErrorIs(t, err, queue.ErrNotFound, "the job goes with its entry")
 				left, err := b.Undelivered(t.Context(), "tenant", "client")
@@ -206,6 +190,48 @@ func TestExpireHistory(t *testing.T) {
 		require.Len(t, history(t, b, "tenant", queue.Page{}), 40)
 		require.NoError(t, b.ExpireHistory(ctx, time.Now().Add(time.Hour)))
 		requireHistory(t, b, "tenant")
+	})
+}
+
+// An entry that replaces another of its id keeps that one's place, and is
+// still the youngest.
+func TestExpireHistoryByTheEnd(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		old := b.enqueue("a")
+		require.NoError(t, b.Finish(ctx, b.claim(old, "gpu").Run, done("old")))
+		b.finished("b")
+		young := b.claim(b.enqueue("a", func(s *queue.Submission) { s.BodyHash = "another" }), "gpu2")
+		end := b.finished("c").FinishedAt
+		require.Eventually(t, func() bool {
+			now, err := b.db.Now(ctx)
+			require.NoError(t, err)
+			return now.UnixMilli() > end
+		}, 30*time.Second, time.Millisecond)
+		require.NoError(t, b.Finish(ctx, young.Run, done("young")))
+		requireHistory(t, b, "tenant", "a:young", "b:b", "c:c")
+		require.NoError(t, b.ExpireHistory(ctx, time.UnixMilli(end)))
+		requireHistory(t, b, "tenant", "a:young")
+	})
+}
+
+// The files that an entry names are used last when its job ends.
+func TestFilesAreUsedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx, index := t.Context(), b.db.Key("files", "used", "test")
+		for _, member := range []string{"a", "b", "c"} {
+			require.NoError(t, b.db.Client().ZAdd(ctx, index, goredis.Z{Score: 1, Member: member}).Err())
+		}
+		run := b.claim(b.enqueue("1"), "gpu").Run
+		outcome := done("1")
+		outcome.Uses = queue.Uses{Index: index, Members: []string{"a", "c", "gone"}}
+		require.NoError(t, b.Finish(ctx, run, outcome))
+		got, err := b.db.Client().ZRangeWithScores(ctx, index, 0, -1).Result()
+		require.NoError(t, err)
+		end := float64(b.get(run.Key).FinishedAt)
+		require.Equal(t, []goredis.Z{{Score: 1, Member: "b"}, {Score: end, Member: "a"}, {Score: end, Member: "c"}}, got)
 	})
 }
 

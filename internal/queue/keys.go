@@ -19,8 +19,8 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:ids:TENANT           hash    id -> key of the newest job of that id
 //	q:leases               zset    keys of held runs by the end of their lease
 //	q:instances            hash    instance -> key of the job that it runs
-//	q:history              zset    keys of ended jobs by their place
-//	q:history:TENANT       zset    the same of a tenant
+//	q:history              zset    keys of ended jobs in the order in which they ended
+//	q:history:TENANT       zset    those of a tenant by their place in its history
 //	q:entries:TENANT       hash    id -> key of the job of the history entry
 //	q:undelivered:PACKED   zset    keys of ended jobs that a (tenant, client) has not confirmed
 //	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone

@@ -104,10 +104,6 @@ type Options struct {
 	// one. Any length; a long random one is best. Without it a random one is
 	// made, and API keys of waiting jobs are lost with the process.
 	Secret []byte
-	// Dropped is told of history entries that a bound has pushed out, so
-	// that their files can go, too. It is called by the goroutine that ended
-	// a job and must not wait; a hub that dies may leave some untold.
-	Dropped func([]Entry)
 	// Logger gets what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }

@@ -67,6 +67,8 @@ type (
 	IntCmd = goredis.IntCmd
 	// SliceCmd is a list of values, of which some may be missing.
 	SliceCmd = goredis.SliceCmd
+	// ZRangeBy is a range of scores.
+	ZRangeBy = goredis.ZRangeBy
 	// StringCmd is a string.
 	StringCmd = goredis.StringCmd
 	// StringSliceCmd is a list of strings.

@@ -8,10 +8,14 @@
 --
 -- ARGV[1] key of the sources known (hash: source id -> name)
 -- ARGV[2] until when they are remembered, in milliseconds
+-- ARGV[3] tenant
+-- ARGV[4] how long the run that shows them may go on, in milliseconds; its end
+--         then is their last use
 -- then for each source:
 --   key of the folder (hash: name -> entry)
 --   key of the folder's numbers (hash: prefix -> highest)
 --   key of the type's subfolders (set)
+--   type
 --   subfolder
 --   source id
 --   name on the instance
@@ -24,11 +28,11 @@
 -- Output: {'ok', name, name, ...} in the order of the sources.
 local known = ARGV[1]
 local items, groups = {}, {}
-for at = 3, #ARGV, 11 do
+for at = 5, #ARGV, 12 do
   local item = {
-    folder = ARGV[at], numbers = ARGV[at + 1], folders = ARGV[at + 2], subfolder = ARGV[at + 3],
-    source = ARGV[at + 4], own = ARGV[at + 5], stem = ARGV[at + 6], number = tonumber(ARGV[at + 7]),
-    width = tonumber(ARGV[at + 8]), ending = ARGV[at + 9], entry = ARGV[at + 10],
+    folder = ARGV[at], numbers = ARGV[at + 1], folders = ARGV[at + 2], typ = ARGV[at + 3], subfolder = ARGV[at + 4],
+    source = ARGV[at + 5], own = ARGV[at + 6], stem = ARGV[at + 7], number = tonumber(ARGV[at + 8]),
+    width = tonumber(ARGV[at + 9]), ending = ARGV[at + 10], entry = ARGV[at + 11],
   }
   items[#items + 1] = item
   local name = redis.call('HGET', known, item.source)
@@ -85,6 +89,7 @@ end
 write('PEXPIREAT', known, ARGV[2])
 local reply = {'ok'}
 for i, item in ipairs(items) do
+  write('ZADD', index(item.typ), int(now() + ARGV[4]), member(ARGV[3], item.typ, item.subfolder, item.name))
   reply[i + 1] = item.name
 end
 return reply

@@ -16,6 +16,25 @@ local function isFrom(entry, source)
   return string.find(entry, '"source_id":"' .. source .. '"', 1, true) ~= nil
 end
 
+-- The last use of each named file is in an index, one for inputs and one for all
+-- else (zset: packed tenant, type, subfolder, name -> milliseconds).
+local function index(typ)
+  return key('files', 'used', typ == 'input' and 'input' or 'output')
+end
+
+local function member(tenant, typ, subfolder, name)
+  return pack(tenant, typ, subfolder, name)
+end
+
+-- weigh adds the size of an output's blob to what all of them take, or takes it
+-- off; sign is 1 or -1.
+local function weigh(entry, sign)
+  if string.sub(blobOf(entry), 1, 7) == 'output/' then
+    local size = tonumber(string.match(entry, '"size":(%-?%d+)') or '0')
+    write('HINCRBY', key('files', 'total'), 'output', int(sign * math.max(size, 0)))
+  end
+end
+
 -- refs counts the names of each blob (hash: key of blob -> number); a blob that
 -- is not in it has none.
 local refs = key('files', 'refs')

@@ -13,16 +13,27 @@
 -- ARGV[9]  prefix of the name's counter
 -- ARGV[10] the counter, '' when the name has none
 -- ARGV[11] entry; '' to learn the name and write nothing
+-- ARGV[12] tenant
+-- ARGV[13] type
 --
 -- Output: {'same', name} for bytes that were there, {'new', name},
 -- {'unsafe'} when the blob may have been swept: hold it, write it, come again.
 local folder, sha256, entry = ARGV[1], ARGV[7], ARGV[11]
 local name = ARGV[5] .. ARGV[6]
 local former = redis.call('HGET', folder, name)
+
+-- use notes that the file is used now.
+local function use()
+  write('ZADD', index(ARGV[13]), int(now()), member(ARGV[12], ARGV[13], ARGV[4], name))
+end
+
 if ARGV[8] ~= '1' then
   local i = 0
   while former do
     if hasContent(former, sha256) then
+      if entry ~= '' then
+        use()
+      end
       return {'same', name}
     end
     i = i + 1
@@ -40,9 +51,11 @@ end
 count(blob)
 if former then
   discount(blobOf(former))
+  weigh(former, -1)
 end
 write('HSET', folder, name, entry)
 write('SADD', ARGV[3], ARGV[4])
+use()
 if ARGV[10] ~= '' then
   raise(ARGV[2], ARGV[9], tonumber(ARGV[10]))
 end

@@ -1,20 +1,36 @@
 -- Takes a name away. Its blob stays until it is swept: a job may have it pinned.
 --
--- ARGV[1] key of the folder (hash: name -> entry)
--- ARGV[2] key of the type's subfolders (set)
--- ARGV[3] subfolder
--- ARGV[4] name
--- ARGV[5] entry as it was read
--- ARGV[6] key of the sources known, '' when the file has no source
--- ARGV[7] source id
+-- ARGV[1]  key of the folder (hash: name -> entry)
+-- ARGV[2]  key of the type's subfolders (set)
+-- ARGV[3]  subfolder
+-- ARGV[4]  name
+-- ARGV[5]  entry as it was read, '' for none
+-- ARGV[6]  key of the sources known, '' when the file has no source
+-- ARGV[7]  source id
+-- ARGV[8]  tenant
+-- ARGV[9]  type
+-- ARGV[10] the last use must not be after this, in milliseconds; '' for any
 --
--- Output: {'ok'}, {'changed'} when the entry is another or gone by now.
-local former = redis.call('HGET', ARGV[1], ARGV[4])
+-- Output: {'ok'}, {'used'} when it was used since, {'changed'} when the entry
+-- is another or gone by now.
+local index, member = index(ARGV[9]), member(ARGV[8], ARGV[9], ARGV[3], ARGV[4])
+if ARGV[10] ~= '' then
+  local last = redis.call('ZSCORE', index, member)
+  if not last or tonumber(last) > tonumber(ARGV[10]) then
+    return {'used'}
+  end
+end
+local former = redis.call('HGET', ARGV[1], ARGV[4]) or ''
 if former ~= ARGV[5] then
   return {'changed'}
 end
+write('ZREM', index, member)
+if former == '' then
+  return {'ok'}
+end
 write('HDEL', ARGV[1], ARGV[4])
 discount(blobOf(former))
+weigh(former, -1)
 if redis.call('EXISTS', ARGV[1]) == 0 then
   write('SREM', ARGV[2], ARGV[3])
 end

@@ -18,6 +18,8 @@ if from ~= to then
   end
   count(to)
   discount(from)
+  weigh(ARGV[4], 1)
+  weigh(former, -1)
 end
 write('HSET', ARGV[1], ARGV[2], ARGV[4])
 return {'ok'}

@@ -7,7 +7,7 @@
 -- ARGV[5] bound of history entries
 -- ARGV[6] bound of their bytes
 --
--- Output: {'ok', then key, tenant, id, entry of each entry that was dropped}
+-- Output: {'ok'}
 --         {'missing'}
 --         {'not_queued'}
 local j = get(ARGV[1])
@@ -19,6 +19,5 @@ if j.state ~= 'queued' then
 end
 unwait(j)
 finish(j, 'failed', ARGV[2], ARGV[3], ARGV[4])
-local out = {'ok'}
-trim(out, ARGV[5], ARGV[6])
-return out
+trim(ARGV[5], ARGV[6])
+return {'ok'}

@@ -8,8 +8,9 @@
 -- ARGV[6] reason
 -- ARGV[7] bound of history entries
 -- ARGV[8] bound of their bytes
+-- ARGV[9] key of an index of files, with ARGV[10...], those that the entry names
 --
--- Output: {'ok', then key, tenant, id, entry of each entry that was dropped}
+-- Output: {'ok'}
 --         {'stale'}
 local j = get(ARGV[1])
 if not j or j.fence ~= ARGV[2] then
@@ -21,6 +22,6 @@ if not runs(j) then
 end
 let_go(j)
 finish(j, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-local out = {'ok'}
-trim(out, ARGV[7], ARGV[8])
-return out
+trim(ARGV[7], ARGV[8])
+used(9)
+return {'ok'}

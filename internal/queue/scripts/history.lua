@@ -21,17 +21,14 @@ local function forget(j)
   write('DEL', key('q', 'entry', j.key), job_key(j.key))
 end
 
--- drop forgets an entry and adds it to a reply, so that its files can go.
-local function drop(out, k)
+-- drop forgets an entry.
+local function drop(k)
   local j = get(k)
-  if not j then
+  if j then
+    forget(j)
+  else
     write('ZREM', key('q', 'history'), k)
-    return
   end
-  for _, value in ipairs({k, j.tenant, j.id, redis.call('GET', key('q', 'entry', k)) or ''}) do
-    out[#out + 1] = value
-  end
-  forget(j)
 end
 
 -- raise gives a job that ended after a younger one of its tenant a number in
@@ -71,7 +68,7 @@ local function finish(j, state, entry, summary, reason)
   end
   local turn = int(write('HINCRBY', key('q', 'counters'), 'ends', '1'))
   place = place or turn
-  write('ZADD', key('q', 'history'), place, j.key)
+  write('ZADD', key('q', 'history'), turn, j.key)
   write('ZADD', key('q', 'history', j.tenant), place, j.key)
   write('HSET', key('q', 'entries', j.tenant), j.id, j.key)
   write('SET', key('q', 'entry', j.key), entry)
@@ -82,15 +79,24 @@ local function finish(j, state, entry, summary, reason)
   tell('ended', j)
 end
 
+-- used notes the end of a job as the last use of its files: ARGV from first on
+-- are the key of an index (zset: file -> last use) and its members. One that
+-- was taken out of the index stays out.
+local function used(first)
+  for i = first + 1, #ARGV do
+    write('ZADD', ARGV[first], 'XX', int(now()), ARGV[i])
+  end
+end
+
 -- trim drops the oldest entries beyond the bounds. A few at a time: what is
 -- left over is the next end's.
-local function trim(out, max_entries, max_bytes)
+local function trim(max_entries, max_bytes)
   for _ = 1, 16 do
     local n = redis.call('ZCARD', key('q', 'history'))
     local bytes = tonumber(redis.call('HGET', key('q', 'counters'), 'bytes') or '0')
     if n <= 1 or (n <= tonumber(max_entries) and bytes <= tonumber(max_bytes)) then
       return
     end
-    drop(out, redis.call('ZRANGE', key('q', 'history'), 0, 0)[1])
+    drop(redis.call('ZRANGE', key('q', 'history'), 0, 0)[1])
   end
 end

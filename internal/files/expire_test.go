@@ -1,0 +1,193 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// output makes an output of size bytes that the hub has.
+func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, size int) Ref {
+	t.Helper()
+	ref := Ref{TypeOutput, "", name}
+	i.put(ref, strings.Repeat("x", size))
+	got, err := s.AllotOutput(t.Context(), tenant, i.source("gpu", ref))
+	require.NoError(t, err)
+	_, err = c.Collect(t.Context(), tenant, got)
+	require.NoError(t, err)
+	return got
+}
+
+// ends is the end of a job whose history entry names files, as package queue
+// writes it.
+func (s *Store) ends(t testing.TB, at time.Time, refs ...Ref) {
+	t.Helper()
+	index, members := s.Uses(tenant, refs)
+	for _, member := range members {
+		require.NoError(t, s.db.Client().Do(t.Context(), "ZADD", index, "XX", at.UnixMilli(), member).Err())
+	}
+}
+
+func (s *Store) names(t testing.TB, typ string) []string {
+	t.Helper()
+	entries, err := s.List(t.Context(), tenant, typ, "")
+	require.NoError(t, err)
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Ref.Filename)
+	}
+	return names
+}
+
+func minute(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)*60_000) }
+
+// Files go with the last history entry that names them: one that a cached run
+// named again stays, and so does one that a waiting job has pinned.
+func TestExpireOutputs(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		ctx, i := t.Context(), newInstance()
+		c := newCollector(t, s, i)
+		for n := range 5 {
+			s.output(t, i, c, fmt.Sprintf("x_%05d_.png", n), 10)
+		}
+		out := func(n int) Ref { return Ref{TypeOutput, "", fmt.Sprintf("x_%05d_.png", n)} }
+		swept, err := s.Expire(ctx, TypeOutput, time.Now(), keep(nil))
+		require.NoError(t, err)
+		require.Zero(t, swept.Files, "their runs go on")
+
+		s.ends(t, minute(0), out(0), out(1), out(3))
+		s.ends(t, minute(5), out(1), out(4)) // a cached run
+		pinned, err := s.Pin(ctx, tenant, []Ref{out(3)})
+		require.NoError(t, err)
+		s.ends(t, minute(0), out(3)) // as if it had been pinned long ago
+		s.letGo(t, s.blobs(t)...)
+		kept := map[string]bool{pinned.Keys()[0]: true}
+
+		swept, err = s.Expire(ctx, TypeOutput, minute(-1), keep(kept))
+		require.NoError(t, err)
+		require.Zero(t, swept.Files)
+		swept, err = s.Expire(ctx, TypeOutput, minute(1), keep(kept))
+		require.NoError(t, err)
+		require.Equal(t, Swept{Files: 1, Bytes: 10}, swept)
+		_, err = s.Resolve(ctx, tenant, out(0))
+		require.ErrorIs(t, err, ErrNotFound)
+		require.Len(t, s.blobs(t), 4, "its bytes are gone, too")
+		for _, n := range []int{1, 2, 3, 4} {
+			require.Len(t, s.mustRead(t, out(n)), 10, n)
+		}
+		// The pinned one counts as used when it was looked at.
+		swept, err = s.Expire(ctx, TypeOutput, minute(1), keep(nil))
+		require.NoError(t, err)
+		require.Zero(t, swept.Files)
+		swept, err = s.Expire(ctx, TypeOutput, minute(5), keep(nil))
+		require.NoError(t, err)
+		require.Equal(t, 2, swept.Files)
+		require.ElementsMatch(t, []string{"x_00002_.png", "x_00003_.png"}, s.names(t, TypeOutput))
+
+		// The instance still has the file, and a cached run names it again.
+		again, err := s.AllotOutput(ctx, tenant, i.source("gpu", out(0)))
+		require.NoError(t, err)
+		require.Equal(t, out(0), again)
+		e, err := c.Collect(ctx, tenant, again)
+		require.NoError(t, err)
+		require.True(t, e.Stored())
+	})
+}
+
+func TestExpireInputs(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		for _, name := range []string{"a", "b", "c"} {
+			s.mustUpload(t, input(name), name)
+		}
+		s.letGo(t, s.blobs(t)...)
+		require.NoError(t, s.db.Client().Do(ctx, "ZADD", s.usedKey(TypeInput), minute(0).UnixMilli(), redis.Pack(tenant, TypeInput, "", "a"),
+			minute(0).UnixMilli(), redis.Pack(tenant, TypeInput, "", "b"), minute(0).UnixMilli(), redis.Pack(tenant, TypeInput, "", "c")).Err())
+		// Uploaded again, and used by a job.
+		require.Equal(t, "b", s.mustUpload(t, input("b"), "b").Filename)
+		_, err := s.Pin(ctx, tenant, []Ref{input("c")})
+		require.NoError(t, err)
+		_, err = s.Expire(ctx, TypeOutput, minute(1), keep(nil))
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"a", "b", "c"}, s.names(t, TypeInput), "inputs are no outputs")
+		swept, err := s.Expire(ctx, TypeInput, minute(1), keep(nil))
+		require.NoError(t, err)
+		require.Equal(t, Swept{Files: 1, Bytes: 1}, swept)
+		require.ElementsMatch(t, []string{"b", "c"}, s.names(t, TypeInput))
+	})
+}
+
+func TestExcess(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		ctx, i := t.Context(), newInstance()
+		c := newCollector(t, s, i)
+		var refs []Ref
+		for n := range 4 {
+			refs = append(refs, s.output(t, i, c, fmt.Sprintf("x_%05d_.png", n), 100))
+			s.ends(t, minute(n), refs[n])
+		}
+		s.mustUpload(t, input("a"), strings.Repeat("a", 5000))
+		excess := func(size int64) time.Time {
+			until, err := s.Excess(ctx, size)
+			require.NoError(t, err)
+			return until
+		}
+		require.Zero(t, excess(400))
+		require.Equal(t, minute(0), excess(399))
+		require.Equal(t, minute(0), excess(300))
+		require.Equal(t, minute(1), excess(299))
+		require.Equal(t, minute(3), excess(0))
+		s.letGo(t, s.blobs(t)...)
+		swept, err := s.Expire(ctx, TypeOutput, excess(250), keep(nil))
+		require.NoError(t, err)
+		require.Equal(t, Swept{Files: 2, Bytes: 200}, swept)
+		require.Zero(t, excess(250))
+		// What is replaced by an upload, or removed, takes no room any more.
+		_, err = s.Upload(ctx, tenant, refs[2], true, strings.NewReader("new"))
+		require.NoError(t, err)
+		require.Zero(t, excess(100))
+		require.NoError(t, s.Remove(ctx, tenant, refs[3:]))
+		require.Zero(t, excess(0))
+	})
+}
+
+// A name whose pins cannot be told stays.
+func TestExpireWithoutPins(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
+		ref := s.output(t, i, newCollector(t, s, i), "x_00001_.png", 1)
+		s.ends(t, minute(0), ref)
+		away := errors.New("away")
+		_, err := s.Expire(t.Context(), TypeOutput, minute(1), func(context.Context) (map[string]bool, error) { return nil, away })
+		require.ErrorIs(t, err, away)
+		require.Equal(t, "x", s.mustRead(t, ref))
+	})
+}
+
+func TestLead(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		lead := func(hub, duty string) bool {
+			ok, err := s.Lead(t.Context(), duty, hub, time.Hour)
+			require.NoError(t, err)
+			return ok
+		}
+		require.True(t, lead("one", "house"))
+		require.False(t, lead("two", "house"))
+		require.True(t, lead("one", "house"), "it keeps it")
+		require.True(t, lead("two", "other"))
+		require.NoError(t, s.db.Client().Del(t.Context(), s.db.Key("files", "duty", "house")).Err())
+		require.True(t, lead("two", "house"), "the first one died")
+	})
+}

@@ -1,0 +1,106 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Swept is what was deleted.
+type Swept struct {
+	Files int
+	Bytes int64
+}
+
+const (
+	// doomFor bounds how long others wait for one deletion, and deleteWithin
+	// is well before that: a sweep that slept on the way must not delete what
+	// was taken up again meanwhile.
+	doomFor      = time.Minute
+	deleteWithin = 30 * time.Second
+	// sweepBatch is how many names are looked for at once.
+	sweepBatch = 500
+)
+
+// SweepParts is into how many parts the storage falls, so that a sweep need not
+// look at all of it at once.
+const SweepParts = 256
+
+// Sweep deletes the blobs of a part, from 0 to SweepParts-1, that have no name,
+// are not pinned and are older than age, at least an hour. It may run on
+// several hubs at once.
+func (s *Store) Sweep(ctx context.Context, part int, age time.Duration, pinned Pinned) (Swept, error) {
+	pinned = pinned.once()
+	before := s.now().Add(-max(age, holdFor))
+	var swept Swept
+	for _, prefix := range [...]string{contentPrefix, outputPrefix} {
+		var old []Blob
+		err := s.storage.List(ctx, prefix+fmt.Sprintf("%02x/", part), func(b Blob) error {
+			if !b.Modified.After(before) {
+				old = append(old, b)
+			}
+			return nil
+		})
+		if err != nil {
+			return swept, err
+		}
+		for batch := range slices.Chunk(old, sweepBatch) {
+			if err := s.sweepUnnamed(ctx, batch, pinned, &swept); err != nil {
+				return swept, err
+			}
+		}
+	}
+	return swept, nil
+}
+
+func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) error {
+	keys := make([]string, len(blobs))
+	for i, b := range blobs {
+		keys[i] = b.Key
+	}
+	names, err := s.db.Client().HMGet(ctx, s.db.Key("files", "refs"), keys...).Result()
+	if err != nil {
+		return fmt.Errorf("files: sweep: %w", err)
+	}
+	for i, b := range blobs {
+		if names[i] != nil {
+			continue
+		}
+		needed, err := pinned(ctx)
+		if err != nil {
+			return err
+		}
+		if needed[b.Key] {
+			continue
+		}
+		deleted, err := s.sweep(ctx, b.Key)
+		if err != nil {
+			return err
+		}
+		if deleted {
+			swept.Files++
+			swept.Bytes += b.Size
+		}
+	}
+	return nil
+}
+
+func (s *Store) sweep(ctx context.Context, key string) (deleted bool, err error) {
+	begin := time.Now()
+	reply, err := s.db.Run(ctx, doomScript, key, doomFor.Milliseconds())
+	if err != nil {
+		return false, fmt.Errorf("files: sweep: %w", err)
+	}
+	if reply[0] != "ok" {
+		return false, nil
+	}
+	if time.Since(begin) < deleteWithin {
+		if err = s.storage.Delete(ctx, key); err == nil {
+			deleted = true
+		}
+	}
+	_, spareErr := s.db.Run(ctx, spareScript, key)
+	return deleted, errors.Join(err, spareErr)
+}
