@@ -11,6 +11,7 @@ export const known = [
   // What the step fail provokes; elsewhere a refused Run fails its step.
   /^400 POST \/api\/prompt$/,
   /^console: PromptExecutionError/,
+  /^404 GET \/api\/view\?type=input&filename=undefined/, // a node that loads a picture, while there is none to choose
   // A simulated instance has no templates.
   /^404 GET \/templates\//,
   /^console: Error (fetching|loading core) workflow templates/,

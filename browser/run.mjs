@@ -11,17 +11,19 @@ import * as queue from './steps/queue.mjs';
 import * as reload from './steps/reload.mjs';
 import * as runOne from './steps/run.mjs';
 import * as save from './steps/save.mjs';
+import * as upload from './steps/upload.mjs';
+
+const steps = [open, runOne, upload, queue, cancel, reload, fail, save];
 
 const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N] [--only WORD,...]
 
   --reference URL  a single ComfyUI; BROWSER_REFERENCE
   --hub URL        the hub; BROWSER_HUB
   --instances N    how many instances are behind the hub (1); BROWSER_INSTANCES
-  --only WORD,...  only these steps: open, run, queue, cancel, reload, fail, save
+  --only WORD,...  only these steps: ${steps.map(({ name }) => name).join(', ')}
   --chromium FILE  the browser (/usr/bin/chromium); BROWSER_CHROMIUM
-  --shots FOLDER   where the screenshots go (artifacts/browser)`;
+  --shots FOLDER   where the screenshots and the consoles' logs go (artifacts/browser)`;
 
-const steps = [open, runOne, queue, cancel, reload, fail, save];
 const limit = 300_000; // ms for one step
 const env = process.env;
 const { values: options } = parseArgs({
@@ -74,6 +76,7 @@ async function visit(server, url, chosen, count) {
   try {
     for (const { name, run } of chosen) {
       const begin = Date.now();
+      chrome.watch.begin(name);
       let line = `ok   ${server.padEnd(9)}  ${name}`;
       let clock;
       const late = new Promise((_, reject) => { clock = setTimeout(() => reject(new Error(`not within ${limit / 1000} s`)), limit); });
@@ -84,7 +87,8 @@ async function visit(server, url, chosen, count) {
       } catch (error) {
         count();
         await chrome.shoot(`${name}-failed`);
-        line = `FAIL ${server.padEnd(9)}  ${name}: ${error.stack}`;
+        const seen = (await chrome.seen()).map((page) => `\n    the page showed: ${page}`);
+        line = `FAIL ${server.padEnd(9)}  ${name}: ${error.stack}${seen.join('')}`;
       } finally {
         clearTimeout(clock);
         await chrome.leave();

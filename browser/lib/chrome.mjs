@@ -1,12 +1,13 @@
 // The browser, and visitors: each has its own cookies, storage and cache, as a person at another machine.
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
 import { Watch } from './watch.mjs';
 import { WebUI } from './webui.mjs';
 
 const FLAGS = [
-  '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+  '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-quic', '--no-first-run',
   '--disable-background-networking', '--disable-component-update', '--disable-sync',
 ];
 // Tall enough for the side bar's queue to show five pictures.
@@ -15,6 +16,7 @@ const WINDOW = { width: 1280, height: 1350 };
 export class Chrome {
   #browser;
   #visitors = [];
+  #pages = new Map(); // page -> what is used of it
 
   /** Starts a browser that reaches the server at `url` and nothing else: what the page asks of others fails at once. */
   static async start({ url, executable, shots }) {
@@ -22,8 +24,8 @@ export class Chrome {
     const { hostname } = new URL(url);
     chrome.url = url;
     chrome.shots = shots;
-    chrome.watch = new Watch(url);
     mkdirSync(shots, { recursive: true });
+    chrome.watch = new Watch(url, path.join(shots, 'console.log'));
     chrome.#browser = await chromium.launch({
       executablePath: executable,
       args: [...FLAGS, `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${hostname}`],
@@ -34,11 +36,12 @@ export class Chrome {
   /** A new visitor, who has opened the web UI. */
   async visit() {
     const context = await this.#browser.newContext({ viewport: WINDOW });
-    await context.addInitScript(look);
+    await context.addInitScript(help);
     this.#visitors.push(context);
     const page = await context.newPage();
     this.watch.page(page);
     const ui = new WebUI(page, this.watch);
+    this.#pages.set(page, ui);
     await ui.open(this.url);
     return ui;
   }
@@ -52,8 +55,17 @@ export class Chrome {
     }
   }
 
+  /** What every open page shows, in words, for who reads of a failure. */
+  seen() {
+    return Promise.all(this.#visitors.flatMap((context) => context.pages()).map((page) => Promise.race([
+      this.#pages.get(page).seen().catch((error) => `nothing: ${error.message}`),
+      pause(15_000, 'nothing: it hangs', { ref: false }),
+    ])));
+  }
+
   /** Sends the visitors away. */
   async leave() {
+    this.#pages.clear();
     for (const context of this.#visitors.splice(0)) {
       for (const page of context.pages()) this.watch.leaving(page);
       await context.close();
@@ -66,8 +78,9 @@ export class Chrome {
   }
 }
 
-/** Runs in the page: what an image looks like, its size and the colour of its middle. */
-function look() {
+/** Runs in the page. */
+function help() {
+  /** What an image looks like: its size and the colour of its middle. */
   window.comfyhubLook = (image) => {
     const canvas = document.createElement('canvas');
     canvas.width = image.naturalWidth;
@@ -76,5 +89,15 @@ function look() {
     context.drawImage(image, 0, 0);
     const [r, g, b] = context.getImageData(canvas.width >> 1, canvas.height >> 1, 1, 1).data;
     return { width: canvas.width, height: canvas.height, color: (r << 16) | (g << 8) | b };
+  };
+  /** A PNG of one colour, as a data URL. */
+  window.comfyhubPaint = (color) => {
+    const canvas = document.createElement('canvas');
+    canvas.width = 80;
+    canvas.height = 80;
+    const context = canvas.getContext('2d');
+    context.fillStyle = `#${color.toString(16).padStart(6, '0')}`;
+    context.fillRect(0, 0, 80, 80);
+    return canvas.toDataURL('image/png');
   };
 }

@@ -1,17 +1,30 @@
 // What goes wrong in the pages without a step noticing: errors on the console, requests that fail, sockets that close,
 // messages of error that the web UI shows. Each is one line in which ids, numbers and the server's address are left out, so that
-// the lines of two servers can be compared.
+// the lines of two servers can be compared. All that the consoles say, and each request that went wrong, is in a log.
+import { appendFileSync, writeFileSync } from 'node:fs';
 
 export class Watch {
   #leaving = new Set();
 
-  constructor(url) {
+  constructor(url, log) {
+    this.log = log;
+    writeFileSync(log, '');
     this.origin = new URL(url).origin;
     this.troubles = new Map(); // line -> the first one in full
   }
 
+  /** From now on what is noted belongs to a step. */
+  begin(step) {
+    this.#write(`--- ${step}`);
+  }
+
+  #write(text) {
+    appendFileSync(this.log, `${new Date().toISOString()} ${text}\n`);
+  }
+
   page(page) {
     page.on('console', (message) => {
+      this.#write(`${message.type()}: ${message.text()}`);
       // The console's own line about a failed request says less than the response.
       if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) this.#note(`console: ${message.text()}`);
     });
@@ -50,6 +63,7 @@ export class Watch {
   }
 
   #note(text) {
+    this.#write(`trouble: ${text}`);
     const line = text
       .replaceAll(this.origin, '')
       .replace(/[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}/g, 'ID')

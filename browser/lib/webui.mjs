@@ -3,7 +3,8 @@
 import { panelOf } from './panel.mjs';
 import { until } from './wait.mjs';
 
-const READY = 90_000; // ms; the first visit loads 20 MB of scripts
+const READY = 180_000; // ms; a visit loads 20 MB of scripts
+const LINKS = '/api/settings/Comfy.LinkRenderMode';
 const FILE = '#comfy-file-input'; // what "Open" in the menu clicks
 
 export class WebUI {
@@ -14,9 +15,12 @@ export class WebUI {
 
   /** Opens the page and waits until it is drawn and its socket is open. */
   async open(url) {
+    const begin = Date.now();
     await this.page.goto(url);
     await this.#ready();
     this.panel = await panelOf(this.page);
+    // How long a first visit takes, in seconds: by it the steps judge how slow this machine is just now.
+    this.slowness = (Date.now() - begin) / 1000;
   }
 
   /** Reloads the tab, as F5 does. */
@@ -46,7 +50,13 @@ export class WebUI {
   async load(name, workflow) {
     const buffer = Buffer.from(JSON.stringify(workflow));
     await this.page.locator(FILE).first().setInputFiles({ name: `${name}.json`, mimeType: 'application/json', buffer });
-    await until('the workflow is on the canvas', async () => (await this.nodes()).join() === workflow.nodes.map(({ type }) => type).join());
+    const types = workflow.nodes.map(({ type }) => type).join();
+    await until('the workflow is on the canvas', async () => await this.opened() === name && (await this.nodes()).join() === types);
+  }
+
+  /** The name of the workflow in the tab that is in front. */
+  opened() {
+    return this.page.evaluate(() => window.app.extensionManager.workflow?.activeWorkflow?.filename);
   }
 
   /** The types of the nodes on the canvas, by id. */
@@ -57,9 +67,14 @@ export class WebUI {
   /** Gives the first node another colour, so that no cache answers, and clicks Run. Resolves to the prompt's id. */
   async run(color) {
     await this.page.evaluate((value) => {
-      const [node] = window.app.graph.nodes.filter(({ type }) => type === 'EmptyImage');
+      const node = window.app.graph.nodes.find(({ type }) => type === 'EmptyImage');
       node.widgets.find(({ name }) => name === 'color').value = value;
     }, color);
+    return this.click();
+  }
+
+  /** Clicks Run. Resolves to the prompt's id. */
+  async click() {
     const answer = this.page.waitForResponse((response) => response.request().method() === 'POST' && new URL(response.url()).pathname === '/api/prompt');
     await this.page.locator('button[data-testid=queue-button], [data-testid=queue-button] button').first().click();
     const response = await answer;
@@ -70,6 +85,12 @@ export class WebUI {
   /** Clicks the cross beside Run, which interrupts what runs. */
   async interrupt() {
     await this.page.getByLabel('Cancel current run').click();
+  }
+
+  /** What the page shows, in words. */
+  async seen() {
+    const [title, opened, active, tasks] = await Promise.all([this.title(), this.opened(), this.panel?.active(), this.panel?.tasks()]);
+    return `title ${title}; workflow ${opened}; ${active} active; panel ${JSON.stringify(tasks)}`;
   }
 
   /** The tab's title: while a prompt runs, its progress and the node that runs. */
@@ -98,6 +119,66 @@ export class WebUI {
       const image = node?.imgs?.[0];
       return image?.naturalWidth ? window.comfyhubLook(image) : null;
     });
+  }
+
+  /** Notes every preview that the nodes of a type show from now on; the function that it gives tells how many there were. */
+  async previews(type) {
+    await this.page.evaluate((wanted) => {
+      const seen = new Set();
+      const look = () => {
+        const image = window.app.graph.nodes.find((node) => node.type === wanted)?.imgs?.[0];
+        if (image?.src.startsWith('blob:') && image.naturalWidth) seen.add(image.src);
+      };
+      window.comfyhubPreviews = { seen, timer: setInterval(look, 20) };
+    }, type);
+    return () => this.page.evaluate(() => {
+      clearInterval(window.comfyhubPreviews.timer);
+      return window.comfyhubPreviews.seen.size;
+    });
+  }
+
+  /** Gives the node that loads a picture one of a colour, by its button. Resolves to the name that the node shows. */
+  async upload(name, color) {
+    const data = await this.page.evaluate((value) => window.comfyhubPaint(value), color);
+    const file = { name, mimeType: 'image/png', buffer: Buffer.from(data.split(',')[1], 'base64') };
+    const chooser = await until('a file is asked for', async () => {
+      const asked = this.page.waitForEvent('filechooser', { timeout: 10_000 }).catch(() => null);
+      await this.page.mouse.click(...await this.#uploadButton());
+      return asked;
+    });
+    await chooser.setFiles(file);
+    return until('the node shows the picture', () => this.page.evaluate(() => {
+      const node = window.app.graph.nodes.find(({ type }) => type === 'LoadImage');
+      return node.imgs?.[0]?.naturalWidth ? node.widgets.find((widget) => widget.name === 'image').value : '';
+    }));
+  }
+
+  /** Where the button is that asks for a file. A workflow that has just been opened still moves into view. */
+  #uploadButton() {
+    let last;
+    return until('the node lies still', async () => {
+      const place = await this.page.evaluate(() => {
+        const node = window.app.graph.nodes.find(({ type }) => type === 'LoadImage');
+        const button = node.widgets.find(({ type }) => type === 'button');
+        return window.app.canvasPosToClientPos([node.pos[0] + node.size[0] / 2, node.pos[1] + button.last_y + 10]);
+      });
+      const still = place.every(Number.isFinite) && place.join() === last?.join();
+      last = [...place];
+      return still && last;
+    });
+  }
+
+  /** Whether the links between the nodes are drawn. */
+  links() {
+    return this.page.evaluate(() => window.app.canvas.links_render_mode !== window.LiteGraph.HIDDEN_LINK);
+  }
+
+  /** Clicks the button that hides the links, or shows them again; this is a setting. */
+  async toggleLinks() {
+    const kept = this.page.waitForResponse((response) => response.request().method() === 'POST' && new URL(response.url()).pathname === LINKS);
+    await this.page.getByTestId('toggle-link-visibility-button').click();
+    const response = await kept;
+    if (!response.ok()) throw new Error(`the setting was answered with ${response.status()}`);
   }
 
   /** Saves the workflow under a name with Ctrl+S, as a first save asks for one. */

@@ -23,6 +23,15 @@ export function paint({ seconds, simulated, prefix = 'browser', color = randomCo
   return graph.saved();
 }
 
+/** LoadImage -> ImageScale -> SaveImage. */
+export function load({ prefix = 'browser' } = {}) {
+  const graph = new Graph();
+  const loaded = graph.add('LoadImage', ['', 'image']);
+  const scaled = graph.add('ImageScale', ['nearest-exact', WIDTH, HEIGHT, 'disabled'], loaded);
+  graph.add('SaveImage', [prefix], scaled);
+  return graph.saved();
+}
+
 function work(seconds, simulated) {
   if (!seconds) return [];
   if (simulated) return [['SimulatedWork', [seconds, Math.ceil(seconds * 4), 'none', 0]]];

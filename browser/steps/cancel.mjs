@@ -8,7 +8,7 @@ export const name = 'cancel';
 
 export async function run({ chrome, simulated, instances, url }) {
   const ui = await chrome.visit();
-  await ui.load('browser-cancel', paint({ seconds: 60, simulated })); // what is left at the end is thrown away
+  await ui.load('browser-cancel', paint({ seconds: simulated ? 600 : 60, simulated })); // what is left is thrown away
   const ids = [];
   for (let n = 0; n < instances + 1; n++) ids.push(await ui.run(randomColor()));
   const waiting = ids.pop();

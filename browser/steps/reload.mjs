@@ -8,7 +8,8 @@ export const name = 'reload';
 
 export async function run({ chrome, simulated }) {
   const ui = await chrome.visit();
-  await ui.load('browser-reload', paint({ seconds: 20, simulated }));
+  // Long enough for the page to be loaded again.
+  await ui.load('browser-reload', paint({ seconds: Math.ceil(8 + 2 * ui.slowness), simulated }));
   const color = randomColor();
   await ui.run(color);
   const before = await until('the title names a node', () => progress(ui));

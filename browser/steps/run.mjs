@@ -1,4 +1,4 @@
-// One workflow: its progress is shown while it runs, and then its picture, on the node and in the panel.
+// One workflow: its progress and its previews are shown while it runs, and then its picture, on the node and in the panel.
 import assert from 'node:assert/strict';
 import { randomColor, sameColor } from '../lib/color.mjs';
 import { until } from '../lib/wait.mjs';
@@ -8,9 +8,11 @@ export const name = 'run';
 
 export async function run({ chrome, simulated }) {
   const ui = await chrome.visit();
-  await ui.load('browser-run', paint({ seconds: 3, simulated }));
+  await ui.load('browser-run', paint({ seconds: Math.ceil(3 + ui.slowness / 2), simulated }));
+  const work = simulated ? 'SimulatedWork' : 'ImageBlur';
   const color = randomColor();
   const titles = await ui.titles();
+  const previews = await ui.previews(work);
   await ui.run(color);
   await until('the panel shows the job as running', async () => (await ui.panel.tasks())[0]?.state === 'running');
   await chrome.shoot('run-running');
@@ -26,12 +28,13 @@ export async function run({ chrome, simulated }) {
   await until('nothing is active', async () => await ui.panel.active() === 0);
 
   const seen = await titles();
-  const work = simulated ? 'SimulatedWork' : 'ImageBlur';
+  const shown = await previews();
   assert.ok(seen.some((title) => title.includes(work)), `no title named ${work}: ${seen.join(' | ')}`);
   if (simulated) {
     const percents = new Set(seen.filter((title) => title.includes(work)).map((title) => title.match(/\[(\d+)%\] ?\S+$/)?.[1]));
     assert.ok(percents.size >= 4, `too little progress: ${seen.join(' | ')}`);
+    assert.ok(shown >= 2, `${shown} previews`);
   }
   assert.doesNotMatch(await ui.title(), /%/, 'the title still shows progress');
-  return `${new Set(seen).size} titles`;
+  return `${new Set(seen).size} titles, ${shown} previews`;
 }

@@ -1,4 +1,4 @@
-// A saved workflow is there for a second browser, and opens as it was.
+// A saved workflow is there for a second browser, and opens as it was; so is a changed setting.
 import assert from 'node:assert/strict';
 import { until } from '../lib/wait.mjs';
 import { fresh, paint } from '../lib/workflow.mjs';
@@ -12,9 +12,14 @@ export async function run({ chrome, url }) {
   await ui.load('browser-save', workflow);
   await ui.save(file);
   const address = `${url}/api/userdata/${encodeURIComponent(`workflows/${file}.json`)}`;
+  const drawn = await ui.links();
   try {
     await until('the server has the file', async () => (await fetch(address)).ok);
+    await ui.toggleLinks();
+    await until('the links are toggled', async () => await ui.links() !== drawn);
     const other = await chrome.visit();
+    await until('the other browser knows the setting', async () => await other.links() !== drawn);
+    await other.toggleLinks();
     await other.openSaved(file);
     const types = workflow.nodes.map(({ type }) => type);
     await until('the other browser shows the workflow', async () => (await other.nodes()).join() === types.join());
