@@ -41,7 +41,6 @@ var mayImport = map[string][]string{
 		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/hubapi", "botbridge/internal/limits",
 		"botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform", "botbridge/internal/request",
 		"botbridge/internal/state", "botbridge/internal/telegram", "botbridge/internal/webchat", "botbridge/internal/workflow",
-		"internal/comfyui", "internal/redis",
 	},
 	"botbridge/internal/config": {"botbridge/internal/conversation", "botbridge/internal/limits", "botbridge/internal/workflow"},
 	"botbridge/internal/conversation": {
@@ -52,7 +51,7 @@ var mayImport = map[string][]string{
 		"botbridge/internal/hubapi", "botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform",
 		"botbridge/internal/state", "botbridge/internal/workflow", "internal/comfyui",
 	},
-	"botbridge/internal/limits":   {"botbridge/internal/platform", "botbridge/internal/state", "internal/redis"},
+	"botbridge/internal/limits":   {"botbridge/internal/platform", "botbridge/internal/state"},
 	"botbridge/internal/outbox":   {"botbridge/internal/platform"},
 	"botbridge/internal/telegram": {"botbridge/internal/platform"},
 	"botbridge/internal/webchat":  {"botbridge/internal/platform"},
@@ -63,7 +62,7 @@ var mayImport = map[string][]string{
 	"e2e":                         {}, // the programs, from outside
 
 	"internal/hub": {
-		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/files", "internal/fleet",
+		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/job", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
@@ -74,6 +73,7 @@ var mayImport = map[string][]string{
 
 	"internal/catalog":  {"internal/job", "internal/pyjson"},
 	"internal/comfyui":  {"internal/job", "internal/pyjson"},
+	"internal/peers":    {"internal/redis", "internal/stream"},
 	"internal/files":    {"internal/job", "internal/pyjson", "internal/redis"},
 	"internal/fleet":    {"internal/job", "internal/pyjson"},
 	"internal/gossip":   {"internal/fleet"},

@@ -54,8 +54,9 @@ type Config struct {
 	// Logged is told the log messages of an instance, see SubscribeLogs. It
 	// must not block.
 	Logged func(frame []byte)
-	// EndedElsewhere is told of ends that another hub has brought about.
-	EndedElsewhere func(queue.Event)
+	// EndedElsewhere is told of ends that another hub has brought about. It
+	// has a goroutine of its own and may take its time, until ctx ends.
+	EndedElsewhere func(ctx context.Context, e queue.Event)
 	// Hub is the id and boot of this hub, unique per process.
 	Hub string
 	// HubID is the part of Hub that outlives the process.

@@ -112,7 +112,10 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 		return
 	}
 	r.began, r.startedAt = true, at
-	r.out = r.d.streams.Begin(stream.Key{Tenant: r.job.Tenant, Client: r.job.Client}, r.job.ID, r.job.Fence)
+	k := stream.Key{Tenant: r.job.Tenant, Client: r.job.Client}
+	// Another hub may have accepted it, for a client that is still to come.
+	r.d.streams.Posted(k, time.UnixMilli(r.job.CreatedAt))
+	r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: r.job.ID, Job: r.job.Key, Fence: r.job.Fence})
 	if err := r.d.queue.Started(ctx, r.lease()); err != nil {
 		r.log.Debug("cannot record the start", "error", err) // a later renewal tells more
 	}

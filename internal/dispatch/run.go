@@ -80,7 +80,7 @@ const (
 func newRun(d *Dispatcher, l *link, j job.Job) *run {
 	return &run{
 		d: d, link: l, job: j, mail: newMailbox(),
-		out:   d.streams.Begin(stream.Key{}, j.ID, j.Fence), // nobody's until it begins
+		out:   d.streams.Begin(stream.Key{}, stream.Attempt{}), // nobody's until it begins
 		log:   d.log.With("job", j.Key),
 		shown: map[string]bool{},
 	}

@@ -31,7 +31,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Ended:
 		d.streams.StatusChanged(e.Caller)
 		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {
-			d.EndedElsewhere(e)
+			d.work.Go(func() { d.EndedElsewhere(d.ctx, e) })
 		}
 	case queue.Claimed, queue.Started: // change neither what waits nor a count
 	}
@@ -128,7 +128,9 @@ func (d *Dispatcher) giveUp(ctx context.Context, class, reason string) {
 // run that it could see.
 func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
 	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
-	d.streams.Ended(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.ID, msgs...)
+	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
+	d.streams.Posted(k, time.UnixMilli(j.CreatedAt))
+	d.streams.Ended(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence}, msgs...)
 	d.streams.StatusChanged(j.Caller)
 }
 

@@ -22,7 +22,7 @@ import (
 
 // bench is a hub with simulated instances.
 type bench struct {
-	t         *testing.T
+	t         testing.TB
 	id        Identity
 	settings  Settings
 	hub       *Hub
@@ -30,19 +30,20 @@ type bench struct {
 	instances []*instance
 	// tenant and cors are those of every visitor.
 	tenant, cors string
+	live         bool
 }
 
 // instance is a simulated ComfyUI at an address of its own, which refuses
 // connections once it is dead.
 type instance struct {
 	*sim.Server
-	t    *testing.T
+	t    testing.TB
 	addr string
 	end  context.CancelFunc
 	done chan struct{}
 }
 
-func newInstance(t *testing.T, c sim.Config) *instance {
+func newInstance(t testing.TB, c sim.Config) *instance {
 	t.Helper()
 	if c.TimeScale == 0 {
 		c.TimeScale = 0.02
@@ -84,7 +85,7 @@ func (i *instance) revive() {
 func (i *instance) url() string { return "http://" + i.addr }
 
 // newBench starts a hub with count instances.
-func newBench(t *testing.T, count int, change ...func(*bench)) *bench {
+func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	t.Helper()
 	b := &bench{t: t, id: Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"}}
 	for range count {
@@ -100,9 +101,12 @@ func newBench(t *testing.T, count int, change ...func(*bench)) *bench {
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
+	if _, ok := t.(*testing.B); ok {
+		level = slog.LevelError // its output is the result
+	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(&testLog{t: t}, &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors})
+		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live})
 	}))
 	b.start()
 	t.Cleanup(func() {
@@ -135,7 +139,7 @@ func (b *bench) connected(count int) {
 // testLog writes to the test's log until the test is over.
 type testLog struct {
 	mu sync.Mutex
-	t  *testing.T
+	t  testing.TB
 }
 
 func (l *testLog) Write(p []byte) (int, error) {
@@ -161,7 +165,7 @@ func (b *bench) post(path, body string) (int, []byte) {
 	return read(b.t, resp)
 }
 
-func read(t *testing.T, resp *http.Response) (int, []byte) {
+func read(t testing.TB, resp *http.Response) (int, []byte) {
 	t.Helper()
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -218,7 +222,7 @@ func (b *bench) finished(id string) entry {
 
 // client is a WebSocket client that keeps what it was sent.
 type client struct {
-	t    *testing.T
+	t    testing.TB
 	conn *websocket.Conn
 }
 

@@ -37,10 +37,20 @@ func (h *Hub) delivered(k stream.Key, promptID string) {
 // received and that this process does not remember, because an earlier one
 // held its stream. Only what ended within the replay window is told.
 func (h *Hub) missed(ctx context.Context, k stream.Key) {
-	window := h.settings().ReplayWindow
-	if time.Since(h.since) > window {
+	if time.Since(h.since) > h.settings().ReplayWindow {
 		return // all that may be missed ended under this process
 	}
+	h.tellUndelivered(ctx, k, func(j job.Job) bool { return time.UnixMilli(j.FinishedAt).Before(h.since) })
+}
+
+// arrived gives a client whose socket has come here, perhaps from another hub,
+// the ends of jobs that other hubs have run and did not hand over: a hub that
+// was killed hands over nothing.
+func (h *Hub) arrived(ctx context.Context, k stream.Key) {
+	h.tellUndelivered(ctx, k, func(j job.Job) bool { return j.Run.Hub != h.boot })
+}
+
+func (h *Hub) tellUndelivered(ctx context.Context, k stream.Key, concerns func(job.Job) bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	jobs, err := h.queue.Undelivered(ctx, k.Tenant, k.Client)
@@ -49,42 +59,78 @@ func (h *Hub) missed(ctx context.Context, k stream.Key) {
 		return
 	}
 	for _, j := range jobs {
-		ended := time.UnixMilli(j.FinishedAt)
-		if time.Since(ended) < window && ended.Before(h.since) {
-			h.tellEnd(ctx, j)
+		if time.Since(time.UnixMilli(j.FinishedAt)) < h.settings().ReplayWindow && concerns(j) {
+			h.streams.Tell(k, j.ID, j.Key, h.rebuilt(ctx, j)...)
 		}
 	}
 }
 
-// endedElsewhere tells a client whose socket is here the end of a job that
-// another hub has run. Its progress was that hub's to show; the end must not
-// be missed anywhere.
-func (h *Hub) endedElsewhere(e queue.Event) {
+const (
+	// endGrace is how long the end of another hub's run may take on its way to
+	// the hub that has the client's socket, before that looks for itself.
+	endGrace = 3 * time.Second
+	// endPatience is how often it looks while the messages of the run have
+	// come and only their end is missing.
+	endPatience = 5
+)
+
+// endedElsewhere sees to it that a client whose stream is held here gets the
+// end of a job that another hub has run. That hub sends it; should it die
+// before it has, the end is rebuilt from the history.
+func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
 	k := stream.Key{Tenant: e.Tenant, Client: e.Client}
-	if !h.streams.Connected(k) {
+	if !h.streams.Holds(k) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	for range endPatience {
+		timer := time.NewTimer(endGrace)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		told, running := h.streams.Told(k, e.Key)
+		if told {
+			return
+		}
+		if !running {
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	j, err := h.queue.Get(ctx, e.Key)
+	records, err := h.queue.EndedOf(ctx, []string{e.Key})
 	if err != nil {
 		h.log().Debug("cannot tell the end of another hub's job", "job", e.Key, "error", err)
 		return
 	}
-	h.tellEnd(ctx, j)
+	for _, r := range records {
+		if !r.Delivered && h.streams.Holds(k) {
+			h.streams.Tell(k, r.Job.ID, r.Job.Key, h.rebuilt(ctx, r.Job)...)
+		}
+	}
 }
 
-// tellEnd rebuilds the messages of an ended job from its history entry.
+// tellEnd sends the messages of an ended job, rebuilt from its history entry.
 func (h *Hub) tellEnd(ctx context.Context, j job.Job) {
+	if frames := h.rebuilt(ctx, j); len(frames) > 0 {
+		h.streams.Ended(stream.Key{Tenant: j.Tenant, Client: j.Client}, stream.Attempt{Prompt: j.ID}, frames...)
+	}
+}
+
+// rebuilt are the messages of an ended job from its history entry; none where
+// there is no entry any more.
+func (h *Hub) rebuilt(ctx context.Context, j job.Job) []stream.Message {
 	entry, err := h.queue.HistoryEntry(ctx, j.Tenant, j.ID)
 	if err != nil {
-		return
+		return nil
 	}
 	raw, err := entry.JSON()
 	if err != nil {
-		return
+		return nil
 	}
-	h.streams.Ended(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.ID, endFrames(j, raw)...)
+	return endFrames(j, raw)
 }
 
 // endFrames are the messages of an ended job as its history entry tells them:

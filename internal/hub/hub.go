@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -58,6 +59,7 @@ type Hub struct {
 	closed   bool
 	since    time.Time // of the first Start
 	self     string    // the lasting id
+	boot     string    // this process among all hubs, ever
 	db       *redis.DB
 	storage  *files.Storage
 	store    *files.Store
@@ -145,11 +147,14 @@ func (h *Hub) open(ctx context.Context) error {
 	if err := h.openFiles(ctx); err != nil {
 		return err
 	}
+	h.boot = boot
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
 		Features:  func() json.RawMessage { return h.features() },
 		Count:     h.queue.Count,
 		Delivered: h.delivered,
+		Carrier:   h.carrier(),
+		Arrived:   h.arrived,
 		Logger:    log,
 	})
 	h.dispatch = dispatch.New(dispatch.Config{
@@ -168,6 +173,15 @@ func (h *Hub) open(ctx context.Context) error {
 	h.house.Go(func() { h.keepHouse(house) })
 	h.house.Go(func() { h.followAbsence(house) })
 	return nil
+}
+
+// carrier connects the streams with those of other hubs, if others can share
+// the queue.
+func (h *Hub) carrier() stream.Carrier {
+	if h.db.Embedded() {
+		return nil
+	}
+	return peers.New(h.db, h.boot)
 }
 
 // warn tells the operator what is unsafe about the Redis in use.

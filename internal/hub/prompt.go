@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -116,7 +117,7 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
-	h.streams.Posted(stream.Key{Tenant: s.Tenant, Client: s.Client}, s.ID)
+	h.streams.Posted(stream.Key{Tenant: s.Tenant, Client: s.Client}, time.Now())
 	accepted, err := h.queue.Enqueue(r.Context(), s)
 	if errors.Is(err, queue.ErrFull) {
 		writeHubError(w, hubError{

@@ -1,37 +1,421 @@
 package hub
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"math/rand/v2"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// Two hubs on one Redis, each with an instance that the other does not know: a
-// client of one gets the end of a job that the other has run.
-func TestTwoHubsShareAQueue(t *testing.T) {
-	t.Parallel()
+// newPair starts two hubs on one Redis, with one storage, as it must be. Each
+// has instances that the other does not know.
+func newPair(t *testing.T, atOne, atTwo int) (one, two *bench) {
+	t.Helper()
 	server := redistest.Start(t)
-	one := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
-	two := newBench(t, 0, func(b *bench) {
+	one = newBench(t, atOne, func(b *bench) { b.id.Redis = server.URL() })
+	two = newBench(t, atTwo, func(b *bench) {
 		b.id.Redis = server.URL()
-		// One storage for both, as it must be.
 		b.id.Data = one.id.Data
 		b.id.GossipBind = "localhost:0"
 	})
-	socket := two.dial("ann")
-	id := two.submit(picture(0x00ff00), "ann")
-	types := socket.until(id)
-	require.Equal(t, "execution_success", types[len(types)-2])
-	require.Contains(t, types, "executed")
-	e, ok := two.history(id)
+	return one, two
+}
+
+// kill is kill -9 for a hub: nothing of what it does reaches the others any
+// more, and it says no word.
+func (b *bench) kill() {
+	b.t.Helper()
+	require.NoError(b.t, b.hub.db.Close())
+	b.stop()
+}
+
+// heard is a message of any kind.
+type heard struct {
+	message
+	binary []byte
+}
+
+// any is the next message, whatever it is.
+func (c *client) any() heard {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	kind, frame, err := c.conn.Read(ctx)
+	require.NoError(c.t, err)
+	if kind == websocket.MessageBinary {
+		return heard{binary: frame}
+	}
+	h := heard{message: message{raw: string(frame)}}
+	require.NoError(c.t, json.Unmarshal(frame, &h.message), h.raw)
+	return h
+}
+
+// sequence reads the messages of a prompt that comes next, to its end. No
+// other prompt's may come between; status may.
+func (c *client) sequence() (id string, all []heard) {
+	c.t.Helper()
+	for {
+		h := c.any()
+		if h.Type == "status" {
+			continue
+		}
+		all = append(all, h)
+		if h.binary != nil {
+			continue
+		}
+		if id == "" {
+			id = h.Data.PromptID
+		}
+		require.Equal(c.t, id, h.Data.PromptID, "a foreign message: %s", h.raw)
+		if h.Type == "executing" && h.Data.Node == nil {
+			return id, all
+		}
+	}
+}
+
+// kept are the types of messages that never shrink, "binary" for a picture.
+func kept(all []heard) (types []string) {
+	for _, h := range all {
+		if h.Type != "progress" && h.Type != "progress_state" && h.binary == nil {
+			types = append(types, h.Type)
+		}
+	}
+	return types
+}
+
+// A client's socket is at one hub and its jobs run at the other: it sees what
+// it would see if they ran where the socket is.
+func TestSocketAtAnotherHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	local := one.dial("local")
+	here := one.submit(work(20, 1, "none"), "local")
+	_, all := local.sequence()
+	want := kept(all)
+	require.Equal(t, "execution_start", want[0])
+	e, ok := two.history(here)
 	require.True(t, ok)
-	status, _ := two.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
-	require.Equal(t, 200, status)
-	require.Equal(t, 1, started(one))
+	status, _ := two.get("/view?filename=" + e.Outputs["3"].Images[0].Filename)
+	require.Equal(t, http.StatusOK, status)
 	found, err := filepath.Glob(filepath.Join(one.id.Data, idPrefix+"*"))
 	require.NoError(t, err)
 	require.Len(t, found, 2, "each hub has an id of its own")
+	for n, at := range []*bench{one, two} {
+		t.Run(fmt.Sprint("posted at ", n+1), func(t *testing.T) {
+			t.Parallel()
+			name := fmt.Sprint("first", n)
+			socket := two.dial(name)
+			id := at.submit(work(20, 2+n, "none"), name)
+			got, all := socket.sequence()
+			require.Equal(t, id, got)
+			require.Equal(t, want, kept(all))
+			progress, pictures := 0, 0
+			for _, h := range all {
+				if h.Type == "progress" {
+					progress++
+				}
+				if h.binary != nil {
+					pictures++
+				}
+			}
+			require.Positive(t, progress)
+			require.Positive(t, pictures, "previews, too")
+			requireDelivered(t, two, socket, id)
+		})
+		t.Run(fmt.Sprint("posted at ", n+1, " before the socket"), func(t *testing.T) {
+			t.Parallel()
+			name := fmt.Sprint("late", n)
+			id := at.submit(work(20, 4+n, "none"), name)
+			at.finished(id)
+			socket := two.dial(name)
+			got, all := socket.sequence()
+			require.Equal(t, id, got)
+			require.Equal(t, want, kept(all))
+			requireDelivered(t, two, socket, id)
+		})
+	}
+}
+
+// requireDelivered reads on, so that pings are answered, until the receipt of
+// a prompt is in its record.
+func requireDelivered(t *testing.T, b *bench, socket *client, id string) {
+	t.Helper()
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		for {
+			if _, _, err := socket.conn.Read(ctx); err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { cancel(); <-done }()
+	require.Eventually(t, func() bool {
+		ctx := context.Background() // it may be asked once more after the test
+		j, err := b.hub.find(ctx, job.DefaultTenant, id)
+		if err != nil {
+			return false
+		}
+		records, err := b.hub.queue.EndedOf(ctx, []string{j.Key})
+		return err == nil && len(records) == 1 && records[0].Delivered
+	}, time.Minute, 5*time.Millisecond)
+}
+
+func TestSocketMovesToAnotherHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	old := one.dial("ann")
+	id := one.submit(work(3600, 1, "none"), "ann")
+	require.Equal(t, "execution_start", old.next().Type)
+	for _, to := range []*bench{two, one, two} {
+		socket := to.dial("ann")
+		require.Equal(t, "execution_start", socket.next().Type, "from the start")
+		m := socket.next()
+		require.Equal(t, id, m.Data.PromptID)
+		old = socket
+	}
+	status, _ := two.post("/interrupt?clientId=ann", "")
+	require.Equal(t, http.StatusOK, status)
+	types := old.until(id)
+	require.Equal(t, "execution_interrupted", types[len(types)-2])
+	requireDelivered(t, two, old, id)
+	// What was received does not come again anywhere.
+	again := one.dial("ann")
+	next := one.submit(picture(7), "ann")
+	got, _ := again.sequence()
+	require.Equal(t, next, got)
+}
+
+// Jobs of one client run at both hubs at once: its socket sees one after the
+// other, each whole.
+func TestSerialAcrossHubs(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 1)
+	socket := two.dial("ann")
+	var want, got []string
+	for n := range 8 {
+		at := []*bench{one, two}[n%2]
+		want = append(want, at.submit(work(30, n, "none"), "ann"))
+	}
+	for range want {
+		id, all := socket.sequence()
+		got = append(got, id)
+		types := kept(all)
+		require.Equal(t, "execution_start", types[0])
+		require.Equal(t, "execution_success", types[len(types)-2])
+		require.Contains(t, types, "executed")
+	}
+	require.ElementsMatch(t, want, got, "each once")
+	require.Positive(t, started(one))
+	require.Positive(t, started(two))
+}
+
+// A socket with live events sees two jobs that run at once, at one hub or two.
+func TestLiveEvents(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		option bool
+		query  string
+	}{
+		"handler option": {option: true},
+		"query":          {query: "&events=live"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 2, func(b *bench) { b.live = c.option })
+			watchLive(t, b.dial("ann"+c.query), b, b)
+		})
+		t.Run(name+" at another hub", func(t *testing.T) {
+			t.Parallel()
+			one, two := newPair(t, 1, 1)
+			two.live = c.option
+			watchLive(t, two.dial("ann"+c.query), one, two)
+		})
+	}
+}
+
+// watchLive runs two jobs at once: both are seen before either ends.
+func watchLive(t *testing.T, socket *client, at ...*bench) {
+	t.Helper()
+	open := map[string]bool{}
+	for n, b := range at {
+		open[b.submit(work(3600, n, "none"), "ann")] = true
+	}
+	seen := map[string]int{}
+	for len(seen) < 2 || slices.Min(slices.Collect(maps.Values(seen))) < 3 {
+		m := socket.next()
+		require.True(t, open[m.Data.PromptID], m.raw)
+		seen[m.Data.PromptID]++
+	}
+	for id := range open {
+		status, _ := at[0].post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+		require.Equal(t, http.StatusOK, status)
+	}
+	last := map[string]string{}
+	for len(open) > 0 {
+		m := socket.next()
+		id := m.Data.PromptID
+		if m.Type == "executing" && m.Data.Node == nil {
+			require.Equal(t, "execution_interrupted", last[id])
+			delete(open, id)
+		}
+		last[id] = m.Type
+	}
+}
+
+// status counts the caller's jobs wherever they are posted and run.
+func TestCountsAcrossHubs(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	socket := two.dial("ann")
+	remaining := func() int {
+		for {
+			if h := socket.any(); h.Type == "status" {
+				var s struct {
+					Data struct {
+						Status struct {
+							Info struct {
+								Remaining int `json:"queue_remaining"`
+							} `json:"exec_info"`
+						}
+					}
+				}
+				require.NoError(t, json.Unmarshal([]byte(h.raw), &s))
+				return s.Data.Status.Info.Remaining
+			}
+		}
+	}
+	until := func(want int) {
+		t.Helper()
+		for remaining() != want {
+		}
+	}
+	require.Zero(t, remaining())
+	running := one.submit(work(3600, 1, "none"), "ann")
+	until(1)
+	one.submit(work(3600, 2, "none"), "bob")
+	waiting := two.submit(work(3600, 3, "none"), "ann")
+	until(2)
+	status, _ := one.post("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
+	require.Equal(t, http.StatusOK, status)
+	until(1)
+	status, _ = one.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+	require.Equal(t, http.StatusOK, status)
+	until(0)
+}
+
+// Results that exist on the socket only cross hubs whole, whatever their size.
+func TestLargeResultsAcrossHubs(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	noise := image.NewRGBA(image.Rect(0, 0, 640, 480))
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range noise.Pix {
+		noise.Pix[i] = byte(random.Uint32())
+	}
+	for y := range 480 {
+		for x := range 640 {
+			c := noise.RGBAAt(x, y)
+			noise.SetRGBA(x, y, color.RGBA{c.R, c.G, c.B, 255})
+		}
+	}
+	var file bytes.Buffer
+	require.NoError(t, png.Encode(&file, noise))
+	status, name := one.upload("noise.png", "", file.String())
+	require.Equal(t, http.StatusOK, status)
+	graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}},
+		"2": {"class_type": "SaveImageWebsocket", "inputs": {"images": ["1", 0]}}}`, name)
+	socket := two.dial("ann")
+	id := one.submit(graph, "ann")
+	got, all := socket.sequence()
+	require.Equal(t, id, got)
+	pictures := 0
+	for _, h := range all {
+		if h.binary == nil {
+			continue
+		}
+		require.Greater(t, len(h.binary), 256<<10)
+		shown, err := png.Decode(bytes.NewReader(h.binary[8:]))
+		require.NoError(t, err)
+		require.Equal(t, noise.Bounds(), shown.Bounds())
+		for _, at := range []image.Point{{0, 0}, {639, 479}, {320, 100}} {
+			require.Equal(t, noise.At(at.X, at.Y), color.RGBAModel.Convert(shown.At(at.X, at.Y)))
+		}
+		pictures++
+	}
+	require.Equal(t, 1, pictures)
+	keys, err := one.hub.db.Client().Keys(t.Context(), one.hub.db.Key("s", "parcel", "*")).Result()
+	require.NoError(t, err)
+	require.Empty(t, keys)
+}
+
+// The hub that follows a job is killed, and the one that has the client's
+// socket takes the job over: the client gets one end.
+func TestHubIsKilledWhileAnotherHasTheSocket(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	socket := two.dial("ann")
+	id := one.submit(work(200, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	one.kill()
+	two.settings.Instances = one.settings.Instances
+	require.NoError(t, two.hub.Start(t.Context(), two.settings))
+	types := socket.until(id)
+	require.Equal(t, "execution_success", types[len(types)-2])
+	require.Contains(t, types, "executed")
+	require.Equal(t, 1, started(one), "it was taken over, not run again")
+	next := two.submit(picture(5), "ann")
+	socket.until(next)
+	requireDelivered(t, two, socket, id)
+}
+
+// The hub that has the client's socket is killed; the client comes to the
+// other one.
+func TestHubWithTheSocketIsKilled(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	socket := two.dial("ann")
+	id := one.submit(work(20, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	two.kill()
+	one.finished(id)
+	socket = one.dial("ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_start", types[0])
+	require.Equal(t, "execution_success", types[len(types)-2])
+	requireDelivered(t, one, socket, id)
+}
+
+// The hub that ran a job was killed before it could tell the job's end: the
+// end comes from the history.
+func TestEndOfAKilledHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	id := one.submit(picture(3), "ann")
+	one.finished(id)
+	one.kill()
+	// Nothing of the job was ever said to the other hub.
+	socket := two.dial("ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_start", types[0])
+	require.Contains(t, types, "executed")
+	require.Equal(t, "execution_success", types[len(types)-2])
+	requireDelivered(t, two, socket, id)
 }

@@ -27,10 +27,10 @@ type Notice struct {
 	Resync bool
 }
 
-// Subscribe listens to a channel named as [DB.Key] names keys, until the
+// Subscribe listens to channels named as [DB.Key] names keys, until the
 // context ends or the DB is closed; then the returned channel is closed. A slow reader delays
 // nobody: what it has no room for is dropped and a Resync stands for it.
-func (db *DB) Subscribe(ctx context.Context, channel string) <-chan Notice {
+func (db *DB) Subscribe(ctx context.Context, channels ...string) <-chan Notice {
 	out := make(chan Notice, subscriberQueue)
 	ctx, cancel := context.WithCancel(ctx)
 	detach := context.AfterFunc(db.closed, cancel)
@@ -42,7 +42,7 @@ func (db *DB) Subscribe(ctx context.Context, channel string) <-chan Notice {
 			// go-redis's own Channel is not used: a full one keeps its
 			// goroutine for a minute after the end, and it does not tell
 			// what it dropped.
-			s := &subscription{sub: db.pubsub.Subscribe(ctx, channel), out: out}
+			s := &subscription{sub: db.pubsub.Subscribe(ctx, channels...), out: out}
 			s.run(ctx)
 			select {
 			case <-ctx.Done():

@@ -19,6 +19,19 @@ type client struct {
 	until time.Time
 	alarm *time.Timer // at until; nil when not set
 	gone  bool        // taken out of the registry
+
+	// What follows is for hubs that share a queue; see home.go.
+
+	home     Home     // as last heard
+	entry    uint64   // tells this from what was known of the client before
+	arrivals uint64   // sockets that have come
+	opening  int      // sockets that have come and wait for other hubs
+	courier  *courier // while the home is elsewhere
+	seeking  bool     // the home is being asked for
+	sources  map[string]*source
+	fences   map[string]int64 // the newest of each job
+	answers  map[string]int64 // hubs that have handed over, for which home
+	newsChan chan struct{}
 }
 
 // attach makes w the client's socket. An older one stays open and gets
@@ -27,6 +40,7 @@ func (c *client) attach(w *socket, live bool) {
 	if c.socket != nil {
 		c.socket.mute()
 	}
+	c.stopCourier()
 	c.socket = w
 	c.line.attach(w.push, live)
 }
@@ -60,17 +74,20 @@ func (c *client) settle() {
 		c.alarm.Stop()
 		c.alarm = nil
 	}
-	if c.socket != nil {
+	if c.socket != nil || c.seeking || c.opening > 0 {
 		return
 	}
-	if left := time.Until(c.until); left > 0 {
-		c.alarm = time.AfterFunc(left, c.expire)
-		return
+	if c.courier == nil {
+		if left := time.Until(c.until); left > 0 {
+			c.alarm = time.AfterFunc(left, c.expire)
+			return
+		}
+		c.line.forget()
 	}
-	c.line.forget()
 	if c.line.empty() {
 		c.gone = true
 		c.streams.remove(c)
+		c.release()
 	}
 }
 
@@ -93,6 +110,17 @@ func (c *client) report() {
 		c.streams.o.Logger.Warn("held results stay in memory", "error", c.line.spillErr)
 		c.line.spillErr = nil
 	}
+}
+
+// Attempt names one run of a prompt.
+type Attempt struct {
+	// Prompt is the client's id of the prompt.
+	Prompt string
+	// Job is the hubs' own key of it, unique among all. It may be empty where
+	// no other hub can have a run of the same job.
+	Job string
+	// Fence grows with each run of a job.
+	Fence int64
 }
 
 // Run is the sequence of one run of a prompt. Its methods are safe for use by

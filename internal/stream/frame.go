@@ -13,6 +13,10 @@ type frame struct {
 	prompt string
 	node   string
 	binary bool
+	// n is its place in its sequence, from 1.
+	n uint64
+	// final marks the messages that close a sequence.
+	final bool
 	// vital marks what a shortened log keeps: the execution_start and the end
 	// messages.
 	vital bool

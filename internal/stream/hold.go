@@ -12,8 +12,9 @@ func (l *line) add(q *sequence, m Message, end bool) *frame {
 	if m.Kind == Executing {
 		q.node = m.Node
 	}
+	q.count++
 	f := &frame{
-		kind: m.Kind, prompt: q.prompt, node: m.Node, binary: m.Binary,
+		kind: m.Kind, n: q.count, final: end, prompt: q.prompt, node: m.Node, binary: m.Binary,
 		data: m.Data, size: int64(len(m.Data)),
 		vital: m.Kind == Other && (end || len(q.log.frames) == 0),
 	}

@@ -89,7 +89,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	// Unconfirmed ones go first.
 	l.cuts = 0
 	for i := range 100 {
-		l.ended(fmt.Sprint(i), []Message{other("start"), other("error")})
+		l.ended(Attempt{Prompt: fmt.Sprint(i)}, []Message{other("start"), other("error")})
 		require.LessOrEqual(t, l.memory, l.limits.hold)
 	}
 	require.Positive(t, l.cuts)
@@ -97,7 +97,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	// And without a socket the oldest.
 	l.detach()
 	for i := range 100 {
-		l.ended(fmt.Sprint(i), []Message{other("start"), other("error")})
+		l.ended(Attempt{Prompt: fmt.Sprint(i)}, []Message{other("start"), other("error")})
 		require.LessOrEqual(t, l.memory, l.limits.hold)
 	}
 }

@@ -1,6 +1,9 @@
 package stream
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // line is the serial order of one client's stream: what its socket is sent,
 // and what is kept for later. It is a plain state machine without goroutines,
@@ -15,6 +18,10 @@ type line struct {
 	out func(item)
 	// live interleaves: every sequence is open.
 	live bool
+	// courier tells that out leads to another hub, which has the socket.
+	courier bool
+	// numbers gives sequences their ids; nil where no other hub is told of them.
+	numbers *atomic.Uint64
 
 	running []*sequence // in order of their begin
 	waiting []*sequence // in order of their end
@@ -38,7 +45,16 @@ type lineLimits struct {
 type sequence struct {
 	prompt string
 	fence  int64
-	over   bool
+	// id is the sequence's among all of this hub.
+	id uint64
+	// job is the hubs' key of the prompt's job, empty where it is not known.
+	job string
+	// at is when it began, in Unix milliseconds: it orders what runs.
+	at int64
+	// foreign is what another hub's run is known by; nil for a run of this one.
+	foreign *foreignRun
+	count   uint64 // of its messages so far
+	over    bool
 	// open means that its messages go to the client now, or went before the
 	// socket was lost.
 	open bool
@@ -53,9 +69,13 @@ type sequence struct {
 // status that precedes the end of a prompt, or to ask the client to confirm
 // all that went before.
 type item struct {
+	of     *sequence // whose it is; nil where that does not matter
 	frame  *frame
 	status bool
 	mark   uint64
+	// note is for couriers only; floor goes with it.
+	note  note
+	floor uint64
 }
 
 // begin adds a sequence that starts to execute. The same prompt and fence give
@@ -68,10 +88,18 @@ func (l *line) begin(prompt string, fence int64) *sequence {
 			return q
 		}
 	}
-	q := &sequence{prompt: prompt, fence: fence}
+	q := &sequence{prompt: prompt, fence: fence, id: l.number()}
 	l.running = append(l.running, q)
 	l.advance(false)
 	return q
+}
+
+// number is the id of a new sequence.
+func (l *line) number() uint64 {
+	if l.numbers == nil {
+		return 0
+	}
+	return l.numbers.Add(1)
 }
 
 // send adds a message of a running sequence.
@@ -81,7 +109,7 @@ func (l *line) send(q *sequence, m Message) {
 	}
 	f := l.add(q, m, false)
 	if q.open {
-		l.emit(item{frame: f})
+		l.emit(item{of: q, frame: f})
 	}
 	l.fit()
 }
@@ -97,15 +125,15 @@ func (l *line) end(q *sequence, msgs []Message) {
 }
 
 // ended adds a sequence that is already complete.
-func (l *line) ended(prompt string, msgs []Message) {
-	l.finish(&sequence{prompt: prompt, over: true}, msgs)
+func (l *line) ended(a Attempt, msgs []Message) {
+	l.finish(&sequence{prompt: a.Prompt, job: a.Job, fence: a.Fence, id: l.number(), over: true}, msgs)
 }
 
 func (l *line) finish(q *sequence, msgs []Message) {
 	for _, m := range msgs {
 		f := l.add(q, m, true)
 		if q.open {
-			l.emit(item{frame: f})
+			l.emit(item{of: q, frame: f})
 		}
 	}
 	if q.open {
@@ -127,6 +155,9 @@ func (l *line) lose(q *sequence) {
 	q.over = true
 	l.running = without(l.running, q)
 	l.free(q)
+	if l.courier {
+		l.emit(item{of: q, note: noteLost})
+	}
 	l.advance(false)
 }
 
@@ -152,6 +183,18 @@ func (l *line) replay(prompt string) bool {
 // client has not confirmed is sent again from its start, in the order in
 // which it was sent before.
 func (l *line) attach(out func(item), live bool) {
+	l.courier = false
+	l.start(out, live)
+}
+
+// forward gives the line a courier to the hub that has the client's socket.
+// Everything goes there at once; that hub holds and orders.
+func (l *line) forward(out func(item)) {
+	l.courier = true
+	l.start(out, true)
+}
+
+func (l *line) start(out func(item), live bool) {
 	l.out, l.live = out, live
 	for _, q := range l.sent {
 		l.play(q, false)
@@ -180,18 +223,28 @@ func (l *line) detach() {
 	}
 }
 
+// recall takes the courier away. Its end says nothing of what the client was
+// shown, so what runs takes its turn anew.
+func (l *line) recall() {
+	l.detach()
+	l.courier = false
+	for _, q := range l.running {
+		q.open = false
+	}
+}
+
 // confirm tells that everything up to a mark was received. It returns the
-// prompts that were received whole.
-func (l *line) confirm(mark uint64) (prompts []string) {
+// sequences that were received whole.
+func (l *line) confirm(mark uint64) (received []*sequence) {
 	l.sent = slices.DeleteFunc(l.sent, func(q *sequence) bool {
 		if q.mark == 0 || q.mark > mark {
 			return false
 		}
-		prompts = append(prompts, q.prompt)
+		received = append(received, q)
 		l.free(q)
 		return true
 	})
-	return prompts
+	return received
 }
 
 // forget drops what is kept for a client that did not come back: ended
@@ -268,13 +321,13 @@ func (l *line) play(q *sequence, back bool) {
 	if back && q.log.detail == last {
 		for _, k := range []Kind{Executing, ProgressState} {
 			if f := q.log.latest(k); f != nil {
-				l.emit(item{frame: f})
+				l.emit(item{of: q, frame: f})
 			}
 		}
 		return
 	}
 	for f := range q.log.each {
-		l.emit(item{frame: f})
+		l.emit(item{of: q, frame: f})
 	}
 }
 
@@ -285,9 +338,11 @@ func (l *line) seal(q *sequence) {
 	}
 	l.mark++
 	q.mark = l.mark
-	l.emit(item{status: true})
-	l.emit(item{frame: executingNull(q.prompt)})
-	l.emit(item{mark: q.mark})
+	if !l.courier { // the hub that has the socket makes its own
+		l.emit(item{status: true})
+		l.emit(item{frame: executingNull(q.prompt)})
+	}
+	l.emit(item{of: q, mark: q.mark})
 }
 
 func (l *line) emit(it item) {

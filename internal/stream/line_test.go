@@ -59,6 +59,13 @@ func testLine() *line {
 	return &line{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}}
 }
 
+func prompts(received []*sequence) (names []string) {
+	for _, q := range received {
+		names = append(names, q.prompt)
+	}
+	return names
+}
+
 func other(s string) Message { return Message{Data: []byte(s)} }
 
 func message(k Kind, s string) Message {
@@ -153,11 +160,11 @@ func TestEndedWithoutARun(t *testing.T) {
 	l, r := testLine(), &recorder{}
 	l.attach(r.out, false)
 	a := l.begin("a", 1)
-	l.ended("x", []Message{other("x start"), other("x error")})
+	l.ended(Attempt{Prompt: "x"}, []Message{other("x start"), other("x error")})
 	require.Empty(t, r.take())
 	l.end(a, nil)
 	require.Equal(t, words(closing("a", 1), "x start", "x error", closing("x", 2)), r.take())
-	l.ended("y", []Message{other("y start")})
+	l.ended(Attempt{Prompt: "y"}, []Message{other("y start")})
 	require.Equal(t, words("y start", closing("y", 3)), r.take())
 }
 
@@ -211,22 +218,22 @@ func TestReplayAfterReconnect(t *testing.T) {
 	l.send(c, other("c start"))
 	l.send(c, message(Progress, "1"))
 	l.send(c, message(Progress, "2"))
-	require.Equal(t, []string{"a"}, l.confirm(1), "a was received")
+	require.Equal(t, []string{"a"}, prompts(l.confirm(1)), "a was received")
 	l.detach()
-	require.Empty(t, l.confirm(99), "a late receipt of a socket that is gone")
+	require.Empty(t, prompts(l.confirm(99)), "a late receipt of a socket that is gone")
 	_, ok := l.showing()
 	require.False(t, ok, "without a socket nothing is shown")
 	l.send(c, other("c executed"))
-	l.ended("d", []Message{other("d start")})
+	l.ended(Attempt{Prompt: "d"}, []Message{other("d start")})
 
 	r2 := &recorder{}
 	l.attach(r2.out, false)
 	require.Equal(t, words("b start", "b success", closing("b", 3), "c start", "2", "c executed"), r2.take(),
 		"b was not confirmed, c is in the middle")
-	require.Empty(t, l.confirm(2), "a receipt for marks of the old socket counts for nothing")
+	require.Empty(t, prompts(l.confirm(2)), "a receipt for marks of the old socket counts for nothing")
 	l.end(c, nil)
 	require.Equal(t, words(closing("c", 4), "d start", closing("d", 5)), r2.take())
-	require.Equal(t, []string{"b", "c", "d"}, l.confirm(5))
+	require.Equal(t, []string{"b", "c", "d"}, prompts(l.confirm(5)))
 	require.True(t, l.empty())
 	require.Zero(t, l.memory)
 }
@@ -271,7 +278,7 @@ func TestBackAfterTheWindow(t *testing.T) {
 	}
 	l.send(b, other("b start"))
 	l.send(b, other("b executed"))
-	l.ended("x", []Message{other("x start")})
+	l.ended(Attempt{Prompt: "x"}, []Message{other("x start")})
 	l.forget()
 	l.send(a, message(ProgressState, "s3"))
 	l.send(a, message(Executing, "executing 3"))
@@ -319,8 +326,8 @@ func TestReplayOfTheSamePrompt(t *testing.T) {
 	require.Equal(t, words("a start", closing("a", 1)), r.take())
 	require.True(t, l.replay("a"))
 	require.Equal(t, words("a start", closing("a", 2)), r.take())
-	require.Empty(t, l.confirm(1))
-	require.Equal(t, []string{"a"}, l.confirm(2))
+	require.Empty(t, prompts(l.confirm(1)))
+	require.Equal(t, []string{"a"}, prompts(l.confirm(2)))
 	require.False(t, l.replay("a"), "received, so no longer kept")
 }
 
@@ -329,7 +336,7 @@ func TestClear(t *testing.T) {
 	l := testLine()
 	a := l.begin("a", 1)
 	l.send(a, other("start"))
-	l.ended("x", nil)
+	l.ended(Attempt{Prompt: "x"}, nil)
 	l.clear()
 	require.True(t, l.empty())
 	require.Zero(t, l.memory)

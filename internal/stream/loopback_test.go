@@ -90,7 +90,7 @@ func TestReconnectStorm(t *testing.T) {
 		id := fmt.Sprint("client", i)
 		all.Go(func() { // its prompts, two at a time
 			for n := 0; n < prompts; n += 2 {
-				r.streams.Posted(Key{Client: id}, fmt.Sprint(n))
+				r.streams.Posted(Key{Client: id}, time.Now())
 				a, b := r.run(id, fmt.Sprint(n)), r.run(id, fmt.Sprint(n+1))
 				for range 20 {
 					a.Send(message(Progress, "a"))
@@ -133,10 +133,10 @@ func BenchmarkSend(b *testing.B) {
 		b.Run(fmt.Sprint("open=", open), func(b *testing.B) {
 			k := Key{Client: fmt.Sprint(open)}
 			s.change(k, true, func(c *client) { c.line.attach(func(item) {}, false) })
-			first := s.Begin(k, "first", 1)
+			first := s.Begin(k, Attempt{Prompt: "first", Fence: 1})
 			run := first
 			if !open {
-				run = s.Begin(k, "second", 1)
+				run = s.Begin(k, Attempt{Prompt: "second", Fence: 1})
 			}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -161,7 +161,7 @@ func (m *model) endWithoutRun() {
 	run := m.newRun()
 	run.over = true
 	m.ended = append(m.ended, run)
-	m.line.ended(run.prompt, []Message{run.message(Other, "start"), run.message(Other, "error")})
+	m.line.ended(Attempt{Prompt: run.prompt}, []Message{run.message(Other, "start"), run.message(Other, "error")})
 	m.opened()
 }
 
@@ -195,10 +195,10 @@ func (m *model) attach(live bool) {
 }
 
 func (m *model) confirm(mark uint64) {
-	prompts := m.line.confirm(mark)
+	received := prompts(m.line.confirm(mark))
 	for n, run := range m.socket.whole {
 		if n <= mark {
-			require.Contains(m.t, prompts, run.prompt)
+			require.Contains(m.t, received, run.prompt)
 			run.received = true
 			delete(m.socket.whole, n)
 		}

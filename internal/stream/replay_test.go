@@ -62,7 +62,7 @@ func TestEndedWhileAway(t *testing.T) {
 func TestSocketOpensAfterThePost(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		time.Sleep(time.Hour) // the window of a fresh hub is over
-		r.streams.Posted(Key{Client: "me"}, "a")
+		r.streams.Posted(Key{Client: "me"}, time.Now())
 		r.run("me", "a").End(other(success("a")))
 		r.run("late", "b").End()
 		time.Sleep(59 * time.Second)
@@ -73,7 +73,7 @@ func TestSocketOpensAfterThePost(t *testing.T) {
 
 func TestFreshHubGivesAWindow(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.streams.Ended(Key{Client: "me"}, "a", other(start("a")), other(success("a")))
+		r.streams.Ended(Key{Client: "me"}, Attempt{Prompt: "a"}, other(start("a")), other(success("a")))
 		time.Sleep(50 * time.Second)
 		require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), r.open("/ws?clientId=me").settled(),
 			"its socket went down with the hub before")
@@ -105,7 +105,7 @@ func TestReplayOfAPostedAgain(t *testing.T) {
 		r.run("me", "a").End()
 		p.settled()
 		require.False(t, r.streams.Replay(k, "a"), "received, so no longer known")
-		r.streams.Ended(k, "a", other(start("a")), other(success("a")))
+		r.streams.Ended(k, Attempt{Prompt: "a"}, other(start("a")), other(success("a")))
 		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
 	})
 }

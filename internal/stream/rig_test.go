@@ -151,7 +151,7 @@ func (r *rig) open(path string) *peer {
 
 // run begins a run and sends its start.
 func (r *rig) run(client, prompt string) *Run {
-	run := r.streams.Begin(Key{Client: client}, prompt, 1)
+	run := r.streams.Begin(Key{Client: client}, Attempt{Prompt: prompt, Fence: 1})
 	run.Send(other(start(prompt)))
 	return run
 }

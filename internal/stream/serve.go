@@ -76,12 +76,15 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	// configuration, which a socket outlives.
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all sync.WaitGroup
+	defer s.change(k, false, func(c *client) { c.detach(sock) })
 	defer all.Wait()
 	defer cancel()
 
-	s.change(k, true, func(c *client) { c.attach(sock, live) })
-	defer s.change(k, false, func(c *client) { c.detach(sock) })
-
+	if s.carrier == nil {
+		s.arrive(ctx, sock, k, live)
+	} else {
+		all.Go(func() { s.arrive(ctx, sock, k, live) }) // it asks other hubs
+	}
 	all.Go(func() {
 		_ = sock.write(ctx) // it returns when it has failed, or is to stop
 		if ctx.Err() == nil {
@@ -106,7 +109,20 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 // changes nothing: its marks are out of use.
 func (s *Streams) received(k Key, mark uint64) {
 	var prompts []string
-	s.change(k, false, func(c *client) { prompts = c.line.confirm(mark) })
+	var home int64
+	foreign := map[string][]uint64{}
+	s.change(k, false, func(c *client) {
+		home = c.home.Number
+		for _, q := range c.line.confirm(mark) {
+			prompts = append(prompts, q.prompt)
+			c.noteFence(q.job, finished)
+			if r := q.foreign; r != nil {
+				r.received = true
+				foreign[r.hub] = append(foreign[r.hub], r.id)
+			}
+		}
+	})
+	s.receipts(k, home, foreign)
 	for _, prompt := range prompts {
 		s.o.Delivered(k, prompt)
 	}
@@ -176,8 +192,13 @@ func (s *Streams) Close(ctx context.Context) error {
 		s.cancel()
 		<-done
 	}
+	s.leave(ctx)
 	s.cancel()
 	s.drop()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.network.Wait()
 	return err
 }
 

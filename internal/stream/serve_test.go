@@ -40,7 +40,7 @@ func TestTenantsShareNothing(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
 		p.settled()
-		run := r.streams.Begin(Key{Tenant: "other", Client: "me"}, "a", 1)
+		run := r.streams.Begin(Key{Tenant: "other", Client: "me"}, Attempt{Prompt: "a", Fence: 1})
 		run.Send(other(start("a")))
 		run.End()
 		require.Empty(t, p.settled())
@@ -57,8 +57,8 @@ func TestRunsWithoutClient(t *testing.T) {
 			run.End(other(success("a")))
 			run.Lose()
 		}
-		r.streams.Ended(Key{}, "b", other("x"))
-		r.streams.Posted(Key{}, "b")
+		r.streams.Ended(Key{}, Attempt{Prompt: "b"}, other("x"))
+		r.streams.Posted(Key{}, time.Now())
 		require.False(t, r.streams.Replay(Key{}, "b"))
 		r.streams.Broadcast(Key{}, other("x"))
 		require.Empty(t, p.settled())
@@ -104,7 +104,7 @@ func TestLostRunOnTheWire(t *testing.T) {
 		a := r.run("me", "a")
 		a.Lose()
 		a.Send(other("late"))
-		again := r.streams.Begin(Key{Client: "me"}, "a", 2)
+		again := r.streams.Begin(Key{Client: "me"}, Attempt{Prompt: "a", Fence: 2})
 		again.Send(other(start("a")))
 		again.End(other(success("a")))
 		require.Equal(t, words(start("a"), start("a"), success("a"), status(0), null("a")), p.settled())
@@ -251,7 +251,7 @@ func TestClose(t *testing.T) {
 		// Everything is quiet afterwards.
 		a.End()
 		r.run("me", "b").End()
-		r.streams.Posted(Key{Client: "x"}, "x")
+		r.streams.Posted(Key{Client: "x"}, time.Now())
 		r.streams.StatusChanged()
 		require.Empty(t, r.streams.clients)
 		_, resp, err := r.request("/ws", nil)

@@ -72,6 +72,14 @@ type Options struct {
 	// prompt. It is called without locks; while it blocks, further receipts
 	// of that socket wait.
 	Delivered func(k Key, promptID string)
+	// Carrier connects with other hubs that share the queue; nil means that
+	// there are none.
+	Carrier Carrier
+	// Arrived is told when a client's socket has opened here and was not here
+	// before, after other hubs have handed over what they have and before
+	// anything is sent: the time to [Streams.Tell] what none of them has kept.
+	// It must not take long.
+	Arrived func(ctx context.Context, k Key)
 	// Logger takes log lines. Default: none.
 	Logger *slog.Logger
 }
@@ -90,6 +98,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Delivered == nil {
 		o.Delivered = func(Key, string) {}
+	}
+	if o.Arrived == nil {
+		o.Arrived = func(context.Context, Key) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -117,12 +128,19 @@ type Streams struct {
 	ctx    context.Context // ends with the last grace of Close
 	cancel context.CancelFunc
 
+	carrier  Carrier // nil when alone
+	self     string
+	sessions atomic.Uint64  // of couriers and entries
+	numbers  atomic.Uint64  // of sequences
+	network  sync.WaitGroup // what is on its way to other hubs
+
 	mu      sync.Mutex
 	clients map[Key]*client
 	sockets map[*socket]struct{}
 	// opening counts sockets that have a place but are not in the set yet.
 	opening int
 	closed  bool
+	over    bool // nothing more may be spawned
 	serving sync.WaitGroup
 }
 
@@ -138,6 +156,7 @@ func New(o Options) *Streams {
 	s.callers.ask = s.o.Count
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.SetLimits(o.ReplayWindow, o.MaxSockets)
+	s.startNetwork()
 	return s
 }
 
@@ -174,6 +193,7 @@ func (s *Streams) client(k Key, create bool) *client {
 	c := s.clients[k]
 	if c == nil && create && !s.closed {
 		c = &client{key: k, streams: s, until: s.started.Add(s.window())}
+		c.entry, c.line.numbers = s.sessions.Add(1), &s.numbers
 		c.line.limits = lineLimits{hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir}
 		s.clients[k] = c
 	}
@@ -204,10 +224,15 @@ func (s *Streams) remove(c *client) {
 // of the client stands still: `defer run.Lose()` is right, as it does nothing
 // after End. The same prompt and fence give the same run again. A key without
 // a client gives a run that drops everything.
-func (s *Streams) Begin(k Key, promptID string, fence int64) *Run {
+func (s *Streams) Begin(k Key, a Attempt) *Run {
 	r := &Run{}
 	s.change(k, true, func(c *client) {
-		r.client, r.sequence = c, c.line.begin(promptID, fence)
+		c.newest(a.Job, a.Fence)
+		r.client, r.sequence = c, c.line.begin(a.Prompt, a.Fence)
+		if q := r.sequence; q.at == 0 {
+			q.job, q.at = a.Job, time.Now().UnixMilli()
+		}
+		c.seek()
 	})
 	return r
 }
@@ -215,15 +240,24 @@ func (s *Streams) Begin(k Key, promptID string, fence int64) *Run {
 // Ended adds the complete sequence of a prompt that ended without a run here:
 // refused by the instance, never runnable, or known from history only. The
 // messages go from execution_start to the end message; status and executing
-// null follow by themselves.
-func (s *Streams) Ended(k Key, promptID string, msgs ...Message) {
-	s.change(k, true, func(c *client) { c.line.ended(promptID, msgs) })
+// null follow by themselves. With a job it is the end that this hub has
+// brought about; without one it is shown whatever was shown before.
+func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
+	s.change(k, true, func(c *client) {
+		c.newest(a.Job, a.Fence)
+		c.line.ended(a, msgs)
+		c.seek()
+	})
 }
 
-// Posted tells that a prompt was accepted. It starts the replay window of a
-// client whose socket opens later than its POST.
-func (s *Streams) Posted(k Key, _ string) {
-	s.change(k, true, func(c *client) { c.extend() })
+// Posted tells when a prompt was accepted, here or by another hub. It starts
+// the replay window of a client whose socket opens later than its POST.
+func (s *Streams) Posted(k Key, at time.Time) {
+	s.change(k, true, func(c *client) {
+		if until := at.Add(s.window()); until.After(c.until) {
+			c.until = until
+		}
+	})
 }
 
 // Replay sends the messages of an ended prompt again, because the same prompt
@@ -242,7 +276,11 @@ func (s *Streams) StatusChanged(callers ...string) { s.callers.changed(callers) 
 // Showing is the running prompt whose messages the client is being shown; ok
 // is false when there is none, or no socket.
 func (s *Streams) Showing(k Key) (promptID string, ok bool) {
-	s.change(k, false, func(c *client) { promptID, ok = c.line.showing() })
+	s.change(k, false, func(c *client) {
+		if c.socket != nil {
+			promptID, ok = c.line.showing()
+		}
+	})
 	return promptID, ok
 }
 

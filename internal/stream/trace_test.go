@@ -127,7 +127,7 @@ func TestRecordedRuns(t *testing.T) {
 				for i, msgs := range recorded {
 					prompt := promptOf(t, msgs)
 					for _, client := range []string{"plain", "flagged"} {
-						play(r.streams.Begin(Key{Client: client}, prompt, 1), msgs)
+						play(r.streams.Begin(Key{Client: client}, Attempt{Prompt: prompt, Fence: 1}), msgs)
 					}
 					want := make([]string, len(msgs))
 					for j, m := range msgs {

@@ -1,0 +1,123 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// talkative is an instance that sends a TEXT frame before each message
+// `executing` with a node, as API nodes do, to every socket.
+type talkative struct {
+	*instance
+	front *httptest.Server
+}
+
+func newTalkative(t *testing.T) *talkative {
+	t.Helper()
+	i := newInstance(t, sim.Config{})
+	to, err := url.Parse(i.url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	f := &talkative{instance: i}
+	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ws" {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		f.socket(w, r)
+	}))
+	t.Cleanup(func() { f.front.CloseClientConnections(); f.front.Close() })
+	return f
+}
+
+// socket joins a hub's socket with one of the instance.
+func (f *talkative) socket(w http.ResponseWriter, r *http.Request) {
+	near, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	defer near.CloseNow()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	far, _, err := websocket.Dial(ctx, f.url()+r.URL.RequestURI(), nil)
+	if err != nil {
+		return
+	}
+	defer far.CloseNow()
+	near.SetReadLimit(-1)
+	far.SetReadLimit(-1)
+	go func() {
+		defer cancel()
+		for {
+			kind, data, err := near.Read(ctx)
+			if err != nil || far.Write(ctx, kind, data) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		kind, data, err := far.Read(ctx)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(data, []byte(`"executing"`)) && !bytes.Contains(data, []byte(`"node": null`)) {
+			if near.Write(ctx, websocket.MessageBinary, textFrame()) != nil {
+				return
+			}
+		}
+		if near.Write(ctx, kind, data) != nil {
+			return
+		}
+	}
+}
+
+// textFrame is a binary frame of event type 3.
+func textFrame() []byte {
+	frame := binary.BigEndian.AppendUint32(nil, 3)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len("2")))
+	return append(frame, "2the clouds are counted: ☁"...)
+}
+
+// TEXT frames name no prompt, and a server sends them to everybody: behind the
+// hub they reach the client whose prompt runs, and nobody else.
+func TestTextFrames(t *testing.T) {
+	t.Parallel()
+	f := newTalkative(t)
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
+	b.connected(1)
+	others := b.dial("bob")
+	socket := b.dial("ann")
+	for n := range 3 {
+		id := b.submit(picture(n+1), "ann")
+		got, all := socket.sequence()
+		require.Equal(t, id, got)
+		texts := 0
+		for i, h := range all {
+			if h.binary != nil {
+				require.Equal(t, textFrame(), h.binary)
+				require.Equal(t, "executing", all[i+1].Type, "in its place")
+				texts++
+			}
+		}
+		require.Equal(t, 2, texts, "one for each node that ran")
+	}
+	id := b.submit(picture(9), "bob")
+	first := others.any()
+	for first.Type == "status" {
+		first = others.any()
+	}
+	require.Equal(t, "execution_start", first.Type, fmt.Sprint("nothing came before its own: ", first.raw))
+	require.Equal(t, id, first.Data.PromptID)
+}

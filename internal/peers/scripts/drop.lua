@@ -1,0 +1,5 @@
+-- Removes a parcel.
+--
+-- ARGV[1] parcel
+write('DEL', key('s', 'parcel', ARGV[1]))
+return {'ok'}

@@ -1,0 +1,409 @@
+package stream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// job begins a run of a job as a hub does and sends its start.
+func (r *rig) job(client, prompt string, fence int64) *Run {
+	run := r.streams.Begin(Key{Client: client}, Attempt{Prompt: prompt, Job: "job " + prompt, Fence: fence})
+	run.Send(other(start(prompt)))
+	return run
+}
+
+// complete is the sequence of a run with these messages.
+func complete(prompt string, messages ...string) []string {
+	return words(start(prompt), messages, success(prompt), status(0), null(prompt))
+}
+
+func TestSocketElsewhere(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		time.Sleep(time.Hour) // the windows of fresh hubs are over
+		p := b.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me")), p.settled())
+		run := a.job("me", "1", 1)
+		run.Send(message(Executing, "executing"))
+		run.Send(message(Progress, "progress"))
+		run.Send(Message{Kind: Preview, Node: "2", Binary: true, Data: []byte("preview")})
+		run.Send(other("executed"))
+		require.Equal(t, words(start("1"), "executing", "progress", "binary:preview", "executed"), p.settled(),
+			"at once, not when it ends")
+		prompt, ok := b.streams.Showing(Key{Client: "me"})
+		require.True(t, ok)
+		require.Equal(t, "1", prompt, "a bare interrupt hits it")
+		_, ok = a.streams.Showing(Key{Client: "me"})
+		require.False(t, ok)
+		run.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+		require.Equal(t, words("me/1"), b.delivered())
+		require.Empty(t, a.delivered(), "it is noted once")
+		require.Empty(t, a.streams.clients, "the receipt has come")
+		nothingKept(t, a, b)
+	})
+}
+
+func TestSocketElsewhereComesLater(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		time.Sleep(time.Hour)
+		k := Key{Client: "me"}
+		b.streams.Posted(k, time.Now())
+		posted := time.Now()
+		time.Sleep(30 * time.Second)
+		for _, prompt := range []string{"1", "2"} {
+			a.streams.Posted(k, posted) // as the job's record says
+			run := a.job("me", prompt, 1)
+			run.Send(other("executed " + prompt))
+			run.End(other(success(prompt)))
+		}
+		running := a.job("me", "3", 1)
+		running.Send(other("executed 3"))
+		time.Sleep(29 * time.Second)
+		p := b.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), complete("1", "executed 1"), complete("2", "executed 2"), start("3"), "executed 3"), p.settled())
+		running.End(other(success("3")))
+		require.Equal(t, words(success("3"), status(0), null("3")), p.settled())
+		require.Equal(t, words("me/1", "me/2", "me/3"), b.delivered())
+		nothingKept(t, a, b)
+	})
+}
+
+func TestSocketMovesInMidRun(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		atA := a.open("/ws?clientId=me")
+		one := a.job("me", "1", 1)
+		time.Sleep(tick)
+		two := b.job("me", "2", 1)
+		one.Send(other("executed 1"))
+		two.Send(other("executed 2"))
+		require.Equal(t, words(hello(0, "me"), start("1"), "executed 1"), atA.settled())
+
+		atB := b.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), start("1"), "executed 1"), atB.settled(), "from the start")
+		one.Send(other("more 1"))
+		require.Equal(t, words("more 1"), atB.settled())
+		require.Empty(t, atA.settled(), "the newest socket wins")
+		require.Equal(t, 1, a.streams.Sockets(), "the old one stays open")
+		atA.leave()
+		two.End(other(success("2")))
+		require.Empty(t, atB.settled())
+
+		atA = a.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), complete("2", "executed 2"), start("1"), "executed 1", "more 1")[0:1], atA.settled()[0:1])
+		one.End(other(success("1")))
+		atA.settled()
+		require.ElementsMatch(t, words("me/1", "me/2"), a.delivered())
+		require.Empty(t, b.delivered())
+		require.Empty(t, atB.settled())
+		nothingKept(t, a, b)
+	})
+}
+
+func TestEndedOnesComeFirstAfterAMove(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		c := x.rig(t, "c", Options{})
+		first := a.job("me", "running at a", 1)
+		time.Sleep(tick)
+		b.job("me", "ended at b", 1).End(other(success("ended at b")))
+		c.job("me", "running at c", 1)
+		p := c.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), complete("ended at b"), start("running at a")), p.settled(),
+			"what has ended, then what began first")
+		first.End(other(success("running at a")))
+		require.Equal(t, words(success("running at a"), status(0), null("running at a"), start("running at c")), p.settled())
+	})
+}
+
+func TestClientBackAtTheSameHub(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := b.open("/ws?clientId=me")
+		run := a.job("me", "1", 1)
+		run.Send(other("executed"))
+		p.settled()
+		p.leave()
+		run.End(other(success("1")))
+		time.Sleep(59 * time.Second)
+		p = b.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), complete("1", "executed")), p.settled(), "held where it will come back")
+		p.leave()
+		a.job("me", "2", 1).End(other(success("2")))
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		require.Empty(t, b.streams.clients, "nobody came back")
+		require.Empty(t, a.streams.clients)
+		require.Empty(t, x.holders)
+	})
+}
+
+func TestNothingIsSaidWhileTheSocketIsHere(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := a.open("/ws?clientId=me")
+		p.settled()
+		before := x.asked
+		for n := range 10 {
+			run := a.job("me", fmt.Sprint(n), 1)
+			for range 100 {
+				run.Send(message(Progress, "progress"))
+			}
+			run.End(other(success(fmt.Sprint(n))))
+		}
+		require.Len(t, p.settled(), 10*(100+4))
+		require.Equal(t, before, x.asked, "no question, no letter")
+	})
+}
+
+func TestLargeMessageGoesByReference(t *testing.T) {
+	twoHubs(t, Options{SpillBytes: 1 << 20, KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		longest := 0
+		x.post = func(_ string, text []byte) [][]byte {
+			longest = max(longest, len(text))
+			return [][]byte{text}
+		}
+		p := b.open("/ws?clientId=me")
+		p.settled()
+		large := strings.Repeat("pixel", 1<<20)
+		run := a.job("me", "1", 1)
+		for range 2 {
+			run.Send(Message{Kind: Result, Node: "2", Binary: true, Data: []byte(large)})
+		}
+		run.End(other(success("1")))
+		got := p.settled()
+		require.Equal(t, []string{start("1"), success("1"), status(0), null("1")}, slices.Delete(slices.Clone(got), 1, 3))
+		require.True(t, got[1] == "binary:"+large && got[2] == got[1])
+		require.Less(t, longest, depositBytes+4096)
+		require.Empty(t, x.parcels, "each is taken once")
+
+		// One that cannot be had is asked for again.
+		x.post = func(_ string, text []byte) [][]byte {
+			if x.parcels["lost"] == nil && len(x.parcels) > 0 {
+				clear(x.parcels)
+				x.parcels["lost"] = []byte{}
+			}
+			return [][]byte{text}
+		}
+		run = a.job("me", "2", 1)
+		run.Send(Message{Kind: Result, Node: "2", Binary: true, Data: []byte(large)})
+		run.End(other(success("2")))
+		time.Sleep(10 * time.Second)
+		got = p.settled()
+		require.Equal(t, []string{start("2"), success("2"), status(0), null("2")}, slices.Delete(slices.Clone(got), 1, 2))
+		require.True(t, got[1] == "binary:"+large)
+	})
+}
+
+func TestHubDies(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := b.open("/ws?clientId=me")
+		run := a.job("me", "1", 1)
+		synctest.Wait()
+		own := b.job("me", "2", 1)
+		require.Equal(t, words(hello(0, "me"), start("1")), p.settled())
+		x.hubs["a"].sever(true)
+		time.Sleep(2 * beatInterval)
+		require.Equal(t, words(start("2")), p.settled(), "the stream does not stand still")
+		// Another hub has taken the run over and starts it anew.
+		again := b.job("me", "1", 2)
+		own.End(other(success("2")))
+		require.Equal(t, words(success("2"), status(0), null("2"), start("1")), p.settled())
+		again.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+		// The dead one was only frozen, and does not know.
+		x.hubs["a"].sever(false)
+		run.Send(other("late"))
+		time.Sleep(3 * beatInterval)
+		run.End(other(success("1")))
+		time.Sleep(3 * beatInterval)
+		require.Empty(t, p.settled(), "a job that has ended does not begin again")
+	})
+}
+
+func TestHubIsTakenForDead(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := b.open("/ws?clientId=me")
+		run := a.job("me", "1", 1)
+		run.Send(other("one"))
+		p.settled()
+		x.hubs["a"].sever(true)
+		time.Sleep(2 * beatInterval)
+		run.Send(other("two"))
+		time.Sleep(2 * beatInterval)
+		require.Empty(t, p.settled())
+		x.hubs["a"].sever(false)
+		time.Sleep(3 * beatInterval)
+		require.Equal(t, words(start("1"), "one", "two"), p.settled(), "as a run that was lost and runs again")
+		run.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+		nothingKept(t, a, b)
+	})
+}
+
+func TestHubStops(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := b.open("/ws?clientId=me")
+		q := a.open("/ws?clientId=you")
+		a.job("me", "1", 1)
+		mine := b.job("you", "2", 1)
+		mine.Send(other("executed"))
+		p.settled()
+		require.NoError(t, a.streams.Close(t.Context()))
+		b.job("me", "3", 1)
+		require.Equal(t, words(start("3")), p.settled())
+		q.settled()
+		q = b.open("/ws?clientId=you")
+		require.Equal(t, words(hello(0, "you"), start("2"), "executed"), q.settled())
+	})
+}
+
+func TestNewerRunOfAJobEndsTheOlder(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		c := x.rig(t, "c", Options{})
+		p := b.open("/ws?clientId=me")
+		old := a.job("me", "1", 1)
+		p.settled()
+		young := c.job("me", "1", 2)
+		require.Equal(t, words(start("1")), p.settled())
+		old.Send(other("late"))
+		old.End(other(success("1")))
+		require.Empty(t, p.settled())
+		young.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+	})
+}
+
+func TestTell(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		k := Key{Client: "me"}
+		p := b.open("/ws?clientId=me")
+		synctest.Wait()
+		require.True(t, b.streams.Holds(k))
+		require.False(t, a.streams.Holds(k))
+		p.settled()
+		tell := func(prompt string) {
+			b.streams.Tell(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
+		}
+		// The end has come by the stream.
+		a.job("me", "1", 1).End(other(success("1")))
+		require.Equal(t, complete("1"), p.settled())
+		told, running := b.streams.Told(k, "job 1")
+		require.True(t, told && !running)
+		tell("1")
+		require.Empty(t, p.settled())
+		// It comes after it was told.
+		run := a.job("me", "2", 1)
+		require.Equal(t, words(start("2")), p.settled())
+		told, running = b.streams.Told(k, "job 2")
+		require.True(t, !told && running)
+		tell("2")
+		tell("2")
+		require.Equal(t, complete("2"), p.settled())
+		run.End(other(success("2")))
+		tell("3")
+		a.job("me", "3", 1).End(other(success("3")))
+		require.Equal(t, complete("3"), p.settled())
+		nothingKept(t, a, b)
+		// The same prompt was posted again at the other hub.
+		a.streams.Ended(k, Attempt{Prompt: "3"}, other(start("3")), other(success("3")))
+		require.Equal(t, complete("3"), p.settled())
+	})
+}
+
+func TestEndedElsewhereWithoutARun(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		time.Sleep(time.Hour)
+		p := b.open("/ws?clientId=me")
+		p.settled()
+		a.streams.Ended(Key{Client: "me"}, Attempt{Prompt: "1", Job: "job 1", Fence: 1}, other(start("1")), other(success("1")))
+		require.Equal(t, complete("1"), p.settled())
+		told, _ := b.streams.Told(Key{Client: "me"}, "job 1")
+		require.True(t, told)
+		nothingKept(t, a, b)
+	})
+}
+
+func TestLiveAcrossHubs(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := b.open("/ws?clientId=me&events=live")
+		p.settled()
+		one, two := a.job("me", "1", 1), b.job("me", "2", 1)
+		require.ElementsMatch(t, words(start("1"), start("2")), p.settled())
+		one.Send(other("executed 1"))
+		require.Equal(t, words("executed 1"), p.settled())
+		two.Send(other("executed 2"))
+		require.Equal(t, words("executed 2"), p.settled())
+		one.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+	})
+}
+
+func TestRedisAway(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		x.hubs["a"].sever(true)
+		x.hubs["b"].sever(true)
+		p := b.open("/ws?clientId=me")
+		own := b.job("me", "1", 1)
+		run := a.job("me", "2", 1)
+		own.End(other(success("1")))
+		require.Equal(t, words(hello(0, "me"), complete("1")), p.settled(), "a hub works by itself")
+		run.Send(other("executed"))
+		x.hubs["a"].sever(false)
+		x.hubs["b"].sever(false)
+		time.Sleep(2 * beatInterval)
+		require.Equal(t, words(start("2"), "executed"), p.settled())
+		run.End(other(success("2")))
+		require.Equal(t, words(success("2"), status(0), null("2")), p.settled())
+	})
+}
+
+// TestLettersAreLost loses, doubles and shuffles letters at random: what the
+// client sees is whole and in order all the same, each thing once.
+func TestLettersAreLost(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := b.open("/ws?clientId=me")
+		p.settled()
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(1, seed))
+		var late [][]byte
+		x.post = func(_ string, text []byte) (now [][]byte) {
+			switch random.IntN(6) {
+			case 0: // lost
+			case 1:
+				now = append(now, text, text)
+			case 2:
+				late = append(late, text)
+			default:
+				now = append(append(now, text), late...)
+				late = nil
+			}
+			return now
+		}
+		var want []string
+		for n := range 40 {
+			prompt := fmt.Sprint(n)
+			run := a.job("me", prompt, 1)
+			var messages []string
+			for i := range 10 {
+				synctest.Wait()
+				messages = append(messages, fmt.Sprint("message ", i, " of ", n))
+				run.Send(other(messages[i]))
+			}
+			run.End(other(success(prompt)))
+			want = append(want, complete(prompt, messages...)...)
+		}
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, want, p.settled())
+		x.mu.Lock()
+		x.post = newExchange().post
+		x.mu.Unlock()
+		time.Sleep(time.Minute)
+		require.Len(t, b.delivered(), 40)
+		nothingKept(t, a, b)
+	})
+}
