@@ -14,7 +14,8 @@
 //  3. The run puts the inputs on the instance, posts the prompt there, and
 //     passes on what the instance's socket says: package comfyui rewrites ids,
 //     package files gives outputs their names and copies them, package stream
-//     delivers one client's messages in order, one prompt after the other.
+//     delivers one client's messages in order, one prompt after the other, by
+//     package peers also to a socket at another hub.
 //  4. The instance ends. It is free at once; the run fetches the record,
 //     waits for the files, writes the history entry (queue.Finish), and only
 //     then lets the client see the end: status, then executing null.
