@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,4 +85,31 @@ func TestHubAway(t *testing.T) {
 		r.pictures(ada, m, 1)
 	}
 	require.Len(t, filter(ada.All(), isPicture), 3)
+}
+
+// Telegram is away while pictures are made, and while the bridge starts.
+func TestTelegramAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ada := r.Fake.Person(6, "en")
+	first, _ := ada.Say("/slow")
+	r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
+	r.StopTelegram()
+	require.Eventually(t, func() bool {
+		response, err := http.Get(r.HubURL + "/hub/stats")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		var stats struct{ Queued, Running int }
+		return json.NewDecoder(response.Body).Decode(&stats) == nil && stats.Queued+stats.Running == 0
+	}, patience, 50*time.Millisecond, "the picture is made")
+	r.KillBridge()
+	require.NoError(t, r.StartBridge())
+	second, _ := ada.Say("/work")
+	require.NoError(t, r.StartTelegram())
+	for _, m := range []int{first, second} {
+		r.wait(ada, "its end", func(list []fakebot.Message) bool { return ends(list, m) == 1 })
+	}
+	require.LessOrEqual(t, len(filter(ada.All(), isPicture)), 2, "nobody gets it twice")
 }

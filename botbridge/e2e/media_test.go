@@ -19,6 +19,7 @@ const mediaCommands = `
   clip: {workflow: clip.json, inputs: {count: "-"}}
   loop: {workflow: loop.json, inputs: {seed: 1.color, count: "-", size: "-"}, max_seed: 16777215}
   tune: {workflow: tune.json}
+  large: {workflow: large.json, inputs: {seed: 1.color, count: "-", size: "-"}, max_seed: 16777215}
   huge: {workflow: huge.json, inputs: {seed: 1.color, count: "-", size: "-"}, max_seed: 16777215}
 `
 
@@ -49,6 +50,14 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 	// Shown as a photo, an animation would stand still.
 	asked, _ = ada.Say("/loop")
 	r.waitFor(ada, "an animation as a file", answering(asked, ofKind("document")))
+
+	// A large file passes through; it is not held.
+	asked, _ = ada.Say("/large")
+	large := r.waitFor(ada, "a large file", answering(asked, ofKind("document")))
+	require.Greater(t, large.File.Size, int64(40<<20))
+	memory := r.Bridge().Memory()
+	t.Logf("the bridge has %d MB after %d MB went through", memory>>20, large.File.Size>>20)
+	require.Less(t, memory, int64(80<<20))
 
 	// More than Telegram moves: a link, which works for whoever has it.
 	asked, _ = ada.Say("/huge")

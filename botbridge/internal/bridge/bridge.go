@@ -41,7 +41,6 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
-	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Bridge is one process of the bridge.
@@ -49,7 +48,6 @@ type Bridge struct {
 	log       *slog.Logger
 	owner     string
 	listen    string
-	db        *redis.DB
 	store     *state.Store
 	hub       *hubapi.Client
 	out       *outbox.Outbox
@@ -89,18 +87,17 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 	if err := b.addPlatforms(c, commands); err != nil {
 		return nil, err
 	}
-	b.db, err = redis.Open(ctx, redis.Options{URL: c.Redis, Dir: c.Data, Prefix: c.Prefix, Logger: log})
+	b.store, err = state.Open(ctx, state.Place{URL: c.Redis, Dir: c.Data, Prefix: c.Prefix, Logger: log}, state.Options{})
 	if err != nil {
 		return nil, err
 	}
-	b.store = state.New(b.db, state.Options{})
 	if b.store.Alone() {
 		// The folder is locked, so that whoever led before has ended: nobody's
 		// lease need be waited for.
 		b.owner = "alone"
 	}
 	if err := b.wire(c, commands); err != nil {
-		_ = b.db.Close()
+		_ = b.store.Close()
 		return nil, err
 	}
 	return b, nil
@@ -179,7 +176,7 @@ func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	}
 	b.hub.Close()
-	if closeErr := b.db.Close(); err == nil && closeErr != nil {
+	if closeErr := b.store.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("closing the state: %w", closeErr)
 	}
 	if errors.Is(err, http.ErrServerClosed) {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,8 +47,6 @@ const (
 type Options struct {
 	// Timeout bounds each call without a file. Default: 20 s.
 	Timeout time.Duration
-	// Header is sent with each request, for a login in front of the hub.
-	Header http.Header
 }
 
 // Client talks to one hub. It is safe for concurrent use.
@@ -57,10 +54,10 @@ type Client struct {
 	base    *url.URL
 	http    *http.Client
 	timeout time.Duration
-	header  http.Header
 }
 
-// New makes a client of the hub at a URL. It does not connect.
+// New makes a client of the hub at a URL, which may hold a login. It does not
+// connect.
 func New(base string, o Options) (*Client, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -72,7 +69,7 @@ func New(base string, o Options) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
 	transport.ResponseHeaderTimeout = 30 * time.Second
-	return &Client{base: u, http: &http.Client{Transport: transport}, timeout: o.Timeout, header: o.Header}, nil
+	return &Client{base: u, http: &http.Client{Transport: transport}, timeout: o.Timeout}, nil
 }
 
 // Close drops idle connections.
@@ -88,7 +85,6 @@ func (c *Client) request(ctx context.Context, method, path, tenant string, body 
 }
 
 func (c *Client) sign(h http.Header, tenant string) {
-	maps.Copy(h, c.header)
 	h.Set("User-Agent", "ComfyHub-botbridge")
 	if tenant != "" {
 		h.Set(tenantHeader, tenant)

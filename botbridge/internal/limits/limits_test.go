@@ -12,15 +12,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
-	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 func guard(t *testing.T, c Config) *Guard {
 	t.Helper()
-	db, err := redis.Open(t.Context(), redis.Options{URL: redis.Embedded, Dir: t.TempDir()})
+	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir()}, state.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	g, err := New(c, state.New(db, state.Options{}))
+	t.Cleanup(func() { _ = store.Close() })
+	g, err := New(c, store)
 	require.NoError(t, err)
 	return g
 }

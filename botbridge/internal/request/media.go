@@ -53,7 +53,7 @@ func mediaOf(name string) platform.Media {
 	switch extension(name) {
 	case ".png", ".jpg", ".jpeg", ".webp":
 		return platform.Photo
-	case ".mp4", ".mov", ".m4v", ".webm", ".mkv":
+	case ".mp4", ".mov", ".m4v": // others, such as WebM, Telegram does not play
 		return platform.Video
 	case ".gif":
 		return platform.Animation

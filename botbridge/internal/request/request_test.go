@@ -5,6 +5,10 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -122,3 +126,47 @@ func TestLastWords(t *testing.T) {
 	require.Contains(t, say(Record{Outcome: Failed, Reason: strings.Repeat("x", 5000)}).Text, "…")
 	require.Equal(t, "Stopped.", say(Record{Outcome: Cancelled}).Text)
 }
+
+// What an output is sent as depends on its size and on what is in it.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, 40, 40))))
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size, err := strconv.Atoi(strings.TrimSuffix(path.Base(r.URL.Query().Get("filename")), path.Ext(r.URL.Query().Get("filename"))))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		head := append(b.Bytes(), make([]byte, 2*headSize)...) // more is not asked for
+		_, _ = w.Write(head[:min(size, len(head))])
+	}))
+	defer hub.Close()
+	client, err := hubapi.New(hub.URL, hubapi.Options{})
+	require.NoError(t, err)
+	defer client.Close()
+	for name, want := range map[string]Output{
+		"1000.png":     {Media: platform.Photo},
+		"10485761.png": {Media: platform.Document},
+		"52428801.png": {Media: platform.Document, State: TooBig},
+		"52428800.mp4": {Media: platform.Video},
+		"52428801.mp4": {Media: platform.Video, State: TooBig},
+		"1000.webm":    {Media: platform.Document},
+		"1000.gif":     {Media: platform.Animation},
+		"1000.mp3":     {Media: platform.Audio},
+	} {
+		j := &job{r: NewRunner(Options{Hub: client}), platform: telegramLike{}}
+		out := Output{Ref: comfyui.FileRef{Filename: name, Type: "output"}}
+		require.NoError(t, j.inspect(t.Context(), &out), name)
+		require.Equal(t, want.Media, out.Media, name)
+		require.Equal(t, want.State, out.State, name)
+	}
+	j := &job{r: NewRunner(Options{Hub: client}), platform: telegramLike{}}
+	require.ErrorIs(t, j.inspect(t.Context(), &Output{Ref: comfyui.FileRef{Filename: "gone.png"}}), hubapi.ErrNotFound)
+}
+
+// telegramLike has Telegram's limits and does nothing.
+type telegramLike struct{ platform.Platform }
+
+func (telegramLike) Limits() platform.Limits { return platform.Limits{Photo: 10 << 20, File: 50 << 20} }

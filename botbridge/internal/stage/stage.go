@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -50,7 +51,7 @@ type Stage struct {
 	apiURL             string
 	hubAddr            string
 	admin, gossip      string
-	simulated          string // the first instance
+	simulated, serve   string // the first instance, and the agent's way to all
 	config             string
 	hub, agent, bridge *Process
 	standby            *Process
@@ -82,16 +83,17 @@ func (s *Stage) log(name string) string { return filepath.Join(s.o.Dir, name+".l
 
 // prepare chooses ports, starts the fake and writes the configurations.
 func (s *Stage) prepare() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	telegram, err := freeAddress()
 	if err != nil {
 		return err
 	}
-	s.api = &http.Server{Handler: s.Fake, ReadHeaderTimeout: 10 * time.Second}
-	s.apiURL = "http://" + listener.Addr().String()
-	go func() { _ = s.api.Serve(listener) }()
+	s.apiURL = "http://" + telegram
+	if err := s.StartTelegram(); err != nil {
+		return err
+	}
 
 	var bridge string
-	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &s.simulated, &bridge} {
+	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &s.simulated, &s.serve, &bridge} {
 		if *address, err = freeAddress(); err != nil {
 			return err
 		}
@@ -148,14 +150,17 @@ func (s *Stage) writeConfig() error {
 	return os.WriteFile(s.config, []byte(strings.NewReplacer("BRIDGE_URL", s.BridgeURL, "HUB_URL", s.HubURL).Replace(s.o.Config)), 0o600)
 }
 
-// freeAddress is an address of loopback that is free for TCP and UDP now.
+// freeAddress is an address of loopback that is free for TCP and UDP now. It
+// is not one of those that the system gives away by itself: any connection could
+// take such a port before our program does.
 func freeAddress() (string, error) {
+	const lowest, count = 10_000, 22_000
 	for range 50 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(count)))
+		tcp, err := net.Listen("tcp", address)
 		if err != nil {
-			return "", err
+			continue
 		}
-		address := tcp.Addr().String()
 		udp, err := net.ListenPacket("udp", address)
 		tcp.Close()
 		if err == nil {
@@ -174,6 +179,20 @@ func (s *Stage) StartHub() (err error) {
 	return err
 }
 
+// StartTelegram lets the fake be reached.
+func (s *Stage) StartTelegram() error {
+	listener, err := net.Listen("tcp", strings.TrimPrefix(s.apiURL, "http://"))
+	if err != nil {
+		return err
+	}
+	s.api = &http.Server{Handler: s.Fake, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.api.Serve(listener) }()
+	return nil
+}
+
+// StopTelegram cuts all connections to the fake and refuses new ones.
+func (s *Stage) StopTelegram() { _ = s.api.Close() }
+
 // StartAgent starts the agent with its instances.
 func (s *Stage) StartAgent() (err error) {
 	_, port, err := net.SplitHostPort(s.simulated)
@@ -182,7 +201,7 @@ func (s *Stage) StartAgent() (err error) {
 	}
 	// Ports of its own: at the usual ones another stage's instances would turn
 	// up when this one's are killed.
-	flags := []string{"run", "--join", s.gossip, "--name", "stage", "--simulate", strconv.Itoa(s.o.Instances), "--port", port}
+	flags := []string{"run", "--join", s.gossip, "--name", "stage", "--simulate", strconv.Itoa(s.o.Instances), "--port", port, "--serve", s.serve}
 	flags = append(flags, s.o.AgentFlags...)
 	s.agent, err = start("agent", s.log("agent"), nil, s.o.Agent, flags...)
 	return err
@@ -222,7 +241,10 @@ func (s *Stage) awaitBridge() error {
 		response, err := http.Get(s.BridgeURL + "/health/live")
 		if err == nil {
 			response.Body.Close()
-			return nil
+			if s.bridge.Running() { // else somebody else has answered
+				return nil
+			}
+			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

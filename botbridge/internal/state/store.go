@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -95,6 +96,31 @@ type Store struct {
 	o    Options
 	term termOf
 }
+
+// Place says where the memory is.
+type Place struct {
+	// URL is "embedded", or that of a Redis.
+	URL string
+	// Dir is the folder of the embedded one.
+	Dir string
+	// Prefix begins every key.
+	Prefix string
+	// Logger gets what an operator should know; default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Open makes a store and its connection. It does not wait for a Redis that is
+// away; an embedded one is started. Close it.
+func Open(ctx context.Context, at Place, o Options) (*Store, error) {
+	db, err := redis.Open(ctx, redis.Options{URL: at.URL, Dir: at.Dir, Prefix: at.Prefix, Logger: at.Logger})
+	if err != nil {
+		return nil, err
+	}
+	return New(db, o), nil
+}
+
+// Close ends the connection.
+func (s *Store) Close() error { return s.db.Close() }
 
 // New makes a store on a connection.
 func New(db *redis.DB, o Options) *Store {
