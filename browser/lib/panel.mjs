@@ -26,7 +26,8 @@ class SideBar {
       const text = item.innerText;
       const image = item.querySelector('img');
       const state = /Pending/.test(text) ? 'pending' : /Running/.test(text) ? 'running' : item.querySelector('.p-tag-success') ? 'done' : 'ended';
-      return { state, picture: image?.naturalWidth ? window.comfyhubLook(image) : null };
+      // A running job shows its preview, if it has one.
+      return { state, picture: state === 'done' && image?.naturalWidth ? window.comfyhubLook(image) : null };
     }));
   }
 
@@ -58,7 +59,7 @@ class JobList {
     return this.items.evaluateAll((items) => items.map((item) => {
       const text = item.innerText;
       const image = item.querySelector('img');
-      // A running job shows its preview, if it has one.
+      // A running job shows its preview here too.
       const state = /queue/i.test(text) ? 'pending' : /Total:|^Running/m.test(text) ? 'running' : image ? 'done' : 'ended';
       const picture = state === 'done' && image.naturalWidth ? window.comfyhubLook(image) : null;
       return { id: item.dataset.jobId, state, picture };

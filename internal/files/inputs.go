@@ -149,6 +149,17 @@ func (s *Store) recall(ctx context.Context, instance string, p place) (known, bo
 	return k, true, nil
 }
 
+// Remembers reports whether a hub has put a file into a place on an instance,
+// or looked at what lies there, lately.
+func (s *Store) Remembers(ctx context.Context, instance string, ref Ref) (bool, error) {
+	p, ok := ref.place()
+	if !ok {
+		return false, nil
+	}
+	_, found, err := s.recall(ctx, instance, p)
+	return found, err
+}
+
 // note remembers what lies in a place on an instance.
 func (s *Store) note(ctx context.Context, instance string, p place, k known) error {
 	raw, err := json.Marshal(k)

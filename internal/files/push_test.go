@@ -59,6 +59,11 @@ func TestPush(t *testing.T) {
 			holds(input("a.png"), "one")
 			require.Equal(t, 1, i.uploads)
 			require.Zero(t, i.views, "what the hub sent need not be compared")
+			for name, want := range map[string]bool{"a.png": true, "b.png": false} {
+				put, err := s.Remembers(t.Context(), to.Name, input(name))
+				require.NoError(t, err)
+				require.Equal(t, want, put, name)
+			}
 
 			// The hub's file changed; what is on the instance stays.
 			upload(input("a.png"), "two")

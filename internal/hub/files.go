@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
@@ -42,6 +43,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})
 	h.view = files.NewView(h.store, h.fetch, files.ViewOptions{
 		Strict:  func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
+		Missing: h.ofInstance,
 		Preview: h.preview,
 		Logger:  log,
 	})
@@ -86,6 +88,32 @@ func (h *Hub) fetch(ctx context.Context, src files.Source, header http.Header) (
 		return nil, errNoInstance
 	}
 	return client.View(ctx, comfyui.FileRef(src.Ref()), header)
+}
+
+// ofInstance finds an input that lies on an instance and not at the hub: what
+// /object_info offers, the web interface also shows. Only where nobody has
+// logged in, and nothing that a hub may have put there: that is somebody's.
+func (h *Hub) ofInstance(ctx context.Context, tenant string, ref files.Ref) (files.Source, bool) {
+	if ref.Type != files.TypeInput || tenant != job.DefaultTenant {
+		return files.Source{}, false
+	}
+	for _, name := range h.stock.offering(ref.Value(false)) {
+		client := h.dispatch.ByName(name)
+		if client == nil {
+			continue
+		}
+		if put, err := h.store.Remembers(ctx, name, ref); put || err != nil {
+			continue
+		}
+		info, found, err := client.Stat(ctx, comfyui.FileRef(ref))
+		if err != nil || !found {
+			continue
+		}
+		return files.Source{
+			Instance: name, Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename, ETag: info.ETag, Boot: h.bootOf(name),
+		}, true
+	}
+	return files.Source{}, false
 }
 
 // preview asks the instance that made a file for a picture in another form.

@@ -92,6 +92,27 @@ func (v *inventory) merge() {
 	v.merged.Store(catalog.Merge(v.merged.Load(), sources))
 }
 
+// loaders are the core nodes that offer the files of the input folder.
+var loaders = [...][2]string{{"LoadImage", "image"}, {"LoadAudio", "audio"}, {"LoadVideo", "file"}}
+
+// offering are the present instances that offer an input file, by name.
+func (v *inventory) offering(file string) []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var names []string
+	for name, s := range v.items {
+		offers := func(loader [2]string) bool {
+			_, ok := s.info.Spelling(loader[0], loader[1], file)
+			return ok
+		}
+		if s.left.IsZero() && slices.ContainsFunc(loaders[:], offers) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // catalog is what the fleet can run; nil while nothing is known.
 func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }
 
