@@ -115,6 +115,24 @@ var plainFileInputs = map[[2]string]bool{
 	{"VHS_LoadAudioUpload", "audio"}: true,
 }
 
+// fileInput reports whether an input is known to name files whatever an
+// instance says of its class.
+func fileInput(className, name string) bool {
+	at := [2]string{className, name}
+	return plainFileInputs[at] || existenceChecks[at] != ""
+}
+
+// folderInputs are ComfyUI's own inputs that name a folder among the inputs, of
+// which all files are read.
+var folderInputs = map[[2]string]bool{
+	{"LoadImageSetFromFolderNode", "folder"}:     true,
+	{"LoadImageTextSetFromFolderNode", "folder"}: true,
+	{"LoadImageDataSetFromFolder", "folder"}:     true,
+	{"LoadImageTextDataSetFromFolder", "folder"}: true,
+	{"LoadVideoDataSetFromFolder", "folder"}:     true,
+	{"LoadVideoTextDataSetFromFolder", "folder"}: true,
+}
+
 // namesFile reports whether an input's strings name files on the instance.
 func namesFile(className string, in *input) bool {
 	if fileKinds[in.kind] || plainFileInputs[[2]string{className, in.name}] {

@@ -14,6 +14,9 @@ type InputFile struct {
 	Path  Path
 	Value string
 	Ref   FileRef
+	// Declared says that the input is one for files; else its text reads like
+	// the name of one.
+	Declared bool
 	// Listed says that some instance lists the file itself: if the hub does
 	// not have it, [Requirements] sees to it that such an instance gets the job.
 	Listed bool
@@ -42,7 +45,8 @@ func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(FileRef) boo
 		if len(outputs) > 0 && !needed[id] {
 			continue
 		}
-		e := c.entry(g.classType(id))
+		class := g.classType(id)
+		e := c.entry(class)
 		for name, value := range g.inputs(id).All() {
 			if _, isLink := value.(pyjson.Array); isLink {
 				continue
@@ -53,11 +57,11 @@ func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(FileRef) boo
 					return // what widgets hold when no file is chosen
 				}
 				ref := ParseFileRef(s)
-				declared := in != nil && in.file
+				declared := in != nil && in.file || fileInput(class, name)
 				if declared || annotated(s) || known != nil && plausibleFile(s) && known(ref) {
 					files = append(files, InputFile{
 						Node: id, Input: name, Path: slices.Clone(path), Value: s, Ref: ref,
-						Listed: in.offered().has(pyjson.String(s)),
+						Declared: declared, Listed: in.offered().has(pyjson.String(s)),
 					})
 				}
 			})

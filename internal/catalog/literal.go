@@ -195,11 +195,11 @@ func (n *nodeCheck) isUpload(value pyjson.Value) bool {
 
 // checkFile looks for the file that a literal names, as the validate functions
 // of ComfyUI's loaders do: at the hub, which pushes it, else among the files
-// that instances list.
+// that instances list, unless only files at the hub may be named.
 func (n *nodeCheck) checkFile(in *input, value pyjson.Value) *exception {
 	complaint, checked := existenceChecks[[2]string{n.class.name, in.name}]
 	name, isText := value.(pyjson.String)
-	if !checked || !isText || n.known == nil || in.options.has(name) || n.known(ParseFileRef(string(name))) {
+	if !checked || !isText || n.known == nil || !n.ownFiles && in.options.has(name) || n.known(ParseFileRef(string(name))) {
 		return nil
 	}
 	n.refuse("custom_validation_failed", "Custom validation failed for node",

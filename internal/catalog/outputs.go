@@ -11,7 +11,7 @@ import (
 // the prompt if one of them is good.
 func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verdict {
 	v := &validator{
-		catalog: c, graph: p.Graph, behaviour: b, known: p.Known,
+		catalog: c, graph: p.Graph, behaviour: b, known: p.Known, ownFiles: p.OwnFiles,
 		results: map[string]*result{}, onPath: map[string]int{}, forms: map[string]*class{},
 	}
 	lost := danglingLinks(p.Graph)
@@ -79,6 +79,7 @@ type validator struct {
 	graph     *Graph
 	behaviour behaviour
 	known     func(FileRef) bool
+	ownFiles  bool
 
 	results map[string]*result
 	order   []string // ids in the order of their results

@@ -17,6 +17,9 @@ type Prompt struct {
 	// Known reports whether the hub has a file that it can give to the
 	// instance. Nil takes every file for known.
 	Known func(FileRef) bool
+	// OwnFiles refuses what names a file that Known does not have, also when
+	// it lies on an instance: there it may be somebody else's.
+	OwnFiles bool
 }
 
 // Verdict is the outcome of a validation.
@@ -72,9 +75,14 @@ func (c *Catalog) Validate(p Prompt) *Verdict {
 		return verdict
 	}
 	if c.Empty() {
-		return acceptUnchecked(p.Graph)
+		verdict = acceptUnchecked(p.Graph)
+	} else {
+		verdict = c.validateOutputs(p, b, outputs)
 	}
-	return c.validateOutputs(p, b, outputs)
+	if p.OwnFiles && verdict.Accepted() {
+		return c.refuseForeign(p, verdict)
+	}
+	return verdict
 }
 
 // refuseShapeless answers a graph that is no object.

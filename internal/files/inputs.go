@@ -166,7 +166,11 @@ func (s *Store) note(ctx context.Context, instance string, p place, k known) err
 	if err != nil {
 		return err
 	}
-	_, err = s.db.Run(ctx, noteScript, s.atKey(instance), placeField(p), string(raw),
+	return s.noteField(ctx, instance, placeField(p), string(raw))
+}
+
+func (s *Store) noteField(ctx context.Context, instance, field, value string) error {
+	_, err := s.db.Run(ctx, noteScript, s.atKey(instance), field, value,
 		s.now().Add(rememberSources).UnixMilli(), maxKnown)
 	if err != nil {
 		return fmt.Errorf("files: note: %w", err)
@@ -175,3 +179,27 @@ func (s *Store) note(ctx context.Context, instance string, p place, k known) err
 }
 
 func placeField(p place) string { return redis.Pack(p.typ, p.dir, p.name) }
+
+// noteContent remembers to which place on an instance a content was sent.
+func (s *Store) noteContent(ctx context.Context, instance, content string, p place) error {
+	return s.noteField(ctx, instance, contentField(content), placeField(p))
+}
+
+// recallContent returns the place to which a content was sent.
+func (s *Store) recallContent(ctx context.Context, instance, content string) (place, bool, error) {
+	packed, err := s.db.Client().HGet(ctx, s.atKey(instance), contentField(content)).Result()
+	if errors.Is(err, redis.Nil) {
+		return place{}, false, nil
+	}
+	if err != nil {
+		return place{}, false, fmt.Errorf("files: recall: %w", err)
+	}
+	parts, ok := redis.Unpack(packed)
+	if !ok || len(parts) != 3 {
+		return place{}, false, nil
+	}
+	return place{typ: parts[0], dir: parts[1], name: parts[2]}, true, nil
+}
+
+// contentField differs from every placeField, which begins with a digit.
+func contentField(content string) string { return "=" + content }

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Instance is the ComfyUI server that a job will run on, as far as its files go.
@@ -45,12 +48,20 @@ func (r Rewrite) Literal(old string) string {
 type Pusher struct {
 	store     *Store
 	collector *Collector
+	options   PushOptions
+}
+
+// PushOptions adjust a Pusher; the zero value is fine.
+type PushOptions struct {
+	// Apart puts every input into the folder of its content, so that nobody
+	// who does not have the content can name it.
+	Apart bool
 }
 
 // NewPusher makes a Pusher; the collector gets pinned outputs that are not
 // copied yet.
-func NewPusher(store *Store, collector *Collector) *Pusher {
-	return &Pusher{store: store, collector: collector}
+func NewPusher(store *Store, collector *Collector, o PushOptions) *Pusher {
+	return &Pusher{store: store, collector: collector, options: o}
 }
 
 // hubFolder is the hub's own folder among the inputs of an instance. What is in
@@ -90,8 +101,11 @@ func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (R
 	if !ok {
 		return Ref{}, ErrGone
 	}
-	d := delivery{store: p.store, pin: pin, to: to}
-	if own.typ == TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
+	d := delivery{store: p.store, pin: pin, to: to, ext: strings.ToLower(path.Ext(own.name))}
+	if p.options.Apart {
+		d.scope = tenant
+	}
+	if !p.options.Apart && own.typ == TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
 		kept, err := d.keepName(ctx, own)
 		if err != nil {
 			return Ref{}, err
@@ -101,13 +115,14 @@ func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (R
 		}
 	}
 	byContent := place{typ: TypeInput, dir: hubFolder + "/" + pin.SHA256[:32], name: own.name}
-	if err := d.putByContent(ctx, byContent); err != nil {
+	lies, err := d.putByContent(ctx, byContent)
+	if err != nil {
 		return Ref{}, err
 	}
-	if byContent == own {
+	if lies == own {
 		return pin.Ref, nil
 	}
-	return byContent.ref(), nil
+	return lies.ref(), nil
 }
 
 // complete finds the bytes of a pin that had none when it was made.
@@ -137,9 +152,14 @@ type delivery struct {
 	store *Store
 	pin   Pin
 	to    Target
+	// ext and scope say which other files of the same content may stand for
+	// it: those of its kind, and where inputs are kept apart its tenant's.
+	ext, scope string
 }
 
-// keepName tries to have the input under its own name.
+// keepName tries to have the input under its own name. The same bytes under
+// another name do not stand for it: the instance would take a node for cached
+// that one ComfyUI executes.
 func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
 	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
@@ -151,28 +171,59 @@ func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
 	return d.send(ctx, at, false)
 }
 
-// putByContent makes sure that the input lies in the folder of its content.
-func (d delivery) putByContent(ctx context.Context, at place) error {
+// putByContent makes sure that the input lies in the folder of its content, or
+// in another place where its bytes were already.
+func (d delivery) putByContent(ctx context.Context, at place) (place, error) {
 	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
-		return err
+		return place{}, err
 	}
 	if found {
 		if same, err := d.same(ctx, at, etag, size); err != nil || same {
-			return err
+			return at, err
 		}
+	}
+	if lies, ok, err := d.elsewhere(ctx); err != nil || ok {
+		return lies, err
 	}
 	// What is there is an upload of ours that broke off.
 	done, err := d.send(ctx, at, found)
 	if err == nil && !done {
 		err = fmt.Errorf("files: the instance gave an input another name")
 	}
-	return err
+	return at, err
+}
+
+// elsewhere finds the place on the instance to which the same bytes were sent
+// under another name.
+func (d delivery) elsewhere(ctx context.Context) (place, bool, error) {
+	at, ok, err := d.store.recallContent(ctx, d.to.Name, d.content())
+	if err != nil || !ok {
+		return place{}, false, err
+	}
+	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	if err != nil || !found {
+		return place{}, false, err
+	}
+	// It is not read again: sending is as dear.
+	k, ok, err := d.store.recall(ctx, d.to.Name, at)
+	return at, err == nil && ok && d.unchanged(k, etag, size) && k.SHA256 == d.pin.SHA256, err
+}
+
+// content is what stands for the bytes in what is known of an instance.
+func (d delivery) content() string { return redis.Pack(d.pin.SHA256, d.ext, d.scope) }
+
+// unchanged reports whether a file is what it was when it was noted. Its ETag
+// tells, or where there is none the instance's boot.
+func (d delivery) unchanged(k known, etag string, size int64) bool {
+	if etag == "" {
+		return k.ETag == "" && k.Boot == d.to.Boot && k.Size == size
+	}
+	return k.ETag == etag
 }
 
 // same reports whether the file on the instance has the input's bytes. It is
-// read once; after that its ETag, or where there is none the instance's boot,
-// tells whether it is still what it was.
+// read once, and again when it has changed.
 func (d delivery) same(ctx context.Context, at place, etag string, size int64) (bool, error) {
 	if size >= 0 && size != d.pin.Size {
 		return false, nil
@@ -181,11 +232,7 @@ func (d delivery) same(ctx context.Context, at place, etag string, size int64) (
 	if err != nil {
 		return false, err
 	}
-	unchanged := k.ETag == etag
-	if etag == "" {
-		unchanged = unchanged && k.Boot == d.to.Boot && k.Size == size
-	}
-	if ok && unchanged {
+	if ok && d.unchanged(k, etag, size) {
 		return k.SHA256 == d.pin.SHA256, nil
 	}
 	sum, err := d.hash(ctx, at)
@@ -232,5 +279,8 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 	if !found || (size >= 0 && size != d.pin.Size) {
 		return false, fmt.Errorf("files: the instance did not keep an input")
 	}
-	return true, d.store.note(ctx, d.to.Name, at, known{ETag: etag, Size: size, Boot: d.to.Boot, SHA256: d.pin.SHA256})
+	if err := d.store.note(ctx, d.to.Name, at, known{ETag: etag, Size: size, Boot: d.to.Boot, SHA256: d.pin.SHA256}); err != nil {
+		return false, err
+	}
+	return true, d.store.noteContent(ctx, d.to.Name, d.content(), at)
 }

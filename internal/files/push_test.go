@@ -23,7 +23,7 @@ func TestPush(t *testing.T) {
 			s, i := newStore(t, db), newInstance()
 			i.plain = plain
 			c := newCollector(t, s, i)
-			p := NewPusher(s, c)
+			p := NewPusher(s, c, PushOptions{})
 			to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 			who := tenant
 			if plain {
@@ -106,9 +106,9 @@ func TestPush(t *testing.T) {
 			require.Equal(t, rewrites[0].To.Value(false), rewrites[0].Literal("o_00001_.png"))
 
 			// Folders stay; the spelling is the graph's.
-			upload(Ref{TypeInput, "sub", "a.png"}, "one")
+			upload(Ref{TypeInput, "sub", "a.png"}, "in a folder")
 			require.Empty(t, push(Ref{TypeInput, "./sub//", "a.png"}))
-			holds(Ref{TypeInput, "sub", "a.png"}, "one")
+			holds(Ref{TypeInput, "sub", "a.png"}, "in a folder")
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestPinOutlivesTheName(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
-		p := NewPusher(s, newCollector(t, s, i))
+		p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		s.mustUpload(t, input("a"), "then")
 		pins, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
@@ -158,7 +158,7 @@ func (r rival) Upload(ctx context.Context, ref Ref, overwrite bool, body io.Read
 func TestPushAgainstARival(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
-	p := NewPusher(s, newCollector(t, s, i))
+	p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 	s.mustUpload(t, input("a"), "ours")
 	pins, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
 	require.NoError(t, err)
@@ -182,4 +182,68 @@ func TestPinsCodec(t *testing.T) {
 	pins, err = DecodePins([]byte(`{"v":2,"new":1,"pins":[{"ref":{"Type":"input","Subfolder":"","Filename":"a"},"key":"k","more":[]}]}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"k"}, pins.Keys())
+}
+
+// Inputs that are kept apart lie where only those can name them who have them,
+// also when their own name is free.
+func TestPushApart(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
+		i.put(input("b.png"), "b")
+		p := NewPusher(s, newCollector(t, s, i), PushOptions{Apart: true})
+		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
+		for _, name := range []string{"a.png", "b.png"} {
+			s.mustUpload(t, input(name), name[:1])
+			pins, err := s.Pin(t.Context(), tenant, []Ref{input(name)})
+			require.NoError(t, err)
+			rewrites, err := p.Push(t.Context(), tenant, pins, to)
+			require.NoError(t, err)
+			require.Equal(t, []Rewrite{{From: input(name), To: byContent(name[:1], name)}}, rewrites)
+		}
+		_, kept := i.get(input("a.png"))
+		require.False(t, kept)
+	})
+}
+
+// Under a name that it keeps an input is sent once; one that lies by its
+// content is sent once whatever it is called.
+func TestNothingIsSentTwice(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
+		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
+		collector := newCollector(t, s, i)
+		push := func(who, name string) Ref {
+			_, err := s.Upload(t.Context(), who, input(name), true, strings.NewReader("same"))
+			require.NoError(t, err)
+			pins, err := s.Pin(t.Context(), who, []Ref{input(name)})
+			require.NoError(t, err)
+			rewrites, err := NewPusher(s, collector, PushOptions{Apart: who != tenant}).Push(t.Context(), who, pins, to)
+			require.NoError(t, err)
+			if len(rewrites) == 0 {
+				return input(name)
+			}
+			return rewrites[0].To
+		}
+		for range 2 {
+			require.Equal(t, input("a.png"), push(tenant, "a.png"))
+			require.Equal(t, input("b.png"), push(tenant, "b.png"))
+		}
+		require.Equal(t, 2, i.uploads)
+		first := push("ada", "a.png")
+		require.Equal(t, byContent("same", "a.png"), first)
+		for range 2 {
+			require.Equal(t, first, push("ada", "a.png"))
+			require.Equal(t, first, push("ada", "b.PNG"))
+		}
+		require.Equal(t, 3, i.uploads)
+		require.Equal(t, byContent("same", "c.jpg"), push("ada", "c.jpg"), "a loader may go by the ending")
+		require.Equal(t, byContent("same", "d.png"), push("bob", "d.png"), "nothing is named after another tenant's file")
+		// A file that somebody has changed stands for nothing.
+		sent := i.uploads
+		i.put(first, "changed")
+		require.Equal(t, byContent("same", "e.png"), push("ada", "e.png"))
+		require.Equal(t, sent+1, i.uploads)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -89,7 +90,7 @@ func (t *transport) Push(ctx context.Context, tenant string, encoded, graph []by
 	if err != nil || len(pins) == 0 {
 		return graph, err
 	}
-	pusher := files.NewPusher(t.store, t.copies)
+	pusher := files.NewPusher(t.store, t.copies, files.PushOptions{Apart: tenant != job.DefaultTenant})
 	rewrites, err := pusher.Push(ctx, tenant, pins, files.Target{Name: instance, Boot: (*Hub)(t).bootOf(instance), Instance: onInstance{to}})
 	if err != nil {
 		return nil, err

@@ -53,6 +53,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	c := h.catalog() // one and the same for all steps: a merge may come in between
 	verdict := c.Validate(catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
+		OwnFiles: a.tenant != job.DefaultTenant,
 	})
 	if !verdict.Accepted() {
 		h.refuse(w, r, a, raw, verdict.Answer)

@@ -1,0 +1,61 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// refuseForeign refuses a prompt, accepted otherwise, that would read files of
+// an instance which are not at the hub, as ComfyUI refuses one whose file is
+// not there: they may be somebody else's. It looks at all that may name a file,
+// not only at what ComfyUI's own loaders check.
+func (c *Catalog) refuseForeign(p Prompt, accepted *Verdict) *Verdict {
+	errors := map[string]pyjson.Array{}
+	add := func(id, input, complaint string) {
+		errors[id] = append(errors[id], problem("custom_validation_failed", "Custom validation failed for node",
+			input+" - "+complaint, dict("input_name", pyjson.String(input))))
+	}
+	for _, f := range c.InputFiles(accepted.Graph, accepted.Outputs, p.Known) {
+		// A text that only ends like an annotated name is no name.
+		if (f.Declared || looksLikeFile(pyjson.String(f.Ref.Filename))) && !p.Known(f.Ref) {
+			complaint := existenceChecks[[2]string{accepted.Graph.classType(f.Node), f.Input}]
+			add(f.Node, f.Input, cmp.Or(complaint, "Invalid file: ")+f.Value)
+		}
+	}
+	needed := accepted.Graph.upstream(accepted.Outputs)
+	for id := range accepted.Graph.nodes().All() {
+		for name, value := range accepted.Graph.inputs(id).All() {
+			_, isLink := linkTarget(value)
+			if (needed[id] || len(accepted.Outputs) == 0) && !isLink && folderInputs[[2]string{accepted.Graph.classType(id), name}] {
+				add(id, name, "Invalid folder: "+pyStr(value))
+			}
+		}
+	}
+	if len(errors) == 0 {
+		return accepted
+	}
+	nodeErrors := &pyjson.Object{}
+	var reasons []pyjson.Array
+	for id := range accepted.Graph.nodes().All() {
+		if errors[id] == nil {
+			continue
+		}
+		reasons = append(reasons, errors[id])
+		nodeErrors.Set(id, dict("errors", errors[id], "dependent_outputs", dependents(accepted, id),
+			"class_type", pyjson.String(accepted.Graph.classType(id))))
+	}
+	return refusedWith(failedOutputs(reasons), nodeErrors)
+}
+
+// dependents are the outputs that need a node.
+func dependents(v *Verdict, id string) pyjson.Array {
+	outputs := pyjson.Array{}
+	for _, output := range v.Outputs {
+		if v.Graph.upstream([]string{output})[id] && !slices.Contains(outputs, pyjson.Value(pyjson.String(output))) {
+			outputs = append(outputs, pyjson.String(output))
+		}
+	}
+	return outputs
+}
