@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,4 +173,9 @@ func TestWebchat(t *testing.T) {
 		return strings.Contains(string(body), `comfyhub_bridge_requests_total{command="work",outcome="done"} 2`)
 	}, patience, 20*time.Millisecond)
 	require.NotContains(t, string(body), "m1")
+	dashboard, err := os.ReadFile("../../docker/grafana/dashboards/botbridge.json")
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile(`comfyhub_bridge_[a-z_]+`).FindAllString(string(dashboard), -1) {
+		require.Contains(t, string(body), name, "what the dashboard shows is there")
+	}
 }

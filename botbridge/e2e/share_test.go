@@ -23,8 +23,11 @@ func TestPicturesADay(t *testing.T) {
 	r.waitFor(ada, "stopped", answering(stopped, saying("Stopped.")))
 	asked, _ := ada.Say("/poster -n 2")
 	r.pictures(ada, asked, 2)
-	ada.Say("/status")
-	r.waitFor(ada, "what is used", saying("Your share today: 2 of 3")) // what was stopped costs nothing
+	// What was stopped costs nothing; it is given back right after the word.
+	require.Eventually(t, func() bool {
+		asked, _ := ada.Say("/status")
+		return strings.Contains(r.waitFor(ada, "the share", answering(asked, saying("Your share today:"))).Text, ": 2 of 3")
+	}, patience, 500*time.Millisecond)
 	asked, _ = ada.Say("/dear")
 	r.waitFor(ada, "too dear", answering(asked, saying("You have used up your share of 3")))
 	asked, _ = bob.Say("/dear")

@@ -96,6 +96,7 @@ func TestConversation(t *testing.T) {
 	ada.Edit(slow, "/poster --seed 7 -n 2")
 	r.pictures(ada, slow, 2)
 	r.waitFor(ada, "the old one is stopped", answering(slow, saying("Stopped.")))
+	require.NotContains(t, r.Logs(), "red fox", "what people ask for is in no log")
 }
 
 func TestRussianGroupsAndSettings(t *testing.T) {

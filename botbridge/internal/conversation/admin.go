@@ -14,8 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// named is the user that an operator names: an id of this platform, a full name
-// as telegram:12345, or nothing and an answer to a message.
+// named is the user that an operator names: an id of this platform, or a full
+// name as telegram:12345.
 func named(tn *turn, text string) (string, bool) {
 	if text == "" {
 		return "", false

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
@@ -24,9 +25,12 @@ func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text stri
 			able++
 			continue
 		}
-		const machines, things = 3, 2
-		if len(lacking) < machines && len(i.Lacks) > 0 {
-			lacking = append(lacking, i.Name+": "+strings.Join(i.Lacks[:min(things, len(i.Lacks))], ", "))
+		// Without the names of machines: those are nothing for a chat.
+		const most = 4
+		for _, thing := range i.Lacks {
+			if len(lacking) < most && !slices.Contains(lacking, thing) {
+				lacking = append(lacking, thing)
+			}
 		}
 	}
 	switch {
@@ -35,7 +39,7 @@ func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text stri
 	case able == 0:
 		text = texts.Say(language, "why_unable", locale.With{"n": here})
 		if len(lacking) > 0 {
-			text += "\n" + texts.Say(language, "why_lacking", locale.With{"list": strings.Join(lacking, "; ")})
+			text += "\n" + texts.Say(language, "why_lacking", locale.With{"list": strings.Join(lacking, ", ")})
 		}
 		return text, true
 	}
