@@ -23,14 +23,14 @@ type difference struct {
 }
 
 // place is where a difference shows in the recordings. Empty fields match
-// everything.
+// everything, but for of.
 type place struct {
 	instances int // behind the hub
 	version   string
 	scenarios []string
 	step      string
-	path      string // begin of the request's path, without /api
-	of        string // status, headers, body, frames or code
+	path      string   // begin of the request's path, without /api
+	of        []string // of replay's Status, Headers, Body, Frames, Code; nil: Body and Frames
 	// only lists the lines that may differ, as a regular expression.
 	only string
 }
@@ -41,7 +41,8 @@ func in(scenarios ...string) place { return place{scenarios: scenarios} }
 
 func (p place) at(step string) place       { p.step = step; return p }
 func (p place) under(path string) place    { p.path = path; return p }
-func (p place) its(what string) place      { p.of = what; return p }
+func (p place) its(what ...string) place   { p.of = what; return p }
+func (p place) whole() place               { return p.its(replay.Status, replay.Headers, replay.Body) }
 func (p place) lines(re string) place      { p.only = re; return p }
 func (p place) behind(count int) place     { p.instances = count; return p }
 func (p place) since(version string) place { p.version = version; return p }
@@ -53,8 +54,17 @@ func (p place) matches(count int, tr replay.Trace, d replay.Difference) bool {
 		(p.scenarios == nil || slices.Contains(p.scenarios, tr.Name)) &&
 		(p.step == anyStep || p.step == d.Step) &&
 		(p.path == "" || strings.HasPrefix(path, p.path)) &&
-		(p.of == "" || p.of == d.What) &&
+		slices.Contains(p.parts(), d.What) &&
 		(p.only == "" || onlyLines(regexp.MustCompile(p.only), d))
+}
+
+// parts are what of an answer may differ at a place. Another status or header
+// is another difference than another content, and must be named.
+func (p place) parts() []string {
+	if p.of == nil {
+		return []string{replay.Body, replay.Frames}
+	}
+	return p.of
 }
 
 // onlyLines reports whether all lines that only one side has are of a kind.

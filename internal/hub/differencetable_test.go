@@ -21,6 +21,7 @@ var differences = []difference{
 			in(overlapping...).behind(3).under("/queue"),
 			in(overlapping...).behind(3).under("/history"),
 			in("jobs", "jobs-cancel", "jobs-cancel-many", "jobs-odd", "queue-shape").behind(3).under("/jobs"),
+			in("jobs-cancel").behind(3).at("detail of b").its(replay.Status), // it ran, and has an entry
 			in("prompt-id-duplicate", "jobs-odd").behind(3).at("socket c"),
 		},
 	},
@@ -45,7 +46,8 @@ var differences = []difference{
 		"Any string is accepted as `prompt_id`, kept and shown; what is no string, or empty, gets a new UUID. ComfyUI 0.33 refuses all but UUIDs, older ones take the text of any value.",
 		"Clients of all versions work alike. Instances only ever see UUIDs.",
 		[]place{
-			in("prompt-id").under("/prompt"),
+			in("prompt-id").under("/prompt").since(newer).whole(),
+			in("prompt-id").under("/prompt").since(older),
 			in("prompt-id").under("/history").since(newer),
 			in("prompt-id").at("socket c").since(older),
 			in("validation-new").at("prompt_id bad and prompt bad").its(replay.Body),
@@ -54,7 +56,7 @@ var differences = []difference{
 	{
 		"A prompt with the same id and number as one that waits is accepted with 200. ComfyUI answers 500, and runs it all the same.",
 		"The 500 is an accident of its heap.",
-		[]place{in("prompt-id-duplicate").at("id2 with number 7 again")},
+		[]place{in("prompt-id-duplicate").at("id2 with number 7 again").whole()},
 	},
 	{
 		"When an id waits twice, a delete takes the newer one. ComfyUI takes the first in its heap.",
@@ -80,12 +82,12 @@ var differences = []difference{
 	{
 		"`GET /api/jobs` lists every prompt, however odd its `extra_data`. ComfyUI answers 500 to everybody while such a prompt is there.",
 		"As above.",
-		[]place{in("jobs-odd").under("/jobs").its(replay.Status), in("jobs-odd").under("/jobs").its(replay.Headers), in("jobs-odd").under("/jobs").its(replay.Body)},
+		[]place{in("jobs-odd").under("/jobs").whole()},
 	},
 	{
 		"`/api/jobs` is there in front of old instances too.",
 		"The web UI may be newer than an instance.",
-		[]place{in("routes").at("GET /api/jobs").since(older)},
+		[]place{in("routes").at("GET /api/jobs").since(older).whole()},
 	},
 	{
 		"API keys in `extra_data` are never shown. ComfyUI before 0.3.68 shows them to everybody in `GET /queue`.",
@@ -96,20 +98,23 @@ var differences = []difference{
 		"A class that a server would replace by a newer one (`/node_replacements`) is passed on as it was sent; the instance replaces it. Queue and history show the old name; a node without `_meta` is no 500; an error that shows only after the replacement comes as `execution_error`.",
 		"Which classes are replaced differs from instance to instance.",
 		[]place{
-			in("node-replacement"),
-			in("validation-new").at("an old class that is gone is rewritten: SDV_img2vid_Conditioning"),
+			in("node-replacement").at("an old class without _meta: 500").whole(),
+			in("node-replacement").at("reached by an output of another type: the error speaks of the new class (CONDITIONING)").whole(),
+			in("node-replacement").under("/queue"),
+			in("node-replacement").under("/history"),
+			in("validation-new").at("an old class that is gone is rewritten: SDV_img2vid_Conditioning").whole(),
 			in("validation-new").at("history"), // shows one prompt more
 		},
 	},
 	{
 		"What a node's own Python code (`VALIDATE_INPUTS`) refuses is accepted by `POST /prompt` and told as `execution_error`.",
 		"Only the instance can run that code, and it is asked when the prompt's turn has come.",
-		[]place{in("validation").at("custom validation fails"), in("validation").at("custom validation raises")},
+		[]place{in("validation").at("custom validation fails").whole(), in("validation").at("custom validation raises").whole()},
 	},
 	{
 		"`Sec-Fetch-Site: cross-site` is refused whatever the version of the instances is; ComfyUI does so since 0.19.",
 		"A page of another site must not reach a hub on the user's own machine.",
-		[]place{in("host-origin").at("Sec-Fetch-Site cross-site without Origin").since(older)},
+		[]place{in("host-origin").at("Sec-Fetch-Site cross-site without Origin").since(older).whole()},
 	},
 	{
 		"Answers of the hub have no `Content-Security-Policy`. The recorded server sent one because its API nodes were switched off.",
@@ -135,9 +140,17 @@ var differences = []difference{
 		[]place{in("ws-connect").at("socket clientid").its(replay.Code)},
 	},
 	{
-		"Assets (`--enable-assets`) are off: their routes answer 503, as in a ComfyUI without the flag.",
+		"Assets (`--enable-assets`) are off: their routes answer 503, and nothing else names an asset, as in a ComfyUI without the flag.",
 		"Assets are a database per instance.",
-		[]place{in("variant-assets")},
+		[]place{
+			in("variant-assets").under("/assets").whole(),
+			in("variant-assets").under("/tags").whole(),
+			in("variant-assets").at("view by hash").whole(),
+			in("variant-assets").under("/features"),
+			in("variant-assets").under("/upload/image"),
+			in("variant-assets").under("/history"),
+			in("variant-assets").under("/jobs"),
+		},
 	},
 	{
 		"Answers are not compressed.",
@@ -152,7 +165,11 @@ var differences = []difference{
 	{
 		"Users are separated by login (tenants), not by the header `comfy-user` of `--multi-user`.",
 		"The header is no authentication: anybody can send it.",
-		[]place{in("variant-multi-user")},
+		[]place{
+			in("variant-multi-user").under("/users"),
+			in("variant-multi-user").under("/settings").whole(),
+			in("variant-multi-user").under("/userdata").whole(),
+		},
 	},
 	{
 		"Not the hub's doing: machine, files left by earlier recordings, lists that were not kept by the recorder, and how long runs took.",

@@ -14,8 +14,13 @@ import (
 )
 
 const (
-	// patience is how long a replay waits for a frame that was recorded.
-	patience = 10 * time.Second
+	// patience is how long a replay waits for something that was recorded when
+	// nothing goes on any more, and enoughLooks how often it looks again
+	// meanwhile: on a busy machine time alone says little.
+	patience    = 3 * time.Second
+	enoughLooks = 20
+	// longest is how long it waits while something goes on.
+	longest = 2 * time.Minute
 	// underWay is how long a frame may have been under way when a request that
 	// ends it was sent.
 	underWay = 3 * time.Millisecond
@@ -225,7 +230,7 @@ func recordedTime(step *pyjson.Object) time.Duration {
 // takes longer too.
 func (p *Player) rest(calm time.Duration, enough func() bool) {
 	const pause = time.Millisecond / 2
-	limit := time.Now().Add(patience)
+	limit := time.Now().Add(longest / 4)
 	since, looks := time.Now(), 0
 	for time.Since(since) < calm || looks < int(calm/pause) {
 		if enough != nil && enough() || time.Now().After(limit) {
@@ -254,9 +259,14 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 		return true
 	}
 	enough := func() bool { return s.count(p.counts) >= s.want }
-	for limit := time.Now().Add(patience); !enough() && time.Now().Before(limit); {
-		if p.rest(p.Late, enough); !enough() && !p.Clock.wakeFirst(1<<62) {
-			<-time.After(time.Millisecond)
+	limit := time.Now().Add(longest)
+	// While sleepers wake something still goes on, however slowly.
+	for since, quiet := time.Now(), 0; !enough() && time.Now().Before(limit); quiet++ {
+		if time.Since(since) > patience && quiet > enoughLooks {
+			break
+		}
+		if p.rest(p.Late, enough); !enough() && p.Clock.wakeFirst(1<<62) {
+			since, quiet = time.Now(), 0
 		}
 	}
 	if n := s.count(p.counts); n < s.want {
@@ -289,7 +299,7 @@ func (p *Player) note(text string) {
 	case strings.HasPrefix(text, "text frame of 5 MiB"):
 		_ = p.sockets["flags-first"].conn.Write(p.ctx, websocket.MessageText, []byte(strings.Repeat("x", 5<<20)))
 	case strings.HasPrefix(text, "ping frame"):
-		ctx, cancel := context.WithTimeout(p.ctx, patience)
+		ctx, cancel := context.WithTimeout(p.ctx, longest)
 		defer cancel()
 		if err := p.sockets["no-clientid"].conn.Ping(ctx); err != nil {
 			p.differs("socket no-clientid", Frames, "a pong", err.Error())

@@ -32,7 +32,7 @@ func (p *Player) request(step *pyjson.Object) bool {
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       10 * patience,
+		Timeout:       longest,
 	}
 	resp, err := client.Do(req)
 	recorded := step.Object("response").String("error")

@@ -331,7 +331,7 @@ func (p *Player) compareClose(name string, step *pyjson.Object) {
 	}
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-time.After(longest / 4):
 		p.differs("socket "+name, Code, fmt.Sprint(code), "still open")
 		return
 	}
