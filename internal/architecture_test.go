@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"internal/catalog":  {"internal/job", "internal/pyjson"},
 	"internal/comfyui":  {"internal/job", "internal/pyjson"},
 	"internal/peers":    {"internal/redis", "internal/stream"},
-	"internal/files":    {"internal/job", "internal/pyjson", "internal/redis"},
+	"internal/files":    {"internal/job", "internal/pyjson", "internal/redis", "internal/webp"},
 	"internal/fleet":    {"internal/job", "internal/pyjson"},
 	"internal/gossip":   {"internal/fleet"},
 	"internal/queue":    {"internal/job", "internal/pyjson", "internal/redis"},
@@ -84,6 +84,7 @@ var mayImport = map[string][]string{
 
 	"internal/redis":           {},
 	"internal/redis/redistest": {"internal/redis"},
+	"internal/webp":            {},
 	"internal/job":             {}, // standard library only
 	"internal/pyjson":          {},
 }

@@ -108,7 +108,7 @@ func (s *Uploads) compose(ctx context.Context, original Entry, mask *spool) (*sp
 	if err != nil {
 		return nil, err
 	}
-	decoded, free, err := decodePicture(ctx, s.view.memory, open)
+	decoded, free, err := decodePicture(ctx, s.view.memory, bytesPerPixel, open)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *Uploads) compose(ctx context.Context, original Entry, mask *spool) (*sp
 
 // alphaOf reads the alpha channel of a picture, row by row.
 func (s *Uploads) alphaOf(ctx context.Context, sp *spool) ([]byte, image.Point, error) {
-	decoded, free, err := decodePicture(ctx, s.view.memory, func() (io.ReadCloser, error) {
+	decoded, free, err := decodePicture(ctx, s.view.memory, bytesPerPixel, func() (io.ReadCloser, error) {
 		return io.NopCloser(sp.reader()), nil
 	})
 	if err != nil {

@@ -21,27 +21,28 @@ import (
 const (
 	// pictureMemory bounds the bytes of decoded pictures at one time.
 	pictureMemory = 768 << 20
-	// bytesPerPixel is what decoding and converting one pixel takes.
+	// bytesPerPixel is what decoding and converting one pixel takes, and
+	// webpPerPixel what making a WebP of it takes. They bound the largest
+	// picture that is decoded, too; a small file can claim to be a very large
+	// one.
 	bytesPerPixel = 8
-	// maxPixels is the largest picture that is decoded; a small file can
-	// claim to be a very large picture.
-	maxPixels = pictureMemory / bytesPerPixel
+	webpPerPixel  = 32
 )
 
 // errPicture says that a file is no picture that can be decoded here.
 var errPicture = errors.New("files: not a picture that can be decoded")
 
 // decodePicture reads a picture that open gives, twice: its size first, to get
-// room for it in the memory. free gives the room back.
-func decodePicture(ctx context.Context, memory *semaphore.Weighted, open func() (io.ReadCloser, error)) (img image.Image, free func(), err error) {
+// room for it in the memory, of so many bytes a pixel. free gives the room back.
+func decodePicture(ctx context.Context, memory *semaphore.Weighted, perPixel int, open func() (io.ReadCloser, error)) (img image.Image, free func(), err error) {
 	config, err := decode(open, image.DecodeConfig)
 	if err != nil {
 		return nil, nil, err
 	}
-	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
+	if config.Width <= 0 || config.Height <= 0 || config.Width > pictureMemory/perPixel/config.Height {
 		return nil, nil, fmt.Errorf("%w: %d by %d pixels", errPicture, config.Width, config.Height)
 	}
-	room := int64(config.Width) * int64(config.Height) * bytesPerPixel
+	room := int64(config.Width) * int64(config.Height) * int64(perPixel)
 	if err := memory.Acquire(ctx, room); err != nil {
 		return nil, nil, err
 	}
@@ -141,8 +142,8 @@ func encodePNG(w io.Writer, img image.Image) error {
 	return (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(w, img)
 }
 
-// encodeJPEG writes an opaque picture. It takes qualities as Pillow does: what is out of bounds is brought
-// to the nearest bound.
+// encodeJPEG writes an opaque picture. It takes qualities as Pillow does: what
+// is out of bounds is brought to the nearest bound.
 func encodeJPEG(w io.Writer, img *image.NRGBA, quality int) error {
 	// The picture is opaque, so this type fits as well; for it the encoder has
 	// a fast way.

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/webp"
 )
 
 // pictureAsk is what the parameters preview and channel ask for.
@@ -63,13 +65,10 @@ func (a pictureAsk) forInstance(src Source) url.Values {
 
 // servePicture sends a picture made of the file.
 func (v *View) servePicture(w http.ResponseWriter, r *http.Request, e Entry, ask pictureAsk) error {
-	if ask.preview && ask.webp && v.forwardPicture(w, r, e, ask) {
-		return nil
-	}
 	typ, body, err := v.picture(r.Context(), e, ask)
 	if errors.Is(err, errPicture) {
 		// Pillow knows more formats than we do.
-		if !(ask.preview && ask.webp) && v.forwardPicture(w, r, e, ask) {
+		if v.forwardPicture(w, r, e, ask) {
 			return nil
 		}
 		return &StatusError{http.StatusInternalServerError}
@@ -126,11 +125,20 @@ func (v *View) picture(ctx context.Context, e Entry, ask pictureAsk) (typ string
 		return "", nil, err
 	}
 	defer closeAll()
-	decoded, free, err := decodePicture(ctx, v.memory, open)
+	perPixel := bytesPerPixel
+	if ask.preview && ask.webp {
+		perPixel = webpPerPixel
+	}
+	decoded, free, err := decodePicture(ctx, v.memory, perPixel, open)
 	if err != nil {
 		return "", nil, err
 	}
 	defer free()
+	// Each encoder has a processor of its own, and some are left for the rest.
+	if err := v.encoders.Acquire(ctx, 1); err != nil {
+		return "", nil, err
+	}
+	defer v.encoders.Release(1)
 	return render(decoded, ask)
 }
 
@@ -140,11 +148,15 @@ func render(decoded image.Image, ask pictureAsk) (typ string, body []byte, err e
 	img := toNRGBA(decoded)
 	var out bytes.Buffer
 	switch {
-	case ask.preview && (ask.flat || img.Opaque()):
-		dropAlpha(img)
-		typ, err = "image/jpeg", encodeJPEG(&out, img, ask.quality)
 	case ask.preview:
-		typ, err = "image/png", encodePNG(&out, img)
+		if ask.flat {
+			dropAlpha(img)
+		}
+		if ask.webp {
+			typ, err = "image/webp", webp.Encode(&out, img, ask.quality)
+		} else {
+			typ, err = "image/jpeg", encodeJPEG(&out, img, ask.quality)
+		}
 	case ask.channel == "rgb":
 		dropAlpha(img)
 		typ, err = "image/png", encodePNG(&out, img)

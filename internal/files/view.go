@@ -7,22 +7,22 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sync/semaphore"
 )
 
-// View answers GET and HEAD /view, over the files of the whole fleet.
-//
-// It differs from ComfyUI in one thing: no WebP is encoded here. A preview in
-// WebP comes from the instance that has the file, through Preview; where none
-// can give it, the answer is image/jpeg, or image/png for a picture with
-// transparency. Clients look at the Content-Type.
+// View answers GET and HEAD /view, over the files of the whole fleet. Pictures
+// in another form are made here; those that cannot be, because of their format
+// or size, are asked of the instance that has the file.
 type View struct {
 	store   *Store
 	fetch   Fetch
 	options ViewOptions
 	memory  *semaphore.Weighted // bytes of decoded pictures
+	// encoders are those that may work at one time.
+	encoders *semaphore.Weighted
 }
 
 // ViewOptions say what a View can ask outside of the store; each may be nil.
@@ -47,7 +47,10 @@ func NewView(store *Store, fetch Fetch, o ViewOptions) *View {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &View{store: store, fetch: fetch, options: o, memory: semaphore.NewWeighted(pictureMemory)}
+	return &View{
+		store: store, fetch: fetch, options: o, memory: semaphore.NewWeighted(pictureMemory),
+		encoders: semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0)/2, 1))),
+	}
 }
 
 // ServeView answers one request. Its checks come in ComfyUI's order, because

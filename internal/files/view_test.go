@@ -5,6 +5,7 @@ import (
 	"context"
 	"image"
 	"image/color"
+	"image/gif"
 	"image/jpeg"
 	"image/png"
 	"io"
@@ -189,6 +190,10 @@ func TestViewPictures(t *testing.T) {
 	buf.Reset()
 	require.NoError(t, png.Encode(&buf, palette))
 	s.mustUpload(t, input("palette.png"), buf.String())
+	white, black := image.NewPaletted(image.Rect(0, 0, 8, 6), color.Palette{color.White}), image.NewPaletted(image.Rect(0, 0, 8, 6), color.Palette{color.Black})
+	buf.Reset()
+	require.NoError(t, gif.EncodeAll(&buf, &gif.GIF{Image: []*image.Paletted{white, black}, Delay: []int{1, 1}}))
+	s.mustUpload(t, input("movie.gif"), buf.String())
 
 	at := func(query string) color.NRGBA {
 		img, _ := decodeBody(t, ask(t, v, "type=input&"+query))
@@ -207,10 +212,18 @@ func TestViewPictures(t *testing.T) {
 		_, f := decodeBody(t, ask(t, v, "type=input&"+query))
 		return f
 	}
-	require.Equal(t, "jpeg", format("filename=solid.png&preview=webp;50"))
-	require.Equal(t, "png", format("filename=clear.png&preview=webp;50"), "transparency is kept")
-	require.Equal(t, "jpeg", format("filename=clear.png&preview=webp;50&channel=rgb"))
-	require.Equal(t, "png", format("filename=clear.png&preview=jpeg&channel=rgba"))
+	for _, query := range []string{
+		"filename=solid.png&preview=webp;50", "filename=clear.png&preview=webp;50", "filename=clear.png&preview=webp;50&channel=rgb",
+		"filename=clear.png&preview=jpeg&channel=rgba", "filename=photo.jpg&preview=", "filename=palette.png&preview=png;0",
+		"filename=movie.gif&preview=webp;101",
+	} {
+		require.Equal(t, "webp", format(query), query)
+	}
+	require.Equal(t, uint8(30), at("filename=clear.png&preview=webp;50").A, "transparency is kept")
+	require.Equal(t, uint8(255), at("filename=clear.png&preview=webp;50&channel=rgb").A)
+	require.Equal(t, uint8(0), at("filename=palette.png&preview=webp").A)
+	first, _ := decodeBody(t, ask(t, v, "type=input&filename=movie.gif&preview=webp"))
+	require.Greater(t, first.(*image.YCbCr).Y[0], uint8(200), "of an animation the first frame")
 	for _, quality := range []string{"0", "1", "100", "101", "99999999999999999999"} {
 		require.Equal(t, "jpeg", format("filename=solid.png&preview=jpeg;"+quality))
 	}
