@@ -79,6 +79,7 @@ func parseClass(name string, raw []byte, sum digest) (*class, error) {
 	if declared == nil {
 		return nil, errBadClass
 	}
+	raw = hideHubFolder(name, o, raw)
 	c := &class{name: name, raw: raw, sum: sum, outputs: o.Array("output")}
 	c.inputs = append(parseInputs(name, declared.Object("required"), true), parseInputs(name, declared.Object("optional"), false)...)
 	node, _ := o.Get("output_node")

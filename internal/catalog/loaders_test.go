@@ -112,3 +112,18 @@ func TestOwnFiles(t *testing.T) {
 	require.False(t, ask(fleet(), false, "LoadImage", `"image":"theirs.png"`).Accepted())
 	require.True(t, ask(fleet(), true, "LoadImage", `"image":"mine.png"`).Accepted())
 }
+
+// The folders in which hubs put inputs are offered to nobody.
+func TestHubFolderIsHidden(t *testing.T) {
+	t.Parallel()
+	const folders = `"b", "comfyhub", "comfyhub/0123", "comfyhub\\0123", "comfyhubs", "sub/dir"`
+	const left = `["b", "comfyhubs", "sub/dir"]`
+	cat := fleet(parseInfo(t, `{
+		"LoadImageSetFromFolderNode": {"input": {"required": {"folder": [[`+folders+`], {"tooltip": "x"}]}}, "output": ["IMAGE"]},
+		"LoadImageDataSetFromFolder": {"input": {"required": {"folder": ["COMBO", {"options": [`+folders+`], "multiselect": false}]}}, "output": ["IMAGE"]},
+		"Other": {"input": {"required": {"folder": [[`+folders+`]]}}, "output": []}}`))
+	body := string(cat.ObjectInfo(nil).Body())
+	require.Contains(t, body, `{"folder": [`+left+`, {"tooltip": "x"}]}`)
+	require.Contains(t, body, `{"folder": ["COMBO", {"options": `+left+`, "multiselect": false}]}`)
+	require.Contains(t, body, `"Other": {"input": {"required": {"folder": [[`+folders+`]]}}`)
+}

@@ -72,3 +72,27 @@ func TestHubsShareAnObjectStore(t *testing.T) {
 	_, body = two.get("/settings/Comfy.ColorPalette")
 	require.Equal(t, `"light"`, string(body), "the others go on")
 }
+
+// Saved workflows and settings lie in the object store, too.
+func TestUserFilesInAnObjectStore(t *testing.T) {
+	location := bucket(t)
+	b := newBench(t, 0, func(b *bench) { b.id.Storage = location })
+	b.play([]exchange{
+		{method: "POST", path: "/userdata/workflows%2Fa.json", body: `{"x":1}`, status: 200, want: `"workflows/a.json"`},
+		{method: "POST", path: "/userdata/workflows%2Fdeep%2Fb.json", body: `{}`, status: 200, want: `"workflows/deep/b.json"`},
+		{method: "POST", path: "/userdata/workflows%2Fa.json?overwrite=false", body: `{}`, status: 409, want: "File already exists"},
+		{method: "GET", path: "/userdata?dir=workflows&recurse=true", status: 200, want: `["a.json", "deep/b.json"]`},
+		{method: "GET", path: "/userdata?dir=none", status: 404, want: "Directory not found"},
+		{method: "POST", path: "/userdata/workflows%2Fa.json/move/workflows%2Fc.json", status: 200, want: `"workflows/c.json"`},
+		{method: "GET", path: "/userdata/workflows%2Fa.json", status: 404},
+		{method: "GET", path: "/userdata/workflows%2Fc.json", status: 200, want: `{"x":1}`},
+		{method: "POST", path: "/userdata/empty.txt", body: "", status: 200, want: `"empty.txt"`},
+		{method: "DELETE", path: "/userdata/workflows%2Fc.json", status: 204},
+		{method: "GET", path: "/userdata?dir=workflows&recurse=true", status: 200, want: `["deep/b.json"]`},
+		{method: "POST", path: "/settings", body: `{"a": 1}`, status: 200},
+		{method: "GET", path: "/settings", status: 200, want: `{"a": 1}`},
+	})
+	status, body := b.get("/userdata/empty.txt")
+	require.Equal(t, http.StatusOK, status)
+	require.Empty(t, body)
+}
