@@ -94,6 +94,7 @@ func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
 		Idle: func() bool { return b.idle(faces) }, Shrinks: slices.Contains(overlapping, tr.Name),
 		Apart: count > 1 && slices.Contains(overlapping, tr.Name) || slices.Contains(reordered, tr.Name),
 	}
+	p.CountsStatus = tr.OneCaller() && !p.Apart
 	if tr.Name == "variant-assets" {
 		// Half of what its socket was sent tells of the progress of assets.
 		p.Skip = func(step, what string) bool { return step == "socket c" && what == replay.Frames }

@@ -80,8 +80,11 @@ type Player struct {
 	Skip func(step, what string) bool
 	// OwnStatus says that status frames are the server's own affair: it counts
 	// otherwise and sends fewer. Only the first one of a socket and the one
-	// before the end of a prompt are compared then, without their number.
+	// before the end of a prompt are compared then, without their number (but see
+	// CountsStatus).
 	OwnStatus bool
+	// CountsStatus compares the numbers in those status frames, too.
+	CountsStatus bool
 	// Shrinks says that a prompt may be held back while another is shown, and
 	// that its progress and previews shrink to the newest: neither is compared.
 	Shrinks bool

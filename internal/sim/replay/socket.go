@@ -258,6 +258,10 @@ func (p *Player) textFrame(text string, before *string) frame {
 	}
 	if f.status && (p.OwnStatus || p.Skip(StatusFrames, Count)) {
 		f.text = "status"
+		if p.CountsStatus {
+			left, _ := data.Object("status").Object("exec_info").Get("queue_remaining")
+			f.text += " of " + string(pyjson.Marshal(left))
+		}
 		if sid := data.String("sid"); sid != "" {
 			f.text += " with sid " + normalText(sid, "sid")
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -146,6 +147,23 @@ func (tr Trace) orphans() map[string]bool {
 	}
 	delete(ids, "") // refused ones
 	return ids
+}
+
+// OneCaller reports whether all sockets and prompts are of one client id, so
+// that a server that counts each caller's prompts for itself counts as one that
+// counts all.
+func (tr Trace) OneCaller() bool {
+	ids := map[string]bool{}
+	for _, step := range tr.steps {
+		switch req := step.Object("request"); {
+		case kindOf(step) == "ws_connect":
+			u, err := url.Parse(step.String("path"))
+			ids[u.Query().Get("clientId")] = err == nil
+		case kindOf(step) == "http" && req.String("method") == "POST" && strings.HasSuffix(req.String("path"), "/prompt"):
+			ids[req.Object("json").String("client_id")] = true
+		}
+	}
+	return len(ids) == 1 && !ids[""]
 }
 
 var savedFile = regexp.MustCompile(`"filename\\?": \\?"([^"\\]*?)_(\d{5})_\.png\\?", \\?"subfolder\\?": \\?"([^"\\]*)\\?", \\?"type\\?": \\?"output`)
