@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -30,6 +32,7 @@ func newTalkative(t *testing.T) *talkative {
 	to, err := url.Parse(i.url())
 	require.NoError(t, err)
 	rest := httputil.NewSingleHostReverseProxy(to)
+	rest.ErrorLog = log.New(io.Discard, "", 0) // of requests that the hub gives up at its end
 	f := &talkative{instance: i}
 	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/ws" {

@@ -30,7 +30,9 @@ type client struct {
 	seeking  bool     // the home is being asked for
 	sources  map[string]*source
 	fences   map[string]int64 // the newest of each job
-	answers  map[string]int64 // hubs that have handed over, for which home
+	recent   []string         // jobs received last, at most maxRecent
+	awaited  int              // hubs that are to hand over
+	answers  map[string]int64 // those that have, for which home
 	newsChan chan struct{}
 }
 

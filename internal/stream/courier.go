@@ -151,7 +151,7 @@ func (c *courier) next(ctx context.Context) (events []event, full, over bool) {
 func (c *courier) eventsOf(ctx context.Context, it item) (events []event) {
 	switch it.note {
 	case noteSynced:
-		return []event{{kind: eventSynced, floor: it.floor}}
+		return []event{{kind: eventSynced, floor: it.floor, jobs: it.jobs}}
 	case noteBeat:
 		return []event{{kind: eventBeat, floor: it.floor}}
 	case noteNone, noteLost: // of a sequence, see below

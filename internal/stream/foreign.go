@@ -9,6 +9,9 @@ import (
 // askAgainAfter is how long an answer to letterAgain may take.
 const askAgainAfter = time.Second
 
+// silenceBeats is how many beats of a source may fail to come before it is asked.
+const silenceBeats = 3
+
 // source is another hub that has runs of a client whose home is here.
 type source struct {
 	hub string
@@ -19,6 +22,7 @@ type source struct {
 	// taken for dead: only a new session counts.
 	broken bool
 	asked  time.Time
+	heard  time.Time // when a letter came last
 	runs   map[uint64]*foreignRun
 }
 
@@ -73,6 +77,41 @@ func (c *client) noteFence(job string, fence int64) {
 	c.fences[job] = fence
 }
 
+// maxRecent bounds the jobs whose receipt is told to the client's next home.
+const maxRecent = 64
+
+// noteReceived notes that the client has a job's end. The hub that ran the job
+// is told, too; should the client move before that has heard, the next home
+// must not show it again.
+func (c *client) noteReceived(job string) {
+	if job == "" || c.streams.carrier == nil {
+		return
+	}
+	c.noteFence(job, finished)
+	if slices.Contains(c.recent, job) {
+		return
+	}
+	if len(c.recent) >= maxRecent {
+		c.recent = slices.Delete(c.recent, 0, 1)
+	}
+	c.recent = append(c.recent, job)
+}
+
+// receivedElsewhere drops what the client has received at its former home.
+func (c *client) receivedElsewhere(job string) {
+	c.noteReceived(job)
+	c.line.drop(func(q *sequence) bool {
+		if q.job != job || q.open && c.line.out != nil {
+			return false // it is being shown
+		}
+		if r := q.foreign; r != nil {
+			r.outdated, r.received = true, q.over
+			return true
+		}
+		return q.over
+	})
+}
+
 // verdict is what becomes of a letter.
 type verdict int
 
@@ -115,7 +154,7 @@ func (c *client) judge(l *letter) verdict {
 // sender should be told are received.
 func (c *client) apply(l *letter) (received []uint64) {
 	src := c.sources[l.from]
-	src.next = l.number + 1
+	src.next, src.heard = l.number+1, time.Now()
 	for i := range l.events {
 		e := &l.events[i]
 		r := src.runs[e.id]
@@ -132,6 +171,9 @@ func (c *client) apply(l *letter) (received []uint64) {
 			c.foreignLost(r)
 			delete(src.runs, e.id)
 		case eventSynced:
+			for _, job := range e.jobs {
+				c.receivedElsewhere(job)
+			}
 			c.synced(src, e.floor)
 			c.answered(l.from, l.home)
 		case eventBeat:
@@ -240,6 +282,20 @@ func (c *client) die(hub string) {
 			r.lost = true
 		}
 	}
+}
+
+// silent reports whether a source should have said something: it has a run
+// that goes on, as far as is known here, and a hub with a run sends beats.
+func (src *source) silent() bool {
+	if time.Since(src.heard) < silenceBeats*beatInterval {
+		return false
+	}
+	for _, r := range src.runs {
+		if r.sequence != nil && !r.sequence.over {
+			return true
+		}
+	}
+	return false
 }
 
 // dropForeign forgets the runs of other hubs: the home has moved, and their

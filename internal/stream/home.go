@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -45,7 +46,7 @@ func (c *client) move(h Home) {
 func (c *client) startCourier() {
 	c.courier = c.streams.newCourier(c.key, c.home)
 	c.line.forward(c.courier.push)
-	c.courier.push(item{note: noteSynced, floor: c.line.floor()})
+	c.courier.push(item{note: noteSynced, floor: c.line.floor(), jobs: slices.Clone(c.recent)})
 }
 
 func (c *client) stopCourier() {
@@ -133,30 +134,35 @@ func (s *Streams) claim(ctx context.Context, k Key) (Home, error) {
 	if err != nil {
 		return Home{}, err
 	}
-	s.change(k, true, func(c *client) { c.move(claim.Home) })
-	if claim.Others > 0 {
-		s.await(ctx, k, claim.Home, claim.Others)
-	}
+	s.change(k, true, func(c *client) {
+		c.move(claim.Home)
+		if claim.Moved {
+			c.awaited = claim.Others
+		}
+	})
+	s.await(ctx, k, claim.Home)
 	if claim.Moved {
 		s.o.Arrived(ctx, k)
 	}
 	return claim.Home, nil
 }
 
-// await waits until so many hubs have handed over what they have.
-func (s *Streams) await(ctx context.Context, k Key, home Home, others int) {
-	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
-	defer cancel()
+// await waits until the hubs that have heard of the home have handed over what
+// they have; for a second socket, too, that comes meanwhile.
+func (s *Streams) await(ctx context.Context, k Key, home Home) {
+	late := time.NewTimer(handoverTimeout)
+	defer late.Stop()
+	over := false
 	for {
 		var news chan struct{}
 		s.change(k, false, func(c *client) {
-			n := 0
-			for _, number := range c.answers {
-				if number >= home.Number {
-					n++
-				}
+			if c.home != home {
+				return // the client is elsewhere by now
 			}
-			if n < others && c.home == home {
+			if over || c.handedOver(home) {
+				c.awaited = 0
+			}
+			if c.awaited > 0 {
 				news = c.news()
 			}
 		})
@@ -165,10 +171,23 @@ func (s *Streams) await(ctx context.Context, k Key, home Home, others int) {
 		}
 		select {
 		case <-news:
+		case <-late.C:
+			over = true
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// handedOver reports whether all have answered that were expected to.
+func (c *client) handedOver(home Home) bool {
+	n := 0
+	for _, number := range c.answers {
+		if number >= home.Number {
+			n++
+		}
+	}
+	return n >= c.awaited
 }
 
 // seek finds out where a client is that has something to be told, unless that

@@ -38,6 +38,9 @@ type event struct {
 	id   uint64 // of the run, unique at the sender
 	// floor, in eventSynced and eventBeat: the sender knows no run below it.
 	floor uint64
+	// jobs, in eventSynced: the client has received these of late, at the
+	// sender.
+	jobs []string
 
 	// In eventBegin.
 	prompt, job string
@@ -113,7 +116,13 @@ func (e *event) appendTo(b []byte) []byte {
 		b = appendText(b, e.message.Node)
 		b = appendText(b, e.ref)
 		b = append(b, e.message.Data...)
-	case eventSynced, eventBeat:
+	case eventSynced:
+		b = binary.AppendUvarint(b, e.floor)
+		b = binary.AppendUvarint(b, uint64(len(e.jobs)))
+		for _, job := range e.jobs {
+			b = appendText(b, job)
+		}
+	case eventBeat:
 		b = binary.AppendUvarint(b, e.floor)
 	case eventEnd, eventLost: // the id says it all
 	}
@@ -170,7 +179,12 @@ func (r *letterReader) event() (e event, known bool) {
 		e.message.Binary, e.final = flags&1 != 0, flags&2 != 0
 		e.message.Node, e.ref = r.text(), r.text()
 		e.message.Data = r.b
-	case eventSynced, eventBeat:
+	case eventSynced:
+		e.floor = r.uvarint()
+		for n := r.uvarint(); n > 0 && !r.bad; n-- {
+			e.jobs = append(e.jobs, r.text())
+		}
+	case eventBeat:
 		e.floor = r.uvarint()
 	case eventEnd, eventLost:
 	default:

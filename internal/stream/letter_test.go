@@ -19,7 +19,7 @@ func letters() map[string]letter {
 				{kind: eventFrame, id: 5, n: 4, message: Message{Data: []byte("end")}, final: true},
 				{kind: eventEnd, id: 5},
 				{kind: eventLost, id: 6},
-				{kind: eventSynced, floor: ^uint64(0)},
+				{kind: eventSynced, floor: ^uint64(0), jobs: []string{"j", "k"}},
 				{kind: eventBeat, floor: 7},
 			},
 		},

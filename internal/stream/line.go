@@ -73,9 +73,10 @@ type item struct {
 	frame  *frame
 	status bool
 	mark   uint64
-	// note is for couriers only; floor goes with it.
+	// note is for couriers only; floor and jobs go with it.
 	note  note
 	floor uint64
+	jobs  []string
 }
 
 // begin adds a sequence that starts to execute. The same prompt and fence give

@@ -138,11 +138,18 @@ func (s *Streams) resync() {
 	}
 	s.renew()
 	s.check()
+	s.askAll(func(*source) bool { return true })
+}
+
+// askAll makes sources send everything anew.
+func (s *Streams) askAll(which func(*source) bool) {
 	for _, c := range s.all() {
 		asks := map[string]letter{}
 		c.change(func(c *client) {
 			for hub, src := range c.sources {
-				asks[hub] = letter{kind: letterAgain, k: c.key, home: c.home.Number, session: src.session}
+				if which(src) {
+					asks[hub] = letter{kind: letterAgain, k: c.key, home: c.home.Number, session: src.session}
+				}
 			}
 		})
 		for hub, l := range asks {
@@ -164,6 +171,7 @@ func (s *Streams) beat(renew bool) {
 	}
 	s.check()
 	s.inquire()
+	s.askAll((*source).silent)
 	for _, c := range s.all() {
 		homeless := false
 		c.change(func(c *client) {
@@ -278,8 +286,12 @@ func (s *Streams) read(text []byte) {
 	case letterAgain:
 		known := false
 		s.change(l.k, false, func(c *client) {
+			if home := (Home{Hub: l.from, Number: l.home}); c.home == home {
+				c.sendAgain(l.session)
+			} else {
+				c.move(home) // this hub has missed that
+			}
 			known = c.courier != nil
-			c.sendAgain(l.session)
 		})
 		if !known {
 			s.nothing(l.k, Home{Hub: l.from, Number: l.home})

@@ -115,7 +115,7 @@ func (s *Streams) received(k Key, mark uint64) {
 		home = c.home.Number
 		for _, q := range c.line.confirm(mark) {
 			prompts = append(prompts, q.prompt)
-			c.noteFence(q.job, finished)
+			c.noteReceived(q.job)
 			if r := q.foreign; r != nil {
 				r.received = true
 				foreign[r.hub] = append(foreign[r.hub], r.id)
