@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // Runs the conformance suite against ./caddy with three simulated instances, and against one simulated ComfyUI as the
 // reference. The programs must have been built (make build). Arguments go to conformance/run.mjs.
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -25,6 +25,8 @@ process.exitCode = await main();
 process.exit();
 
 async function main() {
+  // What a simulated instance shows as its page is none; the hub has the real one.
+  const frontend = execFileSync(path.join(root, '.ci/frontend'), ['1.27.10'], { encoding: 'utf8' }).trim();
   const [api, gossip, admin, reference] = await freePorts(4);
   start('reference', 'bin/agent', ['simulate', '--count', '1', '--port', reference]);
   start('hub', './caddy', ['run', '--config', 'Caddyfile'], {
@@ -33,6 +35,7 @@ async function main() {
     COMFYHUB_GOSSIP: `127.0.0.1:${gossip}`,
     COMFYHUB_REDIS: 'embedded',
     COMFYHUB_DATA: path.join(folder, 'data'),
+    COMFYHUB_FRONTEND: frontend,
     XDG_DATA_HOME: folder,
     XDG_CONFIG_HOME: folder,
   });

@@ -12,7 +12,7 @@ const groups = {
   'clients/cli.py': {
     run_and_wait: {},
     run_queued: { hubOnly: 'it sends no frame while a prompt waits, and comfy-cli gives up', seconds: 240 },
-    run_refused: {}, jobs: {}, cancel_pending: {}, cancel_running: {}, cancel_unknown: {}, transfer: {},
+    run_refused: {}, jobs: { seconds: 300 }, cancel_pending: { seconds: 300 }, cancel_running: {}, cancel_unknown: {}, transfer: {},
   },
   'clients/api_client.py': { submit: {}, concurrent: {}, queue: {}, upload: {}, interrupt: {}, routes: {} },
   'clients/script.py': { workflow: { seconds: 90 } },

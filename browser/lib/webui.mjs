@@ -137,7 +137,7 @@ export class WebUI {
     });
   }
 
-  /** Gives the node that loads a picture one of a colour, by its button. Resolves to the name that the node shows. */
+  /** Gives the node that loads a picture one of a colour, by its button, under a name that the server cannot have met. */
   async upload(name, color) {
     const data = await this.page.evaluate((value) => window.comfyhubPaint(value), color);
     const file = { name, mimeType: 'image/png', buffer: Buffer.from(data.split(',')[1], 'base64') };
@@ -147,10 +147,12 @@ export class WebUI {
       return asked;
     });
     await chooser.setFiles(file);
-    return until('the node shows the picture', () => this.page.evaluate(() => {
+    await until('the node shows the picture', () => this.page.evaluate((wanted) => {
       const node = window.app.graph.nodes.find(({ type }) => type === 'LoadImage');
-      return node.imgs?.[0]?.naturalWidth ? node.widgets.find((widget) => widget.name === 'image').value : '';
-    }));
+      const image = node.imgs?.[0];
+      // Until then it shows the first one that the server offers, if there is any.
+      return node.widgets.find((widget) => widget.name === 'image').value === wanted && image?.src.includes(wanted) && image.naturalWidth > 0;
+    }, name));
   }
 
   /** Where the button is that asks for a file. A workflow that has just been opened still moves into view. */

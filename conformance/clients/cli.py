@@ -1,6 +1,7 @@
 """comfy-cli: `comfy run --wait --json`, `comfy jobs ls|status|cancel`, upload and download."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -93,9 +94,18 @@ def run_refused(server):
     must(last["ok"] is False and last["error"]["code"], f"envelope: {last}")
 
 
+def lasting(server, calls):
+    """Work that outlasts so many calls of the program: each is a process that starts slowly where the machine is busy."""
+    begin = time.monotonic()
+    comfy(server, "jobs", "ls")
+    seconds = math.ceil(1.5 * calls * (time.monotonic() - begin))
+    return server.work(min(max(9, seconds), PATIENCE - 10))
+
+
 def jobs(server):
     """ls and status of what runs, waits and is done."""
-    busy = [Graph(work=server.work(9)) for _ in range(server.instances)]
+    work = lasting(server, 2 * server.instances + 3)
+    busy = [Graph(work=work) for _ in range(server.instances)]
     running = [submit(server, graph) for graph in busy]
     graph = Graph()
     pending = submit(server, graph)
@@ -113,7 +123,8 @@ def jobs(server):
 
 def cancel_pending(server):
     """Cancelling what waits: it never runs, and what runs goes on."""
-    busy = [Graph(work=server.work(9)) for _ in range(server.instances)]
+    work = lasting(server, 2 * server.instances + 3)
+    busy = [Graph(work=work) for _ in range(server.instances)]
     running = [submit(server, graph) for graph in busy]
     for prompt_id in running:
         wait_for(server, prompt_id, "running")
