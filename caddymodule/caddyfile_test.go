@@ -217,6 +217,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 func FuzzUnmarshalCaddyfile(f *testing.F) {
 	f.Add("comfyhub {\nredis embedded\ngossip {\nbind :1\njoin a:1 b:2\n}\ninstance http://a\n}")
 	f.Add("comfyhub {\nmax_body 1MiB\nstall_timeout 1d\nmanager on\n}")
+	f.Add("comfyhub {\nhistory {\nentries 5\nage 1d\nsize 1GB\n}\ninput_age 1d\nstorage s3://b?endpoint=http://h\n}")
 	f.Add("comfyhub {\ntenant {x}\ntrust_tenant_from private_ranges\nevents live\n}")
 	f.Fuzz(func(t *testing.T, text string) {
 		app := new(App)
@@ -226,6 +227,7 @@ func FuzzUnmarshalCaddyfile(f *testing.F) {
 			require.NoError(t, json.Unmarshal(caddyconfig.JSON(app, nil), new(App)))
 			require.NoError(t, app.checkNumbers())
 			require.NoError(t, checkRedis(app.Redis))
+			require.NoError(t, checkStorage(app.Storage))
 		}
 		handler := new(Handler)
 		if err := handler.UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
