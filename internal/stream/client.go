@@ -31,6 +31,7 @@ type client struct {
 	sources  map[string]*source
 	fences   map[string]int64 // the newest of each job
 	recent   []string         // jobs received last, at most maxRecent
+	claiming int              // claims on their way
 	awaited  int              // hubs that are to hand over
 	answers  map[string]int64 // those that have, for which home
 	newsChan chan struct{}

@@ -214,7 +214,9 @@ func (c *fakeCarrier) Collect(_ context.Context, ref string) ([]byte, error) {
 
 func (c *fakeCarrier) Listen(ctx context.Context) <-chan Notice {
 	out := make(chan Notice)
+	c.mu.Lock()
 	c.put(Notice{Kind: Resync})
+	c.mu.Unlock()
 	go func() {
 		defer close(out)
 		for {

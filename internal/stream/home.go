@@ -81,11 +81,15 @@ func (c *client) answered(hub string, home int64) {
 		c.answers = map[string]int64{}
 	}
 	c.answers[hub] = home
+	c.tellNews()
+}
+
+func (c *client) tellNews() {
 	close(c.news())
 	c.newsChan = nil
 }
 
-// news is closed with the next answer.
+// news is closed when a hub has answered, or a claim was.
 func (c *client) news() chan struct{} {
 	if c.newsChan == nil {
 		c.newsChan = make(chan struct{})
@@ -127,19 +131,26 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 // not for long.
 func (s *Streams) claim(ctx context.Context, k Key) (Home, error) {
 	wanted := Held{Client: k}
-	s.change(k, true, func(c *client) { wanted.Number, wanted.Entry = c.home.Number, c.entry })
+	s.change(k, true, func(c *client) {
+		c.claiming++
+		wanted.Number, wanted.Entry = c.home.Number, c.entry
+	})
 	ask, cancel := context.WithTimeout(ctx, carrierTimeout)
 	defer cancel()
 	claim, err := s.carrier.Claim(ask, wanted)
-	if err != nil {
-		return Home{}, err
-	}
 	s.change(k, true, func(c *client) {
-		c.move(claim.Home)
+		c.claiming = max(c.claiming-1, 0) // it may have been forgotten meanwhile
+		if err == nil {
+			c.move(claim.Home)
+		}
 		if claim.Moved {
 			c.awaited = claim.Others
 		}
+		c.tellNews()
 	})
+	if err != nil {
+		return Home{}, err
+	}
 	s.await(ctx, k, claim.Home)
 	if claim.Moved {
 		s.o.Arrived(ctx, k)
@@ -162,7 +173,7 @@ func (s *Streams) await(ctx context.Context, k Key, home Home) {
 			if over || c.handedOver(home) {
 				c.awaited = 0
 			}
-			if c.awaited > 0 {
+			if c.awaited > 0 || c.claiming > 0 && !over {
 				news = c.news()
 			}
 		})
