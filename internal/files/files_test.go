@@ -20,7 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 	for name, value := range objectStoreCredentials {
 		_ = os.Setenv(name, value)
 	}
-	goleak.VerifyTestMain(m)
+	redistest.Main(m)
 }
 
 const tenant = "default"

@@ -254,6 +254,6 @@ func (e *embedded) abandon() {
 		e.journal.file.Close()
 	}
 	if e.lock != nil {
-		e.lock.Close()
+		unlockFolder(e.lock)
 	}
 }

@@ -21,3 +21,6 @@ func lockFolder(path string) (*os.File, error) {
 	}
 	return f, err
 }
+
+// unlockFolder gives the lock back.
+func unlockFolder(f *os.File) { f.Close() }

@@ -26,3 +26,11 @@ func lockFolder(path string) (*os.File, error) {
 	}
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
+
+// unlockFolder gives the lock back. Closing the file alone would not do: a
+// child that another goroutine has just forked holds it open until it runs its
+// program, and the lock with it.
+func unlockFolder(f *os.File) {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	f.Close()
+}
