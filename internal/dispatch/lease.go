@@ -218,6 +218,13 @@ func (r *run) relet(lease job.Run) {
 	r.job.Run.Fence, r.job.Run.Hub, r.job.Fence = lease.Fence, lease.Hub, lease.Fence
 }
 
+// known notes the instance's id of the prompt; the lease is renewed meanwhile.
+func (r *run) known(upstream string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.job.Run.Upstream = upstream
+}
+
 // lease is the run as the queue knows it.
 func (r *run) lease() job.Run {
 	r.mu.Lock()

@@ -19,7 +19,7 @@ type run struct {
 	d    *Dispatcher
 	link *link // nil until the instance of an adopted run has been found
 	mu   sync.Mutex
-	job  job.Job // its Run.Fence and Run.Hub change under mu, see relet
+	job  job.Job // its Run changes under mu, see relet and known
 	body job.Body
 	mail *mailbox
 	out  *stream.Run

@@ -42,7 +42,7 @@ func (r *run) submit(ctx context.Context) error {
 	switch {
 	case err == nil:
 		r.posted = true
-		r.job.Run.Upstream = reply.PromptID // servers before 0.3.45 choose their own
+		r.known(reply.PromptID) // servers before 0.3.45 choose their own
 		return nil
 	case errors.As(err, &refused):
 		return refusal{refused}
@@ -76,7 +76,8 @@ func (r *run) search(cause error) error {
 		if err == nil {
 			for _, item := range append(queue.Running, queue.Pending...) {
 				if r.is(item) {
-					r.posted, r.job.Run.Upstream = true, item.ID
+					r.posted = true
+					r.known(item.ID)
 					return nil
 				}
 			}

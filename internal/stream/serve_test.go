@@ -136,6 +136,7 @@ func TestBroadcast(t *testing.T) {
 func TestClientThatDoesNotRead(t *testing.T) {
 	bubble(t, Options{HoldBytes: 64 << 10}, func(t *testing.T, r *rig) {
 		dead := r.dial("/ws?clientId=me", nil)
+		synctest.Wait() // until the socket is taken in
 		a := r.run("me", "a")
 		for range 5000 {
 			a.Send(message(Preview, strings.Repeat("p", 1000)))
