@@ -98,14 +98,6 @@ func formatOf(mime string) uint32 {
 	return 0
 }
 
-// NewPreview writes an EventPreview frame.
-func NewPreview(format uint32, image []byte) []byte {
-	frame := make([]byte, 8, 8+len(image))
-	binary.BigEndian.PutUint32(frame, EventPreview)
-	binary.BigEndian.PutUint32(frame[4:], format)
-	return append(frame, image...)
-}
-
 // NewPreviewMetadata writes an EventPreviewMetadata frame; metadata is raw JSON.
 func NewPreviewMetadata(metadata, image []byte) []byte {
 	frame := make([]byte, 8, 8+len(metadata)+len(image))

@@ -272,9 +272,3 @@ func jsonRequest(path string, body []byte) request {
 		body:   bytes.NewReader(body), size: int64(len(body)),
 	}
 }
-
-// IsDown reports whether err says that the instance itself did not answer, as
-// opposed to having answered something unexpected.
-func IsDown(err error) bool {
-	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnclear)
-}

@@ -62,7 +62,6 @@ func TestSubmit(t *testing.T) {
 			require.Equal(t, "No é", refused.Message)
 			require.Equal(t, "d", refused.Details)
 			require.Equal(t, `{"1": {"errors": []}}`, string(refused.NodeErrors))
-			require.False(t, IsDown(err))
 		}},
 		"refused by an old server": {reply(400, `{"error":"no prompt","node_errors":[]}`), func(t *testing.T, _ Reply, err error) {
 			var refused *Refused
@@ -298,7 +297,7 @@ func TestSocketOutlivesItsDialContext(t *testing.T) {
 	cancel()
 	frame, err := socket.Next(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, string(Status(0, "sid")), string(frame.Data))
+	require.Equal(t, string(statusMessage(0, "sid")), string(frame.Data))
 	f.set([]string{theirs("x")}, nil)
 	frame, err = socket.Next(t.Context())
 	require.NoError(t, err)

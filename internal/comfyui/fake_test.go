@@ -95,7 +95,7 @@ func (f *fakeServer) serveSocket(w http.ResponseWriter, r *http.Request) {
 	f.sids = append(f.sids, sid)
 	n := len(f.running) + len(f.pending)
 	f.mu.Unlock()
-	_ = conn.Write(context.Background(), websocket.MessageText, Status(n, sid))
+	_ = conn.Write(context.Background(), websocket.MessageText, statusMessage(n, sid))
 	for {
 		if _, _, err := conn.Read(context.Background()); err != nil {
 			break
@@ -115,7 +115,7 @@ func (f *fakeServer) set(running, pending []string) {
 		return
 	}
 	for c := range f.sockets {
-		_ = c.Write(context.Background(), websocket.MessageText, Status(len(running)+len(pending), ""))
+		_ = c.Write(context.Background(), websocket.MessageText, statusMessage(len(running)+len(pending), ""))
 	}
 }
 
@@ -148,4 +148,12 @@ func refusedURL(t *testing.T) string {
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
 	return s.URL
+}
+
+// statusMessage is what a server tells its sockets; sid is in the first one only.
+func statusMessage(remaining int, sid string) []byte {
+	if sid != "" {
+		sid = fmt.Sprintf(`, "sid": %q`, sid)
+	}
+	return fmt.Appendf(nil, `{"type": "status", "data": {"status": {"exec_info": {"queue_remaining": %d}}%s}}`, remaining, sid)
 }

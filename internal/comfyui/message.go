@@ -136,11 +136,6 @@ func ExecutionStart(id string, at time.Time) []byte {
 	return newMessage(TypeExecutionStart, idField(id), timestamp(at))
 }
 
-// ExecutionCached writes the message that names the nodes that need not run.
-func ExecutionCached(id string, nodes []string, at time.Time) []byte {
-	return newMessage(TypeExecutionCached, field("nodes", pyjson.Strings(nodes)), idField(id), timestamp(at))
-}
-
 // ExecutionSuccess writes the message of a run that went well.
 func ExecutionSuccess(id string, at time.Time) []byte {
 	return newMessage(TypeExecutionSuccess, idField(id), timestamp(at))
@@ -173,27 +168,6 @@ func ExecutionError(id string, f Failure, at time.Time) []byte {
 		field("exception_message", pyjson.String(f.Message)), field("exception_type", pyjson.String(f.Type)),
 		field("traceback", pyjson.Strings(f.Traceback)), field("current_inputs", pyjson.NewObject()),
 		field("current_outputs", pyjson.Array{}), timestamp(at))
-}
-
-// Executing writes the message that node runs now.
-func Executing(id, node, displayNode string) []byte {
-	return newMessage(TypeExecuting, field("node", pyjson.String(node)),
-		field("display_node", pyjson.String(displayNode)), idField(id))
-}
-
-// ExecutingNull writes the message that ends every run.
-func ExecutingNull(id string) []byte {
-	return newMessage(TypeExecuting, field("node", pyjson.Null{}), idField(id))
-}
-
-// Status writes a status message; sid is in the first one of a socket only.
-func Status(remaining int, sid string) []byte {
-	info := pyjson.NewObject(field("queue_remaining", pyjson.Int(int64(remaining))))
-	data := pyjson.NewObject(field("status", pyjson.NewObject(field("exec_info", info))))
-	if sid != "" {
-		data.Set("sid", pyjson.String(sid))
-	}
-	return NewMessage(TypeStatus, data)
 }
 
 func quoted(s string) []byte { return pyjson.AppendString(nil, s) }

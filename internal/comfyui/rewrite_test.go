@@ -65,7 +65,7 @@ func TestRewritePreview(t *testing.T) {
 	require.Equal(t, image, b.Image)
 	require.Equal(t, `{"node_id": "2", "prompt_id": "job \"\u00e9\"", "image_type": "image/jpeg"}`, string(b.Metadata))
 
-	legacy := NewPreview(FormatPNG, image)
+	legacy := newPreview(FormatPNG, image)
 	require.Equal(t, legacy, RewritePreview(legacy, upstream, client))
 	require.Equal(t, frame, RewritePreview(frame, "another", client))
 }
@@ -170,7 +170,7 @@ func FuzzRewriteID(f *testing.F) {
 }
 
 func FuzzParseBinary(f *testing.F) {
-	f.Add(NewPreview(FormatJPEG, []byte("x")))
+	f.Add(newPreview(FormatJPEG, []byte("x")))
 	f.Add(NewPreviewMetadata([]byte(`{"prompt_id": "U"}`), []byte("x")))
 	f.Add(append(binary.BigEndian.AppendUint32(nil, EventText), 0, 0, 0, 1, 'n', 't'))
 	f.Fuzz(func(t *testing.T, frame []byte) {
@@ -217,4 +217,9 @@ func FuzzRewriteEntry(f *testing.F) {
 		_, _ = ParseStats(in)
 		ParseMessage(in)
 	})
+}
+
+func newPreview(format uint32, image []byte) []byte {
+	frame := binary.BigEndian.AppendUint32(nil, EventPreview)
+	return append(binary.BigEndian.AppendUint32(frame, format), image...)
 }

@@ -75,6 +75,15 @@ func (s *Store) Uses(tenant string, refs []Ref) (index string, members []string)
 	return s.usedKey(TypeOutput), members
 }
 
+// indexed reads a member of the index of last uses.
+func indexed(member string) (tenant string, p place, err error) {
+	parts, ok := redis.Unpack(member)
+	if !ok || len(parts) != 4 {
+		return "", place{}, fmt.Errorf("%w: index of files", errEntry)
+	}
+	return parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]}, nil
+}
+
 // Pinned gives the keys of the blobs that jobs which wait or run have pinned.
 // It is asked only when there is something to delete.
 type Pinned func(context.Context) (map[string]bool, error)
@@ -126,11 +135,10 @@ func (s *Store) Expire(ctx context.Context, typ string, until time.Time, pinned 
 }
 
 func (s *Store) expire(ctx context.Context, member string, until time.Time, pinned Pinned, swept *Swept) error {
-	parts, ok := redis.Unpack(member)
-	if !ok || len(parts) != 4 {
-		return fmt.Errorf("%w: index of files", errEntry)
+	tenant, p, err := indexed(member)
+	if err != nil {
+		return err
 	}
-	tenant, p := parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]}
 	e, removed, err := s.remove(ctx, tenant, p, removal{until: until, spared: func(e Entry) (bool, error) {
 		keys, err := pinned(ctx)
 		if err != nil || !keys[e.Key] {
@@ -171,11 +179,11 @@ func (s *Store) Excess(ctx context.Context, size int64) (until time.Time, err er
 		}
 		for _, z := range oldest {
 			until = time.UnixMilli(int64(z.Score))
-			parts, ok := redis.Unpack(z.Member.(string))
-			if !ok || len(parts) != 4 {
-				return time.Time{}, fmt.Errorf("%w: index of files", errEntry)
+			tenant, p, err := indexed(z.Member.(string))
+			if err != nil {
+				return time.Time{}, err
 			}
-			e, err := s.resolve(ctx, parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]})
+			e, err := s.resolve(ctx, tenant, p)
 			if err != nil && !errors.Is(err, ErrNotFound) {
 				return time.Time{}, err
 			}

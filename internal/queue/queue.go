@@ -27,8 +27,8 @@
 //	  - A lease that ended is handed to one hub (Sweep), which looks at the
 //	    instance before it decides: collect, follow or requeue.
 //	  - A job is lost at most MaxAttempts times, and kills at most MaxKills
-//	    instances; then Requeue refuses and its holder must end it. No job vanishes in between: whoever dies leaves a
-//	    lease that ends.
+//	    instances; then Requeue refuses and its holder must end it. No job
+//	    vanishes in between: whoever dies leaves a lease that ends.
 //	  - An end is written once, together with the history entry: a job is at
 //	    every moment in Live or in History. Cancelling a waiting job leaves no
 //	    entry, as in ComfyUI.

@@ -72,7 +72,6 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	it := &item{number: number, id: id, graph: graph.(*pyjson.Object), extra: extra, outputs: p.srv.arrange(result.outputs)}
-	p.srv.received.Add(1)
 	if !p.queue.put(it) || p.srv.Fault().PromptError {
 		answerTrouble(w, r)
 		return

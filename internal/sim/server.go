@@ -28,7 +28,6 @@ type Server struct {
 	clock   Clock
 	arrange func(outputs []string) []string
 
-	received atomic.Int64
 	started  atomic.Int64
 	finished atomic.Int64
 
@@ -192,9 +191,6 @@ func (s *Server) Fault() Faults {
 // Alive reports whether the process lives.
 func (s *Server) Alive() bool { return s.process() != nil }
 
-// Received counts the prompts that were queued since New, over restarts.
-func (s *Server) Received() int { return int(s.received.Load()) }
-
 // Started counts the runs begun since New, over restarts.
 func (s *Server) Started() int { return int(s.started.Load()) }
 
@@ -229,14 +225,6 @@ func (s *Server) Quiet(asleep int) bool {
 func (s *Server) Remaining() int {
 	if p := s.process(); p != nil {
 		return p.queue.remaining()
-	}
-	return 0
-}
-
-// Sockets returns the number of open WebSocket connections.
-func (s *Server) Sockets() int {
-	if p := s.process(); p != nil {
-		return p.hub.open()
 	}
 	return 0
 }

@@ -146,12 +146,6 @@ func (h *hub) dropAll() {
 	}
 }
 
-func (h *hub) open() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.all)
-}
-
 // supports reports whether the socket now registered under sid announced a flag.
 func (h *hub) supports(sid *string, flag string) bool {
 	if sid == nil {

@@ -108,20 +108,6 @@ func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) 
 	return result, nil
 }
 
-// Instance is one ComfyUI of the fleet.
-type Instance struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	GPU   string `json:"gpu"`
-}
-
-// Instances lists the fleet.
-func (c *Client) Instances(ctx context.Context) ([]Instance, error) {
-	var list []Instance
-	err := c.get(ctx, "/hub/instances", "", &list)
-	return list, err
-}
-
 // Stats is the fleet in a few numbers.
 type Stats struct {
 	Queued    int            `json:"queued"`

@@ -260,9 +260,6 @@ func (s *Stage) KillAgent() { s.agent.Kill() }
 // KillBridge ends the bridge without a chance to clean up.
 func (s *Stage) KillBridge() { s.bridge.Kill() }
 
-// StopBridge asks the bridge to end and waits until it has.
-func (s *Stage) StopBridge() { s.bridge.Stop() }
-
 // Bridge is the process of the bridge.
 func (s *Stage) Bridge() *Process { return s.bridge }
 
