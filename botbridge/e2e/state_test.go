@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,4 +56,37 @@ func TestRedisAway(t *testing.T) {
 	}
 	require.Len(t, filter(ada.All(), saying("I cannot take notes")), 1, "told once")
 	require.Len(t, filter(ada.All(), isPicture), 3)
+}
+
+// A Redis that does what it is asked and whose answers are lost, more of them
+// in a row than are asked for again at once: nothing is done twice for that,
+// and nothing is forgotten.
+func TestRedisRepliesLost(t *testing.T) {
+	t.Parallel()
+	var replies, losing atomic.Int64
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr(), func() bool {
+		return losing.Load() > 0 && replies.Add(1)%12 < losing.Load()
+	})
+	r := newRig(t, func(o *stage.Options) { o.Env = []string{"COMFYHUB_BOT_REDIS=" + proxy.URL()} })
+	losing.Store(5)
+	people := make([]*fakebot.Person, 4)
+	asked := make([][3]int, len(people))
+	for n := range people {
+		people[n] = r.Fake.Person(int64(10+n), "en")
+		for i := range asked[n] {
+			asked[n][i], _ = people[n].Say("/work")
+		}
+	}
+	for n, p := range people {
+		for _, m := range asked[n] {
+			r.pictures(p, m, 1)
+		}
+	}
+	losing.Store(0)
+	require.Greater(t, proxy.Lost(), 20)
+	for n, p := range people {
+		for _, m := range asked[n] {
+			require.Len(t, filter(p.All(), answering(m, isPicture)), 1)
+		}
+	}
 }

@@ -74,6 +74,7 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if !metered {
 		rec.Price = c.Price * int64(max(1, args.Count))
 	}
+	var told <-chan struct{}
 	verdict, err := t.o.Store.Create(ctx, rec.ID, &rec, state.Ask{
 		Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event),
 	})
@@ -86,10 +87,13 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	case state.Busy:
 		return t.reply(ctx, tn, t.say(tn, "busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
 	case state.Exists:
-		// The bridge ended while this event was handled; the request is driven
-		// since the start.
-		return nil
+		// The event comes a second time: the bridge ended while it was handled,
+		// or Redis took the request and its answer was lost.
+		if told, err = t.o.Runner.Continue(t.driving(ctx), rec.ID); err != nil {
+			return err
+		}
 	case state.Taken:
+		told = t.o.Runner.Begin(t.driving(ctx), rec)
 	}
 	if tn.Kind != platform.Pressed {
 		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
@@ -99,7 +103,7 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	timeout := time.NewTimer(toldTimeout)
 	defer timeout.Stop()
 	select {
-	case <-t.o.Runner.Begin(t.driving(ctx), rec):
+	case <-told:
 	case <-timeout.C:
 	case <-ctx.Done():
 	}

@@ -46,10 +46,14 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	chats, fresh, err := t.o.Store.Broadcast(ctx, id, broadcast{
 		Text: tn.rest, Platform: tn.Platform, Chat: tn.Chat, Message: tn.Message.ID, Language: tn.language,
 	})
-	if err != nil || !fresh {
+	if err != nil {
 		return err
 	}
+	// Also when it was stored before: the answer of Redis may have been lost.
 	t.spread(t.driving(ctx), id)
+	if !fresh {
+		return nil
+	}
 	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": chats}))
 }
 

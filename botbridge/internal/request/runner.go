@@ -85,21 +85,43 @@ func (r *Runner) Resume(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		var rec Record
-		version, err := r.o.Store.Load(ctx, id, &rec)
-		if errors.Is(err, state.ErrNotFound) {
-			continue
-		}
-		if err != nil {
+		if _, err := r.Continue(ctx, id); err != nil {
 			return err
 		}
-		// What was being sent when the bridge ended may have arrived.
-		for i := range rec.Outputs {
-			if rec.Outputs[i].State == Sending {
-				rec.Outputs[i].State = Unsure
-			}
+	}
+	return nil
+}
+
+// Continue drives a request that was stored before, unless it is driven, over
+// or forgotten. The channel is as that of Begin.
+func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, error) {
+	if told := r.driven(id); told != nil {
+		return told, nil
+	}
+	var rec Record
+	version, err := r.o.Store.Load(ctx, id, &rec)
+	if errors.Is(err, state.ErrNotFound) || err == nil && rec.Phase == Over {
+		told := make(chan struct{})
+		close(told)
+		return told, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What was being sent when the bridge ended may have arrived.
+	for i := range rec.Outputs {
+		if rec.Outputs[i].State == Sending {
+			rec.Outputs[i].State = Unsure
 		}
-		r.start(ctx, rec, version)
+	}
+	return r.start(ctx, rec, version), nil
+}
+
+func (r *Runner) driven(id string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if j := r.jobs[id]; j != nil {
+		return j.told
 	}
 	return nil
 }

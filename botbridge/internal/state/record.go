@@ -67,7 +67,9 @@ func (s *Store) Load(ctx context.Context, id string, record any) (version int64,
 	return number(v), json.Unmarshal([]byte(doc), record)
 }
 
-// Save replaces a request that has the given version, and gives the new one.
+// Save replaces a request that has the given version, and gives the new one. It
+// may be called again when Redis was away: what was saved already is no change
+// by somebody else.
 func (s *Store) Save(ctx context.Context, id string, version int64, record any) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
@@ -96,7 +98,8 @@ type End struct {
 }
 
 // Finish saves a request for the last time as an active one: from now on it
-// expires. Finishing again changes nothing more.
+// expires. Finishing again changes nothing more, and may be done when Redis was
+// away, as with Save.
 func (s *Store) Finish(ctx context.Context, id string, version int64, record any, e End) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {

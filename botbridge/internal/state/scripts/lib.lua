@@ -4,3 +4,9 @@
 local function deposed(term)
   return redis.call('GET', key('term')) ~= term
 end
+
+-- saved tells whether a document is already what follows the version that its
+-- writer knows: he comes again, because the answer was lost.
+local function saved(request, version, known, doc)
+  return version == int(tonumber(known) + 1) and redis.call('HGET', request, 'doc') == doc
+end

@@ -9,6 +9,9 @@ local version = redis.call('HGET', request, 'v')
 if not version then
   return {'absent'}
 end
+if saved(request, version, ARGV[3], ARGV[4]) then
+  return {'ok', version}
+end
 if version ~= ARGV[3] then
   return {'stale'}
 end
