@@ -84,8 +84,7 @@ func (h *hub) deliver() {
 			h.mu.Unlock()
 			return
 		}
-		out := h.outbox[0]
-		h.outbox = h.outbox[1:]
+		out := h.outbox[0] // and stays there until it is sent: see Server.Quiet
 		targets := h.targetsLocked(out.sid)
 		h.mu.Unlock()
 		for _, s := range targets {
@@ -98,6 +97,9 @@ func (h *hub) deliver() {
 			}
 			s.write(h.proc.life, out)
 		}
+		h.mu.Lock()
+		h.outbox = h.outbox[1:]
+		h.mu.Unlock()
 	}
 }
 
