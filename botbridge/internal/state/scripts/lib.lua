@@ -5,8 +5,26 @@ local function deposed(term)
   return redis.call('GET', key('term')) ~= term
 end
 
--- saved tells whether a document is already what follows the version that its
--- writer knows: he comes again, because the answer was lost.
-local function saved(request, version, known, doc)
-  return version == int(tonumber(known) + 1) and redis.call('HGET', request, 'doc') == doc
+-- replace saves a request that nobody has changed since it was read, and gives
+-- the reply; fresh is true when it was saved now. A document that is already
+-- what follows the version known to its writer was saved before, and the answer
+-- was lost.
+local function replace(term, id, known, doc)
+  if deposed(term) then
+    return {'deposed'}
+  end
+  local request = key('request', id)
+  local version = redis.call('HGET', request, 'v')
+  if not version then
+    return {'absent'}
+  end
+  local next = int(tonumber(known) + 1)
+  if version == next and redis.call('HGET', request, 'doc') == doc then
+    return {'ok', next}
+  end
+  if version ~= known then
+    return {'stale'}
+  end
+  write('HSET', request, 'v', next, 'doc', doc)
+  return {'ok', next}, true
 end
