@@ -38,7 +38,7 @@ func (r *run) carry(ctx context.Context) {
 		switch {
 		case errors.Is(err, errDied):
 			v = killed
-		case errors.Is(err, comfyui.ErrUnreachable):
+		case errors.Is(err, comfyui.ErrUnreachable), errors.Is(err, queue.ErrAway):
 			v = excused
 		}
 		r.giveBack(ctx, v, "the instance did not take it: "+err.Error())
@@ -101,7 +101,13 @@ func (r *run) bringHome(ctx context.Context) {
 		r.giveBack(ctx, lost, "the instance's record of the run is damaged")
 		return
 	}
-	outputs := r.files.rename(ctx, parts.Outputs)
+	var outputs []byte
+	if r.retry(ctx, "name outputs", func(ctx context.Context) (err error) {
+		outputs, err = r.files.rename(ctx, parts.Outputs)
+		return err
+	}) != nil {
+		return // the hub stops
+	}
 	if err := r.files.settle(ctx); err != nil {
 		if ctx.Err() != nil {
 			return
@@ -122,6 +128,8 @@ func (r *run) bringHome(ctx context.Context) {
 			r.giveBack(ctx, excused, "the result of node "+node+" went over a socket that was lost")
 			return
 		}
+	}
+	if r.late || r.gap && end.state == job.Done {
 		r.catchUp(outputs)
 	}
 	r.finish(ctx, end)

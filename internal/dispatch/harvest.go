@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,10 +45,11 @@ func newHarvest(r *run) *harvest {
 
 // rename returns an output with the hub's names, and starts copying what it
 // has not seen yet. A file that cannot be had makes the run lost, which
-// settle reports.
-func (h *harvest) rename(ctx context.Context, output []byte) []byte {
+// settle reports. The error is queue.ErrAway: no names can be given now, and
+// the output must be renamed again later.
+func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
 	if !comfyui.HasFiles(output) {
-		return output
+		return output, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,30 +60,36 @@ func (h *harvest) rename(ctx context.Context, output []byte) []byte {
 		}
 	}
 	if len(unknown) > 0 {
-		h.collect(ctx, unknown)
+		if err := h.collect(ctx, unknown); err != nil {
+			return nil, err
+		}
 	}
 	return comfyui.Rename(output, func(f comfyui.FileRef) comfyui.FileRef {
 		if name, ok := h.names[f]; ok {
 			return name
 		}
 		return f
-	})
+	}), nil
 }
 
-func (h *harvest) collect(ctx context.Context, outputs []comfyui.FileRef) {
+func (h *harvest) collect(ctx context.Context, outputs []comfyui.FileRef) error {
 	r := h.run
 	names, wait, err := r.d.files.Collect(ctx, r.job.Tenant, outputs, r.link.name, r.link.client)
+	if errors.Is(err, queue.ErrAway) {
+		return err
+	}
 	if err != nil {
 		r.log.Warn("cannot collect an output", "error", err)
 		if h.err == nil {
 			h.err = fmt.Errorf("an output file cannot be copied: %w", err)
 		}
-		return
+		return nil
 	}
 	for n, f := range outputs {
 		h.names[f] = names[n]
 	}
 	h.waits = append(h.waits, wait)
+	return nil
 }
 
 // settle waits until every file is at the hub.

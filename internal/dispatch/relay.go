@@ -60,8 +60,14 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 	case comfyui.TypeProgressState:
 		r.send(stream.ProgressState, "", data)
 	case comfyui.TypeExecuted:
+		renamed, err := r.files.rename(ctx, data)
+		if err != nil {
+			r.late = true // bringHome shows it, when Redis is back
+			r.log.Warn("Redis is away, an output is shown later", "error", err)
+			return false
+		}
 		r.shown[m.Node] = true
-		r.send(stream.Other, m.Node, r.files.rename(ctx, data))
+		r.send(stream.Other, m.Node, renamed)
 	default:
 		r.send(stream.Other, m.Node, data)
 	}

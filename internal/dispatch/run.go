@@ -35,6 +35,9 @@ type run struct {
 	// gap says that messages were missed: the socket was away, or another
 	// hub followed the run before.
 	gap bool
+	// late says that outputs were not shown when they came, because Redis was
+	// away.
+	late bool
 	// cancelled says that the client wants the run to end.
 	cancelled bool
 	// node is the node that executes now, as the client's graph knows it.

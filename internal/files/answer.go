@@ -37,8 +37,9 @@ func answerTrouble(w http.ResponseWriter, r *http.Request) {
 }
 
 // answerError answers what went wrong. Errors that ComfyUI has keep its form;
-// those that only a hub can have are JSON in the form of a refused prompt.
-func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+// those that only a hub can have are JSON in the form of a refused prompt. away
+// is told when it was Redis; it may be nil.
+func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger, away func()) {
 	var refused *StatusError
 	switch {
 	case errors.As(err, &refused) && refused.Status != http.StatusInternalServerError:
@@ -50,6 +51,9 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Lo
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		// The client is gone.
 	case errors.Is(err, redis.ErrAway):
+		if away != nil {
+			away()
+		}
 		w.Header().Set("Retry-After", "2")
 		answerHub(w, http.StatusServiceUnavailable, "hub_unavailable", "The queue cannot be reached now")
 	case errors.Is(err, errInstance):

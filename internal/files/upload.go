@@ -20,6 +20,8 @@ type Uploads struct {
 type UploadOptions struct {
 	// MaxSize is the largest file in bytes. Default: DefaultMaxUpload.
 	MaxSize func() int64
+	// Away is called for each request that failed because Redis was away.
+	Away func()
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -64,7 +66,7 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 	case errors.Is(err, errForm):
 		answerTrouble(w, r)
 	case err != nil:
-		answerError(w, r, err, s.options.Logger)
+		answerError(w, r, err, s.options.Logger, s.options.Away)
 	default:
 		answer(w, http.StatusOK, "application/json; charset=utf-8", []byte(`{"name": `+quote(ref.Filename)+
 			`, "subfolder": `+quote(ref.Subfolder)+`, "type": `+quote(ref.Type)+`}`))

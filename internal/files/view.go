@@ -35,6 +35,8 @@ type ViewOptions struct {
 	Missing func(ctx context.Context, tenant string, ref Ref) (Source, bool)
 	// Preview asks an instance's /view with a query of its own.
 	Preview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
+	// Away is called for each request that failed because Redis was away.
+	Away func()
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -64,7 +66,7 @@ func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant string) 
 	}
 	e, err := v.find(r.Context(), tenant, p)
 	if err != nil {
-		answerError(w, r, err, v.options.Logger)
+		answerError(w, r, err, v.options.Logger, v.options.Away)
 		return
 	}
 	ask := pictureAsked(q)
@@ -74,7 +76,7 @@ func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant string) 
 		err = v.servePicture(w, r, e, ask)
 	}
 	if err != nil {
-		answerError(w, r, err, v.options.Logger)
+		answerError(w, r, err, v.options.Logger, v.options.Away)
 	}
 }
 

@@ -31,6 +31,8 @@ type bench struct {
 	// tenant and cors are those of every visitor.
 	tenant, cors string
 	live         bool
+	// log also gets what the hub logs; nil for nobody.
+	log io.Writer
 }
 
 // instance is a simulated ComfyUI at an address of its own, which refuses
@@ -104,7 +106,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	if _, ok := t.(*testing.B); ok {
 		level = slog.LevelError // its output is the result
 	}
-	b.settings.Logger = slog.New(slog.NewTextHandler(&testLog{t: t}, &slog.HandlerOptions{Level: level}))
+	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(&testLog{t: t}), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live})
 	}))
@@ -116,6 +118,31 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	})
 	b.connected(len(b.instances))
 	return b
+}
+
+func (b *bench) logTo(w io.Writer) io.Writer {
+	if b.log == nil {
+		return w
+	}
+	return io.MultiWriter(w, b.log)
+}
+
+// heardLog keeps a log and tells whether it has a text.
+type heardLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (h *heardLog) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(p)
+}
+
+func (h *heardLog) has(text string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Contains(h.text.String(), text)
 }
 
 func (b *bench) start() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -46,6 +47,51 @@ func TestRedisAwayAndBack(t *testing.T) {
 	require.Equal(t, "success", b.finished(running).Status.Text)
 	require.Equal(t, "success", b.finished(waiting).Status.Text)
 	require.Equal(t, 2, started(b), "neither ran twice")
+}
+
+// What a run has made is kept while Redis is away, however long that is: the
+// hub must have given up asking for names before Redis comes back.
+func TestRunEndsWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	server, log := redistest.Start(t), &heardLog{}
+	b := newBench(t, 1, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
+	socket := b.dial("ann")
+	id := b.submit(work(20, 7, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	server.Stop()
+	require.Eventually(t, func() bool { return log.has("step=release") }, 60*time.Second, 10*time.Millisecond)
+	server.Start()
+	types := socket.until(id)
+	require.Contains(t, types, "executed")
+	require.Equal(t, "execution_success", types[len(types)-2])
+	e := b.finished(id)
+	require.Equal(t, "success", e.Status.Text)
+	require.Equal(t, "ComfyUI_00001_.png", e.Outputs["3"].Images[0].Filename)
+	status, _ := b.get("/view?filename=ComfyUI_00001_.png")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, started(b), "it ran once")
+	require.NotContains(t, types[1:], "execution_start")
+}
+
+// Without Redis it is not known which files are there: a prompt that names one
+// is no bad prompt then.
+func TestPromptWithAFileWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
+	status, _ := b.upload("mine.png", "", "x")
+	require.Equal(t, http.StatusOK, status)
+	server.Stop()
+	status, answer := b.post("/prompt", `{"prompt": {"1": {"class_type": "LoadImage", "inputs": {"image": "mine.png"}},
+		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, string(answer))
+	status, _ = b.get("/view?filename=mine.png&type=input")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	counted := prometheus.NewPedanticRegistry()
+	require.NoError(t, counted.Register(b.hub.metrics.faults))
+	families, err := counted.Gather()
+	require.NoError(t, err)
+	require.InDelta(t, 2, families[0].GetMetric()[0].GetCounter().GetValue(), 0)
 }
 
 func TestHubStopsAndStartsAgain(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
@@ -45,10 +46,11 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		Strict:  func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
 		Missing: h.ofInstance,
 		Preview: h.preview,
+		Away:    h.metrics.faults.Inc,
 		Logger:  log,
 	})
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
-		MaxSize: func() int64 { return h.settings().MaxUpload }, Logger: log,
+		MaxSize: func() int64 { return h.settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log,
 	})
 	return h.checkShared(ctx)
 }
@@ -158,10 +160,7 @@ func (h *Hub) collect(ctx context.Context, tenant string, outputs []comfyui.File
 	for n, ref := range refs {
 		names[n] = comfyui.FileRef(ref)
 		if sources[n].Viewable() {
-			group.Go(func() error {
-				_, err := h.copies.Collect(copying, tenant, ref)
-				return err
-			})
+			group.Go(func() error { return h.copy(copying, tenant, ref) })
 		}
 	}
 	done := make(chan struct{})
@@ -179,6 +178,26 @@ func (h *Hub) collect(ctx context.Context, tenant string, outputs []comfyui.File
 		}
 	}, nil
 }
+
+// copy brings one output to the storage. A Redis that is away meanwhile is
+// waited for: the work of a run must not be lost because Redis restarts.
+func (h *Hub) copy(ctx context.Context, tenant string, ref files.Ref) error {
+	for {
+		_, err := h.copies.Collect(ctx, tenant, ref)
+		if !errors.Is(err, redis.ErrAway) {
+			return err
+		}
+		h.log().Warn("Redis is away, will try again", "step", "copy an output", "error", err)
+		select {
+		case <-time.After(copyPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// copyPause is the time between two tries of a copy while Redis is away.
+const copyPause = time.Second
 
 // bootOf tells one life of an instance's process from the next.
 func (h *Hub) bootOf(instance string) string {

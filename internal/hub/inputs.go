@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -10,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // inputs are the files that a job's graph names, as kept in job.Body.Inputs:
@@ -36,6 +38,8 @@ type lookup struct {
 	ctx    context.Context
 	tenant string
 	known  map[catalog.FileRef]bool
+	// err is set when Redis was away: what has says then is worth nothing.
+	err error
 }
 
 // has implements the Known function of package catalog.
@@ -48,6 +52,9 @@ func (l *lookup) has(ref catalog.FileRef) bool {
 		l.known = map[catalog.FileRef]bool{}
 	}
 	l.known[ref] = err == nil
+	if errors.Is(err, redis.ErrAway) {
+		l.err = err
+	}
 	return err == nil
 }
 

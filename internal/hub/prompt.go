@@ -55,6 +55,10 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
 		OwnFiles: a.tenant != job.DefaultTenant,
 	})
+	if have.err != nil {
+		h.fault(w, r, have.err) // a file may be there that could not be asked for
+		return
+	}
 	if !verdict.Accepted() {
 		h.refuse(w, r, a, raw, verdict.Answer)
 		return

@@ -138,6 +138,7 @@ func (h *Hub) fault(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		return // nobody is there to read an answer
 	case errors.Is(err, redis.ErrAway):
+		h.metrics.faults.Inc()
 		h.log().Warn("Redis is away", "error", err)
 		writeAway(w)
 	default:
