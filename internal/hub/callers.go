@@ -105,5 +105,9 @@ func (h *Hub) callersOf(a asker) []string {
 	if a.login || a.client != "" {
 		return []string{a.caller()}
 	}
-	return append([]string{a.caller()}, h.known.of(a.origin)...)
+	// Who posts without a client id is known at his origin, too: once is enough,
+	// for these are counted.
+	self := a.caller()
+	others := slices.DeleteFunc(h.known.of(a.origin), func(c string) bool { return c == self })
+	return append([]string{self}, others...)
 }

@@ -309,3 +309,17 @@ func FuzzJobQuery(f *testing.F) {
 		}
 	})
 }
+
+// GET /prompt without a client id counts what was posted from the same address,
+// each job once.
+func TestPromptCountsEachJobOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	b.submit(picture(1), "")
+	b.submit(picture(2), "")
+	b.submit(picture(3), "ann")
+	for path, want := range map[string]string{"/prompt": "3", "/prompt?clientId=ann": "1", "/prompt?clientId=bob": "0"} {
+		_, body := b.get(path)
+		require.Equal(t, `{"exec_info": {"queue_remaining": `+want+`}}`, string(body), path)
+	}
+}
