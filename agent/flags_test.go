@@ -130,6 +130,7 @@ func TestRunRefusesBadFlags(t *testing.T) {
 		"count":            {[]string{"simulate", "--count", "0"}, "simulated servers"},
 		"level":            {[]string{"simulate", "--log-level", "loud"}, "--log-level"},
 		"argument":         {[]string{"run", "extra"}, "unknown command"},
+		"command":          {[]string{"rnu"}, "unknown command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,6 @@ func newCommand() *cobra.Command {
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
 	root.PersistentFlags().String("log-level", "info", "`level` of the log: debug, info, warn, error")
 	root.AddCommand(newRunCommand(), newSimulateCommand())
