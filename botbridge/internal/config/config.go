@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -82,6 +83,26 @@ type Secret struct {
 	// Env is a variable, File a path.
 	Env  string `yaml:"env"`
 	File string `yaml:"file"`
+}
+
+// UnmarshalYAML reads where a secret is. What stands in its place may be the
+// secret itself, so errors do not quote it.
+func (s *Secret) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: a secret is {env: VARIABLE} or {file: PATH}, never the text itself", node.Line)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		switch key.Value {
+		case "env":
+			s.Env = value.Value
+		case "file":
+			s.File = value.Value
+		default:
+			return fmt.Errorf("line %d: %s: a secret is {env: VARIABLE} or {file: PATH}", key.Line, key.Value)
+		}
+	}
+	return nil
 }
 
 // Read fetches the secret; "" where none is named.
@@ -161,7 +182,9 @@ func Parse(data []byte) (*Config, error) {
 	var c Config
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&c); err != nil {
+	if err := decoder.Decode(&c); errors.Is(err, io.EOF) {
+		return nil, errors.New("the file is empty")
+	} else if err != nil {
 		return nil, err
 	}
 	return &c, nil

@@ -26,7 +26,9 @@ func TestExampleIsValid(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                      "EOF",
+		"":                                      "the file is empty",
+		"telegram: {token: 123:abc}":            "line 1: a secret is {env: VARIABLE} or {file: PATH}, never",
+		"telegram: {token: {fiel: x}}":          "fiel",
 		"hubb: x":                               "hubb",
 		"commands: []":                          "commands is a map",
 		"commands: {a: {workfloww: x}}":         "workfloww",
