@@ -22,6 +22,6 @@ VOLUME /data
 # Health, metrics, webhook.
 EXPOSE 8190
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
-	CMD ["wget", "-q", "-O", "/dev/null", "http://localhost:8190/health/ready"]
+	CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8190/health/ready"]
 ENTRYPOINT ["botbridge"]
 CMD ["run", "--config", "/etc/comfyhub/bot/bot.yaml"]

@@ -24,5 +24,5 @@ VOLUME /data
 # ComfyUI's API; gossip. The admin endpoint stays inside the container.
 EXPOSE 8188 7946/tcp 7946/udp
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
-	CMD ["wget", "-q", "-O", "/dev/null", "http://localhost:2019/comfyhub/ready"]
+	CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:2019/comfyhub/ready"]
 CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
