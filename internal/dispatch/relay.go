@@ -2,10 +2,12 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -33,9 +35,6 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 	switch m.Type {
 	case comfyui.TypeExecutionStart:
 		r.begin(ctx, time.Now())
-		if r.cancelled {
-			r.interrupt(ctx) // servers ignore one that comes before the start
-		}
 		r.send(stream.Other, "", data)
 	case comfyui.TypeExecutionSuccess, comfyui.TypeExecutionInterrupted:
 		r.hold(data)
@@ -122,10 +121,17 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 	// Another hub may have accepted it, for a client that is still to come.
 	r.d.streams.Posted(k, time.UnixMilli(r.job.CreatedAt))
 	r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: r.job.ID, Job: r.job.Key, Fence: r.job.Fence})
-	if err := r.d.queue.Started(ctx, r.lease()); err != nil {
+	err := r.d.queue.Started(ctx, r.lease())
+	switch {
+	case errors.Is(err, queue.ErrCancelled):
+		r.cancelled = true // between the claim and the moment when this run could be told
+	case err != nil:
 		r.log.Debug("cannot record the start", "error", err) // a later renewal tells more
 	}
 	r.d.streams.StatusChanged(r.d.callers(r.job)...)
+	if r.cancelled {
+		r.interrupt(ctx) // servers ignore one that comes before the start
+	}
 }
 
 // resume opens the client's sequence for a run whose beginning this hub did

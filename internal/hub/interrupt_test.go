@@ -31,6 +31,23 @@ func TestInterruptBetweenClaimAndStart(t *testing.T) {
 	}
 }
 
+// The wish to end a job can come after its claim and before anybody listens for
+// it. Its run sees it when it begins, not when it next renews its lease.
+func TestWishBeforeTheRunListens(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.instances[0].die()
+	id := b.submit(work(100, 1, "none"), "ann")
+	j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
+	require.NoError(t, err)
+	require.Equal(t, job.Queued, j.State)
+	require.NoError(t, b.hub.db.Client().HSet(t.Context(), b.hub.db.Key("q", "job", j.Key), "cancel", "1").Err())
+	b.instances[0].revive()
+	e := b.finished(id)
+	last := e.Status.Messages[len(e.Status.Messages)-1]
+	require.JSONEq(t, `"execution_interrupted"`, string(last[0]))
+}
+
 func TestTakesNumber(t *testing.T) {
 	t.Parallel()
 	for body, takes := range map[string]bool{

@@ -48,6 +48,11 @@ func TestCancel(t *testing.T) {
 				require.Equal(t, state, result.Was)
 				require.Equal(t, run, result.Run)
 				require.Equal(t, state, cancel(run.Key).Was, "again")
+				if state == job.Leased {
+					require.ErrorIs(t, b.Started(ctx, run), queue.ErrCancelled, "a holder that was not told in time")
+					require.Equal(t, job.Running, b.get(run.Key).State)
+					state = job.Running
+				}
 				j, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
 				require.ErrorIs(t, err, queue.ErrCancelled, "it must not run again")
 				require.Equal(t, state, j.State)

@@ -10,7 +10,8 @@ import (
 )
 
 // Started says that the instance began to execute: leased becomes running.
-// Said again it changes nothing. Errors: ErrStale.
+// Said again it changes nothing. Errors: ErrStale; ErrCancelled for a run that
+// is noted all the same.
 func (q *Queue) Started(ctx context.Context, run job.Run) error {
 	return q.fenced(ctx, startedScript, run.Key, run.Fence)
 }

@@ -3,7 +3,9 @@
 -- ARGV[1] key
 -- ARGV[2] fence
 --
--- Output: {'ok'} or {'stale'}
+-- Output: {'ok'}
+--         {'cancelled'}  its cancel was asked for: the holder must end it
+--         {'stale'}
 local j = held(ARGV[1], ARGV[2])
 if not j then
   return {'stale'}
@@ -12,4 +14,4 @@ if j.state == 'leased' then
   set(j, 'state', 'running', 'started', int(now()))
   tell('started', j)
 end
-return {'ok'}
+return {j.cancel and 'cancelled' or 'ok'}
