@@ -234,6 +234,17 @@ func (e *embedded) sync() error {
 	return nil
 }
 
+// usable fails while the journal cannot be written.
+func (e *embedded) usable() error {
+	if e.journal == nil {
+		return nil
+	}
+	if err := e.journal.usable(); err != nil {
+		return &awayError{fmt.Errorf("journal: %w", err)}
+	}
+	return nil
+}
+
 // close writes the journal anew and stops the server. Clients are closed
 // before.
 func (e *embedded) close() error {

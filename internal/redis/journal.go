@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // shortenFrom is the size from which on a journal that has doubled since it
@@ -35,6 +36,8 @@ type journal struct {
 	pending   []byte // blocks that are not in the file
 	committed int64  // bytes ever committed
 	last      snapshot
+
+	failing atomic.Bool // the last sync failed
 
 	files  sync.Mutex
 	file   *os.File
@@ -94,12 +97,13 @@ func (j *journal) commit() {
 }
 
 // sync returns when all that is committed now is on the disk.
-func (j *journal) sync() error {
+func (j *journal) sync() (err error) {
 	j.mu.Lock()
 	target := j.committed
 	j.mu.Unlock()
 	j.files.Lock()
 	defer j.files.Unlock()
+	defer func() { j.failing.Store(err != nil) }()
 	if j.synced >= target && !j.unsure {
 		return nil
 	}
@@ -109,6 +113,15 @@ func (j *journal) sync() error {
 		return j.rewrite()
 	}
 	return j.flush()
+}
+
+// usable fails while the disk takes nothing: what a script did then could not
+// be kept, and its caller would do it again.
+func (j *journal) usable() error {
+	if !j.failing.Load() {
+		return nil
+	}
+	return j.sync()
 }
 
 // flush writes what is pending. The caller holds files.

@@ -143,8 +143,16 @@ func (db *DB) Client() Client { return db.client }
 // Embedded reports whether the server runs inside this process.
 func (db *DB) Embedded() bool { return db.embedded != nil }
 
-// Ping asks whether Redis answers.
-func (db *DB) Ping(ctx context.Context) error { return db.client.Ping(ctx).Err() }
+// Ping asks whether Redis answers, and the embedded server whether it can keep
+// what it is told.
+func (db *DB) Ping(ctx context.Context) error {
+	if db.embedded != nil {
+		if err := db.embedded.usable(); err != nil {
+			return err
+		}
+	}
+	return db.client.Ping(ctx).Err()
+}
 
 // Key builds the name of a key: the prefix in its hash tag, then the parts,
 // with colons between. A part that anyone outside can choose must be the last

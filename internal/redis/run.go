@@ -42,7 +42,12 @@ func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error)
 	} else {
 		// There is no network, so there are no nonces; a deadline that passed
 		// while the script ran must not run it again.
-		err = eval()
+		if s.mode == Durable {
+			err = db.embedded.usable()
+		}
+		if err == nil {
+			err = eval()
+		}
 	}
 	if err == nil {
 		err = db.settle(s)
