@@ -89,6 +89,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"free":                    {"free yes", `free: "yes" is not one of own, all, off`},
 		"instance twice":          {"instance http://a:1\ninstance http://a:1", "instance: http://a:1 is given twice"},
 		"instance without scheme": {"instance localhost:8188", `instance: "localhost:8188" is not a URL of the form`},
+		"instance by address":     {"instance 10.0.0.5:8188", `instance: "10.0.0.5:8188" is not a URL of the form`},
 		"instance without host":   {"instance http://:8188", "names no host"},
 		"instance with password":  {"instance http://u:p@a:1", "credentials do not belong"},
 		"instance with query":     {"instance http://a:1/?q=1", "has a query or a fragment"},

@@ -154,9 +154,9 @@ func checkInstance(value string) error {
 	}
 	u, err := url.Parse(value)
 	switch {
-	case err != nil:
-		return err
-	case u.Scheme != "http" && u.Scheme != "https":
+	case err != nil, u.Scheme != "http" && u.Scheme != "https":
+		// The usual mistake is an address without a scheme, of which Go's own
+		// error speaks in riddles.
 		return fmt.Errorf("%q is not a URL of the form http://host:port", value)
 	case u.Hostname() == "":
 		return fmt.Errorf("%q names no host", value)
