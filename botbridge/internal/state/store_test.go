@@ -74,7 +74,7 @@ func texts(t *testing.T, events []json.RawMessage) (list []string) {
 func TestDeposedProcessChangesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		one := leading(t, db, state.Options{Lease: time.Second})
+		one := leading(t, db, state.Options{Lease: time.Minute})
 		two := state.New(db, state.Options{Lease: time.Minute})
 		_, leads, err := two.Lead(t.Context(), "two")
 		require.NoError(t, err)
@@ -83,10 +83,11 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 		verdict, err := one.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"})
 		require.NoError(t, err)
 		require.Equal(t, state.Taken, verdict)
+		require.NoError(t, db.Client().PExpire(t.Context(), db.Key("leader"), time.Millisecond).Err()) // as after a minute
 		require.Eventually(t, func() bool {
 			_, leads, err := two.Lead(t.Context(), "two")
 			return err == nil && leads
-		}, 10*time.Second, 20*time.Millisecond, "the lease ends")
+		}, time.Minute, 20*time.Millisecond, "the lease ends")
 
 		_, err = one.Save(t.Context(), "r1", 1, doc{"late"})
 		require.ErrorIs(t, err, state.ErrDeposed)

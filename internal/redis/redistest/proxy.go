@@ -38,7 +38,7 @@ func NewProxy(t testing.TB, addr string, lose func() bool) *Proxy {
 }
 
 // URL is what Options.URL takes.
-func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() }
+func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() + patient }
 
 // Lost counts the replies lost so far.
 func (p *Proxy) Lost() int { return int(p.lost.Load()) }
