@@ -152,7 +152,7 @@ func (b *bench) start() {
 }
 
 func (b *bench) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(b.t, b.hub.Close(ctx))
 }
@@ -160,7 +160,7 @@ func (b *bench) stop() {
 // connected waits until the hub can use count instances.
 func (b *bench) connected(count int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return len(b.hub.dispatch.Clients()) == count }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(b.t, func() bool { return len(b.hub.dispatch.Clients()) == count }, time.Minute, 5*time.Millisecond)
 }
 
 // testLog writes to the test's log until the test is over.
@@ -317,4 +317,10 @@ func work(seconds float64, nonce int, fail string) string {
 	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
 		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 10, "fail": %q, "nonce": %d}},
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, nonce, seconds, fail, nonce)
+}
+
+// endless is a graph that keeps an instance busy until it is interrupted, which
+// counts from the next step on.
+func endless(nonce int) string {
+	return strings.Replace(work(3600, nonce, "none"), `"steps": 10`, `"steps": 720`, 1)
 }

@@ -38,8 +38,8 @@ func TestExplain(t *testing.T) {
 		// The second instance does not have the class that the jobs need.
 		b.instances = append(b.instances, newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}))
 	})
-	long := b.submit(work(600, 1, "none"), "ann")
-	require.Eventually(t, func() bool { return b.explain(long).State == "running" }, 30*time.Second, 10*time.Millisecond)
+	long := b.submit(endless(1), "ann")
+	require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
 	require.Contains(t, b.explain(long).Reason, "it is being run by 127.0.0.1:")
 	require.Empty(t, b.explain(long).Instances)
 

@@ -39,7 +39,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	status, _ := b.get("/queue")
 	require.Equal(t, http.StatusServiceUnavailable, status, "a listing that cannot be complete is no listing")
 	// The run ends at its instance meanwhile.
-	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.instances[0].Finished() >= 1 }, time.Minute, 10*time.Millisecond)
 
 	server.Start()
 	types := socket.until(running)
@@ -56,7 +56,7 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	server, log := redistest.Start(t), &heardLog{}
 	b := newBench(t, 1, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
 	socket := b.dial("ann")
-	id := b.submit(work(20, 7, "none"), "ann")
+	id := b.submit(work(100, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	server.Stop()
 	require.Eventually(t, func() bool { return log.has("step=release") }, 60*time.Second, 10*time.Millisecond)
@@ -105,7 +105,7 @@ func TestHubStopsAndStartsAgain(t *testing.T) {
 			for n := range 6 {
 				ids = append(ids, b.submit(work(20, n, "none"), fmt.Sprint("c", n)))
 			}
-			require.Eventually(t, func() bool { return started(b) == 2 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
 			b.stop()
 			b.start()
 			for _, id := range ids {
@@ -124,7 +124,7 @@ func TestCancelAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	socket := b.dial("ann")
-	running := b.submit(work(600, 1, "none"), "ann")
+	running := b.submit(endless(1), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	waiting := b.submit(work(600, 2, "none"), "bob")
 
@@ -233,7 +233,7 @@ func TestUploadedImageIsFoundWherever(t *testing.T) {
 	var ids []string
 	for n := range 6 {
 		ids = append(ids, b.submit(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": "mine.png"}},
-			"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 5, "steps": 2, "nonce": %d}},
+			"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 50, "steps": 2, "nonce": %d}},
 			"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, n), ""))
 	}
 	for _, id := range ids {
@@ -264,7 +264,7 @@ func TestEndIsToldAfterARestart(t *testing.T) {
 	b.stop()
 	// The run ends while no hub is there; another one finds it, and its client
 	// comes back and is told.
-	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, time.Minute, 5*time.Millisecond)
 	b.start()
 	require.Equal(t, "success", b.finished(id).Status.Text)
 	types := b.dial("ann").until(id)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 func TestPictureThroughTheHub(t *testing.T) {
@@ -41,11 +43,12 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 		socket := b.dial(name)
 		wait.Go(func() {
 			for n := range 5 {
-				id := b.submit(picture(color+n<<8), name)
+				// So long that the two meet, and both instances are needed.
+				id := b.submit(work(10, color+n<<8, "none"), name)
 				socket.until(id)
 				e, ok := b.history(id)
 				require.True(t, ok)
-				status, body := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
+				status, body := b.get("/view?filename=" + e.Outputs["3"].Images[0].Filename)
 				require.Equal(t, http.StatusOK, status)
 				img, err := png.Decode(bytes.NewReader(body))
 				require.NoError(t, err)
@@ -62,8 +65,8 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 func TestShortJobsDoNotWaitForALongOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 3)
-	long := b.submit(work(600, 1, "none"), "video")
-	require.Eventually(t, func() bool { return started(b) == 1 }, 10*time.Second, 5*time.Millisecond)
+	long := b.submit(endless(1), "video")
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 	var ids []string
 	for n := range 12 {
 		ids = append(ids, b.submit(work(1, 100+n, "none"), fmt.Sprint("c", n)))
@@ -89,15 +92,18 @@ func started(b *bench) int {
 
 func TestAnotherInstanceTakesOverFromADeadOne(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, 2)
+	b := newBench(t, 0, func(b *bench) {
+		// It would take minutes for what the other one does in no time.
+		b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 10}))
+	})
 	socket := b.dial("ann")
 	id := b.submit(work(20, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
-	for _, i := range b.instances {
-		if i.Started() == 1 {
-			i.die()
-		}
-	}
+	b.instances = append(b.instances, newInstance(t, sim.Config{}))
+	b.settings.Instances = append(b.settings.Instances, b.instances[1].url())
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	b.connected(2)
+	b.instances[0].die()
 	starts := 1
 	for {
 		m := socket.next()
@@ -118,7 +124,7 @@ func TestInstanceRestartsInMidRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	id := b.submit(work(20, 7, "none"), "ann")
-	require.Eventually(t, func() bool { return started(b) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 	b.instances[0].die()
 	b.instances[0].revive()
 	require.Equal(t, "success", b.finished(id).Status.Text)

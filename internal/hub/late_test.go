@@ -14,7 +14,7 @@ import (
 // only the POST itself makes it keep the messages.
 func TestSocketAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, 2, func(b *bench) { b.settings.ReplayWindow = 3 * time.Second })
+	b := newBench(t, 2, func(b *bench) { b.settings.ReplayWindow = 10 * time.Second })
 	require.Eventually(t, func() bool { return time.Since(b.hub.since) > b.settings.ReplayWindow }, time.Minute, 50*time.Millisecond)
 	var wait sync.WaitGroup
 	for n := range 16 {

@@ -15,6 +15,15 @@ import (
 
 func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
 
+// givenUp waits until the hub takes its first instance for sick, and has
+// patience from then on: on a busy machine a healthy one may be as silent.
+func (b *bench) givenUp() {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, time.Minute, 10*time.Millisecond)
+	b.settings.StallTimeout = 0
+	require.NoError(b.t, b.hub.Start(b.t.Context(), b.settings))
+}
+
 func stateOf(b *bench, i *instance) fleet.State {
 	for _, known := range b.hub.fleet.Instances() {
 		if known.URL == i.url() {
@@ -30,7 +39,7 @@ func TestZombieIsLeftForAnother(t *testing.T) {
 	b := newBench(t, 1, impatient)
 	b.instances[0].Silence()
 	id := b.submit(picture(1), "ann")
-	require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, 30*time.Second, 10*time.Millisecond)
+	b.givenUp()
 	_, ended := b.history(id)
 	require.False(t, ended)
 	// A restart cures it, and the job that it had runs.
@@ -44,9 +53,8 @@ func TestHangingRunGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, impatient)
 	b.instances[0].SetFault(sim.Faults{HangAfterStep: 2})
-	socket := b.dial("ann")
 	id := b.submit(work(5, 1, "none"), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
+	b.givenUp()
 	spare := newInstance(t, sim.Config{})
 	b.settings.Instances = append(b.settings.Instances, spare.url())
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
@@ -65,7 +73,7 @@ func TestPromptBehindAForeignOneIsTakenBack(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, string(answer))
 	}
 	post(b.instances[0].url(), fmt.Sprintf(`{"prompt": %s}`, work(3000, 1, "none")))
-	require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Foreign }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Foreign }, time.Minute, 5*time.Millisecond)
 	id := b.submit(picture(1), "ann")
 	spare := newInstance(t, sim.Config{})
 	b.settings.Instances = append(b.settings.Instances, spare.url())

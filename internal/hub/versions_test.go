@@ -53,6 +53,11 @@ func workOn(version string, seconds float64, nonce int, fail string) string {
 		nonce, classOfAge(version), seconds, fail, nonce)
 }
 
+// endlessOn is as endless.
+func endlessOn(version string, nonce int) string {
+	return strings.Replace(workOn(version, 3600, nonce, "none"), `"steps": 4`, `"steps": 720`, 1)
+}
+
 // postAs posts a prompt under a chosen id; client may be empty.
 func (b *bench) postAs(id, client, graph string) {
 	b.t.Helper()
@@ -95,7 +100,7 @@ func TestInterruptsOfAllAges(t *testing.T) {
 	b := mixedBench(t)
 	for n, version := range ages {
 		socket := b.dial("c" + version)
-		b.postAs("long "+version, "c"+version, workOn(version, 50, n, "none"))
+		b.postAs("long "+version, "c"+version, endlessOn(version, n))
 		require.Equal(t, "execution_start", socket.next().Type, version)
 		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, "long "+version))
 		require.Equal(t, http.StatusOK, status)
@@ -109,29 +114,38 @@ func TestInterruptsOfAllAges(t *testing.T) {
 
 // TestInterruptSparesForeignRuns interrupts a job that waits because somebody
 // else's prompt runs on the only instance for it. On old servers an interrupt
-// would hit that prompt.
+// would hit that prompt, which ends only when its owner wants it to.
 func TestInterruptSparesForeignRuns(t *testing.T) {
 	t.Parallel()
 	b := mixedBench(t)
 	for n, version := range ages {
-		foreign := fmt.Sprintf(`{"prompt": %s, "client_id": "stranger"}`, workOn(version, 50, n, "none"))
-		resp, err := http.Post(b.instances[n].url()+"/prompt", "application/json", strings.NewReader(foreign))
-		require.NoError(t, err)
-		status, body := read(t, resp)
-		require.Equal(t, http.StatusOK, status, string(body))
+		direct := func(path, body string) string {
+			resp, err := http.Post(b.instances[n].url()+path, "application/json", strings.NewReader(body))
+			require.NoError(t, err)
+			status, answer := read(t, resp)
+			require.Equal(t, http.StatusOK, status, string(answer))
+			return string(answer)
+		}
+		var foreign struct {
+			ID string `json:"prompt_id"`
+		}
+		answer := direct("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "stranger"}`, endlessOn(version, n)))
+		require.NoError(t, json.Unmarshal([]byte(answer), &foreign))
 		require.Eventually(t, func() bool {
 			return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool {
 				return i.URL == b.instances[n].url() && i.State == fleet.Foreign
 			})
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		b.postAs("ours "+version, "ann", workOn(version, 0.1, 100+n, "none"))
 		b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, "ours "+version))
 		b.post("/interrupt", "")
-		require.Equal(t, "success", b.finished("ours "+version).Status.Text, "a waiting job is not hit by an interrupt")
-		resp, err = http.Get(b.instances[n].url() + "/history")
+		require.Zero(t, b.instances[n].Finished(), version)
+		resp, err := http.Get(b.instances[n].url() + "/queue")
 		require.NoError(t, err)
-		_, history := read(t, resp)
-		require.NotContains(t, string(history), "execution_interrupted", version)
+		_, queue := read(t, resp)
+		require.Contains(t, string(queue), foreign.ID, "%s: it runs on", version)
+		direct("/interrupt", "{}")
+		require.Equal(t, "success", b.finished("ours "+version).Status.Text, "a waiting job is not hit by an interrupt")
 		require.Equal(t, 2, b.instances[n].Finished(), version)
 	}
 }
