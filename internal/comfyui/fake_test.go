@@ -127,7 +127,7 @@ func (f *fakeServer) answer(handle func(http.ResponseWriter, *http.Request) bool
 
 func newTestClient(t *testing.T, url string) *Client {
 	t.Helper()
-	c, err := NewClient(url, Options{HeaderTimeout: 5 * time.Second})
+	c, err := NewClient(url, Options{HeaderTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -42,7 +42,7 @@ func (w *witness) all() []Observation {
 
 func (w *witness) await(t *testing.T, what string, ok func(Observation) bool) {
 	t.Helper()
-	require.Eventually(t, func() bool { return ok(w.last()) }, 20*time.Second, time.Millisecond, what)
+	require.Eventually(t, func() bool { return ok(w.last()) }, time.Minute, time.Millisecond, what)
 }
 
 func startWatch(t *testing.T, url string, o WatchOptions) *witness {

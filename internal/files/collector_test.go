@@ -78,7 +78,7 @@ func TestCollectOnce(t *testing.T) {
 			return n == 0
 		}
 	}
-	require.Eventually(t, waiting(1), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(1), time.Minute, time.Millisecond)
 	for range 5 {
 		wg.Go(func() {
 			if _, err := c.Collect(t.Context(), tenant, ref); err != nil {
@@ -86,9 +86,9 @@ func TestCollectOnce(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, waiting(6), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(6), time.Minute, time.Millisecond)
 	leave()
-	require.Eventually(t, waiting(5), 10*time.Second, time.Millisecond)
+	require.Eventually(t, waiting(5), time.Minute, time.Millisecond)
 	close(go_)
 	wg.Wait()
 	require.Equal(t, 1, i.fetches)

@@ -25,7 +25,7 @@ import (
 )
 
 // deadline is how long a test waits for what must happen.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // instance is a running simulator with a few requests a test needs.
 type instance struct {

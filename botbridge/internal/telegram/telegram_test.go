@@ -52,7 +52,11 @@ func TestFates(t *testing.T) {
 		fakebot.Broken: nil, fakebot.Flood: nil,
 	} {
 		tg, _ := newTelegram(t, fakebot.Options{Fault: func(string) fakebot.Fault { return fault }}, Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		patience := time.Minute
+		if fault == fakebot.Hang {
+			patience = time.Second // enough to be heard
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err := tg.Send(ctx, home, platform.Post{Text: "x"})
 		cancel()
 		require.Error(t, err)
@@ -155,7 +159,7 @@ func TestPollStoresBeforeItAcknowledges(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(got) == 5
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	cancel()
 	<-done
 	require.Equal(t, []string{"/x 0", "/x 1", "/x 2", "/x 3", "/x 4"}, got)
