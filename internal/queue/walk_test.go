@@ -70,6 +70,7 @@ func (w *walk) enqueue() {
 	id, tenant := fmt.Sprint("id", w.rand.IntN(12)), fmt.Sprint("t", w.rand.IntN(2))
 	class := fmt.Sprint("class", w.rand.IntN(3))
 	s := submission(id, func(s *queue.Submission) {
+		s.Key = fmt.Sprintf("%016x", w.rand.Uint64()) // anyJob goes by it
 		s.Tenant, s.Caller, s.Class = tenant, fmt.Sprint("c", w.rand.IntN(3)), class
 		s.Client = []string{"", "client"}[w.rand.IntN(2)]
 		s.Priority = w.rand.IntN(3) - 1

@@ -20,10 +20,10 @@ import (
 // serial and whole, and nothing comes twice that was received. With letters
 // that are lost and doubled, or sockets that move before their receipts have
 // arrived, something may come twice, on two sockets; with hubs that are cut off
-// for a while a run may begin anew. COMFYHUB_SEED repeats a failure.
+// for a while a run may begin anew. COMFYHUB_SEED takes other chances.
 func TestHubsAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
+	seed := uint64(1)
 	if s := os.Getenv("COMFYHUB_SEED"); s != "" {
 		var err error
 		seed, err = strconv.ParseUint(s, 10, 64)
@@ -34,7 +34,6 @@ func TestHubsAtRandom(t *testing.T) {
 	} {
 		for i := range uint64(6) {
 			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
-				t.Logf("COMFYHUB_SEED=%d", seed)
 				twoHubs(t, Options{KeepAlive: time.Hour, ReplayWindow: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 					m := &hubsModel{
 						t: t, rand: rand.New(rand.NewPCG(seed, i)), x: x, letters: c.letters, cuts: c.hubs,

@@ -9,23 +9,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 // TestRandomInterleavings drives a line with random runs, losses, ends and
 // reconnects, and compares what a client sees with what a serial ComfyUI may
-// show. COMFYHUB_SEED repeats a failure.
+// show. They are the same ones each time; COMFYHUB_SEED takes others.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
+	seed := uint64(1)
 	if s := os.Getenv("COMFYHUB_SEED"); s != "" {
 		var err error
 		seed, err = strconv.ParseUint(s, 10, 64)
 		require.NoError(t, err)
 	}
-	t.Logf("COMFYHUB_SEED=%d", seed)
 	for i := range uint64(40) {
 		newModel(t, seed+i).play(300)
 	}
