@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -187,7 +188,7 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 	if c.Bind == "" {
 		c.Bind = fmt.Sprintf(":%d", gossip.DefaultPort)
 		if a.onLoopback() {
-			c.Bind = "127.0.0.1:0" // the port is the hub's
+			c.Bind = loopbackLike(a.config.join)
 		}
 	}
 	a.gossip, err = gossip.Join(ctx, c)
@@ -209,6 +210,21 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 	a.serving = net.JoinHostPort(host, port)
 	a.mu.Unlock()
 	return nil
+}
+
+// loopbackLike is a free port of the loopback that hubs of this machine use (the
+// usual port is theirs): packets do not cross from one family to the other.
+func loopbackLike(join []string) string {
+	for _, address := range join {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = strings.Trim(address, "[]")
+		}
+		if ip := net.ParseIP(host); ip == nil || ip.To4() != nil {
+			return "127.0.0.1:0"
+		}
+	}
+	return "[::1]:0"
 }
 
 // onLoopback reports whether all hubs are on this machine.

@@ -114,6 +114,18 @@ func TestParseFaults(t *testing.T) {
 	}
 }
 
+func TestLoopbackIsOfTheHubsFamily(t *testing.T) {
+	t.Parallel()
+	for want, joins := range map[string][][]string{
+		"127.0.0.1:0": {{"127.0.0.1:7946"}, {"localhost:7946"}, {"localhost"}, {"[::1]:7946", "127.0.0.1:7946"}},
+		"[::1]:0":     {{"[::1]:7946"}, {"::1"}, {"[::1]"}},
+	} {
+		for _, join := range joins {
+			require.Equal(t, want, loopbackLike(join), join)
+		}
+	}
+}
+
 func TestRunRefusesBadFlags(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
