@@ -20,6 +20,10 @@ import (
 // it, so malformed requests get it too.
 const body500 = "500 Internal Server Error\n\nServer got itself in trouble"
 
+// page500 is the same for a client that accepts HTML.
+const page500 = "<html><head><title>500 Internal Server Error</title></head><body>\n" +
+	"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"
+
 // writeJSON answers with an encoded JSON body.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
@@ -53,8 +57,15 @@ func writeEmpty(w http.ResponseWriter, status int) {
 }
 
 // writeTrouble is ComfyUI's answer to what it does not understand.
-func writeTrouble(w http.ResponseWriter) {
-	writeText(w, http.StatusInternalServerError, body500)
+func writeTrouble(w http.ResponseWriter, r *http.Request) {
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		writeText(w, http.StatusInternalServerError, body500)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(page500)))
+	w.WriteHeader(http.StatusInternalServerError)
+	_, _ = io.WriteString(w, page500)
 }
 
 // writeNotFound is ComfyUI's answer to a path that is no route: its catch-all

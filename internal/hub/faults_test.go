@@ -175,6 +175,17 @@ func TestBadInput(t *testing.T) {
 	status, answer := post(`{`)
 	require.Equal(t, http.StatusInternalServerError, status)
 	require.Equal(t, body500, answer)
+	for path, body := range map[string]string{"/prompt": `{`, "/queue": `{`} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+path, strings.NewReader(body))
+		require.NoError(t, err)
+		request.Header.Set("Accept", "text/html,*/*")
+		resp, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		_, page := read(t, resp)
+		require.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+		require.Equal(t, page500, string(page), "aiohttp answers in HTML to those who accept it")
+		require.Equal(t, "text/html; charset=utf-8", resp.Header.Get("Content-Type"))
+	}
 	status, answer = post(`{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, `"type": "invalid_prompt"`)

@@ -17,7 +17,7 @@ func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 	}
 	o, ok := v.(*pyjson.Object)
 	if !ok {
-		writeTrouble(w)
+		writeTrouble(w, r)
 		return
 	}
 	models, _ := o.Get("unload_models")

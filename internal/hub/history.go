@@ -22,7 +22,7 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		}
 		n, err := strconv.Atoi(strings.TrimSpace(q.Get(name)))
 		if err != nil {
-			writeTrouble(w) // int() throws in ComfyUI
+			writeTrouble(w, r) // int() throws in ComfyUI
 			return
 		}
 		*field = &n

@@ -66,7 +66,7 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	if client := o.String("clientId"); client != "" && said && !a.login {
 		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.tenant, Client: client}, truthy(enabled)))
 	} else if !said {
-		writeTrouble(w) // a KeyError in ComfyUI
+		writeTrouble(w, r) // a KeyError in ComfyUI
 		return
 	}
 	writeEmpty(w, http.StatusOK)

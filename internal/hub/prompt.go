@@ -84,6 +84,10 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, raw []byte
 			h.log().Debug("cannot advance the number", "error", err)
 		}
 	}
+	if answer.Status == http.StatusInternalServerError {
+		writeTrouble(w, r)
+		return
+	}
 	w.Header().Set("Content-Type", answer.ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer.Body)))
 	w.WriteHeader(answer.Status)

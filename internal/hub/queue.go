@@ -125,7 +125,7 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
 	}
 	v, err := pyjson.Parse(body)
 	if err != nil {
-		writeTrouble(w)
+		writeTrouble(w, r)
 		return order{}, false
 	}
 	var o order
@@ -145,12 +145,12 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
 			}
 		case *pyjson.Object, pyjson.String: // iterable; names nothing
 		default:
-			writeTrouble(w)
+			writeTrouble(w, r)
 			return order{}, false
 		}
 	case pyjson.Array, pyjson.String: // no members: nothing to do
 	default:
-		writeTrouble(w)
+		writeTrouble(w, r)
 		return order{}, false
 	}
 	return o, true
@@ -167,7 +167,7 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ [
 	if v, err := pyjson.Parse(body); err == nil {
 		o, isObject := v.(*pyjson.Object)
 		if !isObject {
-			writeTrouble(w)
+			writeTrouble(w, r)
 			return
 		}
 		id = o.String("prompt_id")

@@ -143,7 +143,7 @@ func (h *Hub) fault(w http.ResponseWriter, r *http.Request, err error) {
 		writeAway(w)
 	default:
 		h.log().Error("request failed", "path", r.URL.Path, "error", err)
-		writeTrouble(w)
+		writeTrouble(w, r)
 	}
 }
 

@@ -239,7 +239,7 @@ func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a asker) (user
 		return folder, false
 	}
 	if !ok {
-		writeTrouble(w)
+		writeTrouble(w, r)
 	}
 	return folder, ok
 }

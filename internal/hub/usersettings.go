@@ -37,7 +37,7 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	name, _ := o.Get("username")
 	text, ok := name.(pyjson.String)
 	if !ok {
-		writeTrouble(w)
+		writeTrouble(w, r)
 		return
 	}
 	id, err := h.users.AddUser(r.Context(), a.tenant, string(text))
@@ -45,7 +45,7 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	case errors.Is(err, userdata.ErrDuplicate):
 		writeErrorText(w, http.StatusBadRequest, "Duplicate username.")
 	case errors.Is(err, userdata.ErrName):
-		writeTrouble(w)
+		writeTrouble(w, r)
 	case err != nil:
 		h.fault(w, r, err)
 	default:
@@ -131,7 +131,7 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	err := folder.ChangeSettings(r.Context(), func(stored *pyjson.Object) { fits = change(stored, v) })
 	switch {
 	case !fits:
-		writeTrouble(w)
+		writeTrouble(w, r)
 	case errors.Is(err, userdata.ErrTooLarge):
 		writeText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
 	case err != nil:
@@ -150,7 +150,7 @@ func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bo
 	}
 	v, err := pyjson.Parse(body)
 	if err != nil {
-		writeTrouble(w)
+		writeTrouble(w, r)
 		return nil, false
 	}
 	return v, true
