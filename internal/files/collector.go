@@ -85,6 +85,9 @@ func (c *Collector) Close() {
 	c.running.Wait()
 }
 
+// Done is closed when the collector is.
+func (c *Collector) Done() <-chan struct{} { return c.ctx.Done() }
+
 // Collect returns a file's entry once the hub has its bytes, and copies them if
 // need be. ErrNotFound: no such name. ErrGone: the instance does not have the
 // file any more. ErrChanged: it has another one there. Other errors are the

@@ -190,6 +190,8 @@ func (h *Hub) copy(ctx context.Context, tenant string, ref files.Ref) error {
 		h.log().Warn("Redis is away, will try again", "step", "copy an output", "error", err)
 		select {
 		case <-time.After(copyPause):
+		case <-h.copies.Done():
+			return err // the hub that comes next looks for the run's outputs
 		case <-ctx.Done():
 			return err
 		}
