@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/freeport"
 )
 
 // patience bounds every wait; a machine that runs other tests is slow.
@@ -74,10 +75,9 @@ func newFleet(t *testing.T, redis string) *fleet {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	require.NoError(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
+	return address
 }
 
 // startHub starts the hub and waits until it answers.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -18,7 +17,11 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/internal/freeport"
 )
+
+// startTimeout bounds every start, also on a machine that does much else.
+const startTimeout = 2 * time.Minute
 
 // Options say what to set up.
 type Options struct {
@@ -83,7 +86,7 @@ func (s *Stage) log(name string) string { return filepath.Join(s.o.Dir, name+".l
 
 // prepare chooses ports, starts the fake and writes the configurations.
 func (s *Stage) prepare() error {
-	telegram, err := freeAddress()
+	telegram, err := freeport.Address()
 	if err != nil {
 		return err
 	}
@@ -93,10 +96,13 @@ func (s *Stage) prepare() error {
 	}
 
 	var bridge string
-	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &s.simulated, &s.serve, &bridge} {
-		if *address, err = freeAddress(); err != nil {
+	for _, address := range []*string{&s.hubAddr, &s.admin, &s.gossip, &s.serve, &bridge} {
+		if *address, err = freeport.Address(); err != nil {
 			return err
 		}
+	}
+	if s.simulated, err = freeport.Addresses(s.o.Instances); err != nil {
+		return err
 	}
 	s.HubURL, s.BridgeURL = "http://"+s.hubAddr, "http://"+bridge
 	if err := s.writeConfig(); err != nil {
@@ -150,27 +156,6 @@ func (s *Stage) writeConfig() error {
 	return os.WriteFile(s.config, []byte(strings.NewReplacer("BRIDGE_URL", s.BridgeURL, "HUB_URL", s.HubURL).Replace(s.o.Config)), 0o600)
 }
 
-// freeAddress is an address of loopback that is free for TCP and UDP now. It
-// is not one of those that the system gives away by itself: any connection could
-// take such a port before our program does.
-func freeAddress() (string, error) {
-	const lowest, count = 10_000, 22_000
-	for range 50 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(count)))
-		tcp, err := net.Listen("tcp", address)
-		if err != nil {
-			continue
-		}
-		udp, err := net.ListenPacket("udp", address)
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			return address, nil
-		}
-	}
-	return "", errors.New("no port of loopback is free for TCP and UDP")
-}
-
 // StartHub starts the hub.
 func (s *Stage) StartHub() (err error) {
 	home := filepath.Join(s.o.Dir, "caddy")
@@ -218,7 +203,7 @@ func (s *Stage) StartBridge() (err error) {
 // StartStandby starts a second bridge, which shares the state of the first: that
 // must not be embedded.
 func (s *Stage) StartStandby() error {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
@@ -236,7 +221,7 @@ func (s *Stage) startBridge(url string) (*Process, error) {
 
 // awaitBridge waits until the bridge answers, so that it can be called.
 func (s *Stage) awaitBridge() error {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) && s.bridge.Running() {
 		response, err := http.Get(s.BridgeURL + "/health/live")
 		if err == nil {
@@ -265,7 +250,7 @@ func (s *Stage) Bridge() *Process { return s.bridge }
 
 // AwaitFleet waits until the hub has all instances idle.
 func (s *Stage) AwaitFleet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var last error
 	for {

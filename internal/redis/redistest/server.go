@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -47,7 +47,9 @@ func Start(t testing.TB) *Server {
 	t.Cleanup(s.Kill)
 	// Somebody else may take the port between our look and the server's.
 	for range 10 {
-		s.addr = freeAddr(t)
+		var err error
+		s.addr, err = freeport.Address()
+		require.NoError(t, err)
 		if s.launch() {
 			return s
 		}
@@ -142,12 +144,4 @@ func (s *Server) serves() bool {
 func (s *Server) log() string {
 	text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 	return string(text)
-}
-
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 }
