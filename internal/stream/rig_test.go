@@ -12,10 +12,11 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/comfyhub/comfyhub/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // rig is a web server with streams behind it. Its network is in memory, so
 // that it works inside a synctest bubble, or real loopback TCP.

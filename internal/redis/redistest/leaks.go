@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/comfyhub/comfyhub/internal/leaktest"
 )
 
 // Main runs the tests of a package, for its TestMain, and fails when they leave
@@ -11,5 +13,5 @@ import (
 // one that has been closed in between notices that only after its sleep, which
 // is longer than goleak waits.
 func Main(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	leaktest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
