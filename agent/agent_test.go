@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -17,15 +18,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -137,7 +139,19 @@ func work(id, extra string, seconds float64) []byte {
 		`"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "x"}}}}`, id, extra, seconds, nonce)
 }
 
+// endless is work that goes on until somebody interrupts it, so that nobody can
+// be too late to see it.
+func endless(id, extra string) []byte {
+	return bytes.Replace(work(id, extra, 3600), []byte(`"steps": 2`), []byte(`"steps": 10000`), 1)
+}
+
 const mark = `{"comfyhub": {"job": "k", "fence": 5}}`
+
+// The prompts of TestAgentTellsWhatItsServersDo.
+const (
+	ours   = "11111111-1111-4111-8111-111111111111"
+	others = "22222222-2222-4222-8222-222222222222"
+)
 
 func TestAgentTellsWhatItsServersDo(t *testing.T) {
 	t.Parallel()
@@ -160,12 +174,13 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 	socket, err := client.Dial(t.Context(), "sid")
 	require.NoError(t, err)
 	defer socket.Close()
-	_, err = client.Submit(t.Context(), work("11111111-1111-4111-8111-111111111111", mark, 0.3))
+	_, err = client.Submit(t.Context(), endless(ours, mark))
 	require.NoError(t, err)
 	busy := h.await(t, "busy with ours", "box-1", func(i fleet.Instance) bool {
 		return i.State == fleet.Busy && i.Report.Job == "k" && i.Report.Fence == 5
 	})
-	require.Equal(t, "11111111-1111-4111-8111-111111111111", busy.Running)
+	require.Equal(t, ours, busy.Running)
+	require.NoError(t, client.Interrupt(t.Context(), ours))
 	for {
 		frame, err := socket.Next(t.Context())
 		require.NoError(t, err)
@@ -175,10 +190,11 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 	}
 	h.await(t, "idle again", "box-1", is(fleet.Idle))
 
-	_, err = client.Submit(t.Context(), work("22222222-2222-4222-8222-222222222222", "{}", 0.3))
+	_, err = client.Submit(t.Context(), endless(others, "{}"))
 	require.NoError(t, err)
 	foreign := h.await(t, "somebody else's prompt", "box-1", is(fleet.Foreign))
 	require.Equal(t, "prompts of others: 1", foreign.Reason)
+	require.NoError(t, client.Interrupt(t.Context(), others))
 	h.await(t, "idle again", "box-1", is(fleet.Idle))
 
 	before, _ := h.registry.Instance("box-1")
@@ -196,8 +212,9 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 
 func TestRestartsInAnyOrder(t *testing.T) {
 	t.Parallel()
-	h := startHub(t, "127.0.0.1:0")
-	address := h.Local().Addr
+	address, err := freeport.Address()
+	require.NoError(t, err)
+	h := startHub(t, address)
 	_, url := startSim(t)
 	c := config{name: "box", join: []string{address}, targets: []target{{name: "box", url: url}}}
 	stop := startAgent(t, c)
@@ -216,13 +233,11 @@ func TestRestartsInAnyOrder(t *testing.T) {
 
 func TestAgentBeforeHubAndServer(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
-	dead := httptest.NewServer(http.NotFoundHandler())
-	dead.Close()
-	startAgent(t, config{name: "box", join: []string{address}, targets: []target{{name: "box", url: dead.URL}}})
+	dead, err := freeport.Address()
+	require.NoError(t, err)
+	startAgent(t, config{name: "box", join: []string{address}, targets: []target{{name: "box", url: "http://" + dead}}})
 	h := startHub(t, address)
 	defer h.stop(t)
 	i := h.await(t, "the agent is there, its server is not", "box", func(i fleet.Instance) bool { return i.Reason == "connection refused" })
@@ -286,10 +301,8 @@ func TestSearch(t *testing.T) {
 		fmt.Fprint(w, `{"system": {"comfyui_version": "0.3.64"}, "devices": []}`)
 	}))
 	defer anotherHub.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	later, err := freeport.Address()
 	require.NoError(t, err)
-	later := free.Addr().String()
-	require.NoError(t, free.Close())
 
 	startAgent(t, config{
 		name: "box", join: []string{h.Local().Addr}, searchEvery: 20 * time.Millisecond,
@@ -363,7 +376,7 @@ func TestRestartCommand(t *testing.T) {
 	require.Eventually(t, func() bool {
 		data, err := os.ReadFile(file)
 		return err == nil && string(data) == "box http://127.0.0.1:1"
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	var status *comfyui.StatusError
 	require.ErrorAs(t, client.Restart(t.Context()), &status)
 	require.Equal(t, 409, status.Status, "a server that is just starting is not killed again")
