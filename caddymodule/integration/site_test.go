@@ -22,11 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/comfyhub/comfyhub/caddymodule"
+	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // site is a Caddy that serves a hub with one simulated instance.
 type site struct {
@@ -56,10 +57,9 @@ func newSite(t *testing.T) *site {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // load loads a configuration with these lines in the app's block, and blocks
@@ -181,8 +181,13 @@ type socket struct {
 
 func (s *site) dial(client string) *socket {
 	s.t.Helper()
-	conn, _, err := websocket.Dial(s.t.Context(), "http://"+s.api+"/ws?clientId="+client, nil)
-	require.NoError(s.t, err)
+	var conn *websocket.Conn
+	s.await(func() (opened bool) {
+		var err error
+		// During a reload it may fail, as in call.
+		conn, _, err = websocket.Dial(s.t.Context(), "http://"+s.api+"/ws?clientId="+client, nil)
+		return err == nil
+	})
 	conn.SetReadLimit(-1)
 	s.t.Cleanup(func() { conn.CloseNow() })
 	return &socket{s.t, conn}
