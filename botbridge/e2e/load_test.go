@@ -122,7 +122,8 @@ func TestLoad(t *testing.T) {
 	t.Logf("%d requests of %d chats in %v: %d pictures, %d in doubt and said so; %d calls too fast, fullest windows %+v; memory %d and %d MB; calls %v",
 		all, chats, time.Since(begin).Round(time.Second), pictures, doubt, tooFast, worst, early>>20, late>>20, r.Fake.Calls())
 	require.Zero(t, tooFast, "%+v", worst)
-	require.LessOrEqual(t, doubt, 5+all/50)
+	// The faults leave some in doubt, and the kill at most one in each chat.
+	require.LessOrEqual(t, doubt, 5+all/50+chats)
 	require.Less(t, late, min(150<<20, early+64<<20), "memory stays flat")
 }
 

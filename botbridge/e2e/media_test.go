@@ -83,13 +83,13 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 func TestPreviews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *stage.Options) {
-		o.AgentFlags = []string{"--preview-method", "latent2rgb", "--step-time", "150ms"}
+		o.AgentFlags = []string{"--preview-method", "latent2rgb", "--step-time", "250ms"}
 	})
 	ada := r.Fake.Person(12, "en")
 	ada.Say("/settings")
 	settings := r.waitFor(ada, "settings", saying("Settings"))
 	require.Equal(t, "Saved.", r.answered(ada.Press(settings.ID, button(t, settings, "Previews"))))
-	asked, _ := ada.Say("/generate a red fox --steps 40")
+	asked, _ := ada.Say("/generate a red fox --steps 60")
 	look := r.waitFor(ada, "a look at it", answering(asked, func(m fakebot.Message) bool {
 		return m.Kind == "photo" && strings.Contains(m.Text, "▰")
 	}))

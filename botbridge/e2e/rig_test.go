@@ -64,6 +64,7 @@ commands:
   poster: {workflow: poster.json, inputs: {seed: Colour.color}, max_seed: 16777215, max_count: 10}
   work: {workflow: work.json, inputs: {seed: Work.nonce}}
   slow: {workflow: slow.json, inputs: {seed: Work.nonce}}
+  endless: {workflow: endless.json, inputs: {seed: Work.nonce}}
   broken: {workflow: broken.json, inputs: {seed: Work.nonce}}
   missing: {workflow: missing.json, inputs: {seed: Work.nonce, size: "-", count: "-"}}
 `
@@ -123,6 +124,29 @@ func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message)
 	})
 	m, _ := fakebot.Find(list, ofBot)
 	return m
+}
+
+// askUntil asks until the answer says what is wanted: what was done before may be
+// told before it is settled.
+func (r *rig) askUntil(p *fakebot.Person, question, want string) {
+	r.t.Helper()
+	r.until(question+" is answered by "+want, func() bool {
+		asked, _ := p.Say(question)
+		said := r.waitFor(p, "an answer to "+question, answering(asked, func(fakebot.Message) bool { return true }))
+		return strings.Contains(said.Text, want)
+	})
+}
+
+// until tries once a second until something holds: not more often, as people are
+// not listened to who say too much. Unlike require.Eventually it does so on the
+// test's own goroutine, where what is tried may end the test.
+func (r *rig) until(what string, holds func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		require.True(r.t, time.Now().Before(deadline), "still not after %v: %s", patience, what)
+	}
 }
 
 // pictures waits until n pictures answer a message.

@@ -82,20 +82,18 @@ func TestConversation(t *testing.T) {
 	r.waitFor(ada, "an unknown command", saying("I do not know that command"))
 
 	// About oneself and the fleet.
-	ada.Say("/status")
-	r.waitFor(ada, "the fleet", saying("2 machines ready"))
-	ada.Say("/queue")
-	r.waitFor(ada, "an empty queue", saying("waiting for nothing"))
+	r.askUntil(ada, "/status", "2 machines ready")
+	r.askUntil(ada, "/queue", "waiting for nothing")
 	ada.Say("/help")
 	help := r.waitFor(ada, "help", saying("/generate - a picture from words"))
 	require.Contains(t, help.Text, "/broadcast", "an operator sees the operator's commands")
 
 	// A message that is changed while its request waits.
-	slow, _ := ada.Say("/slow")
-	r.waitFor(ada, "the status", answering(slow, func(fakebot.Message) bool { return true }))
-	ada.Edit(slow, "/poster --seed 7 -n 2")
-	r.pictures(ada, slow, 2)
-	r.waitFor(ada, "the old one is stopped", answering(slow, saying("Stopped.")))
+	changed, _ := ada.Say("/endless")
+	r.waitFor(ada, "the status", answering(changed, func(fakebot.Message) bool { return true }))
+	ada.Edit(changed, "/poster --seed 7 -n 2")
+	r.pictures(ada, changed, 2)
+	r.waitFor(ada, "the old one is stopped", answering(changed, saying("Stopped.")))
 	require.NotContains(t, r.Logs(), "red fox", "what people ask for is in no log")
 }
 
@@ -119,7 +117,7 @@ func TestRussianGroupsAndSettings(t *testing.T) {
 	here := boris.In(group)
 	here.Say("just talking")
 	here.Say("/work@another_bot")
-	asked, _ = here.Send(fakebot.Draft{Text: "/slow@" + fakebot.Username, Topic: 9})
+	asked, _ = here.Send(fakebot.Draft{Text: "/endless@" + fakebot.Username, Topic: 9})
 	status := r.waitFor(here, "the status", answering(asked, func(fakebot.Message) bool { return true }))
 	require.Equal(t, 9, status.Topic)
 	carl := r.Fake.Person(78, "en").In(group)
