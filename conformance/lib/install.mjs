@@ -46,10 +46,16 @@ function once(cache, kind, parts, fill) {
   return folder;
 }
 
-function run(program, args, cwd) {
+/** Runs a program, and once more where it fails: indexes and networks have bad moments. */
+function run(program, args, cwd, pauses = [5_000, 20_000]) {
   try {
     execFileSync(program, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8', maxBuffer: 1 << 26 });
   } catch (error) {
-    throw new Error(`${program} ${args.join(' ')}: ${error.message}\n${error.stdout ?? ''}\n${error.stderr ?? ''}`);
+    const [pause, ...more] = pauses;
+    if (pause === undefined || error.code === 'ENOENT') {
+      throw new Error(`${program} ${args.join(' ')}: ${error.message}\n${error.stdout ?? ''}\n${error.stderr ?? ''}`);
+    }
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pause);
+    run(program, args, cwd, more);
   }
 }
