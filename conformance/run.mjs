@@ -99,7 +99,7 @@ function install(withPython) {
 /** Says what answers at a URL; false if nothing does. */
 async function describe(server) {
   try {
-    const answer = await fetch(`${options[server]}/system_stats`, { signal: AbortSignal.timeout(10_000) });
+    const answer = await fetch(`${options[server]}/system_stats`, { signal: AbortSignal.timeout(30_000) });
     const { system } = await answer.json();
     say(`${server}: ${options[server]}, ComfyUI ${system.comfyui_version}`);
     return true;

@@ -3,8 +3,9 @@ import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
+import { PATIENCE } from './wait.mjs';
 import { Watch } from './watch.mjs';
-import { WebUI } from './webui.mjs';
+import { READY, WebUI } from './webui.mjs';
 
 const FLAGS = [
   '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-quic', '--no-first-run',
@@ -28,6 +29,7 @@ export class Chrome {
     chrome.watch = new Watch(url, path.join(shots, 'console.log'));
     chrome.#browser = await chromium.launch({
       executablePath: executable,
+      timeout: PATIENCE,
       args: [...FLAGS, `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${hostname}`],
     });
     return chrome;
@@ -36,6 +38,8 @@ export class Chrome {
   /** A new visitor, who has opened the web UI. */
   async visit() {
     const context = await this.#browser.newContext({ viewport: WINDOW });
+    context.setDefaultTimeout(PATIENCE);
+    context.setDefaultNavigationTimeout(READY);
     await context.addInitScript(help);
     this.#visitors.push(context);
     const page = await context.newPage();

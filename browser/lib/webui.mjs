@@ -3,7 +3,7 @@
 import { panelOf } from './panel.mjs';
 import { until } from './wait.mjs';
 
-const READY = 180_000; // ms; a visit loads 20 MB of scripts
+export const READY = 180_000; // ms; a visit loads 20 MB of scripts
 const LINKS = '/api/settings/Comfy.LinkRenderMode';
 const FILE = '#comfy-file-input'; // what "Open" in the menu clicks
 

@@ -32,7 +32,7 @@ async function expectInterrupted(server, { client, id }) {
 /** Deleting a prompt that waits: gone from the queue, never in history, never run; the others go on. */
 async function pending({ url, instances }) {
   const server = new Server(url);
-  const busy = await occupy(server, instances, 4);
+  const busy = await occupy(server, instances, 10);
   const client = await server.connect();
   const id = await client.submit(paint());
   const next = paint();
@@ -106,7 +106,7 @@ async function unknown({ url, instances }) {
   const server = new Server(url);
   const client = await server.connect();
   const { id: ended } = await client.run(paint());
-  const busy = await occupy(server, instances, 3);
+  const busy = await occupy(server, instances, 10);
   const waiting = paint();
   const id = await client.submit(waiting);
   await interrupt(server, { prompt_id: randomUUID() });
@@ -144,7 +144,7 @@ async function race({ url }) {
 async function clear({ url, instances }) {
   const server = new Server(url);
   const client = await server.connect();
-  const work = await server.work(3);
+  const work = await server.work(10);
   const graphs = Array.from({ length: instances }, () => paint({ work }));
   const started = await Promise.all(graphs.map((graph) => client.submit(graph)));
   await until(PATIENCE, 'all started', async () => {
@@ -167,7 +167,7 @@ async function clear({ url, instances }) {
 async function clearScoped({ url, instances }) {
   const mine = new Server(url, 'caller-one');
   const other = new Server(url, 'caller-two');
-  await occupy(mine, instances, 4);
+  await occupy(mine, instances, 10);
   const client = await mine.connect();
   const doomed = await client.submit(paint());
   const neighbour = await other.connect();

@@ -98,7 +98,7 @@ async function previews({ url }) {
   for (const [flags, type] of [[undefined, 1], [{ supports_preview_metadata: true }, 4], [{ supports_preview_metadata: false }, 1]]) {
     const client = await server.connect({ flags });
     if (flags) {
-      const { data } = await client.frame((frame) => frame.type === 'feature_flags', 10_000, 'the answer to feature_flags');
+      const { data } = await client.frame((frame) => frame.type === 'feature_flags', 30_000, 'the answer to feature_flags');
       same(typeof data.max_upload_size, 'number', 'max_upload_size in feature_flags');
     }
     const graph = paint({ output: 'SaveImageWebsocket' });

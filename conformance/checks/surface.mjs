@@ -47,9 +47,9 @@ async function promptEnd({ url }) {
 async function counts({ url }) {
   const server = new Server(url);
   const client = await server.connect();
-  const graph = paint({ work: await server.work(1.5) });
+  const graph = paint({ work: await server.work(5) });
   const id = await client.submit(graph);
-  await client.frame((frame) => frame.type === 'status' && frame.data.status.exec_info.queue_remaining >= 1, 10_000, 'a status that counts the prompt');
+  await client.frame((frame) => frame.type === 'status' && frame.data.status.exec_info.queue_remaining >= 1, 30_000, 'a status that counts the prompt');
   const query = `?clientId=${client.clientId}`;
   const { exec_info: info } = await server.json(`/prompt${query}`);
   must(info.queue_remaining >= 1, `GET /prompt while it runs: ${brief(info)}`);

@@ -82,7 +82,7 @@ def run_queued(server):
     for prompt_id in busy:
         wait_for(server, prompt_id, "running")
     graph = Graph()
-    lines = comfy(server, "run", "--workflow", workflow(graph), "--wait", "--json", "--timeout", "12")
+    lines = comfy(server, "run", "--workflow", workflow(graph), "--wait", "--json", "--timeout", "16")
     graph.expect(server.get(lines[-1]["data"]["outputs"][0].removeprefix(server.url)))
 
 
@@ -140,7 +140,7 @@ def cancel_pending(server):
 
 def cancel_running(server):
     """Cancelling one of two jobs: the program interrupts without an id, and still only the one may end."""
-    victim = submit(server, Graph(work=server.work(20)))
+    victim = submit(server, Graph(work=lasting(server, 8)))
     other = Graph(work=server.work(3))
     bystander = submit(server, other)
     wait_for(server, victim, "running")

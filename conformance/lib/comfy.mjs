@@ -139,9 +139,9 @@ export class Session {
     socket.on('error', () => {
       session.closed = true;
     });
-    await within(15_000, 'WebSocket open', new Promise((done, fail) => socket.once('open', done).once('error', fail)));
+    await within(30_000, 'WebSocket open', new Promise((done, fail) => socket.once('open', done).once('error', fail)));
     if (flags) socket.send(JSON.stringify({ type: 'feature_flags', data: flags }));
-    const first = await session.frame((frame) => frame.type === 'status', 15_000, 'the first status');
+    const first = await session.frame((frame) => frame.type === 'status', 30_000, 'the first status');
     session.clientId ??= first.data.sid;
     return session;
   }
@@ -209,7 +209,7 @@ export class Session {
     const gone = new Promise((done) => this.socket.once('close', done));
     if (this.closed) return Promise.resolve();
     this.socket.close();
-    return within(5_000, 'WebSocket close', gone);
+    return within(30_000, 'WebSocket close', gone);
   }
 }
 
