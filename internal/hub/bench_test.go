@@ -116,7 +116,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 		b.web.CloseClientConnections()
 		b.web.Close()
 	})
-	b.connected(len(b.instances))
+	b.connected(len(b.settings.Instances))
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -37,7 +38,8 @@ func TestWishBeforeTheRunListens(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	b.instances[0].die()
-	id := b.submit(work(100, 1, "none"), "ann")
+	require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Offline }, time.Minute, time.Millisecond)
+	id := b.submit(endless(1), "ann")
 	j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
 	require.NoError(t, err)
 	require.Equal(t, job.Queued, j.State)
