@@ -130,7 +130,11 @@ func (r *run) bringHome(ctx context.Context) {
 		}
 	}
 	if r.late || r.gap && end.state == job.Done {
-		r.catchUp(outputs)
+		if r.began {
+			r.catchUp(outputs)
+		} else { // of this run nothing was heard at all
+			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.job.ID), end.messages...)
+		}
 	}
 	r.finish(ctx, end)
 	r.clean(ctx)

@@ -58,6 +58,13 @@ func (m *mailbox) put(e event) {
 	}
 }
 
+// waiting reports whether there is an event to take.
+func (m *mailbox) waiting() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.events) > 0
+}
+
 // next waits for an event; after quiet without one it returns silence.
 func (m *mailbox) next(ctx context.Context, quiet time.Duration) (event, error) {
 	timer := time.NewTimer(quiet)

@@ -86,6 +86,9 @@ func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool)
 	case err != nil:
 		return 0, "", false
 	case found:
+		if r.mail.waiting() {
+			return 0, "", false // it was only late
+		}
 		r.gap = true // the end's messages did not come
 		return over, "", true
 	case r.began:

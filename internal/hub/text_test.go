@@ -24,6 +24,7 @@ import (
 type talkative struct {
 	*instance
 	front *httptest.Server
+	mute  bool // tells nothing of runs
 }
 
 func newTalkative(t *testing.T) *talkative {
@@ -75,6 +76,9 @@ func (f *talkative) socket(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
+		if f.mute && !bytes.Contains(data, []byte(`"status"`)) {
+			continue
+		}
 		if bytes.Contains(data, []byte(`"executing"`)) && !bytes.Contains(data, []byte(`"node": null`)) {
 			if near.Write(ctx, websocket.MessageBinary, textFrame()) != nil {
 				return
@@ -123,4 +127,16 @@ func TestTextFrames(t *testing.T) {
 	}
 	require.Equal(t, "execution_start", first.Type, fmt.Sprint("nothing came before its own: ", first.raw))
 	require.Equal(t, id, first.Data.PromptID)
+}
+
+// A run of which the hub was told nothing is shown with its results all the
+// same: many clients take them from the socket only.
+func TestRunThatWasNotHeardOf(t *testing.T) {
+	t.Parallel()
+	f := newTalkative(t)
+	f.mute = true
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
+	socket := b.dial("ann")
+	types := socket.until(b.submit(picture(1), "ann"))
+	require.Equal(t, []string{"execution_start", "executed", "execution_success", "executing"}, types)
 }
