@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 )
 
@@ -211,11 +212,8 @@ func TestFarewell(t *testing.T) {
 
 func TestAnyOrderOfStarts(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
-
 	a := enter(t, RoleAgent, "a", joining(address))
 	b := enter(t, RoleAgent, "b", joining(address))
 	defer leave(t, b)
