@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -19,8 +20,9 @@ const (
 type feed struct {
 	client *comfyui.Client
 	sid    string
-	// up is called after each successful opening, before any frame of it.
-	up func(ctx context.Context)
+	// up is called after each successful opening, before any frame of it, and
+	// again for as long as it fails and the socket stands.
+	up func(ctx context.Context) error
 	// down is called when the socket is lost and after each failed attempt to
 	// open it.
 	down func(err error)
@@ -30,24 +32,42 @@ type feed struct {
 
 // run keeps the socket open until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	pause := minRedial
+	wait := minRedial
 	for ctx.Err() == nil {
 		socket, err := f.client.Dial(ctx, f.sid)
 		if err == nil {
-			pause = minRedial
-			f.up(ctx)
-			err = f.read(ctx, socket)
+			wait = minRedial
+			err = f.serve(ctx, socket)
 			socket.Close()
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		f.down(err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		pause(ctx, wait)
+		wait = min(wait*2, maxRedial)
+	}
+}
+
+// serve reads what comes over an open socket, until it is lost.
+func (f *feed) serve(ctx context.Context, socket *comfyui.Socket) error {
+	standing, lost := context.WithCancel(ctx)
+	var again sync.WaitGroup
+	defer again.Wait()
+	defer lost()
+	if f.up(standing) != nil {
+		// Beside the reading: the instance waits for those who do not read.
+		again.Go(func() { f.upAgain(standing) })
+	}
+	return f.read(ctx, socket)
+}
+
+func (f *feed) upAgain(ctx context.Context) {
+	for wait := minRedial; ; wait = min(wait*2, maxRedial) {
+		pause(ctx, wait)
+		if ctx.Err() != nil || f.up(ctx) == nil {
+			return
 		}
-		pause = min(pause*2, maxRedial)
 	}
 }
 

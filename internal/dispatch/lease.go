@@ -190,7 +190,7 @@ func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
 	}
 	f := &feed{
 		client: r.link.client, sid: r.job.Run.SID,
-		up:    func(context.Context) { r.mail.put(event{kind: socketUp}) },
+		up:    func(context.Context) error { r.mail.put(event{kind: socketUp}); return nil },
 		down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
 		frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
 	}

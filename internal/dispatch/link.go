@@ -63,14 +63,17 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 	}
 	f := &feed{
 		client: client, sid: l.sid,
-		up: func(ctx context.Context) {
+		up: func(ctx context.Context) error {
 			if err := learn(ctx, l); err != nil {
-				l.log.Warn("cannot read what the instance can run", "error", err)
-				return
+				if ctx.Err() == nil {
+					l.log.Warn("cannot read what the instance can run", "error", err)
+				}
+				return err
 			}
 			l.setOpen(true)
 			l.deliver(event{kind: socketUp})
 			changed()
+			return nil
 		},
 		down: func(err error) {
 			if l.setOpen(false) {

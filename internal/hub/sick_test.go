@@ -3,7 +3,11 @@ package hub
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +35,31 @@ func stateOf(b *bench, i *instance) fleet.State {
 		}
 	}
 	return ""
+}
+
+// An instance whose socket stands and that does not tell at once what it can run
+// is asked again.
+func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
+	t.Parallel()
+	target, err := url.Parse(newInstance(t, sim.Config{}).url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(target)
+	var stumbles atomic.Int64
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/ws" && strings.HasPrefix(r.URL.Query().Get("clientId"), "comfyhub-"):
+			stumbles.Store(3)
+		case r.URL.Path == "/object_info" && stumbles.Add(-1) >= 0:
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+	b.connected(1)
+	require.Negative(t, stumbles.Load())
+	b.finished(b.submit(picture(1), "ann"))
 }
 
 // A zombie answers HTTP, takes prompts and runs none.
