@@ -216,25 +216,26 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 // usual port is theirs): packets do not cross from one family to the other.
 func loopbackLike(join []string) string {
 	for _, address := range join {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = strings.Trim(address, "[]")
-		}
-		if ip := net.ParseIP(host); ip == nil || ip.To4() != nil {
+		if ip := net.ParseIP(hostOf(address)); ip == nil || ip.To4() != nil {
 			return "127.0.0.1:0"
 		}
 	}
 	return "[::1]:0"
 }
 
+// hostOf is the host of an address that may have no port.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return strings.Trim(address, "[]")
+	}
+	return host
+}
+
 // onLoopback reports whether all hubs are on this machine.
 func (a *agent) onLoopback() bool {
 	for _, address := range a.config.join {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
-		if !gossip.IsLoopback(host) {
+		if !gossip.IsLoopback(hostOf(address)) {
 			return false
 		}
 	}

@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	"internal/userdata": {"internal/pyjson"},
 
 	"internal/redis":           {},
-	"internal/redis/redistest": {"internal/redis", "internal/freeport", "internal/leaktest"},
+	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
 	"internal/freeport":        {},
 	"internal/leaktest":        {},
 	"internal/webp":            {},

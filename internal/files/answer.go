@@ -25,15 +25,20 @@ func answer(w http.ResponseWriter, status int, contentType string, body []byte) 
 // answerEmpty sends a bare status without Content-Type, as ComfyUI does.
 func answerEmpty(w http.ResponseWriter, status int) { answer(w, status, "", nil) }
 
-// answerTrouble is ComfyUI's answer wherever a handler of it fails.
+// Trouble is the body of ComfyUI's answer wherever a handler of it fails, and
+// its type: aiohttp writes HTML for those who accept it.
+func Trouble(r *http.Request) (contentType string, body []byte) {
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return "text/html; charset=utf-8", []byte("<html><head><title>500 Internal Server Error</title></head><body>\n" +
+			"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n")
+	}
+	return "text/plain; charset=utf-8", []byte("500 Internal Server Error\n\nServer got itself in trouble")
+}
+
 func answerTrouble(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		answer(w, http.StatusInternalServerError, "text/html; charset=utf-8", []byte("<html><head><title>500 Internal Server Error</title></head><body>\n"+
-			"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"))
-		return
-	}
-	answer(w, http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("500 Internal Server Error\n\nServer got itself in trouble"))
+	contentType, body := Trouble(r)
+	answer(w, http.StatusInternalServerError, contentType, body)
 }
 
 // answerError answers what went wrong. Errors that ComfyUI has keep its form;

@@ -21,7 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	for name, value := range objectStoreCredentials {
 		_ = os.Setenv(name, value)
 	}
-	redistest.Main(m)
+	leaktest.Main(m)
 }
 
 const tenant = "default"

@@ -9,20 +9,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Every answer that a client sees is made here, so that the hub speaks with
 // one voice: ComfyUI's own shapes where ComfyUI has an answer, and one shape
 // for what only a hub can say.
-
-// body500 is what a ComfyUI server answers when its code throws. Clients know
-// it, so malformed requests get it too.
-const body500 = "500 Internal Server Error\n\nServer got itself in trouble"
-
-// page500 is the same for a client that accepts HTML.
-const page500 = "<html><head><title>500 Internal Server Error</title></head><body>\n" +
-	"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"
 
 // writeJSON answers with an encoded JSON body.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
@@ -56,16 +49,15 @@ func writeEmpty(w http.ResponseWriter, status int) {
 	w.WriteHeader(status)
 }
 
-// writeTrouble is ComfyUI's answer to what it does not understand.
+// writeTrouble is ComfyUI's answer to what it does not understand. Clients know
+// it, so malformed requests get it too.
 func writeTrouble(w http.ResponseWriter, r *http.Request) {
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		writeText(w, http.StatusInternalServerError, body500)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(page500)))
+	contentType, body := files.Trouble(r)
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusInternalServerError)
-	_, _ = io.WriteString(w, page500)
+	_, _ = w.Write(body)
 }
 
 // writeNotFound is ComfyUI's answer to a path that is no route: its catch-all

@@ -189,6 +189,13 @@ func TestCancelAtEveryPoint(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
+// body500 and page500 are what a ComfyUI server answers when its code throws,
+// the latter to those who accept HTML.
+const body500 = "500 Internal Server Error\n\nServer got itself in trouble"
+
+const page500 = "<html><head><title>500 Internal Server Error</title></head><body>\n" +
+	"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"
+
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.MaxBody = 1 << 20 })

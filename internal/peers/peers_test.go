@@ -8,12 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // patience bounds what takes no time on a machine with nothing else to do.
 const patience = time.Minute

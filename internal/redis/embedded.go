@@ -224,22 +224,18 @@ func (e *embedded) expire() {
 }
 
 // sync brings all that was committed to the disk.
-func (e *embedded) sync() error {
-	if e.journal == nil {
-		return nil
-	}
-	if err := e.journal.sync(); err != nil {
-		return &awayError{fmt.Errorf("journal: %w", err)}
-	}
-	return nil
-}
+func (e *embedded) sync() error { return e.journaled((*journal).sync) }
 
 // usable fails while the journal cannot be written.
-func (e *embedded) usable() error {
+func (e *embedded) usable() error { return e.journaled((*journal).usable) }
+
+// journaled does something with the journal, if there is one. A disk that takes
+// nothing is a Redis that is away.
+func (e *embedded) journaled(do func(*journal) error) error {
 	if e.journal == nil {
 		return nil
 	}
-	if err := e.journal.usable(); err != nil {
+	if err := do(e.journal); err != nil {
 		return &awayError{fmt.Errorf("journal: %w", err)}
 	}
 	return nil

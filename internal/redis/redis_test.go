@@ -12,11 +12,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // add counts calls: a script that runs twice is seen.
 func addScript(mode redis.Mode) *redis.Script {

@@ -3,9 +3,7 @@ package stream
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,12 +21,7 @@ import (
 // for a while a run may begin anew. COMFYHUB_SEED takes other chances.
 func TestHubsAtRandom(t *testing.T) {
 	t.Parallel()
-	seed := uint64(1)
-	if s := os.Getenv("COMFYHUB_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
+	seed := seedOf(t)
 	for name, c := range map[string]struct{ letters, hubs bool }{
 		"calm": {}, "letters are lost": {letters: true}, "hubs are cut off": {letters: true, hubs: true},
 	} {

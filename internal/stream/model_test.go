@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +17,7 @@ import (
 // show. They are the same ones each time; COMFYHUB_SEED takes others.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
-	seed := uint64(1)
-	if s := os.Getenv("COMFYHUB_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
+	seed := seedOf(t)
 	for i := range uint64(40) {
 		newModel(t, seed+i).play(300)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -286,3 +288,16 @@ func (l *pipeListener) Close() error {
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
 const tick = time.Millisecond
+
+// seedOf begins the chances of a model: the same ones each time, or others by
+// COMFYHUB_SEED.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("COMFYHUB_SEED")
+	if text == "" {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err)
+	return seed
+}
