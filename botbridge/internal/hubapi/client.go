@@ -23,6 +23,8 @@ var (
 	ErrAway = errors.New("the hub is away")
 	// ErrNotFound says that the hub does not know the job or file.
 	ErrNotFound = errors.New("the hub does not know it")
+
+	errBase = errors.New("this is not the URL of a hub")
 )
 
 // RefusedError is a prompt that the hub will not take.
@@ -41,6 +43,8 @@ const (
 	tenantHeader = "X-ComfyHub-Tenant"
 	// maxAnswer bounds the answers that are read whole, in bytes.
 	maxAnswer = 64 << 20
+	// maxRedirects bounds those that are followed to the same server.
+	maxRedirects = 5
 )
 
 // Options tune a Client.
@@ -60,8 +64,11 @@ type Client struct {
 // connect.
 func New(base string, o Options) (*Client, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q is not the URL of a hub", base)
+	switch {
+	case err != nil:
+		return nil, errBase // the error quotes the URL, and with it the login
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.ForceQuery, u.Fragment != "":
+		return nil, fmt.Errorf("%w: %s", errBase, u.Redacted())
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 20 * time.Second
@@ -69,7 +76,14 @@ func New(base string, o Options) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
 	transport.ResponseHeaderTimeout = 30 * time.Second
-	return &Client{base: u, http: &http.Client{Transport: transport}, timeout: o.Timeout}, nil
+	client := &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		// Another server must not get the tenant's name and files.
+		if r.URL.Scheme != u.Scheme || r.URL.Host != u.Host || len(via) > maxRedirects {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+	return &Client{base: u, http: client, timeout: o.Timeout}, nil
 }
 
 // Close drops idle connections.

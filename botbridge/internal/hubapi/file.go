@@ -3,15 +3,19 @@ package hubapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
+
+var errLink = errors.New("the hub gave a link that is no path")
 
 // Upload stores an input under a name, streamed, and returns the name that it
 // got. The same bytes under the same name stay one file.
@@ -75,6 +79,11 @@ func (c *Client) Link(ctx context.Context, tenant string, ref comfyui.FileRef, l
 	err := c.post(ctx, "/hub/files", tenant, map[string]any{
 		"filename": ref.Filename, "subfolder": ref.Subfolder, "type": ref.Type, "expires_in": int64(life / time.Second),
 	}, &link)
+	if err == nil && (!strings.HasPrefix(link.URL, "/") || strings.HasPrefix(link.URL, "//")) {
+		// It is put behind files_url as it is: anything else, such as
+		// "@other.example/", would lead people to another server.
+		err = errLink
+	}
 	return link.URL, err
 }
 

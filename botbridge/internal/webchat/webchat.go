@@ -17,8 +17,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,13 +32,17 @@ const Name = "webchat"
 // Path is where messages come in.
 const Path = "/bridge/messages"
 
+// maxRedirects bounds those that are followed to a file.
+const maxRedirects = 5
+
 // Options say where messages go. All but FilesFrom are needed.
 type Options struct {
 	Secret   string
 	Callback string
-	// FilesFrom is what the URL of every file that people send begins with;
-	// empty means that they cannot send any. The bridge fetches no others, as a
-	// message could else make it fetch anything that it can reach.
+	// FilesFrom is the folder of a web server in which every file lies that
+	// people send, as a URL; empty means that they cannot send any. The bridge
+	// fetches no others, or a message could make it fetch anything that it can
+	// reach.
 	FilesFrom string
 }
 
@@ -46,6 +50,9 @@ type Options struct {
 type Webchat struct {
 	o    Options
 	http *http.Client
+	// from is FilesFrom; nil for none. files fetches from there and nowhere else.
+	from  *place
+	files *http.Client
 }
 
 var _ platform.Platform = (*Webchat)(nil)
@@ -56,14 +63,29 @@ func New(o Options) (*Webchat, error) {
 	if len(o.Secret) < shortest {
 		return nil, fmt.Errorf("webchat: the secret needs %d characters at least", shortest)
 	}
-	if !strings.HasPrefix(o.Callback, "http://") && !strings.HasPrefix(o.Callback, "https://") {
-		return nil, errors.New("webchat: the callback is no URL")
+	if u, err := url.Parse(o.Callback); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, errors.New("webchat: the callback is no URL") // which may hold a secret
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-	return &Webchat{o: o, http: client}, nil
+	w := &Webchat{o: o, http: client}
+	if o.FilesFrom == "" {
+		return w, nil
+	}
+	from, err := parsePlace(o.FilesFrom)
+	if err != nil {
+		return nil, fmt.Errorf("files_from: %w, such as https://chat.example/uploads/", err)
+	}
+	w.from = from
+	w.files = &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		if _, ok := from.within(r.URL.String()); !ok || len(via) > maxRedirects {
+			return platform.ErrRefused
+		}
+		return nil
+	}}
+	return w, nil
 }
 
 // Close drops idle connections.
@@ -183,7 +205,7 @@ func (w *Webchat) say(ctx context.Context, s Said) error {
 	if err != nil {
 		// The receiver knows messages by their ids, but each attempt has
 		// another: it may have got this one.
-		return fmt.Errorf("%w: %w", platform.ErrUncertain, err)
+		return fmt.Errorf("%w: %w", platform.ErrUncertain, withoutURL(err))
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
@@ -206,16 +228,20 @@ func (w *Webchat) say(ctx context.Context, s Said) error {
 
 // Open implements platform.Platform: the id of a file is its URL.
 func (w *Webchat) Open(ctx context.Context, f platform.File) (io.ReadCloser, error) {
-	if !w.mayFetch(f.ID) {
+	if w.from == nil {
 		return nil, platform.ErrRefused
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.ID, nil)
+	u, ok := w.from.within(f.ID)
+	if !ok {
+		return nil, platform.ErrRefused
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, platform.ErrRefused
 	}
-	response, err := w.http.Do(r)
+	response, err := w.files.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, withoutURL(err)
 	}
 	if response.StatusCode != http.StatusOK {
 		response.Body.Close()
@@ -224,7 +250,12 @@ func (w *Webchat) Open(ctx context.Context, f platform.File) (io.ReadCloser, err
 	return response.Body, nil
 }
 
-// mayFetch reports whether a URL is one of those that people's files have.
-func (w *Webchat) mayFetch(url string) bool {
-	return w.o.FilesFrom != "" && strings.HasPrefix(url, w.o.FilesFrom) && !strings.Contains(url, "..")
+// withoutURL takes the URL out of an error of the HTTP client: it may hold a
+// secret, and errors are logged.
+func withoutURL(err error) error {
+	var at *url.Error
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
