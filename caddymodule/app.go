@@ -65,6 +65,10 @@ type App struct {
 	// How many jobs may wait; further prompts get 429. Default: 10000.
 	MaxQueue int `json:"max_queue,omitempty"`
 
+	// How many bytes the waiting jobs may take in the queue, compressed;
+	// further prompts get 429. Default: 1073741824 (1 GiB).
+	MaxQueueSize int64 `json:"max_queue_size,omitempty"`
+
 	// Largest body of POST /prompt, in bytes. Default: 104857600 (100 MiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
@@ -232,6 +236,7 @@ func (a *App) hubSettings() hub.Settings {
 		MaxAttempts:       a.MaxAttempts,
 		StallTimeout:      time.Duration(a.StallTimeout),
 		MaxQueue:          a.MaxQueue,
+		MaxQueueSize:      a.MaxQueueSize,
 		MaxBody:           a.MaxBody,
 		MaxUpload:         a.MaxUpload,
 		MaxSockets:        a.MaxSockets,

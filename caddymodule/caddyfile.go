@@ -48,6 +48,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    max_attempts       <number>
 //	    stall_timeout      <duration>
 //	    max_queue          <number>
+//	    max_queue_size     <size>
 //	    max_body           <size>
 //	    max_upload         <size>
 //	    max_sockets        <number>
@@ -113,6 +114,8 @@ func (a *App) set(word, value string) (err error) {
 		a.StallTimeout, err = parseDuration(value)
 	case "max_queue":
 		a.MaxQueue, err = parseCount(value)
+	case "max_queue_size":
+		a.MaxQueueSize, err = parseSize(value)
 	case "max_body":
 		a.MaxBody, err = parseSize(value)
 	case "max_upload":

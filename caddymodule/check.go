@@ -78,6 +78,7 @@ func (a *App) checkNumbers() error {
 		{"max_attempts", int64(a.MaxAttempts)},
 		{"stall_timeout", int64(a.StallTimeout)},
 		{"max_queue", int64(a.MaxQueue)},
+		{"max_queue_size", a.MaxQueueSize},
 		{"max_body", a.MaxBody},
 		{"max_upload", a.MaxUpload},
 		{"max_sockets", int64(a.MaxSockets)},

@@ -112,7 +112,9 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		h.started.Store(true)
 	}
 	h.streams.SetLimits(s.ReplayWindow, s.MaxSockets)
-	h.queue.SetLimits(queue.Limits{MaxQueue: s.MaxQueue, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries})
+	h.queue.SetLimits(queue.Limits{
+		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries,
+	})
 	return h.statics.apply(s.Instances)
 }
 

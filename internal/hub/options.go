@@ -49,6 +49,9 @@ type Settings struct {
 	// MaxQueue bounds the waiting jobs; further prompts get 429.
 	// Default: 10000.
 	MaxQueue int
+	// MaxQueueSize bounds the bytes of the waiting jobs as Redis keeps them,
+	// compressed; further prompts get 429. Default: 1 GiB.
+	MaxQueueSize int64
 	// MaxBody bounds the body of POST /prompt, in bytes. Default: 100 MiB, as
 	// in ComfyUI.
 	MaxBody int64
@@ -109,6 +112,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.MaxAttempts, 3)
 	fill(&s.StallTimeout, 5*time.Minute)
 	fill(&s.MaxQueue, 10_000)
+	fill(&s.MaxQueueSize, 1<<30)
 	fill(&s.MaxBody, 100<<20)
 	fill(&s.MaxUpload, 100<<20)
 	fill(&s.UnrunnableTimeout, time.Hour)

@@ -45,7 +45,7 @@ type Accepted struct {
 
 // Enqueue accepts a job, or finds the one that was accepted before under the
 // same key, or under the same id with the same BodyHash. On the embedded
-// server the job is on disk when Enqueue returns. Errors: ErrFull.
+// server the job is on disk when Enqueue returns. Errors: ErrFull, ErrTenantFull.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -61,9 +61,11 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if len(s.Body.Secrets) > 0 {
 		sealed = q.vault.seal(s.Key, s.Body.Secrets)
 	}
+	limit := q.limit.Load()
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
-		number, prefix, front, q.codec.encodeBody(s.Body), sealed, s.Body.Requires, q.limit.Load().MaxQueue)
+		number, prefix, front, q.codec.encodeBody(s.Body), sealed, s.Body.Requires,
+		limit.MaxQueue, limit.MaxQueueBytes, limit.TenantMaxQueue, limit.TenantMaxQueueBytes)
 	if err != nil {
 		return Accepted{}, err
 	}

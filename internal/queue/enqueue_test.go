@@ -181,26 +181,6 @@ func TestRanksAgree(t *testing.T) {
 	})
 }
 
-func TestFull(t *testing.T) {
-	t.Parallel()
-	each(t, queue.Options{MaxQueue: 2}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		a := b.enqueue("a")
-		b.enqueue("b")
-		_, err := b.Enqueue(ctx, submission("c"))
-		require.ErrorIs(t, err, queue.ErrFull)
-		same, err := b.Enqueue(ctx, submission("a"))
-		require.NoError(t, err, "what was accepted is found also when it is full")
-		require.True(t, same.Existing)
-		b.claim(a, "gpu")
-		require.Equal(t, "2", b.enqueue("c").Number, "a refused prompt consumed nothing")
-		live, waiting, err := b.CountAll(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 3, live)
-		require.Equal(t, 2, waiting)
-	})
-}
-
 // Whatever clients and tenants call themselves stays apart.
 func TestOddNames(t *testing.T) {
 	t.Parallel()

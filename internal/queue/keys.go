@@ -11,6 +11,8 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:entry:KEY            string  an ended job's history entry, compressed
 //	q:waiting              zset    ranks of all waiting jobs
 //	q:wait:CLASS           zset    ranks of the waiting jobs of a class
+//	q:waiting_jobs         hash    tenant -> number of its waiting jobs; "" -> of all
+//	q:waiting_bytes        hash    the same of the bytes of their bodies and secrets
 //	q:classes              set     classes with waiting jobs
 //	q:class:CLASS          hash    requires; live, the number of its live jobs
 //	q:live                 zset    ranks of all live jobs
@@ -26,7 +28,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone
 //	q:numbers              hash    tenant -> ComfyUI's next queue number
 //	q:raised               hash    tenant -> highest number in its history
-//	q:counters             hash    turns, ends, bytes of history, swept
+//	q:counters             hash    turns, ends, bytes of history, swept, recounted
 //	q:events               channel hints
 //
 // Zsets of ranks have all scores 0: their order is the byte order of the
@@ -40,6 +42,8 @@ func (k keys) body(key string) string       { return k.db.Key("q", "body", key) 
 func (k keys) secret(key string) string     { return k.db.Key("q", "secret", key) }
 func (k keys) entry(key string) string      { return k.db.Key("q", "entry", key) }
 func (k keys) waiting() string              { return k.db.Key("q", "waiting") }
+func (k keys) waitingJobs() string          { return k.db.Key("q", "waiting_jobs") }
+func (k keys) waitingBytes() string         { return k.db.Key("q", "waiting_bytes") }
 func (k keys) wait(class string) string     { return k.db.Key("q", "wait", class) }
 func (k keys) classes() string              { return k.db.Key("q", "classes") }
 func (k keys) class(class string) string    { return k.db.Key("q", "class", class) }

@@ -170,6 +170,21 @@ func (q *Queue) CountAll(ctx context.Context) (live, waiting int, err error) {
 	return int(all.Val()), int(queued.Val()), nil
 }
 
+// Waiting counts the waiting jobs of a tenant, or of all with "", and the bytes
+// of their bodies and secrets as they are stored.
+func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int64, err error) {
+	var number, size *redis.StringCmd
+	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
+		number, size = p.HGet(ctx, q.keys.waitingJobs(), tenant), p.HGet(ctx, q.keys.waitingBytes(), tenant)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, 0, fmt.Errorf("queue: %w", err)
+	}
+	p := parser{r: record{"jobs": number.Val(), "bytes": size.Val()}}
+	return int(p.int("jobs")), p.int("bytes"), p.err
+}
+
 // Body gives a live job's body with its secrets and requirements. Errors:
 // ErrNotFound; ErrSecrets, with the rest of the body given all the same.
 func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {

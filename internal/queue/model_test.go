@@ -35,6 +35,7 @@ type modelJob struct {
 	released    bool
 	gone        bool   // cancelled while it waited
 	expired     bool   // its lease has ended
+	weight      int64  // bytes of its body and its secrets as they are stored
 	raised      string // the number that the history shows, if not its own
 }
 
@@ -181,6 +182,7 @@ func (w *walk) compare() {
 	n, queued, err := w.CountAll(w.ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{len(live), len(waiting)}, []int{n, queued})
+	w.compareShares(waiting)
 	runs, err := w.Runs(w.ctx)
 	require.NoError(t, err)
 	require.Len(t, runs, len(live)-len(waiting))

@@ -58,8 +58,15 @@ var (
 	// is not known. Asking again is safe: an Enqueue of the same key, a Claim
 	// of the same upstream id and an end of the same run take effect once.
 	ErrAway = redis.ErrAway
-	// ErrFull says that MaxQueue jobs are waiting.
+	// ErrFull says that MaxQueue jobs are waiting, or MaxQueueBytes.
 	ErrFull = errors.New("queue: full")
+	// ErrFullBytes is the ErrFull of MaxQueueBytes.
+	ErrFullBytes = fmt.Errorf("%w: too many bytes", ErrFull)
+	// ErrTenantFull says that the tenant has TenantMaxQueue jobs waiting, or
+	// TenantMaxQueueBytes. Others are not affected.
+	ErrTenantFull = errors.New("queue: full for this tenant")
+	// ErrTenantFullBytes is the ErrTenantFull of TenantMaxQueueBytes.
+	ErrTenantFullBytes = fmt.Errorf("%w: too many bytes", ErrTenantFull)
 	// ErrNotFound says that there is no such job: never, or no longer.
 	ErrNotFound = errors.New("queue: no such job")
 	// ErrNotQueued says that the job does not wait any more: it was claimed
@@ -92,6 +99,14 @@ type Options struct {
 	HistoryBytes int64
 	// MaxQueue bounds the waiting jobs. Default: 10000.
 	MaxQueue int
+	// MaxQueueBytes bounds their bodies as they are stored: compressed, with
+	// the API keys. Default: 1 GiB.
+	MaxQueueBytes int64
+	// TenantMaxQueue bounds the waiting jobs of one tenant. Default: no bound
+	// of its own.
+	TenantMaxQueue int
+	// TenantMaxQueueBytes is the same for MaxQueueBytes.
+	TenantMaxQueueBytes int64
 	// MaxAttempts is how many runs of a job may be lost. Default: 3.
 	MaxAttempts int
 	// Lease is how long a run stays with its holder without a Renew.
@@ -137,7 +152,9 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	}
 	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, vault: vault, log: o.Logger}
 	q.SetLimits(Limits{
-		HistoryEntries: o.HistoryEntries, HistoryBytes: o.HistoryBytes, MaxQueue: o.MaxQueue, MaxAttempts: o.MaxAttempts,
+		HistoryEntries: o.HistoryEntries, HistoryBytes: o.HistoryBytes, MaxAttempts: o.MaxAttempts,
+		MaxQueue: o.MaxQueue, MaxQueueBytes: o.MaxQueueBytes,
+		TenantMaxQueue: o.TenantMaxQueue, TenantMaxQueueBytes: o.TenantMaxQueueBytes,
 	})
 	return q, nil
 }
@@ -145,10 +162,13 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 // Limits are those of the Options that may change while the queue is in use.
 // The zero value of each means its default.
 type Limits struct {
-	HistoryEntries int
-	HistoryBytes   int64
-	MaxQueue       int
-	MaxAttempts    int
+	HistoryEntries      int
+	HistoryBytes        int64
+	MaxQueue            int
+	MaxQueueBytes       int64
+	TenantMaxQueue      int
+	TenantMaxQueueBytes int64
+	MaxAttempts         int
 }
 
 // SetLimits replaces the limits, as a reload of the configuration may. What is
@@ -157,6 +177,7 @@ func (q *Queue) SetLimits(l Limits) {
 	l.HistoryEntries = cmp.Or(l.HistoryEntries, 10000)
 	l.HistoryBytes = cmp.Or(l.HistoryBytes, 1<<30)
 	l.MaxQueue = cmp.Or(l.MaxQueue, 10000)
+	l.MaxQueueBytes = cmp.Or(l.MaxQueueBytes, 1<<30)
 	l.MaxAttempts = cmp.Or(l.MaxAttempts, 3)
 	q.limit.Store(&l)
 }
@@ -180,6 +201,12 @@ func refusal(code string) error {
 		return nil
 	case "full":
 		return ErrFull
+	case "full_bytes":
+		return ErrFullBytes
+	case "tenant_full":
+		return ErrTenantFull
+	case "tenant_full_bytes":
+		return ErrTenantFullBytes
 	case "missing":
 		return ErrNotFound
 	case "not_queued":

@@ -77,6 +77,13 @@ func (w *walk) enqueue() {
 		s.BodyHash = fmt.Sprint(w.rand.IntN(2))
 		s.Front = w.rand.IntN(4) == 0
 		s.Body.Requires = []byte("requires of " + class)
+		s.Body.Prompt = make([]byte, w.rand.IntN(3000))
+		for i := range s.Body.Prompt {
+			s.Body.Prompt[i] = byte(w.rand.Uint32()) // bodies of many weights
+		}
+		if w.rand.IntN(3) == 0 {
+			s.Body.Secrets = []byte("secret")
+		}
 		if w.rand.IntN(4) == 0 {
 			number := float64(w.rand.IntN(9) - 4)
 			s.Number = &number
@@ -106,7 +113,7 @@ func (w *walk) enqueue() {
 	}
 	require.Equal(w.t, literal, got.Job.Number)
 	require.True(w.t, strings.HasPrefix(got.Job.Rank, job.RankPrefix(s.Priority, number)))
-	w.m.jobs[s.Key] = &modelJob{Job: got.Job, requires: string(s.Body.Requires)}
+	w.m.jobs[s.Key] = &modelJob{Job: got.Job, requires: string(s.Body.Requires), weight: w.weigh(s.Key)}
 	w.m.newest[[2]string{tenant, id}] = s.Key
 }
 

@@ -15,10 +15,13 @@
 -- ARGV[13] encrypted secrets, or ''
 -- ARGV[14] requirements of the class
 -- ARGV[15] bound of waiting jobs
+-- ARGV[16] bound of their bytes
+-- ARGV[17] bound of the tenant's waiting jobs, or '0' for none
+-- ARGV[18] bound of their bytes, or '0' for none
 --
 -- Output: {'ok', job...}        accepted
 --         {'existing', job...}  the same job was accepted before
---         {'full'}
+--         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
 
 -- rank_prefix is job.RankPrefix for whole numbers: the bits of the number as
 -- a double, turned so that their byte order is the order of the numbers.
@@ -50,8 +53,27 @@ if other then
     return answer('existing', other)
   end
 end
+local weight = #ARGV[12] + #ARGV[13]
+
+-- too_heavy reports whether a job does not fit beside what waits. Where nothing
+-- waits every job fits: a bound below the size of one must not stop everything.
+local function too_heavy(of, bound)
+  local waits = share('waiting_bytes', of)
+  return waits > 0 and waits + weight > tonumber(bound)
+end
+
+-- The tenant's own bounds first: who is at his own is to hear that.
+if ARGV[17] ~= '0' and share('waiting_jobs', tenant) >= tonumber(ARGV[17]) then
+  return {'tenant_full'}
+end
+if ARGV[18] ~= '0' and too_heavy(tenant, ARGV[18]) then
+  return {'tenant_full_bytes'}
+end
 if redis.call('ZCARD', key('q', 'waiting')) >= tonumber(ARGV[15]) then
   return {'full'}
+end
+if too_heavy('', ARGV[16]) then
+  return {'full_bytes'}
 end
 
 local number, prefix = ARGV[9], ARGV[10]

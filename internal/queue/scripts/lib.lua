@@ -43,11 +43,53 @@ local function tell(kind, j)
     pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state))
 end
 
+-- add changes a share of the waiting jobs: of a tenant, or of all for ''. A
+-- share of nothing is removed, so that tenants who left take no room.
+local function add(share, tenant, n)
+  if write('HINCRBY', key('q', share), tenant, int(n)) <= 0 then
+    write('HDEL', key('q', share), tenant)
+  end
+end
+
+-- share is what add has counted.
+local function share(name, tenant)
+  return tonumber(redis.call('HGET', key('q', name), tenant) or '0')
+end
+
+-- count adds a waiting job to the shares; uncount takes it out again. The
+-- record says what was added for a job, so that nothing is counted twice or
+-- taken out twice, also when a hub of a version that does not count has had it
+-- in between. recount() in sweep.lua mends what such a hub has left.
+local function count(j)
+  if j.counted and j.counted ~= '' then
+    return
+  end
+  local bytes = redis.call('STRLEN', key('q', 'body', j.key)) + redis.call('STRLEN', key('q', 'secret', j.key))
+  set(j, 'counted', int(bytes))
+  for _, tenant in ipairs({'', j.tenant}) do
+    add('waiting_jobs', tenant, 1)
+    add('waiting_bytes', tenant, bytes)
+  end
+end
+
+local function uncount(j)
+  if not j.counted or j.counted == '' then
+    return
+  end
+  local bytes = tonumber(j.counted)
+  set(j, 'counted', '')
+  for _, tenant in ipairs({'', j.tenant}) do
+    add('waiting_jobs', tenant, -1)
+    add('waiting_bytes', tenant, 0 - bytes)
+  end
+end
+
 -- wait puts a job among the waiting ones; unwait takes it out.
 local function wait(j)
   write('ZADD', key('q', 'waiting'), '0', j.rank)
   write('ZADD', key('q', 'wait', j.class), '0', j.rank)
   write('SADD', key('q', 'classes'), j.class)
+  count(j)
 end
 
 local function unwait(j)
@@ -56,6 +98,7 @@ local function unwait(j)
   if redis.call('EXISTS', key('q', 'wait', j.class)) == 0 then
     write('SREM', key('q', 'classes'), j.class)
   end
+  uncount(j)
 end
 
 -- list puts a job among the live ones; unlist takes it out.
@@ -74,6 +117,7 @@ end
 -- leave removes all that is kept for a live job only.
 local function leave(j)
   unlist(j)
+  uncount(j)
   if write('HINCRBY', key('q', 'class', j.class), 'live', '-1') <= 0 then
     write('DEL', key('q', 'class', j.class))
   end

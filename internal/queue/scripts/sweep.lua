@@ -1,11 +1,39 @@
--- Hands runs whose lease has ended to a hub, and buries old tombstones.
+-- Hands runs whose lease has ended to a hub, buries old tombstones, and counts
+-- the waiting jobs again where their shares are wrong.
 --
 -- ARGV[1] hub
 -- ARGV[2] lease in milliseconds
 -- ARGV[3] bound of runs
 --
 -- Output: {'ok', run, run, ...}; run is what orphan() gives
+
+-- recount makes the shares of the waiting jobs anew. They are wrong after an
+-- upgrade from a version that did not count, and while a hub of such a version
+-- shares this Redis. At most every ten seconds: it looks at all live jobs.
+local function recount()
+  if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) then
+    return
+  end
+  local last = redis.call('HGET', key('q', 'counters'), 'recounted')
+  if last and now() - tonumber(last) < 10000 then
+    return
+  end
+  write('HSET', key('q', 'counters'), 'recounted', int(now()))
+  write('DEL', key('q', 'waiting_jobs'), key('q', 'waiting_bytes'))
+  for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), 0, -1)) do
+    local k = string.match(rank, '[^:]*$')
+    local f = redis.call('HMGET', job_key(k), 'state', 'tenant', 'counted')
+    local j = {key = k, tenant = f[2]}
+    if f[1] == 'queued' then
+      count(j)
+    elseif f[3] and f[3] ~= '' then
+      set(j, 'counted', '')
+    end
+  end
+end
+
 local out = {'ok'}
+recount()
 for _, k in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'tombs'), '-inf', int(now()), 'LIMIT', '0', '100')) do
   bury(k)
 end

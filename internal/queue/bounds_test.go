@@ -1,0 +1,249 @@
+package queue_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// weigh gives the bytes that a job keeps in Redis while it waits.
+func (b *bench) weigh(key string) int64 {
+	b.t.Helper()
+	var n int64
+	for _, kind := range []string{"body", "secret"} {
+		size, err := b.db.Client().StrLen(b.t.Context(), b.db.Key("q", kind, key)).Result()
+		require.NoError(b.t, err)
+		n += size
+	}
+	return n
+}
+
+// share is what waits of a tenant, or of all.
+type share struct {
+	jobs  int
+	bytes int64
+}
+
+func (b *bench) share(tenant string) share {
+	b.t.Helper()
+	jobs, size, err := b.Waiting(b.t.Context(), tenant)
+	require.NoError(b.t, err)
+	return share{jobs, size}
+}
+
+// compareShares compares what the queue has counted with the model.
+func (w *walk) compareShares(waiting []*modelJob) {
+	want := map[string]share{"": {}, "t0": {}, "t1": {}}
+	for _, j := range waiting {
+		for _, tenant := range []string{"", j.Tenant} {
+			s := want[tenant]
+			want[tenant] = share{s.jobs + 1, s.bytes + j.weight}
+		}
+	}
+	for tenant, s := range want {
+		require.Equal(w.t, s, w.share(tenant), "of %q", tenant)
+	}
+	if len(waiting) == 0 {
+		n, err := w.db.Client().Exists(w.ctx, w.db.Key("q", "waiting_jobs"), w.db.Key("q", "waiting_bytes")).Result()
+		require.NoError(w.t, err)
+		require.Zero(w.t, n, "a share of nothing takes no room")
+	}
+}
+
+// heavy gives a job a body that does not compress.
+func heavy(size int) func(*queue.Submission) {
+	return func(s *queue.Submission) {
+		s.Body.Prompt = make([]byte, size)
+		_, _ = rand.Read(s.Body.Prompt)
+	}
+}
+
+func of(tenant string) func(*queue.Submission) {
+	return func(s *queue.Submission) { s.Tenant = tenant }
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{MaxQueue: 2}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a")
+		b.enqueue("b")
+		_, err := b.Enqueue(ctx, submission("c"))
+		require.ErrorIs(t, err, queue.ErrFull)
+		same, err := b.Enqueue(ctx, submission("a"))
+		require.NoError(t, err, "what was accepted is found also when it is full")
+		require.True(t, same.Existing)
+		b.claim(a, "gpu")
+		require.Equal(t, "2", b.enqueue("c").Number, "a refused prompt consumed nothing")
+		live, waiting, err := b.CountAll(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 3, live)
+		require.Equal(t, 2, waiting)
+	})
+}
+
+func TestFullOfBytes(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{MaxQueueBytes: 10_000}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a", heavy(50_000))
+		require.Greater(t, b.share("").bytes, int64(50_000), "an empty queue takes any job")
+		_, err := b.Enqueue(ctx, submission("b"))
+		require.ErrorIs(t, err, queue.ErrFullBytes)
+		require.ErrorIs(t, err, queue.ErrFull)
+		a = b.claim(a, "gpu")
+		require.Equal(t, share{}, b.share(""), "what runs is not counted")
+		b.enqueue("b", heavy(6000))
+		_, err = b.Enqueue(ctx, submission("c", heavy(6000)))
+		require.ErrorIs(t, err, queue.ErrFullBytes)
+		require.Equal(t, "2", b.enqueue("c", heavy(2000)).Number, "a refused prompt consumed nothing")
+		_, err = b.Requeue(ctx, a.Run, queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err, "what was accepted comes back also when it is full")
+		require.Equal(t, 3, b.share("").jobs)
+
+		compressible := func(s *queue.Submission) { s.Body.Prompt = bytes.Repeat([]byte("a"), 50_000) }
+		_, err = b.Cancel(ctx, a.Key)
+		require.NoError(t, err)
+		b.enqueue("d", compressible)
+	})
+}
+
+// A tenant at its own bound is told so; others are not affected.
+func TestFullForATenant(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]queue.Options{
+		"jobs":  {TenantMaxQueue: 2},
+		"bytes": {TenantMaxQueueBytes: 13_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, o, func(t *testing.T, b *bench) {
+				ctx := t.Context()
+				first := b.enqueue("a", heavy(6000), of("greedy"))
+				b.enqueue("b", heavy(6000), of("greedy"))
+				_, err := b.Enqueue(ctx, submission("c", heavy(6000), of("greedy")))
+				require.ErrorIs(t, err, queue.ErrTenantFull)
+				require.Equal(t, name == "bytes", errorIs(err, queue.ErrTenantFullBytes))
+				require.NotErrorIs(t, err, queue.ErrFull)
+				for i := range 2 {
+					b.enqueue(fmt.Sprint(i), heavy(6000), of("modest"))
+				}
+				_, err = b.Cancel(ctx, first.Key)
+				require.NoError(t, err)
+				b.enqueue("c", heavy(6000), of("greedy"))
+				require.Equal(t, 2, b.share("greedy").jobs)
+				require.Equal(t, 2, b.share("modest").jobs)
+			})
+		})
+	}
+}
+
+// lua runs a few lines of Lua on a job's record.
+func (b *bench) lua(body, key string) {
+	b.t.Helper()
+	script := redis.NewScript("test", redis.Write, `local k = ARGV[1]
+local rank, class = redis.call('HGET', key('q', 'job', k), 'rank'), redis.call('HGET', key('q', 'job', k), 'class')
+`+body+`
+return {'ok'}`)
+	_, err := b.db.Run(b.t.Context(), script, key)
+	require.NoError(b.t, err)
+}
+
+// What a hub of a version that does not count would do to a job.
+const (
+	oldEnqueue = `
+for _, tenant in ipairs({'', 'tenant'}) do
+  write('HINCRBY', key('q', 'waiting_jobs'), tenant, '-1')
+  write('HINCRBY', key('q', 'waiting_bytes'), tenant, int(0 - tonumber(redis.call('HGET', key('q', 'job', k), 'counted'))))
+end
+write('HDEL', key('q', 'job', k), 'counted')`
+	oldClaim = `
+write('ZREM', key('q', 'waiting'), rank)
+write('ZREM', key('q', 'wait', class), rank)
+write('HSET', key('q', 'job', k), 'state', 'leased', 'fence', '1', 'attempts', '1', 'instance', 'old', 'hub', 'old/1', 'lease', '1')
+write('ZADD', key('q', 'leases'), '1', k)`
+)
+
+// A hub of the version before counted nothing. One that still runs beside this
+// one, on the same jobs, makes nothing count twice.
+func TestCountedBesideAnOldHub(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.enqueue("stays")
+		one := b.share("tenant")
+
+		j := b.enqueue("old enqueue, new claim")
+		b.lua(oldEnqueue, j.Key)
+		b.claim(j, "gpu1")
+		require.Equal(t, one, b.share("tenant"))
+
+		j = b.enqueue("old claim, new requeue")
+		b.lua(oldClaim, j.Key)
+		_, err := b.Requeue(ctx, b.get(j.Key).Run, queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err)
+		require.Equal(t, 2, b.share("tenant").jobs)
+		b.claim(j, "gpu2")
+		require.Equal(t, one, b.share("tenant"))
+
+		j = b.enqueue("old claim, new finish")
+		b.lua(oldClaim, j.Key)
+		require.NoError(t, b.Finish(ctx, b.get(j.Key).Run, done("{}")))
+		require.Equal(t, one, b.share("tenant"))
+		require.Equal(t, one, b.share(""))
+	})
+}
+
+// After an upgrade, and where an old hub took jobs away unseen, a sweep counts
+// again, and all goes on from there as if it had been counted always.
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		recounted := func() {
+			t.Helper()
+			b.lua(`write('HDEL', key('q', 'counters'), 'recounted')`, "")
+			_, err := b.Sweep(ctx, "hub/1", 10)
+			require.NoError(t, err)
+		}
+		var jobs []job.Job
+		var want share
+		for i := range 20 {
+			j := b.enqueue(fmt.Sprint(i), heavy(100*i))
+			jobs = append(jobs, j)
+			want = share{want.jobs + 1, want.bytes + b.weigh(j.Key)}
+			b.lua(oldEnqueue, j.Key)
+		}
+		running := b.claim(b.enqueue("runs"), "gpu")
+		require.Equal(t, share{}, b.share(""))
+		recounted()
+		require.Equal(t, want, b.share(""))
+		require.Equal(t, want, b.share("tenant"))
+
+		b.lua(oldClaim, jobs[3].Key)
+		b.lua(`write('HSET', key('q', 'job', k), 'counted', '77')`, running.Key)
+		b.lua(`write('HSET', key('q', 'waiting_bytes'), 'left over', '99')`, "")
+		recounted()
+		want = share{want.jobs - 1, want.bytes - b.weigh(jobs[3].Key)}
+		require.Equal(t, want, b.share(""))
+		require.Equal(t, share{}, b.share("left over"))
+
+		_, err := b.Requeue(ctx, running.Run, queue.RequeueOptions{})
+		require.NoError(t, err)
+		all, err := b.Live(ctx, "")
+		require.NoError(t, err)
+		for _, j := range all {
+			_, err := b.Cancel(ctx, j.Key)
+			require.NoError(t, err)
+		}
+		require.Equal(t, share{}, b.share(""))
+		require.Equal(t, share{}, b.share("tenant"))
+	})
+}
