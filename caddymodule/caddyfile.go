@@ -239,6 +239,7 @@ func (g *Gossip) joinAll(d *caddyfile.Dispenser) error {
 //	    trust_tenant_from <cidr...> | private_ranges
 //	    events            serial | live
 //	    cors              <origin> | *
+//	    hosts             <name...> | *
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
@@ -259,6 +260,17 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 				return d.Errf("trust_tenant_from: %w", err)
 			}
 			h.TrustTenantFrom = ranges
+			continue
+		}
+		if d.Val() == "hosts" {
+			if h.Hosts = d.RemainingArgs(); len(h.Hosts) == 0 {
+				return d.ArgErr()
+			}
+			for _, name := range h.Hosts {
+				if err := checkHostName(name); err != nil {
+					return d.Errf("hosts: %w", err)
+				}
+			}
 			continue
 		}
 		if err := setWord(d, h.set); err != nil {

@@ -175,14 +175,15 @@ func checkFree(value string) error {
 	return oneOf(value, string(hub.FreeOwn), string(hub.FreeAll), string(hub.FreeOff))
 }
 
-// checkOrigin accepts what browsers send as Origin, "*" and nothing. A slash at
-// the end is the usual mistake, and no page would match it.
+// checkOrigin accepts what browsers and desktop apps send as Origin, "*" and
+// nothing. A slash at the end is the usual mistake, and no page would match it.
+// "null" is none: any site can make a page with that origin.
 func checkOrigin(value string) error {
 	if value == "" || value == "*" {
 		return nil
 	}
 	u, err := url.Parse(value)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != value {
+	if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != value {
 		return fmt.Errorf("%q is neither * nor an origin of the form https://host:port", value)
 	}
 	return nil

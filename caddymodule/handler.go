@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -45,13 +47,24 @@ type Handler struct {
 	Events string `json:"events,omitempty"`
 
 	// The origin of pages that may call the hub from another site, such as
-	// `https://ui.example`, or `*` for all, as ComfyUI's
-	// `--enable-cors-header`. Requests that a browser sends for a page of
-	// another site are then not refused. Default: none.
+	// `https://ui.example` or `app://studio`, or `*` for all. The answers carry
+	// the headers of ComfyUI's `--enable-cors-header`. Pages of all other sites
+	// stay refused. Default: none.
 	CORS string `json:"cors,omitempty"`
+
+	// Further host names that the site answers to, such as `hub.example.com` or
+	// `*.example.com`; `*` for all. It matters on loopback and private addresses
+	// without TLS, where requests for other names are refused unless they are
+	// logged in: a page on the web can have its own name resolved to such an
+	// address. IP addresses, names without a dot, local ones such as
+	// `hub.local`, and those of the sites and the machine are always known.
+	// Default: no further ones.
+	Hosts []string `json:"hosts,omitempty"`
 
 	hub     server
 	trusted []netip.Prefix
+	// names are collected at the first request: only then are all routes there.
+	names func() *hostNames
 }
 
 // server is what the handler needs of a hub.
@@ -82,6 +95,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("trust_tenant_from: %w", err)
 	}
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	h.names = sync.OnceValue(func() *hostNames { return namesOf(server, h.Hosts) })
 	return nil
 }
 
@@ -89,6 +104,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 func (h *Handler) Validate() error {
 	if err := checkOrigin(h.CORS); err != nil {
 		return fmt.Errorf("cors: %w", err)
+	}
+	for _, name := range h.Hosts {
+		if err := checkHostName(name); err != nil {
+			return fmt.Errorf("hosts: %w", err)
+		}
 	}
 	if h.Events == "" {
 		return nil
@@ -102,9 +122,18 @@ func (h *Handler) Validate() error {
 // ServeHTTP hands the request to the hub with what only the web server knows
 // of its sender.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	visitor := hub.Visitor{Live: h.Events == eventsLive, CORS: h.CORS}
+	visitor := hub.Visitor{Live: h.Events == eventsLive, CORS: h.CORS, Secure: r.TLS != nil}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	visitor.Tenant = h.tenant(r, visitor.IP)
+	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted {
+		// The first value is the browser's; proxies further on add theirs.
+		host, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Host"), ",")
+		visitor.Host = strings.TrimSpace(host)
+		visitor.Secure = visitor.Secure || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	} else {
+		visitor.Proxied = proxied(r.Header)
+	}
+	visitor.StrangeHost = withinReach(r) && !h.loggedIn(r) && !h.names().knows(r)
 	if len(visitor.Tenant) > maxTenant {
 		return caddyhttp.Error(http.StatusBadRequest, errors.New("the tenant's name is too long"))
 	}
@@ -112,6 +141,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	r.Header.Del(tenantHeader)
 	h.hub.Serve(w, r, visitor)
 	return nil
+}
+
+// proxied reports whether a request has come through a proxy.
+func proxied(header http.Header) bool {
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Real-Ip"} {
+		if header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// loggedIn reports whether an authentication handler has found a user.
+func (h *Handler) loggedIn(r *http.Request) bool {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	return ok && repl.ReplaceAll(defaultTenant, "") != ""
 }
 
 // tenant is who pays for the request.

@@ -104,3 +104,37 @@ func request(from, named, user string) *http.Request {
 	}
 	return caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
 }
+
+// What stands in X-Forwarded-* counts only from a proxy that the server trusts.
+func TestVisitorThroughAProxy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		trusted bool
+		header  map[string]string
+		want    hub.Visitor
+	}{
+		"no proxy":              {want: hub.Visitor{}},
+		"declared":              {trusted: true, header: map[string]string{"X-Forwarded-For": "9.9.9.9"}, want: hub.Visitor{}},
+		"declared, with a host": {trusted: true, header: map[string]string{"X-Forwarded-Host": "hub.example, inner"}, want: hub.Visitor{Host: "hub.example"}},
+		"declared, with TLS":    {trusted: true, header: map[string]string{"X-Forwarded-Proto": "https"}, want: hub.Visitor{Secure: true}},
+		"undeclared":            {header: map[string]string{"X-Forwarded-For": "9.9.9.9"}, want: hub.Visitor{Proxied: true}},
+		"undeclared, RFC 7239":  {header: map[string]string{"Forwarded": "for=9.9.9.9"}, want: hub.Visitor{Proxied: true}},
+		"undeclared, only Via":  {header: map[string]string{"Via": "1.1 proxy"}, want: hub.Visitor{Proxied: true}},
+		"undeclared, X-Real-IP": {header: map[string]string{"X-Real-IP": "9.9.9.9"}, want: hub.Visitor{Proxied: true}},
+		"undeclared tells lies": {header: map[string]string{"X-Forwarded-Host": "hub.example", "X-Forwarded-Proto": "https"}, want: hub.Visitor{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := new(recorder)
+			r := request("10.0.0.1:1", "", "")
+			caddyhttp.SetVar(r.Context(), caddyhttp.TrustedProxyVarKey, tc.trusted)
+			for key, value := range tc.header {
+				r.Header.Set(key, value)
+			}
+			h := Handler{Tenant: defaultTenant, hub: seen}
+			require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+			tc.want.IP = "10.0.0.1"
+			require.Equal(t, tc.want, seen.visitor)
+		})
+	}
+}

@@ -31,6 +31,8 @@ type bench struct {
 	// tenant and cors are those of every visitor.
 	tenant, cors string
 	live         bool
+	// strange says that the web server does not know the host names.
+	strange bool
 	// log also gets what the hub logs; nil for nobody.
 	log io.Writer
 }
@@ -108,7 +110,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(&testLog{t: t}), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live})
+		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, StrangeHost: b.strange})
 	}))
 	b.start()
 	t.Cleanup(func() {

@@ -60,8 +60,19 @@ type Visitor struct {
 	IP string
 	// Live asks for interleaved events instead of a serial stream.
 	Live bool
-	// CORS is the origin whose pages may read the answers, "*" for all. Where
-	// it is set, requests of other sites are not refused, as in ComfyUI. Empty
-	// means none.
+	// CORS is the origin whose pages may call the hub, "*" for all. Empty means
+	// none.
 	CORS string
+	// Host is what the browser asked for, where a trusted proxy says so; empty
+	// means the Host header.
+	Host string
+	// StrangeHost says that the web server does not go by the name that was
+	// asked for: a page may have had its own name resolved to this machine
+	// (DNS rebinding).
+	StrangeHost bool
+	// Secure says that the browser speaks TLS.
+	Secure bool
+	// Proxied says that the request came through a proxy that the web server
+	// was not told of, so that IP may be everybody's.
+	Proxied bool
 }

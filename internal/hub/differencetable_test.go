@@ -117,6 +117,19 @@ var differences = []difference{
 		[]place{in("host-origin").at("Sec-Fetch-Site cross-site without Origin").since(older).whole()},
 	},
 	{
+		"`Origin` is compared with `Host` whatever the name of the host is; ComfyUI does so on loopback only.",
+		"A page of another site would post prompts, clear the history and read a socket with the login that the browser has for the hub.",
+		[]place{
+			in("host-origin").at("Host is a non-loopback address, Origin other").whole(),
+			in("host-origin").at("Host unresolvable name, Origin other").whole(),
+		},
+	},
+	{
+		"With CORS switched on for one origin, pages of others open no sockets and change nothing. ComfyUI lets everybody in.",
+		"A browser lets any page read a socket, and sends a form without asking. `cors *` lets everybody in.",
+		[]place{in("variant-cors-compress").at("socket ws-other-origin").its(replay.Status, replay.Frames, replay.Code)},
+	},
+	{
 		"Answers of the hub have no `Content-Security-Policy`. The recorded server sent one because its API nodes were switched off.",
 		"It belongs to the web UI's pages, which keep theirs.",
 		[]place{place{}.its(replay.Headers).since(newer).lines("^Content-Security-Policy: ")},

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -8,39 +9,116 @@ import (
 	"strings"
 )
 
-// sameSite reports whether a request may be answered: a page of another site
-// that a user happens to look at must not reach a hub on the user's own
-// machine. It is ComfyUI's check: only for a Host that is loopback, and only
-// where a browser says where the request comes from, so that scripts, servers
-// and plugins never notice it.
-func sameSite(r *http.Request) bool {
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+// verdict says whether a request may be answered.
+type verdict int
+
+const (
+	admitted verdict = iota
+	// refusedAsComfyUI is a refusal that ComfyUI makes too: 403 without a body.
+	refusedAsComfyUI
+	// refusedHere is one that only the hub makes, so it says why.
+	refusedHere
+	// refusedHost is a request for a name that the hub does not go by.
+	refusedHost
+)
+
+// refuseStrangers answers a request that a page of another site has made, and
+// reports whether it did. A browser sends such requests with the user's login,
+// and a hub on a private address is within its reach when it is not within the
+// attacker's. Clients that are no browsers send neither Origin nor
+// Sec-Fetch-Site and never notice it.
+func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
+	switch judge(r, v) {
+	case admitted:
 		return false
+	case refusedAsComfyUI:
+		writeEmpty(w, http.StatusForbidden)
+	case refusedHere:
+		writeHubError(w, hubError{
+			status: http.StatusForbidden, kind: "foreign_origin",
+			message: "The request comes from a page of another site",
+			details: "The hub's operator can allow pages of one other site with `cors`. A proxy in front of the hub must pass the Host header on.",
+		})
+	case refusedHost:
+		writeHubError(w, hubError{
+			status: http.StatusForbidden, kind: "unknown_host",
+			message: "The hub does not answer to this host name",
+			details: "A hub on a private address answers to IP addresses, local names and the names of its site. The hub's operator can add this one with `hosts`.",
+		})
 	}
-	origin := r.Header.Get("Origin")
-	if origin == "" || r.Host == "" || !loopback(hostname(r.Host)) {
-		return true
+	return true
+}
+
+// judge decides by what browsers say of themselves. Sec-Fetch-Site is exact but
+// missing over plain HTTP; Origin comes with everything that can do harm.
+func judge(r *http.Request, v Visitor) verdict {
+	if v.StrangeHost {
+		return refusedHost
+	}
+	origin, site, acts := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"), acts(r)
+	switch {
+	case v.CORS == "*", opensLink(r):
+		return admitted
+	case v.CORS != "" && (!acts || origin == v.CORS):
+		return admitted // what others only read their browser keeps from them
+	case site == "cross-site":
+		return refusedAsComfyUI
+	case site == "same-site" && acts:
+		return refusedHere // a sibling subdomain, or another port
+	case origin == "":
+		return admitted
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
-		return true // "null", and what is no address
+		// "null": a sandboxed frame or a local file, which any site can make.
+		if acts {
+			return refusedHere
+		}
+		return admitted
 	}
-	host, from := strings.ToLower(r.Host), strings.ToLower(u.Host)
-	if u.Port() == "" {
-		host = hostname(host)
+	host := cmp.Or(v.Host, r.Host)
+	switch {
+	case host == "" || sameHost(host, u.Host):
+		return admitted
+	case loopback(hostname(host)):
+		return refusedAsComfyUI
 	}
-	if _, _, err := net.SplitHostPort(r.Host); err != nil {
-		from = u.Hostname()
+	return refusedHere
+}
+
+// acts reports whether a request changes something or opens a socket, whose
+// messages a page may read whatever its site is.
+func acts(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return r.Header.Get("Upgrade") != ""
+	case http.MethodOptions:
+		return false
 	}
-	return strings.Trim(host, "[]") == strings.Trim(from, "[]") || host == from
+	return true
+}
+
+// sameHost compares two addresses as ComfyUI does: a port counts only where
+// both have one, because proxies drop it or put in their own.
+func sameHost(a, b string) bool {
+	nameA, portA := splitHost(a)
+	nameB, portB := splitHost(b)
+	return nameA == nameB && (portA == portB || portA == "" || portB == "")
 }
 
 // hostname is a Host header without its port.
 func hostname(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
+	name, _ := splitHost(host)
+	return name
+}
+
+// splitHost takes a Host header apart; the port is "" where there is none.
+func splitHost(host string) (name, port string) {
+	host = strings.ToLower(host)
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return name, port
 	}
-	return strings.Trim(host, "[]")
+	return strings.Trim(host, "[]"), ""
 }
 
 // loopback reports whether a host name means this machine. Unlike ComfyUI it

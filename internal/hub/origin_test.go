@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -9,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a real server answered to each, at 127.0.0.1 and a port.
+// What a real server answered to each, at 127.0.0.1 and a port, but for the
+// rows marked "hub": there it answered 200.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)
@@ -18,6 +20,7 @@ func TestOrigins(t *testing.T) {
 	for n, c := range []struct {
 		host, origin, site string
 		status             int
+		hub                bool
 	}{
 		{status: 200},
 		{origin: "http://" + here, status: 200},
@@ -28,8 +31,15 @@ func TestOrigins(t *testing.T) {
 		{origin: "http://127.0.0.1:9", status: 403},
 		{origin: "http://localhost:" + port, status: 403},
 		{host: "127.0.0.1", origin: "http://127.0.0.1:9", status: 200},
-		{host: "10.1.2.3:8188", origin: "http://evil.example", status: 200},
-		{host: "worker.invalid:8188", origin: "http://evil.example", status: 200},
+		{host: "10.1.2.3:8188", origin: "http://evil.example", status: 403, hub: true},
+		{host: "worker.invalid:8188", origin: "http://evil.example", status: 403, hub: true},
+		{host: "worker.invalid:8188", origin: "http://worker.invalid:8189", status: 403, hub: true},
+		{host: "worker.invalid:8188", origin: "http://worker.invalid.evil.example:8188", status: 403, hub: true},
+		{host: "worker.invalid:8188", origin: "http://Worker.invalid:8188", status: 200},
+		{host: "worker.invalid", origin: "https://worker.invalid", status: 200},
+		{host: "worker.invalid:443", origin: "https://worker.invalid", status: 200},
+		{host: "[fd00::1]:8188", origin: "http://[fd00::1]:8188", status: 200},
+		{host: "[fd00::1]:8188", origin: "http://[fd00::2]:8188", status: 403, hub: true},
 		{host: "localhost:" + port, origin: "http://evil.example", status: 403},
 		{host: "[::1]:" + port, origin: "http://evil.example", status: 403},
 		{host: "evil.example", status: 200},
@@ -42,31 +52,130 @@ func TestOrigins(t *testing.T) {
 		{host: "10.1.2.3:8188", site: "cross-site", status: 403},
 		{site: "same-origin", origin: "http://evil.example", status: 403},
 	} {
-		header := map[string]string{}
-		for key, value := range map[string]string{"Host": c.host, "Origin": c.origin, "Sec-Fetch-Site": c.site} {
-			if value != "" {
-				header[key] = value
-			}
-		}
 		for _, method := range []string{"GET", "OPTIONS"} {
-			resp := b.send(exchange{method: method, path: "/prompt", header: header})
+			resp := b.send(exchange{method: method, path: "/prompt", header: headers("Host", c.host, "Origin", c.origin, "Sec-Fetch-Site", c.site)})
 			status, body := read(t, resp)
 			require.Equal(t, c.status, status, "case %d: %s %+v", n, method, c)
-			if status == http.StatusForbidden || method == "OPTIONS" {
+			switch {
+			case c.hub:
+				require.Contains(t, string(body), "foreign_origin")
+				require.Contains(t, string(body), "`cors`", "the word that allows it is named")
+			case status == http.StatusForbidden || method == "OPTIONS":
 				require.Empty(t, body)
 				require.Empty(t, resp.Header.Get("Content-Type"))
 			}
 			require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"))
 		}
 	}
+}
 
-	for origin, want := range map[string]int{"http://evil.example": 403, "http://" + here: 101} {
-		conn, resp, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {origin}}})
-		require.Equal(t, want, resp.StatusCode, origin)
-		if err == nil {
-			require.NoError(t, conn.CloseNow())
+// headers makes a request's headers of names and values; empty ones are left out.
+func headers(pairs ...string) map[string]string {
+	header := map[string]string{}
+	for n := 0; n < len(pairs); n += 2 {
+		if pairs[n+1] != "" {
+			header[pairs[n]] = pairs[n+1]
 		}
 	}
+	return header
+}
+
+// A page of another site posts prompts, clears the history and opens sockets
+// with the login that the browser has for the hub; a form with text/plain needs
+// no preflight.
+func TestForeignPagesChangeNothing(t *testing.T) {
+	t.Parallel()
+	const lan = "hub.lan:8188"
+	for name, c := range map[string]struct {
+		origin, site, cors string
+		admitted           bool
+	}{
+		"a script":                              {admitted: true},
+		"the hub's own page":                    {origin: "http://hub.lan:8188", admitted: true},
+		"the hub's own page, told by Sec-Fetch": {origin: "http://hub.lan:8188", site: "same-origin", admitted: true},
+		"the address bar":                       {site: "none", admitted: true},
+		"behind a proxy with TLS":               {origin: "https://hub.lan", site: "same-origin", admitted: true},
+		"another site":                          {origin: "http://evil.example"},
+		"another site, told by Sec-Fetch":       {origin: "http://evil.example", site: "cross-site"},
+		"another site that hides its Origin":    {site: "cross-site"},
+		"a sibling":                             {origin: "http://blog.lan:8188"},
+		"a sibling, told by Sec-Fetch":          {origin: "http://blog.lan:8188", site: "same-site"},
+		"a sibling that hides its Origin":       {site: "same-site"},
+		"another port of a host without one":    {origin: "http://hub.lan", site: "same-site"},
+		"a sandboxed frame":                     {origin: "null"},
+		"a local file":                          {origin: "file://"},
+		"an app":                                {origin: "app://studio"},
+		"an app that is allowed":                {origin: "app://studio", cors: "app://studio", admitted: true},
+		"a site that is allowed":                {origin: "http://ui.example", site: "cross-site", cors: "http://ui.example", admitted: true},
+		"the own page beside an allowed site":   {origin: "http://hub.lan:8188", cors: "http://ui.example", admitted: true},
+		"a script beside an allowed site":       {cors: "http://ui.example", admitted: true},
+		"another site than the allowed one":     {origin: "http://evil.example", cors: "http://ui.example"},
+		"another, told by Sec-Fetch":            {origin: "http://evil.example", site: "cross-site", cors: "http://ui.example"},
+		"a frame beside an allowed site":        {origin: "null", cors: "http://ui.example"},
+		"any site":                              {origin: "http://evil.example", site: "cross-site", cors: "*", admitted: true},
+		"any frame":                             {origin: "null", cors: "*", admitted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 0)
+			b.cors, b.tenant = c.cors, "ada"
+			for _, step := range []exchange{
+				{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
+				{method: "POST", path: "/history", body: `{"clear": true}`},
+				{method: "POST", path: "/queue", body: `{"clear": true}`},
+				{method: "POST", path: "/%69nterrupt"},
+				{method: "POST", path: "/free", body: "{}"},
+				{method: "DELETE", path: "/userdata/a"},
+				{method: "PATCH", path: "/internal/logs/subscribe", body: `{"enabled": false}`},
+				{method: "POST", path: "/hub/explain", body: "{}"},
+				{method: "POST", path: "/some/node"},
+			} {
+				step.header = headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Content-Type", "text/plain")
+				status, _ := read(t, b.send(step))
+				require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
+			}
+			for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
+				// Not Dial, which writes a Host of its own.
+				header := headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Connection", "Upgrade", "Upgrade", "websocket",
+					"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+				resp := b.send(exchange{method: "GET", path: path, header: header})
+				require.NoError(t, resp.Body.Close())
+				require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %d", path, resp.StatusCode)
+			}
+		})
+	}
+}
+
+// Behind a proxy that is trusted the browser's Host is in X-Forwarded-Host.
+func TestOriginBehindAProxy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		host, told, origin string
+		want               verdict
+	}{
+		"the proxy's own name":         {host: "comfyhub:8188", origin: "https://hub.example", want: refusedHere},
+		"told by the proxy":            {host: "comfyhub:8188", told: "hub.example", origin: "https://hub.example", want: admitted},
+		"told, and from another":       {host: "comfyhub:8188", told: "hub.example", origin: "https://evil.example", want: refusedHere},
+		"told, and a page of the name": {host: "127.0.0.1:8188", told: "hub.example", origin: "http://127.0.0.1:8188", want: refusedHere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequest(http.MethodPost, "/prompt", nil)
+			r.Host = c.host
+			r.Header.Set("Origin", c.origin)
+			require.Equal(t, c.want, judge(r, Visitor{Host: c.told}))
+		})
+	}
+}
+
+func TestStrangeHost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	b.strange = true
+	status, body := b.get("/queue")
+	require.Equal(t, http.StatusForbidden, status)
+	require.Contains(t, string(body), "unknown_host")
+	require.Contains(t, string(body), "`hosts`", "the word that allows it is named")
 }
 
 func TestPlainRequestsOfTheSocket(t *testing.T) {
@@ -120,8 +229,11 @@ func TestCORS(t *testing.T) {
 		}
 		require.Equal(t, want, got, "case %d", n)
 	}
-	conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}})
-	require.NoError(t, err, "sockets of other sites are let in")
+	_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}})
+	require.Error(t, err, "a browser lets any page read a socket")
+	require.Equal(t, http.StatusForbidden, resp.StatusCode)
+	conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://ui.example"}}})
+	require.NoError(t, err)
 	_, frame, err := conn.Read(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(frame), `"sid"`)

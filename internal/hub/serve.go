@@ -100,8 +100,8 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	}
 	if v.CORS != "" {
 		w = h.withCORS(w, v.CORS)
-	} else if !sameSite(r) && !opensLink(r) {
-		writeEmpty(w, http.StatusForbidden)
+	}
+	if refuseStrangers(w, r, v) {
 		return
 	}
 	if r.Method == http.MethodOptions {
