@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 
 	"internal/hub": {
 		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/job", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/job", "internal/keyring", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {
@@ -82,6 +82,7 @@ var mayImport = map[string][]string{
 	"internal/sim":      {"internal/pyjson"},
 	"internal/userdata": {"internal/pyjson"},
 
+	"internal/keyring":         {},
 	"internal/redis":           {},
 	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
 	"internal/freeport":        {},

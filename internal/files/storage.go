@@ -62,6 +62,10 @@ const (
 	takeBackWithin = 10 * time.Second
 )
 
+// Remote reports whether the storage is an object store, which may be away for a
+// while, and no folder.
+func (s *Storage) Remote() bool { return !s.folder }
+
 // Close releases the storage; open readers stay valid.
 func (s *Storage) Close() error { return s.bucket.Close() }
 
@@ -76,29 +80,43 @@ type Blob struct {
 // appears whole or not at all, replacing an older one of the key. On a folder it
 // is on disk when Write returns.
 func (s *Storage) Write(ctx context.Context, key string, r io.Reader) (int64, error) {
-	return s.write(ctx, key, r, false)
+	if isSecret(key) {
+		return 0, errSecret
+	}
+	return s.write(ctx, key, r, writeOptions{})
 }
 
 // Create is Write for a key that has no blob yet; created is false when there
 // is one, which stays as it is.
 func (s *Storage) Create(ctx context.Context, key string, r io.Reader) (created bool, err error) {
-	_, err = s.write(ctx, key, r, true)
+	if isSecret(key) {
+		return false, errSecret
+	}
+	_, err = s.write(ctx, key, r, writeOptions{once: true})
 	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (s *Storage) write(ctx context.Context, key string, r io.Reader, once bool) (int64, error) {
+// writeOptions say how a blob is written.
+type writeOptions struct {
+	once    bool // only where there is none
+	private bool // in a folder, readable by the hub's user only
+}
+
+func (s *Storage) write(ctx context.Context, key string, r io.Reader, how writeOptions) (int64, error) {
 	from := &sourceReader{ctx: ctx, r: r}
 	o := &blob.WriterOptions{
 		ContentType:                 octetStream,
 		DisableContentTypeDetection: true,
-		IfNotExist:                  once,
+		IfNotExist:                  how.once,
 	}
 	write := s.writeObject
 	if s.folder {
-		write = s.writeFile
+		write = func(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions) error {
+			return s.writeFile(ctx, key, from, o, how.private)
+		}
 	}
 	err := write(ctx, key, from, o)
 	switch {
@@ -123,12 +141,16 @@ func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o
 
 // writeFile writes a blob of a folder. Ending the context before Close is how
 // it is given up; a blob cut in the middle must never appear.
-func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions) error {
+func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions, private bool) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
 	var file *os.File
 	o.BeforeWrite = func(as func(any) bool) error {
 		as(&file)
+		if private && file != nil {
+			// Before the first byte: the library makes it readable by all.
+			return file.Chmod(0o600)
+		}
 		return nil
 	}
 	w, err := s.bucket.NewWriter(ctx, key, o)
@@ -172,6 +194,13 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 // Open reads length bytes of a blob from offset on, all that follow when length
 // is negative. A missing blob is ErrGone.
 func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	if isSecret(key) {
+		return nil, errSecret
+	}
+	return s.open(ctx, key, offset, length)
+}
+
+func (s *Storage) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	r, err := s.bucket.NewRangeReader(ctx, key, offset, length, nil)
 	if err == nil {
 		return r, nil
@@ -180,7 +209,7 @@ func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (i
 		return nil, storageError("read", err)
 	}
 	// Object stores refuse to read nothing: behind the end, or in an empty blob.
-	if b, statErr := s.Stat(ctx, key); statErr == nil && offset >= b.Size {
+	if b, statErr := s.stat(ctx, key); statErr == nil && offset >= b.Size {
 		return http.NoBody, nil
 	}
 	return nil, storageError("read", err)
@@ -188,6 +217,13 @@ func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (i
 
 // Stat describes a blob; a missing one is ErrGone.
 func (s *Storage) Stat(ctx context.Context, key string) (Blob, error) {
+	if isSecret(key) {
+		return Blob{}, errSecret
+	}
+	return s.stat(ctx, key)
+}
+
+func (s *Storage) stat(ctx context.Context, key string) (Blob, error) {
 	a, err := s.bucket.Attributes(ctx, key)
 	if err != nil {
 		return Blob{}, storageError("stat", err)
@@ -197,6 +233,13 @@ func (s *Storage) Stat(ctx context.Context, key string) (Blob, error) {
 
 // Delete removes a blob; one that is not there is no error.
 func (s *Storage) Delete(ctx context.Context, key string) error {
+	if isSecret(key) {
+		return errSecret
+	}
+	return s.remove(ctx, key)
+}
+
+func (s *Storage) remove(ctx context.Context, key string) error {
 	err := s.bucket.Delete(ctx, key)
 	if err == nil || gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
@@ -207,6 +250,15 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 // List calls each for every blob whose key begins with prefix, in order of the
 // keys, until each returns an error.
 func (s *Storage) List(ctx context.Context, prefix string, each func(Blob) error) error {
+	return s.list(ctx, prefix, func(b Blob) error {
+		if isSecret(b.Key) {
+			return nil
+		}
+		return each(b)
+	})
+}
+
+func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error) error {
 	for it := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
 		o, err := it.Next(ctx)
 		if errors.Is(err, io.EOF) {

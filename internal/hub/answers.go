@@ -125,6 +125,15 @@ func writeAway(w http.ResponseWriter) {
 	})
 }
 
+// writeNoKeys answers while the storage has not given the hub its keys yet.
+func writeNoKeys(w http.ResponseWriter) {
+	writeHubError(w, hubError{
+		status: http.StatusServiceUnavailable, kind: "keys_unavailable",
+		message: "The hub cannot read its keys right now",
+		details: "They protect API keys and links. Try again in a few seconds.", retryAfter: 5,
+	})
+}
+
 // writeNoInstance answers a call that needs an instance while none is there.
 func writeNoInstance(w http.ResponseWriter) {
 	writeHubError(w, hubError{

@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -68,6 +69,7 @@ type Hub struct {
 	uploads  *files.Uploads
 	users    *userdata.Store
 	held     *held
+	ring     *keyring.Ring
 	signer   *signer
 	queue    *queue.Queue
 	streams  *stream.Streams
@@ -110,6 +112,8 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		}
 		h.since = time.Now()
 		h.started.Store(true)
+	} else if err := h.ring.SetSecrets(ctx, s.Secrets); err != nil {
+		return fmt.Errorf("hub: secret: %w", err)
 	}
 	h.streams.SetLimits(s.ReplayWindow, s.MaxSockets)
 	h.queue.SetLimits(queue.Limits{
@@ -134,19 +138,17 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.warn(ctx)
-	secret, err := h.secret()
+	if err := h.openFiles(ctx); err != nil {
+		return err
+	}
+	if err := h.openKeys(ctx); err != nil {
+		return err
+	}
+	sealer, err := h.newAPIKeys()
 	if err != nil {
 		return err
 	}
-	if h.signer, err = newSigner(secret); err != nil {
-		return err
-	}
-	if h.queue, err = queue.New(h.db, queue.Options{
-		Lease: leaseTime, Secret: secret, Logger: log,
-	}); err != nil {
-		return err
-	}
-	if err := h.openFiles(ctx); err != nil {
+	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, Logger: log}); err != nil {
 		return err
 	}
 	h.boot = boot
@@ -173,6 +175,7 @@ func (h *Hub) open(ctx context.Context) error {
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
 	h.house.Go(func() { h.keepHouse(house) })
+	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.followAbsence(house) })
 	return nil
 }

@@ -11,11 +11,8 @@ import (
 	"strings"
 )
 
-// What the data folder keeps of a hub beside files and queue.
-const (
-	idPrefix   = "hub-id-"
-	secretFile = "secret"
-)
+// idPrefix begins the file in the data folder that keeps a hub's id.
+const idPrefix = "hub-id-"
 
 // ownID is the hub's lasting id: a hub that starts again takes over at once
 // what its earlier process left. The folder may be shared, so the id is of
@@ -33,16 +30,6 @@ func (h *Hub) ownID() (string, error) {
 		return r
 	}, host+"-"+h.id.GossipBind)
 	return lasting(filepath.Join(h.id.Data, idPrefix+name), 8)
-}
-
-// secret encrypts API keys in Redis. Hubs that share a Redis share the gossip
-// key; a hub without one keeps a secret of its own.
-func (h *Hub) secret() ([]byte, error) {
-	if h.id.GossipKey != "" {
-		return []byte(h.id.GossipKey), nil
-	}
-	s, err := lasting(filepath.Join(h.id.Data, secretFile), 32)
-	return []byte(s), err
 }
 
 // lasting reads a random text from a file, and makes it at the first time.

@@ -40,6 +40,9 @@ func (h *Hub) keepHouse(ctx context.Context) {
 		if err != nil || !lead {
 			continue
 		}
+		if err := h.expireKeys(ctx); err != nil {
+			h.log().Warn("cannot delete keys that were replaced long ago", "error", err)
+		}
 		if err := h.retain(ctx); err != nil {
 			h.log().Warn("cannot delete what is too old or too much", "error", err)
 		}

@@ -14,14 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-const (
-	// linkLife is how long a link works where nobody says, maxLinkLife the
-	// longest that can be asked for.
-	linkLife    = 24 * time.Hour
-	maxLinkLife = 7 * 24 * time.Hour
-	// maxAsk bounds the bodies of the hub's own small questions, in bytes.
-	maxAsk = 1 << 16
-)
+// maxAsk bounds the bodies of the hub's own small questions, in bytes.
+const maxAsk = 1 << 16
 
 // opensLink reports whether a request is for a file by a signed link. A link is
 // its own permission and changes nothing, so that pages of other sites, such as
@@ -54,10 +48,11 @@ func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []str
 		writeErrorText(w, http.StatusNotFound, "File not found")
 		return
 	}
-	expires := time.Now().Add(time.Duration(ask.ExpiresIn) * time.Second)
+	now := time.Now()
+	expires := now.Add(time.Duration(ask.ExpiresIn) * time.Second)
 	link := ""
 	if err == nil {
-		link, err = h.signer.link(a.tenant, e.Ref, expires)
+		link, err = h.signer.link(a.tenant, e.Ref, now, expires)
 	}
 	if err != nil {
 		h.fault(w, r, err)
@@ -71,13 +66,19 @@ func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []str
 
 // getFile answers GET /hub/files/{name}?exp=&sig=, with Range and ETag.
 func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []string) {
-	tenant, ref, err := h.signer.open(path[0], r.URL.Query(), time.Now())
+	tenant, ref, err := h.signer.open(r.Context(), path[0], r.URL.Query(), time.Now())
 	switch {
 	case errors.Is(err, errExpired):
 		writeText(w, http.StatusGone, "This link has expired.")
 		return
-	case err != nil:
+	case errors.Is(err, errTooLong):
+		writeText(w, http.StatusForbidden, "This link is not valid: it would work for longer than links may.")
+		return
+	case errors.Is(err, errForged):
 		writeText(w, http.StatusForbidden, "This link is not valid.")
+		return
+	case err != nil:
+		h.fault(w, r, err)
 		return
 	}
 	e, err := h.store.Resolve(r.Context(), tenant, ref)

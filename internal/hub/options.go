@@ -90,6 +90,10 @@ type Settings struct {
 	// Frontend is a folder with the static files of ComfyUI's web UI; empty
 	// means that they come from the primary instance.
 	Frontend string
+	// Secrets are the operator's, of at least MinSecret bytes each: the hubs'
+	// own keys lie in the storage encrypted under the first, and each may open
+	// them. Default: none, they lie there as they are.
+	Secrets []string
 	// Logger takes all log lines; prompts and secrets never appear in them.
 	Logger *slog.Logger
 }

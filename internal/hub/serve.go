@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
@@ -137,6 +138,9 @@ func (h *Hub) fault(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		return // nobody is there to read an answer
+	case errors.Is(err, keyring.ErrAway):
+		h.log().Warn("the keys of the hub cannot be read", "error", err)
+		writeNoKeys(w)
 	case errors.Is(err, redis.ErrAway):
 		h.metrics.faults.Inc()
 		h.log().Warn("Redis is away", "error", err)

@@ -1,10 +1,7 @@
 package hub
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/sha256"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,79 +11,89 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
 // linkPath is below which files lie for those who hold a signed link.
 const linkPath = "/hub/files/"
+
+const (
+	// linkLife is how long a link works where nobody says, maxLinkLife the
+	// longest that can be asked for.
+	linkLife    = 24 * time.Hour
+	maxLinkLife = 7 * 24 * time.Hour
+	// clockSkew is how far the clocks of hubs may be apart.
+	clockSkew = 5 * time.Minute
+)
 
 var (
 	// errForged is a link that this hub, or one of the same key, has not made.
 	errForged = errors.New("hub: the link is not valid")
 	// errExpired is a link whose time is over.
 	errExpired = errors.New("hub: the link has expired")
+	// errTooLong is a link that would work for longer than any may. It is asked
+	// when a link is opened, too: a key that was stolen must not give links
+	// that work for years.
+	errTooLong = errors.New("hub: the link is valid for too long")
 )
 
 // signer makes links to files that work for whoever holds them, for a while:
 // /hub/files/NAME?exp=SECONDS&sig=TEXT. What signs the name and the time also
 // carries, encrypted, whose file it is and in which folder it lies: a link
 // that is passed on tells nobody the name of the user.
-type signer struct{ seal cipher.AEAD }
+type signer struct{ seal *keyring.Sealer }
 
 // owned is the file of a link.
 type owned struct {
 	Tenant    string `json:"t"`
 	Type      string `json:"y"`
 	Subfolder string `json:"s"`
+	Issued    int64  `json:"i"` // Unix seconds
 }
 
-// newSigner derives its key from the secret that all hubs of a Redis share.
-func newSigner(secret []byte) (*signer, error) {
-	key, err := hkdf.Key(sha256.New, secret, nil, "comfyhub signed links", 32)
-	if err != nil {
-		return nil, fmt.Errorf("hub: key of links: %w", err)
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("hub: key of links: %w", err)
-	}
-	seal, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("hub: key of links: %w", err)
-	}
-	return &signer{seal}, nil
-}
+func newSigner(seal *keyring.Sealer) *signer { return &signer{seal} }
 
-// link is the path and query of a link to a tenant's file.
-func (s *signer) link(tenant string, ref files.Ref, expires time.Time) (string, error) {
-	of, err := json.Marshal(owned{Tenant: tenant, Type: ref.Type, Subfolder: ref.Subfolder})
+// link is the path and query of a link to a tenant's file. Errors:
+// keyring.ErrAway.
+func (s *signer) link(tenant string, ref files.Ref, now, expires time.Time) (string, error) {
+	of, err := json.Marshal(owned{Tenant: tenant, Type: ref.Type, Subfolder: ref.Subfolder, Issued: now.Unix()})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("hub: link: %w", err)
 	}
 	exp := strconv.FormatInt(expires.Unix(), 10)
-	sig := s.seal.Seal(nil, nil, of, signed(ref.Filename, exp)) //nolint:gosec // it makes a nonce of its own
+	sig, err := s.seal.Seal(of, signed(ref.Filename, exp))
+	if err != nil {
+		return "", fmt.Errorf("hub: link: %w", err)
+	}
 	query := url.Values{"exp": {exp}, "sig": {base64.RawURLEncoding.EncodeToString(sig)}}
 	return linkPath + url.PathEscape(ref.Filename) + "?" + query.Encode(), nil
 }
 
-// open reads a link. Errors: errForged, errExpired.
-func (s *signer) open(name string, query url.Values, now time.Time) (tenant string, ref files.Ref, err error) {
+// open reads a link. Errors: errForged, errExpired, errTooLong, keyring.ErrAway.
+func (s *signer) open(ctx context.Context, name string, query url.Values, now time.Time) (tenant string, ref files.Ref, err error) {
 	exp := query.Get("exp")
 	sig, err := base64.RawURLEncoding.DecodeString(query.Get("sig"))
 	if err != nil {
 		return "", files.Ref{}, errForged
 	}
-	// The tag is compared in constant time.
-	plain, err := s.seal.Open(nil, nil, sig, signed(name, exp))
-	if err != nil {
+	plain, err := s.seal.Open(ctx, sig, signed(name, exp))
+	if errors.Is(err, keyring.ErrForged) {
 		return "", files.Ref{}, errForged
 	}
+	if err != nil {
+		return "", files.Ref{}, fmt.Errorf("hub: link: %w", err)
+	}
 	var of owned
-	expires, err := strconv.ParseInt(exp, 10, 64)
+	seconds, err := strconv.ParseInt(exp, 10, 64)
 	if err != nil || json.Unmarshal(plain, &of) != nil {
 		return "", files.Ref{}, errForged
 	}
-	if now.Unix() >= expires {
+	latest := now.Add(clockSkew)
+	switch {
+	case now.Unix() >= seconds:
 		return "", files.Ref{}, errExpired
+	case seconds > latest.Add(maxLinkLife).Unix(), of.Issued > latest.Unix(), seconds-of.Issued > int64(maxLinkLife/time.Second):
+		return "", files.Ref{}, errTooLong
 	}
 	return of.Tenant, files.Ref{Type: of.Type, Subfolder: of.Subfolder, Filename: name}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
 // linkTo asks for a link to a file.
@@ -107,39 +108,92 @@ func TestSignedLinks(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond)
 }
 
+// newSignerOf gives a signer of a storage.
+func newSignerOf(t testing.TB, location string) *signer {
+	t.Helper()
+	storage, err := files.OpenStorage(t.Context(), location)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = storage.Close() })
+	ring, err := keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()})
+	require.NoError(t, err)
+	return newSigner(ring.Sealer(keyring.Links))
+}
+
 func TestSignerKeepsToItsKey(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	one, err := newSigner([]byte("one"))
-	require.NoError(t, err)
-	two, err := newSigner([]byte("two"))
-	require.NoError(t, err)
+	location := t.TempDir()
+	one, same, two := newSignerOf(t, location), newSignerOf(t, location), newSignerOf(t, t.TempDir())
 	for _, name := range []string{"a.png", "with space.mp4", "100%.png", "семь.webp", "a?b#c&d=e.png", "x:1.png"} {
 		ref := files.Ref{Type: "output", Subfolder: "sub/folder", Filename: name}
-		link, err := one.link("ann", ref, now)
+		link, err := one.link("ann", ref, now.Add(-time.Hour), now)
 		require.NoError(t, err)
 		u, err := url.Parse(link)
 		require.NoError(t, err)
 		got := strings.TrimPrefix(u.Path, linkPath)
 		require.Equal(t, name, got)
 
-		tenant, file, err := one.open(got, u.Query(), now.Add(-time.Second))
-		require.NoError(t, err)
-		require.Equal(t, "ann", tenant)
-		require.Equal(t, ref, file)
-		_, _, err = one.open(got, u.Query(), now)
+		for _, s := range []*signer{one, same} {
+			tenant, file, err := s.open(t.Context(), got, u.Query(), now.Add(-time.Second))
+			require.NoError(t, err)
+			require.Equal(t, "ann", tenant)
+			require.Equal(t, ref, file)
+		}
+		_, _, err = one.open(t.Context(), got, u.Query(), now)
 		require.ErrorIs(t, err, errExpired)
-		_, _, err = two.open(got, u.Query(), now.Add(-time.Second))
+		_, _, err = two.open(t.Context(), got, u.Query(), now.Add(-time.Second))
 		require.ErrorIs(t, err, errForged)
 	}
 }
 
+// Whoever has a key of the hub still cannot make a link that works for longer
+// than the hub itself would allow.
+func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	s := newSignerOf(t, t.TempDir())
+	ref := files.Ref{Type: "output", Filename: "a.png"}
+	for _, tc := range []struct {
+		name            string
+		issued, expires time.Duration // from now
+		want            error
+	}{
+		{"the longest", 0, maxLinkLife, nil},
+		{"made by a hub whose clock is ahead", clockSkew, maxLinkLife + clockSkew, nil},
+		{"nearly over", -maxLinkLife + time.Second, time.Second, nil},
+		{"over", -maxLinkLife, 0, errExpired},
+		{"too long", 0, maxLinkLife + time.Second, errTooLong},
+		{"for ever", 0, 100 * 365 * 24 * time.Hour, errTooLong},
+		{"for ever, made in the future", 99 * 365 * 24 * time.Hour, 99*365*24*time.Hour + time.Hour, errTooLong},
+		{"renewed", -maxLinkLife, time.Hour, errTooLong},
+		{"made later than now", time.Hour, 2 * time.Hour, errTooLong},
+	} {
+		link, err := s.link("ann", ref, now.Add(tc.issued), now.Add(tc.expires))
+		require.NoError(t, err)
+		u, err := url.Parse(link)
+		require.NoError(t, err)
+		_, _, err = s.open(t.Context(), "a.png", u.Query(), now)
+		require.ErrorIs(t, err, tc.want, tc.name)
+	}
+}
+
+func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
+	now := time.Now()
+	link, err := b.hub.signer.link("", files.Ref{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
+	require.NoError(t, err)
+	status, body := b.get(link)
+	require.Equal(t, http.StatusForbidden, status)
+	require.Contains(t, string(body), "longer than links may")
+}
+
 func FuzzSignerOpen(f *testing.F) {
-	s, err := newSigner([]byte("a key"))
-	require.NoError(f, err)
+	s := newSignerOf(f, f.TempDir())
 	f.Add("a.png", "1800000000", "AAAA")
 	f.Fuzz(func(t *testing.T, name, exp, sig string) {
-		_, _, err := s.open(name, url.Values{"exp": {exp}, "sig": {sig}}, time.Unix(1, 0))
+		_, _, err := s.open(t.Context(), name, url.Values{"exp": {exp}, "sig": {sig}}, time.Unix(1, 0))
 		require.ErrorIs(t, err, errForged)
 	})
 }

@@ -45,7 +45,8 @@ type Accepted struct {
 
 // Enqueue accepts a job, or finds the one that was accepted before under the
 // same key, or under the same id with the same BodyHash. On the embedded
-// server the job is on disk when Enqueue returns. Errors: ErrFull, ErrTenantFull.
+// server the job is on disk when Enqueue returns. Errors: ErrFull,
+// ErrTenantFull, ErrAway.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -59,7 +60,10 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	}
 	var sealed []byte
 	if len(s.Body.Secrets) > 0 {
-		sealed = q.vault.seal(s.Key, s.Body.Secrets)
+		var err error
+		if sealed, err = q.seal(s.Key, s.Body.Secrets); err != nil {
+			return Accepted{}, err
+		}
 	}
 	limit := q.limit.Load()
 	code, fields, err := q.run(ctx, enqueueScript,

@@ -1,6 +1,8 @@
 package queue_test
 
 import (
+	"context"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -223,7 +225,7 @@ func TestOddNames(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	each(t, queue.Options{Secret: []byte("one")}, func(t *testing.T, b *bench) {
+	each(t, queue.Options{Sealer: vault(t, "one")}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.enqueue("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") })
 		keys, err := b.db.Client().Keys(ctx, "*").Result()
@@ -233,11 +235,11 @@ func TestSecrets(t *testing.T) {
 				require.NotContains(t, b.db.Client().Get(ctx, key).Val(), "secret")
 			}
 		}
-		stranger := on(t, b.db, queue.Options{Secret: []byte("two")})
+		stranger := on(t, b.db, queue.Options{Sealer: vault(t, "two")})
 		body, err := stranger.Body(ctx, j.Key)
 		require.ErrorIs(t, err, queue.ErrSecrets)
 		require.NotEmpty(t, body.Prompt, "the rest can be read")
-		sibling := on(t, b.db, queue.Options{Secret: []byte("one")})
+		sibling := on(t, b.db, queue.Options{Sealer: vault(t, "one")})
 		body, err = sibling.Body(ctx, j.Key)
 		require.NoError(t, err)
 		require.Equal(t, "very secret", string(body.Secrets))
@@ -250,5 +252,35 @@ func TestSecrets(t *testing.T) {
 		n, err := b.db.Client().Exists(ctx, b.db.Key("q", "secret", j.Key)).Result()
 		require.NoError(t, err)
 		require.Zero(t, n)
+	})
+}
+
+func vault(t *testing.T, secret string) *queue.Vault {
+	t.Helper()
+	v, err := queue.NewVault([]byte(secret))
+	require.NoError(t, err)
+	return v
+}
+
+// noKeys is a Sealer whose keys cannot be had now.
+type noKeys struct{}
+
+func (noKeys) Seal([]byte, []byte) ([]byte, error) { return nil, errors.New("no keys") }
+
+func (noKeys) Open(context.Context, []byte, []byte) ([]byte, error) {
+	return nil, errors.New("no keys")
+}
+
+// A prompt with API keys waits for the key that seals them; it is not stored
+// without.
+func TestNoKeyForSecrets(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Sealer: noKeys{}}, func(t *testing.T, b *bench) {
+		_, err := b.Enqueue(t.Context(), submission("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") }))
+		require.ErrorIs(t, err, queue.ErrAway)
+		live, err := b.Live(t.Context(), "")
+		require.NoError(t, err)
+		require.Empty(t, live)
+		b.enqueue("b")
 	})
 }

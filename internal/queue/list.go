@@ -210,7 +210,7 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 	}
 	body.Requires = requires
 	if sealed.Val() != "" {
-		body.Secrets, err = q.vault.open(key, []byte(sealed.Val()))
+		body.Secrets, err = q.unseal(ctx, key, []byte(sealed.Val()))
 		return body, err
 	}
 	return body, nil

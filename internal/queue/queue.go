@@ -54,7 +54,8 @@ import (
 
 // What can go wrong.
 var (
-	// ErrAway says that Redis cannot be used now; whether the change was made
+	// ErrAway says that Redis cannot be used now, or that the key for a job's
+	// API keys cannot be had; whether the change was made
 	// is not known. Asking again is safe: an Enqueue of the same key, a Claim
 	// of the same upstream id and an end of the same run take effect once.
 	ErrAway = redis.ErrAway
@@ -115,10 +116,9 @@ type Options struct {
 	// Tombstone is how long Get still knows a job that was cancelled while
 	// it waited. Default: 10 min.
 	Tombstone time.Duration
-	// Secret encrypts API keys in Redis; all hubs of a Redis need the same
-	// one. Any length; a long random one is best. Without it a random one is
-	// made, and API keys of waiting jobs are lost with the process.
-	Secret []byte
+	// Sealer encrypts API keys in Redis. Without it a random key is made, and
+	// API keys of waiting jobs are lost with the process.
+	Sealer Sealer
 	// Logger gets what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -131,7 +131,6 @@ type Queue struct {
 	o     Options
 	limit atomic.Pointer[Limits]
 	codec *codec
-	vault *vault
 	log   *slog.Logger
 }
 
@@ -146,11 +145,12 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	vault, err := newVault(o.Secret)
-	if err != nil {
-		return nil, fmt.Errorf("queue: %w", err)
+	if o.Sealer == nil {
+		if o.Sealer, err = randomVault(); err != nil {
+			return nil, err
+		}
 	}
-	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, vault: vault, log: o.Logger}
+	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, log: o.Logger}
 	q.SetLimits(Limits{
 		HistoryEntries: o.HistoryEntries, HistoryBytes: o.HistoryBytes, MaxAttempts: o.MaxAttempts,
 		MaxQueue: o.MaxQueue, MaxQueueBytes: o.MaxQueueBytes,

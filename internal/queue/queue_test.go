@@ -90,7 +90,7 @@ func ids(jobs []job.Job) []string {
 // TestLife follows one job from its acceptance to its history entry.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	each(t, queue.Options{Secret: []byte("s")}, func(t *testing.T, b *bench) {
+	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		s := submission("a", func(s *queue.Submission) {
 			s.Priority = 5

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -9,38 +10,68 @@ import (
 	"fmt"
 )
 
-// vault encrypts API keys, so that a copy of Redis's data gives none away.
-type vault struct{ aead cipher.AEAD }
+// Sealer encrypts API keys, so that a copy of Redis's data gives none away. All
+// hubs of a Redis need to open what one of them has sealed.
+type Sealer interface {
+	// Seal encrypts a value for one job; label says which. An error means that
+	// no key is at hand now.
+	Seal(value, label []byte) ([]byte, error)
+	// Open undoes Seal.
+	Open(ctx context.Context, sealed, label []byte) ([]byte, error)
+}
 
-// newVault derives the key from a secret of any length.
-func newVault(secret []byte) (*vault, error) {
-	if len(secret) == 0 {
-		secret = make([]byte, 32)
-		_, _ = rand.Read(secret) // never fails
-	}
+// Vault is a Sealer with one fixed key. Versions before the keyring sealed with
+// it; now it only opens what they left.
+type Vault struct{ aead cipher.AEAD }
+
+// NewVault derives the key from a secret of any length.
+func NewVault(secret []byte) (*Vault, error) {
 	key, err := hkdf.Key(sha256.New, secret, nil, "comfyhub api keys", 32)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("queue: %w", err)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("queue: %w", err)
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("queue: %w", err)
 	}
-	return &vault{aead: aead}, nil
+	return &Vault{aead}, nil
 }
 
-// seal encrypts secrets for one job: they cannot be moved to another one.
-func (v *vault) seal(key string, secrets []byte) []byte {
-	return v.aead.Seal(nil, nil, secrets, []byte(key)) //nolint:gosec // this AEAD draws its nonces itself
+// randomVault is for a queue without a Sealer: what it seals is lost with the
+// process.
+func randomVault() (*Vault, error) {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	return NewVault(secret)
 }
 
-// open undoes seal.
-func (v *vault) open(key string, sealed []byte) ([]byte, error) {
-	secrets, err := v.aead.Open(nil, nil, sealed, []byte(key))
+// Seal implements Sealer.
+func (v *Vault) Seal(value, label []byte) ([]byte, error) {
+	return v.aead.Seal(nil, nil, value, label), nil //nolint:gosec // this AEAD draws its nonces itself
+}
+
+// Open implements Sealer.
+func (v *Vault) Open(_ context.Context, sealed, label []byte) ([]byte, error) {
+	return v.aead.Open(nil, nil, sealed, label)
+}
+
+// seal encrypts the secrets of one job: they cannot be moved to another one.
+// Errors: ErrAway.
+func (q *Queue) seal(key string, secrets []byte) ([]byte, error) {
+	sealed, err := q.o.Sealer.Seal(secrets, []byte(key))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return sealed, nil
+}
+
+// unseal undoes seal. Errors: ErrSecrets.
+func (q *Queue) unseal(ctx context.Context, key string, sealed []byte) ([]byte, error) {
+	secrets, err := q.o.Sealer.Open(ctx, sealed, []byte(key))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSecrets, err)
 	}

@@ -1,0 +1,112 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// secretFile in the data folder is what versions before the keyring encrypted
+// API keys with where there was no gossip key.
+const secretFile = "secret"
+
+// MinSecret is the length of the shortest of Settings.Secrets, in bytes.
+const MinSecret = keyring.MinSecret
+
+// openKeys reads the hubs' own keys from the storage. Every GPU machine has the
+// gossip key, so nothing that protects one tenant from another, or a user from
+// a machine, comes from that.
+func (h *Hub) openKeys(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	ring, err := keyring.Open(ctx, keyring.Options{
+		Store: h.storage.KeyStore(), Secrets: h.settings().Secrets, Logger: h.log(),
+	})
+	switch {
+	case errors.Is(err, keyring.ErrLocked):
+		return fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
+	case errors.Is(err, keyring.ErrCorrupt):
+		return fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
+	case errors.Is(err, keyring.ErrAway) && h.storage.Remote():
+		// Like the rest of the hub it waits for the object store; prompts with
+		// API keys and links are answered 503 until then.
+		h.log().Warn("the keys of links and API keys cannot be read yet", "error", err)
+	case err != nil:
+		return fmt.Errorf("hub: %w", err)
+	}
+	h.ring = ring
+	h.signer = newSigner(ring.Sealer(keyring.Links))
+	return nil
+}
+
+// RotateKeys makes a new key for links and API keys, for all hubs of the
+// storage. It is used once every hub knows it; what older keys have made is
+// valid for as long as it would have been.
+func (h *Hub) RotateKeys(ctx context.Context) (keyring.Rotation, error) {
+	if !h.started.Load() {
+		return keyring.Rotation{}, ErrNotStarted
+	}
+	return h.ring.Rotate(ctx)
+}
+
+// expireKeys deletes keys that nothing needs any more, by Redis's clock: that of
+// a hub may be wrong.
+func (h *Hub) expireKeys(ctx context.Context) error {
+	now, err := h.db.Now(ctx)
+	if err != nil {
+		return err
+	}
+	return h.ring.Expire(ctx, now)
+}
+
+// apiKeys seals API keys with the ring, and opens what an earlier version has
+// sealed.
+type apiKeys struct {
+	ring *keyring.Sealer
+	old  []*queue.Vault
+}
+
+func (h *Hub) newAPIKeys() (*apiKeys, error) {
+	k := &apiKeys{ring: h.ring.Sealer(keyring.APIKeys)}
+	secrets := []string{h.id.GossipKey}
+	b, err := os.ReadFile(filepath.Join(h.id.Data, secretFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("hub: data folder: %w", err)
+	}
+	for _, secret := range append(secrets, strings.TrimSpace(string(b))) {
+		if secret == "" {
+			continue
+		}
+		old, err := queue.NewVault([]byte(secret))
+		if err != nil {
+			return nil, err
+		}
+		k.old = append(k.old, old)
+	}
+	return k, nil
+}
+
+// Seal implements queue.Sealer.
+func (k *apiKeys) Seal(value, label []byte) ([]byte, error) { return k.ring.Seal(value, label) }
+
+// Open implements queue.Sealer.
+func (k *apiKeys) Open(ctx context.Context, sealed, label []byte) ([]byte, error) {
+	value, err := k.ring.Open(ctx, sealed, label)
+	if err == nil {
+		return value, nil
+	}
+	for _, old := range k.old {
+		if value, oldErr := old.Open(ctx, sealed, label); oldErr == nil {
+			return value, nil
+		}
+	}
+	return nil, err
+}

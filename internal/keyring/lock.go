@@ -1,0 +1,87 @@
+package keyring
+
+import (
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+)
+
+// MinSecret is the length of the shortest secret of an operator, in bytes. A
+// shorter one can be guessed by whoever has a copy of the store.
+const MinSecret = 16
+
+// iterations make guessing a secret slow: about 0.1 s a try on one core. A
+// secret may be a sentence that somebody has thought of.
+const iterations = 600_000
+
+// lock seals the keys in the store under a secret of the operator.
+type lock struct {
+	// id tells which secret has sealed a key. It comes from the slow derivation,
+	// so it is no quicker way to try guesses.
+	id   string
+	aead cipher.AEAD
+}
+
+// newLocks derives the locks of the secrets, the first one first.
+func newLocks(secrets []string) ([]*lock, error) {
+	locks := make([]*lock, len(secrets))
+	for n, secret := range secrets {
+		if len(secret) < MinSecret {
+			return nil, fmt.Errorf("a secret of %d bytes is too short: want %d or more, such as those of `openssl rand -base64 32`", len(secret), MinSecret)
+		}
+		var err error
+		if locks[n], err = newLock(secret); err != nil {
+			return nil, err
+		}
+	}
+	return locks, nil
+}
+
+func newLock(secret string) (*lock, error) {
+	slow, err := pbkdf2.Key(sha256.New, secret, []byte("comfyhub secret v1"), iterations, secretSize)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	id, err := hkdf.Key(sha256.New, slow, nil, "comfyhub secret id v1", idSize)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	material, err := hkdf.Key(sha256.New, slow, nil, "comfyhub keyring v1", secretSize)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	aead, err := newAEAD(material)
+	return &lock{id: hex.EncodeToString(id), aead: aead}, err
+}
+
+// same reports whether two locks are of one secret; nil is none.
+func (l *lock) same(other *lock) bool {
+	return l == other || l != nil && other != nil && l.id == other.id
+}
+
+// String names a lock in logs.
+func (l *lock) String() string {
+	if l == nil {
+		return "no secret"
+	}
+	return "secret " + l.id
+}
+
+func firstOf(locks []*lock) *lock {
+	if len(locks) == 0 {
+		return nil
+	}
+	return locks[0]
+}
+
+func lockOf(locks []*lock, id string) *lock {
+	n := slices.IndexFunc(locks, func(l *lock) bool { return l.id == id })
+	if n < 0 {
+		return nil
+	}
+	return locks[n]
+}

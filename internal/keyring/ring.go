@@ -1,0 +1,363 @@
+package keyring
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// Spread is how long a new key is known before it seals anything: by then
+	// every hub has read the ring again.
+	Spread = 2 * time.Minute
+	// Keep is how long a key opens values after another has taken its place:
+	// longer than any link lives and than any job should wait.
+	Keep = 30 * 24 * time.Hour
+	// readEvery is how often a hub reads the ring without need.
+	readEvery = 30 * time.Second
+	// askEvery bounds how often values with an unknown key, which anybody can
+	// make up, lead to a reading of the ring.
+	askEvery = 5 * time.Second
+	// maxKeys bounds the ring: more can only be a runaway script, and each costs
+	// a request to the store at the start.
+	maxKeys = 1000
+)
+
+var (
+	// ErrAway says that the store could not be read yet, so that no key is known.
+	ErrAway = errors.New("the keys of the hub cannot be read yet")
+	// ErrLocked says that a key in the store was sealed with a secret that is
+	// not among those given.
+	ErrLocked = errors.New("a key of the hub is sealed under another secret")
+	// ErrCorrupt says that an object in the store is no key, or a damaged one.
+	ErrCorrupt = errors.New("a key of the hub is damaged")
+	// ErrForged says that a sealed value was not made with a key of this ring.
+	ErrForged = errors.New("not sealed with a key of the hub")
+	// ErrFull says that the ring has too many keys to take another.
+	ErrFull = errors.New("too many keys; rotate less often")
+)
+
+// Store keeps the objects of a ring. Nothing but the ring may reach them. An
+// error is about the store, not about what is in it.
+type Store interface {
+	// List gives the names of all objects.
+	List(ctx context.Context) ([]string, error)
+	// Read gives an object. found is false where there is none.
+	Read(ctx context.Context, name string) (body []byte, found bool, err error)
+	// Write puts an object, whole or not at all.
+	Write(ctx context.Context, name string, body []byte) error
+	// Delete removes an object; one that is not there is no error.
+	Delete(ctx context.Context, name string) error
+}
+
+// Options of a ring.
+type Options struct {
+	Store Store
+	// Secrets are the operator's: the keys in the store are encrypted under the
+	// first, and each may open them. None: the keys lie there as they are.
+	Secrets []string
+	// Logger is never told a key. Default: nothing is logged.
+	Logger *slog.Logger
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// Ring is the keys of all hubs of a store. It is safe for concurrent use.
+type Ring struct {
+	store Store
+	log   *slog.Logger
+	now   func() time.Time
+
+	// keys are replaced as a whole, the oldest first; empty until they could be
+	// read.
+	keys atomic.Pointer[[]*key]
+
+	mu    sync.Mutex // one reads or changes the ring at a time
+	locks []*lock
+	told  string // the last fault that was logged
+	asked map[Purpose]time.Time
+}
+
+// Open reads the ring, and makes its first key where there is none. Errors:
+// ErrLocked and ErrCorrupt, after which nothing in the store has changed; and
+// ErrAway when the store does not answer, with a ring that seals and opens
+// nothing until Refresh or Follow could read it.
+func Open(ctx context.Context, o Options) (*Ring, error) {
+	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, asked: map[Purpose]time.Time{}}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	r.keys.Store(new([]*key))
+	locks, err := newLocks(o.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	r.locks = locks
+	return r, r.Refresh(ctx)
+}
+
+// SetSecrets replaces the operator's secrets. The ring stays as it was when a
+// key cannot be read with the new ones.
+func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
+	locks, err := newLocks(secrets)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.locks
+	if slices.EqualFunc(before, locks, (*lock).same) {
+		return nil
+	}
+	r.locks = locks
+	if err := r.read(ctx, true); err != nil {
+		r.locks = before
+		return err
+	}
+	return nil
+}
+
+// Follow keeps the ring up to date until ctx ends.
+func (r *Ring) Follow(ctx context.Context) {
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := r.Refresh(ctx); err != nil && ctx.Err() == nil {
+			r.complain(err)
+		}
+	}
+}
+
+// complain logs a fault when it is new.
+func (r *Ring) complain(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text := err.Error(); text != r.told {
+		r.told = text
+		r.log.Error("the keys of the hub cannot be read; those known go on", "error", err)
+	}
+}
+
+// Refresh reads the ring again. After an error the keys known before stay.
+func (r *Ring) Refresh(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.read(ctx, false)
+}
+
+// read takes in what the store has. Objects do not change but for how they are
+// sealed, so those known are not read again, unless all is true. A damaged key
+// does not keep a running hub from learning the others. The caller holds the
+// lock.
+func (r *Ring) read(ctx context.Context, all bool) error {
+	names, err := r.store.List(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !isName(name) })
+	if len(names) > maxKeys {
+		return fmt.Errorf("%w: %d", ErrFull, len(names))
+	}
+	known := map[string]*key{}
+	for _, k := range *r.keys.Load() {
+		known[k.name] = k
+	}
+	if len(names) == 0 {
+		if len(known) > 0 {
+			// Somebody has emptied the store, or it is not mounted. A new ring
+			// would make all that was sealed worthless.
+			return fmt.Errorf("%w: there are none any more", ErrCorrupt)
+		}
+		_, err := r.add(ctx)
+		return err
+	}
+	ring := make(map[string]*key, len(names))
+	var errs []error
+	for _, name := range names {
+		k := known[name]
+		if k == nil || all {
+			if k, err = r.load(ctx, name); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		if k != nil {
+			ring[name] = k
+		}
+	}
+	if err := errors.Join(errs...); len(ring) == 0 || err != nil && (all || len(known) == 0) {
+		return cmp.Or(err, fmt.Errorf("%w: all were deleted just now", ErrAway))
+	}
+	r.use(ring)
+	r.sealAgain(ctx)
+	return errors.Join(errs...)
+}
+
+// load reads one key, nil for one that was deleted meanwhile.
+func (r *Ring) load(ctx context.Context, name string) (*key, error) {
+	body, found, err := r.store.Read(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	k, err := decode(name, body, r.locks)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, name)
+	}
+	return k, nil
+}
+
+// sealAgain writes the keys that are not sealed under the first secret anew. A
+// failure is no loss: the next hub that starts tries again.
+func (r *Ring) sealAgain(ctx context.Context) {
+	first := firstOf(r.locks)
+	if first == nil {
+		return
+	}
+	for _, k := range *r.keys.Load() {
+		if first.same(k.by) {
+			continue
+		}
+		if err := r.store.Write(ctx, k.name, k.encode(first)); err != nil {
+			r.log.Warn("cannot seal a key of the hub under the first secret", "key", k.id.String(), "error", err)
+			continue
+		}
+		r.log.Info("sealed a key of the hub under the first secret", "key", k.id.String(), "before", k.by.String())
+		k.by = first
+	}
+}
+
+// add makes a key and takes it into the ring. The caller holds the lock.
+func (r *Ring) add(ctx context.Context) (*key, error) {
+	k, err := newKey(r.now())
+	if err != nil {
+		return nil, err
+	}
+	k.by = firstOf(r.locks)
+	if err := r.store.Write(ctx, k.name, k.encode(k.by)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	ring := map[string]*key{k.name: k}
+	for _, other := range *r.keys.Load() {
+		ring[other.name] = other
+	}
+	r.use(ring)
+	r.log.Info("made a key for links and API keys", "key", k.id.String(), "sealed_by", k.by.String())
+	return k, nil
+}
+
+// use puts a set of keys in force.
+func (r *Ring) use(ring map[string]*key) {
+	keys := slices.SortedFunc(maps.Values(ring), func(a, b *key) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	})
+	r.keys.Store(&keys)
+	r.told = ""
+}
+
+// Rotation is what Rotate has done.
+type Rotation struct {
+	Key  string    // the id of the new key
+	From time.Time // when it begins to seal
+	Keys int       // how many keys open values now
+}
+
+// Rotate adds a key. All hubs learn it within Spread and seal with it from then
+// on; what the older keys have sealed can be opened for Keep.
+func (r *Ring) Rotate(ctx context.Context) (Rotation, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.read(ctx, false); err != nil {
+		return Rotation{}, err
+	}
+	if len(*r.keys.Load()) >= maxKeys {
+		return Rotation{}, ErrFull
+	}
+	k, err := r.add(ctx)
+	if err != nil {
+		return Rotation{}, err
+	}
+	return Rotation{Key: k.id.String(), From: k.created.Add(Spread), Keys: len(*r.keys.Load())}, nil
+}
+
+// Expire deletes the keys that were replaced longer than Keep ago. It may run
+// on several hubs at once.
+func (r *Ring) Expire(ctx context.Context, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keys := *r.keys.Load()
+	for n := 0; n+1 < len(keys); n++ {
+		if now.Before(keys[n+1].created.Add(Spread + Keep)) {
+			break // the younger ones were replaced later still
+		}
+		if err := r.store.Delete(ctx, keys[n].name); err != nil {
+			return fmt.Errorf("%w: %w", ErrAway, err)
+		}
+		r.log.Info("deleted a key that was replaced long ago", "key", keys[n].id.String())
+		left := slices.Clone(keys[n+1:])
+		r.keys.Store(&left)
+	}
+	return nil
+}
+
+// sealing is the key that seals now: the newest that every hub knows; in the
+// first minutes of a ring the first.
+func (r *Ring) sealing() *key {
+	keys := *r.keys.Load()
+	spread := r.now().Add(-Spread)
+	for _, k := range slices.Backward(keys) {
+		if !k.created.After(spread) {
+			return k
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return keys[0]
+}
+
+// find gives a key by its id, nil for an unknown one.
+func (r *Ring) find(id keyID) *key {
+	for _, k := range *r.keys.Load() {
+		if k.id == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// ask is find for an id that was not known: the ring is read again, but not
+// each time, as anybody can make up an id. Each purpose has a limit of its own,
+// so that forged links do not keep a hub from opening API keys.
+func (r *Ring) ask(ctx context.Context, p Purpose, id keyID) (*key, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.find(id); k != nil {
+		return k, nil
+	}
+	now := r.now()
+	if since := now.Sub(r.asked[p]); since >= 0 && since < askEvery {
+		return nil, nil
+	}
+	r.asked[p] = now
+	if err := r.read(ctx, false); err != nil {
+		return nil, err
+	}
+	return r.find(id), nil
+}

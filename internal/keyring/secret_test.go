@@ -1,0 +1,154 @@
+package keyring_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/keyring"
+)
+
+const (
+	secretOne = "the first secret of the operator"
+	secretTwo = "the second secret of the operator"
+)
+
+// plain reports whether a key lies in the store as it is.
+func plain(t *testing.T, m *memory) bool {
+	t.Helper()
+	found := false
+	for _, body := range m.snapshot() {
+		var o struct{ Key, Sealed []byte }
+		require.NoError(t, json.Unmarshal([]byte(body), &o))
+		require.NotEqual(t, len(o.Key) > 0, len(o.Sealed) > 0)
+		found = found || len(o.Key) > 0
+	}
+	return found
+}
+
+func TestSecretsOfTheOperator(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	r := open(t, m)
+	require.True(t, plain(t, m))
+	sealed := seal(t, r, keyring.Links, "value")
+
+	// A secret that is given later seals what is there.
+	opens(t, open(t, m, secretOne), keyring.Links, sealed, "value")
+	require.False(t, plain(t, m))
+
+	// Nothing starts without it or with another, and nothing changes then.
+	before := m.snapshot()
+	for _, secrets := range [][]string{nil, {secretTwo}} {
+		r, err := keyring.Open(t.Context(), keyring.Options{Store: m, Secrets: secrets})
+		require.ErrorIs(t, err, keyring.ErrLocked)
+		_, err = r.Sealer(keyring.Links).Seal([]byte("x"), nil)
+		require.ErrorIs(t, err, keyring.ErrAway)
+		require.Equal(t, before, m.snapshot())
+	}
+
+	// Rotating it: old first, new first, new alone.
+	opens(t, open(t, m, secretOne, secretTwo), keyring.Links, sealed, "value")
+	require.Equal(t, before, m.snapshot())
+	opens(t, open(t, m, secretTwo, secretOne), keyring.Links, sealed, "value")
+	require.NotEqual(t, before, m.snapshot())
+	r = open(t, m, secretTwo)
+	opens(t, r, keyring.Links, sealed, "value")
+
+	// The same while a hub is running, and a mistake leaves it as it was.
+	require.ErrorIs(t, r.SetSecrets(t.Context(), []string{secretOne}), keyring.ErrLocked)
+	_, err := r.Rotate(t.Context())
+	require.NoError(t, err)
+	require.False(t, plain(t, m))
+	require.NoError(t, r.SetSecrets(t.Context(), []string{secretOne, secretTwo}))
+	opens(t, open(t, m, secretOne), keyring.Links, sealed, "value")
+
+	require.ErrorContains(t, r.SetSecrets(t.Context(), []string{"short"}), "too short")
+	opens(t, r, keyring.Links, sealed, "value")
+}
+
+// A key that was damaged is told and is never taken for another, and never
+// replaced by a new ring.
+func TestDamagedKey(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(string) string{
+		"empty": func(string) string { return "" },
+		"cut":   func(s string) string { return s[:len(s)/2] },
+		"other": func(string) string {
+			return `{"v":1,"key":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}`
+		},
+		"short":      func(string) string { return `{"v":1,"key":"AAAA"}` },
+		"newer":      func(s string) string { return strings.Replace(s, `"v":1`, `"v":2`, 1) },
+		"no key":     func(string) string { return `{"v":1}` },
+		"other JSON": func(string) string { return `[]` },
+	} {
+		for _, secrets := range [][]string{nil, {secretOne}} {
+			if secrets != nil && name != "cut" && name != "other" {
+				continue // deriving is slow, on purpose
+			}
+			m := newMemory()
+			var log bytes.Buffer
+			running, err := keyring.Open(t.Context(), keyring.Options{
+				Store: m, Secrets: secrets, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			require.NoError(t, err)
+			sealed := seal(t, running, keyring.Links, "value")
+			good := m.snapshot()
+			for object, body := range good {
+				m.objects[object] = damage(body)
+				require.NotContains(t, log.String(), strings.Trim(body, "{}\n"))
+			}
+			bad := m.snapshot()
+			_, err = keyring.Open(t.Context(), keyring.Options{Store: m, Secrets: secrets})
+			require.ErrorIs(t, err, keyring.ErrCorrupt, name)
+			require.Equal(t, bad, m.snapshot(), "nothing is lost")
+
+			// A hub that runs goes on, and still learns new keys.
+			opens(t, running, keyring.Links, sealed, "value")
+			_, err = running.Rotate(t.Context())
+			require.NoError(t, err)
+			m.objects = good
+			opens(t, open(t, m, secrets...), keyring.Links, sealed, "value")
+		}
+	}
+}
+
+func TestStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	m.away = true
+	r, err := keyring.Open(t.Context(), keyring.Options{Store: m})
+	require.ErrorIs(t, err, keyring.ErrAway)
+	_, err = r.Sealer(keyring.Links).Seal([]byte("x"), nil)
+	require.ErrorIs(t, err, keyring.ErrAway)
+	_, err = r.Sealer(keyring.Links).Open(t.Context(), append([]byte{1}, make([]byte, 60)...), nil)
+	require.ErrorIs(t, err, keyring.ErrAway)
+	m.change(func(m *memory) { m.away = false })
+	require.NoError(t, r.Refresh(t.Context()))
+	sealed := seal(t, r, keyring.Links, "value")
+	m.change(func(m *memory) { m.away = true })
+	require.ErrorIs(t, r.Refresh(t.Context()), keyring.ErrAway)
+	opens(t, r, keyring.Links, sealed, "value")
+
+	// An empty store is no reason for a new ring in a hub that has one.
+	m.change(func(m *memory) { m.away, m.objects = false, map[string]string{} })
+	require.ErrorIs(t, r.Refresh(t.Context()), keyring.ErrCorrupt)
+	require.Empty(t, m.snapshot())
+	opens(t, r, keyring.Links, sealed, "value")
+}
+
+func FuzzOpen(f *testing.F) {
+	m := newMemory()
+	r := open(f, m)
+	f.Add([]byte{1}, []byte("label"))
+	f.Add(seal(f, r, keyring.Links, "value")[:30], []byte("label"))
+	f.Fuzz(func(t *testing.T, sealed, label []byte) {
+		_, err := r.Sealer(keyring.Links).Open(t.Context(), sealed, label)
+		require.ErrorIs(t, err, keyring.ErrForged)
+	})
+}

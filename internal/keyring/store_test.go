@@ -1,0 +1,244 @@
+package keyring_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/keyring"
+)
+
+// memory is a store that counts how often it is listed and can be away. That
+// folders and buckets do the same is what the hub's tests show.
+type memory struct {
+	mu      sync.Mutex
+	objects map[string]string
+	lists   int
+	writes  int
+	away    bool
+}
+
+func newMemory() *memory { return &memory{objects: map[string]string{}} }
+
+var errDown = errors.New("down")
+
+func (m *memory) List(context.Context) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lists++
+	if m.away {
+		return nil, errDown
+	}
+	return append(slices.Collect(maps.Keys(m.objects)), "1700000000-0123456789abcdef.tmp"), nil
+}
+
+func (m *memory) Read(_ context.Context, name string) ([]byte, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return nil, false, errDown
+	}
+	body, ok := m.objects[name]
+	return []byte(body), ok, nil
+}
+
+func (m *memory) Write(_ context.Context, name string, body []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return errDown
+	}
+	m.writes++
+	m.objects[name] = string(body)
+	return nil
+}
+
+func (m *memory) Delete(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, name)
+	return nil
+}
+
+func (m *memory) change(f func(m *memory)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m)
+}
+
+// snapshot is what lies in the store.
+func (m *memory) snapshot() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.objects)
+}
+
+func open(t testing.TB, m *memory, secrets ...string) *keyring.Ring {
+	t.Helper()
+	r, err := keyring.Open(t.Context(), keyring.Options{Store: m, Secrets: secrets})
+	require.NoError(t, err)
+	return r
+}
+
+func seal(t testing.TB, r *keyring.Ring, p keyring.Purpose, value string) []byte {
+	t.Helper()
+	sealed, err := r.Sealer(p).Seal([]byte(value), []byte("label"))
+	require.NoError(t, err)
+	return sealed
+}
+
+func opens(t testing.TB, r *keyring.Ring, p keyring.Purpose, sealed []byte, want string) {
+	t.Helper()
+	value, err := r.Sealer(p).Open(t.Context(), sealed, []byte("label"))
+	require.NoError(t, err)
+	require.Equal(t, want, string(value))
+}
+
+func TestPurposesAreApart(t *testing.T) {
+	t.Parallel()
+	r := open(t, newMemory())
+	all := []keyring.Purpose{keyring.Links, keyring.APIKeys, keyring.Cookies, keyring.Tokens}
+	for _, p := range all {
+		sealed := seal(t, r, p, "value")
+		require.NotContains(t, string(sealed), "value")
+		opens(t, r, p, sealed, "value")
+		_, err := r.Sealer(p).Open(t.Context(), sealed, []byte("another label"))
+		require.ErrorIs(t, err, keyring.ErrForged)
+		for _, other := range all {
+			if other != p {
+				_, err := r.Sealer(other).Open(t.Context(), sealed, []byte("label"))
+				require.ErrorIs(t, err, keyring.ErrForged, "%s opens what is for %s", other, p)
+			}
+		}
+		for n := range sealed {
+			forged := slices.Clone(sealed)
+			forged[n] ^= 1
+			_, err := r.Sealer(p).Open(t.Context(), forged, []byte("label"))
+			require.ErrorIs(t, err, keyring.ErrForged, "byte %d", n)
+			_, err = r.Sealer(p).Open(t.Context(), sealed[:n], []byte("label"))
+			require.ErrorIs(t, err, keyring.ErrForged, "%d bytes", n)
+		}
+	}
+}
+
+// Another store is another ring, and the same store the same.
+func TestRingIsThatOfItsStore(t *testing.T) {
+	t.Parallel()
+	one := newMemory()
+	sealed := seal(t, open(t, one), keyring.Links, "value")
+	opens(t, open(t, one), keyring.Links, sealed, "value")
+	_, err := open(t, newMemory()).Sealer(keyring.Links).Open(t.Context(), sealed, []byte("label"))
+	require.ErrorIs(t, err, keyring.ErrForged)
+}
+
+// Hubs that start at the same moment for the first time must understand each
+// other at once, however their requests to the store interleave.
+func TestFirstStartOfManyHubs(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		m := newMemory()
+		rings := make([]*keyring.Ring, 8)
+		var wait sync.WaitGroup
+		for n := range rings {
+			wait.Go(func() { rings[n] = open(t, m) })
+		}
+		wait.Wait()
+		for _, from := range rings {
+			sealed := seal(t, from, keyring.APIKeys, "value")
+			for _, to := range rings {
+				opens(t, to, keyring.APIKeys, sealed, "value")
+			}
+		}
+	}
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		one, two := open(t, m), open(t, m)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go two.Follow(ctx)
+		time.Sleep(time.Hour)
+		before := seal(t, one, keyring.Links, "before")
+		rotation, err := one.Rotate(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, rotation.Keys)
+		require.WithinDuration(t, time.Now().Add(keyring.Spread), rotation.From, 0)
+
+		// Nobody seals with the new key while it is handed out.
+		keyOf := func(sealed []byte) string { return string(sealed[1:9]) }
+		time.Sleep(keyring.Spread - time.Second)
+		require.Equal(t, keyOf(before), keyOf(seal(t, one, keyring.Links, "x")))
+		asked := m.lists
+		time.Sleep(time.Second)
+		after := seal(t, one, keyring.Links, "after")
+		require.NotEqual(t, keyOf(before), keyOf(after))
+		require.Equal(t, keyOf(after), keyOf(seal(t, two, keyring.Links, "x")), "the other hub does the same")
+		asked = m.lists - asked
+		opens(t, two, keyring.Links, after, "after")
+		require.LessOrEqual(t, asked, 1, "the other hub knew it before")
+
+		// The old one opens for a month, and is then deleted.
+		for range 2 {
+			require.NoError(t, two.Expire(ctx, time.Now()))
+			opens(t, one, keyring.Links, before, "before")
+			opens(t, two, keyring.Links, before, "before")
+			time.Sleep(keyring.Keep - time.Minute)
+		}
+		require.NoError(t, two.Expire(ctx, time.Now()))
+		_, err = two.Sealer(keyring.Links).Open(ctx, before, []byte("label"))
+		require.ErrorIs(t, err, keyring.ErrForged)
+		require.NoError(t, one.Refresh(ctx))
+		_, err = one.Sealer(keyring.Links).Open(ctx, before, []byte("label"))
+		require.ErrorIs(t, err, keyring.ErrForged, "the other hub forgets it, too")
+		opens(t, two, keyring.Links, after, "after")
+		require.Len(t, m.snapshot(), 1)
+		time.Sleep(10 * keyring.Keep)
+		require.NoError(t, two.Expire(ctx, time.Now()))
+		opens(t, two, keyring.Links, after, "after")
+	})
+}
+
+// A hub that has not heard of a key yet reads the ring when it meets it, but
+// forged values do not make it read all the time, and never keep it from API
+// keys.
+func TestUnknownKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		one, two := open(t, m), open(t, m)
+		time.Sleep(time.Hour)
+		_, err := one.Rotate(t.Context())
+		require.NoError(t, err)
+		time.Sleep(keyring.Spread)
+		links, keys := seal(t, one, keyring.Links, "a link"), seal(t, one, keyring.APIKeys, "an API key")
+		forged := slices.Clone(links)
+		forged[3] ^= 1
+		m.lists = 0
+		for range 1000 {
+			_, err := two.Sealer(keyring.Links).Open(t.Context(), forged, []byte("label"))
+			require.ErrorIs(t, err, keyring.ErrForged)
+		}
+		require.Equal(t, 1, m.lists)
+		opens(t, two, keyring.Links, links, "a link")
+
+		_, err = one.Rotate(t.Context())
+		require.NoError(t, err)
+		time.Sleep(keyring.Spread)
+		keys = append(keys[:0], seal(t, one, keyring.APIKeys, "an API key")...)
+		for range 10 {
+			_, err := two.Sealer(keyring.Links).Open(t.Context(), forged, []byte("label"))
+			require.ErrorIs(t, err, keyring.ErrForged)
+		}
+		opens(t, two, keyring.APIKeys, keys, "an API key")
+	})
+}
