@@ -63,7 +63,8 @@ func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
 
 // end runs a script that ends a job.
 func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any) error {
-	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, q.limit.Load().HistoryEntries, q.limit.Load().HistoryBytes)
+	l := q.limit.Load()
+	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, l.HistoryEntries, l.HistoryBytes, l.TenantHistory)
 	args = append(args, o.Uses.args()...)
 	code, _, err := q.run(ctx, s, args...)
 	if err != nil {

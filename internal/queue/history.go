@@ -235,6 +235,18 @@ func (q *Queue) ExpireHistory(ctx context.Context, until time.Time) error {
 	}
 }
 
+// RecountHistory counts the history entries that hubs before this version wrote
+// to their tenants, so that these pay their share too. It may be run at any
+// time, by several hubs at once.
+func (q *Queue) RecountHistory(ctx context.Context) error {
+	for from := 0; ; from += batchSize {
+		_, looked, err := q.run(ctx, recountScript, from, batchSize)
+		if err != nil || len(looked) == 0 || looked[0] == "0" {
+			return err
+		}
+	}
+}
+
 // DeliveredEnd notes that the client confirmed the end of its job. Errors:
 // ErrNotFound.
 func (q *Queue) DeliveredEnd(ctx context.Context, key string) error {

@@ -125,10 +125,12 @@ func TestHistoryIsBounded(t *testing.T) {
 		name string
 		o    queue.Options
 		kept []string
+		also []string // what another tenant keeps
 	}{
-		{"entries", queue.Options{HistoryEntries: 2}, []string{"3:3", "4:4"}},
-		{"bytes", queue.Options{HistoryBytes: 35}, []string{"3:3", "4:4"}},
-		{"never the newest", queue.Options{HistoryBytes: 1}, []string{"4:4"}},
+		{"entries", queue.Options{HistoryEntries: 3}, []string{"3:3", "4:4"}, []string{"other's:other's"}},
+		{"own entries", queue.Options{TenantHistory: 2}, []string{"3:3", "4:4"}, []string{"other's:other's"}},
+		{"bytes", queue.Options{HistoryBytes: 60}, []string{"3:3", "4:4"}, []string{"other's:other's"}},
+		{"never the newest", queue.Options{HistoryEntries: 1}, []string{"4:4"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +140,7 @@ func TestHistoryIsBounded(t *testing.T) {
 					b.finished(fmt.Sprint(i))
 				}
 				requireHistory(t, b, "tenant", c.kept...)
-				requireHistory(t, b, "other")
+				requireHistory(t, b, "other", c.also...)
 				_, err := b.Find(t.Context(), "tenant", "0")
 				require.ErrorIs(t, err, queue.ErrNotFound, "the job goes with its entry")
 				left, err := b.Undelivered(t.Context(), "tenant", "client")

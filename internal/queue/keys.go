@@ -23,6 +23,8 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:instances            hash    instance -> key of the job that it runs
 //	q:history              zset    keys of ended jobs in the order in which they ended
 //	q:history:TENANT       zset    those of a tenant by their place in its history
+//	q:shares:entries       zset    tenants by the number of their history entries
+//	q:shares:bytes         zset    tenants by the bytes of these
 //	q:entries:TENANT       hash    id -> key of the job of the history entry
 //	q:undelivered:PACKED   zset    keys of ended jobs that a (tenant, client) has not confirmed
 //	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone

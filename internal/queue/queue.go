@@ -93,9 +93,11 @@ var (
 
 // Options of a queue. The zero value of each means its default.
 type Options struct {
-	// HistoryEntries bounds the ended jobs kept, over all tenants; the oldest
-	// go first. Default: 10000, as in ComfyUI.
+	// HistoryEntries bounds the ended jobs kept, over all tenants; beyond it the
+	// oldest of the tenant with the most go first. Default: 10000, as in ComfyUI.
 	HistoryEntries int
+	// TenantHistory bounds those of one tenant. Default: HistoryEntries.
+	TenantHistory int
 	// HistoryBytes bounds the compressed size of their entries. Default: 1 GiB.
 	HistoryBytes int64
 	// MaxQueue bounds the waiting jobs. Default: 10000.
@@ -152,9 +154,9 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	}
 	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, log: o.Logger}
 	q.SetLimits(Limits{
-		HistoryEntries: o.HistoryEntries, HistoryBytes: o.HistoryBytes, MaxAttempts: o.MaxAttempts,
-		MaxQueue: o.MaxQueue, MaxQueueBytes: o.MaxQueueBytes,
-		TenantMaxQueue: o.TenantMaxQueue, TenantMaxQueueBytes: o.TenantMaxQueueBytes,
+		HistoryEntries: o.HistoryEntries, TenantHistory: o.TenantHistory, HistoryBytes: o.HistoryBytes,
+		MaxQueue: o.MaxQueue, MaxQueueBytes: o.MaxQueueBytes, MaxAttempts: o.MaxAttempts,
+		TenantQueue: func(string) (int, int64) { return o.TenantMaxQueue, o.TenantMaxQueueBytes },
 	})
 	return q, nil
 }
@@ -162,23 +164,29 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 // Limits are those of the Options that may change while the queue is in use.
 // The zero value of each means its default.
 type Limits struct {
-	HistoryEntries      int
-	HistoryBytes        int64
-	MaxQueue            int
-	MaxQueueBytes       int64
-	TenantMaxQueue      int
-	TenantMaxQueueBytes int64
-	MaxAttempts         int
+	HistoryEntries int
+	TenantHistory  int
+	HistoryBytes   int64
+	MaxQueue       int
+	MaxQueueBytes  int64
+	// TenantQueue gives what TenantMaxQueue and TenantMaxQueueBytes are for a
+	// tenant; 0 is no bound. Default: no bound for anybody.
+	TenantQueue func(tenant string) (jobs int, bytes int64)
+	MaxAttempts int
 }
 
 // SetLimits replaces the limits, as a reload of the configuration may. What is
 // over a new limit goes with the next change of its kind.
 func (q *Queue) SetLimits(l Limits) {
 	l.HistoryEntries = cmp.Or(l.HistoryEntries, 10000)
+	l.TenantHistory = cmp.Or(l.TenantHistory, l.HistoryEntries)
 	l.HistoryBytes = cmp.Or(l.HistoryBytes, 1<<30)
 	l.MaxQueue = cmp.Or(l.MaxQueue, 10000)
 	l.MaxQueueBytes = cmp.Or(l.MaxQueueBytes, 1<<30)
 	l.MaxAttempts = cmp.Or(l.MaxAttempts, 3)
+	if l.TenantQueue == nil {
+		l.TenantQueue = func(string) (int, int64) { return 0, 0 }
+	}
 	q.limit.Store(&l)
 }
 

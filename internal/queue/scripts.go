@@ -28,6 +28,7 @@ var (
 	finishScript        = script("finish", redis.Durable, "lib", "history")
 	failWaitingScript   = script("fail_waiting", redis.Durable, "lib", "history")
 	forgetScript        = script("forget", redis.Durable, "lib", "history")
+	recountScript       = script("recount", redis.Write, "lib", "history")
 	expireScript        = script("expire", redis.Write, "lib", "history")
 	deliveredScript     = script("delivered", redis.Write, "lib", "history")
 )

@@ -6,6 +6,7 @@
 -- ARGV[4] reason
 -- ARGV[5] bound of history entries
 -- ARGV[6] bound of their bytes
+-- ARGV[7] bound of the entries of one tenant
 --
 -- Output: {'ok'}
 --         {'missing'}
@@ -19,5 +20,5 @@ if j.state ~= 'queued' then
 end
 unwait(j)
 finish(j, 'failed', ARGV[2], ARGV[3], ARGV[4])
-trim(ARGV[5], ARGV[6])
+trim(j, ARGV[5], ARGV[6], ARGV[7])
 return {'ok'}

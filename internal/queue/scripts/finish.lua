@@ -8,7 +8,8 @@
 -- ARGV[6] reason
 -- ARGV[7] bound of history entries
 -- ARGV[8] bound of their bytes
--- ARGV[9] key of an index of files, with ARGV[10...], those that the entry names
+-- ARGV[9] bound of the entries of one tenant
+-- ARGV[10] key of an index of files, with ARGV[11...], those that the entry names
 --
 -- Output: {'ok'}
 --         {'stale'}
@@ -22,6 +23,6 @@ if not runs(j) then
 end
 let_go(j)
 finish(j, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-trim(ARGV[7], ARGV[8])
-used(9)
+trim(j, ARGV[7], ARGV[8], ARGV[9])
+used(10)
 return {'ok'}

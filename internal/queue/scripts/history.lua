@@ -4,6 +4,25 @@ local function undelivered(j)
   return key('q', 'undelivered', pack(j.tenant, j.client))
 end
 
+-- tally keeps count of what a tenant has in the history, so that the tenant
+-- with the most is found at once (zsets: tenant -> entries, tenant -> bytes).
+-- bytes is the change. A job whose bytes were added has the field counted: an
+-- older hub adds none, and recount.lua catches up.
+local function tally(tenant, bytes)
+  local n = redis.call('ZCARD', key('q', 'history', tenant))
+  if n == 0 then
+    write('ZREM', key('q', 'shares', 'entries'), tenant)
+    write('ZREM', key('q', 'shares', 'bytes'), tenant)
+    return
+  end
+  write('ZADD', key('q', 'shares', 'entries'), int(n), tenant)
+  write('ZINCRBY', key('q', 'shares', 'bytes'), int(bytes), tenant)
+end
+
+local function counted(j)
+  return j.counted == '1'
+end
+
 -- forget removes an ended job with its entry.
 local function forget(j)
   write('ZREM', key('q', 'history'), j.key)
@@ -17,17 +36,23 @@ local function forget(j)
   if j.client ~= '' then
     write('ZREM', undelivered(j), j.key)
   end
-  write('HINCRBY', key('q', 'counters'), 'bytes', int(0 - tonumber(j.size or '0')))
+  local size = tonumber(j.size or '0')
+  write('HINCRBY', key('q', 'counters'), 'bytes', int(0 - size))
+  tally(j.tenant, counted(j) and 0 - size or 0)
   write('DEL', key('q', 'entry', j.key), job_key(j.key))
 end
 
--- drop forgets an entry.
-local function drop(k)
+-- drop forgets an entry. The tenant helps where the job's record is lost.
+local function drop(k, tenant)
   local j = get(k)
   if j then
     forget(j)
-  else
-    write('ZREM', key('q', 'history'), k)
+    return
+  end
+  write('ZREM', key('q', 'history'), k)
+  if tenant then
+    write('ZREM', key('q', 'history', tenant), k)
+    tally(tenant, 0)
   end
 end
 
@@ -73,6 +98,8 @@ local function finish(j, state, entry, summary, reason)
   write('HSET', key('q', 'entries', j.tenant), j.id, j.key)
   write('SET', key('q', 'entry', j.key), entry)
   write('HINCRBY', key('q', 'counters'), 'bytes', int(#entry))
+  set(j, 'counted', '1')
+  tally(j.tenant, #entry)
   if j.client ~= '' then
     write('ZADD', undelivered(j), turn, j.key)
   end
@@ -88,15 +115,53 @@ local function used(first)
   end
 end
 
--- trim drops the oldest entries beyond the bounds. A few at a time: what is
--- left over is the next end's.
-local function trim(max_entries, max_bytes)
+-- oldest gives the entry of a tenant that ended first, but for one to spare.
+-- An entry that took the place of another is younger than its place says, so
+-- the first few places are compared.
+local function oldest(tenant, spare)
+  local found, first
+  for _, k in ipairs(redis.call('ZRANGE', key('q', 'history', tenant), '0', '15')) do
+    local turn = tonumber(redis.call('ZSCORE', key('q', 'history'), k) or '0')
+    if k ~= spare and (not found or turn < first) then
+      found, first = k, turn
+    end
+  end
+  return found
+end
+
+-- surplus gives an entry that is too much now that j has ended, and its tenant.
+-- A tenant over its own bound loses an entry of its own. Over the bound of all
+-- it is the tenant with the most who does: nobody below a fair share ever pays
+-- for somebody above. The entry of j stays, or its client could never read it.
+local function surplus(j, max_entries, max_bytes, max_own)
+  if redis.call('ZCARD', key('q', 'history', j.tenant)) > max_own then
+    return oldest(j.tenant, j.key), j.tenant
+  end
+  local n = redis.call('ZCARD', key('q', 'history'))
+  local bytes = tonumber(redis.call('HGET', key('q', 'counters'), 'bytes') or '0')
+  if n <= max_entries and bytes <= max_bytes then
+    return nil
+  end
+  local by = n > max_entries and 'entries' or 'bytes'
+  local top = redis.call('ZREVRANGE', key('q', 'shares', by), '0', '1', 'WITHSCORES')
+  if #top == 0 then
+    return nil
+  end
+  local k, tenant = oldest(top[1], j.key), top[1]
+  if not k and #top == 4 and tonumber(top[4]) == tonumber(top[2]) then
+    k, tenant = oldest(top[3], j.key), top[3]
+  end
+  return k, tenant
+end
+
+-- trim drops entries beyond the bounds. A few at a time: what is left over is
+-- the next end's.
+local function trim(j, max_entries, max_bytes, max_own)
   for _ = 1, 16 do
-    local n = redis.call('ZCARD', key('q', 'history'))
-    local bytes = tonumber(redis.call('HGET', key('q', 'counters'), 'bytes') or '0')
-    if n <= 1 or (n <= tonumber(max_entries) and bytes <= tonumber(max_bytes)) then
+    local k, tenant = surplus(j, tonumber(max_entries), tonumber(max_bytes), tonumber(max_own))
+    if not k then
       return
     end
-    drop(redis.call('ZRANGE', key('q', 'history'), 0, 0)[1])
+    drop(k, tenant)
   end
 end
