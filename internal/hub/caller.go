@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/netip"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 )
@@ -20,7 +21,10 @@ type asker struct {
 	// origin is the address and the program: all that is known of a request
 	// that names no client, such as most bare interrupts.
 	origin string
-	live   bool
+	// network is the address alone, and of IPv6 the network that one customer
+	// has, hashed; empty where there is a login.
+	network string
+	live    bool
 }
 
 // askerOf reads who asks from a request. The body's client_id, where there is
@@ -35,7 +39,24 @@ func askerOf(r *http.Request, v Visitor) asker {
 	// User-Agent of any length belongs there.
 	sum := sha256.Sum256([]byte(v.IP + "\x00" + r.UserAgent()))
 	a.origin = hex.EncodeToString(sum[:8])
+	if !a.login {
+		sum := sha256.Sum256([]byte(networkOf(v.IP)))
+		a.network = hex.EncodeToString(sum[:8])
+	}
 	return a
+}
+
+// networkOf is what an address shares with those that one person can choose.
+func networkOf(ip string) string {
+	address, err := netip.ParseAddr(ip)
+	if err != nil || address.Unmap().Is4() {
+		return ip
+	}
+	prefix, err := address.WithZone("").Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return prefix.String()
 }
 
 // caller is the scope of counts, bare interrupts and clears: the tenant where

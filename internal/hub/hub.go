@@ -50,6 +50,8 @@ type Hub struct {
 	// ended are the records of ended jobs that listings have shown.
 	ended endedCache
 	named namings
+	// logins tell whether tenants share this hub.
+	logins logins
 
 	config  atomic.Pointer[Settings]
 	started atomic.Bool
@@ -115,9 +117,18 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	} else if err := h.ring.SetSecrets(ctx, s.Secrets); err != nil {
 		return fmt.Errorf("hub: secret: %w", err)
 	}
-	h.streams.SetLimits(s.ReplayWindow, s.MaxSockets)
+	h.streams.SetLimits(stream.Limits{
+		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
+		TenantSockets: func(tenant string) int { return h.limitsOf(tenant).Sockets },
+	})
 	h.queue.SetLimits(queue.Limits{
-		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts, HistoryEntries: s.HistoryEntries,
+		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
+		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
+		TenantQueue: func(tenant string) (int, int64) {
+			l := h.limitsOf(tenant)
+			return l.Waiting, l.QueueSize
+		},
+	})
 	})
 	return h.statics.apply(s.Instances)
 }

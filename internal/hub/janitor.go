@@ -27,12 +27,14 @@ const (
 func (h *Hub) keepHouse(ctx context.Context) {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
+	h.shareLogins(ctx)
 	for part := 0; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		h.shareLogins(ctx)
 		if err := h.store.CheckShared(ctx, h.self); errors.Is(err, files.ErrNotShared) {
 			h.log().Error("files of one hub cannot be seen through the other", "error", err)
 		}
@@ -47,6 +49,9 @@ func (h *Hub) keepHouse(ctx context.Context) {
 			h.log().Warn("cannot delete what is too old or too much", "error", err)
 		}
 		if part == 0 {
+			if err := h.queue.RecountHistory(ctx); err != nil {
+				h.log().Warn("cannot count the history of each tenant", "error", err)
+			}
 			if err := h.held.expire(ctx); err != nil {
 				h.log().Warn("cannot delete old held pictures", "error", err)
 			}
@@ -59,6 +64,12 @@ func (h *Hub) keepHouse(ctx context.Context) {
 			h.tellSwept("swept the storage", swept)
 			part = (part + 1) % files.SweepParts
 		}
+	}
+}
+
+func (h *Hub) shareLogins(ctx context.Context) {
+	if err := h.logins.share(ctx, h.db); err != nil {
+		h.log().Debug("cannot share with other hubs that users log in", "error", err)
 	}
 }
 

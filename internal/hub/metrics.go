@@ -18,7 +18,9 @@ type metrics struct {
 	run    *prometheus.HistogramVec
 	gap    prometheus.Histogram
 	faults prometheus.Counter
-	live   *gauges
+	// limited has the names of limits as labels, never those of tenants.
+	limited *prometheus.CounterVec
+	live    *gauges
 }
 
 // Buckets in seconds: pictures take seconds, videos many minutes.
@@ -44,6 +46,9 @@ func newMetrics(h *Hub) *metrics {
 		faults: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "comfyhub_redis_errors_total", Help: "Requests that failed because Redis was away.",
 		}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "comfyhub_tenant_limit_refusals_total", Help: "Requests refused because a tenant had reached one of its limits.",
+		}, []string{"limit"}),
 		live: newGauges(h),
 	}
 }
@@ -63,7 +68,7 @@ func (m *metrics) Finished(outcome string, ran time.Duration) {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.jobs, m.wait, m.run, m.gap, m.faults, m.live}
+	return []prometheus.Collector{m.jobs, m.wait, m.run, m.gap, m.faults, m.limited, m.live}
 }
 
 // gauges are read from the hub's state when they are asked for, so that what

@@ -79,6 +79,8 @@ type Settings struct {
 	InputAge time.Duration
 	// MaxSockets bounds the open client sockets. Default: 10000.
 	MaxSockets int
+	// TenantLimits bound what one tenant may take of what all share.
+	TenantLimits TenantLimits
 	// Manager lets calls that install or change code on instances through.
 	// Default: they are 403.
 	Manager bool

@@ -110,6 +110,9 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		return
 	}
 	a := askerOf(r, v)
+	if a.login {
+		h.logins.note()
+	}
 	escaped := r.URL.EscapedPath()
 	own, path, allowed := h.own.find(r.Method, escaped)
 	if own != nil {

@@ -27,8 +27,13 @@ func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	h.known.note(a.origin, a.caller())
 	h.meet(a, a.client)
 	h.missed(r.Context(), stream.Key{Tenant: a.tenant, Client: a.client})
-	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.tenant, Client: a.client, Caller: a.caller(), Live: a.live})
+	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.tenant, Client: a.client, Caller: a.caller(), Network: a.network, Live: a.live})
 	switch {
+	case errors.Is(err, stream.ErrTenantFull):
+		h.refuseFull(w, "sockets", hubError{
+			status: http.StatusTooManyRequests, kind: "tenant_sockets_full",
+			message: "You have too many open sockets", details: "Close some windows.", retryAfter: 5,
+		})
 	case errors.Is(err, stream.ErrFull):
 		writeHubError(w, hubError{
 			status: http.StatusServiceUnavailable, kind: "too_many_sockets",

@@ -17,10 +17,11 @@ import (
 // other error there is nothing left to answer. A client that leaves is no
 // error.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
-	if err := s.reserve(); err != nil {
+	place := placeOf(id)
+	if err := s.reserve(place); err != nil {
 		return err
 	}
-	defer s.serving.Done()
+	defer s.giveBack(place)
 	if id.Client == "" {
 		id.Client = mintSID()
 	}
@@ -33,7 +34,6 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 		CompressionMode:    websocket.CompressionNoContextTakeover,
 	})
 	if err != nil {
-		s.giveBack()
 		return fmt.Errorf("stream: %w", err)
 	}
 	conn.SetReadLimit(readLimit)
@@ -129,24 +129,26 @@ func (s *Streams) received(k Key, mark uint64) {
 }
 
 // reserve takes a place for a socket.
-func (s *Streams) reserve() error {
+func (s *Streams) reserve(p place) error {
+	l := s.limits.Load()
+	own := l.TenantSockets(p.tenant)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
-	if int64(len(s.sockets)+s.opening) >= s.maxSockets.Load() {
-		return ErrFull
+	if err := s.places.take(p, l.MaxSockets, own); err != nil {
+		return err
 	}
-	s.opening++
 	s.serving.Add(1)
 	return nil
 }
 
-func (s *Streams) giveBack() {
+func (s *Streams) giveBack(p place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening--
+	s.places.free(p)
+	s.serving.Done()
 }
 
 // admit puts a socket into its place. It reports false when the streams were
@@ -154,7 +156,6 @@ func (s *Streams) giveBack() {
 func (s *Streams) admit(sock *socket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening--
 	if s.closed {
 		return false
 	}

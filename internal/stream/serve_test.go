@@ -231,7 +231,7 @@ func TestSocketsAreLimited(t *testing.T) {
 		r.open("/ws")
 		_, _, err = r.request("/ws", nil)
 		require.Error(t, err)
-		r.streams.SetLimits(0, 3)
+		r.streams.SetLimits(Limits{MaxSockets: 3})
 		r.open("/ws")
 	})
 }
@@ -272,6 +272,6 @@ func TestRefusedRequests(t *testing.T) {
 		require.Error(t, s.Serve(w, r, Ident{}))
 		require.GreaterOrEqual(t, w.Code, 400)
 	}
-	require.Zero(t, s.opening, "a broken handshake gives its place back")
+	require.Zero(t, s.places.all, "a broken handshake gives its place back")
 	require.NoError(t, s.Close(t.Context()))
 }

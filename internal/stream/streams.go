@@ -16,8 +16,11 @@ import (
 // Errors of [Streams.Serve] that come before anything was written to the
 // client: the caller answers.
 var (
-	// ErrFull says that MaxSockets sockets are open.
+	// ErrFull says that MaxSockets sockets are open, or nearly so and that the
+	// caller has more than a fair share of them.
 	ErrFull = errors.New("stream: too many sockets")
+	// ErrTenantFull says that TenantSockets sockets of the tenant are open.
+	ErrTenantFull = errors.New("stream: too many sockets of one tenant")
 	// ErrClosed says that the streams are shut down.
 	ErrClosed = errors.New("stream: closed")
 )
@@ -36,6 +39,9 @@ type Ident struct {
 	Client string
 	// Caller is whose jobs `status` counts.
 	Caller string
+	// Network is what tells callers of a tenant apart that may have nothing to
+	// do with each other; empty where the tenant is one person's.
+	Network string
 	// Live asks for interleaved events: nothing is held.
 	Live bool
 }
@@ -63,6 +69,8 @@ type Options struct {
 	SpillDir string
 	// MaxSockets bounds the open sockets. Default: 10000.
 	MaxSockets int
+	// TenantSockets bounds those of a tenant. Default: MaxSockets.
+	TenantSockets func(tenant string) int
 	// Features gives the server's feature flags as a JSON object, asked once
 	// a socket. Default: what ComfyUI 0.3.64 says.
 	Features func() json.RawMessage
@@ -122,8 +130,7 @@ type Streams struct {
 	started time.Time
 	callers callers
 
-	replayWindow atomic.Int64 // nanoseconds
-	maxSockets   atomic.Int64
+	limits atomic.Pointer[Limits]
 
 	ctx    context.Context // ends with the last grace of Close
 	cancel context.CancelFunc
@@ -137,8 +144,7 @@ type Streams struct {
 	mu      sync.Mutex
 	clients map[Key]*client
 	sockets map[*socket]struct{}
-	// opening counts sockets that have a place but are not in the set yet.
-	opening int
+	places  places
 	closed  bool
 	over    bool // nothing more may be spawned
 	serving sync.WaitGroup
@@ -155,19 +161,30 @@ func New(o Options) *Streams {
 	}
 	s.callers.ask = s.o.Count
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.SetLimits(o.ReplayWindow, o.MaxSockets)
+	s.SetLimits(Limits{ReplayWindow: o.ReplayWindow, MaxSockets: o.MaxSockets, TenantSockets: o.TenantSockets})
 	s.startNetwork()
 	return s
 }
 
-// SetLimits replaces ReplayWindow and MaxSockets, as a reload of the
-// configuration may. Zero values mean the defaults.
-func (s *Streams) SetLimits(replayWindow time.Duration, maxSockets int) {
-	s.replayWindow.Store(int64(positive(replayWindow, time.Minute)))
-	s.maxSockets.Store(int64(positive(maxSockets, 10_000)))
+// Limits are those of the Options that a reload of the configuration may
+// change. Zero values mean the defaults.
+type Limits struct {
+	ReplayWindow  time.Duration
+	MaxSockets    int
+	TenantSockets func(tenant string) int
 }
 
-func (s *Streams) window() time.Duration { return time.Duration(s.replayWindow.Load()) }
+// SetLimits replaces the limits.
+func (s *Streams) SetLimits(l Limits) {
+	l.ReplayWindow = positive(l.ReplayWindow, time.Minute)
+	l.MaxSockets = positive(l.MaxSockets, 10_000)
+	if l.TenantSockets == nil {
+		l.TenantSockets = func(string) int { return l.MaxSockets }
+	}
+	s.limits.Store(&l)
+}
+
+func (s *Streams) window() time.Duration { return s.limits.Load().ReplayWindow }
 
 // change runs fn on the client of k under its lock, and brings the client in
 // order afterwards. A client that is not known is made, or fn is not called.

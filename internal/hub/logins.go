@@ -1,0 +1,57 @@
+package hub
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// loginsFor is how long a login shows that a hub has users who log in.
+const loginsFor = 7 * 24 * time.Hour
+
+// logins remember whether anybody has logged in lately, at this hub or at
+// another one of its Redis: a hub that is restarted must not take itself for
+// one without logins until the first user is back.
+type logins struct {
+	seen   atomic.Int64 // Unix seconds of the last one here
+	shared atomic.Bool  // one was seen anywhere
+}
+
+// note tells of a request by somebody who has logged in.
+func (l *logins) note() { l.seen.Store(time.Now().Unix()) }
+
+// lately reports whether anybody has logged in within loginsFor.
+func (l *logins) lately() bool {
+	return l.shared.Load() || time.Since(time.Unix(l.seen.Load(), 0)) < loginsFor
+}
+
+var loginsScript = redis.NewScript("hub/logins", redis.Write, `
+-- Shares among hubs that somebody has logged in.
+--
+-- ARGV[1] '1' when one has seen a login in the last minutes
+-- ARGV[2] how long that counts, in milliseconds
+--
+-- Output: {'yes'} when a login counts now, {'no'}
+local mark = key('hub', 'logins')
+if ARGV[1] == '1' then
+  write('SET', mark, '1')
+  write('PEXPIREAT', mark, int(now() + ARGV[2]))
+end
+return {redis.call('EXISTS', mark) == 1 and 'yes' or 'no'}
+`)
+
+// share exchanges what is known with the other hubs.
+func (l *logins) share(ctx context.Context, db *redis.DB) error {
+	fresh := "0"
+	if time.Since(time.Unix(l.seen.Load(), 0)) < 2*houseEvery {
+		fresh = "1"
+	}
+	reply, err := db.Run(ctx, loginsScript, fresh, loginsFor.Milliseconds())
+	if err != nil {
+		return err
+	}
+	l.shared.Store(reply[0] == "yes")
+	return nil
+}

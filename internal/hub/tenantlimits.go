@@ -1,0 +1,76 @@
+package hub
+
+import (
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// TenantLimits bound what one tenant may take of what all share. A limit that
+// is set holds for each tenant. One that is zero has a default; see limitsOf.
+type TenantLimits struct {
+	// Waiting bounds a tenant's waiting jobs; further prompts get 429.
+	// Default: a quarter of MaxQueue.
+	Waiting int
+	// QueueSize bounds the bytes of these jobs. Default: a quarter of
+	// MaxQueueSize.
+	QueueSize int64
+	// Sockets bounds a tenant's open sockets. Default: a quarter of MaxSockets.
+	Sockets int
+	// History bounds a tenant's ended jobs; the oldest go. Default:
+	// HistoryEntries, which the tenant with the most entries pays for.
+	History int
+	// Userdata bounds the bytes of a tenant's settings and user files.
+	// Default: 1 GiB.
+	Userdata int64
+	// UserdataFiles bounds the number of these files and of their folders.
+	// Default: 10000.
+	UserdataFiles int
+	// Inputs bounds the bytes of a tenant's uploads; equal files count once.
+	// Default: 50 GiB.
+	Inputs int64
+	// InputFiles bounds the number of a tenant's uploads. Default: 100000.
+	InputFiles int
+}
+
+// quarter is what one tenant gets of a limit that is shared, so that three
+// others can do the same and a fourth is still served.
+func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
+
+// limitsOf gives the limits of a tenant; zero means no bound. This is the one
+// place that decides whom the defaults bind. Whoever logs in shares the hub
+// with others and gets a part of it. Those who do not log in are one tenant
+// together: alone, they are everybody, and have the whole hub as they would
+// have a ComfyUI; beside people who log in they are one tenant among others.
+func (h *Hub) limitsOf(tenant string) TenantLimits {
+	s := h.settings()
+	l := s.TenantLimits
+	fill(&l.History, s.HistoryEntries)
+	if !h.shares(tenant) {
+		fill(&l.Waiting, s.MaxQueue)
+		fill(&l.QueueSize, s.MaxQueueSize)
+		fill(&l.Sockets, s.MaxSockets)
+		return l
+	}
+	fill(&l.Waiting, quarter(s.MaxQueue))
+	fill(&l.QueueSize, quarter(s.MaxQueueSize))
+	fill(&l.Sockets, quarter(s.MaxSockets))
+	fill(&l.Userdata, 1<<30)
+	fill(&l.UserdataFiles, 10_000)
+	fill(&l.Inputs, 50<<30)
+	fill(&l.InputFiles, 100_000)
+	return l
+}
+
+// shares reports whether a tenant has to leave room for others.
+func (h *Hub) shares(tenant string) bool {
+	return tenant != job.DefaultTenant || h.logins.lately()
+}
+
+// refuseFull answers a tenant that has reached one of its limits. The limit is
+// named as in the Caddyfile, so that the user can tell the operator which.
+func (h *Hub) refuseFull(w http.ResponseWriter, limit string, e hubError) {
+	h.metrics.limited.WithLabelValues(limit).Inc()
+	e.details = "This is your own limit (tenant_limits " + limit + "); other users are not affected. " + e.details
+	writeHubError(w, e)
+}

@@ -1,0 +1,122 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// shared is a hub whose visitors log in by a header, so that several tenants
+// can ask at once.
+func shared(t *testing.T, limits TenantLimits, change ...func(*bench)) *bench {
+	t.Helper()
+	b := newBench(t, 0, append([]func(*bench){func(b *bench) { b.settings.TenantLimits = limits }}, change...)...)
+	b.web.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: r.Header.Get("Test-Login")})
+	})
+	return b
+}
+
+// as sends a request as a tenant.
+func (b *bench) as(tenant, method, path, body string) (int, string) {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, strings.NewReader(body))
+	require.NoError(b.t, err)
+	req.Header.Set("Test-Login", tenant)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(b.t, err)
+	status, answer := read(b.t, resp)
+	return status, string(answer)
+}
+
+// refused says that a tenant was told in words which of its limits it reached.
+func (b *bench) refused(limit string, status int, answer string) {
+	b.t.Helper()
+	require.GreaterOrEqual(b.t, status, 400, answer)
+	require.Contains(b.t, answer, "tenant_limits "+limit)
+	require.Contains(b.t, answer, "other users are not affected")
+	require.Contains(b.t, answer, `"node_errors": {}`, "the shape of a refused prompt")
+	registry := prometheus.NewRegistry()
+	require.NoError(b.t, registry.Register(b.hub.metrics.limited))
+	families, err := registry.Gather()
+	require.NoError(b.t, err)
+	for _, m := range families[0].GetMetric() {
+		if m.GetLabel()[0].GetValue() == limit {
+			return
+		}
+	}
+	b.t.Error("the refusal is not counted")
+}
+
+// open opens a socket of a tenant, or gives the answer that refuses it.
+func (b *bench) open(tenant, client string) (status int, answer string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	conn, resp, err := websocket.Dial(ctx, b.web.URL+"/ws?clientId="+client, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Test-Login": {tenant}},
+	})
+	if err != nil {
+		require.NotNil(b.t, resp, "%v", err)
+		body := make([]byte, 4096)
+		n, _ := resp.Body.Read(body)
+		return resp.StatusCode, string(body[:n])
+	}
+	b.t.Cleanup(func() { _ = conn.CloseNow() })
+	return resp.StatusCode, ""
+}
+
+func TestDefaultTenantLimits(t *testing.T) {
+	t.Parallel()
+	h := New(Identity{Data: t.TempDir()})
+	whole := h.limitsOf("default")
+	require.Equal(t, 10_000, whole.Waiting)
+	require.Equal(t, 10_000, whole.Sockets)
+	require.Zero(t, whole.Userdata, "alone, they are everybody")
+	require.Equal(t, 2500, h.limitsOf("ann").Sockets)
+	require.Equal(t, 2500, h.limitsOf("ann").Waiting)
+	require.Positive(t, h.limitsOf("ann").Userdata)
+
+	h.logins.note()
+	require.Equal(t, h.limitsOf("ann"), h.limitsOf("default"), "beside people who log in they are one tenant")
+
+	other := New(Identity{Data: t.TempDir()})
+	other.config.Store(new(Settings{TenantLimits: TenantLimits{Sockets: 3, Userdata: 5}}.withDefaults()))
+	for _, tenant := range []string{"default", "ann"} {
+		require.Equal(t, 3, other.limitsOf(tenant).Sockets, "what is set holds for each")
+		require.Equal(t, int64(5), other.limitsOf(tenant).Userdata)
+	}
+}
+
+// That people log in is known to a hub that starts anew.
+func TestLoginsOutliveTheProcess(t *testing.T) {
+	t.Parallel()
+	b := shared(t, TenantLimits{})
+	require.False(t, b.hub.logins.lately())
+	b.as("ann", "GET", "/queue", "")
+	require.True(t, b.hub.logins.lately())
+	require.NoError(t, b.hub.logins.share(t.Context(), b.hub.db))
+	b.stop()
+	b.start()
+	require.Eventually(t, b.hub.logins.lately, time.Minute, 5*time.Millisecond)
+}
+
+func TestTenantSockets(t *testing.T) {
+	t.Parallel()
+	b := shared(t, TenantLimits{Sockets: 2})
+	for _, client := range []string{"1", "2"} {
+		status, _ := b.open("ann", client)
+		require.Equal(t, http.StatusSwitchingProtocols, status)
+	}
+	status, answer := b.open("ann", "3")
+	require.Equal(t, http.StatusTooManyRequests, status)
+	b.refused("sockets", status, answer)
+	status, _ = b.open("bob", "1")
+	require.Equal(t, http.StatusSwitchingProtocols, status)
+}
