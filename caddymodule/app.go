@@ -104,6 +104,9 @@ type App struct {
 	// How long an uploaded file is kept that no prompt uses. Default: no bound.
 	InputAge caddy.Duration `json:"input_age,omitempty"`
 
+	// What one tenant may take of what all share.
+	TenantLimits *TenantLimits `json:"tenant_limits,omitempty"`
+
 	// Let calls that install or change code on instances through
 	// (ComfyUI-Manager and its like). Default: false, they are 403.
 	Manager bool `json:"manager,omitempty"`
@@ -247,6 +250,7 @@ func (a *App) hubSettings() hub.Settings {
 		HistoryAge:        time.Duration(a.HistoryAge),
 		HistorySize:       a.HistorySize,
 		InputAge:          time.Duration(a.InputAge),
+		TenantLimits:      a.TenantLimits.limits(),
 		Manager:           a.Manager,
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,

@@ -62,6 +62,15 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        size           <size>
 //	    }
 //	    input_age          <duration>
+//	    tenant_limits {
+//	        waiting        <number>
+//	        sockets        <number>
+//	        history        <number>
+//	        userdata       <size>
+//	        userdata_files <number>
+//	        inputs         <size>
+//	        input_files    <number>
+//	    }
 //	    manager            on | off
 //	    frontend           <folder>
 //	    users              single | multi
@@ -82,6 +91,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "gossip":
 			a.Gossip = new(Gossip)
 			err = a.Gossip.UnmarshalCaddyfile(d)
+		case d.Val() == "tenant_limits":
+			a.TenantLimits = new(TenantLimits)
+			err = a.TenantLimits.UnmarshalCaddyfile(d)
 		case d.Val() == "history" && d.CountRemainingArgs() == 0:
 			err = a.unmarshalHistory(d)
 		default:

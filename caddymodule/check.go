@@ -49,6 +49,11 @@ func (a *App) check() error {
 	if err := a.checkNumbers(); err != nil {
 		return err
 	}
+	if a.TenantLimits != nil {
+		if err := a.TenantLimits.check(); err != nil {
+			return fmt.Errorf("tenant_limits: %w", err)
+		}
+	}
 	if a.Free != "" {
 		if err := checkFree(a.Free); err != nil {
 			return fmt.Errorf("free: %w", err)

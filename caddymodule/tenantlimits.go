@@ -1,0 +1,115 @@
+package caddymodule
+
+import (
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// TenantLimits bound what one tenant may take of what all share. One that is
+// given holds for each tenant. The defaults hold for those who log in, and for
+// all who do not, together, once somebody has logged in within the last week:
+// a hub without logins is bounded by its own limits alone.
+type TenantLimits struct {
+	// How many jobs of a tenant may wait; further prompts get 429. Default: a
+	// quarter of `max_queue`.
+	Waiting int `json:"waiting,omitempty"`
+
+	// How many sockets of a tenant may be open at once. Default: a quarter of
+	// `max_sockets`.
+	Sockets int `json:"sockets,omitempty"`
+
+	// How many ended jobs of a tenant are kept; the oldest go. Default: what
+	// `history` keeps. Beyond that, the tenant with the most loses its oldest.
+	History int `json:"history,omitempty"`
+
+	// How many bytes a tenant's settings and saved workflows may take.
+	// Default: 1073741824 (1 GiB).
+	Userdata int64 `json:"userdata,omitempty"`
+
+	// How many such files and folders a tenant may have. Default: 10000.
+	UserdataFiles int `json:"userdata_files,omitempty"`
+
+	// How many bytes a tenant's uploads may take; equal files count once.
+	// Default: 53687091200 (50 GiB).
+	Inputs int64 `json:"inputs,omitempty"`
+
+	// How many uploaded files a tenant may have. Default: 100000.
+	InputFiles int `json:"input_files,omitempty"`
+}
+
+// UnmarshalCaddyfile reads the block "tenant_limits" of the app.
+func (l *TenantLimits) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		if err := setWord(d, l.set); err != nil {
+			return err
+		}
+	}
+	if len(seen) == 0 {
+		return d.Errf("tenant_limits takes a block")
+	}
+	return nil
+}
+
+func (l *TenantLimits) set(word, value string) (err error) {
+	switch word {
+	case "waiting":
+		l.Waiting, err = parseCount(value)
+	case "sockets":
+		l.Sockets, err = parseCount(value)
+	case "history":
+		l.History, err = parseCount(value)
+	case "userdata":
+		l.Userdata, err = parseSize(value)
+	case "userdata_files":
+		l.UserdataFiles, err = parseCount(value)
+	case "inputs":
+		l.Inputs, err = parseSize(value)
+	case "input_files":
+		l.InputFiles, err = parseCount(value)
+	default:
+		return errUnknownWord
+	}
+	return err
+}
+
+// check judges values that may come from JSON.
+func (l *TenantLimits) check() error {
+	for _, f := range []struct {
+		word  string
+		value int64
+	}{
+		{"waiting", int64(l.Waiting)},
+		{"sockets", int64(l.Sockets)},
+		{"history", int64(l.History)},
+		{"userdata", l.Userdata},
+		{"userdata_files", int64(l.UserdataFiles)},
+		{"inputs", l.Inputs},
+		{"input_files", int64(l.InputFiles)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("%s: must not be negative", f.word)
+		}
+	}
+	return nil
+}
+
+// limits are those of the hub; absent ones are the defaults.
+func (l *TenantLimits) limits() hub.TenantLimits {
+	if l == nil {
+		return hub.TenantLimits{}
+	}
+	return hub.TenantLimits{
+		Waiting: l.Waiting, Sockets: l.Sockets, History: l.History,
+		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
+	}
+}
