@@ -64,6 +64,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    input_age          <duration>
 //	    tenant_limits {
 //	        waiting        <number>
+//	        queue_size     <size>
 //	        sockets        <number>
 //	        history        <number>
 //	        userdata       <size>

@@ -17,6 +17,10 @@ type TenantLimits struct {
 	// quarter of `max_queue`.
 	Waiting int `json:"waiting,omitempty"`
 
+	// How many bytes the bodies of these jobs may take, compressed. Default: a
+	// quarter of `max_queue_size`.
+	QueueSize int64 `json:"queue_size,omitempty"`
+
 	// How many sockets of a tenant may be open at once. Default: a quarter of
 	// `max_sockets`.
 	Sockets int `json:"sockets,omitempty"`
@@ -64,6 +68,8 @@ func (l *TenantLimits) set(word, value string) (err error) {
 	switch word {
 	case "waiting":
 		l.Waiting, err = parseCount(value)
+	case "queue_size":
+		l.QueueSize, err = parseSize(value)
 	case "sockets":
 		l.Sockets, err = parseCount(value)
 	case "history":
@@ -89,6 +95,7 @@ func (l *TenantLimits) check() error {
 		value int64
 	}{
 		{"waiting", int64(l.Waiting)},
+		{"queue_size", l.QueueSize},
 		{"sockets", int64(l.Sockets)},
 		{"history", int64(l.History)},
 		{"userdata", l.Userdata},
@@ -109,7 +116,7 @@ func (l *TenantLimits) limits() hub.TenantLimits {
 		return hub.TenantLimits{}
 	}
 	return hub.TenantLimits{
-		Waiting: l.Waiting, Sockets: l.Sockets, History: l.History,
+		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History,
 		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
 	}
 }

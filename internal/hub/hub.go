@@ -129,7 +129,6 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 			return l.Waiting, l.QueueSize
 		},
 	})
-	})
 	return h.statics.apply(s.Instances)
 }
 

@@ -128,12 +128,8 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	// client without a socket yet must be sent all of it.
 	h.streams.Posted(stream.Key{Tenant: s.Tenant, Client: s.Client}, time.Now())
 	accepted, err := h.queue.Enqueue(r.Context(), s)
-	if full, ok := queueFull(err); ok {
-		writeHubError(w, full)
-		return
-	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.refuseJob(w, r, err)
 		return
 	}
 	j := accepted.Job
@@ -158,20 +154,25 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	h.dispatch.Wake()
 }
 
-// queueFull is the answer to a prompt for which the queue has no room.
-func queueFull(err error) (hubError, bool) {
-	full := hubError{status: http.StatusTooManyRequests, retryAfter: 10}
-	switch {
-	case errors.Is(err, queue.ErrTenantFull):
-		full.kind, full.message = "tenant_queue_full", "Too many of your prompts are waiting"
-		full.details = "Try again when some of your own prompts have been executed."
-	case errors.Is(err, queue.ErrFull):
-		full.kind, full.message = "queue_full", "The hub's queue is full"
-		full.details = "Try again when some prompts have been executed."
-	default:
-		return hubError{}, false
+// refuseJob answers a prompt that the queue did not take.
+func (h *Hub) refuseJob(w http.ResponseWriter, r *http.Request, err error) {
+	own := hubError{
+		status: http.StatusTooManyRequests, kind: "tenant_queue_full", message: "Too many of your prompts are waiting",
+		details: "Try again when some of your own prompts have been executed.", retryAfter: 10,
 	}
-	return full, true
+	switch {
+	case errors.Is(err, queue.ErrTenantFullBytes):
+		h.refuseFull(w, "queue_size", own)
+	case errors.Is(err, queue.ErrTenantFull):
+		h.refuseFull(w, "waiting", own)
+	case errors.Is(err, queue.ErrFull):
+		writeHubError(w, hubError{
+			status: http.StatusTooManyRequests, kind: "queue_full", message: "The hub's queue is full",
+			details: "Try again when some prompts have been executed.", retryAfter: 10,
+		})
+	default:
+		h.fault(w, r, err)
+	}
 }
 
 // replay sends the messages of an ended job again, because the same prompt was

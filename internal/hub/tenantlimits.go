@@ -37,7 +37,8 @@ type TenantLimits struct {
 // others can do the same and a fourth is still served.
 func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
 
-// limitsOf gives the limits of a tenant; zero means no bound. This is the one
+// limitsOf gives the limits of a tenant; zero means no bound but
+// that of all. This is the one
 // place that decides whom the defaults bind. Whoever logs in shares the hub
 // with others and gets a part of it. Those who do not log in are one tenant
 // together: alone, they are everybody, and have the whole hub as they would
@@ -47,9 +48,6 @@ func (h *Hub) limitsOf(tenant string) TenantLimits {
 	l := s.TenantLimits
 	fill(&l.History, s.HistoryEntries)
 	if !h.shares(tenant) {
-		fill(&l.Waiting, s.MaxQueue)
-		fill(&l.QueueSize, s.MaxQueueSize)
-		fill(&l.Sockets, s.MaxSockets)
 		return l
 	}
 	fill(&l.Waiting, quarter(s.MaxQueue))

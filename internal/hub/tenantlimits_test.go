@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // shared is a hub whose visitors log in by a header, so that several tenants
@@ -76,9 +79,7 @@ func TestDefaultTenantLimits(t *testing.T) {
 	t.Parallel()
 	h := New(Identity{Data: t.TempDir()})
 	whole := h.limitsOf("default")
-	require.Equal(t, 10_000, whole.Waiting)
-	require.Equal(t, 10_000, whole.Sockets)
-	require.Zero(t, whole.Userdata, "alone, they are everybody")
+	require.Equal(t, TenantLimits{History: 10_000}, whole, "alone, they are everybody")
 	require.Equal(t, 2500, h.limitsOf("ann").Sockets)
 	require.Equal(t, 2500, h.limitsOf("ann").Waiting)
 	require.Positive(t, h.limitsOf("ann").Userdata)
@@ -119,4 +120,32 @@ func TestTenantSockets(t *testing.T) {
 	b.refused("sockets", status, answer)
 	status, _ = b.open("bob", "1")
 	require.Equal(t, http.StatusSwitchingProtocols, status)
+}
+
+func TestTenantQueue(t *testing.T) {
+	t.Parallel()
+	for limit, limits := range map[string]TenantLimits{
+		"waiting":    {Waiting: 2},
+		"queue_size": {QueueSize: 1000}, // one of these is larger
+	} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+			post := func(tenant string, n int) (int, string) {
+				return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
+			}
+			// It takes the only instance.
+			status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
+			require.Equal(t, http.StatusOK, status, answer)
+			require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+			for n := 0; status == http.StatusOK && n < 5; n++ {
+				status, answer = post("ann", n)
+			}
+			require.Equal(t, http.StatusTooManyRequests, status)
+			b.refused(limit, status, answer)
+			status, answer = post("bob", 9)
+			require.Equal(t, http.StatusOK, status, answer)
+			b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
+		})
+	}
 }

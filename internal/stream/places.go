@@ -14,7 +14,8 @@ type places struct {
 	parties map[place]int
 }
 
-// take counts a socket, or says why there is no place for it. The last eighth
+// take counts a socket of at most most sockets, and own of the tenant where
+// that is not 0, or says why there is no place for it. The last eighth
 // of all places is for parties that have less than a fair share: however many
 // sockets one of them opens, others still find a place. A party that is alone
 // may have all.
@@ -22,7 +23,7 @@ func (p *places) take(of place, most, own int) error {
 	if p.all >= most {
 		return ErrFull
 	}
-	if p.tenants[of.tenant] >= own {
+	if own > 0 && p.tenants[of.tenant] >= own {
 		return ErrTenantFull
 	}
 	if p.all >= most-most/8 {

@@ -69,7 +69,8 @@ type Options struct {
 	SpillDir string
 	// MaxSockets bounds the open sockets. Default: 10000.
 	MaxSockets int
-	// TenantSockets bounds those of a tenant. Default: MaxSockets.
+	// TenantSockets bounds those of a tenant; 0 is no bound of its own, as is
+	// the default.
 	TenantSockets func(tenant string) int
 	// Features gives the server's feature flags as a JSON object, asked once
 	// a socket. Default: what ComfyUI 0.3.64 says.
@@ -179,7 +180,7 @@ func (s *Streams) SetLimits(l Limits) {
 	l.ReplayWindow = positive(l.ReplayWindow, time.Minute)
 	l.MaxSockets = positive(l.MaxSockets, 10_000)
 	if l.TenantSockets == nil {
-		l.TenantSockets = func(string) int { return l.MaxSockets }
+		l.TenantSockets = func(string) int { return 0 }
 	}
 	s.limits.Store(&l)
 }
