@@ -33,6 +33,8 @@ type bench struct {
 	live         bool
 	// strange says that the web server does not know the host names.
 	strange bool
+	// proxied says that a proxy hides who asks.
+	proxied bool
 	// log also gets what the hub logs; nil for nobody.
 	log io.Writer
 }
@@ -110,7 +112,11 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(&testLog{t: t}), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.hub.Serve(w, r, Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, StrangeHost: b.strange})
+		v := Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, StrangeHost: b.strange, Proxied: b.proxied}
+		if user, _, ok := r.BasicAuth(); ok {
+			v.Tenant = user
+		}
+		b.hub.Serve(w, r, v)
 	}))
 	b.start()
 	t.Cleanup(func() {
@@ -139,6 +145,12 @@ func (h *heardLog) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.text.Write(p)
+}
+
+func (h *heardLog) count(text string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Count(h.text.String(), text)
 }
 
 func (h *heardLog) has(text string) bool {

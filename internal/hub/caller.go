@@ -5,11 +5,12 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// asker is who makes a request, in the three ways the hub needs to know it.
+// asker is who makes a request, in the ways the hub needs to know it.
 type asker struct {
 	// tenant pays for the work and owns files and history.
 	tenant string
@@ -18,9 +19,11 @@ type asker struct {
 	login bool
 	// client is the client_id that the request names, or "".
 	client string
-	// origin is the address and the program: all that is known of a request
-	// that names no client, such as most bare interrupts.
-	origin string
+	// browser is the browser by its cookie, or "".
+	browser string
+	// address is the address and the program, or "" where everybody has the
+	// same address: all that is known of many a script.
+	address string
 	// network is the address alone, and of IPv6 the network that one customer
 	// has, hashed; empty where there is a login.
 	network string
@@ -29,19 +32,24 @@ type asker struct {
 
 // askerOf reads who asks from a request. The body's client_id, where there is
 // one, is added by the handler that parses the body.
-func askerOf(r *http.Request, v Visitor) asker {
-	a := asker{tenant: v.Tenant, login: v.Tenant != "", live: v.Live}
-	if a.tenant == "" {
-		a.tenant = job.DefaultTenant
-	}
+func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
+	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", live: v.Live}
 	a.client = r.URL.Query().Get("clientId")
-	// Hashed: the key goes into Redis, and neither an address nor a
-	// User-Agent of any length belongs there.
-	sum := sha256.Sum256([]byte(v.IP + "\x00" + r.UserAgent()))
-	a.origin = hex.EncodeToString(sum[:8])
+	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
+	// any length belongs there, nor a cookie that others must not know.
+	if cookie := browserCookie(r); cookie != "" {
+		a.browser = shortHash(cookie)
+	}
+	if !v.Proxied {
+		a.address = shortHash(v.IP + "\x00" + r.UserAgent())
+	} else if !a.login {
+		h.proxied.Do(func() {
+			h.log().Warn("requests come through a proxy that the server's trusted_proxies does not name: " +
+				"clients that send neither a client id nor the hub's cookie cannot be told apart, so their interrupts and clears do nothing")
+		})
+	}
 	if !a.login {
-		sum := sha256.Sum256([]byte(networkOf(v.IP)))
-		a.network = hex.EncodeToString(sum[:8])
+		a.network = shortHash(networkOf(v.IP))
 	}
 	return a
 }
@@ -59,19 +67,67 @@ func networkOf(ip string) string {
 	return prefix.String()
 }
 
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// tenantOf is the tenant of a login. That of a login that is called like the
+// tenant of those who have none, or like such a replacement, has a prefix.
+func tenantOf(login string) string {
+	const prefix = "login:"
+	switch {
+	case login == "":
+		return job.DefaultTenant
+	case login == job.DefaultTenant, strings.HasPrefix(login, prefix):
+		return prefix + login
+	}
+	return login
+}
+
+// names takes the client_id of a request's body, which counts before that of
+// its query.
+func (a *asker) names(client string) {
+	if client != "" {
+		a.client = client
+	}
+}
+
 // caller is the scope of counts, bare interrupts and clears: the tenant where
-// there is a login, else the client id, else address and program. It is the
-// one definition of the word; see callersOf for a request that names nobody.
+// there is a login, else the client id, else the browser, else address and
+// program. It is the one definition of the word; see callersOf for a request
+// that names no client.
 func (a asker) caller() string {
 	switch {
 	case a.login:
 		return "tenant:" + a.tenant
 	case a.client != "":
 		return "client:" + a.tenant + "/" + a.client
+	case a.browser != "":
+		return "browser:" + a.tenant + "/" + a.browser
 	default:
-		return "from:" + a.tenant + "/" + a.origin
+		return "from:" + a.tenant + "/" + a.address
 	}
 }
+
+// place is what tells a request from those of others when it names no client,
+// "" for nothing.
+func (a asker) place() string {
+	if a.browser != "" {
+		return "browser:" + a.browser
+	}
+	return a.addressPlace()
+}
+
+func (a asker) addressPlace() string {
+	if a.address == "" {
+		return ""
+	}
+	return "from:" + a.address
+}
+
+// nobody reports whether nothing tells the asker from everybody else.
+func (a asker) nobody() bool { return !a.login && a.client == "" && a.place() == "" }
 
 // Visitor is what the web server knows of a request beyond its bytes.
 type Visitor struct {

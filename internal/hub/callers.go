@@ -2,112 +2,130 @@ package hub
 
 import (
 	"slices"
-	"sync"
 	"time"
 )
 
-// Bounds of what is remembered about callers.
 const (
-	// acquaintanceFor is how long an address keeps the client ids that were
-	// used from it.
+	// acquaintanceFor is how long a place keeps the client ids that were used
+	// from it.
 	acquaintanceFor = 6 * time.Hour
-	maxOrigins      = 10_000
-	maxPerOrigin    = 32
+	// maxPerPlace bounds them; the one used longest ago goes.
+	maxPerPlace = 32
 	// namedFor is how long a delete tells what a following bare interrupt
 	// means: some clients cancel with one call of each.
 	namedFor = 10 * time.Second
 )
 
-// acquaintances remember which callers have posted from which address and
-// program: most clients name their client id in POST /prompt and in nothing
-// else, and their bare interrupt must still find their own job.
-type acquaintances struct {
-	mu      sync.Mutex
-	origins map[string]map[string]time.Time
-}
+// acquaintances remember which client ids were used from which place: most
+// clients name theirs in POST /prompt and at the socket and in nothing else, and
+// their bare interrupt must still find their own job.
+type acquaintances struct{ memory[map[string]time.Time] }
 
-// note records that a caller was seen at an origin.
-func (a *acquaintances) note(origin, caller string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.origins == nil || len(a.origins) > maxOrigins {
-		a.origins = map[string]map[string]time.Time{} // forgetting is harmless
-	}
-	seen := a.origins[origin]
-	if seen == nil {
-		seen = map[string]time.Time{}
-		a.origins[origin] = seen
-	}
-	now := time.Now()
-	seen[caller] = now
-	if len(seen) <= maxPerOrigin {
-		return
-	}
-	oldest := caller
-	for c, at := range seen {
-		if at.Before(seen[oldest]) {
-			oldest = c
+// note records that a client id was used from a place.
+func (a *acquaintances) note(tenant, place, client string) {
+	a.change(tenant, place, func(clients *map[string]time.Time) {
+		if *clients == nil {
+			*clients = map[string]time.Time{}
 		}
-	}
-	delete(seen, oldest)
+		used := *clients
+		used[client] = time.Now()
+		if len(used) <= maxPerPlace {
+			return
+		}
+		oldest := client
+		for c, at := range used {
+			if at.Before(used[oldest]) {
+				oldest = c
+			}
+		}
+		delete(used, oldest)
+	})
 }
 
-// of lists the callers seen at an origin, the latest first.
-func (a *acquaintances) of(origin string) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	seen := a.origins[origin]
+// drop forgets that a client id was used from a place.
+func (a *acquaintances) drop(tenant, place, client string) {
+	a.read(tenant, place, func(clients *map[string]time.Time) { delete(*clients, client) })
+}
+
+// of lists the client ids used from a place, the latest first.
+func (a *acquaintances) of(tenant, place string) []string {
 	var out []string
-	for c, at := range seen {
-		if time.Since(at) > acquaintanceFor {
-			delete(seen, c)
-			continue
+	a.read(tenant, place, func(clients *map[string]time.Time) {
+		used := *clients
+		for c, at := range used {
+			if time.Since(at) > acquaintanceFor {
+				delete(used, c)
+				continue
+			}
+			out = append(out, c)
 		}
-		out = append(out, c)
-	}
-	slices.SortFunc(out, func(x, y string) int { return seen[y].Compare(seen[x]) })
+		slices.SortFunc(out, func(x, y string) int { return used[y].Compare(used[x]) })
+	})
 	return out
 }
 
 // namings remember the job that each caller named last in a delete.
-type namings struct {
-	mu    sync.Mutex
-	named map[string]naming
-}
+type namings struct{ memory[naming] }
 
 type naming struct {
 	id string
 	at time.Time
 }
 
-func (n *namings) note(caller, id string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.named == nil || len(n.named) > maxOrigins {
-		n.named = map[string]naming{}
+func (n *namings) note(a asker, id string) {
+	if a.nobody() {
+		return
 	}
-	n.named[caller] = naming{id, time.Now()}
+	n.change(a.tenant, a.caller(), func(last *naming) { *last = naming{id, time.Now()} })
 }
 
 // recent is what the caller named in the last seconds, or "".
-func (n *namings) recent(caller string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if last, ok := n.named[caller]; ok && time.Since(last.at) < namedFor {
-		return last.id
+func (n *namings) recent(a asker) (id string) {
+	n.read(a.tenant, a.caller(), func(last *naming) {
+		if time.Since(last.at) < namedFor {
+			id = last.id
+		}
+	})
+	return id
+}
+
+// meet notes that a client id was used by the asker.
+func (h *Hub) meet(a asker, client string) {
+	if client == "" || a.place() == "" {
+		return
 	}
-	return ""
+	h.seen.note(a.tenant, a.place(), client)
+	if a.browser != "" {
+		// It may have been met at the address before the browser had its cookie.
+		// Others of that address must not be taken for it any more.
+		h.seen.drop(a.tenant, a.addressPlace(), client)
+	}
+}
+
+// clientsOf are the client ids that a request may come from, the likeliest
+// first: the one that it names, else those used from its place. Calls of custom
+// nodes name none.
+func (h *Hub) clientsOf(a asker) []string {
+	if a.client != "" {
+		return []string{a.client}
+	}
+	return h.seen.of(a.tenant, a.place())
 }
 
 // callersOf are the names under which jobs are the asker's own: one where a
-// login or a client id says who asks, else everyone who has posted from there.
+// login or a client id says who asks, else the place and every client that was
+// met there. It is none where nothing tells the asker from others.
 func (h *Hub) callersOf(a asker) []string {
-	if a.login || a.client != "" {
-		return []string{a.caller()}
+	if a.nobody() {
+		return nil
 	}
-	// Who posts without a client id is known at his origin, too: once is enough,
-	// for these are counted.
-	self := a.caller()
-	others := slices.DeleteFunc(h.known.of(a.origin), func(c string) bool { return c == self })
-	return append([]string{self}, others...)
+	callers := []string{a.caller()}
+	if a.login || a.client != "" {
+		return callers
+	}
+	for _, client := range h.clientsOf(a) {
+		a.client = client
+		callers = append(callers, a.caller())
+	}
+	return callers
 }

@@ -20,6 +20,7 @@ func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 		writeTrouble(w, r)
 		return
 	}
+	a.names(o.String("client_id"))
 	models, _ := o.Get("unload_models")
 	memory, _ := o.Get("free_memory")
 	if truthy(models) || truthy(memory) {

@@ -79,6 +79,7 @@ func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a asker, _ []s
 	if !ok {
 		return
 	}
+	a.names(order.client)
 	if order.clear {
 		for _, caller := range h.callersOf(a) {
 			if err := h.queue.ClearHistory(r.Context(), a.tenant, caller); err != nil {

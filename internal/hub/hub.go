@@ -42,9 +42,10 @@ type Hub struct {
 	table   *router
 	own     *router
 	metrics *metrics
-	known   acquaintances
-	// seen are the client ids by place, as known are the callers.
+	// seen are the client ids by place.
 	seen acquaintances
+	// proxied is done once a proxy was noticed that hides who asks.
+	proxied sync.Once
 	// readers are the clients that read an instance's log.
 	readers logReaders
 	// ended are the records of ended jobs that listings have shown.

@@ -76,14 +76,20 @@ func judge(r *http.Request, v Visitor) verdict {
 		}
 		return admitted
 	}
-	host := cmp.Or(v.Host, r.Host)
 	switch {
-	case host == "" || sameHost(host, u.Host):
+	case ownOrigin(r, v):
 		return admitted
-	case loopback(hostname(host)):
+	case loopback(hostname(cmp.Or(v.Host, r.Host))):
 		return refusedAsComfyUI
 	}
 	return refusedHere
+}
+
+// ownOrigin reports whether a request comes from a page of the hub's own.
+func ownOrigin(r *http.Request, v Visitor) bool {
+	u, err := url.Parse(r.Header.Get("Origin"))
+	host := cmp.Or(v.Host, r.Host)
+	return err == nil && u.Host != "" && (host == "" || sameHost(host, u.Host))
 }
 
 // acts reports whether a request changes something or opens a socket, whose

@@ -23,7 +23,11 @@ import (
 // getPrompt answers GET /prompt: how many of the caller's jobs are not done.
 func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	total := 0
-	for _, caller := range h.callersOf(a) {
+	callers := h.callersOf(a)
+	if a.nobody() {
+		callers = []string{a.caller()} // a number may tell of everybody's
+	}
+	for _, caller := range callers {
 		n, err := h.queue.Count(r.Context(), caller)
 		if err != nil {
 			h.fault(w, r, err)
@@ -46,9 +50,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		h.refuse(w, r, a, raw, err)
 		return
 	}
-	if request.ClientID != "" {
-		a.client = request.ClientID
-	}
+	a.names(request.ClientID)
 	have := &lookup{hub: h, ctx: r.Context(), tenant: a.tenant}
 	c := h.catalog() // one and the same for all steps: a merge may come in between
 	verdict := c.Validate(catalog.Prompt{
@@ -138,8 +140,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	} else {
 		h.streams.StatusChanged(j.Caller)
 	}
-	h.known.note(a.origin, j.Caller)
-	h.meet(a, j.Client)
+	h.meet(a, s.Client)
 	if position, err := h.queue.Position(r.Context(), j.Key); err == nil {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(position))
 	}

@@ -57,6 +57,7 @@ func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	if !ok {
 		return
 	}
+	a.names(order.client)
 	var keys []string
 	if order.clear {
 		for _, caller := range h.callersOf(a) {
@@ -71,7 +72,7 @@ func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a asker, _ []str
 		}
 	}
 	for _, id := range order.delete {
-		h.named.note(a.caller(), id)
+		h.named.note(a, id)
 		key, err := h.waiting(r.Context(), a.tenant, id)
 		if err != nil {
 			h.fault(w, r, err)
@@ -114,6 +115,7 @@ func (h *Hub) waiting(ctx context.Context, tenant, id string) (string, error) {
 type order struct {
 	clear  bool
 	delete []string
+	client string
 }
 
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
@@ -132,7 +134,7 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
 	switch v := v.(type) {
 	case *pyjson.Object:
 		c, _ := v.Get("clear")
-		o.clear = truthy(c)
+		o.clear, o.client = truthy(c), v.String("client_id")
 		if !v.Has("delete") {
 			break
 		}
@@ -171,6 +173,7 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ [
 			return
 		}
 		id = o.String("prompt_id")
+		a.names(o.String("client_id"))
 		if p, _ := o.Get("prompt_id"); id == "" && truthy(p) {
 			writeEmpty(w, http.StatusOK) // an id that cannot be anybody's
 			return
@@ -197,7 +200,7 @@ func (h *Hub) interruptTarget(ctx context.Context, a asker, id string) (job.Job,
 	if id != "" {
 		return h.running(ctx, a.tenant, id)
 	}
-	if named := h.named.recent(a.caller()); named != "" {
+	if named := h.named.recent(a); named != "" {
 		if j, err := h.running(ctx, a.tenant, named); err != nil || j.Key != "" {
 			return j, err
 		}

@@ -109,10 +109,11 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		writeEmpty(w, http.StatusOK)
 		return
 	}
-	a := askerOf(r, v)
+	a := h.askerOf(r, v)
 	if a.login {
 		h.logins.note()
 	}
+	w = h.greet(w, r, v, &a)
 	escaped := r.URL.EscapedPath()
 	own, path, allowed := h.own.find(r.Method, escaped)
 	if own != nil {

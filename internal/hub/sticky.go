@@ -20,23 +20,3 @@ func (h *Hub) sticky(a asker) *comfyui.Client {
 	}
 	return h.dispatch.Primary()
 }
-
-// clientsOf are the client ids that a request may come from, the likeliest
-// first: the one that it names, else those seen from its address and program.
-// Calls of custom nodes name none.
-func (h *Hub) clientsOf(a asker) []string {
-	if a.client != "" {
-		return []string{a.client}
-	}
-	return h.seen.of(a.place())
-}
-
-// meet notes that a client id was used by the asker.
-func (h *Hub) meet(a asker, client string) {
-	if client != "" {
-		h.seen.note(a.place(), client)
-	}
-}
-
-// place is where an asker comes from, within its tenant.
-func (a asker) place() string { return a.tenant + "/" + a.origin }

@@ -1,0 +1,95 @@
+package hub
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// cookieName is the cookie that tells one browser from another behind the
+	// same address. It is no login and opens nothing: it only keeps one
+	// person's "clear" from another's prompts.
+	cookieName = "comfyhub_browser"
+	cookieLife = 365 * 24 * time.Hour
+	cookieSize = 16 // bytes of chance
+)
+
+var cookieValue = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// browserCookie is the value of a request's cookie, "" for none. Of several
+// none counts: a page of a sibling subdomain may have set one of them.
+func browserCookie(r *http.Request) string {
+	cookies := slices.DeleteFunc(r.CookiesNamed(cookieName), func(c *http.Cookie) bool { return !cookieValue.MatchString(c.Value) })
+	if len(cookies) != 1 {
+		return ""
+	}
+	return cookies[0].Value
+}
+
+// greet gives a browser its cookie: with a page, and with a socket if it came
+// without one, for a tab may be older than the cookie. Other programs are given
+// none.
+func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker) http.ResponseWriter {
+	if r.Method != http.MethodGet || !strings.HasPrefix(r.UserAgent(), "Mozilla/") {
+		return w
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return w // a page of another site, which is let in by cors
+	}
+	value := browserCookie(r)
+	cookie := &http.Cookie{
+		Name: cookieName, Value: value, Path: "/", MaxAge: int(cookieLife / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.Secure,
+	}
+	if value == "" {
+		cookie.Value = randomText(cookieSize)
+	}
+	switch {
+	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+		if value == "" && ownOrigin(r, v) {
+			http.SetCookie(w, cookie)
+			a.browser = shortHash(cookie.Value)
+		}
+	case strings.Contains(r.Header.Get("Accept"), "text/html"):
+		return &greeter{ResponseWriter: w, cookie: cookie}
+	}
+	return w
+}
+
+// greeter adds the cookie to an answer that turns out to be a page. At the last
+// moment, because the page may come from an instance.
+type greeter struct {
+	http.ResponseWriter
+	cookie *http.Cookie
+	done   bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *greeter) WriteHeader(status int) {
+	header := w.Header()
+	if !w.done && status == http.StatusOK && strings.HasPrefix(header.Get("Content-Type"), "text/html") {
+		http.SetCookie(w.ResponseWriter, w.cookie)
+		if control := header.Get("Cache-Control"); !strings.Contains(control, "no-store") {
+			// A cache that many share must not give one browser's to another.
+			header.Set("Cache-Control", "private, no-cache")
+		}
+	}
+	w.done = w.done || status >= 200
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *greeter) Write(p []byte) (int, error) {
+	if !w.done {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController flush and take over the connection.
+func (w *greeter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

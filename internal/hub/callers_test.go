@@ -1,0 +1,350 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+const program = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+// visitor is somebody at 127.0.0.1 with the same program as everybody there.
+type visitor struct {
+	b    *bench
+	http *http.Client
+	user string
+}
+
+// browser is a visitor with a cookie jar that has loaded the page.
+func (b *bench) browser() *visitor {
+	b.t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(b.t, err)
+	v := &visitor{b: b, http: &http.Client{Jar: jar}}
+	status, _ := v.send("GET", "/", "")
+	require.Equal(b.t, http.StatusOK, status)
+	require.NotEmpty(b.t, v.cookie(), "the page brings the cookie")
+	return v
+}
+
+// script is one without.
+func (b *bench) script() *visitor { return &visitor{b: b, http: &http.Client{}} }
+
+func (v *visitor) cookie() string {
+	at, err := url.Parse(v.b.web.URL)
+	require.NoError(v.b.t, err)
+	for _, c := range v.http.Jar.Cookies(at) {
+		if c.Name == cookieName {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+func (v *visitor) do(method, path, body string) *http.Response {
+	v.b.t.Helper()
+	r, err := http.NewRequest(method, v.b.web.URL+path, strings.NewReader(body))
+	require.NoError(v.b.t, err)
+	r.Header.Set("User-Agent", program)
+	if v.http.Jar != nil && path == "/" {
+		r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	}
+	if v.user != "" {
+		r.SetBasicAuth(v.user, "")
+	}
+	resp, err := v.http.Do(r)
+	require.NoError(v.b.t, err)
+	return resp
+}
+
+func (v *visitor) send(method, path, body string) (int, []byte) {
+	v.b.t.Helper()
+	return read(v.b.t, v.do(method, path, body))
+}
+
+// submit posts a prompt; client is its client id, "" for none.
+func (v *visitor) submit(graph, client string) string {
+	v.b.t.Helper()
+	id := ""
+	if client != "" {
+		id = fmt.Sprintf(`, "client_id": %q`, client)
+	}
+	status, answer := v.send("POST", "/api/prompt", `{"prompt": `+graph+id+`}`)
+	require.Equal(v.b.t, http.StatusOK, status, string(answer))
+	var accepted struct {
+		ID string `json:"prompt_id"`
+	}
+	require.NoError(v.b.t, json.Unmarshal(answer, &accepted))
+	return accepted.ID
+}
+
+func (v *visitor) posts(path, body string) {
+	v.b.t.Helper()
+	status, answer := v.send("POST", path, body)
+	require.Equal(v.b.t, http.StatusOK, status, string(answer))
+}
+
+// connect opens a socket as a browser does.
+func (v *visitor) connect(client string) {
+	v.b.t.Helper()
+	conn, resp, err := websocket.Dial(v.b.t.Context(), v.b.web.URL+"/ws?clientId="+client, &websocket.DialOptions{
+		HTTPClient: v.http, HTTPHeader: http.Header{"User-Agent": {program}, "Origin": {v.b.web.URL}},
+	})
+	require.NoError(v.b.t, err)
+	v.b.t.Cleanup(func() { conn.CloseNow() })
+	if at, err := url.Parse(v.b.web.URL); err == nil && v.http.Jar != nil {
+		v.http.Jar.SetCookies(at, resp.Cookies())
+	}
+	_, _, err = conn.Read(v.b.t.Context())
+	require.NoError(v.b.t, err)
+}
+
+// count is how many of the visitor's prompts are not done: those that a bare
+// clear or interrupt would touch.
+func (v *visitor) count() int {
+	v.b.t.Helper()
+	_, body := v.send("GET", "/prompt", "")
+	var answer struct {
+		Info struct {
+			Remaining int `json:"queue_remaining"`
+		} `json:"exec_info"`
+	}
+	require.NoError(v.b.t, json.Unmarshal(body, &answer))
+	return answer.Info.Remaining
+}
+
+// states are those of the jobs of the visitor's tenant.
+func (v *visitor) states() map[string]string {
+	v.b.t.Helper()
+	status, body := v.send("GET", "/hub/jobs", "")
+	require.Equal(v.b.t, http.StatusOK, status)
+	var jobs []struct{ ID, Status string }
+	require.NoError(v.b.t, json.Unmarshal(body, &jobs))
+	states := map[string]string{}
+	for _, j := range jobs {
+		states[j.ID] = j.Status
+	}
+	return states
+}
+
+func (v *visitor) awaits(id, state string) {
+	v.b.t.Helper()
+	require.Eventually(v.b.t, func() bool { return v.states()[id] == state }, time.Minute, 5*time.Millisecond, "%s: %s", id, state)
+}
+
+// withPage is a bench that has a web interface.
+func withPage(t *testing.T, count int) *bench {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "index.html"), []byte("<!doctype html>"), 0o600))
+	return newBench(t, count, func(b *bench) { b.settings.Frontend = folder })
+}
+
+// people are two who are told apart by nothing but what a case says.
+var people = map[string]func(b *bench) (one, two *visitor, body func(client, rest string) string){
+	"by the browser's cookie": func(b *bench) (one, two *visitor, body func(client, rest string) string) {
+		return b.browser(), b.browser(), func(_, rest string) string { return "{" + rest + "}" }
+	},
+	"by the client id in the body": func(b *bench) (one, two *visitor, body func(client, rest string) string) {
+		return b.script(), b.script(), func(client, rest string) string {
+			return strings.TrimSuffix(fmt.Sprintf(`{"client_id": %q, %s`, client, rest), ", ") + "}"
+		}
+	},
+	"by the cookie against none": func(b *bench) (one, two *visitor, body func(client, rest string) string) {
+		return b.browser(), b.script(), func(_, rest string) string { return "{" + rest + "}" }
+	},
+}
+
+// Two people behind one address with the same program, nobody logged in: what
+// one clears or interrupts is never the other's.
+func TestTwoAtOneAddress(t *testing.T) {
+	t.Parallel()
+	for name, meet := range people {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := withPage(t, 2)
+			ann, bob, body := meet(b)
+			ended := ann.submit(work(1, 1, "none"), "ann")
+			ann.awaits(ended, "done")
+			endedToo := bob.submit(work(1, 2, "none"), "bob")
+			bob.awaits(endedToo, "done")
+			running := ann.submit(endless(3), "ann")
+			ann.awaits(running, "running")
+			runningToo := bob.submit(endless(4), "bob")
+			bob.awaits(runningToo, "running")
+			waiting, waitingToo := ann.submit(endless(5), "ann"), bob.submit(endless(6), "bob")
+
+			bob.posts("/queue", body("bob", `"clear": true`))
+			bob.posts("/history", body("bob", `"clear": true`))
+			bob.posts("/api/interrupt", body("bob", ""))
+			ann.awaits(runningToo, "cancelled")
+			bob.posts("/interrupt", body("bob", "")) // nothing of his is left
+			bob.posts("/free", body("bob", `"unload_models": true`))
+
+			states := ann.states()
+			require.Equal(t, "running", states[running], "ann's running prompt")
+			require.Equal(t, "queued", waitingState(states, waiting), "ann's waiting prompt")
+			require.NotContains(t, states, waitingToo, "bob's waiting prompt")
+			_, shown := b.history(ended)
+			require.True(t, shown, "ann's history")
+			_, shown = b.history(endedToo)
+			require.False(t, shown, "bob's history")
+
+			ann.posts("/queue", body("ann", `"clear": true`))
+			ann.posts("/interrupt", body("ann", ""))
+			ann.awaits(running, "cancelled")
+		})
+	}
+}
+
+// waitingState is the state of a job that waits, or has begun meanwhile.
+func waitingState(states map[string]string, id string) string {
+	if states[id] == "running" {
+		return "queued"
+	}
+	return states[id]
+}
+
+// The count of GET /prompt is the browser's, too, and so is the order of the
+// listing.
+func TestBrowserCounts(t *testing.T) {
+	t.Parallel()
+	b := withPage(t, 1)
+	ann, bob := b.browser(), b.browser()
+	first := ann.submit(endless(1), "ann")
+	ann.awaits(first, "running")
+	ann.submit(endless(2), "") // without a client id it is the browser's all the same
+	second := bob.submit(endless(3), "bob")
+	for v, want := range map[*visitor]int{ann: 2, bob: 1, b.script(): 0} {
+		require.Equal(t, want, v.count())
+	}
+	_, body := bob.send("GET", "/queue", "")
+	var queue struct {
+		Pending [][]json.RawMessage `json:"queue_pending"`
+	}
+	require.NoError(t, json.Unmarshal(body, &queue))
+	require.Equal(t, fmt.Sprintf("%q", second), string(queue.Pending[0][1]), "bob's own comes first")
+	ann.posts("/queue", `{"clear": true}`)
+	ann.posts("/interrupt", "")
+}
+
+// A hub that starts again knows nobody. The web interface's socket comes back
+// with client id and cookie, and what it posted before is its own again.
+func TestBrowserAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := withPage(t, 1)
+	ann, bob := b.browser(), b.browser()
+	running := ann.submit(endless(1), "ann")
+	ann.awaits(running, "running")
+	his := bob.submit(endless(2), "bob")
+	b.stop()
+	b.start()
+	b.connected(1)
+	ann.connect("ann")
+	bob.connect("bob")
+	ann.awaits(running, "running")
+	ann.posts("/interrupt", "")
+	ann.posts("/queue", `{"clear": true}`)
+	ann.awaits(running, "cancelled")
+	require.Contains(t, []string{"queued", "running"}, ann.states()[his])
+	bob.awaits(his, "running")
+	bob.posts("/queue", `{"clear": true}`)
+	bob.posts("/interrupt", "")
+	bob.awaits(his, "cancelled")
+}
+
+// A tab that is older than the cookie gets it with its socket.
+func TestOldTab(t *testing.T) {
+	t.Parallel()
+	b := withPage(t, 1)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	ann := &visitor{b: b, http: &http.Client{Jar: jar}}
+	running := ann.submit(endless(1), "ann") // known by the address now
+	ann.awaits(running, "running")
+	ann.connect("ann")
+	require.NotEmpty(t, ann.cookie())
+	require.Equal(t, 0, b.script().count(), "the address means others now")
+	require.Equal(t, 1, ann.count())
+	ann.posts("/interrupt", "")
+	ann.awaits(running, "cancelled")
+}
+
+// Behind a proxy that nobody declared, everybody has one address. Only client
+// ids and cookies count then, and the log says so once.
+func TestUndeclaredProxy(t *testing.T) {
+	t.Parallel()
+	heard := new(heardLog)
+	b := newBench(t, 1, func(b *bench) { b.log, b.proxied = heard, true })
+	ann, bob := b.script(), b.script()
+	running := ann.submit(endless(1), "ann")
+	ann.awaits(running, "running")
+	nameless := ann.submit(endless(2), "")
+	for range 2 {
+		bob.posts("/interrupt", "")
+		bob.posts("/queue", `{"clear": true}`)
+		bob.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, "no such id"))
+	}
+	require.Equal(t, "running", ann.states()[running])
+	require.Equal(t, "queued", ann.states()[nameless])
+	require.Equal(t, 1, heard.count("trusted_proxies"))
+	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, nameless))
+	ann.posts("/interrupt", `{"client_id": "ann"}`)
+	ann.awaits(running, "cancelled")
+}
+
+// Somebody without a login, at the address of somebody with one, is another.
+func TestAddressOfALogin(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	ada, stranger := b.script(), b.script()
+	ada.user = "ada"
+	running := ada.submit(endless(1), "ada")
+	ada.awaits(running, "running")
+	waiting := ada.submit(endless(2), "")
+	for _, client := range []string{"", `{"client_id": "ada"}`} {
+		stranger.posts("/interrupt", client)
+	}
+	require.Equal(t, 0, stranger.count())
+	stranger.posts("/queue", `{"clear": true}`)
+	stranger.posts("/queue", `{"clear": true, "client_id": "ada"}`)
+	stranger.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
+	require.Equal(t, map[string]string{running: "running", waiting: "queued"}, ada.states())
+	require.Empty(t, stranger.states())
+	ada.posts("/queue", `{"clear": true}`)
+	ada.posts("/interrupt", "")
+	ada.awaits(running, "cancelled")
+}
+
+// A login that is called like the tenant of those without one is another.
+func TestLoginNamedDefault(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	stranger, mallory := b.script(), b.script()
+	mallory.user = "default"
+	running := stranger.submit(endless(1), "ann")
+	stranger.awaits(running, "running")
+	require.Empty(t, mallory.states())
+	mallory.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+	require.Equal(t, "running", stranger.states()[running])
+	stranger.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+	stranger.awaits(running, "cancelled")
+
+	names := map[string]string{}
+	for _, login := range []string{"", "ada", "default", "login:default", "login:login:default", "Default", "login"} {
+		tenant := tenantOf(login)
+		require.NotContains(t, names, tenant, "%q and %q", names[tenant], login)
+		names[tenant] = login
+	}
+	require.Equal(t, "ada", tenantOf("ada"), "what is stored keeps its name")
+}
