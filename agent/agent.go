@@ -28,6 +28,9 @@ type config struct {
 	// bind, advertise and serve are addresses; empty means the default.
 	bind, advertise, serve string
 	key                    string
+	// identity is the agent's own. Hubs know it by that, and keep its name
+	// for it.
+	identity gossip.Identity
 	// restartCommand is run to restart a server; empty for none.
 	restartCommand string
 	logger         *slog.Logger
@@ -67,6 +70,9 @@ type instance struct {
 
 // run is the whole life of an agent; it ends with ctx.
 func (c config) run(ctx context.Context) error {
+	if c.identity.Key() == "" {
+		c.identity = gossip.NewIdentity()
+	}
 	a := &agent{config: c, log: c.logger, boot: time.Now().UnixMilli()}
 	listener, err := a.listen()
 	if err != nil {
@@ -88,7 +94,8 @@ func (c config) run(ctx context.Context) error {
 	server := a.server(requests)
 	served := make(chan error, 1)
 	a.work.Go(func() { served <- server.Serve(listener) })
-	a.log.Info("agent runs", "name", a.name, "serving", listener.Addr().String(), "gossip", a.gossip.Local().Addr, "instances", len(a.instances))
+	a.log.Info("agent runs", "name", a.name, "serving", listener.Addr().String(), "gossip", a.gossip.Local().Addr, "instances", len(a.instances),
+		"key", gossip.Fingerprint(a.identity.Key()))
 	a.mu.Lock()
 	for _, i := range a.instances {
 		a.watch(ctx, i)
@@ -181,7 +188,7 @@ func (a *agent) find(name string) *instance {
 func (a *agent) join(ctx context.Context, served net.Addr) error {
 	c := gossip.Config{
 		Role: gossip.RoleAgent, Name: a.name, Boot: a.boot, Version: a.version,
-		Bind: a.bind, Advertise: a.advertise, Key: a.key, Join: a.config.join,
+		Bind: a.bind, Advertise: a.advertise, Key: a.key, Identity: a.identity, Join: a.config.join,
 		Logger: a.log, Report: a.report,
 	}
 	var err error

@@ -47,7 +47,7 @@ func startHub(t testing.TB, bind string) *hub {
 		Role: gossip.RoleHub, Name: "hub", Bind: bind,
 		OnMember: func(e gossip.Event) {
 			if e.Left {
-				h.registry.AgentLeft(e.Member.Name, e.Member.Boot)
+				h.registry.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 			}
 		},
 		OnReport: func(r fleet.Report) {
@@ -392,6 +392,7 @@ func TestListen(t *testing.T) {
 	t.Parallel()
 	listen := func(c config) (*agent, net.Listener, error) {
 		c.logger = discard()
+		c.identity = gossip.NewIdentity()
 		a := &agent{config: c, log: c.logger}
 		l, err := a.listen()
 		if err == nil {
@@ -407,6 +408,9 @@ func TestListen(t *testing.T) {
 
 	_, _, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0"})
 	require.ErrorIs(t, err, gossip.ErrKeyRequired, "off loopback nothing is served to everybody")
+	a, _, err = listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0", key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, "https", a.scheme, "with a key others may be in the group, and loopback is no proof")
 	a, l, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0", key: "k"})
 	require.NoError(t, err)
 	require.Equal(t, "https", a.scheme)
@@ -417,7 +421,7 @@ func TestListen(t *testing.T) {
 	defer func() { server.Close(); <-done }()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
-	_, tls, err := gossip.TLS("k")
+	tls, err := gossip.DialTLS("k", a.identity.Key())
 	require.NoError(t, err)
 	client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
 	require.NoError(t, err)
@@ -425,6 +429,13 @@ func TestListen(t *testing.T) {
 	_, err = client.SystemStats(t.Context())
 	var status *comfyui.StatusError
 	require.ErrorAs(t, err, &status, "with the key one gets an answer")
+	tls, err = gossip.DialTLS("k", gossip.NewIdentity().Key())
+	require.NoError(t, err)
+	other, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = other.SystemStats(t.Context())
+	require.ErrorIs(t, err, gossip.ErrPeer, "a hub that wants another agent")
 	stranger, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true})
 	require.NoError(t, err)
 	defer stranger.Close()

@@ -81,8 +81,9 @@ func BenchmarkThroughAgent(b *testing.B) {
 		ask(b, serve(b, config{serve: "127.0.0.1:0"}), comfyui.Options{ViaAgent: true})
 	})
 	b.Run("agent with TLS", func(b *testing.B) {
-		_, tls, err := gossip.TLS("k")
+		id := gossip.NewIdentity()
+		tls, err := gossip.DialTLS("k", id.Key())
 		require.NoError(b, err)
-		ask(b, serve(b, config{serve: "0.0.0.0:0", key: "k", join: []string{"hub.example.com"}}), comfyui.Options{ViaAgent: true, TLS: tls})
+		ask(b, serve(b, config{serve: "0.0.0.0:0", key: "k", identity: id, join: []string{"hub.example.com"}}), comfyui.Options{ViaAgent: true, TLS: tls})
 	})
 }

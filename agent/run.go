@@ -16,6 +16,7 @@ func newRunCommand() *cobra.Command {
 		servers   []string
 		direct    []string
 		keyFile   string
+		state     string
 		simulate  int
 		simulated simulation
 	)
@@ -41,6 +42,9 @@ func newRunCommand() *cobra.Command {
 				return errors.New("--join: which hub? HOST:7946")
 			}
 			if c.key, err = readKey(keyFile, os.LookupEnv); err != nil {
+				return err
+			}
+			if c.identity, err = identity(c.name, c.key, state, os.LookupEnv); err != nil {
 				return err
 			}
 			if simulate > 0 {
@@ -71,6 +75,7 @@ func newRunCommand() *cobra.Command {
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
 	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the servers (default :7947; loopback when joined over loopback)")
 	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key (default: the variable "+keyVariable+")")
+	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
 	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
 	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")
 	simulated.flags(f, "first `port` of the simulated servers; others where they are taken")

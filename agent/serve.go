@@ -19,8 +19,9 @@ import (
 // defaultServePort is where hubs reach the instances.
 const defaultServePort = 7947
 
-// listen opens the port of the instances: with TLS, and only for those who
-// have the gossip key, unless it is on loopback.
+// listen opens the port of the instances: with TLS, proving who this agent is
+// and letting in only those who have the gossip key. Without a key all of the
+// fleet is on this machine.
 func (a *agent) listen() (net.Listener, error) {
 	address := a.serve
 	if address == "" {
@@ -41,12 +42,12 @@ func (a *agent) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	if gossip.IsLoopback(host) && a.onLoopback() {
+	if a.key == "" && gossip.IsLoopback(host) && a.onLoopback() {
 		a.scheme = "http"
 		return listener, nil
 	}
 	a.scheme = "https"
-	server, _, err := gossip.TLS(a.key)
+	server, err := gossip.ServeTLS(a.key, a.identity)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--serve %s: %w: give --key-file or %s, the same as at the hub", listener.Addr(), err, keyVariable), listener.Close())
 	}

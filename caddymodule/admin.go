@@ -19,6 +19,7 @@ import (
 //	GET  /comfyhub/instances               what GET /hub/instances answers
 //	POST /comfyhub/drain?instance=NAME     let it finish its run and give it no other
 //	POST /comfyhub/resume?instance=NAME    take that back
+//	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 type adminAPI struct{}
 
 // errNoHub is the answer while no configuration with a hub is running.
@@ -53,6 +54,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/instances", http.MethodGet, serveInstances),
 		route("/comfyhub/drain", http.MethodPost, serveVerb((*hub.Hub).Drain)),
 		route("/comfyhub/resume", http.MethodPost, serveVerb((*hub.Hub).Resume)),
+		route("/comfyhub/forget", http.MethodPost, serveForget),
 	}
 }
 
@@ -103,6 +105,24 @@ func serveVerb(verb func(*hub.Hub, string) bool) func(*hub.Hub, http.ResponseWri
 		}
 		return answer(w, map[string]any{"instance": name})
 	}
+}
+
+// serveForget gives the name of an agent that is gone away.
+func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Query().Get("agent")
+	if name == "" {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter agent is missing")}
+	}
+	err := h.ForgetAgent(r.Context(), name)
+	switch {
+	case errors.Is(err, hub.ErrAgentAlive):
+		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+	case errors.Is(err, hub.ErrAgentUnknown):
+		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	case err != nil:
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"agent": name})
 }
 
 func unavailable(err error) error {

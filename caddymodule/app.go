@@ -24,7 +24,7 @@ const closeTimeout = 10 * time.Second
 //
 // A reload keeps the hub with its sockets, its running jobs and its counters,
 // and replaces its settings. What makes it the same hub is `redis`, `data`,
-// `storage` and `gossip` without `join`: changing one of these needs a restart, unless the
+// `storage` and `gossip` without `join` and `allow_direct`: changing one of these needs a restart, unless the
 // new hub shares neither a port nor a folder with the old.
 type App struct {
 	// Where the queue is: `embedded`, or the URL of a Redis server:
@@ -258,6 +258,7 @@ func (a *App) hubSettings() hub.Settings {
 	}
 	if a.Gossip != nil {
 		s.Join = a.Gossip.Join
+		s.AllowDirect = a.Gossip.AllowDirect
 	}
 	return s
 }

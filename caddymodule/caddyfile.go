@@ -43,6 +43,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        advertise      <host:port>
 //	        key            <secret>
 //	        join           <host:port...>
+//	        allow_direct   <cidr|address|host...>
 //	    }
 //	    instance           <url>              # repeatable
 //	    max_attempts       <number>
@@ -197,8 +198,12 @@ func (g *Gossip) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	var seen words
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if d.Val() == "join" {
-			if err := g.joinAll(d); err != nil {
+		if word := d.Val(); word == "join" || word == "allow_direct" {
+			list, check := &g.Join, checkHostPort
+			if word == "allow_direct" {
+				list, check = &g.AllowDirect, checkAllowDirect
+			}
+			if err := addAll(d, list, check); err != nil {
 				return err
 			}
 			continue
@@ -227,20 +232,20 @@ func (g *Gossip) set(word, value string) (err error) {
 	return err
 }
 
-// joinAll reads the arguments of one line "join".
-func (g *Gossip) joinAll(d *caddyfile.Dispenser) error {
-	addresses := d.RemainingArgs()
-	if len(addresses) == 0 {
+// addAll adds the arguments of one line to a list whose word can be repeated.
+func addAll(d *caddyfile.Dispenser, list *[]string, check func(string) error) error {
+	word, values := d.Val(), d.RemainingArgs()
+	if len(values) == 0 {
 		return d.ArgErr()
 	}
-	for _, address := range addresses {
-		if slices.Contains(g.Join, address) {
-			return d.Errf("join: %s is given twice", address)
+	for _, value := range values {
+		if slices.Contains(*list, value) {
+			return d.Errf("%s: %s is given twice", word, value)
 		}
-		if err := checkHostPort(address); err != nil {
-			return d.Errf("join: %w", err)
+		if err := check(value); err != nil {
+			return d.Errf("%s: %w", word, err)
 		}
-		g.Join = append(g.Join, address)
+		*list = append(*list, value)
 	}
 	return nil
 }

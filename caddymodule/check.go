@@ -27,6 +27,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 		for i := range g.Join {
 			fields = append(fields, &g.Join[i])
 		}
+		for i := range g.AllowDirect {
+			fields = append(fields, &g.AllowDirect[i])
+		}
 	}
 	for _, f := range fields {
 		value, err := repl.ReplaceOrErr(*f, false, true)
@@ -113,10 +116,23 @@ func (g *Gossip) check() error {
 			return fmt.Errorf("join: %w", err)
 		}
 	}
+	for _, text := range g.AllowDirect {
+		if err := checkAllowDirect(text); err != nil {
+			return fmt.Errorf("allow_direct: %w", err)
+		}
+	}
 	if g.Key == "" && g.Bind != "" && !isLoopback(g.Bind) {
 		return fmt.Errorf("%s is not a loopback address, so a key is required: without one, anyone who reaches it could join the fleet", g.Bind)
 	}
 	return nil
+}
+
+// checkAllowDirect accepts a network, an address or a host name.
+func checkAllowDirect(value string) error {
+	if hasPlaceholder(value) {
+		return nil
+	}
+	return hub.CheckAllowDirect(value)
 }
 
 // hasPlaceholder reports whether a value cannot be judged before placeholders

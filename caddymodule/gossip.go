@@ -14,6 +14,13 @@ type Gossip struct {
 	// anyone who reaches the port could join and be given work.
 	Key string `json:"key,omitempty"`
 
+	// Networks, addresses and host names at which agents may say that their
+	// ComfyUI is: with `--direct`, at another address than their own, or over
+	// plain HTTP. Whoever has the secret can make the hub call what is named
+	// here, so name little. Default: none; the hub then calls an agent only at
+	// its own address, with TLS, and only if it proves that it is that agent.
+	AllowDirect []string `json:"allow_direct,omitempty"`
+
 	// Gossip addresses of other hubs on the same Redis, `host:port`.
 	Join []string `json:"join,omitempty"`
 }

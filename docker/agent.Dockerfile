@@ -9,8 +9,11 @@ RUN --mount=type=cache,target=/root/.cache/go-build \
 	go build -trimpath -ldflags '-s -w' -o /out/agent ./agent
 
 FROM alpine:3.22
-RUN adduser -D -H -u 1000 comfyhub
+RUN adduser -D -H -u 1000 comfyhub && install -d -m 0700 -o comfyhub -g comfyhub /var/lib/comfyhub-agent
 COPY --from=build /out/agent /usr/bin/agent
+# The agent's own key, by which hubs know it: mount a volume that lasts.
+ENV COMFYHUB_AGENT_STATE=/var/lib/comfyhub-agent
+VOLUME /var/lib/comfyhub-agent
 USER comfyhub
 # Gossip; the way to its ComfyUI servers.
 EXPOSE 7946/tcp 7946/udp 7947

@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 
 	"internal/hub": {
 		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/job", "internal/keyring", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {
@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 
 	"internal/catalog":  {"internal/job", "internal/pyjson"},
 	"internal/comfyui":  {"internal/job", "internal/pyjson"},
+	"internal/pins":     {"internal/redis"},
 	"internal/peers":    {"internal/redis", "internal/stream"},
 	"internal/files":    {"internal/job", "internal/pyjson", "internal/redis", "internal/webp"},
 	"internal/fleet":    {"internal/job", "internal/pyjson"},

@@ -30,6 +30,9 @@ func TestAdmin(t *testing.T) {
 		{http.MethodPost, "/comfyhub/drain", http.StatusBadRequest},
 		{http.MethodPost, "/comfyhub/drain?instance=nobody", http.StatusNotFound},
 		{http.MethodPost, "/comfyhub/resume?instance=nobody", http.StatusNotFound},
+		{http.MethodGet, "/comfyhub/forget?agent=nobody", http.StatusMethodNotAllowed},
+		{http.MethodPost, "/comfyhub/forget", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/forget?agent=nobody", http.StatusNotFound},
 	} {
 		status, answer := s.call(tc.method, s.admin, tc.path, "")
 		require.Equal(t, tc.want, status, "%s %s: %s", tc.method, tc.path, answer)

@@ -19,6 +19,7 @@ import (
 type link struct {
 	name   string
 	url    string
+	key    string // of its agent
 	client *comfyui.Client
 	sid    string
 	log    *slog.Logger
@@ -52,7 +53,7 @@ type link struct {
 func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, aside func(comfyui.Frame) bool, changed func(), log *slog.Logger) *link {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
-		name: i.Name, url: i.URL, client: client,
+		name: i.Name, url: i.URL, key: i.Key, client: client,
 		// A fresh id for each link: an old socket of a former hub that closes
 		// late must not silence this one.
 		sid:     "comfyhub-" + uuid.NewString(),

@@ -36,7 +36,7 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 	closing := map[string]*link{}
 	d.mu.Lock()
 	for name, l := range d.links {
-		if i, ok := known[name]; !ok || i.URL != l.url {
+		if i, ok := known[name]; !ok || i.URL != l.url || i.Key != l.key {
 			closing[name] = l
 			delete(d.links, name)
 		}

@@ -40,8 +40,10 @@ type Instance struct {
 	// URL is where the hub reaches the instance.
 	URL  string
 	Kind string
-	// Agent is the agent's name, empty for a static instance.
+	// Agent is the agent's name, empty for a static instance, and Key its
+	// public key, empty for one that has none.
 	Agent string
+	Key   string
 	// Direct says that URL is the instance's own address. A refused
 	// connection then means that the instance's process is dead; otherwise it
 	// means only that its agent is.
@@ -59,6 +61,7 @@ type Instance struct {
 type record struct {
 	report   InstanceReport
 	agent    string // empty for a static one
+	key      string // of the agent
 	static   bool
 	seen     time.Time
 	running  string // the hub's own run
@@ -74,7 +77,7 @@ const silence = 20 * time.Second
 
 func (r *record) snapshot(now time.Time) Instance {
 	i := Instance{
-		Name: r.report.Name, URL: r.report.URL, Kind: r.report.Kind, Agent: r.agent,
+		Name: r.report.Name, URL: r.report.URL, Kind: r.report.Kind, Agent: r.agent, Key: r.key,
 		Direct: r.report.Direct || r.agent == "", Running: r.running, Report: r.report, LastSeen: r.seen,
 	}
 	if i.Kind == "" {

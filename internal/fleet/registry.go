@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,11 @@ var (
 	// ErrNameTaken says that two agents, or an agent and a static instance,
 	// use one name. The first one keeps it while it lives.
 	ErrNameTaken = errors.New("name taken")
+	// ErrMoved says that a report has another address for an instance than
+	// the reports before it. An agent that moves restarts.
+	ErrMoved = errors.New("an instance has moved while its agent ran")
+	// ErrTooMany says that the fleet is full.
+	ErrTooMany = errors.New("too many agents or instances")
 )
 
 const (
@@ -25,14 +29,21 @@ const (
 	takeover = 6 * time.Second
 	// forgetAfter is how long an instance that left is listed.
 	forgetAfter = 24 * time.Hour
+	// maxAgents and maxFleet bound the agents and instances that are known,
+	// maxMoves the names that one agent has used since it started.
+	maxAgents = 4096
+	maxFleet  = 16384
+	maxMoves  = 1024
 )
 
 // Registry is what a hub knows of its instances. It is safe for use by several
 // goroutines.
 type Registry struct {
-	mu          sync.Mutex
-	agents      map[string]*agent
-	instances   map[string]*record
+	mu        sync.Mutex
+	agents    map[string]*agent
+	instances map[string]*record
+	// refused are the agents that are not listened to, by name.
+	refused     map[string]refusal
 	subscribers map[chan struct{}]struct{}
 }
 
@@ -40,21 +51,27 @@ type Registry struct {
 type agent struct {
 	boot  int64
 	seq   uint64
+	key   string // that signs its reports
 	host  string // where it serves
 	heard time.Time
 	left  bool
+	// urls are the addresses of its instances since it started.
+	urls map[string]string
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	return &Registry{
-		agents: map[string]*agent{}, instances: map[string]*record{}, subscribers: map[chan struct{}]struct{}{},
+		agents: map[string]*agent{}, instances: map[string]*record{}, refused: map[string]refusal{},
+		subscribers: map[chan struct{}]struct{}{},
 	}
 }
 
 // Apply takes an agent's report. The error is [ErrStale] for one that comes too
-// late, and [ErrNameTaken] for one of an agent, or with an instance, whose name
-// belongs to another; the agent's other instances are taken then all the same.
+// late, [ErrMoved] for one that changes an address, [ErrTooMany] for one that
+// does not fit in, and [ErrNameTaken] for one of an agent, or with an instance,
+// whose name belongs to another; the agent's other instances are taken then all
+// the same.
 func (r *Registry) Apply(report Report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,14 +86,19 @@ func (r *Registry) Apply(report Report) error {
 		rec := r.instances[i.Name]
 		switch {
 		case rec == nil:
+			if len(r.instances) >= maxFleet {
+				taken = append(taken, fmt.Errorf("%w: instance %q of agent %q", ErrTooMany, i.Name, report.Agent))
+				continue
+			}
 			rec = &record{agent: report.Agent}
 			r.instances[i.Name] = rec
-		case rec.agent != report.Agent && (rec.static || !r.absent(rec.agent, now)):
+		case rec.agent != report.Agent && !r.free(rec, now):
 			taken = append(taken, fmt.Errorf("%w: instance %q of agent %q", ErrNameTaken, i.Name, report.Agent))
 			continue
 		}
 		named[i.Name] = true
-		rec.agent = report.Agent
+		changed = rec.key != report.Sender.Key || changed
+		rec.agent, rec.key = report.Agent, report.Sender.Key
 		changed = rec.take(i, now) || changed
 	}
 	for name, rec := range r.instances {
@@ -84,6 +106,10 @@ func (r *Registry) Apply(report Report) error {
 			delete(r.instances, name)
 			changed = true
 		}
+	}
+	if _, was := r.refused[report.Agent]; was {
+		delete(r.refused, report.Agent)
+		changed = true
 	}
 	r.forgetOld(now)
 	if changed {
@@ -104,69 +130,6 @@ func (r *record) take(report InstanceReport, now time.Time) bool {
 	r.report, r.seen, r.orphaned = report, now, false
 	after, is := r.state(now)
 	return changed || before != after || was != is
-}
-
-// admit decides whether a report is the newest of the agent that owns its name.
-func (r *Registry) admit(report Report, now time.Time) error {
-	host := servedAt(report)
-	owner := r.agents[report.Agent]
-	switch {
-	case owner == nil:
-		owner = &agent{}
-		r.agents[report.Agent] = owner
-	case report.Boot == owner.boot:
-		if report.Seq <= owner.seq {
-			return ErrStale
-		}
-	case owner.left || now.Sub(owner.heard) > takeover:
-		if report.Boot < owner.boot && now.Sub(owner.heard) <= takeover {
-			return ErrStale // a late report of the boot before the one that left
-		}
-	case report.Boot < owner.boot:
-		return ErrStale
-	case host != "" && host == owner.host:
-		// Restarted: no two processes can listen at one address.
-	default:
-		return fmt.Errorf("%w: an agent %q at %s is alive; the one at %s needs another --name",
-			ErrNameTaken, report.Agent, owner.host, host)
-	}
-	*owner = agent{boot: report.Boot, seq: report.Seq, host: host, heard: now}
-	return nil
-}
-
-// servedAt is the address at which an agent serves its instances.
-func servedAt(report Report) string {
-	for _, i := range report.Instances {
-		if u, err := url.Parse(i.URL); err == nil && !i.Direct {
-			return u.Host
-		}
-	}
-	return ""
-}
-
-// absent reports whether an agent has left or gone silent.
-func (r *Registry) absent(name string, now time.Time) bool {
-	a := r.agents[name]
-	return a == nil || a.left || now.Sub(a.heard) > takeover
-}
-
-// AgentLeft notes that an agent has left the gossip or was found dead. Its
-// instances take no job until they are reported or observed again. A boot that
-// is not the current one changes nothing: it is the farewell of a predecessor.
-func (r *Registry) AgentLeft(name string, boot int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.agents[name]
-	if a == nil || a.boot != boot || a.left {
-		return
-	}
-	a.left = true
-	for _, rec := range r.instances {
-		if rec.agent == name {
-			rec.orphaned = true
-		}
-	}
-	r.notify()
 }
 
 // AddStatic adds an instance that has no agent, under its [StaticName]. Adding it
@@ -283,6 +246,11 @@ func (r *Registry) forgetOld(now time.Time) {
 			delete(r.instances, name)
 		}
 	}
+	for name, a := range r.agents {
+		if now.Sub(a.heard) > forgetAfter {
+			delete(r.agents, name)
+		}
+	}
 }
 
 // Instances returns a snapshot, sorted by name.
@@ -292,8 +260,9 @@ func (r *Registry) Instances() []Instance {
 	now := time.Now()
 	list := make([]Instance, 0, len(r.instances))
 	for _, rec := range r.instances {
-		list = append(list, rec.snapshot(now))
+		list = append(list, r.snapshot(rec, now))
 	}
+	list = append(list, r.strangers(now)...)
 	slices.SortFunc(list, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
@@ -306,7 +275,7 @@ func (r *Registry) Instance(name string) (Instance, bool) {
 	if rec == nil {
 		return Instance{}, false
 	}
-	return rec.snapshot(time.Now()), true
+	return r.snapshot(rec, time.Now()), true
 }
 
 // Subscribe returns a channel that holds a value whenever something may have

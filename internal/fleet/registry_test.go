@@ -62,7 +62,7 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 		require.Equal(t, "https://second:1/i/a", i.URL)
 		require.ErrorIs(t, r.Apply(report("a", "first:1", 10, 1<<40, "a")), ErrStale)
 
-		r.AgentLeft("a", 20)
+		r.AgentLeft("a", 20, "")
 		require.ErrorIs(t, r.Apply(report("a", "first:1", 10, 1<<41, "a")), ErrStale, "late ones of an earlier boot stay late")
 		require.NoError(t, r.Apply(report("a", "third:1", 30, 1, "a")), "who has left has no claim")
 
@@ -75,9 +75,9 @@ func TestAgentLeaves(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
 	require.NoError(t, r.Apply(report("a", "h:1", 10, 1, "a")))
-	r.AgentLeft("a", 9)
+	r.AgentLeft("a", 9, "")
 	require.Equal(t, Idle, state(t, r, "a"), "the farewell of a predecessor")
-	r.AgentLeft("a", 10)
+	r.AgentLeft("a", 10, "")
 	i, _ := r.Instance("a")
 	require.Equal(t, Offline, i.State)
 	require.Equal(t, "its agent has left", i.Reason)
@@ -181,7 +181,7 @@ func TestInstancesComeAndGo(t *testing.T) {
 	require.Equal(t, "a", i.Agent)
 
 	require.False(t, r.Forget("x"), "it would come back")
-	r.AgentLeft("a", 1)
+	r.AgentLeft("a", 1, "")
 	require.True(t, r.Forget("x"))
 	require.False(t, r.Forget("x"))
 	require.False(t, r.SetDraining("x", true))
@@ -232,7 +232,7 @@ func TestForgetsAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
 		require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a")))
-		r.AgentLeft("a", 1)
+		r.AgentLeft("a", 1, "")
 		time.Sleep(forgetAfter + time.Minute)
 		require.NoError(t, r.Apply(report("b", "h:2", 1, 1, "b")))
 		require.Len(t, r.Instances(), 1)

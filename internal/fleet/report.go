@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 )
 
 // Report is all that an agent knows of its instances at one moment.
@@ -17,6 +18,19 @@ type Report struct {
 	Seq uint64 `json:"seq"`
 	// Instances are all instances of the agent; one that is left out is gone.
 	Instances []InstanceReport `json:"instances"`
+	// Sender is who has sent it. It does not travel with the report: who
+	// receives one finds it out.
+	Sender Sender `json:"-"`
+}
+
+// Sender is the agent that a report is proven to come from. The zero value is
+// one that proves nothing, as agents did in former versions.
+type Sender struct {
+	// Key is the public key that signed the report.
+	Key string
+	// Addr is where the agent says it is. It is the same for one boot, and
+	// nothing proves that it is true.
+	Addr netip.Addr
 }
 
 // InstanceReport is what an agent, or the hub itself for an instance without
@@ -74,6 +88,8 @@ const (
 	codecJSON = 1
 	// maxInstances bounds one report; no machine has so many GPUs.
 	maxInstances = 256
+	// maxReport bounds its bytes.
+	maxReport = 1 << 20
 )
 
 // ErrReport says that bytes are no report that this version can read.
@@ -94,6 +110,9 @@ func DecodeReport(data []byte) (Report, error) {
 	if len(data) == 0 {
 		return Report{}, fmt.Errorf("%w: empty", ErrReport)
 	}
+	if len(data) > maxReport {
+		return Report{}, fmt.Errorf("%w: %d bytes", ErrReport, len(data))
+	}
 	if data[0] != codecJSON {
 		return Report{}, fmt.Errorf("%w: encoding %d is unknown, this program is older than the sender", ErrReport, data[0])
 	}
@@ -101,16 +120,8 @@ func DecodeReport(data []byte) (Report, error) {
 	if err := json.Unmarshal(data[1:], &r); err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrReport, err)
 	}
-	switch {
-	case r.Agent == "":
-		return Report{}, fmt.Errorf("%w: no agent name", ErrReport)
-	case len(r.Instances) > maxInstances:
-		return Report{}, fmt.Errorf("%w: %d instances", ErrReport, len(r.Instances))
-	}
-	for _, i := range r.Instances {
-		if i.Name == "" || i.URL == "" {
-			return Report{}, fmt.Errorf("%w: an instance without name or address", ErrReport)
-		}
+	if err := r.check(); err != nil {
+		return Report{}, fmt.Errorf("%w: %w", ErrReport, err)
 	}
 	return r, nil
 }

@@ -54,11 +54,34 @@ func TestDecodeReport(t *testing.T) {
 		"wrong types":      "\x01" + `{"agent": 5}`,
 		"nameless":         "\x01" + `{"agent": "a", "instances": [{"url": "u"}]}`,
 		"no address":       "\x01" + `{"agent": "a", "instances": [{"name": "u"}]}`,
+		"path as name":     "\x01" + `{"agent": "a/b"}`,
+		"long name":        "\x01" + `{"agent": "` + strings.Repeat("a", 65) + `"}`,
+		"path as instance": "\x01" + `{"agent": "a", "instances": [{"name": "../b", "url": "u"}]}`,
+		"named twice":      "\x01" + `{"agent": "a", "instances": [{"name": "b", "url": "u"}, {"name": "b", "url": "v"}]}`,
+		"long address":     "\x01" + `{"agent": "a", "instances": [{"name": "b", "url": "` + strings.Repeat("u", maxURL+1) + `"}]}`,
+		"large":            "\x01" + strings.Repeat(" ", maxReport),
 		"too many to hold": "\x01" + `{"agent": "a", "instances": [` + strings.Repeat(`{"name": "u", "url": "u"},`, maxInstances) + `{"name": "u", "url": "u"}]}`,
 	} {
 		_, err := DecodeReport([]byte(bad))
 		require.ErrorIs(t, err, ErrReport, name)
 	}
+}
+
+// Texts are shown to people, in the log, on the dashboard and in terminals.
+func TestTextsOfReportsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := golden
+	long.Instances = []InstanceReport{{
+		Name: "a", URL: "u", Reason: strings.Repeat("é", maxText), GPU: "a\x1b[31m\nb", Queue: -5, Foreign: 1 << 40, VRAMFree: -1,
+	}}
+	got, err := DecodeReport(long.Encode())
+	require.NoError(t, err)
+	i := got.Instances[0]
+	require.Equal(t, strings.Repeat("é", maxText/2), i.Reason)
+	require.Equal(t, "a [31m b", i.GPU)
+	require.Zero(t, i.Queue)
+	require.Equal(t, maxCount, i.Foreign)
+	require.Zero(t, i.VRAMFree)
 }
 
 func FuzzDecodeReport(f *testing.F) {
@@ -71,6 +94,16 @@ func FuzzDecodeReport(f *testing.F) {
 		again, err := DecodeReport(r.Encode())
 		require.NoError(t, err)
 		require.Equal(t, r.Encode(), again.Encode())
+		require.NoError(t, CheckName(r.Agent))
+		require.LessOrEqual(t, len(r.Instances), maxInstances)
+		for _, i := range r.Instances {
+			require.Regexp(t, instanceName, i.Name)
+			require.LessOrEqual(t, len(i.URL), maxURL)
+			for _, text := range []string{i.Kind, i.Reason, i.Running, i.Job, i.Load, i.Version, i.GPU, i.GPUType, i.ObjectInfo} {
+				require.LessOrEqual(t, len(text), maxText)
+			}
+		}
+		Policy{}.Restrict(r)
 		registry := NewRegistry()
 		_ = registry.Apply(r) // must not fall over whatever it says
 		registry.Instances()

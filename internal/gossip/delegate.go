@@ -2,14 +2,18 @@ package gossip
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/hashicorp/memberlist"
 )
 
 // The first byte of each user message and of the state that members exchange.
 const (
-	messageReport   byte = 1 // a report follows
-	messageFarewell byte = 2 // the sender's description follows
+	messageReport         byte = 1 // a report follows, unsigned
+	messageFarewell       byte = 2 // the sender's description follows, unsigned
+	messageSignedReport   byte = 3 // an envelope with a report
+	messageSignedFarewell byte = 4 // an envelope with nothing
+	messageRefusal        byte = 5 // what a hub tells an agent, see refusal
 )
 
 // delegate is what memberlist calls. Nothing in it waits.
@@ -29,14 +33,8 @@ func (d *delegate) NotifyMsg(message []byte) {
 	if len(message) < 2 {
 		return
 	}
-	switch message[0] {
-	case messageReport:
-		d.inbox.report(bytes.Clone(message[1:]))
-	case messageFarewell:
-		if m, err := decodeMeta(message[1:]); err == nil {
-			d.inbox.event(Event{Member: Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version}, Left: true, farewell: true})
-		}
-	}
+	// Signatures are checked by whoever takes it from there: that costs time.
+	d.inbox.message(bytes.Clone(message))
 }
 
 // GetBroadcasts has nothing to add to the gossip.
@@ -66,10 +64,20 @@ func (d *delegate) NotifyUpdate(n *memberlist.Node) {
 	}
 }
 
-// NotifyAlive keeps programs out that share the key but are none of ours.
+// NotifyAlive keeps programs out that share the key but are none of ours, and
+// descriptions of an agent that it has not given of itself.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
-	_, err := decodeMeta(n.Meta)
-	return err
+	if n.Name == d.self {
+		return nil
+	}
+	m, err := decodeMeta(n.Meta)
+	if err != nil || m.Key == "" {
+		return err // hubs and older agents sign nothing; nobody relies on theirs
+	}
+	if n.Name != m.node() || n.Address() != m.Addr {
+		return fmt.Errorf("%w: it describes %s at %s", ErrForged, m.node(), m.Addr)
+	}
+	return m.verify()
 }
 
 func (d *delegate) notify(n *memberlist.Node, left bool) {

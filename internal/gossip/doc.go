@@ -9,6 +9,9 @@
 // become idle or busy, again every few seconds, and in the full exchange that
 // members make now and then. Receivers put them in order by their numbers.
 //
-// The key that encrypts the group also gives both sides of the connections
-// between hub and agent their identity, see [TLS].
+// The key that encrypts the group says who belongs to it, and no more: every
+// machine has it. Each agent has an [Identity] of its own besides, which signs
+// what it says and makes its certificate, see [ServeTLS] and [DialTLS]. What
+// memberlist itself says of a member, its address and whether it is alive, is
+// believed of nobody whom it could harm.
 package gossip

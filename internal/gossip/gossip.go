@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -45,9 +44,16 @@ type Config struct {
 	// OnMember gets every other member's coming and going. It and OnReport
 	// are called from one goroutine, after Join has returned or during it.
 	OnMember func(Event)
-	// OnReport gets the reports of agents: those that cannot be read are
-	// left out, those out of order are not.
+	// OnReport gets the reports of agents, each with its proven sender: those
+	// that cannot be read or are not of the agent that they name are left
+	// out, those out of order are not.
 	OnReport func(fleet.Report)
+	// OnRefused gets what was left out: the agent that it names, empty when
+	// not even that can be read, and [ErrUnsigned], [ErrForged] or
+	// [fleet.ErrReport]. Anybody in the group can make one of these.
+	OnRefused func(agent string, err error)
+	// Identity is what an agent signs with. Default: a new one.
+	Identity Identity
 	// Report makes the current report of an agent, with the next number. It
 	// is called from several goroutines. Nil for hubs.
 	Report func() fleet.Report
@@ -57,28 +63,37 @@ type Config struct {
 
 // Gossip is this process's membership in the group.
 type Gossip struct {
-	config Config
-	log    *slog.Logger
-	list   *memberlist.Memberlist
-	meta   meta
-	local  Member
-	roster roster
-	inbox  *inbox
-	hubs   senders
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	config   Config
+	log      *slog.Logger
+	list     *memberlist.Memberlist
+	meta     meta
+	local    Member
+	delegate *delegate
+	roster   roster
+	inbox    *inbox
+	hubs     senders
+	stop     context.CancelFunc
+	work     sync.WaitGroup
 
 	// gone are the members that have left, ended those of them that have said
-	// so themselves. Both belong to the goroutine of the inbox.
+	// so themselves. Both belong to the goroutine of the inbox, and so does
+	// refusedAt.
 	gone, ended map[process]time.Time
+	// refusedAt is when a hub's refusal was last logged.
+	refusedAt time.Time
+	tell      teller
 }
 
-// process is one life of a member.
+// process is one life of a member. The key is in it so that nobody can end
+// another one's.
 type process struct {
 	role Role
 	name string
 	boot int64
+	key  string
 }
+
+func processOf(m Member) process { return process{m.Role, m.Name, m.Boot, m.Key} }
 
 const (
 	// repeatEvery is how often an agent reports without need, which repairs
@@ -94,6 +109,9 @@ const (
 // process: its address, its name, its key.
 func Join(ctx context.Context, c Config) (*Gossip, error) {
 	c.Boot = cmp.Or(c.Boot, time.Now().UnixMilli())
+	if c.Role == RoleAgent && c.Identity.none() {
+		c.Identity = NewIdentity()
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -106,10 +124,10 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gossip at %s: %w", c.Bind, err)
 	}
-	g.local, _ = memberOf(g.list.LocalNode()) // nobody else knows of us yet, so nothing writes to it
+	g.introduce()
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	g.hubs = senders{send: g.sendReliable, running: map[string]*sender{}}
-	g.work.Go(func() { g.inbox.run(ctx, g.event, g.report, g.lost) })
+	g.work.Go(func() { g.inbox.run(ctx, g.event, g.message, g.lost) })
 	g.work.Go(func() { g.keepJoined(ctx) })
 	if c.Report != nil {
 		g.work.Go(func() { g.repeat(ctx) })
@@ -125,9 +143,6 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 		return nil, err
 	}
 	m := memberlist.DefaultLANConfig()
-	// A name of its own for each process: memberlist holds on to the address
-	// of a name, and would refuse a member that restarts at another port.
-	m.Name = string(c.Role) + "/" + c.Name + "/" + strconv.FormatInt(c.Boot, 36)
 	m.GossipInterval = 100 * time.Millisecond
 	m.SuspicionMult = 3
 	m.SuspicionMaxTimeoutMult = 2
@@ -150,16 +165,34 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 			c.Logger.Warn("the gossip key is short; a random one such as that of `openssl rand -base64 32` cannot be guessed")
 		}
 	}
-	g.meta = meta{Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)]}
-	d := &delegate{self: m.Name, roster: &g.roster, inbox: g.inbox, meta: g.meta.encode()}
+	g.meta = meta{
+		Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)], Protocol: protocolSigned,
+	}.fit()
+	m.Name = g.meta.node()
+	g.delegate = &delegate{self: m.Name, roster: &g.roster, inbox: g.inbox, meta: g.meta.encode()}
 	if c.Report != nil {
-		d.state = g.message
+		g.delegate.state = func() []byte { return g.reportFor(protocolSigned) }
 	}
-	m.Delegate, m.Events, m.Alive = d, d, d
+	m.Delegate, m.Events, m.Alive = g.delegate, g.delegate, g.delegate
 	if c.tune != nil {
 		c.tune(m)
 	}
 	return m, nil
+}
+
+// introduce completes the description of this member by its address, which is
+// known only now, and by an agent's signature. Nobody else knows of it yet.
+func (g *Gossip) introduce() {
+	defer func() { g.local, _ = memberOf(g.list.LocalNode()) }()
+	if g.config.Role != RoleAgent {
+		return
+	}
+	g.meta.Addr = g.list.LocalNode().Address()
+	g.meta = g.meta.sign(g.config.Identity)
+	g.delegate.meta = g.meta.encode()
+	if err := g.list.UpdateNode(time.Second); err != nil {
+		g.log.Debug("the description is told later", "error", err)
+	}
 }
 
 // Local is this member as the others see it.
@@ -177,7 +210,7 @@ func (g *Gossip) Members() []Member {
 }
 
 func (g *Gossip) event(e Event) {
-	p := process{e.Member.Role, e.Member.Name, e.Member.Boot}
+	p := processOf(e.Member)
 	if e.farewell {
 		note(g.ended, p, true)
 	}
@@ -198,27 +231,15 @@ func (g *Gossip) event(e Event) {
 	}
 }
 
-func (g *Gossip) report(data []byte) {
-	if g.config.OnReport == nil {
-		return
-	}
-	r, err := fleet.DecodeReport(data)
-	if err != nil {
-		g.log.Warn("an agent's report cannot be read", "error", err)
-		return
-	}
-	if _, over := g.ended[process{RoleAgent, r.Agent, r.Boot}]; over {
-		return // overtaken by the farewell: it would raise the dead
-	}
-	g.config.OnReport(r)
-}
+// maxNoted bounds the processes that are remembered.
+const maxNoted = 10_000
 
 // note adds a process to a set or takes it out. After an hour nothing of it can
 // be under way any more.
 func note(set map[process]time.Time, p process, in bool) {
 	now := time.Now()
 	for old, at := range set {
-		if now.Sub(at) > time.Hour {
+		if now.Sub(at) > time.Hour || len(set) > maxNoted {
 			delete(set, old)
 		}
 	}
@@ -239,6 +260,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 		timeout = min(timeout, time.Until(deadline))
 	}
 	g.hubs.close()
+	g.tell.wait()
 	g.sayFarewell()
 	err := g.list.Leave(max(timeout, time.Millisecond))
 	return errors.Join(err, g.shutdown())
@@ -247,6 +269,7 @@ func (g *Gossip) Leave(ctx context.Context) error {
 // shutdown ends the membership without a word, as a crash would.
 func (g *Gossip) shutdown() error {
 	g.stop()
+	g.tell.wait()
 	err := g.list.Shutdown()
 	g.work.Wait()
 	g.hubs.close()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,8 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 type party struct {
 	*Gossip
 	bind string
+	name string
+	boot int64
 
 	mu      sync.Mutex
 	events  []Event
@@ -45,7 +48,7 @@ func (p *party) report() fleet.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq++
-	return fleet.Report{Agent: "a", Boot: 1, Seq: p.seq, Instances: []fleet.InstanceReport{{Name: "a", URL: "http://a", Up: true, Queue: p.queue}}}
+	return fleet.Report{Agent: p.name, Boot: p.boot, Seq: p.seq, Instances: []fleet.InstanceReport{{Name: "a", URL: "http://a", Up: true, Queue: p.queue}}}
 }
 
 func (p *party) heard() []fleet.Report {
@@ -84,9 +87,9 @@ func quick(m *memberlist.Config) {
 // enter joins; change may alter the configuration.
 func enter(t *testing.T, role Role, name string, change func(*Config)) *party {
 	t.Helper()
-	p := &party{}
+	p := &party{name: name, boot: time.Now().UnixMilli()}
 	c := Config{
-		Role: role, Name: name, Bind: "127.0.0.1:0", Key: "a key that is long enough", tune: quick,
+		Role: role, Name: name, Boot: p.boot, Bind: "127.0.0.1:0", Key: "a key that is long enough", tune: quick,
 		OnMember: func(e Event) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -184,17 +187,31 @@ func TestLateReports(t *testing.T) {
 		config: Config{OnReport: func(r fleet.Report) { heard = append(heard, r) }},
 	}
 	report := fleet.Report{Agent: "a", Boot: 5, Seq: 1}
-	g.event(Event{Member: Member{Role: RoleAgent, Name: "a", Boot: 5}, Left: true})
-	g.report(report.Encode())
+	id, thief := NewIdentity(), NewIdentity()
+	send := func(i Identity, kind byte, boot int64) {
+		m := meta{Role: RoleAgent, Name: "a", Boot: boot, Addr: "10.0.0.5:7946"}.sign(i)
+		var body []byte
+		if kind == messageSignedReport {
+			report.Boot = boot
+			body = report.Encode()
+		}
+		g.message(i.seal(kind, m.encode(), body))
+	}
+	g.event(Event{Member: Member{Role: RoleAgent, Name: "a", Boot: 5, Key: id.Key()}, Left: true})
+	send(id, messageSignedReport, 5)
 	require.Len(t, heard, 1)
-	g.event(Event{Member: Member{Role: RoleAgent, Name: "a", Boot: 5}, Left: true, farewell: true})
-	g.report(report.Encode())
-	require.Len(t, heard, 1)
-	report.Boot = 6
-	g.report(report.Encode())
-	require.Len(t, heard, 2, "the next life of the same agent")
-	g.report([]byte("nonsense"))
+	require.Equal(t, fleet.Sender{Key: id.Key(), Addr: netip.MustParseAddr("10.0.0.5")}, heard[0].Sender)
+	send(thief, messageSignedFarewell, 5)
+	g.message(append([]byte{messageFarewell}, meta{Role: RoleAgent, Name: "a", Boot: 5}.encode()...))
+	send(id, messageSignedReport, 5)
+	require.Len(t, heard, 2, "a farewell in another's name")
+	send(id, messageSignedFarewell, 5)
+	send(id, messageSignedReport, 5)
 	require.Len(t, heard, 2)
+	send(id, messageSignedReport, 6)
+	require.Len(t, heard, 3, "the next life of the same agent")
+	g.message([]byte("nonsense"))
+	require.Len(t, heard, 3)
 }
 
 // A farewell reaches the hubs by itself, before the gossip spreads it.
@@ -325,7 +342,7 @@ func TestInboxKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	b := newInbox()
 	for n := range maxInbox + 5 {
-		b.report([]byte(fmt.Sprint(n)))
+		b.message([]byte(fmt.Sprint(n)))
 	}
 	b.event(Event{Left: true})
 	ctx, cancel := context.WithCancel(t.Context())

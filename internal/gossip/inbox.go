@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// maxInbox bounds the reports that wait to be handled. Reports are repeated, so
+// maxInbox bounds the messages that wait to be handled. Reports are repeated, so
 // the oldest are the ones to lose.
 const maxInbox = 1024
 
@@ -13,11 +13,11 @@ const maxInbox = 1024
 // memberlist calls from the goroutine that also keeps the membership: a
 // handler that waits there would make live members look dead.
 type inbox struct {
-	mu      sync.Mutex
-	events  []Event
-	reports [][]byte
-	dropped int
-	wake    chan struct{}
+	mu       sync.Mutex
+	events   []Event
+	messages [][]byte
+	dropped  int
+	wake     chan struct{}
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
@@ -29,14 +29,14 @@ func (b *inbox) event(e Event) {
 	b.signal()
 }
 
-// report takes a message; data must not change afterwards.
-func (b *inbox) report(data []byte) {
+// message takes a message; data must not change afterwards.
+func (b *inbox) message(data []byte) {
 	b.mu.Lock()
-	if len(b.reports) >= maxInbox {
-		b.reports = b.reports[1:]
+	if len(b.messages) >= maxInbox {
+		b.messages = b.messages[1:]
 		b.dropped++
 	}
-	b.reports = append(b.reports, data)
+	b.messages = append(b.messages, data)
 	b.mu.Unlock()
 	b.signal()
 }
@@ -49,29 +49,29 @@ func (b *inbox) signal() {
 }
 
 // take empties the inbox.
-func (b *inbox) take() (events []Event, reports [][]byte, dropped int) {
+func (b *inbox) take() (events []Event, messages [][]byte, dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	events, reports, dropped = b.events, b.reports, b.dropped
-	b.events, b.reports, b.dropped = nil, nil, 0
-	return events, reports, dropped
+	events, messages, dropped = b.events, b.messages, b.dropped
+	b.events, b.messages, b.dropped = nil, nil, 0
+	return events, messages, dropped
 }
 
 // run hands on until ctx ends. Members come before reports: a report of an
 // agent that left a moment ago must not make it look alive.
-func (b *inbox) run(ctx context.Context, event func(Event), report func([]byte), dropped func(int)) {
+func (b *inbox) run(ctx context.Context, event func(Event), message func([]byte), dropped func(int)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.wake:
 		}
-		events, reports, lost := b.take()
+		events, messages, lost := b.take()
 		for _, e := range events {
 			event(e)
 		}
-		for _, r := range reports {
-			report(r)
+		for _, m := range messages {
+			message(m)
 		}
 		if lost > 0 {
 			dropped(lost)

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"crypto/ed25519"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -13,8 +14,8 @@ import (
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	serve := func(key string) *httptest.Server {
-		server, _, err := TLS(key)
+	serve := func(key string, id Identity) *httptest.Server {
+		server, err := ServeTLS(key, id)
 		require.NoError(t, err)
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 		s.TLS = server
@@ -32,25 +33,47 @@ func TestTLS(t *testing.T) {
 		}
 		return resp.Body.Close()
 	}
-	server := serve("key one")
-	_, same, err := TLS("key one")
-	require.NoError(t, err)
-	_, other, err := TLS("key two")
-	require.NoError(t, err)
-	require.NoError(t, get(server.URL, same), "two processes derive the same pair")
-	require.ErrorIs(t, get(server.URL, other), ErrPeer)
-	require.Error(t, get(server.URL, &tls.Config{InsecureSkipVerify: true}), "a client without the key is not let in")
+	dial := func(key string, id Identity) *tls.Config {
+		client, err := DialTLS(key, id.Key())
+		require.NoError(t, err)
+		return client
+	}
+	agent, thief := NewIdentity(), NewIdentity()
+	server := serve("key one", agent)
+	require.NoError(t, get(server.URL, dial("key one", agent)))
+	require.ErrorIs(t, get(server.URL, dial("key one", thief)), ErrPeer, "another machine of the group")
+	require.Error(t, get(server.URL, dial("key two", agent)), "a client without the gossip key is not let in")
+	require.Error(t, get(server.URL, &tls.Config{InsecureSkipVerify: true}), "nor one without any")
+	withOwn := dial("key one", agent)
+	withOwn.Certificates = []tls.Certificate{must(selfSigned(thief.private))}
+	require.Error(t, get(server.URL, withOwn), "being somebody does not make one a hub")
 
-	// A stranger who accepts every server is still not accepted by it.
-	gullible := other.Clone()
-	gullible.VerifyConnection = nil
-	require.Error(t, get(server.URL, gullible))
+	// An older hub asks for no name and expects the gossip key.
+	former := dial("key one", agent)
+	former.ServerName, former.VerifyConnection = "", holds(must(groupKey("key one")).Public().(ed25519.PublicKey))
+	require.NoError(t, get(server.URL, former))
+	// A newer hub is never content with that.
+	downgraded := dial("key one", agent)
+	downgraded.ServerName = ""
+	require.ErrorIs(t, get(server.URL, downgraded), ErrPeer)
 
-	// And a server without the key is not trusted.
-	require.ErrorIs(t, get(serve("key two").URL, same), ErrPeer)
-
-	_, _, err = TLS("")
+	_, err := ServeTLS("", agent)
 	require.ErrorIs(t, err, ErrKeyRequired)
+	_, err = DialTLS("", agent.Key())
+	require.ErrorIs(t, err, ErrKeyRequired)
+	_, err = ServeTLS("k", Identity{})
+	require.Error(t, err)
+	for _, none := range []string{"", "short", "***"} {
+		_, err = DialTLS("k", none)
+		require.Error(t, err, "a hub that does not know whom to reach reaches nobody")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func TestKeysAreApart(t *testing.T) {

@@ -23,8 +23,8 @@ func (g *Gossip) Push(edge bool) {
 	if len(hubs) == 0 {
 		return
 	}
-	message := g.message()
 	for _, n := range hubs {
+		message := g.reportFor(protocolOf(n))
 		if len(message) <= maxDatagram {
 			if err := g.list.SendBestEffort(n, message); err != nil {
 				g.log.Debug("a report was not sent", "to", n.Address(), "error", err)
@@ -36,9 +36,23 @@ func (g *Gossip) Push(edge bool) {
 	}
 }
 
-// message is the current report as it goes over the wire.
-func (g *Gossip) message() []byte {
-	return append([]byte{messageReport}, g.config.Report().Encode()...)
+// reportFor is the current report as it goes over the wire to a member that
+// speaks a version of the protocol.
+func (g *Gossip) reportFor(protocol int) []byte {
+	body := g.config.Report().Encode()
+	if protocol < protocolSigned {
+		return append([]byte{messageReport}, body...)
+	}
+	return g.config.Identity.seal(messageSignedReport, g.meta.encode(), body)
+}
+
+// protocolOf is the version that a node speaks, 0 for one that does not say.
+func protocolOf(n *memberlist.Node) int {
+	m, err := decodeMeta(n.Meta)
+	if err != nil {
+		return 0
+	}
+	return m.Protocol
 }
 
 func (g *Gossip) hubNodes() []*memberlist.Node {
@@ -65,7 +79,7 @@ func (g *Gossip) repeat(ctx context.Context) {
 }
 
 func (g *Gossip) sendReliable(n *memberlist.Node) {
-	if err := g.list.SendReliable(n, g.message()); err != nil {
+	if err := g.list.SendReliable(n, g.reportFor(protocolOf(n))); err != nil {
 		g.log.Debug("a report was not delivered", "to", n.Address(), "error", err)
 	}
 }
@@ -74,9 +88,12 @@ func (g *Gossip) sendReliable(n *memberlist.Node) {
 // memberlist's own farewell does not: to the hub it looks like a death, after
 // which a late report would be taken for a sign of life.
 func (g *Gossip) sayFarewell() {
-	message := append([]byte{messageFarewell}, g.meta.encode()...)
 	var work sync.WaitGroup
 	for _, n := range g.hubNodes() {
+		message := append([]byte{messageFarewell}, g.meta.encode()...)
+		if !g.config.Identity.none() && protocolOf(n) >= protocolSigned {
+			message = g.config.Identity.seal(messageSignedFarewell, g.meta.encode(), nil)
+		}
 		work.Go(func() {
 			if err := g.list.SendReliable(n, message); err != nil {
 				g.log.Debug("a farewell was not delivered", "to", n.Address(), "error", err)

@@ -55,6 +55,7 @@ type Hub struct {
 	logins logins
 
 	config  atomic.Pointer[Settings]
+	policy  atomic.Pointer[fleet.Policy] // from the settings
 	started atomic.Bool
 
 	// starting guards the first Start and Close; what follows is set there
@@ -103,7 +104,12 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	if err := checkFrontend(s.Frontend); err != nil {
 		return err
 	}
+	policy, err := h.addressPolicy(s)
+	if err != nil {
+		return err
+	}
 	h.config.Store(&s)
+	h.policy.Store(&policy)
 	h.starting.Lock()
 	defer h.starting.Unlock()
 	if h.closed {

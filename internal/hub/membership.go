@@ -4,86 +4,192 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/pins"
 )
 
 // membership is the hub's place in the gossip: agents come and go there, and
 // their reports come in.
 type membership struct {
-	hub    *Hub
-	gossip *gossip.Gossip
+	hub *Hub
+	// gossip is nil while the hub is still joining.
+	gossip    atomic.Pointer[gossip.Gossip]
+	admission *admission
 
 	mu sync.Mutex
-	// abilities are the hashes of object_info as last reported.
-	abilities map[string]string
-	// told are the faults of reports that the log has already seen.
-	told map[string]bool
+	// abilities are those of the instances as last reported.
+	abilities map[string]ability
+	// told is when the log has last seen a fault of reports.
+	told map[string]time.Time
 }
 
+// ability is the hash of an instance's object_info, and since when it counts.
+type ability struct {
+	hash string
+	at   time.Time
+}
+
+const (
+	// relearnEvery is how often an instance is asked what it can run, however
+	// often its agent says that this has changed: the answer has megabytes.
+	relearnEvery = 15 * time.Second
+	// complainEvery and maxComplaints bound what the log is told of reports
+	// that are refused: whoever may join can make them differ.
+	complainEvery = time.Hour
+	maxComplaints = 500
+	// maxAbilities bounds the instances whose abilities are kept.
+	maxAbilities = 20_000
+)
+
 func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
-	m := &membership{hub: h, abilities: map[string]string{}, told: map[string]bool{}}
+	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}}
+	var pinned owners
+	if h.id.GossipKey != "" {
+		pinned = pins.New(h.db)
+	}
+	m.admission = newAdmission(pinned, m.take, m.refuse)
 	g, err := gossip.Join(ctx, gossip.Config{
 		Role: gossip.RoleHub, Name: "hub-" + name, Version: Version,
 		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey,
 		Join: h.settings().Join, Logger: h.log(),
-		OnMember: m.member, OnReport: m.report,
+		OnMember: m.member, OnReport: m.admission.admit,
+		OnRefused: func(agent string, err error) { m.refuse(fleet.Report{Agent: agent}, err) },
 	})
 	if err != nil {
+		m.admission.close()
 		return nil, err
 	}
-	m.gossip = g
+	m.gossip.Store(g)
 	return m, nil
 }
 
 // member notes the coming and going of agents.
 func (m *membership) member(e gossip.Event) {
 	if e.Member.Role == gossip.RoleAgent && e.Left {
-		m.hub.fleet.AgentLeft(e.Member.Name, e.Member.Boot)
+		m.hub.fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 	}
 }
 
-// report takes in what an agent says of its instances.
-func (m *membership) report(r fleet.Report) {
+// take takes in what an agent says of its instances. That it is this agent
+// has been proven.
+func (m *membership) take(r fleet.Report) {
+	r = m.hub.policy.Load().Restrict(r)
 	err := m.hub.fleet.Apply(r)
-	if err != nil && !errors.Is(err, fleet.ErrStale) {
-		m.complain(err)
+	if errors.Is(err, fleet.ErrStale) {
+		return
 	}
-	m.mu.Lock()
-	var changed []string
-	for _, i := range r.Instances {
-		if before := m.abilities[i.Name]; i.Up && i.ObjectInfo != "" && before != i.ObjectInfo {
-			m.abilities[i.Name] = i.ObjectInfo
-			if before != "" {
-				changed = append(changed, i.Name)
-			}
-		}
+	if err != nil {
+		m.refuse(r, err)
 	}
-	m.mu.Unlock()
-	for _, name := range changed {
+	m.complainOfAddresses(r)
+	for _, name := range m.learn(r) {
 		m.hub.dispatch.Relearn(name)
 	}
 }
 
-// complain logs a fault once: reports come every few seconds.
-func (m *membership) complain(err error) {
+// learn notes what instances can run, and returns those that have changed.
+func (m *membership) learn(r fleet.Report) (changed []string) {
 	m.mu.Lock()
-	known := m.told[err.Error()]
-	m.told[err.Error()] = true
+	defer m.mu.Unlock()
+	if len(m.abilities) > maxAbilities {
+		clear(m.abilities) // forgetting is harmless: links ask when they open
+	}
+	now := time.Now()
+	for _, i := range r.Instances {
+		if !i.Up || i.ObjectInfo == "" {
+			continue
+		}
+		if known, ok := m.hub.fleet.Instance(i.Name); !ok || known.Agent != r.Agent {
+			continue
+		}
+		before := m.abilities[i.Name]
+		if before.hash == i.ObjectInfo || before.hash != "" && now.Sub(before.at) < relearnEvery {
+			continue // if it is too early, the next report says so again
+		}
+		m.abilities[i.Name] = ability{i.ObjectInfo, now}
+		if before.hash != "" {
+			changed = append(changed, i.Name)
+		}
+	}
+	return changed
+}
+
+// refuse tells everybody concerned that a report was not taken: the operator,
+// those who look at the fleet, and the agent itself.
+func (m *membership) refuse(r fleet.Report, err error) {
+	kind := refusalKind(err)
+	m.hub.metrics.refused.WithLabelValues(kind).Inc()
+	m.complain("an agent's report is refused", r.Agent, err.Error())
+	if r.Agent == "" || kind == "forged" {
+		return // of whom it is not is known, of whom it is, is not
+	}
+	m.hub.fleet.Refuse(r.Agent, err.Error())
+	if g := m.gossip.Load(); g != nil && r.Boot != 0 {
+		g.Refuse(r.Agent, r.Boot, err.Error())
+	}
+}
+
+// refusalKind is the reason of a refusal as the metric counts it.
+func refusalKind(err error) string {
+	for _, k := range []struct {
+		err  error
+		kind string
+	}{
+		{gossip.ErrUnsigned, "unsigned"}, {gossip.ErrForged, "forged"}, {fleet.ErrReport, "unreadable"}, {errPinned, "pinned"},
+		{fleet.ErrNameTaken, "name"}, {fleet.ErrMoved, "moved"}, {fleet.ErrTooMany, "full"}, {pins.ErrFull, "full"},
+	} {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return "unchecked"
+}
+
+// complainOfAddresses tells the operator which word would let the hub call an
+// instance.
+func (m *membership) complainOfAddresses(r fleet.Report) {
+	for _, i := range r.Instances {
+		if i.URL == "" {
+			m.complain("an instance is left out", i.Name, i.Reason)
+			if g := m.gossip.Load(); g != nil {
+				g.Refuse(r.Agent, r.Boot, "instance "+i.Name+": "+i.Reason)
+			}
+		}
+	}
+}
+
+// complain logs a fault once an hour: reports come every few seconds.
+func (m *membership) complain(what, name, reason string) {
+	m.mu.Lock()
+	now := time.Now()
+	for fault, at := range m.told {
+		if now.Sub(at) > complainEvery {
+			delete(m.told, fault)
+		}
+	}
+	fault := name + " " + reason
+	_, known := m.told[fault]
+	quiet := known || len(m.told) >= maxComplaints
+	if !quiet {
+		m.told[fault] = now
+	}
 	m.mu.Unlock()
-	if !known {
-		m.hub.log().Error("an agent's report is refused", "error", err)
+	if !quiet {
+		m.hub.log().Error(what, "name", name, "error", reason)
 	}
 }
 
 // counts are the members of the gossip, this hub included.
 func (m *membership) counts() (hubs, agents int) {
 	hubs = 1
-	for _, member := range m.gossip.Members() {
+	for _, member := range m.gossip.Load().Members() {
 		if member.Role == gossip.RoleHub {
 			hubs++
 		} else {
@@ -96,15 +202,18 @@ func (m *membership) counts() (hubs, agents int) {
 func (m *membership) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return m.gossip.Leave(ctx)
+	err := m.gossip.Load().Leave(ctx)
+	m.admission.close()
+	return err
 }
 
-// connect makes the client of an instance: an agent proves by the gossip key
-// that it is one, and so does the hub.
+// connect makes the client of an instance. An agent proves by its own key that
+// it is the one whose report named the address, and the hub by the gossip key
+// that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 	o := comfyui.Options{UserAgent: h.userAgent(), ViaAgent: !i.Direct}
-	if !i.Direct && h.id.GossipKey != "" {
-		_, client, err := gossip.TLS(h.id.GossipKey)
+	if !i.Direct && strings.HasPrefix(i.URL, "https://") {
+		client, err := gossip.DialTLS(h.id.GossipKey, i.Key)
 		if err != nil {
 			return nil, fmt.Errorf("hub: %w", err)
 		}

@@ -20,6 +20,8 @@ type metrics struct {
 	faults prometheus.Counter
 	// limited has the names of limits as labels, never those of tenants.
 	limited *prometheus.CounterVec
+	// refused are reports of agents that were not taken.
+	refused *prometheus.CounterVec
 	live    *gauges
 }
 
@@ -49,6 +51,10 @@ func newMetrics(h *Hub) *metrics {
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "comfyhub_tenant_limit_refusals_total", Help: "Requests refused because a tenant had reached one of its limits.",
 		}, []string{"limit"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "comfyhub_reports_refused_total",
+			Help: "Reports of agents that were not taken, by reason: unsigned, forged, unreadable, pinned, name, moved, full, unchecked.",
+		}, []string{"reason"}),
 		live: newGauges(h),
 	}
 }
@@ -68,7 +74,7 @@ func (m *metrics) Finished(outcome string, ran time.Duration) {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.jobs, m.wait, m.run, m.gap, m.faults, m.limited, m.live}
+	return []prometheus.Collector{m.jobs, m.wait, m.run, m.gap, m.faults, m.limited, m.refused, m.live}
 }
 
 // gauges are read from the hub's state when they are asked for, so that what

@@ -40,6 +40,10 @@ type Settings struct {
 	Instances []string
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
+	// AllowDirect are networks, addresses and host names at which agents may
+	// say that an instance is: other than their own, or over plain HTTP.
+	// Default: none.
+	AllowDirect []string
 	// MaxAttempts is how many runs of one job may be lost before it fails.
 	// Default: 3.
 	MaxAttempts int

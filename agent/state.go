@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+// stateVariable is where systemd says which folder is the service's own.
+const stateVariable = "STATE_DIRECTORY"
+
+// identity is the lasting one of the agent of this name: agents that share a
+// folder do not share it. Without a gossip key the fleet is this machine's,
+// hubs keep no name for anybody, and a passing identity will do.
+func identity(name, key, state string, lookup func(string) (string, bool)) (gossip.Identity, error) {
+	if key == "" && state == "" {
+		return gossip.NewIdentity(), nil
+	}
+	folder, err := stateFolder(state, lookup)
+	if err != nil {
+		return gossip.Identity{}, err
+	}
+	id, err := gossip.LoadIdentity(filepath.Join(folder, name+".key"))
+	if err != nil {
+		return gossip.Identity{}, fmt.Errorf("--state %s: %w", folder, err)
+	}
+	return id, nil
+}
+
+func stateFolder(given string, lookup func(string) (string, bool)) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	if list, _ := lookup(stateVariable); list != "" {
+		return filepath.SplitList(list)[0], nil
+	}
+	base, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("--state: which folder keeps the agent's key? %w", err)
+	}
+	return filepath.Join(base, "comfyhub-agent"), nil
+}

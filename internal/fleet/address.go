@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Policy says to which addresses agents may send a hub. A machine that was
+// stolen must not make the hub call its own loopback, a neighbour, or the
+// metadata service of a cloud.
+type Policy struct {
+	// Local says that the whole fleet is on this machine: its gossip is on
+	// loopback and has no key.
+	Local bool
+	// Prefix is how the path of an instance begins that its agent serves.
+	Prefix string
+	// Networks and Hosts are allowed besides, over plain HTTP too. Hosts are
+	// names in lower case.
+	Networks []netip.Prefix
+	Hosts    []string
+}
+
+// ParseAllowed reads a network, an address or a host name that is allowed.
+func (p *Policy) ParseAllowed(text string) error {
+	if network, err := netip.ParsePrefix(text); err == nil {
+		p.Networks = append(p.Networks, network.Masked())
+		return nil
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		addr = addr.Unmap()
+		p.Networks = append(p.Networks, netip.PrefixFrom(addr, addr.BitLen()))
+		return nil
+	}
+	if text == "" || strings.ContainsAny(text, "/:*@? ") {
+		return fmt.Errorf("%q is no network, address or host name", text)
+	}
+	p.Hosts = append(p.Hosts, strings.ToLower(text))
+	return nil
+}
+
+// Restrict takes the addresses out of a report at which the hub must not call.
+// Their instances are shown, offline, with the reason.
+func (p Policy) Restrict(r Report) Report {
+	r.Instances = slices.Clone(r.Instances)
+	for n := range r.Instances {
+		i := &r.Instances[n]
+		if reason := p.fault(*i, r.Sender); reason != "" {
+			*i = InstanceReport{Name: i.Name, Kind: i.Kind, Reason: reason}
+		}
+	}
+	return r
+}
+
+// fault says what is wrong with the address of an instance; empty for nothing.
+func (p Policy) fault(i InstanceReport, from Sender) string {
+	u, err := url.Parse(i.URL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return "its agent gives no address that a hub can use"
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return "its agent gives an address with more than host, port and path"
+	case !i.Direct && u.EscapedPath() != p.Prefix+i.Name:
+		return "its agent gives the path of something else"
+	}
+	host := strings.ToLower(u.Hostname())
+	if p.allows(host) {
+		return ""
+	}
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case p.Local && (host == "localhost" || err == nil && addr.Unmap().IsLoopback()):
+		return "" // without a key there is nobody but this machine
+	case i.Direct:
+		return fmt.Sprintf("its agent wants it to be called at %s (--direct); gossip { allow_direct %s } in the Caddyfile lets the hub do that", u.Host, host)
+	case u.Scheme != "https":
+		return fmt.Sprintf("its agent serves it over plain HTTP at %s; gossip { allow_direct %s } in the Caddyfile lets the hub call it there", u.Host, host)
+	case err != nil || addr.Unmap() != from.Addr || !callable(from.Addr):
+		return fmt.Sprintf("it is served at %s and its agent is at %s; gossip { allow_direct %s } in the Caddyfile lets the hub call it there",
+			u.Host, from.Addr, host)
+	}
+	return ""
+}
+
+// callable says whether an agent can be at an address. The hub's own loopback
+// is one: the agent must prove by its key that it is there.
+func callable(a netip.Addr) bool {
+	return a.Zone() == "" && (a.IsGlobalUnicast() || a.IsLoopback())
+}
+
+func (p Policy) allows(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		addr = addr.Unmap()
+		return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(addr) })
+	}
+	return slices.Contains(p.Hosts, host)
+}

@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"time"
+)
+
+// kept is how long the name of an instance stays with an agent that is away
+// and has a key to come back with.
+const kept = 10 * time.Minute
+
+// admit decides whether a report is the newest of the agent that owns its name.
+func (r *Registry) admit(report Report, now time.Time) error {
+	host := servedAt(report)
+	owner := r.agents[report.Agent]
+	switch {
+	case owner == nil:
+		if r.forgetOld(now); len(r.agents) >= maxAgents {
+			return fmt.Errorf("%w: agent %q", ErrTooMany, report.Agent)
+		}
+		owner = &agent{}
+		r.agents[report.Agent] = owner
+	case report.Boot == owner.boot && report.Sender.Key == owner.key:
+		if report.Seq <= owner.seq {
+			return ErrStale
+		}
+		urls, err := moved(owner.urls, report)
+		if err != nil {
+			return err
+		}
+		*owner = agent{boot: owner.boot, seq: report.Seq, key: owner.key, host: host, heard: now, urls: urls}
+		return nil
+	case owner.left || now.Sub(owner.heard) > takeover:
+		if report.Boot < owner.boot && now.Sub(owner.heard) <= takeover {
+			return ErrStale // a late report of the boot before the one that left
+		}
+	case report.Boot < owner.boot && report.Sender.Key == owner.key:
+		return ErrStale
+	case host != "" && host == owner.host && report.Boot > owner.boot:
+		// Restarted: no two processes can listen at one address. Another key
+		// gets here only where none is pinned, on a machine that is the whole
+		// fleet.
+	default:
+		return fmt.Errorf("%w: an agent %q at %s is alive; the one at %s needs another --name",
+			ErrNameTaken, report.Agent, owner.host, host)
+	}
+	urls, err := moved(nil, report)
+	if err != nil {
+		return err
+	}
+	*owner = agent{boot: report.Boot, seq: report.Seq, key: report.Sender.Key, host: host, heard: now, urls: urls}
+	return nil
+}
+
+// moved adds the addresses of a report to those that its agent has given since
+// it started. An instance without one is shown only.
+func moved(urls map[string]string, report Report) (map[string]string, error) {
+	all := make(map[string]string, len(urls)+len(report.Instances))
+	maps.Copy(all, urls)
+	for _, i := range report.Instances {
+		before := all[i.Name]
+		switch {
+		case i.URL == "":
+		case before != "" && before != i.URL:
+			return nil, fmt.Errorf("%w: %q of agent %q", ErrMoved, i.Name, report.Agent)
+		case len(all) >= maxMoves:
+			return nil, fmt.Errorf("%w: agent %q has used %d names", ErrTooMany, report.Agent, len(all))
+		default:
+			all[i.Name] = i.URL
+		}
+	}
+	return all, nil
+}
+
+// servedAt is the address at which an agent serves its instances.
+func servedAt(report Report) string {
+	for _, i := range report.Instances {
+		if u, err := url.Parse(i.URL); err == nil && !i.Direct {
+			return u.Host
+		}
+	}
+	return ""
+}
+
+// free reports whether an instance's name may go to another agent: its own has
+// left or gone silent, and if nobody else can be that one, for so long that it
+// does not merely restart.
+func (r *Registry) free(rec *record, now time.Time) bool {
+	return !rec.static && r.absent(rec.agent, now) && (rec.key == "" || now.Sub(rec.seen) > kept)
+}
+
+// absent reports whether an agent has left or gone silent.
+func (r *Registry) absent(name string, now time.Time) bool {
+	a := r.agents[name]
+	return a == nil || a.left || now.Sub(a.heard) > takeover
+}
+
+// AgentLeft notes that an agent has left the gossip or was found dead. Its
+// instances take no job until they are reported or observed again. A boot or a
+// key that is not the current one changes nothing: it is the farewell of a
+// predecessor, or of somebody who would like to be the successor.
+func (r *Registry) AgentLeft(name string, boot int64, key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.agents[name]
+	if a == nil || a.boot != boot || a.key != key || a.left {
+		return
+	}
+	a.left = true
+	for _, rec := range r.instances {
+		if rec.agent == name {
+			rec.orphaned = true
+		}
+	}
+	r.notify()
+}

@@ -1,0 +1,115 @@
+package gossip
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+var (
+	// ErrUnsigned says that a message of an agent carries no signature: its
+	// agent is older than that.
+	ErrUnsigned = errors.New("not signed: the agent is older than this hub, upgrade it")
+	// ErrForged says that a message is not of the agent that it names.
+	ErrForged = errors.New("the signature is not that of the sender")
+)
+
+// What an identity signs, each for one purpose only: a signature under one is
+// worthless under another.
+const (
+	signsMember   = "comfyhub member v1"
+	signsReport   = "comfyhub report v1"
+	signsFarewell = "comfyhub farewell v1"
+)
+
+// statement frames texts so that no two lists give the same bytes.
+func statement(purpose string, parts ...string) []byte {
+	b := append([]byte(purpose), 0)
+	for _, p := range parts {
+		b = strconv.AppendInt(b, int64(len(p)), 10)
+		b = append(append(b, ':'), p...)
+	}
+	return b
+}
+
+// An envelope carries what an agent says together with who it is, so that no
+// hub needs to have heard of the agent before, and none has to believe whoever
+// delivered it:
+//
+//	byte     messageReport, messageFarewell ...
+//	uint16   size of the description
+//	bytes    the sender's description, signed by itself
+//	64 bytes signature of the rest
+//	bytes    the rest
+const envelopeHead = 1 + 2
+
+// seal signs a message of a kind.
+func (i Identity) seal(kind byte, description, body []byte) []byte {
+	message := make([]byte, 0, envelopeHead+len(description)+ed25519.SignatureSize+len(body))
+	message = binary.BigEndian.AppendUint16(append(message, kind), uint16(len(description))) //nolint:gosec // at most 512
+	message = append(message, description...)
+	message = append(message, ed25519.Sign(i.private, statement(purposeOf(kind), string(description), string(body)))...)
+	return append(message, body...)
+}
+
+func purposeOf(kind byte) string {
+	if kind == messageSignedFarewell {
+		return signsFarewell
+	}
+	return signsReport
+}
+
+// unseal checks a sealed message and returns who sent it and what.
+func unseal(message []byte) (meta, []byte, error) {
+	if len(message) < envelopeHead {
+		return meta{}, nil, fmt.Errorf("%w: cut off", ErrForged)
+	}
+	size := int(binary.BigEndian.Uint16(message[1:]))
+	rest := message[envelopeHead:]
+	if len(rest) < size+ed25519.SignatureSize {
+		return meta{}, nil, fmt.Errorf("%w: cut off", ErrForged)
+	}
+	description, signature, body := rest[:size], rest[size:size+ed25519.SignatureSize], rest[size+ed25519.SignatureSize:]
+	from, err := decodeMeta(description)
+	if err != nil {
+		return meta{}, nil, err
+	}
+	if err := from.verify(); err != nil {
+		return from, nil, err
+	}
+	key, err := parseKey(from.Key)
+	if err != nil || !ed25519.Verify(key, statement(purposeOf(message[0]), string(description), string(body)), signature) {
+		return from, nil, ErrForged
+	}
+	return from, body, nil
+}
+
+// sign makes the description the identity's.
+func (m meta) sign(i Identity) meta {
+	m.Key = i.Key()
+	m.Signature = base64.RawURLEncoding.EncodeToString(ed25519.Sign(i.private, m.statement()))
+	return m
+}
+
+func (m meta) statement() []byte {
+	return statement(signsMember, string(m.Role), m.Name, strconv.FormatInt(m.Boot, 10), m.Version, strconv.Itoa(m.Protocol), m.Addr, m.Key)
+}
+
+// verify checks that a description was signed by the key in it.
+func (m meta) verify() error {
+	if m.Key == "" {
+		return ErrUnsigned
+	}
+	key, err := parseKey(m.Key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrForged, err)
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(m.Signature)
+	if err != nil || !ed25519.Verify(key, m.statement(), signature) {
+		return ErrForged
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package gossip
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Identity is the key pair of one agent. The gossip key says that somebody
+// belongs to the group, and every machine of the group has it; the identity
+// says who it is, and never leaves the machine. The zero value is none.
+type Identity struct{ private ed25519.PrivateKey }
+
+// pemType is what LoadIdentity's files hold, as openssl writes it too.
+const pemType = "PRIVATE KEY"
+
+// NewIdentity makes an identity that ends with the process.
+func NewIdentity() Identity {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil { // never, see crypto/rand
+		panic(fmt.Sprintf("gossip: %v", err))
+	}
+	return Identity{private}
+}
+
+// LoadIdentity reads the identity in a file, and makes both at the first time,
+// the folder included. A file that cannot be read is an error: hubs would take
+// a new identity for another machine.
+func LoadIdentity(file string) (Identity, error) {
+	id, err := readIdentity(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return id, err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return Identity{}, fmt.Errorf("agent key: %w", err)
+	}
+	if err := NewIdentity().write(file); err != nil && !errors.Is(err, fs.ErrExist) {
+		return Identity{}, fmt.Errorf("agent key: %w", err)
+	}
+	return readIdentity(file) // of two processes that start at once one has lost
+}
+
+func readIdentity(file string) (Identity, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return Identity{}, fmt.Errorf("agent key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return Identity{}, fmt.Errorf("agent key %s: others may read it: chmod 600", file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return Identity{}, fmt.Errorf("agent key: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != pemType {
+		return Identity{}, fmt.Errorf("agent key %s: not a %s in PEM", file, pemType)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return Identity{}, fmt.Errorf("agent key %s: %w", file, err)
+	}
+	private, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return Identity{}, fmt.Errorf("agent key %s: not an Ed25519 key", file)
+	}
+	return Identity{private}, nil
+}
+
+// write creates the file whole or not at all. The error is fs.ErrExist when it
+// is there already.
+func (i Identity) write(file string) error {
+	der, err := x509.MarshalPKCS8PrivateKey(i.private)
+	if err != nil {
+		return err
+	}
+	draft, err := os.CreateTemp(filepath.Dir(file), ".key-*") // has mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft.Name())
+	err = pem.Encode(draft, &pem.Block{Type: pemType, Bytes: der})
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
+		return err
+	}
+	return os.Link(draft.Name(), file)
+}
+
+func (i Identity) none() bool { return i.private == nil }
+
+// Key is the public half as text, empty for no identity.
+func (i Identity) Key() string {
+	if i.none() {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(i.private.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // ed25519 has no other
+}
+
+// parseKey reads what Identity.Key wrote.
+func parseKey(key string) (ed25519.PublicKey, error) {
+	b, err := base64.RawURLEncoding.DecodeString(key)
+	if err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, errors.New("not a public key")
+	}
+	return b, nil
+}
+
+// Fingerprint shortens a public key for people, who compare it with what the
+// agent says of its own.
+func Fingerprint(key string) string {
+	if key == "" {
+		return "none"
+	}
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}

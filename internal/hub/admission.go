@@ -1,0 +1,228 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/pins"
+)
+
+// owners knows which key owns which agent's name; the hubs of one Redis share
+// it.
+type owners interface {
+	// Claim gives a name to a key unless it has another one, and returns the
+	// key that owns it from now on.
+	Claim(ctx context.Context, name, key string) (string, error)
+	// Forget takes a name from its key, and reports whether it had one.
+	Forget(ctx context.Context, name string) (bool, error)
+}
+
+const (
+	// ownerFresh is how long the owner of a name is not asked for again.
+	ownerFresh = time.Minute
+	// ownerAgain is the same while somebody else claims the name: the operator
+	// may have forgotten the owner at another hub.
+	ownerAgain = 5 * time.Second
+	// askTimeout bounds one question, maxAsking those at one time.
+	askTimeout = 5 * time.Second
+	maxAsking  = 16
+	// maxOwners bounds the names whose owners are remembered here.
+	maxOwners = 20_000
+)
+
+// errPinned says that an agent's name belongs to another key.
+var errPinned = errors.New("the name belongs to an agent with another key")
+
+// errUnchecked says that nobody can tell right now whose a name is.
+var errUnchecked = errors.New("whose the name is cannot be checked while Redis is away")
+
+// admission lets reports in that come from the owner of their agent's name. An
+// owner once known goes on while Redis is away. Without owners everything gets
+// in: such a fleet has no gossip key, and is on this machine only.
+type admission struct {
+	owners owners
+	take   func(fleet.Report)
+	refuse func(fleet.Report, error)
+	ctx    context.Context
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	asking int
+	names  map[string]*nameOwner
+}
+
+// nameOwner is what is known of one name.
+type nameOwner struct {
+	key     string // the owner's, empty before the first answer
+	checked time.Time
+	asking  bool
+	waiting *fleet.Report // for the answer
+}
+
+func newAdmission(o owners, take func(fleet.Report), refuse func(fleet.Report, error)) *admission {
+	ctx, stop := context.WithCancel(context.Background())
+	return &admission{owners: o, take: take, refuse: refuse, ctx: ctx, stop: stop, names: map[string]*nameOwner{}}
+}
+
+// admit takes a report or refuses it, at once if the owner of its name is
+// known, else as soon as it is. It does not wait.
+func (a *admission) admit(r fleet.Report) {
+	if a.owners == nil {
+		a.take(r)
+		return
+	}
+	switch owner, known := a.owner(r); {
+	case !known:
+	case owner == r.Sender.Key:
+		a.take(r)
+	default:
+		a.refuse(r, pinnedError(owner, r))
+	}
+}
+
+func pinnedError(owner string, r fleet.Report) error {
+	return fmt.Errorf("%w: %s, not %s; if the machine was set up anew, POST /comfyhub/forget?agent=%s on the hub's admin endpoint",
+		errPinned, gossip.Fingerprint(owner), gossip.Fingerprint(r.Sender.Key), r.Agent)
+}
+
+// owner is the key that owns the name of a report. While that is not known the
+// report waits for it.
+func (a *admission) owner(r fleet.Report) (key string, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.names[r.Agent]
+	if o == nil {
+		if len(a.names) >= maxOwners {
+			a.forgetOld()
+		}
+		o = &nameOwner{}
+		a.names[r.Agent] = o
+	}
+	age := time.Since(o.checked)
+	mine := o.key == r.Sender.Key
+	if o.key != "" && (mine || age < ownerAgain) {
+		if mine && age > ownerFresh {
+			a.ask(r.Agent, r.Sender.Key, o)
+		}
+		return o.key, true
+	}
+	o.waiting = &r
+	a.ask(r.Agent, r.Sender.Key, o)
+	return "", false
+}
+
+// ask finds out who owns a name. The caller holds the lock.
+func (a *admission) ask(name, key string, o *nameOwner) {
+	if o.asking || a.closed || a.asking >= maxAsking {
+		return // reports are repeated
+	}
+	o.asking = true
+	a.asking++
+	a.work.Go(func() {
+		ctx, cancel := context.WithTimeout(a.ctx, askTimeout)
+		defer cancel()
+		owner, err := a.owners.Claim(ctx, name, key)
+		a.answered(o, owner, err)
+	})
+}
+
+func (a *admission) answered(o *nameOwner, owner string, err error) {
+	a.mu.Lock()
+	a.asking--
+	o.asking = false
+	if err == nil {
+		o.key, o.checked = owner, time.Now()
+	}
+	waiting := o.waiting
+	o.waiting = nil
+	over := a.closed
+	a.mu.Unlock()
+	switch {
+	case waiting == nil || over:
+	case err == nil && owner == waiting.Sender.Key:
+		a.take(*waiting)
+	case err == nil:
+		a.refuse(*waiting, pinnedError(owner, *waiting))
+	case errors.Is(err, pins.ErrFull):
+		a.refuse(*waiting, err)
+	default:
+		a.refuse(*waiting, errUnchecked)
+	}
+}
+
+// forgetOld makes room. The caller holds the lock.
+func (a *admission) forgetOld() {
+	for name, o := range a.names {
+		if !o.asking && time.Since(o.checked) > ownerFresh {
+			delete(a.names, name)
+		}
+	}
+}
+
+// forget takes a name from its owner.
+func (a *admission) forget(ctx context.Context, name string) (bool, error) {
+	if a.owners == nil {
+		return false, nil
+	}
+	known, err := a.owners.Forget(ctx, name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.names, name)
+	return known, err
+}
+
+func (a *admission) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.stop()
+	a.work.Wait()
+}
+
+// addressPolicy is what the settings say of the addresses that agents report.
+func (h *Hub) addressPolicy(s Settings) (fleet.Policy, error) {
+	p := fleet.Policy{Local: h.id.GossipKey == "", Prefix: comfyui.InstancePath}
+	for _, text := range s.AllowDirect {
+		if err := p.ParseAllowed(text); err != nil {
+			return p, fmt.Errorf("allow_direct: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// CheckAllowDirect says what is wrong with an entry of Settings.AllowDirect.
+func CheckAllowDirect(text string) error { return new(fleet.Policy).ParseAllowed(text) }
+
+// Errors of [Hub.ForgetAgent].
+var (
+	ErrAgentAlive   = errors.New("the agent is alive: stop it first, or give the other one another --name")
+	ErrAgentUnknown = errors.New("no agent of that name is known")
+)
+
+// ForgetAgent lets an agent with another key have the name of one that is gone:
+// its machine was set up anew, say. What the fleet knows of it goes too. The
+// errors are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
+func (h *Hub) ForgetAgent(ctx context.Context, name string) error {
+	if !h.started.Load() {
+		return ErrNotStarted
+	}
+	if h.fleet.Present(name) {
+		return ErrAgentAlive
+	}
+	pinned, err := h.gossip.admission.forget(ctx, name)
+	if err != nil {
+		return err
+	}
+	if known := h.fleet.ForgetAgent(name); !known && !pinned {
+		return ErrAgentUnknown
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+const fleetKey = "the key of the whole fleet"
+
+// box is a GPU machine: a simulated ComfyUI and, beside it, what an agent is
+// to a hub. Unlike an agent it says whatever a test wants it to.
+type box struct {
+	*gossip.Gossip
+	id     gossip.Identity
+	server *instance
+	// address is where it serves, a URL without a path.
+	address string
+	seq     atomic.Uint64
+
+	mu     sync.Mutex
+	says   []fleet.InstanceReport
+	posted []string // bodies of POST /prompt
+}
+
+// newBox serves a simulated ComfyUI, over plain HTTP or as an agent does.
+func newBox(t *testing.T, plain bool) *box {
+	t.Helper()
+	b := &box{id: gossip.NewIdentity(), server: newInstance(t, sim.Config{})}
+	target, err := url.Parse(b.server.url())
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, ok := strings.CutPrefix(r.URL.Path, "/i/"); ok {
+			_, rest, _ := strings.Cut(name, "/")
+			r.URL.Path, r.URL.RawPath = "/"+rest, ""
+		}
+		if r.Method == http.MethodPost && r.URL.Path == "/prompt" {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			b.posted = append(b.posted, string(body))
+			b.mu.Unlock()
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	web.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if plain {
+		web.Start()
+	} else {
+		web.TLS, err = gossip.ServeTLS(fleetKey, b.id)
+		require.NoError(t, err)
+		web.StartTLS()
+	}
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	b.address = web.URL
+	return b
+}
+
+// got lists the prompts that were posted to it.
+func (b *box) got() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.posted...)
+}
+
+// say changes what it reports.
+func (b *box) say(list ...fleet.InstanceReport) {
+	b.mu.Lock()
+	b.says = list
+	b.mu.Unlock()
+	b.Push(true)
+}
+
+// join enters the group under a name; leave ends that.
+func (b *box) join(t *testing.T, h *bench, name string, boot int64, log io.Writer) (leave func()) {
+	t.Helper()
+	c := gossip.Config{
+		Role: gossip.RoleAgent, Name: name, Boot: boot, Key: h.id.GossipKey, Identity: b.id,
+		Bind: "127.0.0.1:0", Join: []string{h.hub.gossip.gossip.Load().Local().Addr},
+		Report: func() fleet.Report {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return fleet.Report{Agent: name, Boot: boot, Seq: b.seq.Add(1), Instances: b.says}
+		},
+	}
+	if log != nil {
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	}
+	g, err := gossip.Join(t.Context(), c)
+	require.NoError(t, err)
+	b.Gossip = g
+	leave = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = g.Leave(ctx) // nobody may be left to hear it
+	})
+	t.Cleanup(leave)
+	return leave
+}
+
+func up(name, address string) fleet.InstanceReport {
+	return fleet.InstanceReport{Name: name, URL: address, Kind: fleet.KindComfyUI, Up: true, Boot: 1}
+}
+
+func (b *bench) reportsRefused(kind string) float64 {
+	b.t.Helper()
+	r := prometheus.NewRegistry()
+	require.NoError(b.t, r.Register(b.hub.metrics.refused))
+	families, err := r.Gather()
+	require.NoError(b.t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == kind {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// entryOf is what /hub/instances says of an instance.
+func (b *bench) entryOf(name string) (state, reason string) {
+	b.t.Helper()
+	_, body := b.get("/hub/instances")
+	var list []struct{ Name, State, Reason string }
+	require.NoError(b.t, json.Unmarshal(body, &list))
+	for _, i := range list {
+		if i.Name == name {
+			return i.State, i.Reason
+		}
+	}
+	return "", ""
+}
+
+func keyed(b *bench) { b.id.GossipKey = fleetKey }
+
+// A GPU machine that was stolen has the gossip key. It says that it is another
+// machine which has just restarted, and that it is to be called elsewhere; the
+// next job, with its API key, must not go there.
+func TestStolenMachineTakesNobodysName(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, 0, keyed)
+	honest := newBox(t, false)
+	boot := time.Now().UnixMilli()
+	honest.join(t, h, "box", boot, nil)
+	honest.say(up("box", honest.address+"/i/box"))
+	h.connected(1)
+
+	var told heardLog
+	plain, sealed := newBox(t, true), newBox(t, false)
+	plain.join(t, h, "box", boot+1, &told)
+	bait := up("bait", honest.address+"/i/bait")
+	bait.Up = false
+	plain.say(bait, up("box", plain.address))
+	require.Eventually(t, func() bool { return h.reportsRefused("pinned") > 0 }, time.Minute, time.Millisecond)
+	sealed.join(t, h, "box", boot+2, nil)
+	before := h.reportsRefused("pinned")
+	sealed.say(bait, up("box", sealed.address+"/i/box"))
+	require.Eventually(t, func() bool { return h.reportsRefused("pinned") > before }, time.Minute, time.Millisecond)
+
+	h.finished(h.submit(picture(1), "ann"))
+	require.Len(t, honest.got(), 1)
+	require.Empty(t, plain.got())
+	require.Empty(t, sealed.got())
+	require.Eventually(t, func() bool { return told.has("a hub refuses this agent") }, time.Minute, time.Millisecond,
+		"its operator finds out too")
+
+}
+
+// A name stays its agent's when that one is away and when the hub restarts,
+// until the operator gives it away.
+func TestNamesStayPinned(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, 0, keyed)
+	boot := time.Now().UnixMilli()
+	honest := newBox(t, false)
+	leave := honest.join(t, h, "box", boot, nil)
+	honest.say(up("box", honest.address+"/i/box"))
+	h.connected(1)
+	require.ErrorIs(t, h.hub.ForgetAgent(t.Context(), "box"), ErrAgentAlive)
+	require.ErrorIs(t, h.hub.ForgetAgent(t.Context(), "other"), ErrAgentUnknown)
+	leave()
+	require.Eventually(t, func() bool { state, _ := h.entryOf("box"); return state == "offline" }, time.Minute, time.Millisecond)
+
+	other := newBox(t, false)
+	leave = other.join(t, h, "box", boot+1, nil)
+	other.say(up("box", other.address+"/i/box"))
+	shown := func() bool {
+		state, reason := h.entryOf("box")
+		return state == "offline" && strings.Contains(reason, "another key") && strings.Contains(reason, "POST /comfyhub/forget?agent=box")
+	}
+	require.Eventually(t, shown, time.Minute, time.Millisecond)
+	leave()
+
+	h.stop()
+	h.start()
+	leave = other.join(t, h, "box", boot+2, nil)
+	defer leave()
+	require.Eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
+	require.Empty(t, h.hub.dispatch.Clients())
+
+	require.NoError(t, h.hub.ForgetAgent(t.Context(), "box"))
+	h.connected(1)
+	h.finished(h.submit(picture(1), "ann"))
+	require.Len(t, other.got(), 1)
+}
+
+// Where an agent says that it is matters only as far as it can prove it.
+func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, 0, keyed)
+	inside := newBox(t, true) // what only the hub can reach, say
+	agent := newBox(t, false)
+	agent.join(t, h, "box", 1, nil)
+	direct := func(name, address string) fleet.InstanceReport {
+		i := up(name, address)
+		i.Direct = true
+		return i
+	}
+	agent.say(up("own", agent.address+"/i/own"), up("plain", inside.address+"/i/plain"), direct("direct", inside.address),
+		up("path", agent.address+"/restart/own"))
+	h.connected(1)
+	require.Eventually(t, func() bool {
+		state, reason := h.entryOf("direct")
+		return state == "offline" && strings.Contains(reason, "allow_direct 127.0.0.1")
+	}, time.Minute, time.Millisecond)
+	for _, name := range []string{"plain", "path"} {
+		state, reason := h.entryOf(name)
+		require.Equal(t, "offline", state, name)
+		require.NotEmpty(t, reason, name)
+	}
+
+	// TLS without the agent's key is nothing but a knock.
+	thief := newBox(t, false)
+	agent.say(up("own", agent.address+"/i/own"), up("other", thief.address+"/i/other"))
+	require.Eventually(t, func() bool { state, _ := h.entryOf("other"); return state == "idle" }, time.Minute, time.Millisecond)
+	for n := range 3 {
+		h.finished(h.submit(picture(n), "ann"))
+	}
+	require.Len(t, agent.got(), 3)
+	require.Empty(t, thief.got())
+	require.Empty(t, inside.got())
+
+	h.settings.AllowDirect = []string{"127.0.0.1"}
+	require.NoError(t, h.hub.Start(t.Context(), h.settings))
+	agent.say(direct("direct", inside.address))
+	require.Eventually(t, func() bool { return len(h.hub.dispatch.Clients()) == 1 && h.hub.dispatch.ByName("direct") != nil }, time.Minute, time.Millisecond)
+	h.finished(h.submit(picture(9), "ann"))
+	require.Len(t, inside.got(), 1)
+
+	h.settings.AllowDirect = []string{"http://10.0.0.1"}
+	require.ErrorContains(t, h.hub.Start(t.Context(), h.settings), "allow_direct")
+}
+
+// Addresses do not change while an agent runs.
+func TestAddressesStayWhileAnAgentRuns(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, 0, keyed)
+	agent, elsewhere := newBox(t, false), newBox(t, false)
+	agent.join(t, h, "box", 1, nil)
+	agent.say(up("box", agent.address+"/i/box"))
+	h.connected(1)
+	agent.say(up("box", elsewhere.address+"/i/box"))
+	require.Eventually(t, func() bool { return h.reportsRefused("moved") > 0 }, time.Minute, time.Millisecond)
+	i, _ := h.hub.fleet.Instance("box")
+	require.Equal(t, agent.address+"/i/box", i.URL)
+}

@@ -1,0 +1,78 @@
+// Package pins remembers which agent owns which name. An agent is its key: the
+// first that comes with a name keeps it, and the hubs of one Redis agree on who
+// that was. Nothing here is secret, the keys are public ones.
+//
+// Its key:
+//
+//	g:pins  hash  of a name: when its agent was last here, in milliseconds, and its key
+package pins
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+const (
+	// Kept is how long a name stays with a key that nobody has come with.
+	Kept = 30 * 24 * time.Hour
+	// maxPins bounds the names: whoever may join can think of any number.
+	maxPins = 10_000
+)
+
+// ErrFull says that there is no room for another name.
+var ErrFull = errors.New("pins: too many names")
+
+//go:embed scripts/claim.lua
+var claimLua string
+
+//go:embed scripts/forget.lua
+var forgetLua string
+
+// A name that a thief could take after a crash would be no name.
+var (
+	claimScript  = redis.NewScript("pins/claim", redis.Durable, claimLua)
+	forgetScript = redis.NewScript("pins/forget", redis.Durable, forgetLua)
+)
+
+// Pins are the names in a Redis. They are safe for concurrent use.
+type Pins struct {
+	db   *redis.DB
+	kept time.Duration
+	most int
+}
+
+// New gives the pins in a Redis.
+func New(db *redis.DB) *Pins { return &Pins{db: db, kept: Kept, most: maxPins} }
+
+// Claim gives a name to a key unless it has another one, and notes that its
+// agent is here. It returns the key that owns the name from now on. The error
+// is [ErrFull] or one of Redis.
+func (p *Pins) Claim(ctx context.Context, name, key string) (owner string, err error) {
+	reply, err := p.db.Run(ctx, claimScript, name, key, p.kept.Milliseconds(), p.most)
+	if err != nil {
+		return "", fmt.Errorf("pins: %w", err)
+	}
+	switch {
+	case len(reply) == 1 && reply[0] == "yours":
+		return key, nil
+	case len(reply) == 2 && reply[0] == "taken":
+		return reply[1], nil
+	case len(reply) == 1 && reply[0] == "full":
+		return "", ErrFull
+	}
+	return "", fmt.Errorf("pins: %d values of a claim", len(reply))
+}
+
+// Forget takes a name from its key, and reports whether it had one.
+func (p *Pins) Forget(ctx context.Context, name string) (bool, error) {
+	reply, err := p.db.Run(ctx, forgetScript, name)
+	if err != nil {
+		return false, fmt.Errorf("pins: %w", err)
+	}
+	return len(reply) == 1 && reply[0] == "1", nil
+}
