@@ -37,7 +37,10 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	if h.storage, err = files.OpenStorage(ctx, location); err != nil {
 		return err
 	}
-	h.users = userdata.New(userBlobs{h.storage})
+	h.users = userdata.New(userBlobs{h.storage}, func(tenant string) userdata.Limits {
+		l := h.limitsOf(tenant)
+		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
+	})
 	h.held = &held{storage: h.storage}
 	log := h.log()
 	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log})

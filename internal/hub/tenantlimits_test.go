@@ -149,3 +149,79 @@ func TestTenantQueue(t *testing.T) {
 		})
 	}
 }
+
+func TestTenantUserdata(t *testing.T) {
+	t.Parallel()
+	store := func(b *bench, tenant, name string, size int) (int, string) {
+		return b.as(tenant, "POST", "/userdata/"+name, strings.Repeat("x", size))
+	}
+	t.Run("userdata", func(t *testing.T) {
+		t.Parallel()
+		b := shared(t, TenantLimits{Userdata: 1000})
+		for _, name := range []string{"1", "2"} {
+			status, answer := store(b, "ann", name, 450)
+			require.Equal(t, http.StatusOK, status, answer)
+		}
+		status, answer := store(b, "ann", "3", 450)
+		require.Equal(t, http.StatusInsufficientStorage, status)
+		b.refused("userdata", status, answer)
+		status, _ = b.as("ann", "GET", "/userdata/3", "")
+		require.Equal(t, http.StatusNotFound, status, "nothing of it is kept")
+		status, answer = b.as("ann", "POST", "/settings", `{"Comfy.Test": "`+strings.Repeat("x", 200)+`"}`)
+		b.refused("userdata", status, answer)
+		status, answer = store(b, "bob", "3", 450)
+		require.Equal(t, http.StatusOK, status, answer)
+
+		status, answer = store(b, "ann", "2", 500)
+		require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
+		status, answer = b.as("ann", "POST", "/userdata/2/move/2b", "")
+		require.Equal(t, http.StatusOK, status, "one that is moved needs none: "+answer)
+		status, _ = b.as("ann", "DELETE", "/userdata/1", "")
+		require.Equal(t, http.StatusNoContent, status)
+		status, answer = store(b, "ann", "3", 450)
+		require.Equal(t, http.StatusOK, status, answer)
+		b.stop()
+		b.start()
+		status, answer = store(b, "ann", "4", 450)
+		b.refused("userdata", status, answer)
+	})
+	t.Run("userdata_files", func(t *testing.T) {
+		t.Parallel()
+		b := shared(t, TenantLimits{UserdataFiles: 3})
+		status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
+		require.Equal(t, http.StatusOK, status, answer)
+		for _, name := range []string{"d", "a%2Fe%2Ff"} {
+			status, answer = store(b, "ann", name, 1)
+			require.Equal(t, http.StatusInsufficientStorage, status)
+			b.refused("userdata_files", status, answer)
+		}
+		status, answer = store(b, "bob", "d", 1)
+		require.Equal(t, http.StatusOK, status, answer)
+		status, _ = b.as("ann", "DELETE", "/userdata/a%2Fb%2Fc", "")
+		require.Equal(t, http.StatusNoContent, status)
+		status, answer = store(b, "ann", "a%2Fd", 1)
+		require.Equal(t, http.StatusOK, status, answer)
+	})
+	t.Run("users share", func(t *testing.T) {
+		t.Parallel()
+		b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
+		stored := 0
+		for n := range 6 {
+			status, id := b.as("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
+			require.Equal(t, http.StatusOK, status, id)
+			req, err := http.NewRequest("POST", b.web.URL+"/userdata/x", strings.NewReader("x"))
+			require.NoError(t, err)
+			req.Header.Set("Test-Login", "ann")
+			req.Header.Set("Comfy-User", strings.Trim(id, `"`))
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			status, _ = read(t, resp)
+			if status == http.StatusOK {
+				stored++
+			}
+		}
+		require.Equal(t, 4, stored, "the list of users is a file too")
+		status, _ := b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)
+		require.Equal(t, http.StatusInternalServerError, status, "a name has a bound")
+	})
+}

@@ -266,6 +266,8 @@ func (h *Hub) userFault(w http.ResponseWriter, r *http.Request, err error) {
 		writeEmpty(w, http.StatusForbidden)
 	case errors.Is(err, fs.ErrNotExist):
 		writeEmpty(w, http.StatusNotFound)
+	case errors.Is(err, userdata.ErrFull):
+		h.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrExists):
 		writeText(w, http.StatusConflict, "File already exists")
 	case errors.Is(err, userdata.ErrName) && isRead(r):

@@ -44,6 +44,11 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	switch {
 	case errors.Is(err, userdata.ErrDuplicate):
 		writeErrorText(w, http.StatusBadRequest, "Duplicate username.")
+	case errors.Is(err, userdata.ErrFull):
+		h.refuseUserdata(w, err)
+	case errors.Is(err, userdata.ErrUsers):
+		h.metrics.limited.WithLabelValues("users").Inc()
+		writeErrorText(w, http.StatusInsufficientStorage, "Too many users.")
 	case errors.Is(err, userdata.ErrName):
 		writeTrouble(w, r)
 	case err != nil:
@@ -132,6 +137,8 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	switch {
 	case !fits:
 		writeTrouble(w, r)
+	case errors.Is(err, userdata.ErrFull):
+		h.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrTooLarge):
 		writeText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
 	case err != nil:

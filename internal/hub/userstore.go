@@ -39,6 +39,21 @@ func missing(err error) error {
 	return err
 }
 
+// refuseUserdata answers a user whose tenant can store no more. The web UI
+// shows the status with its reason phrase, which says as much.
+func (h *Hub) refuseUserdata(w http.ResponseWriter, err error) {
+	full := hubError{
+		status: http.StatusInsufficientStorage, kind: "tenant_userdata_full",
+		message: "Your settings and workflows take all the space that they may", details: "Delete some files.",
+	}
+	if errors.Is(err, userdata.ErrFullFiles) {
+		full.message = "You have as many workflows and folders as you may"
+		h.refuseFull(w, "userdata_files", full)
+		return
+	}
+	h.refuseFull(w, "userdata", full)
+}
+
 // userFolder is the folder of the user that a request speaks for: the tenant's
 // only one, or, where the hub keeps several apart, the one that the header
 // Comfy-User names. ok is false for one that is not known.

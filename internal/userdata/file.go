@@ -48,7 +48,7 @@ func (f Folder) Open(ctx context.Context, p Path, offset, length int64) (io.Read
 
 // Write stores a file and the folders that it lies in. Errors: ErrExists where
 // it must not be replaced and is there, ErrName where a folder has its name or
-// a file that of one of its folders.
+// a file that of one of its folders, ErrFull where the tenant has no room left.
 func (f Folder) Write(ctx context.Context, p Path, r io.Reader, overwrite bool) (File, error) {
 	defer f.lock()()
 	if !overwrite {
@@ -56,16 +56,34 @@ func (f Folder) Write(ctx context.Context, p Path, r io.Reader, overwrite bool) 
 			return File{}, err
 		}
 	}
-	return f.write(ctx, p, r)
+	return f.write(ctx, p, r, 0)
 }
 
-func (f Folder) write(ctx context.Context, p Path, r io.Reader) (File, error) {
-	if err := f.makeRoom(ctx, p); err != nil {
+// write stores a file; freed are the bytes that the caller deletes afterwards.
+func (f Folder) write(ctx context.Context, p Path, r io.Reader, freed int64) (File, error) {
+	quota, err := f.quota(ctx)
+	if err != nil {
 		return File{}, err
 	}
-	if _, err := f.store.storage.Write(ctx, f.fileKey(p), r); err != nil {
+	quota.free(freed, 0)
+	former, err := f.Stat(ctx, p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := quota.take(1); err != nil {
+			return File{}, err
+		}
+	case err != nil:
+		return File{}, err
+	default:
+		quota.free(former.Size, 0)
+	}
+	if err := f.makeRoom(ctx, p, quota); err != nil {
+		return File{}, err
+	}
+	if _, err := f.store.storage.Write(ctx, f.fileKey(p), quota.bound(r)); err != nil {
 		return File{}, fmt.Errorf("userdata: %w", err)
 	}
+	quota.settle()
 	return f.Stat(ctx, p)
 }
 
@@ -89,22 +107,31 @@ func (f Folder) Move(ctx context.Context, from, to Path, overwrite bool) (File, 
 		return File{}, fmt.Errorf("userdata: %w", err)
 	}
 	defer body.Close()
-	moved, err := f.write(ctx, to, body)
+	moved, err := f.write(ctx, to, body, source.Size)
 	if err != nil {
 		return File{}, err
 	}
 	// Last, so that a crash in between leaves the file twice, not nowhere.
-	return moved, f.store.storage.Delete(ctx, f.fileKey(from))
+	if err := f.store.storage.Delete(ctx, f.fileKey(from)); err != nil {
+		return moved, err
+	}
+	f.store.usage.freed(f.tenant, 0, 1)
+	return moved, nil
 }
 
 // Delete removes a file; the folders that it lay in stay. A missing one is
 // fs.ErrNotExist.
 func (f Folder) Delete(ctx context.Context, p Path) error {
 	defer f.lock()()
-	if _, err := f.Stat(ctx, p); err != nil {
+	file, err := f.Stat(ctx, p)
+	if err != nil {
 		return err
 	}
-	return f.store.storage.Delete(ctx, f.fileKey(p))
+	if err := f.store.storage.Delete(ctx, f.fileKey(p)); err != nil {
+		return err
+	}
+	f.store.usage.freed(f.tenant, file.Size, 1)
+	return nil
 }
 
 func (f Folder) mustBeFree(ctx context.Context, p Path) error {
@@ -118,7 +145,7 @@ func (f Folder) mustBeFree(ctx context.Context, p Path) error {
 }
 
 // makeRoom makes the folders of a file, as far as they are missing.
-func (f Folder) makeRoom(ctx context.Context, p Path) error {
+func (f Folder) makeRoom(ctx context.Context, p Path, quota *quota) error {
 	if p == "" {
 		return ErrName
 	}
@@ -135,6 +162,9 @@ func (f Folder) makeRoom(ctx context.Context, p Path) error {
 		}
 		if taken, err := f.has(ctx, dir); err != nil || taken {
 			return errors.Join(err, errIf(taken, ErrName))
+		}
+		if err := quota.take(1); err != nil {
+			return err
 		}
 		if _, err := f.store.storage.Write(ctx, f.folderKey(dir), strings.NewReader("")); err != nil {
 			return fmt.Errorf("userdata: %w", err)

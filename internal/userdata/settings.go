@@ -65,7 +65,7 @@ func (f Folder) writeObject(ctx context.Context, p Path, o *pyjson.Object) error
 	if len(raw) >= maxSettings {
 		return ErrTooLarge
 	}
-	_, err := f.write(ctx, p, bytes.NewReader(raw))
+	_, err := f.write(ctx, p, bytes.NewReader(raw), 0)
 	return err
 }
 

@@ -37,14 +37,19 @@ type Blob struct {
 // merged: the later one counts.
 type Store struct {
 	storage Storage
+	limits  func(tenant string) Limits
 	seed    maphash.Seed
-	// locks order what reads and then writes, by folder.
+	// locks order what reads and then writes, by tenant.
 	locks [64]sync.Mutex
+	usage usages
 }
 
-// New makes a Store on a storage.
-func New(storage Storage) *Store {
-	return &Store{storage: storage, seed: maphash.MakeSeed()}
+// New makes a Store on a storage; limits may be nil for none.
+func New(storage Storage, limits func(tenant string) Limits) *Store {
+	if limits == nil {
+		limits = func(string) Limits { return Limits{} }
+	}
+	return &Store{storage: storage, limits: limits, seed: maphash.MakeSeed()}
 }
 
 // DefaultUser is the user where there is only one.
@@ -52,12 +57,15 @@ const DefaultUser = "default"
 
 // Folder is one user's folder; it need not exist.
 func (s *Store) Folder(tenant, user string) Folder {
-	return Folder{store: s, prefix: "user/" + keySegment(tenant) + "/" + keySegment(user) + "/"}
+	return Folder{store: s, tenant: tenant, prefix: tenantPrefix(tenant) + keySegment(user) + "/"}
 }
+
+func tenantPrefix(tenant string) string { return "user/" + keySegment(tenant) + "/" }
 
 // Folder is the folder of one user.
 type Folder struct {
 	store  *Store
+	tenant string
 	prefix string
 }
 
@@ -75,10 +83,10 @@ func (f Folder) pathOfMark(key string) Path {
 	return Path(strings.ReplaceAll(p, "+/", "/"))
 }
 
-// lock keeps others from changing the folder until the returned function is
-// called.
+// lock keeps others from changing anything of the tenant until the returned
+// function is called: what its users may store they share.
 func (f Folder) lock() (unlock func()) {
-	m := &f.store.locks[maphash.String(f.store.seed, f.prefix)%uint64(len(f.store.locks))]
+	m := &f.store.locks[maphash.String(f.store.seed, f.tenant)%uint64(len(f.store.locks))]
 	m.Lock()
 	return m.Unlock
 }

@@ -155,7 +155,7 @@ func FuzzParsePath(f *testing.F) {
 			return
 		}
 		require.True(t, p == "" || fs.ValidPath(string(p)), "%q leaves the folder", p)
-		folder := New(nil).Folder("t", "u")
+		folder := New(nil, nil).Folder("t", "u")
 		require.Equal(t, p, Path(strings.TrimPrefix(folder.fileKey(p), folder.prefix+"f/")))
 		if p != "" {
 			require.Equal(t, p, folder.pathOfMark(folder.folderKey(p)))
@@ -168,7 +168,7 @@ func FuzzFolderPrefix(f *testing.F) {
 	f.Add("default", "default", "Default", "default")
 	f.Add("..", "a/b", "=x", ".")
 	f.Fuzz(func(t *testing.T, tenant1, user1, tenant2, user2 string) {
-		s := New(nil)
+		s := New(nil, nil)
 		a, b := s.Folder(tenant1, user1).prefix, s.Folder(tenant2, user2).prefix
 		require.Equal(t, tenant1 == tenant2 && user1 == user2, strings.EqualFold(a, b))
 		require.True(t, fs.ValidPath(strings.TrimSuffix(a, "/")))
@@ -179,7 +179,7 @@ func FuzzFolderPrefix(f *testing.F) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	f := New(newMemory()).Folder("default", DefaultUser)
+	f := New(newMemory(), nil).Folder("default", DefaultUser)
 
 	_, err := f.Stat(ctx, "workflows/a.json")
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -222,7 +222,7 @@ func TestFiles(t *testing.T) {
 func TestListings(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := New(newMemory())
+	s := New(newMemory(), nil)
 	f := s.Folder("default", DefaultUser)
 	other := s.Folder("default", "other")
 	other.put(t, "workflows/foreign.json", "")
@@ -270,7 +270,7 @@ func TestListings(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	f := New(newMemory()).Folder("default", DefaultUser)
+	f := New(newMemory(), nil).Folder("default", DefaultUser)
 	var wait sync.WaitGroup
 	for n := range 20 {
 		wait.Go(func() {
@@ -297,7 +297,7 @@ func TestSettings(t *testing.T) {
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := New(newMemory())
+	s := New(newMemory(), nil)
 	id, err := s.AddUser(ctx, "default", " Ada L. ")
 	require.NoError(t, err)
 	require.Regexp(t, `^Ada-L-_[0-9a-f-]{36}$`, id)
@@ -320,7 +320,7 @@ func TestUsers(t *testing.T) {
 func TestBrokenStorage(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
-	f := New(m).Folder("default", DefaultUser)
+	f := New(m, nil).Folder("default", DefaultUser)
 	f.put(t, "a", "a")
 	m.fails = true
 	_, err := f.Write(t.Context(), "b/c", strings.NewReader(""), true)

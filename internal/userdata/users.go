@@ -14,11 +14,17 @@ import (
 // ErrDuplicate says that there is a user of this name.
 var ErrDuplicate = errors.New("userdata: user exists")
 
+// ErrUsers says that a tenant has as many users as it can have.
+var ErrUsers = errors.New("userdata: too many users")
+
 // usersFile lists the users of a tenant.
 const usersFile Path = "users.json"
 
-// maxUsers bounds the users of a tenant, which anybody may add.
-const maxUsers = 10_000
+// Bounds of what anybody may add: users of a tenant, and bytes of a name.
+const (
+	maxUsers    = 1000
+	maxUserName = 200
+)
 
 // systemPrefix begins the ids of users that ComfyUI keeps for itself.
 const systemPrefix = "__"
@@ -40,8 +46,11 @@ func (s *Store) HasUser(ctx context.Context, tenant, id string) (bool, error) {
 }
 
 // AddUser adds a user and returns the id, which begins with the name. Errors:
-// ErrDuplicate, ErrName.
+// ErrDuplicate, ErrName, ErrUsers, ErrFull.
 func (s *Store) AddUser(ctx context.Context, tenant, name string) (id string, err error) {
+	if len(name) > maxUserName {
+		return "", ErrName
+	}
 	f := s.Folder(tenant, "users")
 	defer f.lock()()
 	users, err := f.readObject(ctx, usersFile)
@@ -55,8 +64,11 @@ func (s *Store) AddUser(ctx context.Context, tenant, name string) (id string, er
 	}
 	name = strings.TrimSpace(name)
 	id = notInID.ReplaceAllString(name, "-")
-	if name == "" || strings.HasPrefix(name, systemPrefix) || strings.HasPrefix(id, systemPrefix) || len(id) > maxSegment/2 || users.Len() >= maxUsers {
+	if name == "" || strings.HasPrefix(name, systemPrefix) || strings.HasPrefix(id, systemPrefix) || len(id) > maxSegment/2 {
 		return "", ErrName
+	}
+	if users.Len() >= maxUsers {
+		return "", ErrUsers
 	}
 	id += "_" + uuid.NewString()
 	users.Set(id, pyjson.String(name))
