@@ -22,6 +22,14 @@ var (
 	ErrTooLarge = errors.New("files: upload too large")
 )
 
+// FullError says that a tenant can upload no more.
+type FullError struct {
+	// Limit is "inputs" (bytes) or "input_files".
+	Limit string
+}
+
+func (e *FullError) Error() string { return "files: the tenant has reached its limit of " + e.Limit }
+
 // StatusError is a refusal that ComfyUI answers with a bare status: 400 for a
 // name that leads out of its folder, 500 for what makes its handler fail.
 type StatusError struct{ Status int }

@@ -88,6 +88,10 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, erro
 	if err != nil {
 		return Ref{}, err
 	}
+	// First, so that what is refused is not written.
+	if _, _, err := u.name(ctx, compare, entry, true); err != nil {
+		return Ref{}, err
+	}
 	for try := 0; ; try++ {
 		if err := u.store.hold(ctx, key); err != nil {
 			return Ref{}, err
@@ -95,7 +99,7 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, erro
 		if err := u.store.writeContent(ctx, key, sp); err != nil {
 			return Ref{}, err
 		}
-		ref, _, err := u.name(ctx, compare, entry)
+		ref, _, err := u.name(ctx, compare, entry, false)
 		if !errors.Is(err, errUnsafe) || try == 2 {
 			return ref, err
 		}
@@ -105,25 +109,34 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, erro
 // expect returns the name that keep would give, and stores nothing; same says
 // that the file of this name has the bytes already.
 func (u *upload) expect(ctx context.Context, compare string) (name Ref, same bool, err error) {
-	return u.name(ctx, compare, "")
+	return u.name(ctx, compare, "", true)
 }
 
-func (u *upload) name(ctx context.Context, compare, entry string) (name Ref, same bool, err error) {
+// name finds the upload's name and writes it down, unless it is only to say
+// what the name would be and whether there is room.
+func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (name Ref, same bool, err error) {
 	stem, ext := splitExt(u.place.name)
 	n, isNumbered := parseNumbered(u.place.name)
 	number := ""
 	if isNumbered {
 		number = strconv.FormatInt(n.number, 10)
 	}
+	limits := u.store.limits(u.tenant)
 	reply, err := u.store.db.Run(ctx, putScript,
 		u.store.folderKey(u.tenant, u.place), u.store.numbersKey(u.tenant, u.place),
 		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
-		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ)
+		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ,
+		limits.Bytes, limits.Files, flag(dry))
 	if err != nil {
 		return Ref{}, false, fmt.Errorf("files: name an upload: %w", err)
 	}
-	if reply[0] == "unsafe" {
+	switch reply[0] {
+	case "unsafe":
 		return Ref{}, false, errUnsafe
+	case "full":
+		return Ref{}, false, &FullError{Limit: reply[1]}
+	case "crowded":
+		return Ref{}, false, &StatusError{http.StatusInternalServerError}
 	}
 	// Folders inside the name come back as they were sent.
 	ref := u.ref

@@ -26,6 +26,9 @@ func (s *Store) knownKey(tenant string, src Source) string {
 	return s.db.Key("files", "known", redis.Pack(tenant, src.Instance, src.Boot))
 }
 
+// The scripts have a hash of their own for each tenant, files:uploads:TENANT:
+// what its uploads take.
+
 // atKey names the hash of what is known to lie on an instance.
 func (s *Store) atKey(instance string) string {
 	return s.db.Key("files", "at", redis.Pack(instance))

@@ -173,7 +173,7 @@ func TestNameNeverPointsToASweptBlob(t *testing.T) {
 		require.NoError(t, err)
 		entry, err := Entry{Key: contentKey(sum(nil))}.encode()
 		require.NoError(t, err)
-		_, _, err = u.name(t.Context(), sum(nil), entry)
+		_, _, err = u.name(t.Context(), sum(nil), entry, false)
 		require.ErrorIs(t, err, errUnsafe)
 		_, err = s.Resolve(t.Context(), tenant, input("a"))
 		require.ErrorIs(t, err, ErrNotFound)

@@ -20,6 +20,7 @@ type Store struct {
 	spool   string
 	log     *slog.Logger
 	now     func() time.Time
+	limits  func(tenant string) Limits
 }
 
 // Options adjust a Store; the zero value is fine.
@@ -31,13 +32,24 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock for times that clients see. Default: time.Now.
 	Now func() time.Time
+	// Limits bounds what a tenant uploads. Default: no bound.
+	Limits func(tenant string) Limits
+}
+
+// Limits bound a tenant's uploads. Zero is no bound.
+type Limits struct {
+	Bytes int64 // equal files count once
+	Files int
 }
 
 // New makes a Store. It does not wait for Redis.
 func New(db *redis.DB, storage *Storage, o Options) *Store {
-	s := &Store{db: db, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now}
+	s := &Store{db: db, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.limits == nil {
+		s.limits = func(string) Limits { return Limits{} }
 	}
 	if s.now == nil {
 		s.now = time.Now

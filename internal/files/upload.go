@@ -22,6 +22,8 @@ type UploadOptions struct {
 	MaxSize func() int64
 	// Away is called for each request that failed because Redis was away.
 	Away func()
+	// Full answers a tenant that has reached a limit; see FullError.
+	Full func(w http.ResponseWriter, limit string)
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -30,6 +32,9 @@ type UploadOptions struct {
 func NewUploads(store *Store, view *View, o UploadOptions) *Uploads {
 	if o.MaxSize == nil {
 		o.MaxSize = func() int64 { return DefaultMaxUpload }
+	}
+	if o.Full == nil {
+		o.Full = func(w http.ResponseWriter, _ string) { answerEmpty(w, http.StatusInsufficientStorage) }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -58,7 +63,10 @@ func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant strin
 func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) {
 	ref, err := s.take(w, r, tenant, keep)
 	var over *tooLarge
+	var full *FullError
 	switch {
+	case errors.As(err, &full):
+		s.options.Full(w, full.Limit)
 	case errors.As(err, &over):
 		// The rest of the body is not read.
 		w.Header().Set("Connection", "close")

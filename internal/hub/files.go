@@ -43,7 +43,10 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	})
 	h.held = &held{storage: h.storage}
 	log := h.log()
-	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log})
+	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log, Limits: func(tenant string) files.Limits {
+		l := h.limitsOf(tenant)
+		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
+	}})
 	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})
 	h.view = files.NewView(h.store, h.fetch, files.ViewOptions{
 		Strict:  func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
@@ -53,7 +56,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		Logger:  log,
 	})
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
-		MaxSize: func() int64 { return h.settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log,
+		MaxSize: func() int64 { return h.settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log, Full: h.refuseUpload,
 	})
 	return h.checkShared(ctx)
 }
@@ -84,6 +87,20 @@ func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a asker, _ []st
 
 func (h *Hub) postMask(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	h.uploads.ServeMask(w, r, a.tenant)
+}
+
+// refuseUpload answers a user whose tenant has uploaded all that it may. Web UIs
+// show the status with its reason phrase.
+func (h *Hub) refuseUpload(w http.ResponseWriter, limit string) {
+	e := hubError{
+		status: http.StatusInsufficientStorage, kind: "tenant_inputs_full",
+		message: "Your uploads take all the space that they may",
+		details: "The operator can raise it, or let unused uploads go (input_age).",
+	}
+	if limit == "input_files" {
+		e.message = "You have uploaded as many files as you may"
+	}
+	h.refuseFull(w, limit, e)
 }
 
 // fetch reads a file from the instance that made it.

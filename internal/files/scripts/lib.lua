@@ -57,6 +57,74 @@ local function discount(blob)
   end
 end
 
+-- A tenant's uploads are counted in one hash: '=files' and '=bytes', and the
+-- number of names of each blob, because equal files count once. Names that an
+-- older hub gave are not in it and cost nothing.
+local function uploads(tenant)
+  return key('files', 'uploads', tenant)
+end
+
+local function isUpload(entry)
+  return string.sub(blobOf(entry), 1, 8) == 'content/'
+end
+
+local function sizeOf(entry)
+  return math.max(tonumber(string.match(entry, '"size":(%-?%d+)') or '0'), 0)
+end
+
+local function names(tenant, entry)
+  return tonumber(redis.call('HGET', uploads(tenant), blobOf(entry)) or '0')
+end
+
+local function charge(tenant, entry)
+  if not isUpload(entry) then
+    return
+  end
+  if write('HINCRBY', uploads(tenant), blobOf(entry), '1') == 1 then
+    write('HINCRBY', uploads(tenant), '=bytes', int(sizeOf(entry)))
+  end
+  write('HINCRBY', uploads(tenant), '=files', '1')
+end
+
+local function discharge(tenant, entry)
+  if not isUpload(entry) or names(tenant, entry) == 0 then
+    return
+  end
+  if write('HINCRBY', uploads(tenant), blobOf(entry), '-1') == 0 then
+    write('HDEL', uploads(tenant), blobOf(entry))
+    write('HINCRBY', uploads(tenant), '=bytes', int(0 - sizeOf(entry)))
+  end
+  if write('HINCRBY', uploads(tenant), '=files', '-1') == 0 then
+    write('DEL', uploads(tenant))
+  end
+end
+
+-- excess names the bound that a tenant would go beyond by an upload that may
+-- replace another, or is nil. A bound of 0 is none.
+local function excess(tenant, entry, former, max_bytes, max_files)
+  local bytes, files = 0, 1
+  if names(tenant, entry) == 0 then
+    bytes = sizeOf(entry)
+  end
+  local again = former and isUpload(former) and names(tenant, former) or 0
+  if again > 0 then
+    files = 0
+    if again == 1 and blobOf(former) ~= blobOf(entry) then
+      bytes = bytes - sizeOf(former)
+    end
+  end
+  local function beyond(field, more, bound)
+    return bound > 0 and more > 0 and tonumber(redis.call('HGET', uploads(tenant), field) or '0') + more > bound
+  end
+  if beyond('=bytes', bytes, max_bytes) then
+    return 'inputs'
+  end
+  if beyond('=files', files, max_files) then
+    return 'input_files'
+  end
+  return nil
+end
+
 -- safe reports whether a blob cannot be swept away: it is held or has a name.
 local function safe(blob)
   return redis.call('EXISTS', key('files', 'hold', blob)) == 1 or redis.call('HEXISTS', refs, blob) == 1

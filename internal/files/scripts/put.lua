@@ -15,10 +15,17 @@
 -- ARGV[11] entry; '' to learn the name and write nothing
 -- ARGV[12] tenant
 -- ARGV[13] type
+-- ARGV[14] bound of the bytes of the tenant's uploads, 0 for none
+-- ARGV[15] bound of their number, 0 for none
+-- ARGV[16] '1' to ask whether there is room and write nothing
 --
 -- Output: {'same', name} for bytes that were there, {'new', name},
+-- {'full', bound} when the tenant has no room for more, {'crowded'} when too
+-- many names of this kind are taken,
 -- {'unsafe'} when the blob may have been swept: hold it, write it, come again.
 local folder, sha256, entry = ARGV[1], ARGV[7], ARGV[11]
+-- Redis waits while names are tried.
+local most_tries = 10000
 local name = ARGV[5] .. ARGV[6]
 local former = redis.call('HGET', folder, name)
 
@@ -31,17 +38,27 @@ if ARGV[8] ~= '1' then
   local i = 0
   while former do
     if hasContent(former, sha256) then
-      if entry ~= '' then
+      if entry ~= '' and ARGV[16] ~= '1' then
         use()
       end
       return {'same', name}
     end
     i = i + 1
+    if i > most_tries then
+      return {'crowded'}
+    end
     name = ARGV[5] .. ' (' .. i .. ')' .. ARGV[6]
     former = redis.call('HGET', folder, name)
   end
 end
 if entry == '' then
+  return {'new', name}
+end
+local full = excess(ARGV[12], entry, former, tonumber(ARGV[14]), tonumber(ARGV[15]))
+if full then
+  return {'full', full}
+end
+if ARGV[16] == '1' then
   return {'new', name}
 end
 local blob = blobOf(entry)
@@ -52,7 +69,9 @@ count(blob)
 if former then
   discount(blobOf(former))
   weigh(former, -1)
+  discharge(ARGV[12], former)
 end
+charge(ARGV[12], entry)
 write('HSET', folder, name, entry)
 write('SADD', ARGV[3], ARGV[4])
 use()

@@ -31,6 +31,7 @@ end
 write('HDEL', ARGV[1], ARGV[4])
 discount(blobOf(former))
 weigh(former, -1)
+discharge(ARGV[8], former)
 if redis.call('EXISTS', ARGV[1]) == 0 then
   write('SREM', ARGV[2], ARGV[3])
 end
