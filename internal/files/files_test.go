@@ -42,8 +42,8 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// picture is a PNG of size bytes; the excess is padding behind its end.
-func picture(t testing.TB, width, height int, c color.NRGBA, size int) []byte {
+// painted is a PNG of size bytes; the excess is padding behind its end.
+func painted(t testing.TB, width, height int, c color.NRGBA, size int) []byte {
 	t.Helper()
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for i := 0; i < len(img.Pix); i += 4 {
@@ -217,7 +217,7 @@ func newCollector(t testing.TB, s *Store, i *instance) *Collector {
 func viewServer(t testing.TB, s *Store) *httptest.Server {
 	t.Helper()
 	view := NewView(s, newInstance().fetch, ViewOptions{})
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { view.ServeView(w, r, tenant) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { view.ServeView(w, r, tenant, "a") }))
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.Client().CloseIdleConnections)
 	return srv

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -185,4 +186,14 @@ func TestEntryKeepsWhatANewerHubWrote(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, raw, `"tier":{"cold":true}`)
 	require.Contains(t, raw, `"key":"k"`)
+}
+
+// readPNGText collects the text chunks of a PNG.
+func readPNGText(r io.Reader) ([]byte, error) {
+	var text bytes.Buffer
+	n, err := copyPNGText(&text, r)
+	if n == 0 {
+		return nil, err
+	}
+	return text.Bytes()[:n], err
 }

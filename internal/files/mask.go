@@ -1,21 +1,22 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"net/http"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/picture"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // keepMask lays the uploaded alpha over the original and stores the result. The
 // name is chosen by the uploaded bytes, as in ComfyUI, which compares those and
 // not the result with what is there.
-func (s *Uploads) keepMask(r *http.Request, u *upload, f *form) (Ref, error) {
+func (s *Uploads) keepMask(r *http.Request, caller string, u *upload, f *form) (Ref, error) {
 	ctx := r.Context()
 	name, same, err := u.expect(ctx, f.file.sha256)
 	if err != nil || same {
@@ -32,11 +33,11 @@ func (s *Uploads) keepMask(r *http.Request, u *upload, f *form) (Ref, error) {
 	if err != nil {
 		return Ref{}, err
 	}
-	composed, err := s.compose(ctx, e, f.file)
+	composed, err := s.compose(ctx, caller, e, f.file)
 	switch {
 	case errors.Is(err, ErrGone), errors.Is(err, ErrChanged):
 		return name, nil
-	case errors.Is(err, errPicture), errors.Is(err, errPNGText):
+	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrBomb), errors.Is(err, picture.ErrTooLarge), errors.Is(err, errPNGText):
 		return Ref{}, &StatusError{http.StatusInternalServerError}
 	case err != nil:
 		return Ref{}, err
@@ -92,70 +93,105 @@ func originalPlace(reference string) (p place, found bool, err error) {
 }
 
 // compose makes the masked picture on the local disk.
-func (s *Uploads) compose(ctx context.Context, original Entry, mask *spool) (*spool, error) {
-	open, closeAll, err := s.view.opener(ctx, original)
+func (s *Uploads) compose(ctx context.Context, caller string, original Entry, mask *spool) (*spool, error) {
+	src, err := s.view.source(ctx, caller, original)
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll()
-	text, err := pngTextOf(open)
+	defer src.Close()
+	header, err := src.header()
 	if err != nil {
 		return nil, err
 	}
-	// The mask's alpha is a byte a pixel; the original must not wait for room
-	// while the mask holds some, or two requests could wait for each other.
-	alpha, size, err := s.alphaOf(ctx, mask)
+	alpha := &pictureSource{size: mask.size, open: spooledPicture(mask).open}
+	alphaHeader, err := alpha.header()
 	if err != nil {
 		return nil, err
 	}
-	decoded, free, err := decodePicture(ctx, s.view.memory, bytesPerPixel, open)
+	if alphaHeader.Width != header.Width || alphaHeader.Height != header.Height {
+		return nil, fmt.Errorf("%w: mask and original differ in size", picture.ErrFormat)
+	}
+	text, err := pngTextSize(src)
 	if err != nil {
 		return nil, err
 	}
-	defer free()
-	img := toNRGBA(decoded)
-	if img.Rect.Size() != size {
-		return nil, fmt.Errorf("%w: mask and original differ in size", errPicture)
+	// Room for all at once: two that hold one part each could wait for each
+	// other's.
+	cost := picture.Cost(header, picture.Masked) + picture.Cost(alphaHeader, picture.Masked) + int64(header.Width)*int64(header.Height) + text
+	release, err := s.view.gate.Acquire(ctx, caller, cost)
+	if err != nil {
+		return nil, err
 	}
-	width := size.X
-	for i, a := range alpha {
-		img.Pix[(i/width)*img.Stride+(i%width)*4+3] = a
+	defer release()
+	return s.mask(ctx, masked{src, header, alpha, alphaHeader, text})
+}
+
+// masked is what a masked picture is made of.
+type masked struct {
+	original       *pictureSource
+	originalHeader picture.Header
+	mask           *pictureSource
+	maskHeader     picture.Header
+	text           int64 // bytes of the original's text
+}
+
+// mask decodes and encodes. Nothing of the decoded pictures is left behind when
+// it returns, and their memory can be given back.
+func (s *Uploads) mask(ctx context.Context, m masked) (*spool, error) {
+	img, err := m.mask.decode(ctx, m.maskHeader)
+	if err != nil {
+		return nil, err
+	}
+	alpha := picture.AlphaOf(img)
+	if img, err = m.original.decode(ctx, m.originalHeader); err != nil {
+		return nil, err
+	}
+	text, err := pngTextOf(m.original, m.text)
+	if err != nil {
+		return nil, err
 	}
 	return fillSpool(s.store.spool, func(w io.Writer) (int64, error) {
 		counted := &countWriter{w: w}
-		err := encodePNG(newTextWriter(counted, text), withAlpha(img))
+		err := picture.EncodeMasked(ctx, newTextWriter(counted, text), img, alpha)
 		return counted.n, err
 	})
 }
 
-// alphaOf reads the alpha channel of a picture, row by row.
-func (s *Uploads) alphaOf(ctx context.Context, sp *spool) ([]byte, image.Point, error) {
-	decoded, free, err := decodePicture(ctx, s.view.memory, bytesPerPixel, func() (io.ReadCloser, error) {
-		return io.NopCloser(sp.reader()), nil
-	})
-	if err != nil {
-		return nil, image.Point{}, err
-	}
-	defer free()
-	img := toNRGBA(decoded)
-	size := img.Rect.Size()
-	alpha := make([]byte, 0, size.X*size.Y)
-	for y := range size.Y {
-		row := img.Pix[y*img.Stride:]
-		for x := range size.X {
-			alpha = append(alpha, row[x*4+3])
-		}
-	}
-	return alpha, size, nil
-}
-
-func pngTextOf(open func() (io.ReadCloser, error)) ([]byte, error) {
-	body, err := open()
+// pngTextOf gives the text chunks of a PNG, of so many bytes.
+func pngTextOf(src *pictureSource, size int64) ([]byte, error) {
+	body, err := src.open()
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
-	return readPNGText(body)
+	text := bytes.NewBuffer(make([]byte, 0, size))
+	n, err := copyPNGText(&limitedWriter{text, size}, body)
+	return text.Bytes()[:min(n, int64(text.Len()))], err
+}
+
+// pngTextSize is how long the text chunks of a PNG are, in bytes.
+func pngTextSize(src *pictureSource) (int64, error) {
+	body, err := src.open()
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	return copyPNGText(io.Discard, body)
+}
+
+// limitedWriter takes so many bytes and lets the others go.
+type limitedWriter struct {
+	w    io.Writer
+	left int64
+}
+
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	part := p[:min(int64(len(p)), l.left)]
+	l.left -= int64(len(part))
+	if _, err := l.w.Write(part); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 type countWriter struct {

@@ -15,42 +15,49 @@ const maxPNGText = 64 << 20
 
 var errPNGText = errors.New("files: too much text in a PNG")
 
-// readPNGText collects the text chunks of a PNG as they are, framed and in
-// order: they hold the workflow. What is no PNG has none, and a damaged file
-// gives those before the damage.
-func readPNGText(r io.Reader) ([]byte, error) {
+// copyPNGText writes the text chunks of a PNG to w as they are, framed and in
+// order: they hold the workflow. n is the bytes of whole chunks. What is no PNG
+// has none, and a damaged file gives those before the damage, perhaps with a part
+// of the damaged one behind them.
+func copyPNGText(w io.Writer, r io.Reader) (n int64, err error) {
 	var signature [len(pngSignature)]byte
 	if _, err := io.ReadFull(r, signature[:]); err != nil || string(signature[:]) != pngSignature {
-		return nil, nil
+		return 0, nil
 	}
-	var text []byte
 	for {
 		var head [8]byte
 		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return text, nil
+			return n, nil
 		}
 		length := int64(binary.BigEndian.Uint32(head[:4]))
 		switch string(head[4:]) {
 		case "tEXt", "zTXt", "iTXt":
 		case "IEND":
-			return text, nil
+			return n, nil
 		default:
 			if _, err := io.CopyN(io.Discard, r, length+4); err != nil {
-				return text, nil
+				return n, nil
 			}
 			continue
 		}
-		if int64(len(text))+length > maxPNGText {
-			return nil, errPNGText
+		if n+length > maxPNGText {
+			return 0, errPNGText
 		}
-		// Room for what is really there, not for what the length claims.
-		body, err := io.ReadAll(io.LimitReader(r, length+4))
-		if err != nil || int64(len(body)) < length+4 {
-			return text, nil
+		sum := crc32.NewIEEE()
+		_, _ = sum.Write(head[4:])
+		if _, err := w.Write(head[:]); err != nil {
+			return 0, err
 		}
-		text = append(text, head[:]...)
-		text = append(text, body[:length]...)
-		text = binary.BigEndian.AppendUint32(text, crc32.ChecksumIEEE(text[len(text)-int(length)-4:]))
+		if _, err := io.CopyN(io.MultiWriter(w, sum), r, length); err != nil {
+			return n, nil
+		}
+		if _, err := w.Write(sum.Sum(nil)); err != nil {
+			return 0, err
+		}
+		if _, err := io.CopyN(io.Discard, r, 4); err != nil {
+			return n, nil
+		}
+		n += length + 12
 	}
 }
 

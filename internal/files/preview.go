@@ -1,18 +1,14 @@
 package files
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"image"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"github.com/comfyhub/comfyhub/internal/webp"
+	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
 // pictureAsk is what the parameters preview and channel ask for.
@@ -52,6 +48,21 @@ func pictureAsked(q query) pictureAsk {
 	return ask
 }
 
+// form is what is to be made of the picture.
+func (a pictureAsk) form() picture.Form {
+	switch {
+	case a.preview && a.webp && a.flat:
+		return picture.FlatWebP
+	case a.preview && a.webp:
+		return picture.WebP
+	case a.preview:
+		return picture.JPEG
+	case a.channel == "rgb":
+		return picture.RGB
+	}
+	return picture.Alpha
+}
+
 // forInstance is the query that asks an instance for the same of its file.
 func (a pictureAsk) forInstance(src Source) url.Values {
 	q := url.Values{"filename": {src.Filename}, "subfolder": {src.Subfolder}, "type": {src.Type}}
@@ -64,20 +75,33 @@ func (a pictureAsk) forInstance(src Source) url.Values {
 }
 
 // servePicture sends a picture made of the file.
-func (v *View) servePicture(w http.ResponseWriter, r *http.Request, e Entry, ask pictureAsk) error {
-	typ, body, err := v.picture(r.Context(), e, ask)
-	if errors.Is(err, errPicture) {
-		// Pillow knows more formats than we do.
-		if v.forwardPicture(w, r, e, ask) {
-			return nil
+func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller string, e Entry, ask pictureAsk) error {
+	made, err := v.picture(r.Context(), caller, e, ask)
+	switch {
+	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge):
+		// Pillow knows more formats than we do, and an instance may have more
+		// memory. It made the file itself: an upload has no source, so nobody
+		// can send a bomb to an instance in this way.
+		sent, err := v.forwardPicture(w, r, caller, e, ask)
+		if !sent && err == nil {
+			err = &StatusError{http.StatusInternalServerError}
 		}
+		return err
+	case errors.Is(err, picture.ErrBomb):
+		// As ComfyUI answers what Pillow takes for a bomb. An instance is not
+		// asked: it would decode it while everything else of it stands still.
 		return &StatusError{http.StatusInternalServerError}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
+	defer made.Close()
 	v.name(w, e)
-	answer(w, http.StatusOK, typ, body)
+	w.Header().Set("Content-Type", ask.form().Type())
+	w.Header().Set("Content-Length", strconv.FormatInt(made.size, 10))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		v.send(w, made.reader())
+	}
 	return nil
 }
 
@@ -93,18 +117,23 @@ func (v *View) name(w http.ResponseWriter, e Entry) {
 
 // forwardPicture lets the file's instance make the picture; false when it
 // cannot, and then nothing is sent.
-func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, e Entry, ask pictureAsk) bool {
+func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, caller string, e Entry, ask pictureAsk) (bool, error) {
 	if e.Source == nil || v.options.Preview == nil {
-		return false
+		return false, nil
 	}
+	release, err := v.gate.AcquireAsked(r.Context(), caller)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	resp, err := v.options.Preview(r.Context(), *e.Source, ask.forInstance(*e.Source))
 	if err != nil {
-		return false
+		return false, nil
 	}
 	defer resp.Body.Close()
 	typ := resp.Header.Get("Content-Type")
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(typ, "image/") {
-		return false
+		return false, nil
 	}
 	v.name(w, e)
 	w.Header().Set("Content-Type", typ)
@@ -115,83 +144,43 @@ func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, e Entry, a
 	if r.Method != http.MethodHead {
 		v.send(w, resp.Body)
 	}
-	return true
+	return true, nil
 }
 
-// picture makes the picture here.
-func (v *View) picture(ctx context.Context, e Entry, ask pictureAsk) (typ string, body []byte, err error) {
-	open, closeAll, err := v.opener(ctx, e)
+// maxPictureFile bounds the file of a picture that is decoded, in bytes.
+const maxPictureFile = 512 << 20
+
+// picture makes the picture here. It waits in memory or on the local disk until
+// it is sent, so that a slow client holds up nobody else.
+func (v *View) picture(ctx context.Context, caller string, e Entry, ask pictureAsk) (*sketch, error) {
+	src, err := v.source(ctx, caller, e)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	defer closeAll()
-	perPixel := bytesPerPixel
-	if ask.preview && ask.webp {
-		perPixel = webpPerPixel
-	}
-	decoded, free, err := decodePicture(ctx, v.memory, perPixel, open)
+	defer src.Close()
+	header, err := src.header()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	defer free()
-	// Each encoder has a processor of its own, and some are left for the rest.
-	if err := v.encoders.Acquire(ctx, 1); err != nil {
-		return "", nil, err
+	release, err := v.gate.Acquire(ctx, caller, picture.Cost(header, ask.form())+sketchMemory)
+	if err != nil {
+		return nil, err
 	}
-	defer v.encoders.Release(1)
-	return render(decoded, ask)
+	defer release()
+	return v.render(ctx, src, header, ask)
 }
 
-// render encodes a decoded picture as asked.
-func render(decoded image.Image, ask pictureAsk) (typ string, body []byte, err error) {
-	own := hasAlphaChannel(decoded)
-	img := toNRGBA(decoded)
-	var out bytes.Buffer
-	switch {
-	case ask.preview:
-		if ask.flat {
-			dropAlpha(img)
-		}
-		if ask.webp {
-			typ, err = "image/webp", webp.Encode(&out, img, ask.quality)
-		} else {
-			typ, err = "image/jpeg", encodeJPEG(&out, img, ask.quality)
-		}
-	case ask.channel == "rgb":
-		dropAlpha(img)
-		typ, err = "image/png", encodePNG(&out, img)
-	default:
-		if !own {
-			dropAlpha(img)
-		}
-		onlyAlpha(img)
-		typ, err = "image/png", encodePNG(&out, withAlpha(img))
-	}
+// render decodes and encodes. Nothing of the decoded picture is left behind when
+// it returns, and its memory can be given back.
+func (v *View) render(ctx context.Context, src *pictureSource, header picture.Header, ask pictureAsk) (*sketch, error) {
+	img, err := src.decode(ctx, header)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", errPicture, err)
+		return nil, err
 	}
-	return typ, out.Bytes(), nil
-}
-
-// opener gives a function that opens the file's bytes any number of times. One
-// that is only on an instance is fetched once, to the local disk.
-func (v *View) opener(ctx context.Context, e Entry) (open func() (io.ReadCloser, error), closeAll func(), err error) {
-	if e.Stored() {
-		open = func() (io.ReadCloser, error) { return v.store.Open(ctx, e, 0, -1) }
-		return open, func() {}, nil
+	made := &sketch{dir: v.store.spool}
+	if err := picture.Encode(ctx, made, img, ask.form(), ask.quality); err != nil {
+		made.Close()
+		return nil, err
 	}
-	resp, err := v.fetch(ctx, *e.Source, nil)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errInstance, err)
-	}
-	defer resp.Body.Close()
-	if err := checkFetched(resp, *e.Source); err != nil {
-		return nil, nil, err
-	}
-	sp, err := newSpool(v.store.spool, resp.Body, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	open = func() (io.ReadCloser, error) { return io.NopCloser(sp.reader()), nil }
-	return open, sp.Close, nil
+	return made, nil
 }

@@ -72,7 +72,7 @@ func content(t *testing.T, filename, typ, sha string, size int) []byte {
 	}
 	shade := color.NRGBA{R: sha[0], G: sha[1], B: sha[2], A: 200}
 	edge := 4 + size%13
-	return picture(t, edge, edge, shade, size)
+	return painted(t, edge, edge, shade, size)
 }
 
 // body writes a recorded form; reversed puts the fields before the file.
@@ -127,11 +127,11 @@ func server(t *testing.T, store *Store, inst *instance, strict bool) *httptest.S
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch strings.TrimPrefix(r.URL.Path, "/api") {
 		case "/view":
-			view.ServeView(w, r, tenant)
+			view.ServeView(w, r, tenant, "a")
 		case "/upload/image":
 			uploads.ServeImage(w, r, tenant)
 		case "/upload/mask":
-			uploads.ServeMask(w, r, tenant)
+			uploads.ServeMask(w, r, tenant, "a")
 		}
 	}))
 	t.Cleanup(srv.Close)
@@ -213,7 +213,7 @@ func makeViewed(t *testing.T, first step, store *Store, inst *instance, collecto
 	require.NoError(t, err)
 	q := u.Query()
 	ref := Ref{Type: q.Get("type"), Subfolder: q.Get("subfolder"), Filename: q.Get("filename")}
-	inst.put(ref, string(picture(t, 16, 16, color.NRGBA{R: 9, G: 8, B: 7, A: 255}, first.Response.Bytes)))
+	inst.put(ref, string(painted(t, 16, 16, color.NRGBA{R: 9, G: 8, B: 7, A: 255}, first.Response.Bytes)))
 	got, err := store.AllotOutput(t.Context(), tenant, inst.source("gpu1", ref))
 	require.NoError(t, err)
 	require.Equal(t, ref, got)

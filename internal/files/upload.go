@@ -56,8 +56,9 @@ func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant stri
 // ServeMask stores the picture that original_ref names, as a PNG with the alpha
 // channel of the upload and the text of the original. An original that is not
 // there is no error in ComfyUI: nothing is stored, and the answer is a name.
-func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant string) {
-	s.serve(w, r, tenant, s.keepMask)
+// Pictures are made for callers in turn.
+func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant, caller string) {
+	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (Ref, error) { return s.keepMask(r, caller, u, f) })
 }
 
 func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) {

@@ -154,7 +154,7 @@ func TestMask(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
 	u := newUploads(t, s, i, 1<<20)
-	original := withText(withText(picture(t, 5, 4, color.NRGBA{R: 10, G: 20, B: 30, A: 255}, 0), "tEXt", "workflow\x00{}"), "iTXt", "p\x00\x00\x00\x00\x00ü")
+	original := withText(withText(painted(t, 5, 4, color.NRGBA{R: 10, G: 20, B: 30, A: 255}, 0), "tEXt", "workflow\x00{}"), "iTXt", "p\x00\x00\x00\x00\x00ü")
 	i.put(Ref{TypeTemp, "sub", "o_00001_.png"}, string(original))
 	_, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", Ref{TypeTemp, "sub", "o_00001_.png"}))
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestMask(t *testing.T) {
 	require.Contains(t, string(gotText), "workflow")
 
 	// An opaque mask gives a picture with an alpha channel all the same.
-	rec = post(t, u.ServeMask, file("opaque.png", string(picture(t, 5, 4, color.NRGBA{A: 255}, 0))),
+	rec = post(t, u.ServeMask, file("opaque.png", string(painted(t, 5, 4, color.NRGBA{A: 255}, 0))),
 		text("original_ref", `{"filename":"m.png","subfolder":"clipspace","type":"input"}`))
 	require.Equal(t, http.StatusOK, rec.Code)
 	require.EqualValues(t, 6, s.mustRead(t, input("opaque.png"))[25], "the colour type with alpha")
@@ -193,7 +193,7 @@ func TestMaskOriginals(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
 	u := newUploads(t, s, newInstance(), 1<<20)
-	mask := string(picture(t, 5, 4, color.NRGBA{A: 100}, 0))
+	mask := string(painted(t, 5, 4, color.NRGBA{A: 100}, 0))
 	s.mustUpload(t, input("text.png"), "no picture")
 	s.mustUpload(t, output("o.png"), mask)
 	for reference, status := range map[string]int{

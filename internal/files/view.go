@@ -7,10 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strings"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
 // View answers GET and HEAD /view, over the files of the whole fleet. Pictures
@@ -20,9 +19,7 @@ type View struct {
 	store   *Store
 	fetch   Fetch
 	options ViewOptions
-	memory  *semaphore.Weighted // bytes of decoded pictures
-	// encoders are those that may work at one time.
-	encoders *semaphore.Weighted
+	gate    *picture.Gate
 }
 
 // ViewOptions say what a View can ask outside of the store; each may be nil.
@@ -35,6 +32,9 @@ type ViewOptions struct {
 	Missing func(ctx context.Context, tenant string, ref Ref) (Source, bool)
 	// Preview asks an instance's /view with a query of its own.
 	Preview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
+	// PictureMemory bounds what pictures being made take, in bytes. Default:
+	// picture.DefaultMemory.
+	PictureMemory int64
 	// Away is called for each request that failed because Redis was away.
 	Away func()
 	// Logger never gets names of files. Default: nothing is logged.
@@ -49,15 +49,12 @@ func NewView(store *Store, fetch Fetch, o ViewOptions) *View {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &View{
-		store: store, fetch: fetch, options: o, memory: semaphore.NewWeighted(pictureMemory),
-		encoders: semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0)/2, 1))),
-	}
+	return &View{store: store, fetch: fetch, options: o, gate: picture.NewGate(o.PictureMemory)}
 }
 
-// ServeView answers one request. Its checks come in ComfyUI's order, because
+// ServeView answers one request. Pictures are made for callers in turn. Its checks come in ComfyUI's order, because
 // clients see which of them a bad name fails first.
-func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant string) {
+func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant, caller string) {
 	q := parseQuery(r.URL.RawQuery)
 	p, status := viewPlace(q)
 	if status != http.StatusOK {
@@ -73,7 +70,7 @@ func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant string) 
 	if ask.raw {
 		err = v.serveRaw(w, r, e)
 	} else {
-		err = v.servePicture(w, r, e, ask)
+		err = v.servePicture(w, r, caller, e, ask)
 	}
 	if err != nil {
 		answerError(w, r, err, v.options.Logger, v.options.Away)

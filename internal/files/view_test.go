@@ -29,7 +29,7 @@ func ask(t testing.TB, v *View, query string, headers ...string) *httptest.Respo
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	rec := httptest.NewRecorder()
-	v.ServeView(rec, r, tenant)
+	v.ServeView(rec, r, tenant, "a")
 	return rec
 }
 
@@ -181,8 +181,8 @@ func TestViewPictures(t *testing.T) {
 	s := newStore(t, redistest.Embedded(t))
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	clear := color.NRGBA{R: 200, G: 100, B: 50, A: 30}
-	s.mustUpload(t, input("clear.png"), string(picture(t, 8, 6, clear, 0)))
-	s.mustUpload(t, input("solid.png"), string(picture(t, 8, 6, color.NRGBA{R: 200, G: 100, B: 50, A: 255}, 0)))
+	s.mustUpload(t, input("clear.png"), string(painted(t, 8, 6, clear, 0)))
+	s.mustUpload(t, input("solid.png"), string(painted(t, 8, 6, color.NRGBA{R: 200, G: 100, B: 50, A: 255}, 0)))
 	var buf bytes.Buffer
 	require.NoError(t, jpeg.Encode(&buf, image.NewGray(image.Rect(0, 0, 8, 6)), nil))
 	s.mustUpload(t, input("photo.jpg"), buf.String())
@@ -232,7 +232,7 @@ func TestViewPictures(t *testing.T) {
 func TestViewPictureOfAnOutputThatIsNotCopied(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
-	allotted(t, s, i, "x.png", string(picture(t, 8, 6, color.NRGBA{A: 9}, 0)))
+	allotted(t, s, i, "x.png", string(painted(t, 8, 6, color.NRGBA{A: 9}, 0)))
 	allotted(t, s, i, "x.avif", "not for us")
 	plain := NewView(s, i.fetch, ViewOptions{})
 	_, format := decodeBody(t, ask(t, plain, "filename=x.png&channel=a"))
@@ -255,7 +255,7 @@ func TestViewHugePicture(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
 	v := NewView(s, newInstance().fetch, ViewOptions{})
-	data := picture(t, 1, 1, color.NRGBA{}, 0)
+	data := painted(t, 1, 1, color.NRGBA{}, 0)
 	copy(data[16:24], []byte{0, 1, 0, 0, 0, 1, 0, 0}) // 65536 by 65536
 	s.mustUpload(t, input("huge.png"), string(data))
 	require.Equal(t, http.StatusInternalServerError, ask(t, v, "type=input&filename=huge.png&channel=rgb").Code)

@@ -78,7 +78,7 @@ func (h *Hub) checkShared(ctx context.Context) error {
 }
 
 func (h *Hub) getView(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	h.view.ServeView(w, r, a.tenant)
+	h.view.ServeView(w, r, a.tenant, a.turn())
 }
 
 func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
@@ -86,7 +86,7 @@ func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a asker, _ []st
 }
 
 func (h *Hub) postMask(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	h.uploads.ServeMask(w, r, a.tenant)
+	h.uploads.ServeMask(w, r, a.tenant, a.turn())
 }
 
 // refuseUpload answers a user whose tenant has uploaded all that it may. Web UIs

@@ -1,5 +1,10 @@
 package webp
 
+import (
+	"context"
+	"slices"
+)
+
 // frame is one picture on its way to a VP8 key frame.
 type frame struct {
 	width, height int
@@ -44,13 +49,17 @@ func newFrame(width, height, quality int) *frame {
 }
 
 // code makes the macroblocks, row by row.
-func (f *frame) code() {
+func (f *frame) code(ctx context.Context) error {
 	for my := range f.down {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		f.left = neighbours{}
 		for mx := range f.across {
 			f.macroblock(mx, my)
 		}
 	}
+	return nil
 }
 
 func (f *frame) macroblock(mx, my int) {
@@ -167,9 +176,10 @@ func (f *frame) write(c *coded, above, left *neighbours) {
 	}
 }
 
-// bytes is the frame as section 9 of RFC 6386 has it.
-func (f *frame) bytes() []byte {
-	probs, changed := f.tokens.probabilities()
+// bytes is the frame as section 9 of RFC 6386 has it, in pieces.
+func (f *frame) bytes() [][]byte {
+	second := f.tokens.finish()
+	probs, changed := &f.tokens.probs, &f.tokens.changed
 	b := newBooleans()
 	b.number(0, 2) // color space; pixels need clamping
 	b.number(0, 1) // no segments
@@ -202,16 +212,17 @@ func (f *frame) bytes() []byte {
 		writeChromaMode(b, f.chromaModes[n])
 	}
 	first := b.finish()
-	second := newBooleans()
-	f.tokens.write(second, &probs)
-
+	size := 0
+	for _, piece := range first {
+		size += len(piece)
+	}
 	const shown = 1 << 4
-	tag := uint32(len(first))<<5 | shown
-	out := []byte{
+	tag := uint32(size)<<5 | shown
+	head := []byte{
 		byte(tag), byte(tag >> 8), byte(tag >> 16), 0x9d, 0x01, 0x2a,
 		byte(f.width), byte(f.width >> 8), byte(f.height), byte(f.height >> 8),
 	}
-	return append(append(out, first...), second.finish()...)
+	return slices.Concat([][]byte{head}, first, second)
 }
 
 // smoothing is how much a decoder smooths the edges of blocks: as much as the

@@ -42,15 +42,22 @@ func compressAlpha(alpha []uint8) []byte {
 	w := &bitWriter{}
 	w.put(0, 3) // no transforms, no color cache, one set of codes
 	var counts [alphabet]int
+	bits := 0 // beside the codes
 	eachRun(alpha, func(v uint8, run int) {
 		counts[v]++
 		if run > 0 {
-			symbol, _, _ := lengthSymbol(run)
+			symbol, _, n := lengthSymbol(run)
 			counts[literals+symbol]++
+			bits += n
 		}
 	})
 	lengths := codeLengths(counts[:])
 	codes := canonical(lengths)
+	for n, count := range counts {
+		bits += count * lengths[n]
+	}
+	const header = 256 // bytes
+	w.out = append(make([]byte, 0, header+bits/8), w.out...)
 	// Green.
 	w.put(0, 1)
 	w.put(19-4, 4)

@@ -30,25 +30,76 @@ var (
 	category6 = []uint8{254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129}
 )
 
+// maxTokens is how many tokens are kept at most.
+const maxTokens = 2 << 20
+
 // tokens are the bits of all blocks in their order, each with what its
 // probability is: a number below probCount for one that the frame decides, or
 // probCount plus a fixed one. They are kept because the best probabilities are
-// known only at the end.
+// known only when many were seen. Those of the first maxTokens decide for a
+// large picture, which then needs no memory for the others.
 type tokens struct {
-	bits []uint16
-	seen [probCount][2]uint32
+	kept  [][]uint16
+	count int
+	seen  [probCount][2]uint32
+	// written is where tokens go once the probabilities are decided.
+	written *booleans
+	probs   [probCount]uint8
+	changed [probCount]bool
 }
 
 func (t *tokens) put(bit bool, prob int) {
+	if t.written != nil {
+		t.write(bit, prob)
+		return
+	}
 	v := uint16(prob) << 1
 	n := 0
 	if bit {
 		v, n = v|1, 1
 	}
-	t.bits = append(t.bits, v)
+	last := len(t.kept) - 1
+	if last < 0 || len(t.kept[last]) == cap(t.kept[last]) {
+		t.kept = append(t.kept, make([]uint16, 0, segmentSize/2))
+		last++
+	}
+	t.kept[last] = append(t.kept[last], v)
 	if prob < probCount {
 		t.seen[prob][n]++
 	}
+	if t.count++; t.count == maxTokens {
+		t.decide()
+	}
+}
+
+// write encodes a token.
+func (t *tokens) write(bit bool, prob int) {
+	if prob < probCount {
+		t.written.put(bit, t.probs[prob])
+	} else {
+		t.written.put(bit, uint8(prob-probCount))
+	}
+}
+
+// decide sets the probabilities and encodes what was kept.
+func (t *tokens) decide() {
+	t.probs, t.changed = t.probabilities()
+	t.written = newBooleans()
+	for n, segment := range t.kept {
+		for _, v := range segment {
+			t.write(v&1 == 1, int(v>>1))
+		}
+		t.kept[n] = nil
+	}
+	t.kept = nil
+}
+
+// finish returns all tokens, encoded.
+func (t *tokens) finish() [][]byte {
+	if t.written == nil {
+		t.decide()
+	}
+	return t.written.finish()
 }
 
 func (t *tokens) fixed(bit bool, prob uint8) { t.put(bit, probCount+int(prob)) }
@@ -156,16 +207,4 @@ func (t *tokens) probabilities() (probs [probCount]uint8, changed [probCount]boo
 func cost(zeros, ones float64, prob uint8) float64 {
 	p := max(float64(prob), 0.5) / 256
 	return -zeros*math.Log2(p) - ones*math.Log2(1-p)
-}
-
-// write encodes all bits.
-func (t *tokens) write(b *booleans, probs *[probCount]uint8) {
-	for _, v := range t.bits {
-		prob := int(v >> 1)
-		if prob < probCount {
-			b.put(v&1 == 1, probs[prob])
-		} else {
-			b.put(v&1 == 1, uint8(prob-probCount))
-		}
-	}
 }

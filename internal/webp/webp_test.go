@@ -2,17 +2,24 @@ package webp
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"image"
 	"image/color"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	xwebp "golang.org/x/image/webp"
 )
+
+// straight gives the rows of a picture.
+type straight struct{ *image.NRGBA }
+
+func (s straight) Row(y int, _ []uint8) []uint8 { return s.Pix[y*s.Stride:][:4*s.Rect.Dx()] }
 
 // paint makes a picture of a function.
 func paint(width, height int, at func(x, y int) color.NRGBA) *image.NRGBA {
@@ -83,12 +90,11 @@ func TestDecoderHasWhatTheEncoderThought(t *testing.T) {
 			for _, quality := range []int{-5, 0, 30, 75, 90, 100, 1000} {
 				img := paint(size[0], size[1], at)
 				f := newFrame(size[0], size[1], quality)
-				f.fill(img)
-				f.code()
+				f.fill(straight{img})
+				require.NoError(t, f.code(t.Context()))
 				f.smoothing = 0
 				var out bytes.Buffer
-				_, err := out.Write(riff(chunk(nil, "VP8 ", f.bytes())))
-				require.NoError(t, err)
+				require.NoError(t, writeRIFF(&out, []chunk{{"VP8 ", f.bytes()}}))
 				got, _ := planes(t, out.Bytes())
 				require.Equal(t, image.Rect(0, 0, size[0], size[1]), got.Rect)
 				for y := range size[1] {
@@ -115,6 +121,61 @@ func psnr(a, b []uint8) float64 {
 	return 10 * math.Log10(255*255*float64(len(a))/max(sum, 1e-9))
 }
 
+// A picture of more tokens than are kept is as exact, and takes no more memory
+// than Memory says. It is not parallel, for it looks at the whole process.
+func TestMemory(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		width, height int
+		at            func(x, y int) color.NRGBA
+		quality       int
+		slack         int64 // how many times too high the bound may be
+	}{
+		{"noise at its best", 1000, 700, opaque(noise(2)), 100, 2},
+		{"black and white noise", 1000, 700, func(x, y int) color.NRGBA {
+			v := uint8((x*2654435761 + y*40503*(x^y)) >> 7 & 1 * 255)
+			return color.NRGBA{v, v, v, 255}
+		}, 100, 3},
+		{"noise", 1000, 700, opaque(noise(2)), 50, 3},
+		{"scenery", 1000, 700, scenery, 90, 4},
+		{"narrow", 1, 5000, opaque(noise(2)), 100, 3},
+		{"flat", MaxSize, 20, opaque(noise(2)), 100, 3},
+		{"small", 8, 8, opaque(noise(2)), 100, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			img := paint(c.width, c.height, c.at)
+			out := bytes.NewBuffer(make([]byte, 0, 8<<20))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := Encode(t.Context(), out, straight{img}, c.quality)
+			runtime.ReadMemStats(&after)
+			require.NoError(t, err)
+			took, bound := int64(after.TotalAlloc-before.TotalAlloc), Memory(c.width, c.height)
+			pixels := int64(c.width * c.height)
+			t.Logf("%d bytes, %.2f a pixel; bound %.2f a pixel; output %.2f a pixel", took, float64(took)/float64(pixels), float64(bound)/float64(pixels), float64(out.Len())/float64(pixels))
+			require.LessOrEqual(t, took, bound)
+			require.LessOrEqual(t, bound, c.slack*took+1<<20)
+			got, _ := planes(t, out.Bytes())
+			require.Equal(t, img.Rect, got.Rect)
+			if c.quality == 100 && c.width == 1000 {
+				f := newFrame(c.width, c.height, 100)
+				f.fill(straight{img})
+				require.Greater(t, psnr(f.y.pix[:1000], got.Y[:1000]), 40.0)
+				last := 699 * got.YStride
+				require.Greater(t, psnr(f.y.pix[699*f.y.width:][:1000], got.Y[last:][:1000]), 40.0)
+			}
+		})
+	}
+}
+
+// Nobody waits for the picture any more.
+func TestEncodeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Encode(ctx, &bytes.Buffer{}, straight{paint(64, 64, scenery)}, 90), context.Canceled)
+}
+
 // A better quality is nearer to the picture and takes more bytes.
 func TestQuality(t *testing.T) {
 	t.Parallel()
@@ -125,10 +186,10 @@ func TestQuality(t *testing.T) {
 		near    float64
 	}{{10, 25}, {50, 30}, {80, 34}, {90, 38}, {100, 46}} {
 		var out bytes.Buffer
-		require.NoError(t, Encode(&out, img, c.quality))
+		require.NoError(t, Encode(context.Background(), &out, straight{img}, c.quality))
 		got, _ := planes(t, out.Bytes())
 		f := newFrame(256, 192, 0)
-		f.fill(img)
+		f.fill(straight{img})
 		near := psnr(f.y.pix, got.Y)
 		t.Logf("quality %d: %d bytes, %.1f dB", c.quality, out.Len(), near)
 		require.Greater(t, near, c.near, "quality %d", c.quality)
@@ -163,11 +224,11 @@ func TestAlpha(t *testing.T) {
 			})
 			img.Pix[3] = min(img.Pix[3], 254)
 			var out bytes.Buffer
-			require.NoError(t, Encode(&out, img, 90))
+			require.NoError(t, Encode(context.Background(), &out, straight{img}, 90))
 			require.Zero(t, out.Len()%2)
 			require.EqualValues(t, out.Len()-8, binary.LittleEndian.Uint32(out.Bytes()[4:]))
 			_, alpha := planes(t, out.Bytes())
-			require.Equal(t, alphaOf(img), alpha, "%s %v", name, size)
+			require.Equal(t, alphaOf(straight{img}), alpha, "%s %v", name, size)
 		}
 	}
 }
@@ -198,18 +259,18 @@ func TestParts(t *testing.T) {
 	part := whole.SubImage(image.Rect(16, 16, 48, 40)).(*image.NRGBA)
 	alone := paint(32, 24, func(x, y int) color.NRGBA { return scenery(x+16, y+16) })
 	var a, b bytes.Buffer
-	require.NoError(t, Encode(&a, part, 80))
-	require.NoError(t, Encode(&b, alone, 80))
+	require.NoError(t, Encode(context.Background(), &a, straight{part}, 80))
+	require.NoError(t, Encode(context.Background(), &b, straight{alone}, 80))
 	require.Equal(t, b.Bytes(), a.Bytes())
 }
 
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int{{0, 0}, {0, 5}, {MaxSize + 1, 1}, {1, MaxSize + 1}} {
-		require.ErrorIs(t, Encode(&bytes.Buffer{}, image.NewNRGBA(image.Rect(0, 0, size[0], size[1])), 90), ErrSize)
+		require.ErrorIs(t, Encode(context.Background(), &bytes.Buffer{}, straight{image.NewNRGBA(image.Rect(0, 0, size[0], size[1]))}, 90), ErrSize)
 	}
 	var out bytes.Buffer
-	require.NoError(t, Encode(&out, paint(MaxSize, 1, scenery), 90))
+	require.NoError(t, Encode(context.Background(), &out, straight{paint(MaxSize, 1, scenery)}, 90))
 	got, _ := planes(t, out.Bytes())
 	require.Equal(t, MaxSize, got.Rect.Dx())
 }
@@ -227,11 +288,11 @@ func FuzzEncode(f *testing.F) {
 			return color.NRGBA{v, v ^ data[x%len(data)], data[y%len(data)], v | data[0]}
 		})
 		var out bytes.Buffer
-		require.NoError(t, Encode(&out, img, quality))
+		require.NoError(t, Encode(context.Background(), &out, straight{img}, quality))
 		got, alpha := planes(t, out.Bytes())
 		require.Equal(t, image.Rect(0, 0, w, h), got.Rect)
 		if alpha != nil {
-			require.Equal(t, alphaOf(img), alpha)
+			require.Equal(t, alphaOf(straight{img}), alpha)
 		}
 	})
 }
@@ -244,7 +305,7 @@ func BenchmarkEncode(b *testing.B) {
 			var out bytes.Buffer
 			for b.Loop() {
 				out.Reset()
-				require.NoError(b, Encode(&out, img, 90))
+				require.NoError(b, Encode(context.Background(), &out, straight{img}, 90))
 			}
 			b.ReportMetric(float64(out.Len()), "bytes")
 		})

@@ -1,0 +1,101 @@
+package picture
+
+import (
+	"context"
+	"fmt"
+	"image"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+	"golang.org/x/image/webp"
+)
+
+// Decode reads a picture whose header is known. It ends early when ctx does.
+// Errors are ErrFormat, ErrBomb, that of ctx or those of r.
+func Decode(ctx context.Context, r io.Reader, h Header) (image.Image, error) {
+	from := &watched{ctx: ctx, r: r}
+	if h.Format == "jpeg" {
+		from.scans, from.settled = maxScans(h.pixels()), h.settled
+	}
+	img, err := decoders[h.Format](from)
+	switch {
+	case from.err != nil:
+		return nil, from.err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if size := img.Bounds().Size(); size.X > h.Width || size.Y > h.Height {
+		return nil, fmt.Errorf("%w: it is larger than its header says", ErrBomb)
+	}
+	return img, nil
+}
+
+var decoders = map[string]func(io.Reader) (image.Image, error){
+	"jpeg": jpeg.Decode, "png": png.Decode, "gif": gif.Decode, "webp": webp.Decode, "bmp": bmp.Decode, "tiff": tiff.Decode,
+}
+
+// maxScans bounds the scans of a JPEG. Encoders write some 10, and each goes
+// over the whole picture, however few bytes it has: 60,000 would take hours.
+func maxScans(pixels int64) int {
+	const (
+		least, most = 24, 100
+		work        = 1_000_000_000 // pixels of all scans
+	)
+	return int(min(max(work/max(pixels, 1), least), most))
+}
+
+// watched is the source of a decoder. It breaks off when nobody waits for the
+// picture any more, and when a JPEG turns out to cost more than it seemed.
+type watched struct {
+	ctx   context.Context
+	r     io.Reader
+	err   error // not io.EOF
+	scans int   // of a JPEG that may still come; 0 for any number
+	// settled is as in Header; scanned says that a scan has come.
+	settled, scanned bool
+	last             byte
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	if w.ctx != nil && w.ctx.Err() != nil {
+		w.err = w.ctx.Err()
+		return 0, w.err
+	}
+	n, err := w.r.Read(p)
+	if w.scans > 0 && !w.check(p[:n]) {
+		err = fmt.Errorf("%w: too many scans, or segments out of place", ErrBomb)
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // readers give it bare
+		w.err = err
+	}
+	return n, err
+}
+
+// check looks for the bytes that begin a scan, and for a segment behind one that
+// makes the picture RGB: its header did not count the copy that this needs.
+// Compressed data cannot hold these bytes; other segments can by chance, which
+// is why the limit of scans is a high one.
+func (w *watched) check(p []byte) bool {
+	for _, b := range p {
+		if w.last == 0xff {
+			switch {
+			case b == markerSOS:
+				w.scanned = true
+				if w.scans--; w.scans == 0 {
+					return false
+				}
+			case b == markerAPP14 && w.scanned && !w.settled:
+				return false
+			}
+		}
+		w.last = b
+	}
+	return true
+}
