@@ -129,6 +129,10 @@ func (a asker) addressPlace() string {
 // nobody reports whether nothing tells the asker from everybody else.
 func (a asker) nobody() bool { return !a.login && a.client == "" && a.place() == "" }
 
+// turn is who takes turns with others for work that the hub does itself. Unlike
+// caller it cannot be chosen: names of clients and programs cost nothing.
+func (a asker) turn() string { return a.tenant + "/" + a.network }
+
 // Visitor is what the web server knows of a request beyond its bytes.
 type Visitor struct {
 	// Tenant pays for the work; empty means the default tenant.
