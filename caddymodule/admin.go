@@ -20,6 +20,7 @@ import (
 //	POST /comfyhub/drain?instance=NAME     let it finish its run and give it no other
 //	POST /comfyhub/resume?instance=NAME    take that back
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
+//	POST /comfyhub/rotate-keys             make a new key for links and API keys
 type adminAPI struct{}
 
 // errNoHub is the answer while no configuration with a hub is running.
@@ -55,6 +56,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/drain", http.MethodPost, serveVerb((*hub.Hub).Drain)),
 		route("/comfyhub/resume", http.MethodPost, serveVerb((*hub.Hub).Resume)),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
+		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
 	}
 }
 
@@ -123,6 +125,16 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return unavailable(err)
 	}
 	return answer(w, map[string]any{"agent": name})
+}
+
+// serveRotateKeys answers with the id of the new key, when it comes into use,
+// and how many keys are valid.
+func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	rotation, err := h.RotateKeys(r.Context())
+	if err != nil {
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"key": rotation.Key, "used_from": rotation.From.Unix(), "keys": rotation.Keys})
 }
 
 func unavailable(err error) error {

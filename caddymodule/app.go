@@ -48,6 +48,14 @@ type App struct {
 	// folder.
 	Storage string `json:"storage,omitempty"`
 
+	// Secrets of the operator, at least 16 bytes each, that no GPU machine may
+	// have. The hubs' own keys, which protect links and API keys, lie in the
+	// storage; with a secret they are encrypted under the first, and each may
+	// open them, so that it can be changed: `old new`, then `new old`, then
+	// `new`, on all hubs each time. Default: none, the keys lie there as they
+	// are.
+	Secret []string `json:"secret,omitempty"`
+
 	// How agents and other hubs are found.
 	Gossip *Gossip `json:"gossip,omitempty"`
 
@@ -236,6 +244,7 @@ func (a *App) hubIdentity() hub.Identity {
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Instances:         a.Instances,
+		Secrets:           a.Secret,
 		MaxAttempts:       a.MaxAttempts,
 		StallTimeout:      time.Duration(a.StallTimeout),
 		MaxQueue:          a.MaxQueue,

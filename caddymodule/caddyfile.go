@@ -38,6 +38,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    redis              embedded | <url>
 //	    data               <folder>
 //	    storage            <folder> | <url>
+//	    secret             <secret> [<older secret...>]
 //	    gossip {
 //	        bind           <host:port>
 //	        advertise      <host:port>
@@ -96,6 +97,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "tenant_limits":
 			a.TenantLimits = new(TenantLimits)
 			err = a.TenantLimits.UnmarshalCaddyfile(d)
+		case d.Val() == "secret":
+			err = a.unmarshalSecret(d)
 		case d.Val() == "history" && d.CountRemainingArgs() == 0:
 			err = a.unmarshalHistory(d)
 		default:

@@ -65,6 +65,10 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"storage of no kind":      {"storage ftp://host/x", "storage: neither a folder nor"},
 		"storage with a password": {"storage s3://key:hunter2@bucket", "storage: credentials belong in the environment"},
 		"storage without bucket":  {"storage s3://?region=x", "storage: the URL names no bucket"},
+		"secret of nothing":       {"secret", "wrong argument count"},
+		"secret too short":        {"secret hunter2", "secret: shorter than 16 bytes"},
+		"an older one too short":  {"secret {env.NEW} hunter2", "secret: shorter than 16 bytes"},
+		"secret with a block":     {"secret {env.NEW} {\nx\n}", "secret takes no block"},
 		"number":                  {"max_attempts many", `max_attempts: "many" is not a whole number above 0`},
 		"zero":                    {"max_queue 0", `max_queue: "0" is not a whole number above 0`},
 		"negative":                {"history -1", `history: "-1" is not a whole number above 0`},
@@ -156,12 +160,24 @@ func TestGlobalOptionTwice(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Setenv("COMFYHUB_TEST_BIND", "0.0.0.0:7946")
 	t.Setenv("COMFYHUB_TEST_EMPTY", "")
+	key := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(key, []byte("a secret in a file\n"), 0o600))
 	for name, tc := range map[string]struct {
 		config string
 		want   string // empty: valid
 	}{
 		"defaults":                {`{}`, ""},
-		"key off loopback":        {`{"gossip": {"bind": "0.0.0.0:7946", "key": "k"}}`, ""},
+		"key off loopback":        {`{"gossip": {"bind": "0.0.0.0:7946", "key": "0123456789abcdef"}}`, ""},
+		"short key off loopback":  {`{"gossip": {"bind": "0.0.0.0:7946", "key": "0123456789abcde"}}`, "gossip: key: shorter than 16 bytes"},
+		"short key on loopback":   {`{"gossip": {"bind": "127.0.0.1:7946", "key": "k"}}`, ""},
+		"key from a file":         {`{"gossip": {"bind": "0.0.0.0:7946", "key": "{env.COMFYHUB_TEST_EMPTY}{file.` + key + `}"}}`, ""},
+		"key from no file":        {`{"gossip": {"bind": "127.0.0.1:7946", "key": "{file./nonexistent}"}}`, "gossip: key: the file of a secret: open /nonexistent"},
+		"empty secret from env":   {`{"secret": ["{env.COMFYHUB_TEST_EMPTY}"]}`, ""},
+		"secret from a file":      {`{"secret": ["{file.` + key + `}"]}`, ""},
+		"secret from no file":     {`{"secret": ["{file./nonexistent}"]}`, "secret: the file of a secret: open /nonexistent"},
+		"short secret":            {`{"secret": ["{env.COMFYHUB_TEST_BIND}", "{file.` + key + `}"]}`, "secret: shorter than 16 bytes"},
+		"secret with a brace":     {`{"secret": ["{short"]}`, "secret: shorter than 16 bytes"},
+		"secret twice":            {`{"secret": ["0123456789abcdef", "0123456789abcdef"]}`, "secret: one is given twice"},
 		"no key on loopback":      {`{"gossip": {"bind": "127.0.0.1:7946"}}`, ""},
 		"no key on localhost":     {`{"gossip": {"bind": "localhost:7946"}}`, ""},
 		"no key on IPv6 loopback": {`{"gossip": {"bind": "[::1]:7946"}}`, ""},

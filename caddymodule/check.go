@@ -23,7 +23,7 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 		fields = append(fields, &a.Instances[i])
 	}
 	if g := a.Gossip; g != nil {
-		fields = append(fields, &g.Bind, &g.Advertise, &g.Key)
+		fields = append(fields, &g.Bind, &g.Advertise)
 		for i := range g.Join {
 			fields = append(fields, &g.Join[i])
 		}
@@ -38,7 +38,14 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 		}
 		*f = value
 	}
-	return nil
+	if g := a.Gossip; g != nil {
+		key, err := resolveSecret(repl, g.Key)
+		if err != nil {
+			return fmt.Errorf("gossip: key: %w", err)
+		}
+		g.Key = key
+	}
+	return a.resolveSecrets(repl)
 }
 
 // check says what is wrong with a resolved configuration.
@@ -48,6 +55,9 @@ func (a *App) check() error {
 	}
 	if err := checkStorage(a.Storage); err != nil {
 		return fmt.Errorf("storage: %w", err)
+	}
+	if err := checkSecrets(a.Secret); err != nil {
+		return fmt.Errorf("secret: %w", err)
 	}
 	if err := a.checkNumbers(); err != nil {
 		return err
@@ -121,8 +131,15 @@ func (g *Gossip) check() error {
 			return fmt.Errorf("allow_direct: %w", err)
 		}
 	}
-	if g.Key == "" && g.Bind != "" && !isLoopback(g.Bind) {
+	if g.Bind == "" || isLoopback(g.Bind) {
+		return nil
+	}
+	if g.Key == "" {
 		return fmt.Errorf("%s is not a loopback address, so a key is required: without one, anyone who reaches it could join the fleet", g.Bind)
+	}
+	if err := checkSecret(g.Key); err != nil {
+		// One packet is enough to try guesses on.
+		return fmt.Errorf("key: %w", err)
 	}
 	return nil
 }

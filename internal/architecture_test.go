@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow": {"internal/pyjson"},
 	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "internal/freeport"},
 	"e2e":                         {}, // the programs, from outside
+	"docker":                      {}, // its compose file
 
 	"internal/hub": {
 		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
@@ -33,6 +36,7 @@ func TestAdmin(t *testing.T) {
 		{http.MethodGet, "/comfyhub/forget?agent=nobody", http.StatusMethodNotAllowed},
 		{http.MethodPost, "/comfyhub/forget", http.StatusBadRequest},
 		{http.MethodPost, "/comfyhub/forget?agent=nobody", http.StatusNotFound},
+		{http.MethodGet, "/comfyhub/rotate-keys", http.StatusMethodNotAllowed},
 	} {
 		status, answer := s.call(tc.method, s.admin, tc.path, "")
 		require.Equal(t, tc.want, status, "%s %s: %s", tc.method, tc.path, answer)
@@ -47,6 +51,43 @@ func TestAdmin(t *testing.T) {
 			return json.Unmarshal([]byte(answer), &now) == nil && len(now) == 1 && now[0].State == step.state
 		})
 	}
+}
+
+// Keys are rotated by a verb, and neither its answer nor the configuration that
+// Caddy shows has a secret in it.
+func TestRotateKeys(t *testing.T) {
+	const secret = "a secret that only the operator has"
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	s := newSite(t)
+	s.start("secret {file." + file + "}")
+	for n := range 2 {
+		status, body := s.call(http.MethodPost, s.admin, "/comfyhub/rotate-keys", "")
+		require.Equal(t, http.StatusOK, status, body)
+		var rotation struct {
+			Key  string
+			From int64 `json:"used_from"`
+			Keys int
+		}
+		require.NoError(t, json.Unmarshal([]byte(body), &rotation))
+		require.Equal(t, n+2, rotation.Keys)
+		require.Len(t, rotation.Key, 16)
+		require.Greater(t, rotation.From, time.Now().Unix())
+	}
+	entries, err := os.ReadDir(filepath.Join(s.data, "files", "comfyhub-keys"))
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+	status, config := s.call(http.MethodGet, s.admin, "/config/", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, config, "{file."+file+"}")
+	require.NotContains(t, config, secret)
+
+	// A reload that changes it needs no restart; one that forgets it is refused.
+	require.Error(t, s.load(""))
+	require.NoError(t, s.load("secret {$NEW:another-secret-of-the-operator} {file."+file+"}"))
+	require.NoError(t, s.load("secret another-secret-of-the-operator"))
+	require.Error(t, s.load("secret {file."+file+"}"))
+	require.Error(t, s.load("secret {file."+file+".mistyped}"))
 }
 
 // A configuration without a hub: the endpoint says so instead of failing.

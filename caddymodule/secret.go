@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// fileForm finds the files that a value takes its text from.
+var fileForm = regexp.MustCompile(`\{file\.([^{}]+)\}`)
+
+// noFile stands where the Caddyfile has no file to name, on systems without it,
+// too.
+const noFile = "/dev/null"
+
+// resolveSecret replaces the placeholders of a secret. Caddy takes a file that
+// it cannot read for an empty one, and an empty secret would mean that there is
+// none: a mistyped path must not switch the protection off.
+func resolveSecret(repl *caddy.Replacer, value string) (string, error) {
+	for _, match := range fileForm.FindAllStringSubmatch(value, -1) {
+		if match[1] == noFile {
+			continue
+		}
+		file, err := os.Open(match[1])
+		if err != nil {
+			return "", fmt.Errorf("the file of a secret: %w", err)
+		}
+		_ = file.Close()
+	}
+	text, err := repl.ReplaceOrErr(value, false, true)
+	return strings.TrimSpace(text), err
+}
+
+// resolveSecrets leaves the operator's secrets without those that are empty,
+// such as a variable that is not set.
+func (a *App) resolveSecrets(repl *caddy.Replacer) error {
+	var secrets []string
+	for _, value := range a.Secret {
+		text, err := resolveSecret(repl, value)
+		if err != nil {
+			return fmt.Errorf("secret: %w", err)
+		}
+		if text != "" {
+			secrets = append(secrets, text)
+		}
+	}
+	a.Secret = secrets
+	return nil
+}
+
+// checkSecret refuses what can be guessed. The error does not repeat it.
+func checkSecret(value string) error {
+	if len(value) >= hub.MinSecret {
+		return nil
+	}
+	return fmt.Errorf("shorter than %d bytes; `openssl rand -base64 32` makes a good one", hub.MinSecret)
+}
+
+// checkSecrets says what is wrong with the operator's secrets, whose
+// placeholders were replaced.
+func checkSecrets(secrets []string) error {
+	for n, secret := range secrets {
+		if err := checkSecret(secret); err != nil {
+			return err
+		}
+		if slices.Contains(secrets[:n], secret) {
+			return errors.New("one is given twice")
+		}
+	}
+	return nil
+}
+
+// unmarshalSecret reads the arguments of the line "secret".
+func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
+	nesting := d.Nesting()
+	a.Secret = d.RemainingArgs()
+	if len(a.Secret) == 0 {
+		return d.ArgErr()
+	}
+	for _, secret := range a.Secret {
+		if err := checkSecret(secret); err != nil && !hasPlaceholder(secret) {
+			return d.Errf("secret: %w", err)
+		}
+	}
+	if d.NextBlock(nesting) {
+		return d.Err("secret takes no block")
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes the secrets of compose.yaml where there are none yet, readable by the
+# user of the hub and the agent only. Each lies in a volume of its own: the
+# agent sees the key of the gossip, the hub alone its own secret.
+set -eu
+
+run=${1:-/run/comfyhub} # where the volumes are
+user=${2:-1000:1000}    # of the images
+
+# random prints 32 random bytes as text.
+random() {
+	text=$(head -c 32 /dev/urandom | base64)
+	# A short read must not become a short secret.
+	[ "${#text}" -eq 44 ] || exit 1
+	printf '%s\n' "$text"
+}
+
+# keep FILE puts what it reads there, whole or not at all.
+keep() {
+	umask 077
+	cat >"$1.new"
+	[ -s "$1.new" ] || exit 1
+	chown "$user" "$1.new"
+	chmod 400 "$1.new"
+	mv "$1.new" "$1"
+}
+
+if [ -n "${COMFYHUB_GOSSIP_KEY:-}" ]; then
+	printf '%s\n' "$COMFYHUB_GOSSIP_KEY" | keep "$run/gossip/key"
+elif [ ! -s "$run/gossip/key" ]; then
+	key=$(random)
+	printf '%s\n' "$key" | keep "$run/gossip/key"
+fi
+if [ ! -s "$run/hub/secret" ]; then
+	secret=$(random)
+	printf '%s\n' "$secret" | keep "$run/hub/secret"
+fi
