@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -54,6 +55,46 @@ func TestRootCaddyfile(t *testing.T) {
 			require.NoError(t, json.Unmarshal(adapted, &whole))
 			whole.Admin = &caddy.AdminConfig{Disabled: true}
 			require.NoError(t, caddy.Validate(&whole))
+		})
+	}
+}
+
+// Both secrets come from a variable or from a file, and the configuration that
+// Caddy shows holds neither them nor the password of a Redis.
+func TestRootCaddyfileTakesSecretsFromFiles(t *testing.T) {
+	text, err := os.ReadFile("../Caddyfile")
+	require.NoError(t, err)
+	const gossip, secret, redis = "the key of the gossip", "the secret of the hub", "redis://:hunter2@redis:6379"
+	folder := t.TempDir()
+	for name, value := range map[string]string{"gossip": gossip, "secret": secret} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(value+"\n"), 0o600))
+	}
+	t.Setenv("COMFYHUB_REDIS", redis)
+	for name, env := range map[string]map[string]string{
+		"variables": {"COMFYHUB_GOSSIP_KEY": gossip, "COMFYHUB_SECRET": secret},
+		"files": {
+			"COMFYHUB_GOSSIP_KEY_FILE": filepath.Join(folder, "gossip"), "COMFYHUB_SECRET_FILE": filepath.Join(folder, "secret"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for variable, value := range env {
+				t.Setenv(variable, value)
+			}
+			adapted, err := adapt(t, string(text))
+			require.NoError(t, err)
+			for _, hidden := range []string{gossip, secret, "hunter2"} {
+				require.NotContains(t, string(adapted), hidden)
+			}
+			var config struct {
+				Apps struct{ Comfyhub App }
+			}
+			require.NoError(t, json.Unmarshal(adapted, &config))
+			app := &config.Apps.Comfyhub
+			require.NoError(t, app.resolve(caddy.NewReplacer()))
+			require.NoError(t, app.check())
+			require.Equal(t, gossip, app.Gossip.Key)
+			require.Equal(t, []string{secret}, app.Secret)
+			require.Equal(t, redis, app.Redis)
 		})
 	}
 }
