@@ -64,8 +64,8 @@ var mayImport = map[string][]string{
 
 	"internal/hub": {
 		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
-		"internal/userdata",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
+		"internal/intake", "internal/userdata",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",

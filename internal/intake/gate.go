@@ -1,0 +1,193 @@
+package intake
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+const (
+	// smallWeight is the most that a body may weigh that takes the lane of the
+	// small ones, which never wait behind large ones.
+	smallWeight = 4 << 20
+	// smallPart is the part of the memory that is theirs.
+	smallPart = 4
+	// shareWaiting bounds the bodies of one sender that wait for memory, and
+	// maxWaiting those of all.
+	shareWaiting = 256
+	maxWaiting   = 2048
+	// tidyAfter is how long no large body must have been read before memory
+	// goes back to the system, and tidyEvery how often that happens at most:
+	// it costs a garbage collection.
+	tidyAfter = 2 * time.Second
+	tidyEvery = 10 * time.Second
+)
+
+// gate hands out memory for bodies that are read. There are two lanes, of small
+// and of large ones; in each the turns go round the senders.
+type gate struct{ small, large lane }
+
+func (g *gate) resize(memory int64) {
+	g.small.resize(memory / smallPart)
+	g.large.resize(memory - memory/smallPart)
+	g.large.tidy = true
+}
+
+// enter waits for memory; leave gives it back. Errors: ErrBusy.
+func (g *gate) enter(ctx context.Context, share string, weight int64, wait time.Duration) (leave func(), err error) {
+	l := &g.large
+	if weight <= smallWeight {
+		l = &g.small
+	}
+	return l.enter(ctx, share, weight, wait)
+}
+
+// lane is memory and those who wait for it.
+type lane struct {
+	tidy bool
+
+	mu     sync.Mutex
+	limit  int64
+	used   int64
+	of     map[string]int64
+	queues map[string][]*waiter
+	turns  []string // senders that wait, the next one first
+	count  int      // of all waiters
+	timer  *time.Timer
+	tidied time.Time
+}
+
+type waiter struct {
+	weight int64
+	ready  chan struct{}
+}
+
+func (l *lane) resize(limit int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = limit
+	l.admit()
+}
+
+func (l *lane) enter(ctx context.Context, share string, weight int64, wait time.Duration) (func(), error) {
+	l.mu.Lock()
+	// What is larger than all memory is read alone.
+	w := &waiter{weight: min(weight, l.limit), ready: make(chan struct{})}
+	if l.count >= maxWaiting || len(l.queues[share]) >= shareWaiting {
+		l.mu.Unlock()
+		return nil, ErrBusy
+	}
+	if l.queues == nil {
+		l.queues, l.of = map[string][]*waiter{}, map[string]int64{}
+	}
+	if len(l.queues[share]) == 0 {
+		l.turns = append(l.turns, share)
+	}
+	l.queues[share] = append(l.queues[share], w)
+	l.count++
+	l.admit()
+	l.mu.Unlock()
+
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		return nil, l.giveUp(share, w, ctx.Err())
+	case <-timer.C:
+		return nil, l.giveUp(share, w, ErrBusy)
+	}
+	return sync.OnceFunc(func() { l.leave(share, w.weight) }), nil
+}
+
+// admit lets in whom there is memory for. A sender that holds half of it lets
+// others go first, but memory that nobody else wants is his.
+func (l *lane) admit() {
+	for n := 0; n < len(l.turns); {
+		share := l.turns[n]
+		w := l.queues[share][0]
+		if l.of[share] > 0 && l.of[share]+w.weight > l.limit/2 {
+			n++
+			continue
+		}
+		if l.used+w.weight > l.limit {
+			return // whoever comes next must not overtake it for ever
+		}
+		l.used += w.weight
+		l.of[share] += w.weight
+		l.drop(share, 0)
+		close(w.ready)
+		n = 0
+	}
+}
+
+// drop takes a waiter out of its queue and moves its sender to the end of the
+// turns.
+func (l *lane) drop(share string, at int) {
+	queue := l.queues[share]
+	queue = append(queue[:at:at], queue[at+1:]...)
+	l.count--
+	for n, s := range l.turns {
+		if s == share {
+			l.turns = append(l.turns[:n], l.turns[n+1:]...)
+			break
+		}
+	}
+	if len(queue) == 0 {
+		delete(l.queues, share)
+		return
+	}
+	l.queues[share] = queue
+	l.turns = append(l.turns, share)
+}
+
+// giveUp takes a waiter out, or gives back what it was handed just now.
+func (l *lane) giveUp(share string, w *waiter, reason error) error {
+	l.mu.Lock()
+	for n, other := range l.queues[share] {
+		if other == w {
+			l.drop(share, n)
+			l.admit()
+			l.mu.Unlock()
+			return reason
+		}
+	}
+	l.mu.Unlock()
+	l.leave(share, w.weight)
+	return reason
+}
+
+func (l *lane) leave(share string, weight int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used -= weight
+	if l.of[share] -= weight; l.of[share] <= 0 {
+		delete(l.of, share)
+	}
+	l.admit()
+	if l.tidy && l.used == 0 {
+		l.tidyUp()
+	}
+}
+
+// tidyUp gives memory back to the system soon. The runtime keeps what it once
+// had for minutes, and lets garbage grow to the size of what it last found
+// alive: after some large bodies that is most of a small machine.
+func (l *lane) tidyUp() {
+	if l.timer != nil {
+		return
+	}
+	after := max(tidyAfter, tidyEvery-time.Since(l.tidied))
+	l.timer = time.AfterFunc(after, func() {
+		l.mu.Lock()
+		l.timer = nil
+		if l.used > 0 {
+			l.mu.Unlock()
+			return // whoever leaves last comes back here
+		}
+		l.tidied = time.Now()
+		l.mu.Unlock()
+		debug.FreeOSMemory()
+	})
+}

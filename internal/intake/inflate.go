@@ -1,0 +1,76 @@
+package intake
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"io"
+	"net/http"
+	"strings"
+)
+
+const (
+	// maxRatio is how many times larger than what was sent a body may be once
+	// it is unpacked. Workflows shrink to a twentieth, bombs to a thousandth.
+	maxRatio = 100
+	// freeInflation is not held against anybody: a short text of blanks has
+	// any ratio.
+	freeInflation = 1 << 20
+)
+
+// unpacked is the body of a request without its Content-Encoding, which
+// ComfyUI's web server undoes as well: gzip, and deflate with or without a
+// header. Other encodings come through as they are.
+func unpacked(r *http.Request) (io.Reader, error) {
+	sent := &counter{inner: r.Body}
+	var plain io.Reader
+	var err error
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
+	case "gzip":
+		plain, err = gzip.NewReader(sent)
+	case "deflate":
+		buffered := bufio.NewReader(sent)
+		// The first byte of a zlib header names the method, 8; no text that
+		// deflate makes for browsers begins so.
+		if head, _ := buffered.Peek(1); len(head) == 1 && head[0]&0xF == 8 {
+			plain, err = zlib.NewReader(buffered)
+		} else {
+			plain = flate.NewReader(buffered)
+		}
+	default:
+		return r.Body, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &inflating{plain: plain, sent: sent}, nil
+}
+
+// counter counts what is read.
+type counter struct {
+	inner io.Reader
+	n     int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.inner.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// inflating is an unpacked body that must not grow too much.
+type inflating struct {
+	plain io.Reader
+	sent  *counter
+	n     int64
+}
+
+func (i *inflating) Read(p []byte) (int, error) {
+	n, err := i.plain.Read(p)
+	i.n += int64(n)
+	if i.n > freeInflation+maxRatio*i.sent.n {
+		return 0, ErrInflated
+	}
+	return n, err
+}
