@@ -80,6 +80,10 @@ type App struct {
 	// Largest body of POST /prompt, in bytes. Default: 104857600 (100 MiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
+	// How much memory reading requests' bodies may take at one moment, in
+	// bytes; requests wait for it, then get 503. Default: 536870912 (512 MiB).
+	BodyMemory int64 `json:"body_memory,omitempty"`
+
 	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
 	MaxUpload int64 `json:"max_upload,omitempty"`
 
@@ -250,6 +254,7 @@ func (a *App) hubSettings() hub.Settings {
 		MaxQueue:          a.MaxQueue,
 		MaxQueueSize:      a.MaxQueueSize,
 		MaxBody:           a.MaxBody,
+		BodyMemory:        a.BodyMemory,
 		MaxUpload:         a.MaxUpload,
 		MaxSockets:        a.MaxSockets,
 		UnrunnableTimeout: time.Duration(a.UnrunnableTimeout),

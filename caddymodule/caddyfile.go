@@ -52,6 +52,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    max_queue          <number>
 //	    max_queue_size     <size>
 //	    max_body           <size>
+//	    body_memory        <size>
 //	    max_upload         <size>
 //	    max_sockets        <number>
 //	    unrunnable_timeout <duration>
@@ -135,6 +136,8 @@ func (a *App) set(word, value string) (err error) {
 		a.MaxQueueSize, err = parseSize(value)
 	case "max_body":
 		a.MaxBody, err = parseSize(value)
+	case "body_memory":
+		a.BodyMemory, err = parseSize(value)
 	case "max_upload":
 		a.MaxUpload, err = parseSize(value)
 	case "max_sockets":

@@ -98,6 +98,7 @@ func (a *App) checkNumbers() error {
 		{"max_queue", int64(a.MaxQueue)},
 		{"max_queue_size", a.MaxQueueSize},
 		{"max_body", a.MaxBody},
+		{"body_memory", a.BodyMemory},
 		{"max_upload", a.MaxUpload},
 		{"max_sockets", int64(a.MaxSockets)},
 		{"unrunnable_timeout", int64(a.UnrunnableTimeout)},

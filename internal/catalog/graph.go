@@ -26,6 +26,9 @@ func ParseGraph(raw []byte) (*Graph, error) {
 // Bytes returns the raw JSON.
 func (g *Graph) Bytes() []byte { return g.raw }
 
+// Root returns the parsed graph, which must not be changed.
+func (g *Graph) Root() pyjson.Value { return g.root }
+
 // Splice returns the graph with some literals replaced, see the function of
 // that name.
 func (g *Graph) Splice(edits []Edit) (*Graph, error) {

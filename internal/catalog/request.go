@@ -29,6 +29,9 @@ type Request struct {
 	Targets []byte
 	// Extra is extra_data without client_id and secrets, "{}" when absent.
 	Extra []byte
+	// ExtraData is extra_data as it was parsed; nil when absent. It has the
+	// secrets.
+	ExtraData *pyjson.Object
 	// Secrets are the API keys from extra_data as an object; nil without any.
 	Secrets []byte
 	// Other is an object of the fields that ComfyUI does not know; custom
@@ -61,6 +64,11 @@ func ParseRequest(body []byte) (*Request, error) {
 	if err != nil {
 		return nil, trouble()
 	}
+	return ReadRequest(v)
+}
+
+// ReadRequest is [ParseRequest] for a body that [pyjson.Parse] has read.
+func ReadRequest(v pyjson.Value) (*Request, error) {
 	o, ok := v.(*pyjson.Object)
 	if !ok {
 		return nil, answerOddBody(v)
@@ -131,7 +139,7 @@ func (r *Request) readExtra(o *pyjson.Object) error {
 	if !ok {
 		return trouble()
 	}
-	r.Extra = o.Raw("extra_data")
+	r.Extra, r.ExtraData = o.Raw("extra_data"), extra
 	if hidden := without(extra, func(key string) bool { return !isSecret(key) }); string(hidden) != "{}" {
 		r.Secrets = hidden
 	}

@@ -1,13 +1,10 @@
 package hub
 
 import (
-	"compress/gzip"
-	"compress/zlib"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -143,49 +140,10 @@ func writeNoInstance(w http.ResponseWriter) {
 	})
 }
 
-// readBody reads a whole body of at most limit bytes. A longer one is
-// answered 413 here, and so is a broken one with 400; the caller then has
-// nothing left to do.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
-	if r.ContentLength >= limit {
-		discard(r, limit)
-		writeTooLarge(w, limit, r.ContentLength)
-		return nil, false
-	}
-	plain, err := decoded(r)
-	if err != nil {
-		writeText(w, http.StatusBadRequest, "400: Bad Request")
-		return nil, false
-	}
-	body, err := io.ReadAll(io.LimitReader(plain, limit))
-	if err != nil {
-		writeText(w, http.StatusBadRequest, "400: Bad Request")
-		return nil, false
-	}
-	if int64(len(body)) >= limit {
-		discard(r, limit)
-		writeTooLarge(w, limit, int64(len(body)))
-		return nil, false
-	}
-	return body, true
-}
-
 // discard reads on in a body that is too large. A connection that is closed on
 // a client which still sends is reset, and the client never sees the answer.
 func discard(r *http.Request, limit int64) {
 	_, _ = io.CopyN(io.Discard, r.Body, limit+limit/8)
-}
-
-// decoded is the body without its Content-Encoding, which ComfyUI's web server
-// undoes as well.
-func decoded(r *http.Request) (io.Reader, error) {
-	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
-	case "gzip":
-		return gzip.NewReader(r.Body)
-	case "deflate":
-		return zlib.NewReader(r.Body)
-	}
-	return r.Body, nil
 }
 
 // truthy is Python's bool() of a JSON value.

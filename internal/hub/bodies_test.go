@@ -1,11 +1,16 @@
 package hub
 
 import (
+	"bytes"
+	"compress/zlib"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +54,123 @@ func TestQueueIsFullOfBytes(t *testing.T) {
 	require.LessOrEqual(t, size, int64(64<<10))
 	b.submit(picture(99), "bob") // a small one has room
 	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+}
+
+// sendPacked makes a request with a body that may be packed.
+func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []byte) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, bytes.NewReader(body))
+	require.NoError(b.t, err)
+	if encoding != "" {
+		r.Header.Set("Content-Encoding", encoding)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(b.t, err)
+	return read(b.t, resp)
+}
+
+// A body that is cheap to send and dear to read is refused at little cost, by
+// every route that there is.
+func TestBombsAtEveryRoute(t *testing.T) {
+	b := newBench(t, 1)
+	bombs := map[string][]byte{}
+	for name, body := range hostile(32 << 20) {
+		bombs[name] = zipped(body)
+	}
+	for _, routes := range []*router{b.hub.table, b.hub.own} {
+		for _, route := range routes.routes {
+			path := "/" + strings.NewReplacer("**", "x/y", "*", "x").Replace(strings.Join(route.segments, "/"))
+			for method := range route.methods {
+				if method == http.MethodGet {
+					continue
+				}
+				for name, bomb := range bombs {
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					status, _ := b.sendPacked(method, path, "gzip", bomb)
+					runtime.ReadMemStats(&after)
+					require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20), "%s %s %s: %d", name, method, path, status)
+				}
+			}
+		}
+	}
+	require.Equal(t, "success", b.finished(b.submit(picture(9), "ann")).Status.Text)
+}
+
+func TestRefusedBodies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	many := "[" + strings.Repeat("0,", 1_100_000) + "0]"
+	ids := `{"delete": [` + strings.Repeat(`"6b29fc40-ca47-1067-b31d-00dd010662da", `, 9999) + `"x"]}`
+	for name, tt := range map[string]struct {
+		path, encoding, body string
+		status               int
+		kind, text           string
+	}{
+		"too many values":           {"/prompt", "", `{"prompt": {}, "x": ` + many + `}`, 413, "too_many_values", ""},
+		"too many values in a list": {"/queue", "", `{"delete": ` + many + `}`, 413, "too_many_values", ""},
+		"too long an order":         {"/interrupt", "", `{"x": "` + strings.Repeat("y", 64<<10) + `"}`, 413, "", "Maximum request body size 65536 exceeded"},
+		"too long a list":           {"/queue", "", strings.Repeat(" ", 5<<20), 413, "", "Maximum request body size 4194304 exceeded"},
+		"a bomb":                    {"/prompt", "gzip", strings.Repeat(" ", 32<<20), 413, "body_inflates", ""},
+		"too deep":                  {"/prompt", "", strings.Repeat("[", 2000), 500, "", body500},
+		"too deep an interrupt":     {"/interrupt", "", strings.Repeat("[", 2000), 500, "", body500},
+		"no gzip":                   {"/prompt", "gzip?", "hello", 500, "", body500},
+		"ten thousand ids":          {"/queue", "", ids, 200, "", ""},
+		"ten thousand ids, packed":  {"/history", "deflate", ids, 200, "", ""},
+		"large settings":            {"/settings", "", `{"a": "` + strings.Repeat("y", 5<<20) + `"}`, 200, "", ""},
+		"a large workflow":          {"/userdata/a.json", "", strings.Repeat("y", 8<<20), 200, "", `"a.json"`},
+		"a packed workflow":         {"/userdata/b.json", "gzip", noise(1 << 20), 200, "", `"b.json"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := []byte(tt.body)
+			switch tt.encoding {
+			case "gzip":
+				body = zipped(body)
+			case "deflate":
+				var packed bytes.Buffer
+				w := zlib.NewWriter(&packed)
+				_, _ = w.Write(body)
+				_ = w.Close()
+				body = packed.Bytes()
+			}
+			status, answer := b.sendPacked(http.MethodPost, tt.path, tt.encoding, body)
+			require.Equal(t, tt.status, status, string(answer))
+			if tt.kind != "" {
+				require.Equal(t, tt.kind, kindOf(t, answer))
+			}
+			require.Contains(t, string(answer), tt.text)
+		})
+	}
+}
+
+// Bodies on their way are bounded for each address; whoever has none to send
+// does not notice, nor do others.
+func TestBodiesOnTheirWay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	here := asker{network: shortHash(networkOf("127.0.0.1"))}.share()
+	var leave []func()
+	for {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
+		done, err := b.hub.intake.Guard(httptest.NewRecorder(), r, here)
+		if err != nil {
+			break
+		}
+		leave = append(leave, done)
+	}
+	for _, path := range []string{"/prompt", "/upload/image", "/somewhere/else"} {
+		status, answer := b.post(path, "{}")
+		require.Equal(t, http.StatusServiceUnavailable, status, path)
+		require.Equal(t, "busy", kindOf(t, answer))
+	}
+	status, _ := b.get("/queue")
+	require.Equal(t, http.StatusOK, status)
+	b.tenant = "ann"
+	b.submit(picture(3), "ann")
+	b.tenant = ""
+	for _, done := range leave {
+		done()
+	}
+	b.submit(picture(4), "")
 }

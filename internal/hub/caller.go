@@ -54,6 +54,15 @@ func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
 	return a
 }
 
+// share is who a request counts for where senders share memory: a login, else
+// a network.
+func (a asker) share() string {
+	if a.login {
+		return "tenant:" + a.tenant
+	}
+	return "from:" + a.network
+}
+
 // networkOf is what an address shares with those that one person can choose.
 func networkOf(ip string) string {
 	address, err := netip.ParseAddr(ip)

@@ -16,10 +16,11 @@ import (
 // postExplain answers POST /hub/explain: why a job waits, or where it is, and
 // what speaks for or against each instance.
 func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, ok := readBody(w, r, maxAsk)
+	body, done, ok := h.readBody(w, r, a, smallBody)
 	if !ok {
 		return
 	}
+	defer done()
 	var ask struct {
 		PromptID string `json:"prompt_id"`
 	}

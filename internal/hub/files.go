@@ -24,9 +24,12 @@ import (
 // errNoInstance says that the instance that has a file is not connected.
 var errNoInstance = errors.New("hub: instance not connected")
 
+// spoolFolder is the folder in Identity.Data for what is on its way.
+const spoolFolder = "spool"
+
 // openFiles builds what keeps inputs and outputs.
 func (h *Hub) openFiles(ctx context.Context) (err error) {
-	spool := filepath.Join(h.id.Data, "spool")
+	spool := filepath.Join(h.id.Data, spoolFolder)
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return err
 	}

@@ -11,10 +11,11 @@ import (
 // postFree answers POST /free. One client must not unload the models that
 // others work with: see FreePolicy.
 func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, ok := h.readJSON(w, r)
+	v, done, ok := h.readJSON(w, r, a, smallBody)
 	if !ok {
 		return
 	}
+	defer done()
 	o, ok := v.(*pyjson.Object)
 	if !ok {
 		writeTrouble(w, r)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -93,15 +94,8 @@ func (s *held) expire(ctx context.Context) error {
 }
 
 // in lists the held pictures that a graph names.
-func (s *held) in(ctx context.Context, tenant string, graph []byte) []string {
-	if !bytes.Contains(graph, []byte(`"`+heldClass)) {
-		return nil
-	}
-	v, err := pyjson.Parse(graph)
-	if err != nil {
-		return nil
-	}
-	nodes, _ := v.(*pyjson.Object)
+func (s *held) in(ctx context.Context, tenant string, graph *catalog.Graph) []string {
+	nodes, _ := graph.Root().(*pyjson.Object)
 	var ids []string
 	for _, v := range nodes.All() {
 		node, _ := v.(*pyjson.Object)

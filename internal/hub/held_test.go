@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -31,14 +32,16 @@ func TestHeldPictures(t *testing.T) {
 	ctx := t.Context()
 	graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
 		"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
-	encoded, err := b.hub.pin(ctx, "default", graph, nil)
+	parsed, err := catalog.ParseGraph(graph)
+	require.NoError(t, err)
+	encoded, err := b.hub.pin(ctx, "default", parsed, nil)
 	require.NoError(t, err)
 	require.Contains(t, string(encoded), `"held":["a/b"]`)
 	sent, err := (*transport)(b.hub).Push(ctx, "default", encoded, graph, "one", b.hub.dispatch.Primary())
 	require.NoError(t, err)
 	require.Equal(t, graph, sent)
 	require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
-	none, err := b.hub.pin(ctx, "another", graph, nil)
+	none, err := b.hub.pin(ctx, "another", parsed, nil)
 	require.NoError(t, err)
 	require.Nil(t, none, "another tenant's pictures are not there")
 

@@ -75,7 +75,7 @@ func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, entries []que
 
 // postHistory answers POST /history: {"clear": true} and {"delete": [ids]}.
 func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	order, ok := h.readOrder(w, r)
+	order, ok := h.readOrder(w, r, a)
 	if !ok {
 		return
 	}

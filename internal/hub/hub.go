@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -53,6 +54,8 @@ type Hub struct {
 	named namings
 	// logins tell whether tenants share this hub.
 	logins logins
+	// intake takes in the bodies of requests.
+	intake *intake.Intake
 
 	config  atomic.Pointer[Settings]
 	policy  atomic.Pointer[fleet.Policy] // from the settings
@@ -91,6 +94,7 @@ type Hub struct {
 // started before Start.
 func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), stock: newInventory()}
+	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.table, h.own = h.routes(), h.ownRoutes()
 	h.metrics = newMetrics(h)
@@ -128,6 +132,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
 		TenantSockets: func(tenant string) int { return h.limitsOf(tenant).Sockets },
 	})
+	h.intake.SetMemory(s.BodyMemory)
 	h.queue.SetLimits(queue.Limits{
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,

@@ -59,7 +59,7 @@ func (l *lookup) has(ref catalog.FileRef) bool {
 }
 
 // pin notes what the files in a graph mean now.
-func (h *Hub) pin(ctx context.Context, tenant string, graph []byte, named []catalog.InputFile) ([]byte, error) {
+func (h *Hub) pin(ctx context.Context, tenant string, graph *catalog.Graph, named []catalog.InputFile) ([]byte, error) {
 	in := inputs{Version: 1, Held: h.held.in(ctx, tenant, graph)}
 	refs := make([]files.Ref, 0, len(named))
 	for _, f := range named {

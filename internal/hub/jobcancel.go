@@ -18,10 +18,11 @@ func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a asker
 
 // postComfyJobsCancel answers POST /api/jobs/cancel.
 func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, ok := readBody(w, r, h.settings().MaxBody)
+	body, done, ok := h.readBody(w, r, a, listBody)
 	if !ok {
 		return
 	}
+	defer done()
 	v, err := pyjson.Parse(body)
 	if err != nil {
 		writeErrorText(w, http.StatusBadRequest, "Request body must be valid JSON")

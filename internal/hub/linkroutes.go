@@ -14,9 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// maxAsk bounds the bodies of the hub's own small questions, in bytes.
-const maxAsk = 1 << 16
-
 // opensLink reports whether a request is for a file by a signed link. A link is
 // its own permission and changes nothing, so that pages of other sites, such as
 // a chat, may lead there.
@@ -27,10 +24,11 @@ func opensLink(r *http.Request) bool {
 // postFiles answers POST /hub/files: a link to a file that the caller could
 // fetch with /view, for those who cannot.
 func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, ok := readBody(w, r, maxAsk)
+	body, done, ok := h.readBody(w, r, a, smallBody)
 	if !ok {
 		return
 	}
+	defer done()
 	ask := struct {
 		Filename, Subfolder, Type string
 		ExpiresIn                 int64 `json:"expires_in"` // seconds

@@ -57,10 +57,11 @@ func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 
 // patchLogs answers PATCH /internal/logs/subscribe.
 func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, ok := h.readJSON(w, r)
+	v, done, ok := h.readJSON(w, r, a, smallBody)
 	if !ok {
 		return
 	}
+	defer done()
 	o, _ := v.(*pyjson.Object)
 	enabled, said := o.Get("enabled")
 	if client := o.String("clientId"); client != "" && said && !a.login {

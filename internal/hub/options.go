@@ -59,6 +59,10 @@ type Settings struct {
 	// MaxBody bounds the body of POST /prompt, in bytes. Default: 100 MiB, as
 	// in ComfyUI.
 	MaxBody int64
+	// BodyMemory bounds the memory that reading requests' bodies may take at
+	// one moment, in bytes; requests wait for it, then get 503. Default:
+	// 512 MiB.
+	BodyMemory int64
 	// MaxUpload bounds the body of an upload, in bytes. Default: 100 MiB.
 	MaxUpload int64
 	// UnrunnableTimeout is how long a job waits for an instance that could
@@ -124,6 +128,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.MaxQueue, 10_000)
 	fill(&s.MaxQueueSize, 1<<30)
 	fill(&s.MaxBody, 100<<20)
+	fill(&s.BodyMemory, 512<<20)
 	fill(&s.MaxUpload, 100<<20)
 	fill(&s.UnrunnableTimeout, time.Hour)
 	fill(&s.ReplayWindow, time.Minute)

@@ -41,13 +41,14 @@ func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []str
 // postPrompt answers POST /prompt: it checks the prompt as ComfyUI would and
 // puts it into the queue. When it answers 200 the job is safe.
 func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	raw, ok := readBody(w, r, h.settings().MaxBody)
+	body, done, ok := h.readJSON(w, r, a, h.promptBody())
 	if !ok {
 		return
 	}
-	request, err := catalog.ParseRequest(raw)
+	defer done()
+	request, err := catalog.ReadRequest(body)
 	if err != nil {
-		h.refuse(w, r, a, raw, err)
+		h.refuse(w, r, a, body, err)
 		return
 	}
 	a.names(request.ClientID)
@@ -62,7 +63,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		return
 	}
 	if !verdict.Accepted() {
-		h.refuse(w, r, a, raw, verdict.Answer)
+		h.refuse(w, r, a, body, verdict.Answer)
 		return
 	}
 	submission, err := h.submission(r, a, c, request, verdict, have)
@@ -75,13 +76,13 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 
 // refuse answers a prompt that cannot be taken. ComfyUI's counter moves on for
 // these too, unless the prompt brought its own number.
-func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, raw []byte, err error) {
+func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, body pyjson.Value, err error) {
 	var answer *catalog.Answer
 	if !errors.As(err, &answer) {
 		h.fault(w, r, err)
 		return
 	}
-	if takesNumber(raw) {
+	if takesNumber(body) {
 		if _, err := h.queue.TakeNumber(r.Context(), a.tenant); err != nil {
 			h.log().Debug("cannot advance the number", "error", err)
 		}
@@ -99,7 +100,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, raw []byte
 // submission makes a job of a prompt that has passed the checks.
 func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
-	pins, err := h.pin(r.Context(), a.tenant, verdict.Graph.Bytes(), c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	pins, err := h.pin(r.Context(), a.tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {
 		return queue.Submission{}, err
 	}
@@ -188,12 +189,8 @@ func (h *Hub) replay(ctx context.Context, j job.Job) {
 // takesNumber reports whether ComfyUI's counter moves on for a body of POST
 // /prompt that is refused: it is taken before anything is checked, unless the
 // body has a number of its own, or is none that Python can look into.
-func takesNumber(body []byte) bool {
-	v, err := pyjson.Parse(body)
-	if err != nil {
-		return false
-	}
-	switch v := v.(type) {
+func takesNumber(body pyjson.Value) bool {
+	switch v := body.(type) {
 	case *pyjson.Object:
 		return !v.Has("number")
 	case pyjson.Array:
@@ -219,12 +216,9 @@ func hashOf(parts ...[]byte) string {
 func priorityOf(r *http.Request, request *catalog.Request) int {
 	wish := r.Header.Get("X-ComfyHub-Priority")
 	if wish == "" {
-		if v, err := pyjson.Parse(request.Extra); err == nil {
-			extra, _ := v.(*pyjson.Object)
-			p, _ := extra.Object("comfyhub").Get("priority")
-			n, _ := p.(pyjson.Number)
-			wish = string(n)
-		}
+		p, _ := request.ExtraData.Object("comfyhub").Get("priority")
+		n, _ := p.(pyjson.Number)
+		wish = string(n)
 	}
 	n, err := strconv.Atoi(wish)
 	if err != nil {

@@ -53,7 +53,7 @@ func rankOf(mine bool) int {
 // postQueue answers POST /queue: {"clear": true} and {"delete": [ids]}. Both
 // touch waiting jobs only, and clear only those of the caller.
 func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	order, ok := h.readOrder(w, r)
+	order, ok := h.readOrder(w, r, a)
 	if !ok {
 		return
 	}
@@ -120,16 +120,12 @@ type order struct {
 
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
 // is answered 500 here, and what would be ignored there is ignored.
-func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
-	body, ok := readBody(w, r, h.settings().MaxBody)
+func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a asker) (order, bool) {
+	v, done, ok := h.readJSON(w, r, a, listBody)
 	if !ok {
 		return order{}, false
 	}
-	v, err := pyjson.Parse(body)
-	if err != nil {
-		writeTrouble(w, r)
-		return order{}, false
-	}
+	defer done()
 	var o order
 	switch v := v.(type) {
 	case *pyjson.Object:
@@ -161,10 +157,11 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request) (order, bool) {
 // postInterrupt answers POST /interrupt. With a prompt_id it stops that job if
 // it runs; without one it stops one job of the caller, never anybody else's.
 func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, ok := readBody(w, r, h.settings().MaxBody)
+	body, done, ok := h.readBody(w, r, a, smallBody)
 	if !ok {
 		return
 	}
+	defer done()
 	id := ""
 	if v, err := pyjson.Parse(body); err == nil {
 		o, isObject := v.(*pyjson.Object)

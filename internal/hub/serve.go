@@ -110,6 +110,13 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		return
 	}
 	a := h.askerOf(r, v)
+	arrived, err := h.intake.Guard(w, r, a.share())
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		writeBusy(w)
+		return
+	}
+	defer arrived()
 	if a.login {
 		h.logins.note()
 	}

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
@@ -159,11 +159,12 @@ func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a asker, path
 	if !ok {
 		return
 	}
-	body, ok := readBody(w, r, h.settings().MaxUpload)
+	body, ok := h.receive(w, r, a, intake.Class{Limit: h.settings().MaxUpload})
 	if !ok {
 		return
 	}
-	f, err := folder.Write(r.Context(), p, bytes.NewReader(body), mayReplace(r))
+	defer body.Close()
+	f, err := folder.Write(r.Context(), p, body.Reader(), mayReplace(r))
 	if err != nil {
 		h.userFault(w, r, err)
 		return

@@ -29,10 +29,11 @@ func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 
 // postUsers answers POST /users with the new user's id.
 func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, ok := h.readJSON(w, r)
+	v, done, ok := h.readJSON(w, r, a, smallBody)
 	if !ok {
 		return
 	}
+	defer done()
 	o, _ := v.(*pyjson.Object)
 	name, _ := o.Get("username")
 	text, ok := name.(pyjson.String)
@@ -128,10 +129,11 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	if !ok {
 		return
 	}
-	v, ok := h.readJSON(w, r)
+	v, done, ok := h.readJSON(w, r, a, settingsBody)
 	if !ok {
 		return
 	}
+	defer done()
 	fits := true
 	err := folder.ChangeSettings(r.Context(), func(stored *pyjson.Object) { fits = change(stored, v) })
 	switch {
@@ -146,19 +148,4 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	default:
 		writeEmpty(w, http.StatusOK)
 	}
-}
-
-// readJSON reads a JSON body whatever its Content-Type says; broken JSON is
-// answered with 500, as by ComfyUI.
-func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
-	body, ok := readBody(w, r, h.settings().MaxBody)
-	if !ok {
-		return nil, false
-	}
-	v, err := pyjson.Parse(body)
-	if err != nil {
-		writeTrouble(w, r)
-		return nil, false
-	}
-	return v, true
 }

@@ -21,7 +21,7 @@ const (
 	// valueWeight and byteWeight estimate what it takes to read a body: its
 	// text, the tree of its values with all that was outgrown on the way, and
 	// the copies that are made of its parts.
-	valueWeight = 256
+	valueWeight = 512
 	byteWeight  = 4
 )
 

@@ -10,7 +10,7 @@ import (
 const (
 	// smallWeight is the most that a body may weigh that takes the lane of the
 	// small ones, which never wait behind large ones.
-	smallWeight = 4 << 20
+	smallWeight = 16 << 20
 	// smallPart is the part of the memory that is theirs.
 	smallPart = 4
 	// shareWaiting bounds the bodies of one sender that wait for memory, and

@@ -126,6 +126,9 @@ func (p *pool) take(share string, n int64) bool {
 
 // give returns n.
 func (p *pool) give(share string, n int64) {
+	if n == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= n

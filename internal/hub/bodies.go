@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// What the bodies of the routes may be. Prompts and uploads have bounds of
+// their own in the Settings; all else is short, whoever sends it.
+var (
+	// smallBody is a question or an order with a few members.
+	smallBody = intake.Class{Limit: 64 << 10, Values: 1000}
+	// listBody is a list of ids: 10,000 of them are some 400 kB.
+	listBody = intake.Class{Limit: 4 << 20, Values: 100_000}
+	// settingsBody is all of a user's settings at once.
+	settingsBody = intake.Class{Limit: 16 << 20, Values: 200_000}
+)
+
+// maxPromptValues bounds the JSON values of a POST /prompt. The largest
+// workflows known have some ten thousand; each takes about 100 bytes here, and
+// more in the Python of an instance.
+const maxPromptValues = 1_000_000
+
+// promptBody is the class of POST /prompt.
+func (h *Hub) promptBody() intake.Class {
+	return intake.Class{Limit: h.settings().MaxBody, Values: maxPromptValues}
+}
+
+// receive takes a body in, parsing nothing; it must be closed. What is wrong
+// with one is answered here; the caller then has nothing left to do.
+func (h *Hub) receive(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (*intake.Body, bool) {
+	body, err := h.intake.Receive(r, a.share(), c)
+	if err != nil {
+		h.refuseBody(w, r, c, err)
+		return nil, false
+	}
+	return body, true
+}
+
+// readBody is receive for a body that is needed whole, with the memory to parse
+// it; done gives that back.
+func (h *Hub) readBody(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (data []byte, done func(), ok bool) {
+	body, ok := h.receive(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
+	data, err := body.Load(r.Context())
+	if err != nil {
+		body.Close()
+		h.refuseBody(w, r, c, err)
+		return nil, nil, false
+	}
+	return data, body.Close, true
+}
+
+// readJSON reads a JSON body whatever its Content-Type says; broken JSON is
+// answered with 500, as by ComfyUI.
+func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (v pyjson.Value, done func(), ok bool) {
+	body, done, ok := h.readBody(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		done()
+		writeTrouble(w, r)
+		return nil, nil, false
+	}
+	return v, done, true
+}
+
+// refuseBody answers a request whose body was not taken in.
+func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, c intake.Class, err error) {
+	var large *intake.TooLargeError
+	switch {
+	case errors.As(err, &large):
+		discard(r, c.Limit)
+		writeTooLarge(w, large.Limit, large.Actual)
+	case errors.Is(err, intake.ErrValues):
+		discard(r, c.Limit)
+		w.Header().Set("Connection", "close")
+		writeHubError(w, hubError{
+			status: http.StatusRequestEntityTooLarge, kind: "too_many_values", message: "The request is too complex",
+			details: "Its body has more than " + strconv.Itoa(c.Values) + " JSON values.",
+		})
+	case errors.Is(err, intake.ErrInflated):
+		w.Header().Set("Connection", "close")
+		writeHubError(w, hubError{
+			status: http.StatusRequestEntityTooLarge, kind: "body_inflates", message: "The compressed body grows too much",
+			details: "Send it with less compression, or with none.",
+		})
+	case errors.Is(err, intake.ErrDeep):
+		discard(r, c.Limit)
+		writeTrouble(w, r) // a RecursionError in ComfyUI
+	case errors.Is(err, intake.ErrSlow):
+		w.Header().Set("Connection", "close")
+		writeText(w, http.StatusRequestTimeout, "408: Request Timeout")
+	case errors.Is(err, intake.ErrBusy):
+		w.Header().Set("Connection", "close")
+		writeBusy(w)
+	case errors.Is(err, intake.ErrBroken):
+		w.Header().Set("Connection", "close")
+		writeText(w, http.StatusBadRequest, "400: Bad Request")
+	default:
+		h.fault(w, r, err)
+	}
+}
+
+// writeBusy answers while more bodies are being read than memory allows.
+func writeBusy(w http.ResponseWriter) {
+	writeHubError(w, hubError{
+		status: http.StatusServiceUnavailable, kind: "busy", message: "The hub is reading too many large requests right now",
+		details: "Nothing was lost. Try again in a few seconds.", retryAfter: 2,
+	})
+}
