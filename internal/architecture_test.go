@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/hub": {
 		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
-		"internal/intake", "internal/userdata",
+		"internal/userdata",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
@@ -78,6 +78,7 @@ var mayImport = map[string][]string{
 	"internal/peers":    {"internal/redis", "internal/stream"},
 	"internal/files":    {"internal/job", "internal/picture", "internal/pyjson", "internal/redis"},
 	"internal/picture":  {"internal/webp"},
+	"internal/intake":   {"internal/pyjson"},
 	"internal/fleet":    {"internal/job", "internal/pyjson"},
 	"internal/gossip":   {"internal/fleet"},
 	"internal/queue":    {"internal/job", "internal/pyjson", "internal/redis"},
