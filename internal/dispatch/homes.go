@@ -6,17 +6,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// maxHomes bounds the clients whose last instance is remembered.
+// maxHomes bounds the clients of a tenant whose last instance is remembered.
 const maxHomes = 10_000
 
 // homes remember the instance that ran each client's last job: routes of
 // custom nodes hold state there that no other instance has.
 type homes struct {
-	mu   sync.Mutex
-	last map[home]string
+	mu sync.Mutex
+	// tenants have names of instances by client. A tenant with too many
+	// clients makes the hub forget its own, not those of others.
+	tenants map[string]map[string]string
 }
-
-type home struct{ tenant, client string }
 
 func (h *homes) note(tenant, client, instance string) {
 	if client == "" {
@@ -24,16 +24,21 @@ func (h *homes) note(tenant, client, instance string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.last == nil || len(h.last) > maxHomes {
-		h.last = map[home]string{} // forgetting costs a call to the primary
+	if h.tenants == nil {
+		h.tenants = map[string]map[string]string{}
 	}
-	h.last[home{tenant, client}] = instance
+	last := h.tenants[tenant]
+	if last == nil || len(last) >= maxHomes {
+		last = map[string]string{} // forgetting costs a call to the primary
+		h.tenants[tenant] = last
+	}
+	last[client] = instance
 }
 
 func (h *homes) of(tenant, client string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.last[home{tenant, client}]
+	return h.tenants[tenant][client]
 }
 
 // Running is the instance that runs a job of this client, nil if none does.

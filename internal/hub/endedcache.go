@@ -7,16 +7,16 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// maxEnded bounds the records that are kept in memory. A record is seldom
-// larger than a kilobyte and never than twenty.
-const maxEnded = 20_000
-
 // endedCache keeps the records of ended jobs, which never change: a web
 // interface asks for its history at every status message, and reading ten
-// thousand records each time would keep Redis busy with nothing else.
+// thousand records each time would keep Redis busy with nothing else. What it
+// keeps of a tenant is what the tenant was shown last, so that all of it is
+// bounded as the history is, and no tenant's records push out another's.
 type endedCache struct {
-	mu      sync.Mutex
-	records map[string]queue.Record // by job key
+	mu sync.Mutex
+	// tenants have records by job key. A tenant's map is replaced, never
+	// changed.
+	tenants map[string]map[string]queue.Record
 }
 
 // of gives the records of a tenant's ended jobs, oldest first, and reads only
@@ -28,25 +28,24 @@ func (c *endedCache) of(ctx context.Context, q *queue.Queue, tenant string) ([]q
 	}
 	records := make(map[string]queue.Record, len(keys))
 	var unknown []string
-	c.mu.Lock()
+	known := c.known(tenant)
 	for _, key := range keys {
-		if r, ok := c.records[key]; ok {
+		if r, ok := known[key]; ok {
 			records[key] = r
 		} else {
 			unknown = append(unknown, key)
 		}
 	}
-	c.mu.Unlock()
 	if len(unknown) > 0 {
 		fresh, err := q.EndedOf(ctx, unknown)
 		if err != nil {
 			return nil, err
 		}
-		c.keep(fresh)
 		for _, r := range fresh {
 			records[r.Job.Key] = r
 		}
 	}
+	c.keep(tenant, records)
 	out := make([]queue.Record, 0, len(keys))
 	for _, key := range keys {
 		if r, ok := records[key]; ok {
@@ -56,13 +55,21 @@ func (c *endedCache) of(ctx context.Context, q *queue.Queue, tenant string) ([]q
 	return out, nil
 }
 
-func (c *endedCache) keep(fresh []queue.Record) {
+func (c *endedCache) known(tenant string) map[string]queue.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.records == nil || len(c.records)+len(fresh) > maxEnded {
-		c.records = map[string]queue.Record{} // what is still asked for is read again
+	return c.tenants[tenant]
+}
+
+func (c *endedCache) keep(tenant string, records map[string]queue.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(records) == 0 {
+		delete(c.tenants, tenant)
+		return
 	}
-	for _, r := range fresh {
-		c.records[r.Job.Key] = r
+	if c.tenants == nil {
+		c.tenants = map[string]map[string]queue.Record{}
 	}
+	c.tenants[tenant] = records
 }

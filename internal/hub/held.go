@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -32,8 +33,13 @@ const (
 	heldClass  = "ETN_" // begins the classes of those nodes
 	// heldFor is how long a held picture is kept.
 	heldFor = 24 * time.Hour
-	// maxHeldBytes bounds those of one tenant; the oldest give way.
-	maxHeldBytes = 2 << 30
+	// maxHeldBytes and maxHeldPictures bound those of one tenant; the oldest
+	// give way.
+	maxHeldBytes    = 2 << 30
+	maxHeldPictures = 2000
+	// maxAllHeldBytes bounds those of all; the oldest of the tenant that has
+	// the most give way.
+	maxAllHeldBytes = 16 << 30
 	// maxHeldIDs bounds the pictures of one graph.
 	maxHeldIDs = 256
 )
@@ -41,7 +47,9 @@ const (
 // held are the pictures that wait for their instance.
 type held struct {
 	storage *files.Storage
-	mu      sync.Mutex // one at a time counts and evicts
+	// locks let one at a time count and evict, by folder: a tenant with
+	// thousands of pictures is counted for a while.
+	locks [16]sync.Mutex
 }
 
 func (s *held) folder(tenant string) string { return heldPrefix + hashed(tenant) + "/" }
@@ -63,23 +71,24 @@ func (s *held) put(ctx context.Context, tenant, id string, body io.Reader) error
 	if _, err := s.storage.Write(ctx, s.key(tenant, id), body); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shrink(ctx, s.folder(tenant), maxHeldBytes, time.Time{})
+	folder := s.folder(tenant)
+	lock := &s.locks[folder[len(heldPrefix)]%byte(len(s.locks))]
+	lock.Lock()
+	defer lock.Unlock()
+	return s.shrink(ctx, folder, maxHeldBytes, maxHeldPictures)
 }
 
-// shrink deletes what is older than a moment, and the oldest beyond a number
-// of bytes.
-func (s *held) shrink(ctx context.Context, prefix string, most int64, before time.Time) error {
-	var all []files.Blob
-	if err := s.storage.List(ctx, prefix, func(b files.Blob) error { all = append(all, b); return nil }); err != nil {
+// shrink deletes a tenant's oldest pictures beyond a number of bytes and of
+// pictures, but for the newest.
+func (s *held) shrink(ctx context.Context, folder string, most int64, pictures int) error {
+	all, err := s.list(ctx, folder)
+	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b files.Blob) int { return cmp.Compare(b.Modified.UnixNano(), a.Modified.UnixNano()) })
 	var size int64
 	for n, b := range all {
 		size += b.Size
-		if n > 0 && most > 0 && size > most || b.Modified.Before(before) {
+		if n > 0 && (size > most || n >= pictures) {
 			if err := s.storage.Delete(ctx, b.Key); err != nil {
 				return err
 			}
@@ -88,9 +97,52 @@ func (s *held) shrink(ctx context.Context, prefix string, most int64, before tim
 	return nil
 }
 
-// expire deletes what nobody has fetched in time.
-func (s *held) expire(ctx context.Context) error {
-	return s.shrink(ctx, heldPrefix, 0, time.Now().Add(-heldFor))
+// list gives the pictures below a prefix, the newest first.
+func (s *held) list(ctx context.Context, prefix string) ([]files.Blob, error) {
+	var all []files.Blob
+	err := s.storage.List(ctx, prefix, func(b files.Blob) error { all = append(all, b); return nil })
+	slices.SortFunc(all, func(a, b files.Blob) int { return cmp.Compare(b.Modified.UnixNano(), a.Modified.UnixNano()) })
+	return all, err
+}
+
+// expire deletes what nobody has fetched since a moment, and of what is left
+// the oldest of the tenant that has the most until all take at most most bytes.
+func (s *held) expire(ctx context.Context, before time.Time, most int64) error {
+	all, err := s.list(ctx, heldPrefix)
+	if err != nil {
+		return err
+	}
+	var total int64
+	sizes, folders := map[string]int64{}, map[string][]files.Blob{}
+	for _, b := range all {
+		if b.Modified.Before(before) {
+			if err := s.storage.Delete(ctx, b.Key); err != nil {
+				return err
+			}
+			continue
+		}
+		folder := path.Dir(b.Key)
+		folders[folder] = append(folders[folder], b)
+		sizes[folder] += b.Size
+		total += b.Size
+	}
+	for total > most {
+		largest := ""
+		for folder, size := range sizes {
+			if largest == "" || size > sizes[largest] {
+				largest = folder
+			}
+		}
+		last := len(folders[largest]) - 1
+		oldest := folders[largest][last]
+		if err := s.storage.Delete(ctx, oldest.Key); err != nil {
+			return err
+		}
+		folders[largest] = folders[largest][:last]
+		sizes[largest] -= oldest.Size
+		total -= oldest.Size
+	}
+	return nil
 }
 
 // in lists the held pictures that a graph names.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,9 +50,9 @@ func TestHeldPictures(t *testing.T) {
 	pinned, err := b.hub.pinned(ctx)
 	require.NoError(t, err)
 	require.Empty(t, pinned)
-	require.NoError(t, b.hub.held.expire(ctx))
+	require.NoError(t, b.hub.held.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes))
 	require.True(t, b.hub.held.has(ctx, "default", "a/b"))
-	require.NoError(t, b.hub.held.shrink(ctx, heldPrefix, 0, time.Now().Add(time.Hour)))
+	require.NoError(t, b.hub.held.expire(ctx, time.Now().Add(time.Hour), maxAllHeldBytes))
 	require.False(t, b.hub.held.has(ctx, "default", "a/b"))
 }
 
@@ -76,7 +77,30 @@ func TestHeldPicturesAreBounded(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		require.NoError(t, b.hub.held.put(ctx, "default", id, strings.NewReader("1234")))
 	}
-	require.NoError(t, b.hub.held.shrink(ctx, b.hub.held.folder("default"), 8, time.Time{}))
+	require.NoError(t, b.hub.held.shrink(ctx, b.hub.held.folder("default"), 8, 9))
 	require.False(t, b.hub.held.has(ctx, "default", "a"), "the oldest gives way")
 	require.True(t, b.hub.held.has(ctx, "default", "c"))
+}
+
+// A tenant's pictures push out its own, by number as by size; over the bound of
+// all, those of the tenant that has the most go.
+func TestHeldPicturesOfOthersStay(t *testing.T) {
+	t.Parallel()
+	b, ctx := newBench(t, 0), t.Context()
+	put := func(tenant, id string, size int) {
+		require.NoError(t, b.hub.held.put(ctx, tenant, id, strings.NewReader(strings.Repeat("x", size))))
+	}
+	left := func(tenant string) int { return b.stored(b.hub.held.folder(tenant)) }
+	put("small", "1", 50)
+	for n := range 5 {
+		put("many", fmt.Sprint(n), 10)
+		put("large", fmt.Sprint(n), 100)
+	}
+	require.NoError(t, b.hub.held.shrink(ctx, b.hub.held.folder("many"), 1000, 3))
+	require.Equal(t, 3, left("many"))
+	require.NoError(t, b.hub.held.expire(ctx, time.Now().Add(-heldFor), 300))
+	require.Equal(t, 1, left("small"))
+	require.Equal(t, 3, left("many"))
+	require.Equal(t, 2, left("large"))
+	require.True(t, b.hub.held.has(ctx, "large", "4"), "the oldest go")
 }

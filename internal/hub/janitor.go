@@ -52,9 +52,9 @@ func (h *Hub) keepHouse(ctx context.Context) {
 			if err := h.queue.RecountHistory(ctx); err != nil {
 				h.log().Warn("cannot count the history of each tenant", "error", err)
 			}
-			if err := h.held.expire(ctx); err != nil {
-				h.log().Warn("cannot delete old held pictures", "error", err)
-			}
+		}
+		if err := h.held.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes); err != nil {
+			h.log().Warn("cannot delete old held pictures", "error", err)
 		}
 		for range sweptAtOnce {
 			swept, err := h.store.Sweep(ctx, part, sweepAge, h.pinned)

@@ -21,16 +21,18 @@ type logReaders struct {
 	keys []stream.Key
 }
 
-// set adds or removes a reader and reports whether any is left.
-func (l *logReaders) set(k stream.Key, wanted bool) (left bool) {
+// set adds or removes a reader and reports whether any is left. When there is no
+// room, those go that have no socket; a reader that has one is never pushed out
+// by a newer one.
+func (l *logReaders) set(k stream.Key, wanted bool, connected func(stream.Key) bool) (left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keys = slices.DeleteFunc(l.keys, func(other stream.Key) bool { return other == k })
-	if wanted {
-		l.keys = append(l.keys, k)
+	if wanted && len(l.keys) >= maxLogReaders {
+		l.keys = slices.DeleteFunc(l.keys, func(other stream.Key) bool { return !connected(other) })
 	}
-	if extra := len(l.keys) - maxLogReaders; extra > 0 {
-		l.keys = slices.Delete(l.keys, 0, extra)
+	if wanted && len(l.keys) < maxLogReaders {
+		l.keys = append(l.keys, k)
 	}
 	return len(l.keys) > 0
 }
@@ -65,7 +67,7 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	o, _ := v.(*pyjson.Object)
 	enabled, said := o.Get("enabled")
 	if client := o.String("clientId"); client != "" && said && !a.login {
-		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.tenant, Client: client}, truthy(enabled)))
+		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.tenant, Client: client}, truthy(enabled), h.streams.Connected))
 	} else if !said {
 		writeTrouble(w, r) // a KeyError in ComfyUI
 		return
