@@ -178,6 +178,7 @@ func (h *Hub) open(ctx context.Context) error {
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
 		Features:  func() json.RawMessage { return h.features() },
 		Count:     h.queue.Count,
+		Shares:    h.shares,
 		Delivered: h.delivered,
 		Carrier:   h.carrier(),
 		Arrived:   h.arrived,

@@ -31,8 +31,11 @@ func (l *line) add(q *sequence, m Message, end bool) *frame {
 // toDisk moves the bytes of a result to the file of its sequence. If that
 // fails they stay in memory, within the bounds there.
 func (l *line) toDisk(q *sequence, f *frame) {
+	if l.limits.ledger.full(f.size) {
+		return // it stays in memory, within the bounds there
+	}
 	if q.log.spill == nil {
-		file, err := newSpillFile(l.limits.spillDir)
+		file, err := newSpillFile(l.limits.spillDir, l.limits.ledger)
 		if err != nil {
 			l.spillErr = err
 			return
@@ -47,10 +50,11 @@ func (l *line) toDisk(q *sequence, f *frame) {
 	f.file, f.at, f.data = q.log.spill, at, nil
 }
 
-// fit brings the line back within its memory. What the client has probably
+// fit brings the line back within its memory, which is little while its tenant
+// keeps too much. What the client has probably
 // seen goes first, then the detail of the largest log.
 func (l *line) fit() {
-	for l.memory > l.limits.hold {
+	for l.memory > l.limits.hold || l.memory > smallLine && l.limits.ledger.pressed() {
 		l.cuts++
 		if l.out != nil && len(l.sent) > 0 {
 			l.free(l.sent[0])
@@ -91,9 +95,11 @@ func (l *line) free(q *sequence) { l.account(q, q.log.free) }
 
 // account keeps the sums of the line right while change works on the log of q.
 func (l *line) account(q *sequence, change func()) {
+	before := l.memory
 	l.memory -= q.log.memory
 	l.results -= q.log.results
 	change()
 	l.memory += q.log.memory
 	l.results += q.log.results
+	l.limits.ledger.keep(l.memory - before)
 }

@@ -39,6 +39,7 @@ type line struct {
 type lineLimits struct {
 	hold, spill int64
 	spillDir    string
+	ledger      *ledger // of the tenant; nil counts nothing
 }
 
 // sequence is all that is known of one prompt's messages.

@@ -7,16 +7,20 @@ type queue struct {
 	head   int
 	memory int64
 	limit  int64
+	ledger *ledger // of the tenant; nil counts nothing
 }
 
 // push adds an item. Over the limit, previews and progress go first, but for
 // the newest; if that does not help push reports false and the item is not
 // added: the client does not read. A single item always fits an empty queue.
 func (q *queue) push(it item) bool {
-	size := it.memory()
-	if q.memory+size > q.limit && q.len() > 0 {
+	size, limit := it.memory(), q.limit
+	if q.ledger.pressed() {
+		limit = min(limit, smallQueue)
+	}
+	if q.memory+size > limit && q.len() > 0 {
 		q.shed()
-		if q.memory+size > q.limit && q.len() > 0 {
+		if q.memory+size > limit && q.len() > 0 {
 			return false
 		}
 	}
@@ -24,7 +28,7 @@ func (q *queue) push(it item) bool {
 		it.frame.file.retain()
 	}
 	q.items = append(q.items, it)
-	q.memory += size
+	q.count(size)
 	return true
 }
 
@@ -36,7 +40,7 @@ func (q *queue) pop() (it item, ok bool) {
 	it = q.items[q.head]
 	q.items[q.head] = item{} // so that the frame can be collected
 	q.head++
-	q.memory -= it.memory()
+	q.count(-it.memory())
 	switch {
 	case q.head == len(q.items):
 		q.items, q.head = q.items[:0], 0
@@ -46,6 +50,11 @@ func (q *queue) pop() (it item, ok bool) {
 		q.items, q.head = q.items[:n], 0
 	}
 	return it, true
+}
+
+func (q *queue) count(bytes int64) {
+	q.memory += bytes
+	q.ledger.keep(bytes)
 }
 
 func (q *queue) len() int { return len(q.items) - q.head }
@@ -58,7 +67,7 @@ func (q *queue) shed() {
 		it := q.items[i]
 		if it.frame != nil && it.frame.kind.shrinks() {
 			if seen[it.frame.kind] {
-				q.memory -= it.memory()
+				q.count(-it.memory())
 				continue
 			}
 			seen[it.frame.kind] = true

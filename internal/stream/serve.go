@@ -39,6 +39,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	conn.SetReadLimit(readLimit)
 	sock := s.newSocket(conn, w, r)
 	sock.sid, sock.caller = id.Client, id.Caller
+	sock.queue.ledger = s.ledgerOf(k)
 	sock.received = func(mark uint64) { s.received(k, mark) }
 	return s.run(sock, k, id.Live || wantsLive(r))
 }
@@ -208,6 +209,9 @@ func (s *Streams) drop() {
 	s.mu.Lock()
 	all := s.clients
 	s.clients = make(map[Key]*client)
+	for _, c := range all {
+		s.forget(c)
+	}
 	s.mu.Unlock()
 	for _, c := range all {
 		c.mu.Lock()

@@ -20,11 +20,13 @@ type spillFile struct {
 	name string // to delete at the end; empty when already deleted
 	end  int64
 	refs atomic.Int32
+	// ledger has counted end.
+	ledger *ledger
 }
 
 // newSpillFile makes a file with one user, and its folder if need be; an empty
 // dir is the system's.
-func newSpillFile(dir string) (*spillFile, error) {
+func newSpillFile(dir string, g *ledger) (*spillFile, error) {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("stream: spill: %w", err)
@@ -34,7 +36,7 @@ func newSpillFile(dir string) (*spillFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stream: spill: %w", err)
 	}
-	s := &spillFile{file: file}
+	s := &spillFile{file: file, ledger: g}
 	s.refs.Store(1)
 	if runtime.GOOS == "windows" || os.Remove(file.Name()) != nil {
 		s.name = file.Name()
@@ -49,6 +51,7 @@ func (s *spillFile) write(data []byte) (at int64, err error) {
 	}
 	at = s.end
 	s.end += int64(len(data))
+	s.ledger.spill(int64(len(data)))
 	return at, nil
 }
 
@@ -72,6 +75,7 @@ func (s *spillFile) release() {
 	if s == nil || s.refs.Add(-1) > 0 {
 		return
 	}
+	s.ledger.spill(-s.end)
 	// Nothing can be done about an error, and nothing depends on the bytes.
 	_ = s.file.Close()
 	if s.name != "" {

@@ -72,6 +72,9 @@ type Options struct {
 	// TenantSockets bounds those of a tenant; 0 is no bound of its own, as is
 	// the default.
 	TenantSockets func(tenant string) int
+	// Shares reports whether a tenant has to leave room for others in what is
+	// kept for clients. Default: none has.
+	Shares func(tenant string) bool
 	// Features gives the server's feature flags as a JSON object, asked once
 	// a socket. Default: what ComfyUI 0.3.64 says.
 	Features func() json.RawMessage
@@ -104,6 +107,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Count == nil {
 		o.Count = func(context.Context, string) (int, error) { return 0, nil }
+	}
+	if o.Shares == nil {
+		o.Shares = func(string) bool { return false }
 	}
 	if o.Delivered == nil {
 		o.Delivered = func(Key, string) {}
@@ -144,6 +150,8 @@ type Streams struct {
 
 	mu      sync.Mutex
 	clients map[Key]*client
+	total   *ledger
+	tenants map[string]*ledger
 	sockets map[*socket]struct{}
 	places  places
 	closed  bool
@@ -158,6 +166,8 @@ func New(o Options) *Streams {
 		o:       o.withDefaults(),
 		started: time.Now(),
 		clients: make(map[Key]*client),
+		total:   &ledger{},
+		tenants: make(map[string]*ledger),
 		sockets: make(map[*socket]struct{}),
 	}
 	s.callers.ask = s.o.Count
@@ -212,10 +222,47 @@ func (s *Streams) client(k Key, create bool) *client {
 	if c == nil && create && !s.closed {
 		c = &client{key: k, streams: s, until: s.started.Add(s.window())}
 		c.entry, c.line.numbers = s.sessions.Add(1), &s.numbers
-		c.line.limits = lineLimits{hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir}
+		c.line.limits = lineLimits{
+			hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir, ledger: s.ledger(k.Tenant),
+		}
+		c.line.limits.ledger.clients++
 		s.clients[k] = c
 	}
 	return c
+}
+
+// ledger finds or makes that of a tenant; the lock is held.
+func (s *Streams) ledger(tenant string) *ledger {
+	g := s.tenants[tenant]
+	if g == nil {
+		g = &ledger{above: s.total, part: func() bool { return s.o.Shares(tenant) }}
+		s.tenants[tenant] = g
+		s.total.tenants.Add(1)
+	}
+	return g
+}
+
+// ledgerOf is that of a client's tenant.
+func (s *Streams) ledgerOf(k Key) (g *ledger) {
+	s.change(k, false, func(c *client) { g = c.line.limits.ledger })
+	return g
+}
+
+// forget takes a client out of the count of its tenant; the lock is held.
+func (s *Streams) forget(c *client) {
+	g := c.line.limits.ledger
+	if g.clients--; g.clients == 0 && s.tenants[c.key.Tenant] == g {
+		delete(s.tenants, c.key.Tenant)
+		s.total.tenants.Add(-1)
+	}
+}
+
+// hasRoom reports whether one more client of a tenant may be known that has no
+// socket.
+func (s *Streams) hasRoom(tenant string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.tenants[tenant].crowded(len(s.clients))
 }
 
 // change reports false when the client has left the registry meanwhile.
@@ -234,7 +281,10 @@ func (c *client) change(fn func(*client)) bool {
 func (s *Streams) remove(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.clients, c.key)
+	if s.clients[c.key] == c {
+		delete(s.clients, c.key)
+		s.forget(c)
+	}
 }
 
 // Begin opens the sequence of a run that began to execute; its execution_start
@@ -269,9 +319,11 @@ func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
 }
 
 // Posted tells when a prompt was accepted, here or by another hub. It starts
-// the replay window of a client whose socket opens later than its POST.
+// the replay window of a client whose socket opens later than its POST. A tenant
+// that names very many clients whose sockets do not open has no more such
+// windows.
 func (s *Streams) Posted(k Key, at time.Time) {
-	s.change(k, true, func(c *client) {
+	s.change(k, s.hasRoom(k.Tenant), func(c *client) {
 		if until := at.Add(s.window()); until.After(c.until) {
 			c.until = until
 		}
