@@ -87,6 +87,11 @@ type App struct {
 	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
 	MaxUpload int64 `json:"max_upload,omitempty"`
 
+	// Memory in bytes of all previews and masks that are made at one time. A
+	// picture that needs more than five sixths of it is left to the instance that
+	// made it. Default: 805306368 (768 MiB).
+	PictureMemory int64 `json:"picture_memory,omitempty"`
+
 	// How many client sockets may be open at once. Default: 10000.
 	MaxSockets int `json:"max_sockets,omitempty"`
 
@@ -256,6 +261,7 @@ func (a *App) hubSettings() hub.Settings {
 		MaxBody:           a.MaxBody,
 		BodyMemory:        a.BodyMemory,
 		MaxUpload:         a.MaxUpload,
+		PictureMemory:     a.PictureMemory,
 		MaxSockets:        a.MaxSockets,
 		UnrunnableTimeout: time.Duration(a.UnrunnableTimeout),
 		JobTimeout:        time.Duration(a.JobTimeout),

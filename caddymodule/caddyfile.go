@@ -54,6 +54,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    max_body           <size>
 //	    body_memory        <size>
 //	    max_upload         <size>
+//	    picture_memory     <size>
 //	    max_sockets        <number>
 //	    unrunnable_timeout <duration>
 //	    job_timeout        <duration>
@@ -140,6 +141,8 @@ func (a *App) set(word, value string) (err error) {
 		a.BodyMemory, err = parseSize(value)
 	case "max_upload":
 		a.MaxUpload, err = parseSize(value)
+	case "picture_memory":
+		a.PictureMemory, err = parseSize(value)
 	case "max_sockets":
 		a.MaxSockets, err = parseCount(value)
 	case "unrunnable_timeout":

@@ -100,6 +100,7 @@ func (a *App) checkNumbers() error {
 		{"max_body", a.MaxBody},
 		{"body_memory", a.BodyMemory},
 		{"max_upload", a.MaxUpload},
+		{"picture_memory", a.PictureMemory},
 		{"max_sockets", int64(a.MaxSockets)},
 		{"unrunnable_timeout", int64(a.UnrunnableTimeout)},
 		{"job_timeout", int64(a.JobTimeout)},

@@ -34,7 +34,7 @@ type ViewOptions struct {
 	Preview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
 	// PictureMemory bounds what pictures being made take, in bytes. Default:
 	// picture.DefaultMemory.
-	PictureMemory int64
+	PictureMemory func() int64
 	// Away is called for each request that failed because Redis was away.
 	Away func()
 	// Logger never gets names of files. Default: nothing is logged.

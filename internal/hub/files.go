@@ -52,11 +52,12 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	}})
 	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})
 	h.view = files.NewView(h.store, h.fetch, files.ViewOptions{
-		Strict:  func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
-		Missing: h.ofInstance,
-		Preview: h.preview,
-		Away:    h.metrics.faults.Inc,
-		Logger:  log,
+		Strict:        func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
+		Missing:       h.ofInstance,
+		Preview:       h.preview,
+		PictureMemory: func() int64 { return h.settings().PictureMemory },
+		Away:          h.metrics.faults.Inc,
+		Logger:        log,
 	})
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
 		MaxSize: func() int64 { return h.settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log, Full: h.refuseUpload,

@@ -65,6 +65,9 @@ type Settings struct {
 	BodyMemory int64
 	// MaxUpload bounds the body of an upload, in bytes. Default: 100 MiB.
 	MaxUpload int64
+	// PictureMemory bounds what the previews and masks that are made at one time
+	// take, in bytes. Default: 768 MiB.
+	PictureMemory int64
 	// UnrunnableTimeout is how long a job waits for an instance that could
 	// run it before it fails. Default: 1 hour.
 	UnrunnableTimeout time.Duration
@@ -130,6 +133,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.MaxBody, 100<<20)
 	fill(&s.BodyMemory, 512<<20)
 	fill(&s.MaxUpload, 100<<20)
+	fill(&s.PictureMemory, 768<<20)
 	fill(&s.UnrunnableTimeout, time.Hour)
 	fill(&s.ReplayWindow, time.Minute)
 	fill(&s.HistoryEntries, 10_000)

@@ -19,7 +19,7 @@ import (
 func Decode(ctx context.Context, r io.Reader, h Header) (image.Image, error) {
 	from := &watched{ctx: ctx, r: r}
 	if h.Format == "jpeg" {
-		from.scans, from.settled = maxScans(h.pixels()), h.settled
+		from.scans, from.scansAt, from.settled = h.scans, h.scansAt, h.settled
 	}
 	img, err := decoders[h.Format](from)
 	switch {
@@ -38,8 +38,9 @@ var decoders = map[string]func(io.Reader) (image.Image, error){
 	"jpeg": jpeg.Decode, "png": png.Decode, "gif": gif.Decode, "webp": webp.Decode, "bmp": bmp.Decode, "tiff": tiff.Decode,
 }
 
-// maxScans bounds the scans of a JPEG. Encoders write some 10, and each goes
-// over the whole picture, however few bytes it has: 60,000 would take hours.
+// maxScans bounds the scans of a progressive JPEG. Encoders write some 10, and
+// each goes over the whole picture, however few bytes it has: 60,000 would take
+// hours.
 func maxScans(pixels int64) int {
 	const (
 		least, most = 24, 100
@@ -53,11 +54,13 @@ func maxScans(pixels int64) int {
 type watched struct {
 	ctx   context.Context
 	r     io.Reader
+	n     int64 // bytes that were read
 	err   error // not io.EOF
-	scans int   // of a JPEG that may still come; 0 for any number
-	// settled is as in Header; scanned says that a scan has come.
-	settled, scanned bool
-	last             byte
+	scans int   // of a JPEG that may still come; 0 where it is none
+	// scansAt and settled are as in Header.
+	scansAt int64
+	settled bool
+	last    byte
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -69,7 +72,9 @@ func (w *watched) Read(p []byte) (int, error) {
 		return 0, w.err
 	}
 	n, err := w.r.Read(p)
-	if w.scans > 0 && !w.check(p[:n]) {
+	before := max(min(w.scansAt-w.n, int64(n)), 0)
+	w.n += int64(n)
+	if w.scans > 0 && !w.check(p[before:n]) {
 		err = fmt.Errorf("%w: too many scans, or segments out of place", ErrBomb)
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // readers give it bare
@@ -80,18 +85,16 @@ func (w *watched) Read(p []byte) (int, error) {
 
 // check looks for the bytes that begin a scan, and for a segment behind one that
 // makes the picture RGB: its header did not count the copy that this needs.
-// Compressed data cannot hold these bytes; other segments can by chance, which
-// is why the limit of scans is a high one.
+// Compressed data cannot hold these bytes.
 func (w *watched) check(p []byte) bool {
 	for _, b := range p {
 		if w.last == 0xff {
 			switch {
 			case b == markerSOS:
-				w.scanned = true
 				if w.scans--; w.scans == 0 {
 					return false
 				}
-			case b == markerAPP14 && w.scanned && !w.settled:
+			case b == markerAPP14 && !w.settled:
 				return false
 			}
 		}

@@ -36,34 +36,46 @@ var (
 // with one, and small pictures have a lane of their own, so that they do not wait
 // for large ones.
 type Gate struct {
+	memory       func() int64
 	small, large lane
 	asked        lane
 }
 
-// NewGate makes a gate with so many bytes of memory; 0 means DefaultMemory.
-func NewGate(memory int64) *Gate {
+// NewGate makes a gate. memory says how many bytes there are, and may say another
+// number later; nil, or 0, means DefaultMemory.
+func NewGate(memory func() int64) *Gate {
+	// Each picture takes one processor; some are left for everything else.
+	slots := max(runtime.GOMAXPROCS(0)/2, 1)
+	g := &Gate{memory: memory, small: lane{slots: slots}, large: lane{slots: max(slots-1, 1)}, asked: lane{slots: 4}}
+	g.share()
+	return g
+}
+
+// share gives the lanes their parts of the memory.
+func (g *Gate) share() (small, large int64) {
+	memory := int64(0)
+	if g.memory != nil {
+		memory = g.memory()
+	}
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
-	small := max(memory/smallShare, min(smallCost, memory/2))
-	// Each picture takes one processor; some are left for everything else.
-	slots := max(runtime.GOMAXPROCS(0)/2, 1)
-	return &Gate{
-		small: lane{memory: small, slots: slots},
-		large: lane{memory: memory - small, slots: max(slots-1, 1)},
-		asked: lane{slots: 4},
-	}
+	small = max(memory/smallShare, min(smallCost, memory/2))
+	g.small.resize(small)
+	g.large.resize(memory - small)
+	return small, memory - small
 }
 
 // Acquire waits for a turn to make a picture that costs so many bytes, until ctx
 // ends. release must be called when nothing of the picture is in use any more.
 // Errors are ErrTooLarge, ErrBusy and that of ctx.
 func (g *Gate) Acquire(ctx context.Context, caller string, cost int64) (release func(), err error) {
+	small, large := g.share()
 	l := &g.large
-	if cost <= min(smallCost, g.small.memory) {
+	switch {
+	case cost <= min(smallCost, small):
 		l = &g.small
-	}
-	if cost > l.memory {
+	case cost > large:
 		return nil, ErrTooLarge
 	}
 	if err := l.acquire(ctx, caller, cost); err != nil {
@@ -153,6 +165,12 @@ func (l *lane) acquire(ctx context.Context, caller string, cost int64) error {
 	return ctx.Err()
 }
 
+func (l *lane) resize(memory int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory = memory
+}
+
 func (l *lane) release(caller string, cost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +219,9 @@ func (l *lane) admit() {
 			continue
 		}
 		t := own.waiting[0]
-		if l.running >= l.slots || l.used+t.cost > l.memory {
+		// Where nothing else runs there is room for each: one that was let in
+		// may wait while the memory becomes less.
+		if l.running >= l.slots || l.running > 0 && l.used+t.cost > l.memory {
 			return
 		}
 		l.used += t.cost

@@ -133,7 +133,7 @@ func TestWaitersAreBounded(t *testing.T) {
 // Small pictures never wait for large ones, however many there are.
 func TestSmallOnesHaveTheirOwnLane(t *testing.T) {
 	t.Parallel()
-	g := NewGate(0)
+	g := NewGate(nil)
 	large, err := g.Acquire(t.Context(), "a", 600<<20)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestSmallOnesHaveTheirOwnLane(t *testing.T) {
 		_, err = g.Acquire(t.Context(), "a", cost)
 		require.ErrorIs(t, err, ErrTooLarge)
 	}
-	tiny := NewGate(8 << 20)
+	tiny := NewGate(func() int64 { return 8 << 20 })
 	release, err := tiny.Acquire(t.Context(), "a", 4<<20)
 	require.NoError(t, err)
 	release()

@@ -43,6 +43,9 @@ type Header struct {
 	planar bool
 	// settled says that no later segment of a JPEG can change its colours.
 	settled bool
+	// scans is how many a JPEG may have, and scansAt the place of the first.
+	scans   int
+	scansAt int64
 	alpha   bool
 }
 
@@ -52,6 +55,7 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 	from := &watched{r: r}
 	buffered := bufio.NewReader(from)
 	h, err := readHeader(buffered, size)
+	h.scansAt = from.n - int64(buffered.Buffered()) - 2
 	switch {
 	case from.err != nil:
 		return Header{}, from.err

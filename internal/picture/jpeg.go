@@ -130,6 +130,11 @@ func (f *jpegFrame) header() (Header, error) {
 	if count == 4 || rgb { // put together in a copy
 		h.decoding += 4 * h.pixels()
 	}
+	// One that is not progressive has a scan for each component at most.
+	h.scans = 2 * 4
+	if f.progressive {
+		h.scans = maxScans(h.pixels())
+	}
 	h.planar = count == 3 && !rgb
 	h.settled = count != 3 || rgb || f.jfif
 	return h, nil

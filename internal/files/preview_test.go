@@ -1,0 +1,263 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/png"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/picture"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// claiming is a PNG that claims another size.
+func claiming(t testing.TB, width, height uint32) string {
+	t.Helper()
+	data := painted(t, 1, 1, color.NRGBA{}, 0)
+	binary.BigEndian.PutUint32(data[16:], width)
+	binary.BigEndian.PutUint32(data[20:], height)
+	binary.BigEndian.PutUint32(data[29:], crc32.ChecksumIEEE(data[12:29]))
+	return string(data)
+}
+
+// askAs sends a GET /view as a caller.
+func askAs(ctx context.Context, v *View, caller, query string) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	v.ServeView(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/view?"+query, nil), tenant, caller)
+	return rec
+}
+
+// An instance gets only what it made itself and what a real ComfyUI would decode,
+// and a caller's questions to it one after the other.
+func TestBombsAreNotForwarded(t *testing.T) {
+	t.Parallel()
+	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	allotted(t, s, i, "bomb.png", claiming(t, 20_000, 10_000))
+	allotted(t, s, i, "large.png", claiming(t, 12_000, 10_000))
+	s.mustUpload(t, input("large.png"), claiming(t, 12_000, 10_000))
+	var asked, atOnce, most atomic.Int64
+	v := NewView(s, i.fetch, ViewOptions{Preview: func(_ context.Context, src Source, _ url.Values) (*http.Response, error) {
+		asked.Add(1)
+		if now := atOnce.Add(1); now > most.Load() {
+			most.Store(now)
+		}
+		defer atOnce.Add(-1)
+		rec := httptest.NewRecorder()
+		rec.Header().Set("Content-Type", "image/webp")
+		_, _ = rec.WriteString(src.Filename)
+		return rec.Result(), nil
+	}})
+	for _, query := range []string{"filename=bomb.png&preview=webp", "filename=bomb.png&channel=a", "filename=large.png&type=input&preview=jpeg"} {
+		require.Equal(t, http.StatusInternalServerError, askAs(t.Context(), v, "a", query).Code, query)
+	}
+	require.Zero(t, asked.Load())
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			rec := askAs(t.Context(), v, "a", "filename=large.png&preview=webp")
+			require.Equal(t, "large.png", rec.Body.String())
+		})
+	}
+	all.Wait()
+	require.Equal(t, int64(20), asked.Load())
+	require.LessOrEqual(t, most.Load(), int64(2), "half of what all callers have")
+}
+
+// A large picture goes over the disk, so that a slow client holds no memory.
+func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	v := NewView(s, newInstance().fetch, ViewOptions{})
+	img := image.NewNRGBA(image.Rect(0, 0, 700, 500))
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range img.Pix {
+		img.Pix[n] = uint8(r.Uint32())
+	}
+	var data bytes.Buffer
+	require.NoError(t, png.Encode(&data, img))
+	s.mustUpload(t, input("noise.png"), data.String())
+	rec := askAs(t.Context(), v, "a", "filename=noise.png&type=input&channel=rgb")
+	require.Greater(t, rec.Body.Len(), sketchMemory/4)
+	require.Equal(t, strconv.Itoa(rec.Body.Len()), rec.Header().Get("Content-Length"))
+	got, err := png.Decode(rec.Body)
+	require.NoError(t, err)
+	for _, at := range [][2]int{{0, 0}, {350, 250}, {699, 499}} {
+		want := img.NRGBAAt(at[0], at[1])
+		want.A = 255
+		require.Equal(t, want, color.NRGBAModel.Convert(got.At(at[0], at[1])))
+	}
+	left, err := os.ReadDir(s.spool)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// Who asks for too many is told to come back; nobody else notices.
+func TestTooManyPictures(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	s.mustUpload(t, input("small.png"), string(painted(t, 8, 8, color.NRGBA{A: 255}, 0)))
+	v := NewView(s, newInstance().fetch, ViewOptions{})
+	// All that makes small pictures is in use, by others.
+	var held []func()
+	for n := 0; ; n++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		release, err := v.gate.Acquire(ctx, fmt.Sprint("holder", n), 1)
+		cancel()
+		if err != nil {
+			break
+		}
+		held = append(held, release)
+	}
+	require.NotEmpty(t, held)
+	var all sync.WaitGroup
+	var busy, served atomic.Int64
+	for range 300 {
+		all.Go(func() {
+			rec := askAs(t.Context(), v, "a", "filename=small.png&type=input&preview=webp")
+			switch rec.Code {
+			case http.StatusServiceUnavailable:
+				require.Equal(t, "2", rec.Header().Get("Retry-After"))
+				require.Contains(t, rec.Body.String(), `"type": "too_many_pictures"`)
+				busy.Add(1)
+			case http.StatusOK:
+				served.Add(1)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return busy.Load() == 300-256 }, 20*time.Second, time.Millisecond)
+	for _, release := range held {
+		release()
+	}
+	all.Wait()
+	require.Equal(t, int64(256), served.Load())
+}
+
+// While one caller's large pictures take all that large ones may have, another's
+// small one is made at once: it never waits for the end of any of them.
+func TestSmallPreviewBesideBombs(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	s.mustUpload(t, input("small.png"), string(painted(t, 8, 8, color.NRGBA{A: 255}, 0)))
+	s.mustUpload(t, input("large.png"), claiming(t, 9000, 8000))
+	v := NewView(s, newInstance().fetch, ViewOptions{})
+	ctx, hangUp := context.WithCancel(t.Context())
+	large, err := v.gate.Acquire(ctx, "bomber", 600<<20)
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { askAs(ctx, v, "bomber", "filename=large.png&type=input&preview=webp") })
+	}
+	for _, caller := range []string{"other", "bomber"} {
+		require.Equal(t, http.StatusOK, askAs(t.Context(), v, caller, "filename=small.png&type=input&preview=webp").Code)
+	}
+	hangUp()
+	all.Wait() // those that wait leave the queue when their client is gone
+	large()
+}
+
+// A mask over a bomb, and a bomb as a mask, cost nothing and are refused as
+// ComfyUI refuses what it cannot open.
+func TestMaskOfABomb(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	v := NewView(s, newInstance().fetch, ViewOptions{})
+	s.mustUpload(t, input("bomb.png"), claiming(t, 20_000, 10_000))
+	s.mustUpload(t, input("large.png"), claiming(t, 12_000, 10_000))
+	s.mustUpload(t, input("small.png"), string(painted(t, 8, 8, color.NRGBA{A: 255}, 0)))
+	for original, mask := range map[string]string{
+		"bomb.png": claiming(t, 20_000, 10_000), "large.png": claiming(t, 12_000, 10_000), "small.png": claiming(t, 12_000, 10_000),
+	} {
+		e, err := s.Resolve(t.Context(), tenant, input(original))
+		require.NoError(t, err)
+		sp, err := newSpool(s.spool, bytes.NewReader([]byte(mask)), 0)
+		require.NoError(t, err)
+		_, err = NewUploads(s, v, UploadOptions{}).compose(t.Context(), "a", e, sp)
+		sp.Close()
+		require.Error(t, err, original)
+		require.True(t, isPictureError(err), "%s: %v", original, err)
+	}
+	_, err := v.gate.Acquire(t.Context(), "a", 600<<20)
+	require.NoError(t, err, "all room was given back")
+}
+
+// BenchmarkSmallPreview is how long an 8 by 8 preview takes alone, and while
+// another caller has 16 bombs decoded all the time.
+func BenchmarkSmallPreview(b *testing.B) {
+	s := newStore(b, redistest.Embedded(b))
+	s.mustUpload(b, input("small.png"), string(painted(b, 8, 8, color.NRGBA{A: 255}, 0)))
+	var bomb bytes.Buffer
+	require.NoError(b, (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&bomb, image.NewNRGBA64(image.Rect(0, 0, 6000, 5000))))
+	s.mustUpload(b, input("bomb.png"), bomb.String())
+	v := NewView(s, newInstance().fetch, ViewOptions{})
+	measure := func(b *testing.B) time.Duration {
+		took := make([]time.Duration, 0, b.N)
+		for b.Loop() {
+			begun := time.Now()
+			if rec := askAs(b.Context(), v, "other", "filename=small.png&type=input&preview=webp"); rec.Code != http.StatusOK {
+				b.Fatal(rec.Code)
+			}
+			took = append(took, time.Since(begun))
+		}
+		return percentile(took, 99)
+	}
+	var quiet time.Duration
+	b.Run("quiet", func(b *testing.B) {
+		quiet = measure(b)
+		b.ReportMetric(float64(quiet.Microseconds()), "p99-µs")
+	})
+	b.Run("beside-bombs", func(b *testing.B) {
+		ctx, stop := context.WithCancel(b.Context())
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					askAs(ctx, v, "bomber", "filename=bomb.png&type=input&preview=webp")
+				}
+			})
+		}
+		beside := measure(b)
+		stop()
+		all.Wait()
+		b.ReportMetric(float64(beside.Microseconds()), "p99-µs")
+		b.ReportMetric(float64(beside)/float64(max(quiet, 1)), "times-quiet")
+		b.ReportMetric(peakRSS(), "peak-RSS-MiB")
+	})
+}
+
+func percentile(took []time.Duration, percent int) time.Duration {
+	slices.Sort(took)
+	return took[(len(took)-1)*percent/100]
+}
+
+// peakRSS is the most memory that the process has had, in MiB; 0 where the system
+// does not tell.
+func peakRSS() float64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	var kb float64
+	_, _ = fmt.Sscan(after, &kb)
+	return kb / 1024
+}
+
+func isPictureError(err error) bool {
+	return errors.Is(err, picture.ErrFormat) || errors.Is(err, picture.ErrBomb) || errors.Is(err, picture.ErrTooLarge)
+}
