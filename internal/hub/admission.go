@@ -101,7 +101,9 @@ func (a *admission) owner(r fleet.Report) (key string, known bool) {
 	o := a.names[r.Agent]
 	if o == nil {
 		if len(a.names) >= maxOwners {
-			a.forgetOld()
+			if a.forgetOld(); len(a.names) >= maxOwners {
+				return "", false // reports are repeated
+			}
 		}
 		o = &nameOwner{}
 		a.names[r.Agent] = o
