@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -38,6 +39,10 @@ type Request struct {
 	// nodes may. nil without any.
 	Other []byte
 }
+
+// MaxID is the longest prompt_id and client_id, in bytes. Both are kept long
+// after the prompt itself, in several places.
+const MaxID = 256
 
 // isSecret reports whether a member of extra_data must not be stored in clear
 // nor shown to anybody.
@@ -88,6 +93,10 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 		return nil, noPrompt()
 	}
 	r.Graph = &Graph{raw: o.Raw("prompt"), root: prompt}
+	if len(o.String("prompt_id")) > MaxID {
+		return nil, refusal(problem("invalid_prompt_id", "prompt_id is too long",
+			"prompt_id may have "+strconv.Itoa(MaxID)+" bytes; omit it to be given one", nil), nil)
+	}
 	r.RawPromptID = o.Raw("prompt_id")
 	r.PromptID = o.String("prompt_id")
 	r.Targets = o.Raw("partial_execution_targets")
@@ -158,6 +167,10 @@ func (r *Request) readClient(o *pyjson.Object) error {
 	switch id := id.(type) {
 	case nil, pyjson.Null:
 	case pyjson.String:
+		if len(id) > MaxID {
+			return refusal(problem("invalid_client_id", "client_id is too long",
+				"client_id may have "+strconv.Itoa(MaxID)+" bytes", nil), nil)
+		}
 		r.ClientID = string(id)
 	default:
 		return refusal(problem("invalid_client_id", "client_id must be a string",

@@ -133,9 +133,12 @@ func slashes(name string) string { return strings.ReplaceAll(name, `\`, "/") }
 // maxElement is the length in bytes that file systems give a path element.
 const maxElement = 255
 
+// maxFullPath is the length in bytes that systems give a whole path.
+const maxFullPath = 4096
+
 // storable reports whether a clean path could be a file on an instance's disk.
 func storable(full string) bool {
-	if strings.ContainsRune(full, 0) {
+	if len(full) > maxFullPath || strings.ContainsRune(full, 0) {
 		return false
 	}
 	for element := range strings.SplitSeq(full, "/") {

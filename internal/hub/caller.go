@@ -97,7 +97,7 @@ func tenantOf(login string) string {
 // names takes the client_id of a request's body, which counts before that of
 // its query.
 func (a *asker) names(client string) {
-	if client != "" {
+	if client != "" && len(client) <= maxName {
 		a.client = client
 	}
 }

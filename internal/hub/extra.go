@@ -20,7 +20,7 @@ func withClient(extra []byte, client string) []byte {
 // when the prompt came, and from which of Comfy's own programs.
 func (h *Hub) stamped(extra []byte, r *http.Request) []byte {
 	version := h.dispatch.Version()
-	if source := r.Header.Get("Comfy-Usage-Source"); source != "" && version.AtLeast(0, 25, 0) {
+	if source := r.Header.Get("Comfy-Usage-Source"); source != "" && len(source) <= maxName && version.AtLeast(0, 25, 0) {
 		extra = withMember(extra, "comfy_usage_source", pyjson.String(source))
 	}
 	if version.AtLeast(0, 3, 69) {

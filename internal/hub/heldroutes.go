@@ -14,7 +14,7 @@ import (
 
 // putHeld answers PUT /api/etn/image/{id} as the nodes do.
 func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	if climbs(path[0]) {
+	if climbs(path[0]) || len(path[0]) > maxName {
 		writeErrorText(w, http.StatusBadRequest, "Invalid id")
 		return
 	}

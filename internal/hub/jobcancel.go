@@ -16,6 +16,9 @@ func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a asker
 	h.cancelJobs(w, r, a, path[:1])
 }
 
+// maxBadIDs bounds the ids that an answer repeats.
+const maxBadIDs = 1000
+
 // postComfyJobsCancel answers POST /api/jobs/cancel.
 func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	body, done, ok := h.readBody(w, r, a, listBody)
@@ -48,6 +51,10 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a aske
 		}
 	}
 	if len(bad) > 0 {
+		bad = bad[:min(len(bad), maxBadIDs)]
+		for n, id := range bad {
+			bad[n] = id[:min(len(id), maxName)]
+		}
 		writeJSON(w, http.StatusBadRequest, pyjson.Marshal(pyjson.NewObject(
 			pyjson.Member{Key: "error", Value: pyjson.String("job_ids contains invalid id(s)")},
 			pyjson.Member{Key: "invalid_ids", Value: pyjson.Strings(bad)},

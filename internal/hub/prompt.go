@@ -92,9 +92,10 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, body pyjso
 		return
 	}
 	w.Header().Set("Content-Type", answer.ContentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer.Body)))
+	text := short(answer.Body)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(answer.Status)
-	_, _ = w.Write(answer.Body)
+	_, _ = w.Write(text)
 }
 
 // submission makes a job of a prompt that has passed the checks.

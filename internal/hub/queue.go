@@ -137,7 +137,7 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a asker) (order,
 		switch ids, _ := v.Get("delete"); ids := ids.(type) {
 		case pyjson.Array:
 			for _, id := range ids {
-				if s, ok := id.(pyjson.String); ok {
+				if s, ok := id.(pyjson.String); ok && len(s) <= maxName { // no job has a longer one
 					o.delete = append(o.delete, string(s))
 				}
 			}

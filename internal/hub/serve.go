@@ -110,6 +110,9 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		return
 	}
 	a := h.askerOf(r, v)
+	if refuseLong(w, r, v, a) {
+		return
+	}
 	arrived, err := h.intake.Guard(w, r, a.share())
 	if err != nil {
 		w.Header().Set("Connection", "close")

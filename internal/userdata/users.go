@@ -62,7 +62,9 @@ func (s *Store) AddUser(ctx context.Context, tenant, name string) (id string, er
 			return "", ErrDuplicate
 		}
 	}
-	name = strings.TrimSpace(name)
+	if name = strings.TrimSpace(name); len(name) > maxSegment {
+		return "", ErrName
+	}
 	id = notInID.ReplaceAllString(name, "-")
 	if name == "" || strings.HasPrefix(name, systemPrefix) || strings.HasPrefix(id, systemPrefix) || len(id) > maxSegment/2 {
 		return "", ErrName
