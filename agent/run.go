@@ -74,7 +74,7 @@ func newRunCommand() *cobra.Command {
 	f.StringVar(&c.bind, "bind", "", "`address` of the gossip, UDP and TCP (default :7946; a free port of loopback when joined over loopback)")
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
 	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the servers (default :7947; loopback when joined over loopback)")
-	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key (default: the variable "+keyVariable+")")
+	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key; several on a line each while it is changed, the first is used (default: the variable "+keyVariable+")")
 	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
 	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
 	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")

@@ -169,6 +169,8 @@ func TestCheck(t *testing.T) {
 		"defaults":                {`{}`, ""},
 		"key off loopback":        {`{"gossip": {"bind": "0.0.0.0:7946", "key": "0123456789abcdef"}}`, ""},
 		"short key off loopback":  {`{"gossip": {"bind": "0.0.0.0:7946", "key": "0123456789abcde"}}`, "gossip: key: shorter than 16 bytes"},
+		"several keys":            {`{"gossip": {"bind": "0.0.0.0:7946", "key": "0123456789abcdef\n\n fedcba9876543210\n"}}`, ""},
+		"one of them short":       {`{"gossip": {"bind": "0.0.0.0:7946", "key": "0123456789abcdef\nshort"}}`, "gossip: key: shorter than 16 bytes"},
 		"short key on loopback":   {`{"gossip": {"bind": "127.0.0.1:7946", "key": "k"}}`, ""},
 		"key from a file":         {`{"gossip": {"bind": "0.0.0.0:7946", "key": "{env.COMFYHUB_TEST_EMPTY}{file.` + key + `}"}}`, ""},
 		"key from no file":        {`{"gossip": {"bind": "127.0.0.1:7946", "key": "{file./nonexistent}"}}`, "gossip: key: the file of a secret: open /nonexistent"},

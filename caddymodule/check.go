@@ -139,9 +139,12 @@ func (g *Gossip) check() error {
 	if g.Key == "" {
 		return fmt.Errorf("%s is not a loopback address, so a key is required: without one, anyone who reaches it could join the fleet", g.Bind)
 	}
-	if err := checkSecret(g.Key); err != nil {
-		// One packet is enough to try guesses on.
-		return fmt.Errorf("key: %w", err)
+	for line := range strings.Lines(g.Key) {
+		line = strings.TrimSpace(line)
+		if err := checkSecret(line); line != "" && err != nil {
+			// One packet is enough to try guesses on.
+			return fmt.Errorf("key: %w", err)
+		}
 	}
 	return nil
 }

@@ -11,7 +11,9 @@ type Gossip struct {
 
 	// Secret that encrypts gossip and authenticates agents to the hub and the
 	// hub to agents. Required unless `bind` is a loopback address: without it
-	// anyone who reaches the port could join and be given work.
+	// anyone who reaches the port could join and be given work. At least 16
+	// bytes then. Several on a line each, as a file may have them, are for
+	// changing it: the first is used, each is accepted.
 	Key string `json:"key,omitempty"`
 
 	// Networks, addresses and host names at which agents may say that their

@@ -33,8 +33,8 @@ type Config struct {
 	// Advertise is the host:port that others are told, where it is not Bind:
 	// behind port forwarding. Default: from Bind.
 	Advertise string
-	// Key is any text, the same at all members. It may be empty on loopback
-	// only.
+	// Key is any text, the same at all members, or several on a line each, see
+	// [Keys]. It may be empty on loopback only.
 	Key string
 	// Join are addresses of members, host:port or host, tried again and again
 	// until a hub is found and from time to time afterwards.
@@ -155,13 +155,12 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 	if err := g.addresses(m); err != nil {
 		return nil, err
 	}
-	if c.Key != "" {
-		key, err := derive(c.Key, purposeGossip, 32)
-		if err != nil {
-			return nil, err
-		}
-		m.SecretKey = key
-		if len(c.Key) < 16 {
+	var err error
+	if m.Keyring, err = keyring(c.Key); err != nil {
+		return nil, err
+	}
+	for _, key := range Keys(c.Key) {
+		if len(key) < 16 {
 			c.Logger.Warn("the gossip key is short; a random one such as that of `openssl rand -base64 32` cannot be guessed")
 		}
 	}

@@ -5,6 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/memberlist"
 )
 
 var (
@@ -30,4 +34,38 @@ func derive(key, purpose string, size int) ([]byte, error) {
 		return nil, fmt.Errorf("gossip key: %w", err)
 	}
 	return material, nil
+}
+
+// Keys gives the keys of a text that has one on each line. The first is used,
+// and each is accepted, so that a group can change its key one member at a time:
+// all members get the new key as the second, then as the first, and then alone.
+func Keys(text string) []string {
+	var keys []string
+	for line := range strings.Lines(text) {
+		if key := strings.TrimSpace(line); key != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// keyring is what memberlist encrypts with and decrypts with, nil without a
+// key.
+func keyring(text string) (*memberlist.Keyring, error) {
+	keys := Keys(text)
+	if len(keys) == 0 {
+		return nil, nil //nolint:nilnil // gossip in clear, on loopback
+	}
+	secrets := make([][]byte, len(keys))
+	for n, key := range keys {
+		var err error
+		if secrets[n], err = derive(key, purposeGossip, 32); err != nil {
+			return nil, err
+		}
+	}
+	ring, err := memberlist.NewKeyring(secrets, secrets[0])
+	if err != nil {
+		return nil, fmt.Errorf("gossip key: %w", err)
+	}
+	return ring, nil
 }

@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"crypto/ed25519"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -48,9 +47,16 @@ func TestTLS(t *testing.T) {
 	withOwn.Certificates = []tls.Certificate{must(selfSigned(thief.private))}
 	require.Error(t, get(server.URL, withOwn), "being somebody does not make one a hub")
 
+	// While the key is changed, agents take the old and the new one.
+	changing := serve("key one\nkey two\n", agent)
+	for _, key := range []string{"key one", "key two", "key two\nkey one"} {
+		require.NoError(t, get(changing.URL, dial(key, agent)), key)
+	}
+	require.Error(t, get(changing.URL, dial("key three\nkey one", agent)), "a hub shows its first key")
+
 	// An older hub asks for no name and expects the gossip key.
 	former := dial("key one", agent)
-	former.ServerName, former.VerifyConnection = "", holds(must(groupKey("key one")).Public().(ed25519.PublicKey))
+	former.ServerName, former.VerifyConnection = "", holds(publicOf(must(groupKeys("key one")))...)
 	require.NoError(t, get(server.URL, former))
 	// A newer hub is never content with that.
 	downgraded := dial("key one", agent)
@@ -86,4 +92,38 @@ func TestKeysAreApart(t *testing.T) {
 	c, err := derive("k", purposeGossip, 32)
 	require.NoError(t, err)
 	require.Equal(t, a, c)
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"":                        nil,
+		" \n\r\n":                 nil,
+		"a key with spaces ":      {"a key with spaces"},
+		"new\nold\n":              {"new", "old"},
+		"\n new \r\n\nold\nnew\n": {"new", "old"},
+	} {
+		require.Equal(t, want, Keys(text), "%q", text)
+	}
+}
+
+// While the key of a group is changed, one member after the other, each hears
+// each: all take the new key as the second, then as the first, then alone.
+func TestChangingTheKey(t *testing.T) {
+	t.Parallel()
+	const before, after = "the key until now, long enough", "the key from now on, long enough"
+	steps := []string{before, before + "\n" + after, after + "\n" + before, after}
+	for n, one := range steps {
+		for _, two := range steps[max(n-1, 0):min(n+2, len(steps))] {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				hub := enter(t, RoleHub, "hub", func(c *Config) { c.Key = one })
+				defer leave(t, hub)
+				agent := enter(t, RoleAgent, "agent", func(c *Config) { c.Key, c.Join = two, []string{hub.bind} })
+				defer leave(t, agent)
+				eventually(t, "the hub hears the agent", func() bool { return len(hub.heard()) > 0 })
+				eventually(t, "the agent knows the hub", func() bool { return len(agent.Members()) == 1 })
+			})
+		}
+	}
 }

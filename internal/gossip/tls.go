@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -17,10 +18,10 @@ import (
 const serverName = "agent.comfyhub.internal"
 
 // ServeTLS is how an agent serves its instances. It proves that it is the
-// agent of its identity, and lets in who has the gossip key: no certificate
-// authority, no names, and no clocks that must be right.
+// agent of its identity, and lets in who has one of the gossip keys (see
+// [Keys]): no certificate authority, no names, and no clocks that must be right.
 func ServeTLS(key string, id Identity) (*tls.Config, error) {
-	group, err := groupKey(key)
+	groups, err := groupKeys(key)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func ServeTLS(key string, id Identity) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	former, err := selfSigned(group)
+	former, err := selfSigned(groups[0])
 	if err != nil {
 		return nil, err
 	}
@@ -45,17 +46,17 @@ func ServeTLS(key string, id Identity) (*tls.Config, error) {
 			return nil, nil //nolint:nilnil // the one above
 		},
 		ClientAuth:       tls.RequireAnyClientCert,
-		VerifyConnection: holds(group.Public().(ed25519.PublicKey)), //nolint:forcetypeassert // ed25519 has no other
+		VerifyConnection: holds(publicOf(groups)...),
 		// HTTP/2 has no room for WebSocket upgrades.
 		NextProtos: []string{"http/1.1"},
 	}, nil
 }
 
-// DialTLS is how a hub reaches one agent: it proves that it has the gossip
-// key, and talks to nobody but the holder of the agent's own, as
+// DialTLS is how a hub reaches one agent: it proves that it has the first of the
+// gossip keys, and talks to nobody but the holder of the agent's own, as
 // [Identity.Key] gives it.
 func DialTLS(key, agent string) (*tls.Config, error) {
-	group, err := groupKey(key)
+	groups, err := groupKeys(key)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func DialTLS(key, agent string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of the agent: %w", err)
 	}
-	certificate, err := selfSigned(group)
+	certificate, err := selfSigned(groups[0])
 	if err != nil {
 		return nil, err
 	}
@@ -79,30 +80,44 @@ func DialTLS(key, agent string) (*tls.Config, error) {
 	}, nil
 }
 
-// holds lets connections pass whose other side has a key.
-func holds(key ed25519.PublicKey) func(tls.ConnectionState) error {
+// holds lets connections pass whose other side has one of the keys.
+func holds(keys ...ed25519.PublicKey) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if len(s.PeerCertificates) == 0 {
 			return ErrPeer
 		}
 		theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
-		if !ok || !theirs.Equal(key) {
+		if !ok || !slices.ContainsFunc(keys, func(key ed25519.PublicKey) bool { return theirs.Equal(key) }) {
 			return ErrPeer
 		}
 		return nil
 	}
 }
 
-// groupKey is the key pair that everybody derives from the gossip key.
-func groupKey(key string) (ed25519.PrivateKey, error) {
-	if key == "" {
+// groupKeys are the key pairs that everybody derives from the gossip keys, at
+// least one.
+func groupKeys(text string) ([]ed25519.PrivateKey, error) {
+	keys := Keys(text)
+	if len(keys) == 0 {
 		return nil, ErrKeyRequired
 	}
-	seed, err := derive(key, purposeTLS, ed25519.SeedSize)
-	if err != nil {
-		return nil, err
+	pairs := make([]ed25519.PrivateKey, len(keys))
+	for n, key := range keys {
+		seed, err := derive(key, purposeTLS, ed25519.SeedSize)
+		if err != nil {
+			return nil, err
+		}
+		pairs[n] = ed25519.NewKeyFromSeed(seed)
 	}
-	return ed25519.NewKeyFromSeed(seed), nil
+	return pairs, nil
+}
+
+func publicOf(pairs []ed25519.PrivateKey) []ed25519.PublicKey {
+	public := make([]ed25519.PublicKey, len(pairs))
+	for n, pair := range pairs {
+		public[n] = pair.Public().(ed25519.PublicKey) //nolint:forcetypeassert // ed25519 has no other
+	}
+	return public
 }
 
 func selfSigned(pair ed25519.PrivateKey) (tls.Certificate, error) {

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -76,12 +78,15 @@ type apiKeys struct {
 
 func (h *Hub) newAPIKeys() (*apiKeys, error) {
 	k := &apiKeys{ring: h.ring.Sealer(keyring.APIKeys)}
-	secrets := []string{h.id.GossipKey}
+	// The gossip key as it was written counts, too: before there could be
+	// several, its text was one key whatever was in it.
+	secrets := append([]string{h.id.GossipKey}, gossip.Keys(h.id.GossipKey)...)
 	b, err := os.ReadFile(filepath.Join(h.id.Data, secretFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("hub: data folder: %w", err)
 	}
-	for _, secret := range append(secrets, strings.TrimSpace(string(b))) {
+	secrets = slices.Compact(append(secrets, strings.TrimSpace(string(b))))
+	for _, secret := range secrets {
 		if secret == "" {
 			continue
 		}

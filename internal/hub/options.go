@@ -24,8 +24,9 @@ type Identity struct {
 	// GossipAdvertise is the host:port that agents are told; empty means
 	// GossipBind.
 	GossipAdvertise string
-	// GossipKey encrypts gossip and authenticates agents. It may be empty
-	// when GossipBind is a loopback address, nowhere else.
+	// GossipKey encrypts gossip and authenticates agents; several on a line
+	// each while it is changed, see gossip.Keys. It may be empty when GossipBind
+	// is a loopback address, nowhere else.
 	GossipKey string
 }
 
