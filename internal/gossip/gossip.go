@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,6 +110,7 @@ const (
 // process: its address, its name, its key.
 func Join(ctx context.Context, c Config) (*Gossip, error) {
 	c.Boot = cmp.Or(c.Boot, time.Now().UnixMilli())
+	c.Key = strings.Join(Keys(c.Key), "\n") // a text of blank lines is no key
 	if c.Role == RoleAgent && c.Identity.none() {
 		c.Identity = NewIdentity()
 	}

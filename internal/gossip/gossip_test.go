@@ -284,6 +284,7 @@ func TestJoinRefuses(t *testing.T) {
 		want   error
 	}{
 		"open group":        {Config{Role: RoleHub, Name: "h", Bind: ":0"}, ErrKeyRequired},
+		"blank lines":       {Config{Role: RoleHub, Name: "h", Bind: ":0", Key: " \n\n"}, ErrKeyRequired},
 		"open to a network": {Config{Role: RoleHub, Name: "h", Bind: "10.1.2.3:0"}, ErrKeyRequired},
 		"no name":           {Config{Role: RoleHub, Bind: "127.0.0.1:0"}, ErrName},
 		"path as name":      {Config{Role: RoleHub, Name: "a/b", Bind: "127.0.0.1:0"}, ErrName},
