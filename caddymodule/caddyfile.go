@@ -71,6 +71,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        queue_size     <size>
 //	        sockets        <number>
 //	        history        <number>
+//	        history_size   <size>
 //	        userdata       <size>
 //	        userdata_files <number>
 //	        inputs         <size>

@@ -29,6 +29,11 @@ type TenantLimits struct {
 	// `history` keeps. Beyond that, the tenant with the most loses its oldest.
 	History int `json:"history,omitempty"`
 
+	// How many bytes the files that a tenant's jobs have made may take; its
+	// oldest jobs go, with their files. Default: no bound but that of
+	// `history { size }`, at which the tenant with the most loses its oldest.
+	HistorySize int64 `json:"history_size,omitempty"`
+
 	// How many bytes a tenant's settings and saved workflows may take.
 	// Default: 1073741824 (1 GiB).
 	Userdata int64 `json:"userdata,omitempty"`
@@ -74,6 +79,8 @@ func (l *TenantLimits) set(word, value string) (err error) {
 		l.Sockets, err = parseCount(value)
 	case "history":
 		l.History, err = parseCount(value)
+	case "history_size":
+		l.HistorySize, err = parseSize(value)
 	case "userdata":
 		l.Userdata, err = parseSize(value)
 	case "userdata_files":
@@ -98,6 +105,7 @@ func (l *TenantLimits) check() error {
 		{"queue_size", l.QueueSize},
 		{"sockets", int64(l.Sockets)},
 		{"history", int64(l.History)},
+		{"history_size", l.HistorySize},
 		{"userdata", l.Userdata},
 		{"userdata_files", int64(l.UserdataFiles)},
 		{"inputs", l.Inputs},
@@ -116,7 +124,7 @@ func (l *TenantLimits) limits() hub.TenantLimits {
 		return hub.TenantLimits{}
 	}
 	return hub.TenantLimits{
-		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History,
+		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History, HistorySize: l.HistorySize,
 		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
 	}
 }

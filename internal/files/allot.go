@@ -124,7 +124,7 @@ func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied)
 		if err != nil {
 			return Entry{}, err
 		}
-		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw)
+		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw, tenant, p.typ, p.dir)
 		if err != nil {
 			return Entry{}, fmt.Errorf("files: store an output: %w", err)
 		}

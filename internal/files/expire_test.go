@@ -29,9 +29,11 @@ func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, siz
 // writes it.
 func (s *Store) ends(t testing.TB, at time.Time, refs ...Ref) {
 	t.Helper()
-	index, members := s.Uses(tenant, refs)
-	for _, member := range members {
-		require.NoError(t, s.db.Client().Do(t.Context(), "ZADD", index, "XX", at.UnixMilli(), member).Err())
+	indexes, members := s.Uses(tenant, refs)
+	for _, index := range indexes {
+		for _, member := range members {
+			require.NoError(t, s.db.Client().Do(t.Context(), "ZADD", index, "XX", at.UnixMilli(), member).Err())
+		}
 	}
 }
 
@@ -138,9 +140,14 @@ func TestExcess(t *testing.T) {
 		}
 		s.mustUpload(t, input("a"), strings.Repeat("a", 5000))
 		excess := func(size int64) time.Time {
-			until, err := s.Excess(ctx, size)
+			excess, err := s.Excess(ctx, max(size, 1), 0)
 			require.NoError(t, err)
-			return until
+			if len(excess) == 0 {
+				return time.Time{}
+			}
+			require.Len(t, excess, 1)
+			require.Equal(t, tenant, excess[0].Tenant)
+			return excess[0].Until
 		}
 		require.Zero(t, excess(400))
 		require.Equal(t, minute(0), excess(399))

@@ -42,6 +42,12 @@ func (s *Store) usedKey(typ string) string {
 	return s.db.Key("files", "used", typ)
 }
 
+// ownKey names the index of the last use of a tenant's outputs, sharesKey the
+// zset of tenants by what these take.
+func (s *Store) ownKey(tenant string) string { return s.db.Key("files", "outputs", tenant) }
+
+func (s *Store) sharesKey() string { return s.db.Key("files", "shares") }
+
 // Blobs in the storage: by content where the content is known beforehand, else
 // by a name that is never used again. Two letters of fan-out keep folders small.
 const (

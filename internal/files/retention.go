@@ -63,16 +63,16 @@ func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (
 	}
 }
 
-// Uses gives the index of outputs and the members of it that stand for files of
-// a tenant. Who writes down that a history entry names them sets their score to
-// the time of its end, in milliseconds: see queue.Uses.
-func (s *Store) Uses(tenant string, refs []Ref) (index string, members []string) {
+// Uses gives the indexes of outputs and the members of them that stand for files
+// of a tenant. Who writes down that a history entry names them sets their score
+// to the time of its end, in milliseconds: see queue.Uses.
+func (s *Store) Uses(tenant string, refs []Ref) (indexes, members []string) {
 	for _, ref := range refs {
 		if p, ok := ref.place(); ok && p.typ != TypeInput {
 			members = append(members, redis.Pack(tenant, p.typ, p.dir, p.name))
 		}
 	}
-	return s.usedKey(TypeOutput), members
+	return []string{s.usedKey(TypeOutput), s.ownKey(tenant)}, members
 }
 
 // indexed reads a member of the index of last uses.
@@ -113,10 +113,19 @@ const (
 // uploaded inputs (TypeInput), together with their bytes. What a job has pinned
 // stays and counts as used now.
 func (s *Store) Expire(ctx context.Context, typ string, until time.Time, pinned Pinned) (Swept, error) {
+	return s.expireIn(ctx, s.usedKey(typ), until, pinned)
+}
+
+// ExpireOwn is Expire for the outputs of one tenant.
+func (s *Store) ExpireOwn(ctx context.Context, tenant string, until time.Time, pinned Pinned) (Swept, error) {
+	return s.expireIn(ctx, s.ownKey(tenant), until, pinned)
+}
+
+func (s *Store) expireIn(ctx context.Context, index string, until time.Time, pinned Pinned) (Swept, error) {
 	pinned = pinned.once()
 	var swept Swept
 	for range expireMost / expireBatch {
-		members, err := s.db.Client().ZRangeByScore(ctx, s.usedKey(typ), &redis.ZRangeBy{
+		members, err := s.db.Client().ZRangeByScore(ctx, index, &redis.ZRangeBy{
 			Min: "-inf", Max: fmt.Sprint(until.UnixMilli()), Count: expireBatch,
 		}).Result()
 		if err != nil {
@@ -159,43 +168,6 @@ func (s *Store) expire(ctx context.Context, member string, until time.Time, pinn
 		swept.Bytes += e.Size
 	}
 	return err
-}
-
-// Excess tells up to which last use outputs must go so that the bytes of all
-// are at most size; zero when they are. It looks at a bounded number of files,
-// so that what it tells may not be enough at once.
-func (s *Store) Excess(ctx context.Context, size int64) (until time.Time, err error) {
-	total, err := s.db.Client().HGet(ctx, s.db.Key("files", "total"), "output").Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return time.Time{}, fmt.Errorf("files: total: %w", err)
-	}
-	for at := int64(0); total > size && at < expireMost; at += expireBatch {
-		oldest, err := s.db.Client().ZRangeWithScores(ctx, s.usedKey(TypeOutput), at, at+expireBatch-1).Result()
-		if err != nil {
-			return time.Time{}, fmt.Errorf("files: excess: %w", err)
-		}
-		if len(oldest) == 0 {
-			break
-		}
-		for _, z := range oldest {
-			until = time.UnixMilli(int64(z.Score))
-			tenant, p, err := indexed(z.Member.(string))
-			if err != nil {
-				return time.Time{}, err
-			}
-			e, err := s.resolve(ctx, tenant, p)
-			if err != nil && !errors.Is(err, ErrNotFound) {
-				return time.Time{}, err
-			}
-			if e.Source != nil && e.Stored() {
-				total -= e.Size
-			}
-			if total <= size {
-				break
-			}
-		}
-	}
-	return until, nil
 }
 
 // Lead reports whether a duty that one hub at a time has is this hub's for a

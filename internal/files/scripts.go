@@ -9,6 +9,9 @@ import (
 //go:embed scripts/lib.lua
 var libLua string
 
+//go:embed scripts/adopt.lua
+var adoptLua string
+
 //go:embed scripts/put.lua
 var putLua string
 
@@ -52,6 +55,7 @@ var (
 	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)
 	doomScript    = redis.NewScript("files/doom", redis.Write, libLua, doomLua)
 	spareScript   = redis.NewScript("files/spare", redis.Write, spareLua)
+	adoptScript   = redis.NewScript("files/adopt", redis.Write, libLua, adoptLua)
 	useScript     = redis.NewScript("files/use", redis.Write, libLua, useLua)
 	leadScript    = redis.NewScript("files/lead", redis.Write, leadLua)
 	noteScript    = redis.NewScript("files/note", redis.Write, noteLua)

@@ -124,6 +124,6 @@ func (t *transport) Uses(tenant string, names []comfyui.FileRef) queue.Uses {
 	for n, name := range names {
 		refs[n] = files.Ref(name)
 	}
-	index, members := t.store.Uses(tenant, refs)
-	return queue.Uses{Index: index, Members: members}
+	indexes, members := t.store.Uses(tenant, refs)
+	return queue.Uses{Indexes: indexes, Members: members}
 }

@@ -52,6 +52,9 @@ func (h *Hub) keepHouse(ctx context.Context) {
 			if err := h.queue.RecountHistory(ctx); err != nil {
 				h.log().Warn("cannot count the history of each tenant", "error", err)
 			}
+			if err := h.store.Adopt(ctx); err != nil {
+				h.log().Warn("cannot count the files of each tenant", "error", err)
+			}
 		}
 		if err := h.held.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes); err != nil {
 			h.log().Warn("cannot delete old held pictures", "error", err)
@@ -93,17 +96,19 @@ func (h *Hub) retain(ctx context.Context) error {
 func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
 	s := h.settings()
 	if s.HistoryAge > 0 {
-		if err := h.forget(ctx, now.Add(-s.HistoryAge), now); err != nil {
+		if err := h.forget(ctx, "", now.Add(-s.HistoryAge), now); err != nil {
 			return err
 		}
 	}
-	if s.HistorySize > 0 {
-		until, err := h.store.Excess(ctx, s.HistorySize)
-		if err == nil && !until.IsZero() {
-			err = h.forget(ctx, until, now)
-		}
+	if own := s.TenantLimits.HistorySize; s.HistorySize > 0 || own > 0 {
+		excess, err := h.store.Excess(ctx, s.HistorySize, own)
 		if err != nil {
 			return err
+		}
+		for _, e := range excess {
+			if err := h.forget(ctx, e.Tenant, e.Until, now); err != nil {
+				return err
+			}
 		}
 	}
 	if s.InputAge > 0 {
@@ -114,14 +119,21 @@ func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// forget deletes the jobs that ended until a moment, and the files that no
-// younger one names. The jobs go first: an entry must not name what is gone.
-func (h *Hub) forget(ctx context.Context, until, now time.Time) error {
+// forget deletes the jobs of a tenant, or of all with "", that ended until a
+// moment, and the files that no younger one names. The jobs go first: an entry
+// must not name what is gone.
+func (h *Hub) forget(ctx context.Context, tenant string, until, now time.Time) error {
 	until = oldEnough(until, now)
-	if err := h.queue.ExpireHistory(ctx, until); err != nil {
+	if err := h.queue.ExpireHistory(ctx, tenant, until); err != nil {
 		return err
 	}
-	swept, err := h.store.Expire(ctx, files.TypeOutput, until, h.pinned)
+	var swept files.Swept
+	var err error
+	if tenant == "" {
+		swept, err = h.store.Expire(ctx, files.TypeOutput, until, h.pinned)
+	} else {
+		swept, err = h.store.ExpireOwn(ctx, tenant, until, h.pinned)
+	}
 	h.tellSwept("deleted files of old jobs", swept)
 	return err
 }

@@ -44,7 +44,7 @@ func TestHistoryGoesWithItsFiles(t *testing.T) {
 			require.Equal(t, green, cached, "the cached run names the same file")
 
 			ctx, later := t.Context(), end.Add(time.Hour)
-			require.NoError(t, b.hub.forget(ctx, end, later))
+			require.NoError(t, b.hub.forget(ctx, "", end, later))
 			for _, id := range []string{old, first} {
 				_, there := b.history(id)
 				require.False(t, there)

@@ -2,14 +2,17 @@ package hub
 
 import (
 	"bytes"
+	"fmt"
 	"mime/multipart"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // uploadAs uploads a file as a tenant; fields are further ones of the form.
@@ -108,4 +111,45 @@ func TestUploadCountsDoNotLeak(t *testing.T) {
 	left, err := b.hub.db.Client().Exists(t.Context(), key).Result()
 	require.NoError(t, err)
 	require.Zero(t, left)
+}
+
+// Over a bound of the files of all, the tenant pays that has the most, also
+// when another's are older.
+func TestTenantHistorySize(t *testing.T) {
+	t.Parallel()
+	for name, bound := range map[string]func(*bench, int64){
+		"of all":      func(b *bench, size int64) { b.settings.HistorySize = 4 * size },
+		"of a tenant": func(b *bench, size int64) { b.settings.TenantLimits.HistorySize = 3 * size },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+			run := func(tenant string, n int) {
+				id := fmt.Sprintf("%s-%d", tenant, n)
+				status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, picture(0x100000+n), id))
+				require.Equal(t, http.StatusOK, status, answer)
+				require.Eventually(t, func() bool {
+					_, answer := b.as(tenant, "GET", "/history/"+id, "")
+					return answer != "{}"
+				}, time.Minute, 5*time.Millisecond)
+			}
+			entries := func(tenant string) int {
+				_, answer := b.as(tenant, "GET", "/history", "")
+				return strings.Count(answer, `"status_str"`)
+			}
+			run("ann", 1)
+			for n := range 5 {
+				run("bob", n+2)
+			}
+			shares, err := b.hub.db.Client().ZRangeWithScores(t.Context(), b.hub.db.Key("files", "shares"), 0, -1).Result()
+			require.NoError(t, err)
+			require.Len(t, shares, 2)
+			require.Equal(t, "ann", shares[0].Member)
+			bound(b, int64(shares[1].Score)/5+2)
+			require.NoError(t, b.hub.Start(t.Context(), b.settings))
+			require.NoError(t, b.hub.retainAt(t.Context(), time.Now().Add(time.Hour)))
+			require.Equal(t, 1, entries("ann"))
+			require.Equal(t, 3, entries("bob"))
+		})
+	}
 }

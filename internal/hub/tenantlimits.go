@@ -20,6 +20,10 @@ type TenantLimits struct {
 	// History bounds a tenant's ended jobs; the oldest go. Default:
 	// HistoryEntries, which the tenant with the most entries pays for.
 	History int
+	// HistorySize bounds the bytes of the files that a tenant's jobs have made;
+	// the oldest jobs go, with their files. Default: no bound but the
+	// HistorySize of all, which the tenant with the most pays for.
+	HistorySize int64
 	// Userdata bounds the bytes of a tenant's settings and user files.
 	// Default: 1 GiB.
 	Userdata int64

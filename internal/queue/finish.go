@@ -23,13 +23,13 @@ type Outcome struct {
 	Uses Uses
 }
 
-// Uses are files in an index of package files. The end of a run is noted there
+// Uses are files in indexes of package files. The end of a run is noted there
 // as their last use in the same step that writes the entry, so that entries and
 // files grow old together.
 type Uses struct {
-	// Index is the key of a sorted set, of the same Redis and prefix.
-	Index string
-	// Members that are not in it are left out.
+	// Indexes are keys of sorted sets, of the same Redis and prefix.
+	Indexes []string
+	// Members that are not in an index are left out.
 	Members []string
 }
 
@@ -37,7 +37,10 @@ func (u Uses) args() []any {
 	if len(u.Members) == 0 {
 		return nil
 	}
-	args := []any{u.Index}
+	args := []any{len(u.Indexes)}
+	for _, index := range u.Indexes {
+		args = append(args, index)
+	}
 	for _, m := range u.Members {
 		args = append(args, m)
 	}

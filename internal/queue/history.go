@@ -225,10 +225,11 @@ func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string)
 	return nil
 }
 
-// ExpireHistory drops the entries of jobs that ended at a moment or before.
-func (q *Queue) ExpireHistory(ctx context.Context, until time.Time) error {
+// ExpireHistory drops the entries of jobs that ended at a moment or before, those
+// of a tenant, or of all with "".
+func (q *Queue) ExpireHistory(ctx context.Context, tenant string, until time.Time) error {
 	for {
-		_, dropped, err := q.run(ctx, expireScript, until.UnixMilli())
+		_, dropped, err := q.run(ctx, expireScript, until.UnixMilli(), tenant)
 		if err != nil || len(dropped) == 0 || dropped[0] == "0" {
 			return err
 		}

@@ -188,9 +188,9 @@ func TestExpireHistory(t *testing.T) {
 		for i := range 40 {
 			b.finished(fmt.Sprint(i))
 		}
-		require.NoError(t, b.ExpireHistory(ctx, time.Unix(1, 0)))
+		require.NoError(t, b.ExpireHistory(ctx, "", time.Unix(1, 0)))
 		require.Len(t, history(t, b, "tenant", queue.Page{}), 40)
-		require.NoError(t, b.ExpireHistory(ctx, time.Now().Add(time.Hour)))
+		require.NoError(t, b.ExpireHistory(ctx, "", time.Now().Add(time.Hour)))
 		requireHistory(t, b, "tenant")
 	})
 }
@@ -213,7 +213,7 @@ func TestExpireHistoryByTheEnd(t *testing.T) {
 		}, 30*time.Second, time.Millisecond)
 		require.NoError(t, b.Finish(ctx, young.Run, done("young")))
 		requireHistory(t, b, "tenant", "a:young", "b:b", "c:c")
-		require.NoError(t, b.ExpireHistory(ctx, time.UnixMilli(end)))
+		require.NoError(t, b.ExpireHistory(ctx, "", time.UnixMilli(end)))
 		requireHistory(t, b, "tenant", "a:young")
 	})
 }
@@ -228,7 +228,7 @@ func TestFilesAreUsedAtTheEnd(t *testing.T) {
 		}
 		run := b.claim(b.enqueue("1"), "gpu").Run
 		outcome := done("1")
-		outcome.Uses = queue.Uses{Index: index, Members: []string{"a", "c", "gone"}}
+		outcome.Uses = queue.Uses{Indexes: []string{index}, Members: []string{"a", "c", "gone"}}
 		require.NoError(t, b.Finish(ctx, run, outcome))
 		got, err := b.db.Client().ZRangeWithScores(ctx, index, 0, -1).Result()
 		require.NoError(t, err)

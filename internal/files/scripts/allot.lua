@@ -89,7 +89,7 @@ end
 write('PEXPIREAT', known, ARGV[2])
 local reply = {'ok'}
 for i, item in ipairs(items) do
-  write('ZADD', index(item.typ), int(now() + ARGV[4]), member(ARGV[3], item.typ, item.subfolder, item.name))
+  touch(ARGV[3], item.typ, item.subfolder, item.name, int(now() + ARGV[4]), redis.call('HGET', item.folder, item.name))
   reply[i + 1] = item.name
 end
 return reply

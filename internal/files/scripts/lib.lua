@@ -26,12 +26,56 @@ local function member(tenant, typ, subfolder, name)
   return pack(tenant, typ, subfolder, name)
 end
 
--- weigh adds the size of an output's blob to what all of them take, or takes it
--- off; sign is 1 or -1.
-local function weigh(entry, sign)
-  if string.sub(blobOf(entry), 1, 7) == 'output/' then
-    local size = tonumber(string.match(entry, '"size":(%-?%d+)') or '0')
-    write('HINCRBY', key('files', 'total'), 'output', int(sign * math.max(size, 0)))
+local function sizeOf(entry)
+  return math.max(tonumber(string.match(entry, '"size":(%-?%d+)') or '0'), 0)
+end
+
+-- weight is what an entry takes as an output, in bytes.
+local function weight(entry)
+  return string.sub(blobOf(entry), 1, 7) == 'output/' and sizeOf(entry) or 0
+end
+
+-- All but inputs are also in an index of their tenant, of the same form. What
+-- the files in it take is the tenant's share (zset: tenant -> bytes). Files that
+-- an older hub has made are in neither, until adopt.lua puts them there.
+local function ownIndex(tenant)
+  return key('files', 'outputs', tenant)
+end
+
+local function addShare(tenant, bytes)
+  if bytes ~= 0 then
+    write('ZINCRBY', key('files', 'shares'), int(bytes), tenant)
+  end
+end
+
+local function isCounted(tenant, packed)
+  return redis.call('ZSCORE', ownIndex(tenant), packed)
+end
+
+-- touch notes the last use of a file in both indexes; entry is its present one.
+local function touch(tenant, typ, subfolder, name, at, entry)
+  local packed = member(tenant, typ, subfolder, name)
+  write('ZADD', index(typ), at, packed)
+  if typ == 'input' then
+    return
+  end
+  if not isCounted(tenant, packed) then
+    addShare(tenant, weight(entry))
+  end
+  write('ZADD', ownIndex(tenant), at, packed)
+end
+
+-- weigh adds the size of an output's blob to what all of them take, which older
+-- hubs read, and to its
+-- tenant's share, or takes it off; sign is 1 or -1.
+local function weigh(entry, sign, tenant, typ, subfolder, name)
+  local bytes = sign * weight(entry)
+  if bytes == 0 then
+    return
+  end
+  write('HINCRBY', key('files', 'total'), 'output', int(bytes))
+  if isCounted(tenant, member(tenant, typ, subfolder, name)) then
+    addShare(tenant, bytes)
   end
 end
 
@@ -66,10 +110,6 @@ end
 
 local function isUpload(entry)
   return string.sub(blobOf(entry), 1, 8) == 'content/'
-end
-
-local function sizeOf(entry)
-  return math.max(tonumber(string.match(entry, '"size":(%-?%d+)') or '0'), 0)
 end
 
 local function names(tenant, entry)

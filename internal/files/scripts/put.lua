@@ -31,7 +31,7 @@ local former = redis.call('HGET', folder, name)
 
 -- use notes that the file is used now.
 local function use()
-  write('ZADD', index(ARGV[13]), int(now()), member(ARGV[12], ARGV[13], ARGV[4], name))
+  touch(ARGV[12], ARGV[13], ARGV[4], name, int(now()), redis.call('HGET', folder, name))
 end
 
 if ARGV[8] ~= '1' then
@@ -68,7 +68,7 @@ end
 count(blob)
 if former then
   discount(blobOf(former))
-  weigh(former, -1)
+  weigh(former, -1, ARGV[12], ARGV[13], ARGV[4], name)
   discharge(ARGV[12], former)
 end
 charge(ARGV[12], entry)

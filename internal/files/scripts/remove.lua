@@ -13,9 +13,9 @@
 --
 -- Output: {'ok'}, {'used'} when it was used since, {'changed'} when the entry
 -- is another or gone by now.
-local index, member = index(ARGV[9]), member(ARGV[8], ARGV[9], ARGV[3], ARGV[4])
+local index, packed = index(ARGV[9]), member(ARGV[8], ARGV[9], ARGV[3], ARGV[4])
 if ARGV[10] ~= '' then
-  local last = redis.call('ZSCORE', index, member)
+  local last = redis.call('ZSCORE', index, packed)
   if not last or tonumber(last) > tonumber(ARGV[10]) then
     return {'used'}
   end
@@ -24,13 +24,19 @@ local former = redis.call('HGET', ARGV[1], ARGV[4]) or ''
 if former ~= ARGV[5] then
   return {'changed'}
 end
-write('ZREM', index, member)
+write('ZREM', index, packed)
+if former ~= '' then
+  weigh(former, -1, ARGV[8], ARGV[9], ARGV[3], ARGV[4])
+end
+write('ZREM', ownIndex(ARGV[8]), packed)
+if redis.call('EXISTS', ownIndex(ARGV[8])) == 0 then
+  write('ZREM', key('files', 'shares'), ARGV[8])
+end
 if former == '' then
   return {'ok'}
 end
 write('HDEL', ARGV[1], ARGV[4])
 discount(blobOf(former))
-weigh(former, -1)
 discharge(ARGV[8], former)
 if redis.call('EXISTS', ARGV[1]) == 0 then
   write('SREM', ARGV[2], ARGV[3])

@@ -4,6 +4,9 @@
 -- ARGV[2] name
 -- ARGV[3] entry as it was read
 -- ARGV[4] entry to write
+-- ARGV[5] tenant
+-- ARGV[6] type
+-- ARGV[7] subfolder
 --
 -- Output: {'ok'}, {'changed'} when the entry is another or gone by now,
 -- {'unsafe'} when the blob may have been swept.
@@ -18,8 +21,8 @@ if from ~= to then
   end
   count(to)
   discount(from)
-  weigh(ARGV[4], 1)
-  weigh(former, -1)
+  weigh(ARGV[4], 1, ARGV[5], ARGV[6], ARGV[7], ARGV[2])
+  weigh(former, -1, ARGV[5], ARGV[6], ARGV[7], ARGV[2])
 end
 write('HSET', ARGV[1], ARGV[2], ARGV[4])
 return {'ok'}

@@ -4,10 +4,11 @@
 --
 -- Output: {'ok'}
 for i = 1, #ARGV, 4 do
-  local index, member = index(ARGV[i + 1]), member(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
-  local last = redis.call('ZSCORE', index, member)
+  local index, packed = index(ARGV[i + 1]), member(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  local last = redis.call('ZSCORE', index, packed)
   if last and tonumber(last) < now() then
-    write('ZADD', index, int(now()), member)
+    write('ZADD', index, int(now()), packed)
+    write('ZADD', ownIndex(ARGV[i]), 'XX', int(now()), packed)
   end
 end
 return {'ok'}

@@ -1,15 +1,24 @@
 -- Drops the history entries that ended longest ago, up to a moment.
 --
 -- ARGV[1] the moment in milliseconds
+-- ARGV[2] the tenant whose entries may go, or '' for all
 --
 -- Output: {'ok', number of entries dropped}; 0 when there are no more
 local n = 0
-for _, k in ipairs(redis.call('ZRANGE', key('q', 'history'), 0, 15)) do
+local keys
+if ARGV[2] == '' then
+  keys = redis.call('ZRANGE', key('q', 'history'), '0', '15')
+else
+  -- Not all that took the place of an older one are as old as their place says.
+  keys = redis.call('ZRANGE', key('q', 'history', ARGV[2]), '0', '63')
+end
+for _, k in ipairs(keys) do
   local finished = redis.call('HGET', job_key(k), 'finished')
-  if finished and tonumber(finished) > tonumber(ARGV[1]) then
+  if not finished or tonumber(finished) <= tonumber(ARGV[1]) then
+    drop(k, ARGV[2] ~= '' and ARGV[2] or nil)
+    n = n + 1
+  elseif ARGV[2] == '' then
     break
   end
-  drop(k)
-  n = n + 1
 end
 return {'ok', int(n)}

@@ -9,7 +9,8 @@
 -- ARGV[7] bound of history entries
 -- ARGV[8] bound of their bytes
 -- ARGV[9] bound of the entries of one tenant
--- ARGV[10] key of an index of files, with ARGV[11...], those that the entry names
+-- ARGV[10] number of indexes of files, then their keys, then the files that the
+--          entry names
 --
 -- Output: {'ok'}
 --         {'stale'}

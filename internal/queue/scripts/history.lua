@@ -107,11 +107,14 @@ local function finish(j, state, entry, summary, reason)
 end
 
 -- used notes the end of a job as the last use of its files: ARGV from first on
--- are the key of an index (zset: file -> last use) and its members. One that
--- was taken out of the index stays out.
+-- are the number of indexes (zsets: file -> last use), their keys, and the
+-- members of each. One that was taken out of an index stays out.
 local function used(first)
-  for i = first + 1, #ARGV do
-    write('ZADD', ARGV[first], 'XX', int(now()), ARGV[i])
+  local members = first + 1 + tonumber(ARGV[first] or '0')
+  for n = first + 1, members - 1 do
+    for i = members, #ARGV do
+      write('ZADD', ARGV[n], 'XX', int(now()), ARGV[i])
+    end
   end
 end
 

@@ -1,0 +1,151 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Excess is what a tenant's outputs take too much.
+type Excess struct {
+	Tenant string
+	// Until is the last use up to which its outputs must go.
+	Until time.Time
+}
+
+// share is what the outputs of a tenant take.
+type share struct {
+	tenant string
+	bytes  int64
+}
+
+// Excess tells what must go so that the outputs of all take at most size bytes,
+// and those of each tenant at most own; 0 is no bound. Of the tenants those pay
+// that have the most. It looks at a bounded number of files, so that what it
+// tells may not be enough at once.
+func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
+	ranked, err := s.db.Client().ZRevRangeWithScores(ctx, s.sharesKey(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("files: excess: %w", err)
+	}
+	shares := make([]share, len(ranked))
+	for n, z := range ranked {
+		shares[n] = share{tenant: z.Member.(string), bytes: int64(z.Score)}
+	}
+	level := own
+	if size > 0 {
+		if fair, over := levelOf(shares, size); over && (own <= 0 || fair < own) {
+			level = fair
+		} else if own <= 0 {
+			return nil, nil
+		}
+	}
+	var all []Excess
+	for _, sh := range shares {
+		if sh.bytes <= level {
+			break
+		}
+		until, err := s.excessOf(ctx, sh.tenant, sh.bytes-level)
+		if err != nil {
+			return nil, err
+		}
+		if !until.IsZero() {
+			all = append(all, Excess{Tenant: sh.tenant, Until: until})
+		}
+	}
+	return all, nil
+}
+
+// levelOf is what no share may be above so that all of them, the largest first,
+// are at most size together; over is false when they are.
+func levelOf(shares []share, size int64) (level int64, over bool) {
+	var total int64
+	for _, sh := range shares {
+		total += sh.bytes
+	}
+	if total <= size {
+		return 0, false
+	}
+	// From the smallest on: what it leaves of its even part is for the others.
+	left, n := size, int64(len(shares))
+	for _, sh := range slices.Backward(shares) {
+		if sh.bytes > left/n {
+			break
+		}
+		left -= sh.bytes
+		n--
+	}
+	return left / n, true
+}
+
+// excessOf tells up to which last use a tenant's outputs must go so that they
+// take bytes less.
+func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until time.Time, err error) {
+	for at := int64(0); bytes > 0 && at < expireMost; at += expireBatch {
+		oldest, err := s.db.Client().ZRangeWithScores(ctx, s.ownKey(tenant), at, at+expireBatch-1).Result()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("files: excess: %w", err)
+		}
+		if len(oldest) == 0 {
+			break
+		}
+		for _, z := range oldest {
+			until = time.UnixMilli(int64(z.Score))
+			_, p, err := indexed(z.Member.(string))
+			if err != nil {
+				return time.Time{}, err
+			}
+			e, err := s.resolve(ctx, tenant, p)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return time.Time{}, err
+			}
+			if e.Source != nil && e.Stored() {
+				bytes -= e.Size
+			}
+			if bytes <= 0 {
+				break
+			}
+		}
+	}
+	return until, nil
+}
+
+// Adopt counts the outputs that hubs before this version have made to their
+// tenants. It may be run at any time.
+func (s *Store) Adopt(ctx context.Context) error {
+	scan := s.db.Client().ZScan(ctx, s.usedKey(TypeOutput), 0, "", expireBatch).Iterator()
+	var args []any
+	flush := func() error {
+		if len(args) == 0 {
+			return nil
+		}
+		_, err := s.db.Run(ctx, adoptScript, args...)
+		args = nil
+		if err != nil {
+			return fmt.Errorf("files: adopt: %w", err)
+		}
+		return nil
+	}
+	for scan.Next(ctx) {
+		packed := scan.Val()
+		if !scan.Next(ctx) { // its score
+			break
+		}
+		tenant, p, err := indexed(packed)
+		if err != nil {
+			return err
+		}
+		args = append(args, tenant, p.typ, p.dir, p.name, s.folderKey(tenant, p))
+		if len(args) >= 5*expireBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := scan.Err(); err != nil {
+		return fmt.Errorf("files: adopt: %w", err)
+	}
+	return flush()
+}
