@@ -22,6 +22,14 @@ type Library struct {
 	classes map[digest]weak.Pointer[class]
 }
 
+// What an instance may describe, which may be anybody's: a loader that lists
+// fifty thousand files takes 5 MB, and the largest installations have some ten
+// thousand classes.
+const (
+	maxClasses = 50_000
+	maxClass   = 16 << 20
+)
+
 // errMalformed says that bytes which should be JSON are not.
 var errMalformed = errors.New("catalog: malformed JSON")
 
@@ -36,6 +44,8 @@ func Parse(objectInfo []byte) (*Info, error) { return NewLibrary().Parse(objectI
 // Parse reads the body of GET /object_info. NaN and Infinity are accepted. A
 // class whose description cannot be read is left out, see [Info.Skipped]; the
 // error is about the body as a whole. The body is not kept.
+//
+// Classes beyond maxClasses, and those larger than maxClass, are left out.
 func (l *Library) Parse(objectInfo []byte) (*Info, error) {
 	sum := digest(sha256.Sum256(objectInfo))
 	l.mu.Lock()
@@ -50,6 +60,10 @@ func (l *Library) Parse(objectInfo []byte) (*Info, error) {
 		value, ok := s.Value()
 		if !ok {
 			return false
+		}
+		if len(info.names) >= maxClasses || len(value.Of(objectInfo)) > maxClass {
+			info.skipped = append(info.skipped[:min(len(info.skipped), maxClasses)], name)
+			return true
 		}
 		c, err := l.class(name, value.Of(objectInfo))
 		if err != nil {

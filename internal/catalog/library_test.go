@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,4 +44,15 @@ func TestLibrarySharesAndForgets(t *testing.T) {
 	}, time.Minute, time.Millisecond, "what no info uses is forgotten")
 	require.NotSame(t, a, parse(second))
 	runtime.KeepAlive(a)
+}
+
+// What an instance describes without end is left out; the rest is not.
+func TestImmoderateClassesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	one := `{"input": {"required": {}}, "output": [], "output_name": [], "name": "B", "output_node": false}`
+	body := `{"A": [` + strings.Repeat("{},", maxClass/3) + `{}], "B": ` + one + `}`
+	info, err := Parse([]byte(body))
+	require.NoError(t, err)
+	require.Equal(t, []string{"A"}, info.Skipped())
+	require.Equal(t, 1, info.Classes())
 }

@@ -2,6 +2,7 @@ package comfyui
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -28,8 +29,19 @@ const (
 	Gone = "gone"
 
 	// maxBody bounds what is read into memory of one answer: a history entry
-	// carries the workflow, object_info of a large installation has 20 MB.
+	// carries the workflow. object_info of a large installation has 20 MB.
 	maxBody = 256 << 20
+	// maxObjectInfo and maxSmall are the same for object_info, and for answers
+	// that have a few kilobytes.
+	maxObjectInfo = 96 << 20
+	maxSmall      = 4 << 20
+	// maxHeader bounds the header of an answer.
+	maxHeader = 256 << 10
+	// maxTrust is how much memory is taken on the word of a Content-Length.
+	maxTrust = 4 << 20
+	// bodyTimeout is how long an answer may take that is read into memory. An
+	// instance that drips would hold the memory, and whoever waits, for ever.
+	bodyTimeout = 5 * time.Minute
 	// maxErrorText bounds what an error quotes.
 	maxErrorText = 200
 )
@@ -62,6 +74,8 @@ type Client struct {
 	patient   *http.Client // for the calls that scan the server's disks
 	agent     string       // User-Agent
 	viaAgent  bool
+	// bodyTimeout is bodyTimeout, but for tests.
+	bodyTimeout time.Duration
 }
 
 // NewClient returns a client of the server at base, an http or https URL that
@@ -102,7 +116,8 @@ func NewClient(base string, o Options) (*Client, error) {
 		MaxIdleConnsPerHost:   16,
 		// aiohttp drops idle connections after 75 s. Being first avoids the
 		// race in which a POST meets a connection that is just closing.
-		IdleConnTimeout: 60 * time.Second,
+		IdleConnTimeout:        60 * time.Second,
+		MaxResponseHeaderBytes: maxHeader,
 		// Bytes are passed on as they come; HTTP/2 would break WebSockets.
 		DisableCompression: true,
 		TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{},
@@ -110,7 +125,7 @@ func NewClient(base string, o Options) (*Client, error) {
 	patient := transport.Clone()
 	patient.ResponseHeaderTimeout *= 10
 	return &Client{
-		base: u, agent: o.UserAgent, viaAgent: o.ViaAgent, transport: transport,
+		base: u, agent: o.UserAgent, viaAgent: o.ViaAgent, transport: transport, bodyTimeout: bodyTimeout,
 		http:    &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		patient: &http.Client{Transport: patient, CheckRedirect: noRedirect},
 	}, nil
@@ -137,6 +152,7 @@ type request struct {
 	body   io.Reader
 	size   int64 // of body; -1 when not known
 	slow   bool  // the server may take minutes
+	limit  int64 // of the answer, in bytes; 0 for maxBody
 }
 
 func (c *Client) url(path string, query url.Values) string {
@@ -229,27 +245,32 @@ func errorText(body io.Reader) string {
 
 // read performs a request and returns the body of its 200 answer.
 func (c *Client) read(ctx context.Context, r request) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	resp, err := c.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	defer time.AfterFunc(c.bodyTimeout, cancel).Stop()
 	if resp.StatusCode != http.StatusOK {
 		return nil, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}
 	}
-	return readBody(resp)
+	return readBody(resp, cmp.Or(r.limit, maxBody))
 }
 
-func readBody(resp *http.Response) ([]byte, error) {
+func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	var buf bytes.Buffer
-	if n := resp.ContentLength; n > 0 && n <= maxBody {
-		buf.Grow(int(n) + bytes.MinRead)
+	if n := resp.ContentLength; n > limit {
+		return nil, ErrTooLarge
+	} else if n > 0 {
+		buf.Grow(int(min(n, maxTrust)) + bytes.MinRead)
 	}
-	n, err := buf.ReadFrom(io.LimitReader(resp.Body, maxBody+1))
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnclear, err)
 	}
-	if n > maxBody {
+	if n > limit {
 		return nil, ErrTooLarge
 	}
 	return buf.Bytes(), nil
@@ -261,7 +282,9 @@ func (c *Client) get(ctx context.Context, path string, query url.Values) ([]byte
 
 // post sends a JSON body; answers to it are empty.
 func (c *Client) post(ctx context.Context, path string, body []byte) error {
-	_, err := c.read(ctx, jsonRequest(path, body))
+	r := jsonRequest(path, body)
+	r.limit = maxSmall
+	_, err := c.read(ctx, r)
 	return err
 }
 

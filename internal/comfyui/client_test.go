@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -369,4 +370,53 @@ func TestProxy(t *testing.T) {
 	require.ErrorIs(t, err, ErrGone, "the agent says that the instance's port refuses")
 	_, err = through.Dial(t.Context(), "sid")
 	require.ErrorIs(t, err, ErrGone)
+}
+
+// An instance may be anybody's machine: what it answers takes neither memory
+// nor time without end.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	c, err := NewClient(f.URL, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	c.bodyTimeout = 50 * time.Millisecond
+	answer := func(handle http.HandlerFunc) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.handle = func(w http.ResponseWriter, r *http.Request) bool { handle(w, r); return true }
+	}
+	answer(func(w http.ResponseWriter, r *http.Request) { // says a byte and no more
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("{"))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	_, err = c.SystemStats(t.Context())
+	require.ErrorIs(t, err, ErrUnclear)
+	_, err = c.Submit(t.Context(), []byte("{}"))
+	require.ErrorIs(t, err, ErrUnclear)
+	answer(func(w http.ResponseWriter, r *http.Request) { // promises more than it may
+		w.Header().Set("Content-Length", strconv.Itoa(maxObjectInfo+1))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	_, err = c.SystemStats(t.Context())
+	require.ErrorIs(t, err, ErrTooLarge)
+	_, _, err = c.ObjectInfo(t.Context())
+	require.ErrorIs(t, err, ErrTooLarge)
+	answer(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("x", 2*maxHeader))
+	})
+	_, err = c.SystemStats(t.Context())
+	require.Error(t, err)
+}
+
+// TestLengthIsNoMemory: a length that is only promised is not taken.
+func TestLengthIsNoMemory(t *testing.T) {
+	t.Parallel()
+	resp := &http.Response{ContentLength: maxBody, Body: io.NopCloser(strings.NewReader("{}"))}
+	body, err := readBody(resp, maxBody)
+	require.NoError(t, err)
+	require.LessOrEqual(t, cap(body), 2*maxTrust)
 }

@@ -50,7 +50,7 @@ func (s Stats) Flag(name string) string {
 
 // SystemStats asks who the server is and how much memory it has.
 func (c *Client) SystemStats(ctx context.Context) (Stats, error) {
-	data, err := c.get(ctx, "/system_stats", nil)
+	data, err := c.read(ctx, request{method: http.MethodGet, path: "/system_stats", limit: maxSmall})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -108,7 +108,7 @@ func integer(o *pyjson.Object, key string) int64 {
 // and its hash. The call is slow, as the server scans all of its model
 // folders; ten times the usual time is allowed for it.
 func (c *Client) ObjectInfo(ctx context.Context) (data []byte, hash string, err error) {
-	data, err = c.read(ctx, request{method: http.MethodGet, path: "/object_info", slow: true})
+	data, err = c.read(ctx, request{method: http.MethodGet, path: "/object_info", slow: true, limit: maxObjectInfo})
 	if err != nil {
 		return nil, "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -20,21 +21,27 @@ type Reply struct {
 	NodeErrors []byte
 }
 
+// maxReply bounds the answer to a prompt: a refusal names each faulty node.
+const maxReply = 32 << 20
+
 // Submit posts a prompt; body is the JSON of POST /prompt. Errors: *[Refused]
 // when the instance does not take the prompt, [ErrUnreachable] when it was not
 // sent, [ErrUnclear] when it may have been queued, *[StatusError] for every
 // other answer that means it was not queued.
 func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	r := jsonRequest("/prompt", body)
 	resp, err := c.do(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer resp.Body.Close()
+	defer time.AfterFunc(c.bodyTimeout, cancel).Stop()
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadRequest:
-		data, err := readBody(resp)
+		data, err := readBody(resp, maxReply)
 		if err != nil {
 			return Reply{}, fmt.Errorf("reading a refusal: %w", err)
 		}
@@ -42,7 +49,7 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 	default:
 		return Reply{}, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}
 	}
-	data, err := readBody(resp)
+	data, err := readBody(resp, maxReply)
 	if err != nil {
 		return Reply{}, err
 	}

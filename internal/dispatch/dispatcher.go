@@ -93,6 +93,9 @@ type Dispatcher struct {
 	homes homes
 	// logsWanted says that somebody reads the primary's log.
 	logsWanted atomic.Bool
+	// learning is by agent, parsing for all.
+	learning lanes
+	parsing  lanes
 
 	mu    sync.Mutex
 	links map[string]*link

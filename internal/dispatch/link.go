@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,6 +21,7 @@ type link struct {
 	name   string
 	url    string
 	key    string // of its agent
+	owner  string // the agent, or the instance itself where it has none
 	client *comfyui.Client
 	sid    string
 	log    *slog.Logger
@@ -53,7 +55,7 @@ type link struct {
 func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, aside func(comfyui.Frame) bool, changed func(), log *slog.Logger) *link {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
-		name: i.Name, url: i.URL, key: i.Key, client: client,
+		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client,
 		// A fresh id for each link: an old socket of a former hub that closes
 		// late must not silence this one.
 		sid:     "comfyhub-" + uuid.NewString(),

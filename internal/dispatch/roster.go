@@ -90,11 +90,7 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 	if err != nil {
 		return err
 	}
-	body, _, err := l.client.ObjectInfo(ctx)
-	if err != nil {
-		return err
-	}
-	info, err := d.Library.Parse(body)
+	info, err := d.read(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -113,6 +109,25 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 	d.Learned(l.name, info, stats)
 	d.resumeLogs(ctx, l)
 	return nil
+}
+
+// read reads what an instance can run; the body is large.
+func (d *Dispatcher) read(ctx context.Context, l *link) (*catalog.Info, error) {
+	leave, err := d.learning.enter(ctx, l.owner)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	body, _, err := l.client.ObjectInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := d.parsing.enter(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return d.Library.Parse(body)
 }
 
 // Relearn reads anew what an instance can run, because its agent says that it

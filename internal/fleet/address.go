@@ -41,17 +41,26 @@ func (p *Policy) ParseAllowed(text string) error {
 	return nil
 }
 
+// notAllowed is the reason that everybody may see. Addresses are for the
+// operator.
+const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } in the Caddyfile allows it"
+
 // Restrict takes the addresses out of a report at which the hub must not call.
-// Their instances are shown, offline, with the reason.
-func (p Policy) Restrict(r Report) Report {
+// Their instances are shown, offline; faults says by name what is wrong with
+// them.
+func (p Policy) Restrict(r Report) (allowed Report, faults map[string]string) {
 	r.Instances = slices.Clone(r.Instances)
 	for n := range r.Instances {
 		i := &r.Instances[n]
-		if reason := p.fault(*i, r.Sender); reason != "" {
-			*i = InstanceReport{Name: i.Name, Kind: i.Kind, Reason: reason}
+		if fault := p.fault(*i, r.Sender); fault != "" {
+			if faults == nil {
+				faults = map[string]string{}
+			}
+			faults[i.Name] = fault
+			*i = InstanceReport{Name: i.Name, Kind: i.Kind, Reason: notAllowed}
 		}
 	}
-	return r
+	return r, faults
 }
 
 // fault says what is wrong with the address of an instance; empty for nothing.

@@ -62,14 +62,17 @@ func TestAddressesThatAHubMayCall(t *testing.T) {
 			if c.from != "" {
 				given.Sender.Addr = netip.MustParseAddr(c.from)
 			}
-			i := c.policy.Restrict(given).Instances[0]
+			allowed, faults := c.policy.Restrict(given)
+			i := allowed.Instances[0]
 			if c.reason == "" {
+				require.Empty(t, faults)
 				require.Equal(t, given.Instances[0], i)
 				return
 			}
 			require.Empty(t, i.URL)
 			require.False(t, i.Up)
-			require.Contains(t, i.Reason, c.reason)
+			require.Equal(t, notAllowed, i.Reason, "tenants see it, and no address")
+			require.Contains(t, faults["a"], c.reason)
 			require.Equal(t, c.url, given.Instances[0].URL, "the report itself is not changed")
 		})
 	}

@@ -80,7 +80,7 @@ func (m *membership) member(e gossip.Event) {
 // take takes in what an agent says of its instances. That it is this agent
 // has been proven.
 func (m *membership) take(r fleet.Report) {
-	r = m.hub.policy.Load().Restrict(r)
+	r, faults := m.hub.policy.Load().Restrict(r)
 	err := m.hub.fleet.Apply(r)
 	if errors.Is(err, fleet.ErrStale) {
 		return
@@ -88,7 +88,12 @@ func (m *membership) take(r fleet.Report) {
 	if err != nil {
 		m.refuse(r, err)
 	}
-	m.complainOfAddresses(r)
+	for name, fault := range faults {
+		m.complain("an instance is left out", name, fault)
+		if g := m.gossip.Load(); g != nil {
+			g.Refuse(r.Agent, r.Boot, "instance "+name+": "+fault)
+		}
+	}
 	for _, name := range m.learn(r) {
 		m.hub.dispatch.Relearn(name)
 	}
@@ -150,19 +155,6 @@ func refusalKind(err error) string {
 		}
 	}
 	return "unchecked"
-}
-
-// complainOfAddresses tells the operator which word would let the hub call an
-// instance.
-func (m *membership) complainOfAddresses(r fleet.Report) {
-	for _, i := range r.Instances {
-		if i.URL == "" {
-			m.complain("an instance is left out", i.Name, i.Reason)
-			if g := m.gossip.Load(); g != nil {
-				g.Refuse(r.Agent, r.Boot, "instance "+i.Name+": "+i.Reason)
-			}
-		}
-	}
 }
 
 // complain logs a fault once an hour: reports come every few seconds.

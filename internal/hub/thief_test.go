@@ -232,7 +232,8 @@ func TestNamesStayPinned(t *testing.T) {
 // Where an agent says that it is matters only as far as it can prove it.
 func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	t.Parallel()
-	h := newBench(t, 0, keyed)
+	var log heardLog
+	h := newBench(t, 0, keyed, func(b *bench) { b.log = &log })
 	inside := newBox(t, true) // what only the hub can reach, say
 	agent := newBox(t, false)
 	agent.join(t, h, "box", 1, nil)
@@ -246,8 +247,9 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	h.connected(1)
 	require.Eventually(t, func() bool {
 		state, reason := h.entryOf("direct")
-		return state == "offline" && strings.Contains(reason, "allow_direct 127.0.0.1")
+		return state == "offline" && strings.Contains(reason, "allow_direct") && !strings.Contains(reason, "127.0.0.1")
 	}, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return log.has("allow_direct 127.0.0.1") }, time.Minute, time.Millisecond, "the operator is told which address")
 	for _, name := range []string{"plain", "path"} {
 		state, reason := h.entryOf(name)
 		require.Equal(t, "offline", state, name)
