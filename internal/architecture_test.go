@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"docker":                      {}, // its compose file
 
 	"internal/hub": {
-		"internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
+		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
@@ -73,20 +73,21 @@ var mayImport = map[string][]string{
 	},
 
 	"internal/catalog":  {"internal/job", "internal/pyjson"},
-	"internal/comfyui":  {"internal/job", "internal/pyjson"},
 	"internal/pins":     {"internal/redis"},
+	"internal/comfyui":  {"internal/aiohttp", "internal/job", "internal/pyjson"},
 	"internal/peers":    {"internal/redis", "internal/stream"},
-	"internal/files":    {"internal/job", "internal/picture", "internal/pyjson", "internal/redis"},
+	"internal/files":    {"internal/aiohttp", "internal/job", "internal/picture", "internal/pyjson", "internal/redis"},
 	"internal/picture":  {"internal/webp"},
 	"internal/intake":   {"internal/pyjson"},
 	"internal/fleet":    {"internal/job", "internal/pyjson"},
 	"internal/gossip":   {"internal/fleet"},
 	"internal/queue":    {"internal/job", "internal/pyjson", "internal/redis"},
-	"internal/stream":   {"internal/job", "internal/pyjson"},
+	"internal/stream":   {"internal/aiohttp", "internal/job", "internal/pyjson"},
 	"internal/sim":      {"internal/pyjson"},
 	"internal/userdata": {"internal/pyjson"},
 
 	"internal/keyring":         {},
+	"internal/aiohttp":         {}, // standard library only
 	"internal/redis":           {},
 	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
 	"internal/freeport":        {},

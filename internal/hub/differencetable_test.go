@@ -130,6 +130,11 @@ var differences = []difference{
 		[]place{in("variant-cors-compress").at("socket ws-other-origin").its(replay.Status, replay.Frames, replay.Code)},
 	},
 	{
+		"`//queue`, and whatever else begins with two slashes, is 404. ComfyUI with an aiohttp before 3.14 answers 403.",
+		"It is what newer ones answer.",
+		[]place{in("routes").at("GET //queue").whole()},
+	},
+	{
 		"Answers of the hub have no `Content-Security-Policy`. The recorded server sent one because its API nodes were switched off.",
 		"It belongs to the web UI's pages, which keep theirs.",
 		[]place{place{}.its(replay.Headers).since(newer).lines("^Content-Security-Policy: ")},

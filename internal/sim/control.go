@@ -76,7 +76,7 @@ func (p *process) postHistory(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *process) getHistory(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
+	query := query(r)
 	maxItems, ok := intParam(query.Get("max_items"), query.Has("max_items"), noLimit)
 	offset, ok2 := -1, true
 	if p.feat.historyOffset {

@@ -105,9 +105,8 @@ func (s *Server) table() []route {
 	return routes
 }
 
-// match returns the handler for a method and the raw segments of a path; the
-// values of its parameters are set on r. allowed lists the methods the path
-// has.
+// match returns the handler for a method and the segments of a path; the values
+// of its parameters are set on r. allowed lists the methods the path has.
 func match(routes []route, r *http.Request, segments []string) (handle func(*process, http.ResponseWriter, *http.Request), allowed []string) {
 	method := r.Method
 	for _, rt := range routes {
@@ -129,7 +128,7 @@ func match(routes []route, r *http.Request, segments []string) (handle func(*pro
 	return nil, allowed
 }
 
-// params matches the segments of a raw path and decodes what the braces took.
+// params matches the segments of a path and decodes what the braces took.
 func (rt route) params(segments []string) (map[string]string, bool) {
 	params := map[string]string{}
 	for i, want := range rt.segments {
@@ -147,9 +146,9 @@ func (rt route) params(segments []string) (map[string]string, bool) {
 		if rest {
 			raw = strings.Join(segments[i:], "/")
 		}
-		decoded, err := url.PathUnescape(raw)
+		decoded := unquotePathSafe(raw)
 		name = strings.TrimRight(name, ".}")
-		if err != nil || raw == "" || name == "uuid" && !canonicalUUID.MatchString(raw) || name == "blake3" && !strings.HasPrefix(decoded, "blake3:") {
+		if !rest && (raw == "" || strings.ContainsAny(raw, "{}")) || name == "uuid" && !canonicalUUID.MatchString(raw) || name == "blake3" && !strings.HasPrefix(decoded, "blake3:") {
 			return nil, false
 		}
 		params[name] = decoded
@@ -191,13 +190,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		answerEmpty(w, http.StatusOK)
 		return
 	}
-	escaped := r.URL.EscapedPath()
-	handle, allowed := match(s.routes, r, strings.Split(escaped, "/")[1:])
+	safe := pathSafe(r)
+	handle, allowed := match(s.routes, r, strings.Split(safe, "/")[1:])
 	if handle != nil {
 		handle(p, w, r)
 		return
 	}
-	s.static(w, r, escaped, allowed)
+	s.static(w, r, safe, allowed)
 }
 
 // cut ends a connection without an answer, as a dead process does.
@@ -215,32 +214,28 @@ func cut(w http.ResponseWriter) {
 }
 
 // static answers paths that no route takes: the folder of the web interface is
-// mounted at / for GET and HEAD.
-func (s *Server) static(w http.ResponseWriter, r *http.Request, escaped string, allowed []string) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		allowed = append(allowed, http.MethodGet, http.MethodHead)
+// mounted at / for GET and HEAD, but below /internal there is another
+// application.
+func (s *Server) static(w http.ResponseWriter, r *http.Request, safe string, allowed []string) {
+	internal := safe == "/internal" || strings.HasPrefix(safe, "/internal/")
+	switch isRead := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+	case internal && len(allowed) > 0, !internal && !isRead:
+		if !internal {
+			allowed = append(allowed, http.MethodGet, http.MethodHead)
+		}
 		slices.Sort(allowed)
 		dropPageHeaders(w)
 		w.Header().Set("Allow", strings.Join(slices.Compact(allowed), ","))
 		answerText(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
-		return
-	}
-	switch decoded := r.URL.Path; {
-	case strings.HasPrefix(decoded, "//"):
-		dropPageHeaders(w)
-		answerText(w, http.StatusForbidden, "403: Forbidden")
-		return
-	case strings.Contains(decoded, "/../"), strings.HasPrefix(decoded, "/internal/"):
+	case internal, outside(safe):
 		dropPageHeaders(w)
 		answerText(w, http.StatusNotFound, "404: Not Found")
-		return
-	}
-	if escaped == "/index.html" {
+	case strings.Trim(unquotePathSafe(safe), "/") == "index.html":
 		s.serveIndex(w, r)
-		return
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		answerEmpty(w, http.StatusNotFound)
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	answerEmpty(w, http.StatusNotFound)
 }
 
 // pageHeaders sets the headers that middlewares add to normal answers.
@@ -263,7 +258,8 @@ func (s *Server) pageHeaders(w http.ResponseWriter, r *http.Request) {
 	if s.feat.noStore {
 		noCache = "no-store"
 	}
-	name := r.URL.Path
+	raw, _ := requestTarget(r)
+	name := unquote(raw, "", "")
 	base := path.Base(name)
 	switch {
 	case strings.HasSuffix(name, ".js"), strings.HasSuffix(name, ".css"),

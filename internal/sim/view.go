@@ -56,21 +56,6 @@ func mimeByName(name string) string {
 	return "application/octet-stream"
 }
 
-// query is the URL's parameters, split at & only: Go would drop a value that
-// holds a semicolon, as preview=webp;50 does.
-func query(r *http.Request) url.Values {
-	values := url.Values{}
-	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
-		key, value, _ := strings.Cut(pair, "=")
-		k, err1 := url.QueryUnescape(key)
-		v, err2 := url.QueryUnescape(value)
-		if pair != "" && err1 == nil && err2 == nil {
-			values.Add(k, v)
-		}
-	}
-	return values
-}
-
 func (p *process) getView(w http.ResponseWriter, r *http.Request) {
 	q := query(r)
 	full, name, status := p.viewed(q)

@@ -209,7 +209,7 @@ func (p *process) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	conn.SetReadLimit(inboundLimit)
-	s := &socket{sid: r.URL.Query().Get("clientId"), conn: conn}
+	s := &socket{sid: query(r).Get("clientId"), conn: conn}
 	if s.sid == "" {
 		s.sid = strings.ReplaceAll(uuid.NewString(), "-", "")
 	}

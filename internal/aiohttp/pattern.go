@@ -1,0 +1,100 @@
+package aiohttp
+
+import (
+	"slices"
+	"strings"
+)
+
+// Pattern is the path of a route. A segment "*" stands for any one segment,
+// "**" at the end for all that follow, even none.
+type Pattern struct{ segments []string }
+
+// ParsePattern makes the Pattern of a text such as "/history/*".
+func ParsePattern(text string) Pattern { return Pattern{strings.Split(text, "/")[1:]} }
+
+// String is the text of the pattern.
+func (t Pattern) String() string { return "/" + strings.Join(t.segments, "/") }
+
+// Equal reports whether two patterns are the same.
+func (t Pattern) Equal(other Pattern) bool { return slices.Equal(t.segments, other.segments) }
+
+// Match reports whether the path is of the pattern, and returns the decoded
+// values of its wildcards in order. Like a "{name}" of aiohttp, "*" takes no
+// empty segment and no braces.
+func (t Pattern) Match(p Path) (values []string, ok bool) {
+	segments := p.segments()
+	for n, want := range t.segments {
+		if n >= len(segments) {
+			return nil, false
+		}
+		switch have := segments[n]; {
+		case want == "**":
+			rest := strings.Join(segments[n:], "/")
+			return append(values, value(rest)), !strings.Contains(rest, "\n")
+		case want == "*":
+			if have == "" || strings.ContainsAny(have, "{}") {
+				return nil, false
+			}
+			values = append(values, value(have))
+		case want != have:
+			return nil, false
+		}
+	}
+	return values, len(segments) == len(t.segments)
+}
+
+// Resembles reports whether somebody who reads paths more loosely than aiohttp
+// might take the path for one of this pattern: without regard to case, doubled
+// and trailing slashes, matrix parameters, what follows an escaped "?", spaces,
+// dots, or how often it was escaped. Such a path is no business of a custom
+// node; it is an attempt to reach an instance's route behind the hub's back.
+func (t Pattern) Resembles(p Path) bool {
+	have := p.loose()
+	for n, want := range t.segments {
+		switch {
+		case want == "**":
+			return true
+		case n >= len(have), want != "*" && loosely(want) != have[n]:
+			return false
+		}
+	}
+	return len(have) == len(t.segments)
+}
+
+// Below reports whether the path, read loosely, is at or below one of the
+// prefixes.
+func (p Path) Below(prefixes ...string) bool {
+	have := p.loose()
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		want := (Path{prefix}).loose()
+		return len(have) >= len(want) && slices.Equal(have[:len(want)], want)
+	})
+}
+
+// loose is the path as the most careless reader would see it, without empty
+// segments.
+func (p Path) loose() []string {
+	text := p.canonical
+	for range 8 { // escaped more often than that it is no path to anybody
+		decoded, ok := decodeSafe(text)
+		decoded = value(decoded)
+		if !ok || decoded == text {
+			break
+		}
+		text = decoded
+	}
+	text, _, _ = strings.Cut(text, "?")
+	text, _, _ = strings.Cut(text, "#")
+	var out []string
+	for _, segment := range strings.FieldsFunc(text, func(r rune) bool { return r == '/' || r == '\\' }) {
+		segment, _, _ = strings.Cut(segment, ";")
+		if segment = loosely(segment); segment != "" {
+			out = append(out, segment)
+		}
+	}
+	return out
+}
+
+func loosely(segment string) string {
+	return strings.ToLower(strings.Trim(segment, " .\t\x00"))
+}

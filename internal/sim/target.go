@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// The reading of a request's target, as yarl and aiohttp do it. It is written
+// from what those do and shares nothing with the hub, which must come to the
+// same; both are held against the same recording of a real aiohttp.
+
+// requestTarget is the path and the query of a request as they came. Go's own reading
+// of them is lost on purpose: it differs.
+func requestTarget(r *http.Request) (rawPath, rawQuery string) {
+	whole := r.RequestURI
+	if whole == "" { // made by hand, in a test
+		whole = r.URL.RequestURI()
+	}
+	if !strings.HasPrefix(whole, "/") {
+		if _, rest, absolute := strings.Cut(whole, "://"); absolute {
+			slash := strings.IndexAny(rest, "/?#")
+			if slash < 0 {
+				return "", ""
+			}
+			whole = rest[slash:]
+		}
+	}
+	whole, _, _ = strings.Cut(whole, "#")
+	rawPath, rawQuery, _ = strings.Cut(whole, "?")
+	return rawPath, rawQuery
+}
+
+// pathSafe is the path on which aiohttp resolves routes.
+func pathSafe(r *http.Request) string {
+	raw, _ := requestTarget(r)
+	return unquote(raw, "/%", "")
+}
+
+// unquotePathSafe is aiohttp's decoding of what a route's parameter took.
+func unquotePathSafe(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "%2F", "/"), "%25", "%")
+}
+
+// query is the URL's parameters, split at & only: Go would drop a value that
+// holds a semicolon, as preview=webp;50 does.
+func query(r *http.Request) url.Values {
+	_, raw := requestTarget(r)
+	values := url.Values{}
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(strings.ReplaceAll(pair, "+", " "), "=")
+		values.Add(unquote(key, "", "\ufffd"), unquote(value, "", "\ufffd"))
+	}
+	return values
+}
+
+// unquote is yarl's _Unquoter: it decodes escapes, but not those of the
+// characters in ignore. Escapes that make no UTF-8 become invalid, or stay as
+// they are where that is empty.
+func unquote(s, ignore, invalid string) string {
+	var out strings.Builder
+	for s != "" {
+		next := strings.IndexByte(s, '%')
+		if next < 0 {
+			out.WriteString(s)
+			break
+		}
+		out.WriteString(s[:next])
+		s = s[next:]
+		run := escapes(s)
+		if len(run) == 0 {
+			out.WriteByte('%')
+			s = s[1:]
+			continue
+		}
+		for done := 0; done < len(run); {
+			c, size := utf8.DecodeRune(run[done:])
+			raw := s[3*done : 3*(done+size)]
+			switch {
+			case c == utf8.RuneError && size == 1:
+				// Python replaces the whole beginning of a sequence at once.
+				for n := min(3, len(run)-done); n > 1 && size == 1; n-- {
+					if !utf8.FullRune(run[done : done+n]) {
+						size = n
+					}
+				}
+				if raw = s[3*done : 3*(done+size)]; invalid != "" {
+					raw = invalid
+				}
+				out.WriteString(raw)
+			case c < utf8.RuneSelf && strings.ContainsRune(ignore, c):
+				out.WriteString(strings.ToUpper(raw))
+			default:
+				out.WriteRune(c)
+			}
+			done += size
+		}
+		s = s[3*len(run):]
+	}
+	return out.String()
+}
+
+// escapes are the bytes of the escapes with which s begins.
+func escapes(s string) (run []byte) {
+	for len(s) >= 3 && s[0] == '%' {
+		digits, err := url.PathUnescape(s[:3])
+		if err != nil {
+			break
+		}
+		run = append(run, digits[0])
+		s = s[3:]
+	}
+	return run
+}
+
+// outside reports whether a path leads out of the folder of the web interface,
+// or is none to a file system: aiohttp's static route says a plain 404 then.
+func outside(safe string) bool {
+	name := unquotePathSafe(strings.TrimPrefix(safe, "/"))
+	clean := path.Clean(name)
+	return strings.HasPrefix(name, "/") || strings.Contains(name, "\x00") || clean == ".." || strings.HasPrefix(clean, "../")
+}

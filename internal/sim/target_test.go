@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The recording of a real aiohttp is described in internal/aiohttp.
+type recordedTarget struct {
+	Method, Target, Path, Allow, Body, Route string
+	Status                                   int
+	Values                                   []string
+	Query                                    [][2]string
+}
+
+func recordedTargets(t *testing.T) []recordedTarget {
+	t.Helper()
+	data, err := os.ReadFile("../aiohttp/testdata/targets.json")
+	require.NoError(t, err)
+	var table struct{ Rows []recordedTarget }
+	require.NoError(t, json.Unmarshal(data, &table))
+	require.NotEmpty(t, table.Rows)
+	return table.Rows
+}
+
+// The simulator reads paths and queries as a real aiohttp, finds the same
+// routes with the same parameters, and refuses the others with the same words.
+func TestTargetsAsAiohttpReadsThem(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Version: "0.33.0", Dir: t.TempDir(), IndexPage: "x"})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	routed, refused := 0, 0
+	for _, row := range recordedTargets(t) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(row.Method + " " + row.Target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+		if err != nil || row.Status == http.StatusBadRequest || row.Path == "" {
+			continue // Go answers 400 where aiohttp reads on, or both do
+		}
+		what := row.Method + " " + row.Target
+		require.Equal(t, row.Path, pathSafe(r), what)
+		handle, _ := match(s.routes, r, strings.Split(pathSafe(r), "/")[1:])
+		require.Equal(t, row.Route != "", handle != nil, what)
+		if handle != nil {
+			routed++
+			require.Equal(t, row.Values, values(s, r), what)
+			want := url.Values{}
+			for _, pair := range row.Query {
+				want.Add(pair[0], pair[1])
+			}
+			require.Equal(t, want, query(r), what)
+			continue
+		}
+		if row.Status == http.StatusForbidden {
+			continue // a folder, which the simulator does not have
+		}
+		refused++
+		w := httptest.NewRecorder()
+		s.serve(w, r)
+		require.Equal(t, row.Status, w.Code, what)
+		require.Equal(t, row.Allow, w.Header().Get("Allow"), what)
+		require.Equal(t, row.Body, w.Body.String(), what)
+	}
+	require.Greater(t, routed, 300)
+	require.Greater(t, refused, 1000)
+}
+
+// values are the parameters of a matched request in the order of the route.
+func values(s *Server, r *http.Request) (list []string) {
+	for _, rt := range s.routes {
+		params, ok := rt.params(strings.Split(pathSafe(r), "/")[1:])
+		if !ok || rt.method != r.Method {
+			continue
+		}
+		for _, segment := range rt.segments {
+			if name, isParam := strings.CutPrefix(segment, "{"); isParam {
+				list = append(list, params[strings.TrimRight(name, ".}")])
+			}
+		}
+		return slices.Clip(list)
+	}
+	return nil
+}
