@@ -140,7 +140,7 @@ func (a *agent) add(t target) error {
 	if err != nil {
 		return fmt.Errorf("--comfyui: %w", err)
 	}
-	i := &instance{target: t, client: client, handler: client.Proxy(nil)}
+	i := &instance{target: t, client: client, handler: client.Proxy()}
 	i.seen.Reason = "not reached yet"
 	if a.restartCommand != "" {
 		i.restart = &restarter{command: a.restartCommand, target: t, log: a.log}

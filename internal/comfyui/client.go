@@ -164,8 +164,8 @@ func (c *Client) url(path string, query url.Values) string {
 	return s
 }
 
-// do sends a request and returns any answer below 500; the caller closes its
-// body. Errors are [ErrUnreachable], [ErrUnclear] or [ErrHub], wrapped.
+// do sends a request and returns any answer below 500, with the headers that may
+// go on to a client; the caller closes its body. Errors are [ErrUnreachable], [ErrUnclear] or [ErrHub], wrapped.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	ctx, connected := traceConn(ctx)
 	req, err := http.NewRequestWithContext(ctx, r.method, c.url(r.path, r.query), r.body)
@@ -173,16 +173,12 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		return nil, err
 	}
 	if r.header != nil {
-		req.Header = r.header
+		req.Header = forInstance(r.header)
 	}
 	if r.size != 0 {
 		req.ContentLength = r.size
 	}
-	req.Header.Set("User-Agent", c.agent)
-	if c.base.User != nil {
-		password, _ := c.base.User.Password()
-		req.SetBasicAuth(c.base.User.Username(), password)
-	}
+	c.sign(req)
 	client := c.http
 	if r.slow {
 		client = c.patient
@@ -195,6 +191,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
+	resp.Header = forClient(resp.StatusCode, resp.Header)
 	return resp, nil
 }
 

@@ -338,7 +338,7 @@ func TestProxy(t *testing.T) {
 		return true
 	})
 	instance := newTestClient(t, f.URL)
-	agent := httptest.NewServer(http.StripPrefix("/i/gpu", instance.Proxy(nil)))
+	agent := httptest.NewServer(http.StripPrefix("/i/gpu", instance.Proxy()))
 	defer agent.Close()
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, agent.URL+"/i/gpu/userdata/workflows%2Fa.json?x=%20y", strings.NewReader("body"))

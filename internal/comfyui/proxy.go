@@ -9,17 +9,12 @@ import (
 	"strings"
 )
 
-// Proxy passes requests on to the instance as they are, escaped paths,
-// streamed bodies and WebSocket upgrades included. The path of a request is
-// the path at the instance. What a browser says about where a request comes
-// from is removed: the instance would refuse a page that was loaded from the
-// hub. failed answers for an instance that gave no answer; its error is as of
-// the other calls. With nil the answer is 502 with [UnreachableHeader], as a
-// [Client] that asks through an agent expects it.
-func (c *Client) Proxy(failed func(http.ResponseWriter, *http.Request, error)) http.Handler {
-	if failed == nil {
-		failed = answerUnreachable
-	}
+// Proxy passes requests of hubs on to the instance as they are, escaped paths,
+// streamed bodies and WebSocket upgrades included; what may pass was decided at
+// the hub, see [Client.Forward]. The path of a request is the path at the
+// instance. An instance that gives no answer is 502 with [UnreachableHeader],
+// as a [Client] that asks through an agent expects it.
+func (c *Client) Proxy() http.Handler {
 	return &httputil.ReverseProxy{
 		// Routes of custom nodes may wait for a person.
 		Transport:     c.patient.Transport,
@@ -43,7 +38,7 @@ func (c *Client) Proxy(failed func(http.ResponseWriter, *http.Request, error)) h
 			}
 			return nil // errors of the instance itself are for the client to see
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, c.proxyError(err)) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { answerUnreachable(w, r, c.proxyError(err)) },
 	}
 }
 
