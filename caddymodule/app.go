@@ -128,6 +128,12 @@ type App struct {
 	// (ComfyUI-Manager and its like). Default: false, they are 403.
 	Manager bool `json:"manager,omitempty"`
 
+	// Which requests that are none of the hub's own reach an instance, such as
+	// calls of custom nodes: `off`, only files of the web UI and of extensions;
+	// `read`, GET and HEAD, no WebSockets; `on`, all. Default: `read` for
+	// those who have logged in, `on` where nobody does.
+	Passthrough string `json:"passthrough,omitempty"`
+
 	// Folder with the static files of ComfyUI's web UI. Default: they come
 	// from an instance.
 	Frontend string `json:"frontend,omitempty"`
@@ -272,6 +278,7 @@ func (a *App) hubSettings() hub.Settings {
 		InputAge:          time.Duration(a.InputAge),
 		TenantLimits:      a.TenantLimits.limits(),
 		Manager:           a.Manager,
+		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,
 		Free:              hub.FreePolicy(a.Free),

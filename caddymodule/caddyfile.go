@@ -78,6 +78,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        input_files    <number>
 //	    }
 //	    manager            on | off
+//	    passthrough        off | read | on
 //	    frontend           <folder>
 //	    users              single | multi
 //	    free               own | all | off
@@ -158,6 +159,8 @@ func (a *App) set(word, value string) (err error) {
 		a.InputAge, err = parseDuration(value)
 	case "manager":
 		a.Manager, err = value == "on", oneOf(value, "on", "off")
+	case "passthrough":
+		a.Passthrough, err = value, checkPassthrough(value)
 	case "frontend":
 		a.Frontend = value
 	case "users":

@@ -94,6 +94,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"zero size":               {"max_upload 0", `max_upload: "0" is not a size`},
 		"huge size":               {"max_upload 17EB", `max_upload: "17EB" is not a size`},
 		"switch":                  {"manager yes", `manager: "yes" is not one of on, off`},
+		"passthrough":             {"passthrough write", `passthrough: "write" is not one of off, read, on`},
 		"users":                   {"users many", `users: "many" is not one of single, multi`},
 		"free":                    {"free yes", `free: "yes" is not one of own, all, off`},
 		"instance twice":          {"instance http://a:1\ninstance http://a:1", "instance: http://a:1 is given twice"},

@@ -72,6 +72,11 @@ func (a *App) check() error {
 			return fmt.Errorf("free: %w", err)
 		}
 	}
+	if a.Passthrough != "" {
+		if err := checkPassthrough(a.Passthrough); err != nil {
+			return fmt.Errorf("passthrough: %w", err)
+		}
+	}
 	for i, instance := range a.Instances {
 		if err := checkInstance(instance); err != nil {
 			return fmt.Errorf("instance: %w", err)
@@ -284,4 +289,9 @@ func parseDuration(value string) (caddy.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", value)
 	}
 	return caddy.Duration(d), nil
+}
+
+// checkPassthrough accepts the words for what reaches an instance.
+func checkPassthrough(value string) error {
+	return oneOf(value, string(hub.PassthroughOff), string(hub.PassthroughRead), string(hub.PassthroughOn))
 }

@@ -97,6 +97,36 @@ var mayImport = map[string][]string{
 	"internal/pyjson":          {},
 }
 
+// looksAtURL finds code that reads the target of a request by itself. The hub
+// and an instance must read it alike, so package aiohttp does it for all.
+var looksAtURL = regexp.MustCompile(`(?i)\.URL\.(Path|RawPath|RawQuery|Opaque|Query\(|EscapedPath|RequestURI|String\()|\.RequestURI|\.(Post)?FormValue\(|\.ParseForm\(|\.PathValue\(`)
+
+// urlReaders are the files that may, and why.
+var urlReaders = map[string]string{
+	"internal/hub/path.go":        "turns a request's URL into the canonical form, once",
+	"internal/comfyui/forward.go": "takes the raw query, and drops what is secret",
+	"internal/comfyui/proxy.go":   "the agent's, which changes nothing",
+}
+
+// Every part of the dialect reads paths and queries through package aiohttp.
+func TestOneReadingOfAURL(t *testing.T) {
+	t.Parallel()
+	met := 0
+	for _, s := range sources(t) {
+		if s.isTest() || !slices.Contains([]string{"internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
+			continue
+		}
+		text := bytes.ReplaceAll(bytes.ToLower(s.text), []byte("parsequery(r.url.rawquery)"), nil)
+		found := looksAtURL.Find(text)
+		if urlReaders[s.path] != "" {
+			met++
+			continue
+		}
+		require.Empty(t, string(found), "%s: use package aiohttp", s.path)
+	}
+	require.Equal(t, len(urlReaders), met)
+}
+
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{

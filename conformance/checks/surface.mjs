@@ -122,7 +122,7 @@ async function routes({ url }) {
     must(typeof (await server.json(`${prefix}/prompt`)).exec_info.queue_remaining === 'number', 'GET /prompt');
     must(Array.isArray(await server.json(`${prefix}/models`)), '/models is no list');
   }
-  same((await server.fetch('/manager/version-of-nothing')).status, 404, 'status of an unknown path');
+  same((await server.fetch('/nobody/knows/this')).status, 404, 'status of an unknown path');
 }
 
 /** History as a list: max_items, offset, newest last; and deleted where asked. */

@@ -45,11 +45,15 @@ func (t Pattern) Match(p Path) (values []string, ok bool) {
 
 // Resembles reports whether somebody who reads paths more loosely than aiohttp
 // might take the path for one of this pattern: without regard to case, doubled
-// and trailing slashes, matrix parameters, what follows an escaped "?", spaces,
+// and trailing slashes, repeated /api, matrix parameters, what follows an escaped "?", spaces,
 // dots, or how often it was escaped. Such a path is no business of a custom
 // node; it is an attempt to reach an instance's route behind the hub's back.
 func (t Pattern) Resembles(p Path) bool {
-	have := p.loose()
+	_, matches := t.Match(p)
+	return matches || slices.ContainsFunc(p.readings(), t.matchesLoosely)
+}
+
+func (t Pattern) matchesLoosely(have []string) bool {
 	for n, want := range t.segments {
 		switch {
 		case want == "**":
@@ -64,11 +68,28 @@ func (t Pattern) Resembles(p Path) bool {
 // Below reports whether the path, read loosely, is at or below one of the
 // prefixes.
 func (p Path) Below(prefixes ...string) bool {
-	have := p.loose()
+	readings := p.readings()
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		want := (Path{prefix}).loose()
-		return len(have) >= len(want) && slices.Equal(have[:len(want)], want)
+		return slices.ContainsFunc(readings, func(have []string) bool {
+			return len(have) >= len(want) && slices.Equal(have[:len(want)], want)
+		})
 	})
+}
+
+// readings are the path read loosely, as it is and, where it begins with /api,
+// with no such prefix and with just one.
+func (p Path) readings() [][]string {
+	const api = "api"
+	have := p.loose()
+	if len(have) == 0 || have[0] != api {
+		return [][]string{have}
+	}
+	rest := have
+	for len(rest) > 0 && rest[0] == api {
+		rest = rest[1:]
+	}
+	return [][]string{have, rest, append([]string{api}, rest...)}
 }
 
 // loose is the path as the most careless reader would see it, without empty

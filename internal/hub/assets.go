@@ -31,9 +31,9 @@ func (h *Hub) addAssets(t *router) {
 }
 
 // noAssets refuses, if the version that the hub emulates has assets at all.
-func (h *Hub) noAssets(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) noAssets(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
 	if !h.dispatch.Version().AtLeast(0, 17, 0) {
-		h.forward(w, r, a)
+		writeNotFound(w, r) // nor is it at an instance: a newer one would show everybody's
 		return
 	}
 	writeJSON(w, http.StatusServiceUnavailable, []byte(assetsDisabled))
@@ -43,7 +43,7 @@ func (h *Hub) noAssets(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 func (h *Hub) noAsset(fits func(string) bool) handler {
 	return func(w http.ResponseWriter, r *http.Request, a asker, path []string) {
 		if !fits(path[0]) {
-			h.forward(w, r, a)
+			writeNotFound(w, r)
 			return
 		}
 		h.noAssets(w, r, a, path)

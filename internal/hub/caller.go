@@ -34,7 +34,7 @@ type asker struct {
 // one, is added by the handler that parses the body.
 func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
 	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", live: v.Live}
-	a.client = r.URL.Query().Get("clientId")
+	a.client = queryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
 	// any length belongs there, nor a cookie that others must not know.
 	if cookie := browserCookie(r); cookie != "" {

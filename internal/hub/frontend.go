@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
@@ -32,13 +33,13 @@ func checkFrontend(folder string) error {
 
 // serveFrontend answers with a file of the hub's own copy of the web interface
 // and reports whether there is one. Others are left to the primary.
-func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request) bool {
+func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
 	folder := h.settings().Frontend
-	if folder == "" || !isRead(r) || strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	if folder == "" || !isRead(r) || upgrades(r) {
 		return false
 	}
-	name := strings.TrimPrefix(r.URL.Path, "/")
-	index := name == "" || r.URL.Path == "/api/"
+	name := strings.TrimPrefix(asked.Decoded(), "/")
+	index := name == "" || asked.String() == "/api/"
 	if index {
 		name = "index.html"
 	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) {
@@ -63,7 +64,7 @@ func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request) bool {
 	err = files.ServeContent(w, r, files.Content{
 		ETag:     fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()),
 		Modified: info.ModTime(), Size: info.Size(), Logger: h.log(),
-		Describe: func(header http.Header) { h.describePage(header, r.URL.Path, name, index) },
+		Describe: func(header http.Header) { h.describePage(header, asked.Decoded(), name, index) },
 		Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
 			return section{io.NewSectionReader(file, offset, length)}, nil
 		},

@@ -24,8 +24,10 @@ func TestHeldPictures(t *testing.T) {
 		{method: "PUT", path: "/api/etn/image/a%2Fb", body: "other", status: 200, want: `{"status": "cached"}`},
 		{method: "GET", path: "/api/etn/image/a%2Fb", status: 200, want: heldPNG},
 		{method: "GET", path: "/api/etn/image/nope", status: 404, want: `{"error": "Image not found"}`},
-		{method: "PUT", path: "/api/etn/image/..", body: "x", status: 400, want: `{"error": "Invalid id"}`},
-		{method: "GET", path: "/api/etn/image/%2e%2e", status: 404, want: `{"error": "Image not found"}`},
+		{method: "PUT", path: "/api/etn/image/..%2Fx", body: "x", status: 400, want: `{"error": "Invalid id"}`},
+		{method: "GET", path: "/api/etn/image/%2e%2e%2Fx", status: 404, want: `{"error": "Image not found"}`},
+		{method: "PUT", path: "/api/etn/image/..", body: "x", status: 405, want: "405: Method Not Allowed"},
+		{method: "GET", path: "/api/etn/image/%2e%2e", status: 404, want: "404: Not Found"},
 		{method: "GET", path: "/api/etn/image/left-by-a-node", status: 200, want: "one"},
 	})
 

@@ -15,7 +15,7 @@ import (
 // getHistory answers GET /history: entries by id, oldest first.
 func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	var page queue.Page
-	q := r.URL.Query()
+	q := queryOf(r)
 	for name, field := range map[string]**int{"max_items": &page.Max, "offset": &page.Offset} {
 		if !q.Has(name) {
 			continue

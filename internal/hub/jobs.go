@@ -57,7 +57,7 @@ func millis(o *pyjson.Object, key string) float64 {
 
 // getComfyJobs answers GET /api/jobs.
 func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	q, fault := parseJobQuery(r.URL.Query())
+	q, fault := parseJobQuery(queryOf(r))
 	if fault != "" {
 		writeErrorText(w, http.StatusBadRequest, fault)
 		return

@@ -18,7 +18,7 @@ import (
 // its own permission and changes nothing, so that pages of other sites, such as
 // a chat, may lead there.
 func opensLink(r *http.Request) bool {
-	return isRead(r) && strings.HasPrefix(r.URL.EscapedPath(), linkPath)
+	return isRead(r) && strings.HasPrefix(pathOf(r).String(), linkPath)
 }
 
 // postFiles answers POST /hub/files: a link to a file that the caller could
@@ -64,7 +64,7 @@ func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []str
 
 // getFile answers GET /hub/files/{name}?exp=&sig=, with Range and ETag.
 func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []string) {
-	tenant, ref, err := h.signer.open(r.Context(), path[0], r.URL.Query(), time.Now())
+	tenant, ref, err := h.signer.open(r.Context(), path[0], queryOf(r), time.Now())
 	switch {
 	case errors.Is(err, errExpired):
 		writeText(w, http.StatusGone, "This link has expired.")

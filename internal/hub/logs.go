@@ -50,7 +50,7 @@ func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 	switch {
 	case !a.login:
 		h.getFromPrimary(w, r, a, nil)
-	case r.URL.Path == "/internal/logs":
+	case pathOf(r).String() == "/internal/logs":
 		writeValue(w, pyjson.String(""))
 	default:
 		writeJSON(w, http.StatusOK, []byte(`{"entries": [], "size": {"cols": 80, "rows": 24}}`))

@@ -39,7 +39,7 @@ func (h *Hub) getModelFolder(w http.ResponseWriter, r *http.Request, _ asker, pa
 // that does not say 404 answers.
 func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
 	for _, client := range h.dispatch.Clients() {
-		resp, err := client.Ask(r.Context(), bare(r.URL.EscapedPath()), r.URL.Query())
+		resp, err := client.Ask(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
 		if err != nil {
 			continue // another may have it
 		}

@@ -110,7 +110,7 @@ func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ 
 // getUnion answers a listing with the union over the fleet: a model that any
 // instance has can be used.
 func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	answers := h.askAll(r.Context(), bare(r.URL.EscapedPath()), r.URL.Query())
+	answers := h.askAll(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
 	if len(answers) == 0 {
 		if h.dispatch.Primary() == nil {
 			writeNoInstance(w)

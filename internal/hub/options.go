@@ -96,6 +96,10 @@ type Settings struct {
 	// Manager lets calls that install or change code on instances through.
 	// Default: they are 403.
 	Manager bool
+	// Passthrough says which requests that are no route of the hub reach an
+	// instance. Default: PassthroughRead for those who have logged in,
+	// PassthroughOn where nobody does.
+	Passthrough PassthroughPolicy
 	// MultiUser keeps settings and user files apart by the header Comfy-User,
 	// as ComfyUI does with --multi-user. Default: each tenant is one user.
 	MultiUser bool

@@ -1,11 +1,6 @@
 package hub
 
-import (
-	"net/http"
-	"path"
-	"slices"
-	"strings"
-)
+import "net/http"
 
 // getFromPrimary lets the primary instance answer: what its web interface is
 // made of, and what must come from one build.
@@ -28,7 +23,7 @@ func (h *Hub) getFromPrimaryOr(nothing string) handler {
 			writeNoInstance(w)
 			return
 		}
-		resp, err := client.Ask(r.Context(), bare(r.URL.EscapedPath()), r.URL.Query())
+		resp, err := client.Ask(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
 		switch {
 		case err != nil:
 			h.log().Debug("an instance did not answer", "error", err)
@@ -40,46 +35,4 @@ func (h *Hub) getFromPrimaryOr(nothing string) handler {
 			copyAnswer(w, resp)
 		}
 	}
-}
-
-// isPage reports whether a path is a part of the web interface rather than a
-// call: pages, scripts and pictures. Their names carry hashes of one build, so
-// they may never be spread over instances.
-func isPage(r *http.Request) bool {
-	if !isRead(r) || strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return false
-	}
-	p := r.URL.Path
-	if p == "/" || p == "/api/" {
-		return true
-	}
-	first, _, deep := strings.Cut(strings.TrimPrefix(p, "/"), "/")
-	if deep && slices.Contains([]string{"extensions", "assets", "templates", "docs", "scripts", "fonts", "cursor"}, first) {
-		return true
-	}
-	return first != "api" && slices.Contains([]string{
-		".html", ".js", ".mjs", ".css", ".map", ".json", ".ico", ".svg", ".png", ".webp", ".woff", ".woff2", ".ttf",
-	}, path.Ext(p))
-}
-
-// refusedPath answers paths that ComfyUI's static route refuses, and reports
-// whether it did. They go no further: an instance's address may have a path of
-// its own, which ".." would leave.
-func refusedPath(w http.ResponseWriter, r *http.Request) bool {
-	p := r.URL.Path
-	switch {
-	case !climbs(p) && !strings.HasPrefix(p, "//"):
-		return false
-	case !isRead(r):
-		writeNotAllowed(w, allowHeader(nil))
-	case climbs(p):
-		writeText(w, http.StatusNotFound, "404: Not Found")
-	default:
-		writeText(w, http.StatusForbidden, "403: Forbidden")
-	}
-	return true
-}
-
-func climbs(p string) bool {
-	return slices.ContainsFunc(strings.FieldsFunc(p, func(r rune) bool { return r == '/' || r == '\\' }), func(s string) bool { return s == ".." })
 }

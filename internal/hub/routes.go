@@ -2,22 +2,22 @@ package hub
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
 // handler answers one request; path holds the decoded values of the route's
 // wildcards in order.
 type handler func(w http.ResponseWriter, r *http.Request, a asker, path []string)
 
-// route is one path of ComfyUI's surface. Its segments are matched against
-// the escaped path, one raw segment each, as ComfyUI's router does:
-// "workflows%2Fa.json" is one segment, and nothing is cleaned or redirected.
+// route is one path of ComfyUI's surface. It is matched against the canonical
+// path, as ComfyUI's router does: "workflows%2Fa.json" is one segment, and
+// nothing is cleaned or redirected.
 type route struct {
-	// segments: "*" matches any one segment, "**" at the end all that follow.
-	segments []string
-	methods  map[string]handler
+	pattern aiohttp.Pattern
+	methods map[string]handler
 }
 
 // router finds the handler of a path. It is built once and then only read.
@@ -30,31 +30,30 @@ func (t *router) both(pattern string, h handler) {
 	t.handle(method+" /api"+path, h)
 }
 
-// handle adds a route; the pattern is a method, a blank and a path in which
-// "*" stands for one segment and "**" at its end for one or more.
-func (t *router) handle(pattern string, h handler) {
-	method, path, _ := strings.Cut(pattern, " ")
-	segments := strings.Split(path, "/")[1:]
+// handle adds a route; the text is a method, a blank and a path in which
+// "*" stands for one segment and "**" at its end for all that follow.
+func (t *router) handle(text string, h handler) {
+	method, path, _ := strings.Cut(text, " ")
+	pattern := aiohttp.ParsePattern(path)
 	for n := range t.routes {
-		if slices.Equal(t.routes[n].segments, segments) {
+		if t.routes[n].pattern.Equal(pattern) {
 			t.routes[n].methods[method] = h
 			return
 		}
 	}
-	t.routes = append(t.routes, route{segments: segments, methods: map[string]handler{method: h}})
+	t.routes = append(t.routes, route{pattern: pattern, methods: map[string]handler{method: h}})
 }
 
 // find returns the handler and the wildcards' values. Routes are tried in the
 // order in which they were added; one that matches without the method leaves
 // the path to later ones. Without a handler, allowed are the methods that the
 // path has; none means that it is no route.
-func (t *router) find(method, escaped string) (h handler, path, allowed []string) {
-	segments := strings.Split(escaped, "/")[1:]
+func (t *router) find(method string, p aiohttp.Path) (h handler, path, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	for n := range t.routes {
-		values, ok := t.routes[n].match(segments)
+		values, ok := t.routes[n].pattern.Match(p)
 		if !ok {
 			continue
 		}
@@ -71,45 +70,32 @@ func (t *router) find(method, escaped string) (h handler, path, allowed []string
 // allowHeader lists methods as aiohttp does: sorted, HEAD with GET. GET is
 // always among them, because the static files are mounted at /.
 func allowHeader(methods []string) string {
-	list := append([]string{http.MethodGet, http.MethodHead}, methods...)
-	slices.Sort(list)
-	return strings.Join(slices.Compact(list), ",")
+	return listed(append([]string{http.MethodGet}, methods...))
 }
 
-func (rt *route) match(segments []string) (values []string, ok bool) {
-	for n, want := range rt.segments {
-		if n >= len(segments) {
-			return nil, false
-		}
-		raw, rest := segments[n], want == "**"
-		if want != "*" && !rest {
-			if want != raw {
-				return nil, false
-			}
-			continue
-		}
-		if rest {
-			raw = strings.Join(segments[n:], "/")
-		}
-		value, err := url.PathUnescape(raw)
-		if err != nil || raw == "" {
-			return nil, false
-		}
-		values = append(values, value)
-		if rest {
-			return values, true
-		}
+// listed are the methods of a route below /internal, where no static files are.
+func listed(methods []string) string {
+	if slices.Contains(methods, http.MethodGet) {
+		methods = append([]string{http.MethodHead}, methods...)
 	}
-	return values, len(segments) == len(rt.segments)
+	slices.Sort(methods)
+	return strings.Join(slices.Compact(methods), ",")
 }
 
-// bare strips the prefix under which every route of ComfyUI exists a second
-// time.
-func bare(escaped string) string {
-	if rest, ok := strings.CutPrefix(escaped, "/api/"); ok {
-		return "/" + rest
+// resembles reports whether a path is one of the router's for somebody who reads
+// paths more loosely than aiohttp.
+func (t *router) resembles(p aiohttp.Path) bool {
+	return slices.ContainsFunc(t.routes, func(rt route) bool { return rt.pattern.Resembles(p) })
+}
+
+// pattern is the route of a path, for the log: the path itself may name a file.
+func (t *router) pattern(p aiohttp.Path) string {
+	for _, rt := range t.routes {
+		if _, ok := rt.pattern.Match(p); ok {
+			return rt.pattern.String()
+		}
 	}
-	return escaped
+	return "none"
 }
 
 // isRead reports whether a request asks for a page or a file.

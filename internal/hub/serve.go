@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -99,6 +100,10 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		})
 		return
 	}
+	path, noPath := aiohttp.ReadPath(r.URL)
+	if noPath == nil {
+		r = withPath(r, path)
+	}
 	if v.CORS != "" {
 		w = h.withCORS(w, v.CORS)
 	}
@@ -107,6 +112,10 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	}
 	if r.Method == http.MethodOptions {
 		writeEmpty(w, http.StatusOK)
+		return
+	}
+	if noPath != nil {
+		writeNoPath(w, r)
 		return
 	}
 	a := h.askerOf(r, v)
@@ -124,22 +133,23 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		h.logins.note()
 	}
 	w = h.greet(w, r, v, &a)
-	escaped := r.URL.EscapedPath()
-	own, path, allowed := h.own.find(r.Method, escaped)
+	own, values, allowed := h.own.find(r.Method, path)
 	if own != nil {
-		own(w, r, a, path)
+		own(w, r, a, values)
 		return
 	}
 	if allowed != nil {
 		writeNotAllowed(w, allowHeader(allowed))
 		return
 	}
-	handler, path, allowed := h.table.find(r.Method, escaped)
+	handler, values, allowed := h.table.find(r.Method, path)
 	switch {
 	case handler != nil:
-		handler(w, r, a, path)
+		handler(w, r, a, values)
 	case allowed == nil:
-		h.forward(w, r, a)
+		h.forward(w, r, a, path)
+	case isInternal(path):
+		writeNotAllowed(w, listed(allowed))
 	case isRead(r):
 		writeNotFound(w, r) // as ComfyUI's catch-all static route does
 	default:
@@ -160,7 +170,7 @@ func (h *Hub) fault(w http.ResponseWriter, r *http.Request, err error) {
 		h.log().Warn("Redis is away", "error", err)
 		writeAway(w)
 	default:
-		h.log().Error("request failed", "path", r.URL.Path, "error", err)
+		h.log().Error("request failed", "route", h.table.pattern(pathOf(r)), "error", err)
 		writeTrouble(w, r)
 	}
 }

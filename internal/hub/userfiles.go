@@ -21,7 +21,7 @@ const userCSS userdata.Path = "user.css"
 
 // getUserdata answers GET /userdata: the files of one folder.
 func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	q := r.URL.Query()
+	q := queryOf(r)
 	if q.Get("dir") == "" {
 		writeText(w, http.StatusBadRequest, "Directory not provided")
 		return
@@ -72,7 +72,7 @@ func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a asker, _ [
 		writeText(w, http.StatusForbidden, "Invalid user specified in request")
 		return
 	}
-	dir, err := userdata.ParsePath(r.URL.Query().Get("path"))
+	dir, err := userdata.ParsePath(queryOf(r).Get("path"))
 	if errors.Is(err, userdata.ErrOutside) {
 		writeText(w, http.StatusBadRequest, "Invalid path requested")
 		return
@@ -203,11 +203,11 @@ func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a asker, pa
 }
 
 // mayReplace reads a flag that only the very word "false" unsets.
-func mayReplace(r *http.Request) bool { return r.URL.Query().Get("overwrite") != "false" }
+func mayReplace(r *http.Request) bool { return queryOf(r).Get("overwrite") != "false" }
 
 // writeUserfile tells the path of a stored file or, if asked, all about it.
 func (h *Hub) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
-	if isTrue(r.URL.Query().Get("full_info")) {
+	if isTrue(queryOf(r).Get("full_info")) {
 		writeValue(w, h.fileInfo(f))
 		return
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
 // Errors of [Streams.Serve] that come before anything was written to the
@@ -386,4 +388,6 @@ func mintSID() string {
 }
 
 // wantsLive reports whether the query asks for interleaved events.
-func wantsLive(r *http.Request) bool { return r.URL.Query().Get("events") == "live" }
+func wantsLive(r *http.Request) bool {
+	return aiohttp.ParseQuery(r.URL.RawQuery).Get("events") == "live"
+}

@@ -1,0 +1,143 @@
+package hub
+
+import (
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
+)
+
+// PassthroughPolicy says which requests that are no route of the hub may reach
+// an instance: calls of custom nodes, whose answers no hub can judge.
+type PassthroughPolicy string
+
+const (
+	// PassthroughOff lets only files of the web interface and its extensions
+	// through.
+	PassthroughOff PassthroughPolicy = "off"
+	// PassthroughRead lets GET and HEAD through, but no WebSockets.
+	PassthroughRead PassthroughPolicy = "read"
+	// PassthroughOn lets everything through.
+	PassthroughOn PassthroughPolicy = "on"
+)
+
+// passthrough is the policy for a caller. Where nobody logs in, everybody is
+// one tenant and may do as with a ComfyUI of their own.
+func (h *Hub) passthrough(a asker) PassthroughPolicy {
+	switch policy := h.settings().Passthrough; {
+	case policy != "":
+		return policy
+	case a.login:
+		return PassthroughRead
+	default:
+		return PassthroughOn
+	}
+}
+
+// mayPass reports whether the policy lets a request through, and answers it
+// otherwise.
+func (h *Hub) mayPass(w http.ResponseWriter, r *http.Request, a asker, asked aiohttp.Path) bool {
+	if isManager(asked) {
+		return h.mayManage(w, r, a, asked)
+	}
+	needs := PassthroughOn
+	switch {
+	case isStatic(r, asked):
+		return true
+	case isRead(r) && !upgrades(r):
+		needs = PassthroughRead
+	}
+	policy := h.passthrough(a)
+	if policy == PassthroughOn || policy == needs {
+		return true
+	}
+	writeHubError(w, hubError{
+		status: http.StatusForbidden, kind: "passthrough_" + string(policy),
+		message: "This call is none of the hub's own, and passing it on to an instance is switched off",
+		details: "The hub's operator can allow it with `passthrough " + string(needs) + "`.",
+	})
+	return false
+}
+
+// managed are the paths under which ComfyUI-Manager installs, updates, removes
+// and restarts, in all of its versions, by GET as well as by POST. One visitor
+// must not change the machines of all.
+var managed = []string{
+	"/manager", "/customnode", "/snapshot", "/externalmodel", "/comfyui_manager", "/alternatives", "/model/install",
+	"/v2/manager", "/v2/customnode", "/v2/snapshot", "/v2/externalmodel", "/v2/comfyui_manager",
+}
+
+func isManager(p aiohttp.Path) bool { return p.Below(managed...) }
+
+// managerReads are the calls by which the web interface finds out what is
+// installed, bare and under /v2. They change nothing without the parameter
+// "value", which sets what they read.
+var managerReads = []string{
+	"/manager/version", "/manager/is_legacy_manager_ui", "/manager/queue/status", "/manager/policy/component", "/manager/share_option",
+	"/customnode/installed", "/customnode/getmappings",
+}
+
+// mayManage decides on the calls of ComfyUI-Manager, for which the operator has
+// a word of its own: `manager on` opens them whatever passthrough is.
+func (h *Hub) mayManage(w http.ResponseWriter, r *http.Request, a asker, asked aiohttp.Path) bool {
+	if h.settings().Manager {
+		return true
+	}
+	name := strings.TrimPrefix(asked.Bare().String(), "/v2")
+	if slices.Contains(managerReads, name) && isRead(r) && !upgrades(r) && !queryOf(r).Has("value") && h.passthrough(a) != PassthroughOff {
+		return true
+	}
+	writeHubError(w, hubError{
+		status: http.StatusForbidden, kind: "manager_off",
+		message: "Changing the code of instances through the hub is switched off",
+		details: "The hub's operator can allow it with `manager on`.",
+	})
+	return false
+}
+
+// upgrades reports whether a request asks for another protocol.
+func upgrades(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+// pageFolders are the folders of the web interface's build and of extensions.
+var pageFolders = []string{"extensions", "assets", "templates", "docs", "scripts", "fonts", "cursor"}
+
+// pageFiles are the endings of the files that a page is made of.
+var pageFiles = []string{
+	".html", ".js", ".mjs", ".css", ".map", ".json", ".ico", ".svg", ".png", ".webp", ".woff", ".woff2", ".ttf",
+}
+
+// isStatic reports whether a request reads a file of the web interface, of an
+// extension, or of an extension's templates, where no handler of a custom node
+// is expected.
+func isStatic(r *http.Request, asked aiohttp.Path) bool {
+	if !isPage(r, asked) {
+		return false
+	}
+	name := strings.TrimPrefix(asked.Decoded(), "/")
+	first, _, deep := strings.Cut(name, "/")
+	return !deep || name == "api/" || slices.Contains(pageFolders, first) || strings.HasPrefix(name, templatesPath)
+}
+
+// templatesPath is where packs keep their example workflows; it exists under
+// /api only.
+const templatesPath = "api/workflow_templates/"
+
+// isPage reports whether a path is a part of the web interface rather than a
+// call: pages, scripts and pictures. Their names carry hashes of one build, so
+// they may never be spread over instances.
+func isPage(r *http.Request, asked aiohttp.Path) bool {
+	if !isRead(r) || upgrades(r) {
+		return false
+	}
+	name := strings.TrimPrefix(asked.Decoded(), "/")
+	if name == "" || name == "api/" || strings.HasPrefix(name, templatesPath) {
+		return true
+	}
+	first, _, deep := strings.Cut(name, "/")
+	if deep && slices.Contains(pageFolders, first) {
+		return true
+	}
+	return first != "api" && slices.Contains(pageFiles, path.Ext(name))
+}

@@ -1,0 +1,148 @@
+package hub
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
+)
+
+// model is aiohttp's resolver, written from its source: resources are indexed
+// by the fixed beginning of their path; a path is looked up whole, then without
+// its last segment, and so on; those of one index are tried in their order. A
+// parameter is [^{}/]+, or .* where it takes the rest. It shares nothing with
+// the router that it is compared to.
+type model struct {
+	index map[string][]*resource
+}
+
+type resource struct {
+	name    string
+	match   *regexp.Regexp
+	methods []string
+}
+
+// newModel has the hub's own table, in the same order.
+func newModel(t *router) *model {
+	m := &model{index: map[string][]*resource{}}
+	for _, rt := range t.routes {
+		name := rt.pattern.String()
+		fixed, _, dynamic := strings.Cut(name, "*")
+		expression := regexp.QuoteMeta(name)
+		expression = strings.ReplaceAll(expression, `\*\*`, "(.*)")
+		expression = strings.ReplaceAll(expression, `\*`, "([^{}/]+)")
+		res := &resource{name: name, match: regexp.MustCompile("^" + expression + "$")}
+		for method := range rt.methods {
+			res.methods = append(res.methods, method)
+			if method == http.MethodGet {
+				res.methods = append(res.methods, http.MethodHead)
+			}
+		}
+		key := name
+		if dynamic {
+			key = fixed[:strings.LastIndex(fixed, "/")]
+		}
+		if key = strings.TrimRight(key, "/"); key == "" {
+			key = "/"
+		}
+		m.index[key] = append(m.index[key], res)
+	}
+	return m
+}
+
+var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// safe is yarl's path_safe of a path without broken escapes.
+func safe(raw string) string {
+	return escape.ReplaceAllStringFunc(raw, func(e string) string {
+		if e = strings.ToUpper(e); e == "%2F" || e == "%25" {
+			return e
+		}
+		plain, _ := url.PathUnescape(e)
+		return plain
+	})
+}
+
+func (m *model) resolve(method, path string) (name string, values, allowed []string) {
+	for part := path; part != ""; {
+		for _, res := range m.index[part] {
+			found := res.match.FindStringSubmatch(path)
+			if found == nil {
+				continue
+			}
+			if !slices.Contains(res.methods, method) {
+				allowed = append(allowed, res.methods...)
+				continue
+			}
+			for _, v := range found[1:] {
+				values = append(values, strings.ReplaceAll(strings.ReplaceAll(v, "%2F", "/"), "%25", "%"))
+			}
+			return res.name, values, nil
+		}
+		if part == "/" {
+			break
+		}
+		if part = part[:strings.LastIndex(part, "/")]; part == "" {
+			part = "/"
+		}
+	}
+	slices.Sort(allowed)
+	return "", nil, slices.Compact(allowed)
+}
+
+// FuzzRouter compares the hub's router with the model. Whatever it takes for no
+// route, and lets through, must be none to aiohttp either.
+func FuzzRouter(f *testing.F) {
+	for _, row := range recordedTargets(f) {
+		f.Add(row.Method, row.Target)
+	}
+	for _, path := range []string{"/%75pload/mas%6b", "/hub/file%73/x", "/api/assets/hash/blake3:0", "/history/{x}", "/api/etn/image/a%2Fb"} {
+		f.Add(http.MethodHead, path)
+		f.Add(http.MethodDelete, path)
+	}
+	h := New(Identity{})
+	named := &router{} // the hub's table with handlers that tell their name
+	hit := ""
+	for _, rt := range slices.Concat(h.own.routes, h.table.routes) {
+		for method := range rt.methods {
+			named.handle(method+" "+rt.pattern.String(), func(http.ResponseWriter, *http.Request, asker, []string) { hit = rt.pattern.String() })
+		}
+	}
+	aio := newModel(named)
+	f.Fuzz(func(t *testing.T, method, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			return // net/http's server answers 400
+		}
+		p, err := aiohttp.ReadPath(u)
+		if err != nil {
+			return // refused, and so passed on to nobody
+		}
+		raw, _, _ := strings.Cut(target, "?")
+		if _, rest, absolute := strings.Cut(raw, "://"); absolute && !strings.HasPrefix(raw, "/") {
+			raw = rest[strings.Index(rest, "/"):]
+		}
+		wantName, wantValues, wantAllowed := aio.resolve(method, safe(raw))
+		handler, values, allowed := named.find(method, p)
+		hit = ""
+		if handler != nil {
+			handler(nil, nil, asker{}, nil)
+		}
+		require.Equal(t, wantName, hit, target)
+		require.Equal(t, wantValues, values, target)
+		if slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, http.MethodHead)
+		}
+		slices.Sort(allowed)
+		require.Equal(t, wantAllowed, slices.Compact(allowed), target)
+		if wantName != "" {
+			require.True(t, h.isPrivate(p), "a route of the hub is private in any case: %s", target)
+		}
+	})
+}
