@@ -117,7 +117,7 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, 0)
+			b := newBench(t, 0, func(b *bench) { b.settings.Passthrough = PassthroughOn })
 			b.cors, b.tenant = c.cors, "ada"
 			for _, step := range []exchange{
 				{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
