@@ -104,6 +104,7 @@ var looksAtURL = regexp.MustCompile(`(?i)\.URL\.(Path|RawPath|RawQuery|Opaque|Qu
 // urlReaders are the files that may, and why.
 var urlReaders = map[string]string{
 	"internal/hub/path.go":        "turns a request's URL into the canonical form, once",
+	"internal/hub/lengths.go":     "measures the target, and reads nothing of it",
 	"internal/comfyui/forward.go": "takes the raw query, and drops what is secret",
 	"internal/comfyui/proxy.go":   "the agent's, which changes nothing",
 }
