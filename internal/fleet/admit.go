@@ -17,7 +17,10 @@ func (r *Registry) admit(report Report, now time.Time) error {
 	owner := r.agents[report.Agent]
 	switch {
 	case owner == nil:
-		if r.forgetOld(now); len(r.agents) >= maxAgents {
+		if len(r.agents) >= maxAgents {
+			r.forgetOld(now)
+		}
+		if len(r.agents) >= maxAgents {
 			return fmt.Errorf("%w: agent %q", ErrTooMany, report.Agent)
 		}
 		owner = &agent{}

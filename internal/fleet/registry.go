@@ -45,6 +45,7 @@ type Registry struct {
 	// refused are the agents that are not listened to, by name.
 	refused     map[string]refusal
 	subscribers map[chan struct{}]struct{}
+	tidied      time.Time // when what is old was last forgotten
 }
 
 // agent is the owner of a name.
@@ -111,7 +112,9 @@ func (r *Registry) Apply(report Report) error {
 		delete(r.refused, report.Agent)
 		changed = true
 	}
-	r.forgetOld(now)
+	if now.Sub(r.tidied) > time.Minute {
+		r.forgetOld(now)
+	}
 	if changed {
 		r.notify()
 	}
@@ -241,6 +244,7 @@ func (r *Registry) update(name string, change func(*record) bool) bool {
 
 // forgetOld drops instances of agents that left long ago.
 func (r *Registry) forgetOld(now time.Time) {
+	r.tidied = now
 	for name, rec := range r.instances {
 		if !rec.static && now.Sub(rec.seen) > forgetAfter {
 			delete(r.instances, name)

@@ -189,9 +189,12 @@ func (a *admission) close() {
 	a.work.Wait()
 }
 
+// keyed reports whether the gossip has a key. Without one it is on loopback.
+func (h *Hub) keyed() bool { return len(gossip.Keys(h.id.GossipKey)) > 0 }
+
 // addressPolicy is what the settings say of the addresses that agents report.
 func (h *Hub) addressPolicy(s Settings) (fleet.Policy, error) {
-	p := fleet.Policy{Local: h.id.GossipKey == "", Prefix: comfyui.InstancePath}
+	p := fleet.Policy{Local: !h.keyed(), Prefix: comfyui.InstancePath}
 	for _, text := range s.AllowDirect {
 		if err := p.ParseAllowed(text); err != nil {
 			return p, fmt.Errorf("allow_direct: %w", err)

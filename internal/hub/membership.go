@@ -51,7 +51,7 @@ const (
 func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
 	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}}
 	var pinned owners
-	if h.id.GossipKey != "" {
+	if h.keyed() {
 		pinned = pins.New(h.db)
 	}
 	m.admission = newAdmission(pinned, m.take, m.refuse)
