@@ -27,30 +27,30 @@ type lock struct {
 }
 
 // newLocks derives the locks of the secrets, the first one first.
-func newLocks(secrets []string) ([]*lock, error) {
+func newLocks(secrets []string, slow int) ([]*lock, error) {
 	locks := make([]*lock, len(secrets))
 	for n, secret := range secrets {
 		if len(secret) < MinSecret {
 			return nil, fmt.Errorf("a secret of %d bytes is too short: want %d or more, such as those of `openssl rand -base64 32`", len(secret), MinSecret)
 		}
 		var err error
-		if locks[n], err = newLock(secret); err != nil {
+		if locks[n], err = newLock(secret, slow); err != nil {
 			return nil, err
 		}
 	}
 	return locks, nil
 }
 
-func newLock(secret string) (*lock, error) {
-	slow, err := pbkdf2.Key(sha256.New, secret, []byte("comfyhub secret v1"), iterations, secretSize)
+func newLock(secret string, slow int) (*lock, error) {
+	derived, err := pbkdf2.Key(sha256.New, secret, []byte("comfyhub secret v1"), slow, secretSize)
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
-	id, err := hkdf.Key(sha256.New, slow, nil, "comfyhub secret id v1", idSize)
+	id, err := hkdf.Key(sha256.New, derived, nil, "comfyhub secret id v1", idSize)
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
-	material, err := hkdf.Key(sha256.New, slow, nil, "comfyhub keyring v1", secretSize)
+	material, err := hkdf.Key(sha256.New, derived, nil, "comfyhub keyring v1", secretSize)
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}

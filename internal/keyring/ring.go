@@ -25,6 +25,8 @@ const (
 	// askEvery bounds how often values with an unknown key, which anybody can
 	// make up, lead to a reading of the ring.
 	askEvery = 5 * time.Second
+	// readWithin bounds one reading: meanwhile others wait.
+	readWithin = 10 * time.Second
 	// maxKeys bounds the ring: more can only be a runaway script, and each costs
 	// a request to the store at the start.
 	maxKeys = 1000
@@ -67,6 +69,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+
+	iterations int // for tests; default: iterations
 }
 
 // Ring is the keys of all hubs of a store. It is safe for concurrent use.
@@ -74,6 +78,7 @@ type Ring struct {
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
+	slow  int // how slow it is to derive a lock
 
 	// keys are replaced as a whole, the oldest first; empty until they could be
 	// read.
@@ -81,7 +86,6 @@ type Ring struct {
 
 	mu    sync.Mutex // one reads or changes the ring at a time
 	locks []*lock
-	told  string // the last fault that was logged
 	asked map[Purpose]time.Time
 }
 
@@ -90,7 +94,7 @@ type Ring struct {
 // ErrAway when the store does not answer, with a ring that seals and opens
 // nothing until Refresh or Follow could read it.
 func Open(ctx context.Context, o Options) (*Ring, error) {
-	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, asked: map[Purpose]time.Time{}}
+	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, slow: cmp.Or(o.iterations, iterations), asked: map[Purpose]time.Time{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -98,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Ring, error) {
 		r.now = time.Now
 	}
 	r.keys.Store(new([]*key))
-	locks, err := newLocks(o.Secrets)
+	locks, err := newLocks(o.Secrets, r.slow)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Ring, error) {
 // SetSecrets replaces the operator's secrets. The ring stays as it was when a
 // key cannot be read with the new ones.
 func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
-	locks, err := newLocks(secrets)
+	locks, err := newLocks(secrets, r.slow)
 	if err != nil {
 		return err
 	}
@@ -131,26 +135,31 @@ func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
 func (r *Ring) Follow(ctx context.Context) {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
+	told := "" // the fault that was logged: each is once
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if err := r.Refresh(ctx); err != nil && ctx.Err() == nil {
-			r.complain(err)
+		err := r.Refresh(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if text := textOf(err); text != told {
+			told = text
+			if err != nil {
+				r.log.Error("the keys of the hub cannot be read; those known go on", "error", err)
+			}
 		}
 	}
 }
 
-// complain logs a fault when it is new.
-func (r *Ring) complain(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if text := err.Error(); text != r.told {
-		r.told = text
-		r.log.Error("the keys of the hub cannot be read; those known go on", "error", err)
+func textOf(err error) string {
+	if err == nil {
+		return ""
 	}
+	return err.Error()
 }
 
 // Refresh reads the ring again. After an error the keys known before stay.
@@ -165,6 +174,8 @@ func (r *Ring) Refresh(ctx context.Context) error {
 // does not keep a running hub from learning the others. The caller holds the
 // lock.
 func (r *Ring) read(ctx context.Context, all bool) error {
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
 	names, err := r.store.List(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
@@ -268,7 +279,6 @@ func (r *Ring) use(ring map[string]*key) {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	r.keys.Store(&keys)
-	r.told = ""
 }
 
 // Rotation is what Rotate has done.

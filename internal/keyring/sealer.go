@@ -47,6 +47,9 @@ func (s *Sealer) Open(ctx context.Context, sealed, label []byte) ([]byte, error)
 		}
 	}
 	if k == nil {
+		if s.ring.sealing() == nil {
+			return nil, ErrAway
+		}
 		return nil, fmt.Errorf("%w: its key is not known", ErrForged)
 	}
 	// The tag is compared in constant time.

@@ -2,11 +2,14 @@ package keyring_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,7 +48,7 @@ func TestSecretsOfTheOperator(t *testing.T) {
 	// Nothing starts without it or with another, and nothing changes then.
 	before := m.snapshot()
 	for _, secrets := range [][]string{nil, {secretTwo}} {
-		r, err := keyring.Open(t.Context(), keyring.Options{Store: m, Secrets: secrets})
+		r, err := keyring.Open(t.Context(), options(m, secrets...))
 		require.ErrorIs(t, err, keyring.ErrLocked)
 		_, err = r.Sealer(keyring.Links).Seal([]byte("x"), nil)
 		require.ErrorIs(t, err, keyring.ErrAway)
@@ -88,14 +91,11 @@ func TestDamagedKey(t *testing.T) {
 		"other JSON": func(string) string { return `[]` },
 	} {
 		for _, secrets := range [][]string{nil, {secretOne}} {
-			if secrets != nil && name != "cut" && name != "other" {
-				continue // deriving is slow, on purpose
-			}
 			m := newMemory()
 			var log bytes.Buffer
-			running, err := keyring.Open(t.Context(), keyring.Options{
-				Store: m, Secrets: secrets, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			})
+			o := options(m, secrets...)
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			running, err := keyring.Open(t.Context(), o)
 			require.NoError(t, err)
 			sealed := seal(t, running, keyring.Links, "value")
 			good := m.snapshot()
@@ -104,7 +104,7 @@ func TestDamagedKey(t *testing.T) {
 				require.NotContains(t, log.String(), strings.Trim(body, "{}\n"))
 			}
 			bad := m.snapshot()
-			_, err = keyring.Open(t.Context(), keyring.Options{Store: m, Secrets: secrets})
+			_, err = keyring.Open(t.Context(), options(m, secrets...))
 			require.ErrorIs(t, err, keyring.ErrCorrupt, name)
 			require.Equal(t, bad, m.snapshot(), "nothing is lost")
 
@@ -126,8 +126,10 @@ func TestStoreThatIsAway(t *testing.T) {
 	require.ErrorIs(t, err, keyring.ErrAway)
 	_, err = r.Sealer(keyring.Links).Seal([]byte("x"), nil)
 	require.ErrorIs(t, err, keyring.ErrAway)
-	_, err = r.Sealer(keyring.Links).Open(t.Context(), append([]byte{1}, make([]byte, 60)...), nil)
-	require.ErrorIs(t, err, keyring.ErrAway)
+	for range 3 { // also where the store is not asked again
+		_, err = r.Sealer(keyring.Links).Open(t.Context(), append([]byte{1}, make([]byte, 60)...), nil)
+		require.ErrorIs(t, err, keyring.ErrAway)
+	}
 	m.change(func(m *memory) { m.away = false })
 	require.NoError(t, r.Refresh(t.Context()))
 	sealed := seal(t, r, keyring.Links, "value")
@@ -140,6 +142,24 @@ func TestStoreThatIsAway(t *testing.T) {
 	require.ErrorIs(t, r.Refresh(t.Context()), keyring.ErrCorrupt)
 	require.Empty(t, m.snapshot())
 	opens(t, r, keyring.Links, sealed, "value")
+}
+
+// What keeps a running hub from reading its keys is logged once.
+func TestFaultIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		var log bytes.Buffer
+		r, err := keyring.Open(t.Context(), keyring.Options{Store: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		m.objects["1700000000-0123456789abcdef"] = "damaged"
+		ctx, stop := context.WithCancel(t.Context())
+		go r.Follow(ctx)
+		time.Sleep(time.Hour)
+		stop()
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), log.String())
+	})
 }
 
 func FuzzOpen(f *testing.F) {
