@@ -174,3 +174,56 @@ func TestBodiesOnTheirWay(t *testing.T) {
 	}
 	b.submit(picture(4), "")
 }
+
+// Prompts that are small while they wait and large in a listing do not fill the
+// memory of a hub when they are listed, and are counted by their size, too.
+func TestListingOfFoldedBodies(t *testing.T) {
+	b := newBench(t, 1)
+	running := b.submit(endless(1), "ann")
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+	const jobs, size = 8, 8 << 20
+	note := strings.Repeat("x", size)
+	for n := range jobs {
+		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), note))
+		require.Equal(t, http.StatusOK, status, string(answer))
+	}
+	_, bytes, err := b.hub.queue.Waiting(t.Context(), "")
+	require.NoError(t, err)
+	require.Greater(t, bytes, int64(jobs*size/16), "they are counted by their size, too")
+	w := &counted{header: http.Header{}}
+	watch := peakHeap(t)
+	r := httptest.NewRequest(http.MethodGet, "/queue", nil)
+	b.hub.Serve(w, r, Visitor{IP: "127.0.0.1"})
+	most := watch()
+	require.Equal(t, http.StatusOK, w.status)
+	require.Greater(t, w.n, int64(jobs*size))
+	require.Equal(t, w.header.Get("Content-Length"), fmt.Sprint(w.n))
+	require.Less(t, most, uint64(jobs*size), "a listing of %d MiB took %d MiB more", w.n>>20, most>>20)
+	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+}
+
+// counted is an answer that is not kept.
+type counted struct {
+	header http.Header
+	status int
+	n      int64
+}
+
+func (c *counted) Header() http.Header    { return c.header }
+func (c *counted) WriteHeader(status int) { c.status = status }
+func (c *counted) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
+}
+
+// peakHeap tells what a piece of code has allocated.
+func peakHeap(t *testing.T) func() uint64 {
+	t.Helper()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	return func() uint64 {
+		var after runtime.MemStats
+		runtime.ReadMemStats(&after)
+		return after.Sys - before.Sys
+	}
+}

@@ -1,7 +1,7 @@
 package hub
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -32,7 +32,7 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		h.fault(w, r, err)
 		return
 	}
-	h.writeEntries(w, r, entries)
+	h.writeEntries(w, r, a, entries)
 }
 
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
@@ -47,30 +47,46 @@ func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a asker, path
 		h.fault(w, r, err)
 		return
 	}
-	h.writeEntries(w, r, []queue.Entry{entry})
+	h.writeEntries(w, r, a, []queue.Entry{entry})
 }
 
-func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, entries []queue.Entry) {
-	var b bytes.Buffer
-	b.WriteByte('{')
+func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a asker, entries []queue.Entry) {
+	list := h.newListing(a)
+	defer list.close()
+	var err error
+	list.text("{")
+	separator := ""
 	for _, e := range entries {
-		body, err := e.JSON()
-		if err != nil {
-			h.log().Error("a history entry cannot be read", "job", e.Key, "error", err)
-			continue // one broken entry must not break the listing
+		if err = list.entry(r.Context(), separator, e); err != nil {
+			break
 		}
-		if b.Len() > 1 {
-			b.WriteString(", ")
-		}
-		b.Write(pyjson.AppendString(nil, e.ID))
-		b.WriteString(": ")
-		if e.Number != "" {
-			body = comfyui.RenumberEntry(body, e.Number)
-		}
-		b.Write(body)
+		separator = ", "
 	}
-	b.WriteByte('}')
-	writeListing(w, r, b.Bytes())
+	list.text("}")
+	list.answer(w, r, err)
+}
+
+// entry writes an entry of the history.
+func (l *listing) entry(ctx context.Context, separator string, e queue.Entry) error {
+	release, err := l.hub.intake.Reserve(ctx, l.share, 3*e.Size())
+	if err != nil {
+		return err
+	}
+	defer release()
+	body, err := e.JSON()
+	if err != nil {
+		// One broken entry must not break the listing.
+		l.hub.log().Error("a history entry cannot be read", "job", e.Key, "error", err)
+		body = []byte("{}")
+	}
+	if e.Number != "" {
+		body = comfyui.RenumberEntry(body, e.Number)
+	}
+	l.text(separator)
+	l.write(pyjson.AppendString(nil, e.ID))
+	l.text(": ")
+	l.write(body)
+	return l.err
 }
 
 // postHistory answers POST /history: {"clear": true} and {"delete": [ids]}.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 const (
@@ -155,26 +156,24 @@ func (h *Hub) pinned(ctx context.Context) (map[string]bool, error) {
 	for n, j := range jobs {
 		keys[n] = j.Key
 	}
-	bodies, err := h.queue.Bodies(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
 	pinned := map[string]bool{}
-	for _, body := range bodies {
-		if len(body.Inputs) == 0 {
-			continue
+	err = h.queue.EachBody(ctx, keys, func(stored queue.StoredBody) error {
+		body, err := stored.Read()
+		if err != nil || len(body.Inputs) == 0 {
+			return err // what cannot be read may be needed
 		}
 		var in inputs
 		if err := json.Unmarshal(body.Inputs, &in); err != nil {
-			return nil, err // what cannot be read may be needed
+			return err
 		}
 		pins, err := files.DecodePins(in.Pins)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, key := range pins.Keys() {
 			pinned[key] = true
 		}
-	}
-	return pinned, nil
+		return nil
+	})
+	return pinned, err
 }

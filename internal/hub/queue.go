@@ -23,24 +23,23 @@ func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
 	})
 	var running, pending []job.Job
-	keys := make([]string, 0, len(jobs))
 	for _, j := range jobs {
-		keys = append(keys, j.Key)
 		if j.State == job.Queued {
 			pending = append(pending, j)
 		} else {
 			running = append(running, j)
 		}
 	}
-	bodies, err := h.queue.Bodies(r.Context(), keys)
-	if err != nil {
-		h.fault(w, r, err)
-		return
+	list := h.newListing(a)
+	defer list.close()
+	list.text(`{"queue_running": `)
+	err = list.tuples(r.Context(), running)
+	if err == nil {
+		list.text(`, "queue_pending": `)
+		err = list.tuples(r.Context(), pending)
 	}
-	body := append([]byte(`{"queue_running": `), joinTuples(running, bodies)...)
-	body = append(body, `, "queue_pending": `...)
-	body = append(append(body, joinTuples(pending, bodies)...), '}')
-	writeListing(w, r, body)
+	list.text("}")
+	list.answer(w, r, err)
 }
 
 func rankOf(mine bool) int {

@@ -108,10 +108,14 @@ func TestFullOfBytes(t *testing.T) {
 		require.NoError(t, err, "what was accepted comes back also when it is full")
 		require.Equal(t, 3, b.share("").jobs)
 
-		compressible := func(s *queue.Submission) { s.Body.Prompt = bytes.Repeat([]byte("a"), 50_000) }
+		folded := func(size int) func(*queue.Submission) {
+			return func(s *queue.Submission) { s.Body.Prompt = bytes.Repeat([]byte("a"), size) }
+		}
 		_, err = b.Cancel(ctx, a.Key)
 		require.NoError(t, err)
-		b.enqueue("d", compressible)
+		b.enqueue("d", folded(16_000))
+		_, err = b.Enqueue(ctx, submission("e", folded(50_000)))
+		require.ErrorIs(t, err, queue.ErrFullBytes, "what shrinks to nothing counts for a part of its size")
 	})
 }
 

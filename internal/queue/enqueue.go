@@ -67,10 +67,11 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	}
 	limit := q.limit.Load()
 	ownJobs, ownBytes := limit.TenantQueue(s.Tenant)
+	stored := q.codec.encodeBody(s.Body)
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
-		number, prefix, front, q.codec.encodeBody(s.Body), sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes)
+		number, prefix, front, stored, sealed, s.Body.Requires,
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed))
 	if err != nil {
 		return Accepted{}, err
 	}

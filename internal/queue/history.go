@@ -26,6 +26,9 @@ type Entry struct {
 	codec  *codec
 }
 
+// Size is about the number of bytes that JSON takes.
+func (e Entry) Size() int64 { return unpackedSize(e.stored) }
+
 // JSON gives the entry as it was written.
 func (e Entry) JSON() ([]byte, error) {
 	if e.codec == nil {

@@ -18,6 +18,7 @@
 -- ARGV[16] bound of their bytes
 -- ARGV[17] bound of the tenant's waiting jobs, or '0' for none
 -- ARGV[18] bound of their bytes, or '0' for none
+-- ARGV[19] the bytes that this job counts for
 --
 -- Output: {'ok', job...}        accepted
 --         {'existing', job...}  the same job was accepted before
@@ -53,7 +54,7 @@ if other then
     return answer('existing', other)
   end
 end
-local weight = #ARGV[12] + #ARGV[13]
+local weight = tonumber(ARGV[19])
 
 -- too_heavy reports whether a job does not fit beside what waits. Where nothing
 -- waits every job fits: a bound below the size of one must not stop everything.
@@ -90,7 +91,7 @@ set(j,
   'v', '1', 'id', id, 'tenant', tenant, 'caller', ARGV[4], 'client', ARGV[5], 'class', class,
   'priority', ARGV[7], 'hash', ARGV[8], 'number', number,
   'rank', prefix .. string.format('%016.0f', turn) .. ':' .. k,
-  'state', 'queued', 'fence', '0', 'attempts', '0', 'created', int(now()))
+  'state', 'queued', 'weight', ARGV[19], 'fence', '0', 'attempts', '0', 'created', int(now()))
 write('SET', key('q', 'body', k), ARGV[12])
 if ARGV[13] ~= '' then
   write('SET', key('q', 'secret', k), ARGV[13])

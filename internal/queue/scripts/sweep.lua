@@ -22,8 +22,8 @@ local function recount()
   write('DEL', key('q', 'waiting_jobs'), key('q', 'waiting_bytes'))
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), 0, -1)) do
     local k = string.match(rank, '[^:]*$')
-    local f = redis.call('HMGET', job_key(k), 'state', 'tenant', 'counted')
-    local j = {key = k, tenant = f[2]}
+    local f = redis.call('HMGET', job_key(k), 'state', 'tenant', 'counted', 'weight')
+    local j = {key = k, tenant = f[2], weight = f[4] or nil}
     if f[1] == 'queued' then
       count(j)
     elseif f[3] and f[3] ~= '' then
