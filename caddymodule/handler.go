@@ -124,7 +124,8 @@ func (h *Handler) Validate() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	visitor := hub.Visitor{Live: h.Events == eventsLive, CORS: h.CORS, Secure: r.TLS != nil}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	visitor.Tenant = h.tenant(r, visitor.IP)
+	visitor.Trusted = h.trusts(visitor.IP)
+	visitor.Tenant = h.tenant(r, visitor.Trusted)
 	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted {
 		// The first value is the browser's; proxies further on add theirs.
 		host, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Host"), ",")
@@ -160,8 +161,8 @@ func (h *Handler) loggedIn(r *http.Request) bool {
 }
 
 // tenant is who pays for the request.
-func (h *Handler) tenant(r *http.Request, ip string) string {
-	if named := r.Header.Get(tenantHeader); named != "" && h.trusts(ip) {
+func (h *Handler) tenant(r *http.Request, trusted bool) string {
+	if named := r.Header.Get(tenantHeader); named != "" && trusted {
 		return named
 	}
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)

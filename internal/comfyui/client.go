@@ -207,6 +207,7 @@ func traceConn(ctx context.Context) (context.Context, *atomic.Bool) {
 // failed dial is of the first kind though a connection was there before: the
 // transport tries a second one only if nothing was written to the first.
 func (c *Client) sentError(connected bool, err error) error {
+	err = nameless{err}
 	var op *net.OpError
 	if connected && !(errors.As(err, &op) && op.Op == "dial") {
 		return fmt.Errorf("%w: %w", ErrUnclear, err)

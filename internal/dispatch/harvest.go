@@ -23,6 +23,8 @@ type Files interface {
 	// names are durable when Collect returns; wait returns once the bytes are
 	// too.
 	Collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) (names []comfyui.FileRef, wait func(context.Context) error, err error)
+	// Shown hears each output of a job as the instance wrote it.
+	Shown(tenant, instance string, output []byte)
 	// Uses tells how the end of a job that names files is noted as their last
 	// use.
 	Uses(tenant string, names []comfyui.FileRef) queue.Uses
@@ -48,6 +50,7 @@ func newHarvest(r *run) *harvest {
 // settle reports. The error is queue.ErrAway: no names can be given now, and
 // the output must be renamed again later.
 func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
+	h.run.d.files.Shown(h.run.job.Tenant, h.run.link.name, output)
 	if !comfyui.HasFiles(output) {
 		return output, nil
 	}

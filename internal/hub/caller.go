@@ -17,6 +17,8 @@ type asker struct {
 	// login says that the tenant comes from a login, so that all of the
 	// tenant's jobs are the caller's own.
 	login bool
+	// trusted says that the caller may speak for every tenant.
+	trusted bool
 	// client is the client_id that the request names, or "".
 	client string
 	// browser is the browser by its cookie, or "".
@@ -33,7 +35,7 @@ type asker struct {
 // askerOf reads who asks from a request. The body's client_id, where there is
 // one, is added by the handler that parses the body.
 func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
-	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", live: v.Live}
+	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", trusted: v.Trusted, live: v.Live}
 	a.client = queryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
 	// any length belongs there, nor a cookie that others must not know.
@@ -146,6 +148,8 @@ func (a asker) turn() string { return a.tenant + "/" + a.network }
 type Visitor struct {
 	// Tenant pays for the work; empty means the default tenant.
 	Tenant string
+	// Trusted says that the caller may speak for every tenant.
+	Trusted bool
 	// IP is the client's address as the web server trusts it.
 	IP string
 	// Live asks for interleaved events instead of a serial stream.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -95,18 +96,24 @@ func (v *visitor) posts(path, body string) {
 }
 
 // connect opens a socket as a browser does.
-func (v *visitor) connect(client string) {
+func (v *visitor) connect(id string) *client {
 	v.b.t.Helper()
-	conn, resp, err := websocket.Dial(v.b.t.Context(), v.b.web.URL+"/ws?clientId="+client, &websocket.DialOptions{
-		HTTPClient: v.http, HTTPHeader: http.Header{"User-Agent": {program}, "Origin": {v.b.web.URL}},
+	header := http.Header{"User-Agent": {program}, "Origin": {v.b.web.URL}}
+	if v.user != "" {
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(v.user+":")))
+	}
+	conn, resp, err := websocket.Dial(v.b.t.Context(), v.b.web.URL+"/ws?clientId="+id, &websocket.DialOptions{
+		HTTPClient: v.http, HTTPHeader: header,
 	})
 	require.NoError(v.b.t, err)
 	v.b.t.Cleanup(func() { conn.CloseNow() })
 	if at, err := url.Parse(v.b.web.URL); err == nil && v.http.Jar != nil {
 		v.http.Jar.SetCookies(at, resp.Cookies())
 	}
+	conn.SetReadLimit(-1)
 	_, _, err = conn.Read(v.b.t.Context())
 	require.NoError(v.b.t, err)
+	return &client{t: v.b.t, conn: conn}
 }
 
 // count is how many of the visitor's prompts are not done: those that a bare

@@ -37,12 +37,12 @@ func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []s
 		h.fault(w, r, err)
 		return
 	}
-	writeValue(w, h.explain(r.Context(), j))
+	writeValue(w, h.explain(r.Context(), j, h.insightOf(a)))
 }
 
 // explain tells what is known of a job. What cannot be read now is left out:
 // half an explanation is better than none.
-func (h *Hub) explain(ctx context.Context, j job.Job) *pyjson.Object {
+func (h *Hub) explain(ctx context.Context, j job.Job, in insight) *pyjson.Object {
 	state, place, reason := j.State, pyjson.Value(pyjson.Null{}), j.Reason
 	if state == job.Leased {
 		state = job.Running
@@ -67,7 +67,7 @@ func (h *Hub) explain(ctx context.Context, j job.Job) *pyjson.Object {
 			pyjson.Member{Key: "name", Value: pyjson.String(c.Name)},
 			pyjson.Member{Key: "state", Value: pyjson.String(c.State)},
 			pyjson.Member{Key: "can_run", Value: pyjson.Bool(c.Can)},
-			pyjson.Member{Key: "why", Value: pyjson.String(c.Why)},
+			pyjson.Member{Key: "why", Value: pyjson.String(in.words.Replace(c.Why))},
 			pyjson.Member{Key: "lacks", Value: pyjson.Strings(c.Lacks)},
 		))
 	}
@@ -76,7 +76,7 @@ func (h *Hub) explain(ctx context.Context, j job.Job) *pyjson.Object {
 		pyjson.Member{Key: "state", Value: pyjson.String(state)},
 		pyjson.Member{Key: "position", Value: place},
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(j.Attempts))},
-		pyjson.Member{Key: "reason", Value: pyjson.String(reason)},
+		pyjson.Member{Key: "reason", Value: pyjson.String(in.words.Replace(reason))},
 		pyjson.Member{Key: "instances", Value: list},
 	)
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -12,7 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// InstancesJSON is the answer of GET /hub/instances.
+// InstancesJSON is the fleet for its operator: GET /hub/instances with the
+// addresses of all instances and the ids of all prompts.
 func (h *Hub) InstancesJSON() []byte {
 	list := pyjson.Array{}
 	for _, i := range h.fleet.Instances() {
@@ -41,8 +43,16 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 	)
 }
 
-func (h *Hub) getInstances(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	writeListing(w, r, h.InstancesJSON())
+// getInstances answers GET /hub/instances: prompts of others make an instance
+// busy and are not named.
+func (h *Hub) getInstances(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	instances := h.fleet.Instances()
+	in := h.ofInstances(r.Context(), a, instances)
+	list := pyjson.Array{}
+	for _, i := range instances {
+		list = append(list, instanceValue(in.of(i)))
+	}
+	writeListing(w, r, pyjson.Marshal(list))
 }
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
@@ -54,14 +64,15 @@ func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 		return
 	}
 	list := pyjson.Array{}
+	in := h.insightOf(a)
 	position := 0
 	for _, j := range live {
 		if j.State == job.Queued {
-			list = append(list, h.jobValue(j, position))
+			list = append(list, jobValue(j, position, in))
 			position++
 			continue
 		}
-		list = append(list, h.jobValue(j, -1))
+		list = append(list, jobValue(j, -1, in))
 	}
 	limit := 200
 	ended, err := h.queue.Ended(r.Context(), a.tenant, queue.Page{Max: &limit})
@@ -70,7 +81,7 @@ func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 		return
 	}
 	for _, record := range slices.Backward(ended) {
-		list = append(list, h.jobValue(record.Job, -1))
+		list = append(list, jobValue(record.Job, -1, in))
 	}
 	writeListing(w, r, pyjson.Marshal(list))
 }
@@ -97,12 +108,12 @@ func (h *Hub) getJob(w http.ResponseWriter, r *http.Request, a asker, path []str
 			}
 		}
 	}
-	writeValue(w, h.jobValue(j, position))
+	writeValue(w, jobValue(j, position, h.insightOf(a)))
 }
 
 // jobValue is an entry of /hub/jobs; position is -1 for a job that does not
 // wait.
-func (h *Hub) jobValue(j job.Job, position int) *pyjson.Object {
+func jobValue(j job.Job, position int, in insight) *pyjson.Object {
 	status := string(j.State)
 	if j.State == job.Leased {
 		status = string(job.Running)
@@ -110,6 +121,10 @@ func (h *Hub) jobValue(j job.Job, position int) *pyjson.Object {
 	place := pyjson.Value(pyjson.Null{})
 	if position >= 0 {
 		place = pyjson.Int(int64(position))
+	}
+	lost := make([]string, len(j.Lost))
+	for n, line := range j.Lost {
+		lost[n] = in.words.Replace(line)
 	}
 	return pyjson.NewObject(
 		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
@@ -124,8 +139,8 @@ func (h *Hub) jobValue(j job.Job, position int) *pyjson.Object {
 		pyjson.Member{Key: "created_at", Value: seconds(j.CreatedAt)},
 		pyjson.Member{Key: "started_at", Value: seconds(j.StartedAt)},
 		pyjson.Member{Key: "finished_at", Value: seconds(j.FinishedAt)},
-		pyjson.Member{Key: "error", Value: pyjson.String(j.Reason)},
-		pyjson.Member{Key: "lost", Value: pyjson.Strings(j.Lost)},
+		pyjson.Member{Key: "error", Value: pyjson.String(in.words.Replace(j.Reason))},
+		pyjson.Member{Key: "lost", Value: pyjson.Strings(lost)},
 	)
 }
 
@@ -146,9 +161,10 @@ func (h *Hub) postJobCancel(w http.ResponseWriter, r *http.Request, a asker, pat
 	writeJSON(w, http.StatusOK, []byte(`{"cancelled": false}`))
 }
 
-// getStats answers GET /hub/stats: the fleet in a few numbers.
-func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	live, waiting, err := h.queue.CountAll(r.Context())
+// getStats answers GET /hub/stats: the fleet in a few numbers. Prompts and
+// sockets are the tenant's own where others are none of its business.
+func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	live, waiting, sockets, err := h.load(r.Context(), a)
 	if err != nil {
 		h.fault(w, r, err)
 		return
@@ -164,9 +180,18 @@ func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, _ asker, _ []stri
 	writeValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "queued", Value: pyjson.Int(int64(waiting))},
 		pyjson.Member{Key: "running", Value: pyjson.Int(int64(live - waiting))},
-		pyjson.Member{Key: "sockets", Value: pyjson.Int(int64(h.streams.Sockets()))},
+		pyjson.Member{Key: "sockets", Value: pyjson.Int(int64(sockets))},
 		pyjson.Member{Key: "instances", Value: states},
 	))
+}
+
+func (h *Hub) load(ctx context.Context, a asker) (live, waiting, sockets int, err error) {
+	if h.insightOf(a).whole {
+		live, waiting, err = h.queue.CountAll(ctx)
+		return live, waiting, h.streams.Sockets(), err
+	}
+	live, waiting, err = h.queue.CountOf(ctx, a.tenant)
+	return live, waiting, h.streams.SocketsOf(a.tenant), err
 }
 
 func stringOrNull(s string) pyjson.Value {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // putHeld answers PUT /api/etn/image/{id} as the nodes do.
@@ -52,11 +54,7 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a asker, path []st
 		writeErrorText(w, http.StatusNotFound, "Image not found")
 		return
 	}
-	clients := h.dispatch.Clients()
-	if first := h.sticky(a); first != nil {
-		clients = slices.Insert(slices.DeleteFunc(clients, func(c *comfyui.Client) bool { return c == first }), 0, first)
-	}
-	for _, client := range clients {
+	for _, client := range h.holders(a, path[0]) {
 		resp, err := client.Ask(r.Context(), heldPath+url.PathEscape(path[0]), nil)
 		if err != nil {
 			continue
@@ -68,6 +66,59 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a asker, path []st
 		resp.Body.Close()
 	}
 	writeErrorText(w, http.StatusNotFound, "Image not found")
+}
+
+// holders are the instances to ask for a picture that a node has left in their
+// memory. Where people log in it is the one on which a job of the asker's has
+// named that picture, if any: ids can be guessed, and instances are shared.
+func (h *Hub) holders(a asker, id string) []*comfyui.Client {
+	if !h.insightOf(a).whole {
+		var at string
+		h.left.read(a.tenant, id, func(instance *string) { at = *instance })
+		if client := h.dispatch.ByName(at); client != nil {
+			return []*comfyui.Client{client}
+		}
+		return nil
+	}
+	clients := h.dispatch.Clients()
+	if first := h.sticky(a); first != nil {
+		clients = slices.Insert(slices.DeleteFunc(clients, func(c *comfyui.Client) bool { return c == first }), 0, first)
+	}
+	return clients
+}
+
+// Shown implements dispatch.Files: it notes the pictures that a node has left in
+// its instance's memory.
+func (t *transport) Shown(tenant, instance string, output []byte) {
+	if !bytes.Contains(output, []byte(`"http"`)) {
+		return
+	}
+	v, err := pyjson.Parse(output)
+	if err != nil {
+		return
+	}
+	noted := 0
+	eachObject(v, func(o *pyjson.Object) {
+		if id := o.String("id"); id != "" && o.String("source") == "http" && noted < maxHeldIDs {
+			noted++
+			t.left.change(tenant, id, func(at *string) { *at = instance })
+		}
+	})
+}
+
+// eachObject calls f with every object in a value.
+func eachObject(v pyjson.Value, f func(*pyjson.Object)) {
+	switch v := v.(type) {
+	case *pyjson.Object:
+		f(v)
+		for _, member := range v.All() {
+			eachObject(member, f)
+		}
+	case pyjson.Array:
+		for _, item := range v {
+			eachObject(item, f)
+		}
+	}
 }
 
 func (h *Hub) writeHeld(w http.ResponseWriter, r *http.Request, blob files.Blob) {

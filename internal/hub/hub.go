@@ -45,6 +45,9 @@ type Hub struct {
 	metrics *metrics
 	// seen are the client ids by place.
 	seen acquaintances
+	// left are the instances that hold pictures which nodes have left in their
+	// memory, by id.
+	left memory[string]
 	// proxied is done once a proxy was noticed that hides who asks.
 	proxied sync.Once
 	// readers are the clients that read an instance's log.

@@ -44,11 +44,11 @@ func (l *logReaders) all() []stream.Key {
 }
 
 // getLogs answers GET /internal/logs and /internal/logs/raw with those of the
-// primary. Where users log in they are empty: an instance's log tells of
-// everybody's prompts.
+// primary. Where users log in they are empty, also for those who do not: an
+// instance's log tells of everybody's prompts.
 func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	switch {
-	case !a.login:
+	case h.insightOf(a).whole:
 		h.getFromPrimary(w, r, a, nil)
 	case pathOf(r).String() == "/internal/logs":
 		writeValue(w, pyjson.String(""))
@@ -66,7 +66,7 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	defer done()
 	o, _ := v.(*pyjson.Object)
 	enabled, said := o.Get("enabled")
-	if client := o.String("clientId"); client != "" && said && !a.login {
+	if client := o.String("clientId"); client != "" && said && h.insightOf(a).whole {
 		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.tenant, Client: client}, truthy(enabled), h.streams.Connected))
 	} else if !said {
 		writeTrouble(w, r) // a KeyError in ComfyUI
@@ -86,6 +86,9 @@ func (h *Hub) followLogs(ctx context.Context, wanted bool) {
 
 // logged passes log lines of an instance on to the clients that read them.
 func (h *Hub) logged(frame []byte) {
+	if h.logins.lately() {
+		return // they asked for it before anybody had logged in
+	}
 	for _, k := range h.readers.all() {
 		h.streams.Broadcast(k, stream.Text(frame))
 	}

@@ -85,6 +85,11 @@ func keysOf(ranks []string) []string {
 	return keys
 }
 
+// GetAll reads jobs by their keys; unknown ones are left out.
+func (q *Queue) GetAll(ctx context.Context, keys []string) ([]job.Job, error) {
+	return q.jobs(ctx, keys)
+}
+
 // Get gives a job: live, ended, or cancelled a short while ago. Errors:
 // ErrNotFound.
 func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
@@ -155,6 +160,16 @@ func (q *Queue) Count(ctx context.Context, caller string) (int, error) {
 		return 0, fmt.Errorf("queue: %w", err)
 	}
 	return int(n), nil
+}
+
+// CountOf counts the live jobs of a tenant, and those of them that wait.
+func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, err error) {
+	n, err := q.db.Client().ZCard(ctx, q.keys.live(tenant)).Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("queue: %w", err)
+	}
+	waiting, _, err = q.Waiting(ctx, tenant)
+	return int(n), waiting, err
 }
 
 // CountAll counts the live jobs of all, and those of them that wait.

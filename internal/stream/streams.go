@@ -380,6 +380,13 @@ func (s *Streams) Sockets() int {
 	return len(s.sockets)
 }
 
+// SocketsOf counts the open sockets of a tenant.
+func (s *Streams) SocketsOf(tenant string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.places.tenants[tenant]
+}
+
 // mintSID makes a client id of the form that ComfyUI makes: 32 hex digits.
 func mintSID() string {
 	var id [16]byte

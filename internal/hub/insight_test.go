@@ -1,0 +1,245 @@
+package hub
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// login is a visitor that is logged in.
+func (b *bench) login(user string) *visitor {
+	v := b.script()
+	v.user = user
+	return v
+}
+
+type shownInstance struct {
+	Name, URL, State, Reason string
+	Running                  *string
+}
+
+func (v *visitor) instances() (list []shownInstance) {
+	v.b.t.Helper()
+	_, body := v.send("GET", "/hub/instances", "")
+	require.NoError(v.b.t, json.Unmarshal(body, &list), string(body))
+	return list
+}
+
+type shownStats struct{ Queued, Running, Sockets int }
+
+func (v *visitor) stats() (s shownStats) {
+	v.b.t.Helper()
+	_, body := v.send("GET", "/hub/stats", "")
+	require.NoError(v.b.t, json.Unmarshal(body, &s), string(body))
+	return s
+}
+
+// Others' prompts make an instance busy. Nothing else of them is shown, nor
+// where the instance is.
+func TestInsightOfATenant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
+	at := b.instances[0].url()
+	require.Equal(t, at, stranger.instances()[0].URL, "where nobody logs in")
+
+	running := ada.submit(endless(1), "ada")
+	ada.awaits(running, "running")
+	waiting := ada.submit(endless(2), "ada")
+	require.Eventually(t, func() bool { return ada.instances()[0].Running != nil }, time.Minute, 5*time.Millisecond)
+	require.Equal(t, running, *ada.instances()[0].Running)
+	for _, v := range []*visitor{eve, stranger} {
+		seen := v.instances()[0]
+		require.Equal(t, "busy", seen.State)
+		require.Nil(t, seen.Running, "ada's prompt")
+	}
+	for _, v := range []*visitor{ada, eve, stranger} {
+		seen := v.instances()[0]
+		require.Empty(t, seen.URL)
+		require.Empty(t, seen.Reason)
+	}
+	require.Contains(t, string(b.hub.InstancesJSON()), at, "the operator sees it")
+	require.Contains(t, string(b.hub.InstancesJSON()), running)
+
+	require.Equal(t, shownStats{Queued: 1, Running: 1}, ada.stats())
+	require.Zero(t, eve.stats())
+	require.Zero(t, stranger.stats())
+	b.trusted = true
+	require.Equal(t, shownStats{Queued: 1, Running: 1}, stranger.stats(), "who may speak for all may count all")
+	require.Equal(t, at, stranger.instances()[0].URL)
+	b.trusted = false
+
+	for _, v := range []*visitor{eve, stranger} {
+		require.Empty(t, v.states())
+		for _, id := range []string{running, waiting} {
+			status, _ := v.send("GET", "/hub/jobs/"+id, "")
+			require.Equal(t, http.StatusNotFound, status)
+			status, _ = v.send("POST", "/hub/explain", `{"prompt_id": "`+id+`"}`)
+			require.Equal(t, http.StatusNotFound, status)
+			_, body := v.send("POST", "/hub/jobs/"+id+"/cancel", "")
+			require.JSONEq(t, `{"cancelled": false}`, string(body))
+			_, body = v.send("GET", "/history/"+id, "")
+			require.JSONEq(t, "{}", string(body))
+		}
+		for _, path := range []string{"/queue", "/history", "/api/jobs", "/hub/jobs"} {
+			_, body := v.send("GET", path, "")
+			require.NotContains(t, string(body), running, path)
+			require.NotContains(t, string(body), waiting, path)
+		}
+	}
+	ada.posts("/queue", `{"clear": true}`)
+	ada.posts("/interrupt", "")
+	ada.awaits(running, "cancelled")
+}
+
+// A run that was lost tells why, by the instance's name and not by its address.
+func TestReasonsTellNoAddress(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.MaxAttempts = 1 })
+	ada := b.login("ada")
+	running := ada.submit(endless(1), "ada")
+	ada.awaits(running, "running")
+	b.instances[0].die()
+	ada.awaits(running, "failed")
+	at := strings.TrimPrefix(b.instances[0].url(), "http://")
+	_, body := ada.send("GET", "/hub/jobs/"+running, "")
+	require.NotContains(t, string(body), b.instances[0].url())
+	_, body = ada.send("GET", "/history/"+running, "")
+	require.NotContains(t, string(body), "http://"+at)
+	require.NotContains(t, string(body), "dial tcp")
+	waiting := ada.submit(endless(2), "ada")
+	_, body = ada.send("POST", "/hub/explain", `{"prompt_id": "`+waiting+`"}`)
+	require.NotContains(t, string(body), "http://")
+}
+
+// An instance's log tells of everybody's prompts: once somebody logs in, those
+// who do not see none of it either.
+func TestLogsWherePeopleLogIn(t *testing.T) {
+	t.Parallel()
+	p := newPack(t, "one", sim.Config{})
+	b := packed(t, p)
+	stranger, ada := b.script(), b.login("ada")
+	_, before := stranger.send("GET", "/internal/logs", "")
+	require.NotEqual(t, `""`, string(before))
+	for _, v := range []*visitor{ada, stranger} {
+		_, body := v.send("GET", "/internal/logs", "")
+		require.Equal(t, `""`, string(body))
+		_, body = v.send("GET", "/internal/logs/raw", "")
+		require.JSONEq(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, string(body))
+		status, _ := v.send("PATCH", "/internal/logs/subscribe", `{"clientId": "x", "enabled": true}`)
+		require.Equal(t, http.StatusOK, status)
+		require.Empty(t, b.hub.readers.all())
+	}
+}
+
+// A node leaves a picture in its instance's memory under an id that others may
+// guess. It is for the tenant whose job has named it.
+func TestPicturesLeftByNodes(t *testing.T) {
+	t.Parallel()
+	p := newPack(t, "one", sim.Config{})
+	b := packed(t, p)
+	stranger, ada, eve := b.script(), b.login("ada"), b.login("eve")
+	const path = heldPath + "1"
+	status, _ := stranger.send("GET", path, "")
+	require.Equal(t, http.StatusOK, status, "where nobody logs in")
+	status, _ = ada.send("GET", path, "")
+	require.Equal(t, http.StatusNotFound, status, "no job of ada's has named it")
+
+	at := b.hub.fleet.Instances()[0].Name
+	output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
+	(*transport)(b.hub).Shown("ada", at, output)
+	status, body := ada.send("GET", path, "")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "one", string(body))
+	for _, v := range []*visitor{eve, stranger} {
+		status, _ = v.send("GET", path, "")
+		require.Equal(t, http.StatusNotFound, status)
+	}
+	status, _ = ada.send("GET", heldPath+"2", "")
+	require.Equal(t, http.StatusNotFound, status)
+
+	// What a client has put there itself is its tenant's as well.
+	status, _ = eve.send("PUT", heldPath+"mine", "eve's")
+	require.Equal(t, http.StatusCreated, status)
+	status, body = eve.send("GET", heldPath+"mine", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "eve's", string(body))
+	status, _ = ada.send("GET", heldPath+"mine", "")
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+// What a job names is noted when its instance tells of it.
+func TestOutputsNamePictures(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, sim.Config{})
+	to, err := url.Parse(i.url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	// The simulator has none of those nodes, so its history is given their output.
+	rest.ModifyResponse = func(resp *http.Response) error {
+		if !strings.HasPrefix(resp.Request.URL.Path, "/history/") {
+			return nil
+		}
+		body, err := io.ReadAll(resp.Body)
+		body = bytes.Replace(body, []byte(`"images": [{`), []byte(`"images": [{"source": "http", "id": "left", "type": "output"}, {`), 1)
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		return err
+	}
+	web := httptest.NewServer(rest)
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{web.URL} })
+	ada, eve := b.login("ada"), b.login("eve")
+	id := ada.submit(picture(7), "ada")
+	ada.awaits(id, "done")
+	require.Len(t, b.hub.holders(asker{tenant: "ada", login: true}, "left"), 1)
+	require.Empty(t, b.hub.holders(asker{tenant: eve.user, login: true}, "left"))
+	require.Empty(t, b.hub.holders(asker{tenant: "ada", login: true}, "other"))
+}
+
+// Two tenants may use one client id: each gets its own messages.
+func TestSocketOfAnotherTenantsClient(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	ada, eve := b.login("ada"), b.login("eve")
+	socket := eve.connect("shared")
+	require.Equal(t, 1, eve.stats().Sockets)
+	require.Zero(t, ada.stats().Sockets)
+	hers := ada.submit(picture(1), "shared")
+	ada.awaits(hers, "done")
+	his := eve.submit(picture(2), "shared")
+	socket.until(his)
+}
+
+// Files of a tenant are not there for others, whatever their names.
+func TestFilesOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
+	id := ada.submit(picture(1), "ada")
+	ada.awaits(id, "done")
+	status, _ := ada.send("POST", "/userdata/w.json", "{}")
+	require.Equal(t, http.StatusOK, status)
+	for v, want := range map[*visitor]int{ada: 200, eve: 404, stranger: 404} {
+		for _, path := range []string{"/view?filename=ComfyUI_00001_.png", "/userdata/w.json"} {
+			status, _ := v.send("GET", path, "")
+			require.Equal(t, want, status, "%q %s", v.user, path)
+		}
+		_, body := v.send("GET", "/internal/files/output", "")
+		require.Equal(t, want == http.StatusOK, strings.Contains(string(body), "ComfyUI_00001_.png"), v.user)
+		status, _ = v.send("POST", "/hub/files", `{"filename": "ComfyUI_00001_.png"}`)
+		require.Equal(t, want, status, v.user)
+	}
+}
