@@ -122,7 +122,13 @@ var differences = []difference{
 		[]place{
 			in("host-origin").at("Host is a non-loopback address, Origin other").whole(),
 			in("host-origin").at("Host unresolvable name, Origin other").whole(),
+			in("fetch-site").at("Host not loopback, other Origin").whole(),
 		},
+	},
+	{
+		"A socket that a page of a sibling subdomain or another port opens (`Sec-Fetch-Site: same-site`) is refused.",
+		"As above: a browser lets any page read a socket.",
+		[]place{in("fetch-site").at("socket ws same-site").its(replay.Status, replay.Frames, replay.Code)},
 	},
 	{
 		"With CORS switched on for one origin, pages of others open no sockets and change nothing. ComfyUI lets everybody in.",

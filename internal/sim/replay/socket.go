@@ -90,7 +90,8 @@ func (p *Player) connect(step *pyjson.Object, after []*pyjson.Object) bool {
 		}
 		if want := int(integer(refusal, "status")); err == nil || status != want {
 			p.differs("socket "+name, Status, fmt.Sprint(want), fmt.Sprint(status, " ", err))
-			return false
+			p.refused[name] = err != nil
+			return err != nil
 		}
 		return true
 	}
