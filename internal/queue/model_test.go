@@ -183,6 +183,7 @@ func (w *walk) compare() {
 	require.NoError(t, err)
 	require.Equal(t, []int{len(live), len(waiting)}, []int{n, queued})
 	w.compareShares(waiting)
+	w.compareHistoryShares()
 	runs, err := w.Runs(w.ctx)
 	require.NoError(t, err)
 	require.Len(t, runs, len(live)-len(waiting))
@@ -222,6 +223,29 @@ func (w *walk) compare() {
 			require.ErrorIs(t, err, queue.ErrNotFound)
 		}
 		require.Equal(t, look(j.Job), look(w.get(j.Key)))
+	}
+}
+
+// compareHistoryShares holds what is counted of each tenant's history against
+// the entries that are there.
+func (w *walk) compareHistoryShares() {
+	t := w.t
+	entries, bytes := map[string]float64{}, map[string]float64{}
+	for _, key := range w.m.history {
+		size, err := w.db.Client().HGet(w.ctx, w.db.Key("q", "job", key), "size").Float64()
+		require.NoError(t, err)
+		tenant := w.m.jobs[key].Tenant
+		entries[tenant]++
+		bytes[tenant] += size
+	}
+	for name, want := range map[string]map[string]float64{"entries": entries, "bytes": bytes} {
+		shares, err := w.db.Client().ZRangeWithScores(w.ctx, w.db.Key("q", "shares", name), 0, -1).Result()
+		require.NoError(t, err)
+		got := map[string]float64{}
+		for _, z := range shares {
+			got[z.Member.(string)] = z.Score
+		}
+		require.Equal(t, want, got, name)
 	}
 }
 
