@@ -19,3 +19,13 @@ func TestHomesOfOthersAreKept(t *testing.T) {
 	require.Equal(t, "gpu", h.of("bob", fmt.Sprint(2*maxHomes-1)))
 	require.Empty(t, h.of("ann", "other"))
 }
+
+func TestRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	l := &link{refused: map[string]bool{}}
+	for n := range 3 * maxRefused {
+		l.refuse(fmt.Sprint(n))
+		require.True(t, l.refuses(fmt.Sprint(n)))
+		require.LessOrEqual(t, len(l.refused), maxRefused)
+	}
+}

@@ -185,10 +185,18 @@ func (l *link) capability() comfyui.Version {
 	return l.version
 }
 
-// refuse remembers that this instance does not take a job.
+// maxRefused bounds the jobs that an instance is remembered to have refused;
+// most of them have ended since.
+const maxRefused = 1000
+
+// refuse remembers that this instance does not take a job. When that is
+// forgotten a job that still waits is refused once more.
 func (l *link) refuse(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.refused) >= maxRefused {
+		l.refused = map[string]bool{}
+	}
 	l.refused[key] = true
 }
 
