@@ -1,0 +1,394 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// The walk sends every request that the hub's own route table allows, under
+// every method and many spellings of its path, as a tenant that tries to reach
+// what belongs to another one.
+const (
+	// owner is the tenant under attack, and the beginning of all its names.
+	owner = "victim"
+	// nobody is as long as owner and sorts as it does, so that listings of the
+	// two differ in nothing else. No name of a thing begins with it.
+	nobody = "victor"
+	// content is inside everything that the owner has.
+	content = "s3cr3t-content"
+)
+
+// walker makes the requests of one pass.
+type walker struct {
+	hub    *Hub
+	tenant string
+	// who begins the names that the requests ask for.
+	who string
+	// answers are what came back, in the order of the requests.
+	answers []answer
+}
+
+// answer is one answer and the request that it belongs to.
+type answer struct {
+	route, request string
+	status         int
+	header         http.Header
+	body           string
+}
+
+// names are what a request may name: everything that the owner has.
+func (w *walker) names() []string {
+	return []string{
+		w.who + "-ended", w.who + "-running", w.who + "-waiting", w.who + ".png", w.who + "_00001_.png",
+		w.who + ".json", w.who + ".setting", w.who + "-held", w.who,
+	}
+}
+
+// spelling is one way to write a path.
+type spelling func(path string) string
+
+// spellings are the ways in which servers and proxies read a path differently.
+func spellings() map[string]spelling {
+	escape := func(format string) spelling {
+		return func(path string) string {
+			var out strings.Builder
+			for _, c := range []byte(path) {
+				if c == '/' {
+					out.WriteByte(c)
+					continue
+				}
+				fmt.Fprintf(&out, format, c)
+			}
+			return out.String()
+		}
+	}
+	return map[string]spelling{
+		"plain":          func(path string) string { return path },
+		"all escaped":    escape("%%%02x"),
+		"upper escapes":  escape("%%%02X"),
+		"twice escaped":  escape("%%25%02x"),
+		"first escaped":  func(path string) string { return fmt.Sprintf("/%%%02x%s", path[1], path[2:]) },
+		"api":            func(path string) string { return "/api" + path },
+		"escaped api":    func(path string) string { return "/%61pi" + path },
+		"two slashes":    func(path string) string { return "/" + path },
+		"api, slashes":   func(path string) string { return "/api/" + path },
+		"slashes within": func(path string) string { return "/" + strings.ReplaceAll(path[1:], "/", "//") },
+		"slash after":    func(path string) string { return path + "/" },
+		"upper case":     strings.ToUpper,
+		"capital":        func(path string) string { return "/" + strings.ToUpper(path[1:2]) + path[2:] },
+		"parameter":      func(path string) string { return path + ";x=1" },
+		"nul":            func(path string) string { return path + "%00" },
+		"question":       func(path string) string { return path + "%3fx" },
+		"dot":            func(path string) string { return "/." + path },
+		"dots":           func(path string) string { return "/x/.." + path },
+		"escaped dots":   func(path string) string { return "/x/%2e%2e" + path },
+		"escaped slash":  func(path string) string { return "/" + strings.ReplaceAll(path[1:], "/", "%2f") },
+		"backslash":      func(path string) string { return `/x\..` + path },
+		"prefix":         func(path string) string { return "/hub" + path },
+		"blank":          func(path string) string { return path + "%20" },
+		"line feed":      func(path string) string { return path + "%0a" },
+	}
+}
+
+// walk sends the requests of the whole table under some methods.
+func (w *walker) walk(t *testing.T, methods ...string) {
+	t.Helper()
+	for _, table := range []*router{w.hub.own, w.hub.table} {
+		for n := range table.routes {
+			w.route(t, table.routes[n].segments, methods)
+		}
+	}
+}
+
+// route sends the requests of one route: each name as each wildcard's value,
+// and in the query and the body.
+func (w *walker) route(t *testing.T, segments, methods []string) {
+	t.Helper()
+	pattern := "/" + strings.Join(segments, "/")
+	all := spellings()
+	for i, name := range w.names() {
+		path := strings.ReplaceAll(strings.ReplaceAll(pattern, "**", name), "*", name)
+		for _, as := range slices.Sorted(maps.Keys(all)) {
+			if i > 0 && as != "plain" && as != "all escaped" {
+				continue // the spelling decides about the route, not about the name
+			}
+			for _, method := range methods {
+				w.request(t, pattern, method, all[as](path)+"?"+w.query(name), "", "")
+				if method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions {
+					continue
+				}
+				w.request(t, pattern, method, all[as](path), "application/json", w.body(name))
+				if as == "plain" {
+					w.request(t, pattern, method, all[as](path), "application/json", `{"clear": true}`)
+					kind, form := w.form(t, name)
+					w.request(t, pattern, method, all[as](path)+"?overwrite=true", kind, form)
+				}
+			}
+		}
+	}
+}
+
+// query asks for a name in every parameter that a route may read.
+func (w *walker) query(name string) string {
+	return url.Values{
+		"clientId": {w.who + "-client"}, "client_id": {w.who + "-client"}, "filename": {name}, "subfolder": {""},
+		"type": {"output"}, "dir": {w.who}, "path": {w.who}, "recurse": {"true"}, "full_info": {"true"},
+		"prompt_id": {name}, "id": {name}, "tenant": {w.who}, "user": {w.who}, "status": {"completed"},
+		"workflow_id": {w.who}, "exp": {"99999999999"}, "sig": {"AAAA"}, "token": {w.who},
+	}.Encode()
+}
+
+// body names a thing in every member that a route may read.
+func (w *walker) body(name string) string {
+	body, _ := json.Marshal(map[string]any{
+		"delete": w.names(), "prompt_id": name, "prompt_ids": w.names(), "job_ids": w.names(), "ids": w.names(), "id": name,
+		"client_id": w.who + "-client", "clientId": w.who + "-client", "enabled": true, "filename": name,
+		"subfolder": "", "type": "output", "username": w.who, "tenant": w.who, "unload_models": true, "free_memory": true,
+		w.who + ".setting": "changed", "extra_data": map[string]any{"client_id": w.who + "-client"},
+	})
+	return string(body)
+}
+
+// form uploads over a name.
+func (w *walker) form(t *testing.T, name string) (kind, body string) {
+	t.Helper()
+	var out bytes.Buffer
+	form := multipart.NewWriter(&out)
+	require.NoError(t, form.SetBoundary("boundary"))
+	part, err := form.CreateFormFile("image", name)
+	require.NoError(t, err)
+	_, err = part.Write([]byte(pixel(t, color.Gray{99})))
+	require.NoError(t, err)
+	for key, value := range map[string]string{"overwrite": "true"} {
+		require.NoError(t, form.WriteField(key, value))
+	}
+	require.NoError(t, form.WriteField("original_ref", fmt.Sprintf(`{"filename": %q, "type": "output", "subfolder": ""}`, name)))
+	require.NoError(t, form.Close())
+	return form.FormDataContentType(), out.String()
+}
+
+// request sends one request as the bytes that a client would send.
+func (w *walker) request(t *testing.T, route, method, target, kind, body string) {
+	t.Helper()
+	raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: hub.test\r\nUser-Agent: walk\r\nX-ComfyHub-Tenant: %s\r\nComfy-User: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		method, target, w.who, w.who, kind, len(body), body)
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+	if err != nil {
+		return // the web server refuses it before the hub sees it
+	}
+	got := httptest.NewRecorder()
+	w.hub.Serve(got, r, Visitor{Tenant: w.tenant, IP: "10.0.0.1"})
+	line := method + " " + target
+	if body != "" && len(body) < 1000 {
+		line += " " + body
+	}
+	w.answers = append(w.answers, answer{route, line, got.Code, got.Result().Header, got.Body.String()})
+}
+
+// varying is what differs between two equal answers: numbers, times, ids.
+var varying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|[0-9][0-9.e+:]*`)
+
+// alike is an answer without what varies, and without whose names it repeats.
+func (a answer) alike() string {
+	header := a.header.Clone()
+	for _, name := range []string{"Date", "Etag", "Last-Modified", "Content-Length"} {
+		header.Del(name)
+	}
+	text := fmt.Sprint(a.status, header, a.body)
+	for _, who := range []string{owner, nobody} {
+		for _, spelled := range []string{who, strings.ToUpper(who), strings.ToUpper(who[:1]) + who[1:], fmt.Sprintf("%x", who), fmt.Sprintf("%X", who)} {
+			text = strings.ReplaceAll(text, spelled, "WHO")
+		}
+	}
+	return varying.ReplaceAllString(text, "#")
+}
+
+// has reports whether an answer shows a text, in its body or in a header.
+func (a answer) has(text string) bool {
+	return strings.Contains(a.body, text) || strings.Contains(fmt.Sprint(a.header), text)
+}
+
+// leaks are what went wrong, one for each route and reason.
+type leaks map[string]string
+
+func (l leaks) add(a answer, what string) {
+	key := a.route + " " + what[:12]
+	if _, known := l[key]; !known {
+		text := fmt.Sprintf("%s %s: %s", a.request, what, a.alike())
+		l[key] = text[:min(len(text), 1500)]
+	}
+}
+
+// endow fills a hub with one tenant's things of every kind.
+func endow(t *testing.T, b *bench) {
+	t.Helper()
+	b.tenant = owner
+	post := func(id, graph string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "client_id": %q, "extra_data": {"note": %q, "api_key_comfy_org": %q}}`,
+			graph, id, owner+"-client", content, content)
+		status, answer := b.post("/prompt", body)
+		require.Equal(t, http.StatusOK, status, string(answer))
+	}
+	named := func(graph string) string {
+		return strings.ReplaceAll(graph, `"filename_prefix": "ComfyUI"`, fmt.Sprintf(`"filename_prefix": %q`, owner))
+	}
+	post(owner+"-ended", named(picture(7)))
+	require.Equal(t, "success", b.finished(owner+"-ended").Status.Text)
+	post(owner+"-running", endless(1))
+	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
+	status, _ := b.upload(owner+".png", "", pixel(t, color.Gray{42}))
+	require.Equal(t, http.StatusOK, status)
+	for _, step := range []exchange{
+		{method: "POST", path: "/userdata/" + owner + ".json", body: `{"note": "` + content + `"}`},
+		{method: "POST", path: "/userdata/" + owner + "%2Fdeep.json", body: `{"note": "` + content + `"}`},
+		{method: "POST", path: "/settings", body: fmt.Sprintf(`{%q: %q}`, owner+".setting", content)},
+		{method: "PUT", path: heldPath + owner + "-held", body: content},
+	} {
+		resp := b.send(step)
+		status, answer := read(t, resp)
+		require.Less(t, status, 300, "%s %s: %s", step.method, step.path, answer)
+	}
+	// The one instance is busy, so this one waits.
+	post(owner+"-waiting", endless(2))
+}
+
+// belongings are what the owner sees of its own things.
+func belongings(t *testing.T, b *bench) map[string]string {
+	t.Helper()
+	b.tenant = owner
+	seen := map[string]string{}
+	for _, path := range []string{
+		"/queue", "/history", "/api/jobs", "/hub/jobs", "/prompt?clientId=" + owner + "-client",
+		"/settings", "/userdata?dir=.&recurse=true&split=true", "/userdata/" + owner + ".json", "/userdata/" + owner + "%2Fdeep.json",
+		"/view?type=input&filename=" + owner + ".png", "/view?filename=" + owner + "_00001_.png",
+		"/internal/files/input", "/internal/files/output", heldPath + owner + "-held", "/object_info/LoadImage", "/users",
+	} {
+		status, body := b.get(path)
+		require.Equal(t, http.StatusOK, status, path)
+		seen[path] = string(body)
+	}
+	// A running job makes progress.
+	for _, path := range []string{"/api/jobs", "/hub/jobs"} {
+		seen[path] = regexp.MustCompile(`"progress": [0-9.]+`).ReplaceAllString(seen[path], `"progress": 0`)
+	}
+	return seen
+}
+
+// A logged-in tenant that knows every name of another one's things sees none
+// of them, changes none, and cannot tell them from names that do not exist,
+// whatever route, method and spelling of the path it tries.
+func TestWalkOfTwoTenants(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	endow(t, b)
+	socket := b.dial(owner + "-client")
+	before := belongings(t, b)
+
+	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"}
+	if testing.Short() {
+		methods = []string{"GET", "POST", "DELETE"}
+	}
+	foreign := walker{hub: b.hub, tenant: "mallory", who: owner}
+	foreign.walk(t, methods...)
+	unknown := walker{hub: b.hub, tenant: "control", who: nobody}
+	unknown.walk(t, methods...)
+	require.Len(t, unknown.answers, len(foreign.answers))
+	leaks := leaks{}
+	for n, got := range foreign.answers {
+		want := unknown.answers[n]
+		switch {
+		case got.has(content):
+			leaks.add(got, "shows what is another tenant's")
+		case want.has(owner):
+			leaks.add(want, "names what is another tenant's")
+		case want.alike() != got.alike():
+			leaks.add(got, "tells a name that exists from one that does not: "+want.alike())
+		}
+	}
+	require.Empty(t, leaks, strings.Join(slices.Sorted(maps.Values(leaks)), "\n"))
+	require.Equal(t, before, belongings(t, b), "nothing of the owner's has changed")
+
+	// The same requests as the owner find the things, so the names are right.
+	own := walker{hub: b.hub, tenant: owner, who: owner}
+	own.walk(t, http.MethodGet)
+	found := map[string]bool{}
+	for n, a := 0, own.answers; n < len(a); n++ {
+		if a[n].has(content) || a[n].has(owner+"-ended") || a[n].status == http.StatusOK && strings.Contains(a[n].request, owner) && a[n].has(`image/png`) {
+			found[a[n].route] = true
+		}
+	}
+	for _, route := range []string{
+		"/queue", "/api/queue", "/history", "/history/*", "/view", "/api/jobs", "/api/jobs/*", "/settings", "/settings/*",
+		"/userdata/*", "/hub/jobs", "/hub/jobs/*", heldPath + "*",
+	} {
+		require.True(t, found[route], "%s shows the owner its own", route)
+	}
+	t.Logf("%d requests over %d routes", len(foreign.answers), len(b.hub.own.routes)+len(b.hub.table.routes))
+
+	// The owner's socket is still the owner's, and its jobs can still be stopped.
+	b.tenant = owner
+	status, _ := b.post("/interrupt", `{"prompt_id": "`+owner+`-running"}`)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "error", b.finished(owner+"-running").Status.Text)
+	require.Contains(t, socket.until(owner+"-running"), "execution_interrupted")
+}
+
+// A socket under the id of another tenant's client, however its path is
+// spelled, is told nothing of that client and takes nothing from it.
+func TestWalkOfSockets(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.tenant = owner
+	socket := b.dial(owner + "-client")
+	all := spellings()
+	var foreign []*websocket.Conn
+	b.tenant = "mallory"
+	for _, as := range slices.Sorted(maps.Keys(all)) {
+		// A request line of its own: a URL would be cleaned.
+		at, err := url.Parse(b.web.URL)
+		require.NoError(t, err)
+		target := all[as]("/ws") + "?clientId=" + owner + "-client"
+		at.Opaque = "//" + at.Host + target
+		r := &http.Request{Method: http.MethodGet, URL: at, Host: at.Host, Header: http.Header{
+			"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="},
+		}}
+		resp, err := http.DefaultTransport.RoundTrip(r.WithContext(t.Context()))
+		if err != nil {
+			continue // the web server refuses it
+		}
+		if !slices.Contains([]string{"plain", "api", "escaped api", "all escaped", "upper escapes", "first escaped", "escaped slash", "slashes within"}, as) {
+			require.NotEqual(t, http.StatusSwitchingProtocols, resp.StatusCode, as)
+		}
+		resp.Body.Close()
+	}
+	conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/ws?clientId="+owner+"-client", nil)
+	require.NoError(t, err)
+	foreign = append(foreign, conn)
+	b.tenant = owner
+	id := b.submit(picture(3), owner+"-client")
+	socket.until(id)
+	b.tenant = "mallory"
+	own := b.submit(picture(4), owner+"-client")
+	for _, conn := range foreign {
+		c := &client{t: t, conn: conn}
+		c.until(own) // fails at a message of the owner's prompt
+		require.NoError(t, conn.CloseNow())
+	}
+}
