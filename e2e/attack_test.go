@@ -1,0 +1,302 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// The users of the hub under attack: one works, the other one attacks.
+const (
+	worker   = "ada"
+	attacker = "mallory"
+	password = "correct horse"
+)
+
+// maxAttackedMemory bounds what an attack may make of a hub, in bytes resident.
+const maxAttackedMemory = 1 << 30
+
+// attack is one way to hurt a hub, repeated until the context ends.
+type attack struct {
+	name string
+	// at is how many do it at the same time.
+	at int
+	do func(ctx context.Context, f *fleet, n int) error
+}
+
+// siege is a hub with two users who log in.
+func siege(t *testing.T) *fleet {
+	t.Helper()
+	f := newFleet(t, "embedded")
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(f.addr)
+	require.NoError(t, err)
+	config := filepath.Join(f.dir, "Caddyfile")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `{
+	admin {$COMFYHUB_ADMIN}
+	persist_config off
+	comfyhub {
+		data {$COMFYHUB_DATA}
+		gossip {
+			bind {$COMFYHUB_GOSSIP}
+		}
+	}
+}
+http://:%s {
+	bind 127.0.0.1
+	basic_auth {
+		%s %s
+		%s %s
+	}
+	comfyhub
+}
+`, port, worker, hash, attacker, hash), 0o600))
+	f.hub = f.start("hub", "caddy", "run", "--config", config)
+	f.startAgent("gpu", 2)
+	f.eventually(func() bool {
+		code, body, err := f.as(t.Context(), worker, http.MethodGet, "/hub/instances", nil, nil)
+		return err == nil && code == http.StatusOK && strings.Count(string(body), `"idle"`) == 2
+	}, "the fleet is ready")
+	return f
+}
+
+// as sends a request of a user and returns the answer.
+func (f *fleet) as(ctx context.Context, user, method, path string, header http.Header, body io.Reader) (int, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, f.url(path), body)
+	if err != nil {
+		return 0, nil, err
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	r.SetBasicAuth(user, password)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// work is what the worker does until the context ends: prompts, listings and
+// previews of a small picture. It returns how long each request took.
+func (f *fleet) work(ctx context.Context, preview string) ([]time.Duration, error) {
+	var took []time.Duration
+	for n := 0; ctx.Err() == nil; n++ {
+		steps := []struct{ method, path, body string }{
+			{http.MethodGet, "/queue", ""},
+			{http.MethodGet, preview, ""},
+			{http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": {
+				"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": %d}},
+				"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "small"}}}}`, n)},
+		}
+		for _, s := range steps {
+			begin := time.Now()
+			code, answer, err := f.as(context.WithoutCancel(ctx), worker, s.method, s.path, nil, strings.NewReader(s.body))
+			took = append(took, time.Since(begin))
+			if err != nil || code != http.StatusOK {
+				return took, fmt.Errorf("%s %s: %d %.200s %w", s.method, s.path, code, answer, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return took, nil
+}
+
+// p99 is the time that one request in a hundred exceeds.
+func p99(took []time.Duration) time.Duration {
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// memory reads a figure of a process's memory in bytes: VmRSS, VmHWM.
+func (p *process) memory(t *testing.T, name string) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			require.NoError(t, err)
+			return kib << 10
+		}
+	}
+	t.Skip("this system does not tell how much memory a process has")
+	return 0
+}
+
+// Each attack of a logged-in user is survived: the other one's requests are
+// answered, and the hub's memory stays within bounds. How long the other one's
+// requests take is printed; COMFYHUB_ATTACK says how long each attack lasts.
+func TestAttacks(t *testing.T) {
+	length := 2 * time.Second
+	if text := os.Getenv("COMFYHUB_ATTACK"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err)
+	}
+	f := siege(t)
+	for name, data := range map[string][]byte{"small.png": deepPNG(8, 8), "deep.png": deepPNG(12500, 8000), "print.jpg": progressiveCMYK(12500, 8000)} {
+		code, answer, err := f.as(t.Context(), cmp.Or(map[string]string{"small.png": worker}[name], attacker), http.MethodPost, "/upload/image",
+			http.Header{"Content-Type": {"multipart/form-data; boundary=b"}}, form(name, data))
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, code, "%s: %s", name, answer)
+	}
+	const preview = "/view?type=input&filename=small.png&preview=webp;80"
+	quiet := f.during(t, length, preview, attack{})
+	for _, a := range attacks() {
+		// What an earlier attack has left is not this one's.
+		clear := fmt.Sprintf("/proc/%d/clear_refs", f.hub.cmd.Process.Pid)
+		if err := os.WriteFile(clear, []byte("5"), 0); err != nil {
+			t.Logf("peaks are those of all attacks so far: %v", err)
+		}
+		took := f.during(t, length, preview, a)
+		peak := f.hub.memory(t, "VmHWM")
+		t.Logf("ATTACK name=%s p99=%s quiet=%s ratio=%.1f requests=%d peak_rss=%dMiB rss_after=%dMiB", a.name,
+			p99(took).Round(time.Millisecond), p99(quiet).Round(time.Millisecond), float64(p99(took))/float64(p99(quiet)),
+			len(took), peak>>20, f.hub.memory(t, "VmRSS")>>20)
+		require.Less(t, peak, int64(maxAttackedMemory), "memory of the hub under the attack %s", a.name)
+	}
+}
+
+// during is how long the worker's requests take while an attack goes on.
+func (f *fleet) during(t *testing.T, length time.Duration, preview string, a attack) []time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var wait sync.WaitGroup
+	for n := range a.at {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				if err := a.do(ctx, f, n); err != nil && ctx.Err() == nil {
+					t.Logf("%s: %v", a.name, err)
+					return
+				}
+			}
+		})
+	}
+	took, err := f.work(ctx, preview)
+	require.NoError(t, err, "the other user's requests during the attack %s", a.name)
+	wait.Wait()
+	return took
+}
+
+// attacks are those that hurt a hub once, and their siblings.
+func attacks() []attack {
+	values := bytes.Repeat([]byte("{},"), 100<<20/3)
+	values[len(values)-1] = ' '
+	list := append(append([]byte(`{"prompt": [`), values...), "]}"...)
+	deflated := gzipped(list)
+	prompt := list[:60<<20]
+	post := func(path string, header http.Header, body []byte) func(context.Context, *fleet, int) error {
+		return func(ctx context.Context, f *fleet, _ int) error {
+			code, answer, err := f.as(ctx, attacker, http.MethodPost, path, header, bytes.NewReader(body))
+			if err == nil && code == http.StatusOK {
+				err = fmt.Errorf("accepted: %.100s", answer)
+			}
+			if code >= 400 && code < 600 {
+				// The connection may be closed before all of the body is sent.
+				return nil
+			}
+			return ignoreCut(err)
+		}
+	}
+	view := func(file string) func(context.Context, *fleet, int) error {
+		return func(ctx context.Context, f *fleet, n int) error {
+			_, _, err := f.as(ctx, attacker, http.MethodGet, fmt.Sprintf("/view?type=input&filename=%s&preview=webp;%d", file, 50+n), nil, nil)
+			return ignoreCut(err)
+		}
+	}
+	return []attack{
+		{"inflated", 4, post("/prompt", http.Header{"Content-Encoding": {"gzip"}}, deflated)},
+		{"inflated-queue", 4, post("/queue", http.Header{"Content-Encoding": {"gzip"}}, deflated)},
+		{"large", 9, post("/prompt", nil, prompt)},
+		{"deep", 4, post("/prompt", nil, bytes.Repeat([]byte(`{"a":[`), 5<<20))},
+		{"trickle", 200, trickle},
+		{"progressive-cmyk", 4, view("print.jpg")},
+		{"deep-png", 4, view("deep.png")},
+		{"sockets", 50, sockets},
+		{"settings", 4, func(ctx context.Context, f *fleet, n int) error {
+			_, _, err := f.as(ctx, attacker, http.MethodPost, fmt.Sprintf("/settings/%d-%d", n, time.Now().UnixNano()), nil, bytes.NewReader(prompt[:1<<20]))
+			return ignoreCut(err)
+		}},
+	}
+}
+
+// ignoreCut takes a connection that the hub has closed for no error: that is
+// how it defends itself.
+func ignoreCut(err error) error {
+	if err == nil || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "broken pipe") || strings.Contains(err.Error(), "EOF") {
+		return nil
+	}
+	return err
+}
+
+// trickle sends a body of one byte now and then.
+func trickle(ctx context.Context, f *fleet, _ int) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", f.addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r, err := http.NewRequest(http.MethodPost, f.url("/prompt"), http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth(attacker, password)
+	if _, err := fmt.Fprintf(conn, "POST /prompt HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nContent-Length: 50000000\r\n\r\n{",
+		f.addr, r.Header.Get("Authorization")); err != nil {
+		return ignoreCut(err)
+	}
+	for ctx.Err() == nil {
+		if _, err := conn.Write([]byte(" ")); err != nil {
+			return nil //nolint:nilerr // the hub has had enough
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// sockets opens sockets under ever new ids, posts to each and reads from none.
+func sockets(ctx context.Context, f *fleet, n int) error {
+	id := fmt.Sprintf("%d-%d", n, time.Now().UnixNano())
+	r, err := http.NewRequest(http.MethodGet, f.url("/ws"), http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth(attacker, password)
+	conn, _, err := websocket.Dial(ctx, f.url("/ws?clientId="+id), &websocket.DialOptions{HTTPHeader: r.Header})
+	if err != nil {
+		return nil //nolint:nilerr // refused: there are too many
+	}
+	defer conn.CloseNow()
+	body := fmt.Sprintf(`{"client_id": %q, "prompt": {"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": %d}},
+		"2": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}}}}`, id, n)
+	_, _, err = f.as(ctx, attacker, http.MethodPost, "/prompt", nil, strings.NewReader(body))
+	return ignoreCut(err)
+}
