@@ -54,9 +54,8 @@ type Handler struct {
 
 	// Further host names that the site answers to, such as `hub.example.com` or
 	// `*.example.com`; `*` for all. It matters on loopback and private addresses
-	// without TLS, where requests for other names are refused unless they are
-	// logged in: a page on the web can have its own name resolved to such an
-	// address. IP addresses, names without a dot, local ones such as
+	// without TLS, where requests for other names are refused: a page on the
+	// web can have its own name resolved to such an address. IP addresses, names without a dot, local ones such as
 	// `hub.local`, and those of the sites and the machine are always known.
 	// Default: no further ones.
 	Hosts []string `json:"hosts,omitempty"`
@@ -134,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	} else {
 		visitor.Proxied = proxied(r.Header)
 	}
-	visitor.StrangeHost = withinReach(r) && !h.loggedIn(r) && !h.names().knows(r)
+	visitor.StrangeHost = withinReach(r) && !h.names().knows(r)
 	if len(visitor.Tenant) > maxTenant {
 		return caddyhttp.Error(http.StatusBadRequest, errors.New("the tenant's name is too long"))
 	}
@@ -152,12 +151,6 @@ func proxied(header http.Header) bool {
 		}
 	}
 	return false
-}
-
-// loggedIn reports whether an authentication handler has found a user.
-func (h *Handler) loggedIn(r *http.Request) bool {
-	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	return ok && repl.ReplaceAll(defaultTenant, "") != ""
 }
 
 // tenant is who pays for the request.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 )
 
@@ -152,6 +153,7 @@ func TestBrowsersOfOneAddress(t *testing.T) {
 	f.startHub()
 	f.startAgent("gpu", 2)
 	f.idle(2)
+	const agent = "Mozilla/5.0 (X11; Linux x86_64) Chrome/140"
 	browser := func(client string) func(method, path, body string) string {
 		jar, err := cookiejar.New(nil)
 		require.NoError(t, err)
@@ -159,13 +161,8 @@ func TestBrowsersOfOneAddress(t *testing.T) {
 		do := func(method, path, body string) string {
 			r, err := http.NewRequest(method, f.url(path), strings.NewReader(body))
 			require.NoError(t, err)
-			r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) Chrome/140")
+			r.Header.Set("User-Agent", agent)
 			r.Header.Set("Sec-Fetch-Site", "same-origin")
-			if method == http.MethodGet && path == "/" {
-				r.Header.Set("Sec-Fetch-Dest", "document")
-				r.Header.Set("Sec-Fetch-Mode", "navigate")
-				r.Header.Set("Accept", "text/html")
-			}
 			if method != http.MethodGet {
 				r.Header.Set("Origin", f.url(""))
 			}
@@ -176,7 +173,12 @@ func TestBrowsersOfOneAddress(t *testing.T) {
 			require.NoError(t, err)
 			return string(answer)
 		}
-		do(http.MethodGet, "/", "") // the page
+		// A page opens its socket first; both bring the cookie.
+		conn, _, err := websocket.Dial(t.Context(), f.url("/ws?clientId="+client), &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{
+			"User-Agent": {agent}, "Origin": {f.url("")}, "Sec-Fetch-Site": {"same-origin"},
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.CloseNow() })
 		return do
 	}
 	graph := func(n int) string {

@@ -95,7 +95,7 @@ func TestHistoryOfAnOlderHubIsCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, b.db.Client().Del(ctx, shares...).Err())
 		for _, key := range keys {
-			require.NoError(t, b.db.Client().HDel(ctx, b.db.Key("q", "job", key), "counted").Err())
+			require.NoError(t, b.db.Client().HDel(ctx, b.db.Key("q", "job", key), "shared").Err())
 		}
 		b.endedOf("new", "1", "{}")
 		for range 2 {

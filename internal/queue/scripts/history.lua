@@ -6,7 +6,7 @@ end
 
 -- tally keeps count of what a tenant has in the history, so that the tenant
 -- with the most is found at once (zsets: tenant -> entries, tenant -> bytes).
--- bytes is the change. A job whose bytes were added has the field counted: an
+-- bytes is the change. A job whose bytes were added has the field shared: an
 -- older hub adds none, and recount.lua catches up.
 local function tally(tenant, bytes)
   local n = redis.call('ZCARD', key('q', 'history', tenant))
@@ -19,8 +19,8 @@ local function tally(tenant, bytes)
   write('ZINCRBY', key('q', 'shares', 'bytes'), int(bytes), tenant)
 end
 
-local function counted(j)
-  return j.counted == '1'
+local function shared(j)
+  return j.shared == '1'
 end
 
 -- forget removes an ended job with its entry.
@@ -38,7 +38,7 @@ local function forget(j)
   end
   local size = tonumber(j.size or '0')
   write('HINCRBY', key('q', 'counters'), 'bytes', int(0 - size))
-  tally(j.tenant, counted(j) and 0 - size or 0)
+  tally(j.tenant, shared(j) and 0 - size or 0)
   write('DEL', key('q', 'entry', j.key), job_key(j.key))
 end
 
@@ -98,7 +98,7 @@ local function finish(j, state, entry, summary, reason)
   write('HSET', key('q', 'entries', j.tenant), j.id, j.key)
   write('SET', key('q', 'entry', j.key), entry)
   write('HINCRBY', key('q', 'counters'), 'bytes', int(#entry))
-  set(j, 'counted', '1')
+  set(j, 'shared', '1')
   tally(j.tenant, #entry)
   if j.client ~= '' then
     write('ZADD', undelivered(j), turn, j.key)

@@ -9,8 +9,8 @@ local from = tonumber(ARGV[1])
 local keys = redis.call('ZRANGE', key('q', 'history'), int(from), int(from + tonumber(ARGV[2]) - 1))
 for _, k in ipairs(keys) do
   local j = get(k)
-  if j and not counted(j) then
-    set(j, 'counted', '1')
+  if j and not shared(j) then
+    set(j, 'shared', '1')
     tally(j.tenant, tonumber(j.size or '0'))
   end
 end
