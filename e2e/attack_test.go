@@ -209,6 +209,7 @@ func attacks() []attack {
 	list := append(append([]byte(`{"prompt": [`), values...), "]}"...)
 	deflated := gzipped(list)
 	prompt := list[:60<<20]
+	long := fmt.Appendf(nil, `{"prompt": {"1": {"class_type": "Nothing", "inputs": {"text": %q}}}}`, bytes.Repeat([]byte("a"), 60<<20))
 	post := func(path string, header http.Header, body []byte) func(context.Context, *fleet, int) error {
 		return func(ctx context.Context, f *fleet, _ int) error {
 			code, answer, err := f.as(ctx, attacker, http.MethodPost, path, header, bytes.NewReader(body))
@@ -232,11 +233,12 @@ func attacks() []attack {
 		{"inflated", 4, post("/prompt", http.Header{"Content-Encoding": {"gzip"}}, deflated)},
 		{"inflated-queue", 4, post("/queue", http.Header{"Content-Encoding": {"gzip"}}, deflated)},
 		{"large", 9, post("/prompt", nil, prompt)},
+		{"strings", 9, post("/prompt", nil, long)},
 		{"deep", 4, post("/prompt", nil, bytes.Repeat([]byte(`{"a":[`), 5<<20))},
 		{"trickle", 200, trickle},
 		{"progressive-cmyk", 4, view("print.jpg")},
 		{"deep-png", 4, view("deep.png")},
-		{"sockets", 50, sockets},
+		{"sockets", 10, sockets},
 		{"settings", 4, func(ctx context.Context, f *fleet, n int) error {
 			_, _, err := f.as(ctx, attacker, http.MethodPost, fmt.Sprintf("/settings/%d-%d", n, time.Now().UnixNano()), nil, bytes.NewReader(prompt[:1<<20]))
 			return ignoreCut(err)
