@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -83,9 +84,7 @@ func (f *fleet) as(ctx context.Context, user, method, path string, header http.H
 	if err != nil {
 		return 0, nil, err
 	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	r.SetBasicAuth(user, password)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {

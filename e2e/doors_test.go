@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -76,10 +77,8 @@ func TestDoors(t *testing.T) {
 
 	upgrade := map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
 	with := func(header map[string]string, name, value string) map[string]string {
-		out := map[string]string{name: value}
-		for n, v := range header {
-			out[n] = v
-		}
+		out := maps.Clone(header)
+		out[name] = value
 		return out
 	}
 	t.Run("paths", func(t *testing.T) {
@@ -99,12 +98,21 @@ func TestDoors(t *testing.T) {
 	})
 	t.Run("other sites", func(t *testing.T) {
 		for _, header := range []map[string]string{
-			{"Origin": "http://evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"},
-			{"Origin": "http://" + f.addr + ".evil.example"}, {"Sec-Fetch-Site": "cross-site"},
+			{"Origin": "http://evil.example"},
+			{"Origin": "https://evil.example"},
+			{"Origin": "null"},
+			{"Origin": "http://" + f.addr + ".evil.example"},
+			{"Sec-Fetch-Site": "cross-site"},
 		} {
 			for _, call := range [][2]string{
-				{"POST", "/prompt"}, {"POST", "/queue"}, {"POST", "/history"}, {"POST", "/interrupt"}, {"POST", "/free"},
-				{"POST", "/upload/image"}, {"DELETE", "/userdata/x"}, {"POST", "/hub/jobs/private/cancel"},
+				{"POST", "/prompt"},
+				{"POST", "/queue"},
+				{"POST", "/history"},
+				{"POST", "/interrupt"},
+				{"POST", "/free"},
+				{"POST", "/upload/image"},
+				{"DELETE", "/userdata/x"},
+				{"POST", "/hub/jobs/private/cancel"},
 			} {
 				code, answer := f.raw(t, worker, call[0], call[1], header)
 				require.Equal(t, http.StatusForbidden, code, "%s of %v: %s", call, header, answer)

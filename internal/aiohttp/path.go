@@ -148,7 +148,7 @@ func (p Path) Bare() Path {
 func (p Path) Escaped() string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
-	for i := 0; i < len(p.canonical); i++ {
+	for i := range len(p.canonical) {
 		// A percent sign is the beginning of %2F or %25.
 		if c := p.canonical[i]; c == '%' || mayStand(c) {
 			b.WriteByte(c)

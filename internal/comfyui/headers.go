@@ -1,6 +1,7 @@
 package comfyui
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 )
@@ -56,9 +57,7 @@ func only(h http.Header, names ...string) http.Header {
 func forInstance(h http.Header) http.Header {
 	out := only(h, toInstance[:]...)
 	if IsWebSocket(h) {
-		for name, v := range only(h, upgradeHeaders[:]...) {
-			out[name] = v
-		}
+		maps.Copy(out, only(h, upgradeHeaders[:]...))
 		out["Connection"], out["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 	}
 	return out
@@ -71,9 +70,7 @@ func forClient(status int, h http.Header) http.Header {
 		delete(out, "Location")
 	}
 	if status == http.StatusSwitchingProtocols && IsWebSocket(h) {
-		for name, v := range only(h, upgradeHeaders[:]...) {
-			out[name] = v
-		}
+		maps.Copy(out, only(h, upgradeHeaders[:]...))
 		out["Connection"], out["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 	}
 	return out

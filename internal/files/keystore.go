@@ -13,7 +13,7 @@ import (
 // secretPrefix begins the keys of blobs that are no files of anybody. A Storage
 // gives none of them away and changes none, whatever a request has led it to;
 // only a KeyStore does.
-const secretPrefix = "comfyhub-keys/"
+const secretPrefix = "comfyhub-keys/" //nolint:gosec // a folder, no secret
 
 // errSecret is the answer to whoever asks a Storage for one.
 var errSecret = fmt.Errorf("%w: the key is the hub's own", ErrGone)

@@ -49,7 +49,7 @@ const envelopeHead = 1 + 2
 // seal signs a message of a kind.
 func (i Identity) seal(kind byte, description, body []byte) []byte {
 	message := make([]byte, 0, envelopeHead+len(description)+ed25519.SignatureSize+len(body))
-	message = binary.BigEndian.AppendUint16(append(message, kind), uint16(len(description))) //nolint:gosec // at most 512
+	message = binary.BigEndian.AppendUint16(append(message, kind), uint16(len(description)))
 	message = append(message, description...)
 	message = append(message, ed25519.Sign(i.private, statement(purposeOf(kind), string(description), string(body)))...)
 	return append(message, body...)

@@ -133,7 +133,7 @@ func TestAdmission(t *testing.T) {
 		takes(one, "k2")
 		refuses(one, "k1", errPinned)
 		time.Sleep(2 * ownerFresh)
-		_ = two.from("box", "k1") // asks again
+		_, _ = two.from("box", "k1") // asks again
 		refuses(two, "k1", errPinned)
 		takes(two, "k2")
 	})

@@ -42,7 +42,7 @@ func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker)
 		return w // a page of another site, which is let in by cors
 	}
 	value := browserCookie(r)
-	cookie := &http.Cookie{
+	cookie := &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS: plain HTTP must work, too
 		Name: cookieName, Value: value, Path: "/", MaxAge: int(cookieLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.Secure,
 	}

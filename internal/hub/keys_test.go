@@ -94,7 +94,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) {
 		b.id.Storage = t.TempDir()
-		require.NoError(t, os.Chmod(b.id.Storage, 0o755)) //nolint:gosec // as an operator may have it
+		require.NoError(t, os.Chmod(b.id.Storage, 0o755)) // as an operator may have it
 	})
 	entries, err := os.ReadDir(filepath.Join(b.id.Storage, "comfyhub-keys"))
 	require.NoError(t, err)

@@ -147,8 +147,14 @@ func refusalKind(err error) string {
 		err  error
 		kind string
 	}{
-		{gossip.ErrUnsigned, "unsigned"}, {gossip.ErrForged, "forged"}, {fleet.ErrReport, "unreadable"}, {errPinned, "pinned"},
-		{fleet.ErrNameTaken, "name"}, {fleet.ErrMoved, "moved"}, {fleet.ErrTooMany, "full"}, {pins.ErrFull, "full"},
+		{gossip.ErrUnsigned, "unsigned"},
+		{gossip.ErrForged, "forged"},
+		{fleet.ErrReport, "unreadable"},
+		{errPinned, "pinned"},
+		{fleet.ErrNameTaken, "name"},
+		{fleet.ErrMoved, "moved"},
+		{fleet.ErrTooMany, "full"},
+		{pins.ErrFull, "full"},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind

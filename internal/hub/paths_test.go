@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -115,7 +116,7 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 		upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	)
 	for _, row := range recordedTargets(t) {
-		if strings.ContainsAny(row.Target, "#\xc3\xe9\u2122") {
+		if strings.ContainsFunc(row.Target, func(r rune) bool { return r == '#' || r >= utf8.RuneSelf }) {
 			continue // no target at all
 		}
 		target := row.Target + "?" + mark
@@ -146,15 +147,43 @@ func TestSpellingsOfTheHubsRoutes(t *testing.T) {
 		method, target string
 		want           int
 	}{
-		{"GET", "/%71ueue", 200}, {"GET", "/api/%71ueue", 200}, {"GET", "/%61pi/queue", 200}, {"GET", "/%68istory", 200},
-		{"GET", "/%76iew", 404}, {"POST", "/%69nterrupt", 200}, {"POST", "/%70rompt", 500}, {"POST", "/%75pload/image", 400},
-		{"GET", "/%77s", 400}, {"GET", "/%68ub/instances", 200},
-		{"GET", "//prompt", 404}, {"POST", "//prompt", 405}, {"GET", "/api//prompt", 404}, {"POST", "/api//prompt", 405},
-		{"GET", "/API/queue", 404}, {"GET", "/Queue", 404}, {"GET", "/queue/", 404}, {"GET", "/queue;x=1", 404}, {"GET", "/queue%3Bx=1", 404},
-		{"GET", "/queue%00", 404}, {"GET", "/queue%20", 404}, {"GET", "/queue%3Fx", 404}, {"GET", "/%2571ueue", 404}, {"GET", "/./queue", 404},
-		{"GET", "/x/../queue", 404}, {"POST", "/x/%2e%2e/queue", 405}, {"GET", "/queue%5C", 404}, {"GET", "/%2Fqueue", 404}, {"GET", "/hub/nope", 404},
-		{"POST", "/hub/nope", 405}, {"GET", "/internal/nope", 404}, {"POST", "/internal/nope", 404}, {"GET", "/queue/x", 404}, {"GET", "/api/jobs/a/b", 404},
-		{"GET", "/internal/logs/subscribe", 405}, {"GET", "http:queue", 404}, {"POST", "http:queue", 405},
+		{"GET", "/%71ueue", 200},
+		{"GET", "/api/%71ueue", 200},
+		{"GET", "/%61pi/queue", 200},
+		{"GET", "/%68istory", 200},
+		{"GET", "/%76iew", 404},
+		{"POST", "/%69nterrupt", 200},
+		{"POST", "/%70rompt", 500},
+		{"POST", "/%75pload/image", 400},
+		{"GET", "/%77s", 400},
+		{"GET", "/%68ub/instances", 200},
+		{"GET", "//prompt", 404},
+		{"POST", "//prompt", 405},
+		{"GET", "/api//prompt", 404},
+		{"POST", "/api//prompt", 405},
+		{"GET", "/API/queue", 404},
+		{"GET", "/Queue", 404},
+		{"GET", "/queue/", 404},
+		{"GET", "/queue;x=1", 404},
+		{"GET", "/queue%3Bx=1", 404},
+		{"GET", "/queue%00", 404},
+		{"GET", "/queue%20", 404},
+		{"GET", "/queue%3Fx", 404},
+		{"GET", "/%2571ueue", 404},
+		{"GET", "/./queue", 404},
+		{"GET", "/x/../queue", 404},
+		{"POST", "/x/%2e%2e/queue", 405},
+		{"GET", "/queue%5C", 404},
+		{"GET", "/%2Fqueue", 404},
+		{"GET", "/hub/nope", 404},
+		{"POST", "/hub/nope", 405},
+		{"GET", "/internal/nope", 404},
+		{"POST", "/internal/nope", 404},
+		{"GET", "/queue/x", 404},
+		{"GET", "/api/jobs/a/b", 404},
+		{"GET", "/internal/logs/subscribe", 405},
+		{"GET", "http:queue", 404},
+		{"POST", "http:queue", 405},
 	} {
 		require.Equal(t, c.want, b.raw(c.method, c.target, "Content-Length: 0\r\nConnection: close\r\n"), "%s %s", c.method, c.target)
 	}

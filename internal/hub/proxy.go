@@ -2,6 +2,7 @@ package hub
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -60,9 +61,7 @@ func (h *Hub) passOn(client *comfyui.Client, w http.ResponseWriter, r *http.Requ
 // may pass, see package comfyui.
 func copyAnswer(w http.ResponseWriter, resp *http.Response) {
 	defer resp.Body.Close()
-	for name, values := range resp.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body) // the visitor may be gone
 }

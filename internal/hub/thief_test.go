@@ -188,7 +188,6 @@ func TestStolenMachineTakesNobodysName(t *testing.T) {
 	require.Empty(t, sealed.got())
 	require.Eventually(t, func() bool { return told.has("a hub refuses this agent") }, time.Minute, time.Millisecond,
 		"its operator finds out too")
-
 }
 
 // A name stays its agent's when that one is away and when the hub restarts,

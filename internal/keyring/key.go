@@ -22,9 +22,9 @@ type Purpose string
 // was sealed for it worthless.
 const (
 	Links   Purpose = "comfyhub signed links v2"
-	APIKeys Purpose = "comfyhub api keys v2"
+	APIKeys Purpose = "comfyhub api keys v2" //nolint:gosec // a label, no secret
 	Cookies Purpose = "comfyhub cookies v1"
-	Tokens  Purpose = "comfyhub tokens v1"
+	Tokens  Purpose = "comfyhub tokens v1" //nolint:gosec // a label, no secret
 )
 
 // purposeID tells the id of a key, which is no secret.

@@ -253,8 +253,7 @@ func (w *Webchat) Open(ctx context.Context, f platform.File) (io.ReadCloser, err
 // withoutURL takes the URL out of an error of the HTTP client: it may hold a
 // secret, and errors are logged.
 func withoutURL(err error) error {
-	var at *url.Error
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*url.Error](err); ok {
 		return at.Err
 	}
 	return err
