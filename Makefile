@@ -5,7 +5,7 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, conformance, fuzz and soak are for those who change the code; see
+# bench, conformance, fuzz, soak and attack are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench conformance fuzz soak clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench conformance fuzz soak attack clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -70,6 +70,11 @@ fuzz:
 SOAKTIME ?= 1m
 soak:
 	COMFYHUB_SOAK=$(SOAKTIME) $(GO) test -run TestSoak -count 1 -v -timeout 1h ./e2e
+
+# Each attack on a hub for so long, beside somebody who works.
+ATTACKTIME ?= 30s
+attack:
+	COMFYHUB_ATTACK=$(ATTACKTIME) $(GO) test -run TestAttacks -count 1 -v -timeout 1h ./e2e
 
 $(LINT):
 	GOBIN=$(CURDIR)/bin .ci/again $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)
