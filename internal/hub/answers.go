@@ -140,12 +140,6 @@ func writeNoInstance(w http.ResponseWriter) {
 	})
 }
 
-// discard reads on in a body that is too large. A connection that is closed on
-// a client which still sends is reset, and the client never sees the answer.
-func discard(r *http.Request, limit int64) {
-	_, _ = io.CopyN(io.Discard, r.Body, limit+limit/8)
-}
-
 // truthy is Python's bool() of a JSON value.
 func truthy(v pyjson.Value) bool {
 	switch v := v.(type) {

@@ -35,7 +35,7 @@ func (h *Hub) promptBody() intake.Class {
 func (h *Hub) receive(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (*intake.Body, bool) {
 	body, err := h.intake.Receive(r, a.share(), c)
 	if err != nil {
-		h.refuseBody(w, r, c, err)
+		h.refuseBody(w, r, a.share(), c, err)
 		return nil, false
 	}
 	return body, true
@@ -51,7 +51,7 @@ func (h *Hub) readBody(w http.ResponseWriter, r *http.Request, a asker, c intake
 	data, err := body.Load(r.Context())
 	if err != nil {
 		body.Close()
-		h.refuseBody(w, r, c, err)
+		h.refuseBody(w, r, a.share(), c, err)
 		return nil, nil, false
 	}
 	return data, body.Close, true
@@ -74,14 +74,14 @@ func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request, a asker, c intake
 }
 
 // refuseBody answers a request whose body was not taken in.
-func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, c intake.Class, err error) {
+func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, share string, c intake.Class, err error) {
 	var large *intake.TooLargeError
 	switch {
 	case errors.As(err, &large):
-		discard(r, c.Limit)
+		h.discard(r, share, c.Limit)
 		writeTooLarge(w, large.Limit, large.Actual)
 	case errors.Is(err, intake.ErrValues):
-		discard(r, c.Limit)
+		h.discard(r, share, c.Limit)
 		w.Header().Set("Connection", "close")
 		writeHubError(w, hubError{
 			status: http.StatusRequestEntityTooLarge, kind: "too_many_values", message: "The request is too complex",
@@ -94,7 +94,7 @@ func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, c intake.Class,
 			details: "Send it with less compression, or with none.",
 		})
 	case errors.Is(err, intake.ErrDeep):
-		discard(r, c.Limit)
+		h.discard(r, share, c.Limit)
 		writeTrouble(w, r) // a RecursionError in ComfyUI
 	case errors.Is(err, intake.ErrSlow):
 		w.Header().Set("Connection", "close")
@@ -108,6 +108,12 @@ func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, c intake.Class,
 	default:
 		h.fault(w, r, err)
 	}
+}
+
+// discard reads on in a body that is refused. A connection that is closed on a
+// client which still sends is reset, and the client never sees the answer.
+func (h *Hub) discard(r *http.Request, share string, limit int64) {
+	h.intake.Discard(r, share, limit+limit/8)
 }
 
 // writeBusy answers while more bodies are being read than memory allows.

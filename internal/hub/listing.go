@@ -141,7 +141,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 // answer sends the list, or what went wrong with it.
 func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
 	if err = cmp.Or(err, l.err); err != nil {
-		l.hub.refuseBody(w, r, smallBody, err)
+		l.hub.refuseBody(w, r, l.share, smallBody, err)
 		return
 	}
 	body := l.buffer.Take()

@@ -46,6 +46,8 @@ type Body struct {
 	// buffered is what data takes of the buffers' pool.
 	buffered int64
 	release  func() // the memory to read it
+	turn     turn
+	packed   bool // it had a Content-Encoding
 }
 
 // Receive reads a body whole, without its Content-Encoding, and parses nothing.
@@ -55,8 +57,10 @@ func (in *Intake) Receive(r *http.Request, share string, c Class) (*Body, error)
 	if r.ContentLength >= c.Limit {
 		return nil, &TooLargeError{c.Limit, r.ContentLength}
 	}
-	b := &Body{in: in, share: share}
-	if err := b.fill(r, c); err != nil {
+	b := &Body{in: in, share: share, turn: turn{in: in, share: share}, packed: r.Header.Get("Content-Encoding") != ""}
+	err := b.fill(r, c)
+	b.turn.give(err != nil)
+	if err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -64,7 +68,7 @@ func (in *Intake) Receive(r *http.Request, share string, c Class) (*Body, error)
 }
 
 func (b *Body) fill(r *http.Request, c Class) error {
-	plain, err := unpacked(r)
+	plain, err := unpacked(r, pacedBody(r, &b.turn))
 	if err != nil {
 		return fault(err)
 	}
@@ -97,7 +101,7 @@ func (b *Body) fill(r *http.Request, c Class) error {
 
 // fault tells what is wrong with a body that cannot be read on.
 func fault(err error) error {
-	if errors.Is(err, ErrSlow) || errors.Is(err, ErrInflated) {
+	if errors.Is(err, ErrSlow) || errors.Is(err, ErrBusy) || errors.Is(err, ErrInflated) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrBroken, err)
@@ -187,6 +191,11 @@ func (b *Body) Load(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	b.release = leave
+	if b.packed || b.size > inMemory {
+		if err := b.turn.take(ctx); err != nil {
+			return nil, err // Close gives the memory back
+		}
+	}
 	if b.file == nil {
 		return b.data, nil
 	}
@@ -218,6 +227,7 @@ func (b *Body) Close() {
 		b.drop()
 	}
 	b.forget()
+	b.turn.give(false)
 	if b.release != nil {
 		b.release()
 	}

@@ -19,11 +19,11 @@ const (
 	freeInflation = 1 << 20
 )
 
-// unpacked is the body of a request without its Content-Encoding, which
+// unpacked is the body of a request, read from body, without its Content-Encoding, which
 // ComfyUI's web server undoes as well: gzip, and deflate with or without a
 // header. Other encodings come through as they are.
-func unpacked(r *http.Request) (io.Reader, error) {
-	sent := &counter{inner: r.Body}
+func unpacked(r *http.Request, body io.Reader) (io.Reader, error) {
+	sent := &counter{inner: body}
 	var plain io.Reader
 	var err error
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
@@ -39,7 +39,7 @@ func unpacked(r *http.Request) (io.Reader, error) {
 			plain = flate.NewReader(buffered)
 		}
 	default:
-		return r.Body, nil
+		return body, nil
 	}
 	if err != nil {
 		return nil, err

@@ -11,6 +11,10 @@
 // here. Only then is memory taken for it ([Body.Load]), as its turn comes: turns
 // go round the senders, so that many large bodies of one sender delay another
 // one's by one body at most, and small ones have memory of their own.
+//
+// Work on large and compressed bodies, from their first part to the answer, is
+// done for one body of a sender at a time, and a body that is refused delays
+// the next one of its sender.
 package intake
 
 import (
@@ -66,6 +70,7 @@ type Intake struct {
 	dir     string
 	wait    time.Duration
 	gate    *gate
+	pace    pace
 	buffers pool // of bodies that arrive, in memory
 	spooled pool // the same on disk
 	arrive  pool // the number of them

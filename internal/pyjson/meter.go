@@ -1,5 +1,7 @@
 package pyjson
 
+import "bytes"
+
 // Meter tells what a JSON text would cost before it is parsed: how many values
 // [Parse] can find in it and how deep they lie. It is written to as the text
 // arrives, so that a text that costs too much can be refused before the memory
@@ -16,15 +18,29 @@ type Meter struct {
 
 // Write counts the next part of a text. It never fails.
 func (m *Meter) Write(p []byte) (int, error) {
-	for _, c := range p {
+	quote := -1 // where the next quotation mark is; none is len(p)
+	for i := 0; i < len(p); {
 		switch {
 		case m.escaped:
 			m.escaped = false
+			i++
 		case m.text:
-			m.escaped = c == '\\'
-			m.text = c != '"'
+			if quote < i {
+				quote = len(p)
+				if n := bytes.IndexByte(p[i:], '"'); n >= 0 {
+					quote = i + n
+				}
+			}
+			if n := bytes.IndexByte(p[i:quote], '\\'); n >= 0 {
+				m.escaped = true
+				i += n + 1
+				continue
+			}
+			m.text = quote == len(p)
+			i = quote + 1
 		default:
-			m.structure(c)
+			m.structure(p[i])
+			i++
 		}
 	}
 	return len(p), nil

@@ -251,7 +251,7 @@ func (p *parser) text() (string, error) {
 		case c < 0x20:
 			return "", p.fail("invalid control character")
 		case c < utf8.RuneSelf:
-			p.at++
+			p.plain()
 		default:
 			if err := p.rune(); err != nil {
 				return "", err
@@ -259,6 +259,18 @@ func (p *parser) text() (string, error) {
 		}
 	}
 	return "", p.fail("unterminated string")
+}
+
+// plain steps over ASCII that stands for itself.
+func (p *parser) plain() {
+	rest := p.data[p.at:]
+	for n, c := range rest {
+		if c == '"' || c == '\\' || c < 0x20 || c >= utf8.RuneSelf {
+			p.at += n
+			return
+		}
+	}
+	p.at += len(rest)
 }
 
 // rune steps over one character that is not ASCII.

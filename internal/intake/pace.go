@@ -1,0 +1,203 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// owed is the work after which a sender with more bodies in line pauses
+	// for as long as it worked. Shorter pauses would be less exact than timers.
+	owed = 5 * time.Millisecond
+	// A refused body costs its sender a pause of refusal times the work that
+	// went into it, from minPause to maxPause.
+	refusal  = 10
+	minPause = 50 * time.Millisecond
+	maxPause = time.Second
+)
+
+// pace lets each sender's large and compressed bodies be worked on one at a
+// time, in the order of their arrival. Without it a sender takes all
+// processors by opening more connections. A sender whose bodies wait for each
+// other gets half of a processor at most; a single body is not held back.
+type pace struct {
+	mu sync.Mutex
+	of map[string]*slot // senders whose slot is taken
+}
+
+// slot is the right to work on a body of one sender.
+type slot struct {
+	queue []chan struct{} // closed when the slot is handed over
+	debt  time.Duration   // work without a pause since others wait
+}
+
+// enter waits for the slot of a sender. Errors: ErrBusy, those of ctx.
+func (p *pace) enter(ctx context.Context, share string, wait time.Duration) error {
+	p.mu.Lock()
+	s := p.of[share]
+	if s == nil {
+		if p.of == nil {
+			p.of = map[string]*slot{}
+		}
+		p.of[share] = &slot{}
+		p.mu.Unlock()
+		return nil
+	}
+	if len(s.queue) >= shareArriving {
+		p.mu.Unlock()
+		return ErrBusy
+	}
+	ready := make(chan struct{})
+	s.queue = append(s.queue, ready)
+	p.mu.Unlock()
+
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return p.giveUp(share, ready, ctx.Err())
+	case <-timer.C:
+		return p.giveUp(share, ready, ErrBusy)
+	}
+}
+
+// giveUp takes a waiter out, or hands on the slot it was given just now.
+func (p *pace) giveUp(share string, ready chan struct{}, reason error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.of[share]
+	if n := slices.Index(s.queue, ready); n >= 0 {
+		s.queue = slices.Delete(s.queue, n, n+1)
+		return reason
+	}
+	p.next(share)
+	return reason
+}
+
+// leave gives the slot back after some work, and after a pause.
+func (p *pace) leave(share string, worked, pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.of[share]
+	if len(s.queue) > 0 {
+		s.debt += worked
+	}
+	if s.debt >= owed {
+		pause = max(pause, min(s.debt, maxPause))
+		s.debt = 0
+	}
+	if pause == 0 {
+		p.next(share)
+		return
+	}
+	time.AfterFunc(pause, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.next(share)
+	})
+}
+
+// next hands the slot to whoever has waited longest.
+func (p *pace) next(share string) {
+	s := p.of[share]
+	if len(s.queue) == 0 {
+		delete(p.of, share)
+		return
+	}
+	close(s.queue[0])
+	s.queue = s.queue[1:]
+}
+
+// turn is one body's use of its sender's slot.
+type turn struct {
+	in     *Intake
+	share  string
+	held   bool
+	begin  time.Time
+	worked time.Duration // in all
+}
+
+// take waits for the slot. Errors: ErrBusy, those of ctx.
+func (t *turn) take(ctx context.Context) error {
+	if t.held {
+		return nil
+	}
+	if err := t.in.pace.enter(ctx, t.share, t.in.wait); err != nil {
+		return err
+	}
+	t.held, t.begin = true, time.Now()
+	return nil
+}
+
+// give gives the slot back; refused says that the body was not worth the work.
+// It does nothing for a turn that holds nothing.
+func (t *turn) give(refused bool) {
+	if !t.held {
+		return
+	}
+	worked := time.Since(t.begin)
+	t.held = false
+	t.worked += worked
+	var pause time.Duration
+	if refused {
+		pause = min(max(refusal*t.worked, minPause), maxPause)
+	}
+	t.in.pace.leave(t.share, worked, pause)
+}
+
+// paced holds the slot of a body's sender from one read to the next, while
+// what was read is unpacked, counted and kept. It holds nothing while it waits
+// for the sender, so that a slow body keeps no other one from its turn.
+type paced struct {
+	inner io.Reader
+	turn  *turn
+	ctx   context.Context //nolint:containedctx // that of the request whose body this is
+	free  int64           // bytes that need no slot
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	p.turn.give(false)
+	n, err := p.inner.Read(b)
+	p.free -= int64(n)
+	// At the end, too: there may be more to unpack of what came before.
+	if p.free >= 0 || n == 0 && !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if err := p.turn.take(p.ctx); err != nil {
+		return 0, err
+	}
+	return n, err
+}
+
+// pacedBody is a request's body that takes turns: an uncompressed one when it
+// turns out to be large.
+func pacedBody(r *http.Request, t *turn) io.Reader {
+	p := &paced{inner: r.Body, turn: t, ctx: r.Context(), free: inMemory}
+	if r.Header.Get("Content-Encoding") != "" {
+		p.free = 0
+	}
+	return p
+}
+
+// Discard reads at most limit bytes of a request's body and drops them, for a
+// client that looks at the answer only after it has sent all. share is the
+// sender.
+func (in *Intake) Discard(r *http.Request, share string, limit int64) {
+	t := &turn{in: in, share: share}
+	defer t.give(false)
+	body := io.LimitReader(pacedBody(r, t), limit)
+	part := make([]byte, chunk)
+	for {
+		if _, err := body.Read(part); err != nil {
+			return
+		}
+	}
+}

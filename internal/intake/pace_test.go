@@ -1,0 +1,242 @@
+package intake
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var anything = Class{Limit: 64 * mib, Values: 1000}
+
+func packed(t *testing.T, text string) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return &b
+}
+
+func post(body io.Reader, encoding string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/", body)
+	r.ContentLength = -1
+	if encoding != "" {
+		r.Header.Set("Content-Encoding", encoding)
+	}
+	return r
+}
+
+// arrives takes a body in, and gives it up.
+func (in *Intake) arrives(t *testing.T, r *http.Request, share string) error {
+	t.Helper()
+	b, err := in.Receive(r, share, anything)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	_, err = b.Load(t.Context())
+	return err
+}
+
+// took is the time, which is false, that something takes.
+func took(do func()) time.Duration {
+	begin := time.Now()
+	do()
+	return time.Since(begin)
+}
+
+// A sender's tenth large body waits for the first one, whether it arrives, is
+// unpacked, or is dropped. Small ones and those of others do not.
+func TestPaceOfOneSender(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 3*mib)
+	synctest.Test(t, func(t *testing.T) {
+		in := New(Options{Dir: t.TempDir(), Wait: time.Hour})
+		first, err := in.Receive(post(strings.NewReader(large), ""), "greedy", anything)
+		require.NoError(t, err)
+		_, err = first.Load(t.Context())
+		require.NoError(t, err)
+		var done atomic.Int32
+		wait := func(do func()) {
+			go func() {
+				do()
+				done.Add(1)
+			}()
+		}
+		for range 3 {
+			wait(func() { _ = in.arrives(t, post(strings.NewReader(large), ""), "greedy") })
+			wait(func() { _ = in.arrives(t, post(packed(t, "{}"), "gzip"), "greedy") })
+			wait(func() { in.Discard(post(strings.NewReader(large), ""), "greedy", 64*mib) })
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.Zero(t, done.Load())
+		require.Zero(t, took(func() {
+			require.NoError(t, in.arrives(t, post(strings.NewReader("{}"), ""), "greedy"))
+			require.NoError(t, in.arrives(t, post(strings.NewReader(large), ""), "modest"))
+			require.NoError(t, in.arrives(t, post(packed(t, large[:mib]), "gzip"), "modest"))
+		}))
+		first.Close()
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 9, done.Load())
+		require.Empty(t, in.pace.of)
+	})
+}
+
+// A body that is refused delays the next one of its sender, and nobody else.
+func TestPaceAfterRefusal(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		body, encoding string
+		err            error
+	}{
+		"a bomb":                   {strings.Repeat(" ", 32*mib), "gzip", ErrInflated},
+		"values":                   {strings.Repeat(" ", 2*mib) + strings.Repeat("1,", 2000), "", ErrValues},
+		"values, packed":           {strings.Repeat("1,", 2000), "gzip", ErrValues},
+		"depth":                    {strings.Repeat(" ", 2*mib) + strings.Repeat("[", 2000), "", ErrDeep},
+		"a small one is cheap":     {strings.Repeat("1,", 2000), "", ErrValues},
+		"a good one costs nothing": {strings.Repeat("x", 2*mib), "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				in := New(Options{Dir: t.TempDir()})
+				body := io.Reader(strings.NewReader(tt.body))
+				if tt.encoding != "" {
+					body = packed(t, tt.body)
+				}
+				require.ErrorIs(t, in.arrives(t, post(body, tt.encoding), "a"), tt.err)
+				next := func(share string) time.Duration {
+					return took(func() { require.NoError(t, in.arrives(t, post(packed(t, "{}"), "gzip"), share)) })
+				}
+				require.Zero(t, next("b"))
+				require.Zero(t, took(func() { require.NoError(t, in.arrives(t, post(strings.NewReader("{}"), ""), "a")) }))
+				pause := minPause
+				if tt.err == nil || len(tt.body) < mib && tt.encoding == "" {
+					pause = 0
+				}
+				require.Equal(t, pause, next("a"))
+				require.Zero(t, next("a"))
+				require.Empty(t, in.pace.of)
+			})
+		})
+	}
+}
+
+// A body that is slow to arrive keeps no other one of its sender from its turn.
+func TestPaceOfSlowBodies(t *testing.T) {
+	t.Parallel()
+	noise := packed(t, strings.Repeat("x", mib)).Bytes()
+	for name, tt := range map[string]struct {
+		part     []byte
+		encoding string
+	}{
+		"plain":  {bytes.Repeat([]byte("x"), 2*mib), ""},
+		"packed": {noise[:len(noise)/2], "gzip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				in := New(Options{Dir: t.TempDir()})
+				out, feed := io.Pipe()
+				slow := make(chan error, 1)
+				go func() { slow <- in.arrives(t, post(out, tt.encoding), "a") }()
+				_, err := feed.Write(tt.part)
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Zero(t, took(func() {
+					require.NoError(t, in.arrives(t, post(packed(t, "{}"), "gzip"), "a"))
+				}))
+				feed.CloseWithError(errors.New("gone"))
+				require.ErrorIs(t, <-slow, ErrBroken)
+			})
+		})
+	}
+}
+
+// A sender whose bodies wait for each other pauses for as long as it worked; a
+// refused body costs it more, in proportion to the work. One body alone is not
+// held back.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		work    time.Duration
+		waits   bool
+		refused bool
+		pause   time.Duration
+	}{
+		"alone":               {work: time.Second},
+		"before another":      {work: 20 * time.Millisecond, waits: true, pause: 20 * time.Millisecond},
+		"a moment":            {work: owed - 1, waits: true},
+		"long":                {work: time.Minute, waits: true, pause: maxPause},
+		"refused":             {work: 20 * time.Millisecond, refused: true, pause: 200 * time.Millisecond},
+		"refused, others":     {work: 20 * time.Millisecond, waits: true, refused: true, pause: 200 * time.Millisecond},
+		"refused at once":     {refused: true, pause: minPause},
+		"refused after hours": {work: time.Hour, refused: true, pause: maxPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				in := New(Options{Wait: 2 * time.Hour})
+				first, second := turn{in: in, share: "a"}, turn{in: in, share: "a"}
+				require.NoError(t, first.take(t.Context()))
+				entered := make(chan time.Time, 1)
+				next := func() {
+					_ = second.take(t.Context())
+					entered <- time.Now()
+				}
+				if tt.waits {
+					go next()
+				}
+				<-time.After(tt.work)
+				synctest.Wait()
+				left := time.Now()
+				first.give(tt.refused)
+				first.give(tt.refused) // twice is once
+				if !tt.waits {
+					next()
+				}
+				require.Equal(t, tt.pause, (<-entered).Sub(left))
+				second.give(false)
+				require.Empty(t, in.pace.of)
+			})
+		})
+	}
+}
+
+// Whoever waits too long, or hangs up, leaves nothing behind.
+func TestPaceGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		require.NoError(t, p.enter(t.Context(), "a", time.Second))
+		require.Equal(t, 10*time.Second, took(func() {
+			require.ErrorIs(t, p.enter(t.Context(), "a", 10*time.Second), ErrBusy)
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, p.enter(ctx, "a", time.Hour), context.Canceled)
+		for range shareArriving {
+			go func() { _ = p.enter(t.Context(), "a", time.Minute) }()
+		}
+		synctest.Wait()
+		require.Zero(t, took(func() { require.ErrorIs(t, p.enter(t.Context(), "a", time.Hour), ErrBusy) }), "waiters are bounded")
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		p.leave("a", time.Second, 0)
+		require.Empty(t, p.of)
+	})
+}
