@@ -1,6 +1,7 @@
 package pyjson_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,10 +36,17 @@ func count(v pyjson.Value) (values, depth int) {
 	return values + 1, depth
 }
 
-func metered(text string) *pyjson.Meter {
+// metered is the meter of a text, however it arrives.
+func metered(t *testing.T, text string) *pyjson.Meter {
+	t.Helper()
 	var m pyjson.Meter
-	for i := range len(text) { // as it may arrive
-		_, _ = m.Write([]byte{text[i]})
+	_, _ = m.Write([]byte(text))
+	for size := 1; size < min(len(text), 8); size++ {
+		var parts pyjson.Meter
+		for part := range slices.Chunk([]byte(text), size) {
+			_, _ = parts.Write(part)
+		}
+		require.Equal(t, m, parts, "%q in parts of %d", text, size)
 	}
 	return &m
 }
@@ -50,12 +58,13 @@ func TestMeter(t *testing.T) {
 		" \n":                                  {0, 0},
 		"1":                                    {1, 0},
 		`"a,b[{\",\\"`:                         {1, 0},
+		`["a\"b", "\\", "\\\"[", "", "\n,\t"]`: {6, 1},
 		"{}":                                   {2, 1},
 		"[1,2,3]":                              {4, 1},
 		`{"a": [1, {"b": "],[" }]}`:            {5, 3},
 		"[" + strings.Repeat("{},", 9) + "{}]": {21, 2},
 	} {
-		m := metered(text)
+		m := metered(t, text)
 		require.Equal(t, want, [2]int{m.Values(), m.Depth()}, text)
 	}
 }
@@ -65,7 +74,7 @@ func FuzzMeter(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		m := metered(text)
+		m := metered(t, text)
 		v, err := pyjson.Parse([]byte(text))
 		if err != nil {
 			return
