@@ -175,19 +175,7 @@ func (a *App) set(word, value string) (err error) {
 
 // unmarshalHistory reads the block "history" of the app.
 func (a *App) unmarshalHistory(d *caddyfile.Dispenser) error {
-	var seen words
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if seen.again(d.Val()) {
-			return d.Errf("%s is given twice", d.Val())
-		}
-		if err := setWord(d, a.setHistory); err != nil {
-			return err
-		}
-	}
-	if len(seen) == 0 {
-		return d.Errf("history takes a number or a block")
-	}
-	return nil
+	return setBlock(d, a.setHistory, "history takes a number or a block")
 }
 
 func (a *App) setHistory(word, value string) (err error) {

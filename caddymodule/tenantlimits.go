@@ -54,19 +54,7 @@ func (l *TenantLimits) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	var seen words
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if seen.again(d.Val()) {
-			return d.Errf("%s is given twice", d.Val())
-		}
-		if err := setWord(d, l.set); err != nil {
-			return err
-		}
-	}
-	if len(seen) == 0 {
-		return d.Errf("tenant_limits takes a block")
-	}
-	return nil
+	return setBlock(d, l.set, "tenant_limits takes a block")
 }
 
 func (l *TenantLimits) set(word, value string) (err error) {

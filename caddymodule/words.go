@@ -56,3 +56,21 @@ func oneOf(value string, choices ...string) error {
 	}
 	return fmt.Errorf("%q is not one of %s", value, strings.Join(choices, ", "))
 }
+
+// setBlock reads a block of words that take one argument each. Without any it
+// fails with the text of missing.
+func setBlock(d *caddyfile.Dispenser, set func(word, value string) error, missing string) error {
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		if err := setWord(d, set); err != nil {
+			return err
+		}
+	}
+	if len(seen) == 0 {
+		return d.Err(missing)
+	}
+	return nil
+}
