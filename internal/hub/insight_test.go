@@ -110,7 +110,8 @@ func TestReasonsTellNoAddress(t *testing.T) {
 	b := newBench(t, 1, func(b *bench) { b.settings.MaxAttempts = 1 })
 	ada := b.login("ada")
 	running := ada.submit(endless(1), "ada")
-	ada.awaits(running, "running")
+	// The hub says running of one that is on its way there, too, which is no run yet.
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 	b.instances[0].die()
 	ada.awaits(running, "failed")
 	at := strings.TrimPrefix(b.instances[0].url(), "http://")
