@@ -56,40 +56,21 @@ func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker)
 			a.browser = shortHash(cookie.Value)
 		}
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
-		return &greeter{ResponseWriter: w, cookie: cookie}
+		return withCookie(w, cookie)
 	}
 	return w
 }
 
-// greeter adds the cookie to an answer that turns out to be a page. At the last
-// moment, because the page may come from an instance.
-type greeter struct {
-	http.ResponseWriter
-	cookie *http.Cookie
-	done   bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *greeter) WriteHeader(status int) {
-	header := w.Header()
-	if !w.done && status == http.StatusOK && strings.HasPrefix(header.Get("Content-Type"), "text/html") {
-		http.SetCookie(w.ResponseWriter, w.cookie)
+// withCookie adds the cookie to an answer that turns out to be a page.
+func withCookie(w http.ResponseWriter, cookie *http.Cookie) http.ResponseWriter {
+	return &lateWriter{ResponseWriter: w, late: func(header http.Header, status int) {
+		if status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
+			return
+		}
+		header.Add("Set-Cookie", cookie.String())
 		if control := header.Get("Cache-Control"); !strings.Contains(control, "no-store") {
 			// A cache that many share must not give one browser's to another.
 			header.Set("Cache-Control", "private, no-cache")
 		}
-	}
-	w.done = w.done || status >= 200
-	w.ResponseWriter.WriteHeader(status)
+	}}
 }
-
-// Write implements http.ResponseWriter.
-func (w *greeter) Write(p []byte) (int, error) {
-	if !w.done {
-		w.WriteHeader(http.StatusOK)
-	}
-	return w.ResponseWriter.Write(p)
-}
-
-// Unwrap lets http.ResponseController flush and take over the connection.
-func (w *greeter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
