@@ -191,7 +191,7 @@ func (b *Body) Load(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	b.release = leave
-	if b.packed || b.size > inMemory {
+	if b.packed || b.size > unpaced {
 		if err := b.turn.take(ctx); err != nil {
 			return nil, err // Close gives the memory back
 		}
@@ -227,7 +227,7 @@ func (b *Body) Close() {
 		b.drop()
 	}
 	b.forget()
-	b.turn.give(false)
+	b.turn.end()
 	if b.release != nil {
 		b.release()
 	}

@@ -14,6 +14,11 @@ const (
 	// owed is the work after which a sender with more bodies in line pauses
 	// for as long as it worked. Shorter pauses would be less exact than timers.
 	owed = 5 * time.Millisecond
+	// unpaced is the size up to which an uncompressed body needs no turn.
+	unpaced = 128 << 10
+	// copyRate is what receiving counts as work, in bytes a second: the system
+	// copies a body outside of its turn.
+	copyRate = 256 << 20
 	// A refused body costs its sender a pause of refusal times the work that
 	// went into it, from minPause to maxPause.
 	refusal  = 10
@@ -23,28 +28,54 @@ const (
 
 // pace lets each sender's large and compressed bodies be worked on one at a
 // time, in the order of their arrival. Without it a sender takes all
-// processors by opening more connections. A sender whose bodies wait for each
-// other gets half of a processor at most; a single body is not held back.
+// processors by opening more connections. A sender with several such bodies gets
+// half of a processor at most; a single body is not held back.
 type pace struct {
 	mu sync.Mutex
-	of map[string]*slot // senders whose slot is taken
+	of map[string]*slot // by sender; only while it has such bodies
 }
 
 // slot is the right to work on a body of one sender.
 type slot struct {
-	queue []chan struct{} // closed when the slot is handed over
-	debt  time.Duration   // work without a pause since others wait
+	bodies int // that need it now and then
+	taken  bool
+	queue  []chan struct{} // closed when the slot is handed over
+	debt   time.Duration   // work without a pause since there are several
+}
+
+// join tells of a body that needs the slot of its sender; part takes it back.
+func (p *pace) join(share string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[string]*slot{}
+	}
+	if p.of[share] == nil {
+		p.of[share] = &slot{}
+	}
+	p.of[share].bodies++
+}
+
+func (p *pace) part(share string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.of[share].bodies--
+	p.tidy(share)
+}
+
+// tidy forgets a sender that has no such bodies and owes no pause.
+func (p *pace) tidy(share string) {
+	if s := p.of[share]; s.bodies == 0 && !s.taken {
+		delete(p.of, share)
+	}
 }
 
 // enter waits for the slot of a sender. Errors: ErrBusy, those of ctx.
 func (p *pace) enter(ctx context.Context, share string, wait time.Duration) error {
 	p.mu.Lock()
 	s := p.of[share]
-	if s == nil {
-		if p.of == nil {
-			p.of = map[string]*slot{}
-		}
-		p.of[share] = &slot{}
+	if !s.taken {
+		s.taken = true
 		p.mu.Unlock()
 		return nil
 	}
@@ -86,7 +117,7 @@ func (p *pace) leave(share string, worked, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.of[share]
-	if len(s.queue) > 0 {
+	if s.bodies > 1 {
 		s.debt += worked
 	}
 	if s.debt >= owed {
@@ -108,7 +139,8 @@ func (p *pace) leave(share string, worked, pause time.Duration) {
 func (p *pace) next(share string) {
 	s := p.of[share]
 	if len(s.queue) == 0 {
-		delete(p.of, share)
+		s.taken = false
+		p.tidy(share)
 		return
 	}
 	close(s.queue[0])
@@ -119,8 +151,10 @@ func (p *pace) next(share string) {
 type turn struct {
 	in     *Intake
 	share  string
+	joined bool
 	held   bool
 	begin  time.Time
+	copied int64         // bytes that have come since the slot was given back
 	worked time.Duration // in all
 }
 
@@ -128,6 +162,10 @@ type turn struct {
 func (t *turn) take(ctx context.Context) error {
 	if t.held {
 		return nil
+	}
+	if !t.joined {
+		t.joined = true
+		t.in.pace.join(t.share)
 	}
 	if err := t.in.pace.enter(ctx, t.share, t.in.wait); err != nil {
 		return err
@@ -142,14 +180,23 @@ func (t *turn) give(refused bool) {
 	if !t.held {
 		return
 	}
-	worked := time.Since(t.begin)
-	t.held = false
+	worked := time.Since(t.begin) + time.Duration(t.copied)*time.Second/copyRate
+	t.held, t.copied = false, 0
 	t.worked += worked
 	var pause time.Duration
 	if refused {
 		pause = min(max(refusal*t.worked, minPause), maxPause)
 	}
 	t.in.pace.leave(t.share, worked, pause)
+}
+
+// end gives everything back, when the body is done with.
+func (t *turn) end() {
+	t.give(false)
+	if t.joined {
+		t.joined = false
+		t.in.pace.part(t.share)
+	}
 }
 
 // paced holds the slot of a body's sender from one read to the next, while
@@ -167,6 +214,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	p.turn.give(false)
 	n, err := p.inner.Read(b)
 	p.free -= int64(n)
+	p.turn.copied += int64(n)
 	// At the end, too: there may be more to unpack of what came before.
 	if p.free >= 0 || n == 0 && !errors.Is(err, io.EOF) {
 		return n, err
@@ -180,7 +228,7 @@ func (p *paced) Read(b []byte) (int, error) {
 // pacedBody is a request's body that takes turns: an uncompressed one when it
 // turns out to be large.
 func pacedBody(r *http.Request, t *turn) io.Reader {
-	p := &paced{inner: r.Body, turn: t, ctx: r.Context(), free: inMemory}
+	p := &paced{inner: r.Body, turn: t, ctx: r.Context(), free: unpaced}
 	if r.Header.Get("Content-Encoding") != "" {
 		p.free = 0
 	}
@@ -192,7 +240,7 @@ func pacedBody(r *http.Request, t *turn) io.Reader {
 // sender.
 func (in *Intake) Discard(r *http.Request, share string, limit int64) {
 	t := &turn{in: in, share: share}
-	defer t.give(false)
+	defer t.end()
 	body := io.LimitReader(pacedBody(r, t), limit)
 	part := make([]byte, chunk)
 	for {
