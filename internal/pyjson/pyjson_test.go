@@ -1,9 +1,11 @@
 package pyjson_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -166,4 +168,34 @@ func FuzzAgainstStandard(f *testing.F) {
 			t.Fatalf("%q is accepted", s)
 		}
 	})
+}
+
+// A byte that means something in a string is seen among eight others, whatever
+// they are.
+func TestBytesOfStrings(t *testing.T) {
+	for _, beside := range []byte{0x20, '!', '#', '[', ']', 'x', 0x7f} {
+		for at := range 16 {
+			for c := range 256 {
+				b := bytes.Repeat([]byte{beside}, 16)
+				b[at] = byte(c)
+				v, err := pyjson.Parse([]byte(`"` + string(b) + `"`))
+				if c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+					require.Error(t, err, "%q", b)
+					continue
+				}
+				require.NoError(t, err, "%q", b)
+				require.Equal(t, pyjson.String(b), v)
+			}
+		}
+	}
+}
+
+func BenchmarkLongString(b *testing.B) {
+	text := []byte(`{"image": "` + strings.Repeat("iVBORw0KGgo", 1<<20) + `"}`)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := pyjson.Parse(text); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
