@@ -98,6 +98,12 @@ http://:%s {
 func (s *site) start(lines string) {
 	s.t.Helper()
 	require.NoError(s.t, s.load(lines))
+	s.ready()
+}
+
+// ready waits for the instance.
+func (s *site) ready() {
+	s.t.Helper()
 	s.await(func() bool {
 		ready, _ := s.call(http.MethodGet, s.admin, "/comfyhub/ready", "")
 		_, instances := s.call(http.MethodGet, s.admin, "/comfyhub/instances", "")

@@ -15,6 +15,9 @@ import (
 // web interface or from the primary; all else goes to the instance that is the
 // client's, see sticky.
 func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aiohttp.Path) {
+	if isRead(r) && isHashed(path) {
+		w = keptByBrowsers(w)
+	}
 	switch {
 	case isInternal(path):
 		writeText(w, http.StatusNotFound, "404: Not Found")

@@ -1,0 +1,185 @@
+package integration
+
+import (
+	"bufio"
+	"compress/gzip"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/coder/websocket"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+// script is a file of the web UI's build.
+const script = "/assets/index-vtow2bzT.js"
+
+// paged stands before the site's instance with what a simulated one has not: a
+// web UI, and a custom node that reports its progress as a stream. It says who
+// it is, as aiohttp does.
+func (s *site) paged(more <-chan struct{}) {
+	to, err := url.Parse(s.instance)
+	require.NoError(s.t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", "Python/3.11 aiohttp/3.13.0")
+		switch r.URL.Path {
+		case script:
+			w.Header().Set("Content-Type", "application/javascript")
+			w.Header().Set("Cache-Control", "no-store")
+			w.Header().Set("ETag", `"1"`)
+			if r.Header.Get("If-None-Match") == `"1"` {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			_, _ = io.WriteString(w, strings.Repeat("comfy();", 10_000))
+		case "/pack/progress":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: 1\n\n")
+			w.(http.Flusher).Flush()
+			select {
+			case <-more:
+			case <-r.Context().Done():
+			}
+			_, _ = io.WriteString(w, "data: 2\n\n")
+		default:
+			rest.ServeHTTP(w, r)
+		}
+	}))
+	s.instance = web.URL
+	s.t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+}
+
+// root loads the Caddyfile at the root of the repository.
+func (s *site) root() {
+	s.t.Helper()
+	text, err := os.ReadFile("../../Caddyfile")
+	require.NoError(s.t, err)
+	const hint = "# instance http://10.0.0.5:8188"
+	require.Contains(s.t, string(text), hint)
+	host, port, err := net.SplitHostPort(s.api)
+	require.NoError(s.t, err)
+	for name, value := range map[string]string{
+		"COMFYHUB_ADMIN": s.admin, "COMFYHUB_ADDR_HOST": host, "COMFYHUB_ADDR_PORT": port, "COMFYHUB_GOSSIP": s.gossip, "COMFYHUB_DATA": s.data,
+	} {
+		s.t.Setenv(name, value)
+	}
+	lines := strings.NewReplacer(hint, "instance "+s.instance, "persist_config off", "persist_config off\nlog {\nlevel ERROR\n}").Replace(string(text))
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(lines), nil)
+	require.NoError(s.t, err)
+	require.NoError(s.t, caddy.Load(config, true))
+	s.ready()
+}
+
+// ask sends a GET as a browser does and leaves the answer as it came.
+func (s *site) ask(path string, header http.Header) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.api+path, nil)
+	require.NoError(s.t, err)
+	r.Header = header
+	transport := &http.Transport{DisableCompression: true}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	response, err := transport.RoundTrip(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { response.Body.Close() })
+	require.Equal(s.t, []string{"Caddy"}, response.Header.Values("Server"), "%s: one server has answered", path)
+	return response
+}
+
+// opened reads a body whatever it is encoded in.
+func opened(t *testing.T, response *http.Response) string {
+	t.Helper()
+	var body io.Reader = response.Body
+	var err error
+	switch response.Header.Get("Content-Encoding") {
+	case "zstd":
+		body, err = zstd.NewReader(response.Body)
+	case "gzip":
+		body, err = gzip.NewReader(response.Body)
+	}
+	require.NoError(t, err)
+	text, err := io.ReadAll(body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// The Caddyfile that comes with the hub compresses what browsers load, and
+// nothing that must be passed on as it is.
+func TestRootCaddyfileCompresses(t *testing.T) {
+	s := newSite(t)
+	more := make(chan struct{})
+	s.paged(more)
+	s.root()
+	s.await(func() bool {
+		status, _ := s.call(http.MethodGet, s.api, script, "")
+		return status == http.StatusOK // the hub has connected to the instance
+	})
+
+	plain := opened(t, s.ask("/object_info", http.Header{}))
+	for accepted, want := range map[string]string{"gzip, deflate": "gzip", "gzip, deflate, br, zstd": "zstd", "identity": ""} {
+		accept := http.Header{"Accept-Encoding": {accepted}}
+		for path, text := range map[string]string{script: strings.Repeat("comfy();", 10_000), "/object_info": plain} {
+			answer := s.ask(path, accept)
+			require.Equal(t, want, answer.Header.Get("Content-Encoding"), "%s %s", path, accepted)
+			require.Contains(t, strings.Join(answer.Header.Values("Vary"), ", "), "Accept-Encoding", path)
+			require.Equal(t, text, opened(t, answer), path)
+
+			again := accept.Clone()
+			again.Set("If-None-Match", answer.Header.Get("ETag"))
+			require.NotEmpty(t, again.Get("If-None-Match"), path)
+			require.Equal(t, http.StatusNotModified, s.ask(path, again).StatusCode, "%s %s", path, accepted)
+		}
+	}
+	accept := http.Header{"Accept-Encoding": {"gzip, deflate, br, zstd"}}
+	require.Equal(t, "public, max-age=31536000, immutable", s.ask(script, accept).Header.Get("Cache-Control"))
+
+	// Pictures stay as they are, and can be read in parts.
+	socket := s.dial("ann")
+	socket.awaitEnd(s.prompt("ann", 0.01, 1))
+	_, history := s.call(http.MethodGet, s.api, "/history", "")
+	name := regexp.MustCompile(`"filename": "([^"]+)"`).FindStringSubmatch(history)
+	require.NotNil(t, name, history)
+	picture := "/view?type=temp&filename=" + name[1]
+	whole := s.ask(picture, accept)
+	require.Equal(t, http.StatusOK, whole.StatusCode)
+	require.Empty(t, whole.Header.Get("Content-Encoding"))
+	body := opened(t, whole)
+	require.EqualValues(t, len(body), whole.ContentLength)
+	ranged := accept.Clone()
+	ranged.Set("Range", "bytes=1-3")
+	part := s.ask(picture, ranged)
+	require.Equal(t, http.StatusPartialContent, part.StatusCode)
+	require.Equal(t, body[1:4], opened(t, part))
+
+	// A stream is not held back until it has ended.
+	stream := s.ask("/pack/progress", http.Header{"Accept-Encoding": {"gzip"}})
+	unpacked, err := gzip.NewReader(stream.Body)
+	require.NoError(t, err)
+	lines := bufio.NewReader(unpacked)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "data: 1\n", line)
+	close(more)
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.Equal(t, "\ndata: 2\n\n", string(rest))
+
+	conn, response, err := websocket.Dial(t.Context(), "http://"+s.api+"/ws?clientId=bob", &websocket.DialOptions{HTTPHeader: accept})
+	require.NoError(t, err)
+	defer conn.CloseNow()
+	require.Empty(t, response.Header.Get("Content-Encoding"))
+	require.Equal(t, []string{"Caddy"}, response.Header.Values("Server"))
+	_, frame, err := conn.Read(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, string(frame), `"type": "status"`)
+}
