@@ -204,7 +204,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 		return r.d.queue.Finish(ctx, r.lease(), outcome)
 	})
 	if err != nil {
-		r.out.Lose() // stale: somebody else ends it; or the hub stops
+		r.out.Lose() // stale: somebody else ends it; or it was withdrawn, or the hub stops
 		return
 	}
 	if r.began {

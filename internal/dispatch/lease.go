@@ -53,6 +53,9 @@ func (d *Dispatcher) renew(ctx context.Context) {
 	for _, c := range result.Cancelled {
 		d.CancelRun(c.Key)
 	}
+	for _, w := range result.Withdrawn {
+		d.WithdrawRun(w.Key)
+	}
 }
 
 // followed is the run of a job that this hub follows, or nil.
@@ -67,6 +70,14 @@ func (d *Dispatcher) followed(key string) *run {
 func (d *Dispatcher) CancelRun(key string) {
 	if r := d.followed(key); r != nil {
 		r.mail.put(event{kind: cancelAsked})
+	}
+}
+
+// WithdrawRun is CancelRun for a job that its client has taken back: nobody is
+// to hear of its run any more.
+func (d *Dispatcher) WithdrawRun(key string) {
+	if r := d.followed(key); r != nil {
+		r.mail.put(event{kind: withdrawn})
 	}
 }
 

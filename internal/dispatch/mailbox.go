@@ -20,6 +20,8 @@ const (
 	socketDown
 	// cancelAsked: the client wants the run to end.
 	cancelAsked
+	// withdrawn: as cancelAsked, and nobody is to hear of the run any more.
+	withdrawn
 	// leaseLost: another hub holds the job now.
 	leaseLost
 	// moved: the instance is reached at another address now, by the event's

@@ -120,9 +120,13 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 	k := stream.Key{Tenant: r.job.Tenant, Client: r.job.Client}
 	// Another hub may have accepted it, for a client that is still to come.
 	r.d.streams.Posted(k, time.UnixMilli(r.job.CreatedAt))
-	r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: r.job.ID, Job: r.job.Key, Fence: r.job.Fence})
+	if !r.withdrawn {
+		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: r.job.ID, Job: r.job.Key, Fence: r.job.Fence})
+	}
 	err := r.d.queue.Started(ctx, r.lease())
 	switch {
+	case errors.Is(err, queue.ErrWithdrawn):
+		r.withdraw()
 	case errors.Is(err, queue.ErrCancelled):
 		r.cancelled = true // between the claim and the moment when this run could be told
 	case err != nil:

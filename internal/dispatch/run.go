@@ -40,6 +40,8 @@ type run struct {
 	late bool
 	// cancelled says that the client wants the run to end.
 	cancelled bool
+	// withdrawn says that nobody is to hear of the run any more.
+	withdrawn bool
 	// node is the node that executes now, as the client's graph knows it.
 	node string
 	// shown are the output nodes whose executed message was passed on.
@@ -122,6 +124,9 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 		case cancelAsked:
 			r.cancelled = true
 			r.interrupt(ctx)
+		case withdrawn:
+			r.withdraw()
+			r.interrupt(ctx)
 		case leaseLost:
 			return dropped, ""
 		case moved:
@@ -134,6 +139,12 @@ func (r *run) watch(ctx context.Context) (v verdict, reason string) {
 			}
 		}
 	}
+}
+
+// withdraw keeps all of the run from its client, who has taken the job back.
+func (r *run) withdraw() {
+	r.cancelled, r.withdrawn = true, true
+	r.out.Lose()
 }
 
 // is reports whether a queue item is this run. Servers before 0.3.45 choose

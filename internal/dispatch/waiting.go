@@ -28,6 +28,12 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.Wake()
 	case queue.CancelAsk:
 		d.CancelRun(e.Key)
+	case queue.Withdrawn:
+		// Its client may have been shown the run by now: it is told that it ends.
+		d.streams.Drop(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.Key,
+			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
+		d.WithdrawRun(e.Key)
+		d.streams.StatusChanged(e.Caller)
 	case queue.Ended:
 		d.streams.StatusChanged(e.Caller)
 		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {

@@ -29,19 +29,25 @@ type asker struct {
 	// network is the address alone, and of IPv6 the network that one customer
 	// has, hashed; empty where there is a login.
 	network string
-	live    bool
+	// page says that a page in a browser makes the request.
+	page bool
+	live bool
+	// one says that listings show one running job only, as one ComfyUI does.
+	one bool
 }
 
 // askerOf reads who asks from a request. The body's client_id, where there is
 // one, is added by the handler that parses the body.
 func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
-	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", trusted: v.Trusted, live: v.Live}
+	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", trusted: v.Trusted, live: v.Live, one: v.QueueOne}
 	a.client = queryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
 	// any length belongs there, nor a cookie that others must not know.
 	if cookie := browserCookie(r); cookie != "" {
 		a.browser = shortHash(cookie)
 	}
+	// Browsers send Origin with every POST, also over plain HTTP.
+	a.page = a.browser != "" || r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 	if !v.Proxied {
 		a.address = shortHash(v.IP + "\x00" + r.UserAgent())
 	} else if !a.login {
@@ -154,6 +160,9 @@ type Visitor struct {
 	IP string
 	// Live asks for interleaved events instead of a serial stream.
 	Live bool
+	// QueueOne lists at most one job as running, as one ComfyUI does, and the
+	// others as pending.
+	QueueOne bool
 	// CORS is the origin whose pages may call the hub, "*" for all. Empty means
 	// none.
 	CORS string

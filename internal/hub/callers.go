@@ -11,9 +11,6 @@ const (
 	acquaintanceFor = 6 * time.Hour
 	// maxPerPlace bounds them; the one used longest ago goes.
 	maxPerPlace = 32
-	// namedFor is how long a delete tells what a following bare interrupt
-	// means: some clients cancel with one call of each.
-	namedFor = 10 * time.Second
 )
 
 // acquaintances remember which client ids were used from which place: most
@@ -62,31 +59,6 @@ func (a *acquaintances) of(tenant, place string) []string {
 		slices.SortFunc(out, func(x, y string) int { return used[y].Compare(used[x]) })
 	})
 	return out
-}
-
-// namings remember the job that each caller named last in a delete.
-type namings struct{ memory[naming] }
-
-type naming struct {
-	id string
-	at time.Time
-}
-
-func (n *namings) note(a asker, id string) {
-	if a.nobody() {
-		return
-	}
-	n.change(a.tenant, a.caller(), func(last *naming) { *last = naming{id, time.Now()} })
-}
-
-// recent is what the caller named in the last seconds, or "".
-func (n *namings) recent(a asker) (id string) {
-	n.read(a.tenant, a.caller(), func(last *naming) {
-		if time.Since(last.at) < namedFor {
-			id = last.id
-		}
-	})
-	return id
 }
 
 // meet notes that a client id was used by the asker.

@@ -17,6 +17,9 @@ func (h *Hub) find(ctx context.Context, tenant, id string) (job.Job, error) {
 	if errors.Is(err, queue.ErrNotFound) {
 		return job.Job{}, nil
 	}
+	if err == nil && j.Withdrawn {
+		return job.Job{}, nil // its run may not have ended yet, but nobody is to see it
+	}
 	return j, err
 }
 

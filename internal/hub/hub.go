@@ -54,7 +54,8 @@ type Hub struct {
 	readers logReaders
 	// ended are the records of ended jobs that listings have shown.
 	ended endedCache
-	named namings
+	// lately is what callers have just deleted, cleared and interrupted.
+	lately lately
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.

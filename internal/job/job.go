@@ -58,6 +58,10 @@ type Job struct {
 	// Progress is what the running node last reported, from 0 to 1.
 	Progress float64
 
+	// Withdrawn says that its client has taken it back while it ran: no listing
+	// has it, and its end leaves no trace.
+	Withdrawn bool
+
 	CreatedAt  int64
 	StartedAt  int64
 	FinishedAt int64

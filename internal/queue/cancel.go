@@ -13,6 +13,8 @@ type CancelResult struct {
 	// running it is the holder's to interrupt and Finish; an ended job
 	// stays as it ended.
 	Was job.State
+	// Withdrawn says that the job runs and its client has taken it back.
+	Withdrawn bool
 	// Run is the job's last run; the one to interrupt where it is leased or
 	// running.
 	Run job.Run
@@ -22,7 +24,19 @@ type CancelResult struct {
 // asks the holder of a run to end it: by an event at once, and by each Renew.
 // Errors: ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, key string) (CancelResult, error) {
-	code, values, err := q.run(ctx, cancelScript, key, milliseconds(q.o.Tombstone))
+	return q.cancel(ctx, key, "")
+}
+
+// Withdraw takes a job back as if it had never been sent: a waiting one as
+// Cancel does; a running one is in no listing and no count from now on, its
+// holder is asked to end it, and its end leaves no history entry. A job whose
+// cancel was asked for before ends as that says. Errors: ErrNotFound.
+func (q *Queue) Withdraw(ctx context.Context, key string) (CancelResult, error) {
+	return q.cancel(ctx, key, "1")
+}
+
+func (q *Queue) cancel(ctx context.Context, key, withdraw string) (CancelResult, error) {
+	code, values, err := q.run(ctx, cancelScript, key, milliseconds(q.o.Tombstone), withdraw)
 	if err != nil {
 		return CancelResult{}, err
 	}
@@ -30,7 +44,7 @@ func (q *Queue) Cancel(ctx context.Context, key string) (CancelResult, error) {
 		return CancelResult{}, err
 	}
 	j, err := replied(values[1:]).job()
-	return CancelResult{Was: job.State(values[0]), Run: j.Run}, err
+	return CancelResult{Was: job.State(values[0]), Withdrawn: j.Withdrawn, Run: j.Run}, err
 }
 
 // CancelWaiting removes those of the jobs that wait, as ComfyUI's delete and

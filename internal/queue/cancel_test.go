@@ -85,6 +85,84 @@ func TestCancelWaiting(t *testing.T) {
 	})
 }
 
+// TestWithdraw takes jobs back at every point of their lives: nothing of them
+// is listed, counted or kept, and the same prompt can be sent anew.
+func TestWithdraw(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		for i, state := range []job.State{job.Queued, job.Leased, job.Running} {
+			id := fmt.Sprint("taken", i)
+			run := b.enqueue(id).Run
+			run.Key = b.find(id).Key
+			if state != job.Queued {
+				run = b.claim(b.get(run.Key), "gpu").Run
+			}
+			if state == job.Running {
+				require.NoError(t, b.Started(ctx, run))
+			}
+			result, err := b.Withdraw(ctx, run.Key)
+			require.NoError(t, err)
+			require.Equal(t, state, result.Was)
+			require.Equal(t, state != job.Queued, result.Withdrawn)
+			live, err := b.LiveOf(ctx, "caller")
+			require.NoError(t, err)
+			require.Empty(t, live)
+			n, err := b.Count(ctx, "caller")
+			require.NoError(t, err)
+			require.Zero(t, n)
+			if state != job.Queued {
+				require.True(t, b.get(run.Key).Withdrawn)
+				_, err = b.Claim(ctx, queue.ClaimRequest{Key: b.enqueue("other" + id).Key, Instance: "gpu", Hub: "hub/1"})
+				require.ErrorIs(t, err, queue.ErrTaken, "the instance is still busy with it")
+				b.withdraw("other" + id)
+				again, err := b.Withdraw(ctx, run.Key)
+				require.NoError(t, err)
+				require.Equal(t, state, again.Was)
+				require.ErrorIs(t, b.Started(ctx, run), queue.ErrWithdrawn)
+				renewed, err := b.Renew(ctx, run.Hub, []job.Run{run})
+				require.NoError(t, err)
+				require.Equal(t, queue.RenewResult{Withdrawn: []job.Run{run}}, renewed)
+				_, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
+				require.ErrorIs(t, err, queue.ErrCancelled, "it must not run again")
+				for range 2 {
+					require.ErrorIs(t, b.Finish(ctx, run, queue.Outcome{State: job.Done, Entry: []byte("{}")}), queue.ErrWithdrawn)
+				}
+			}
+			requireHistory(t, b, "tenant")
+			require.Equal(t, job.Cancelled, b.get(run.Key).State)
+			_, err = b.Body(ctx, run.Key)
+			require.ErrorIs(t, err, queue.ErrNotFound)
+			same, err := b.Enqueue(ctx, submission(id))
+			require.NoError(t, err)
+			require.False(t, same.Existing, "as if it had never been")
+			b.withdraw(id)
+		}
+		// Who was told that it is interrupted hears of its end.
+		run := b.claim(b.enqueue("interrupted"), "gpu").Run
+		_, err := b.Cancel(ctx, run.Key)
+		require.NoError(t, err)
+		late, err := b.Withdraw(ctx, run.Key)
+		require.NoError(t, err)
+		require.False(t, late.Withdrawn)
+		require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: job.Cancelled, Entry: []byte("{}")}))
+		requireHistory(t, b, "tenant", "interrupted:{}")
+	})
+}
+
+func (b *bench) find(id string) job.Job {
+	b.t.Helper()
+	j, err := b.Find(b.t.Context(), "tenant", id)
+	require.NoError(b.t, err)
+	return j
+}
+
+func (b *bench) withdraw(id string) {
+	b.t.Helper()
+	_, err := b.Withdraw(b.t.Context(), b.find(id).Key)
+	require.NoError(b.t, err)
+}
+
 func TestTombstones(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{Tombstone: time.Millisecond}, func(t *testing.T, b *bench) {

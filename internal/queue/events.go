@@ -23,6 +23,8 @@ const (
 	Started Kind = "started"
 	// CancelAsk: the holder should end a run.
 	CancelAsk Kind = "cancel"
+	// Withdrawn: as CancelAsk, and no one is to hear of the run any more.
+	Withdrawn Kind = "withdrawn"
 	// Freed: an instance has no run any more.
 	Freed Kind = "freed"
 	// Ended: a job has ended, or was cancelled while it waited.

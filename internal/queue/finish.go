@@ -50,7 +50,8 @@ func (u Uses) args() []any {
 // Finish ends a run and its job and writes its history entry, which replaces
 // one of the same id. The body and the API keys are deleted. The same end
 // sent twice is no error. On the embedded server the end is on disk when
-// Finish returns. Errors: ErrStale, and then nothing was changed.
+// Finish returns. Errors: ErrStale, and then nothing was changed; ErrWithdrawn
+// when the job's client had taken it back: it has ended, without an entry.
 func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	if !o.State.Ended() {
 		return fmt.Errorf("queue: %q is no end", o.State)

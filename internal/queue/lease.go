@@ -11,7 +11,7 @@ import (
 
 // Started says that the instance began to execute: leased becomes running.
 // Said again it changes nothing. Errors: ErrStale; ErrCancelled for a run that
-// is noted all the same.
+// is noted all the same, ErrWithdrawn where also its client has taken it back.
 func (q *Queue) Started(ctx context.Context, run job.Run) error {
 	return q.fenced(ctx, startedScript, run.Key, run.Fence)
 }
@@ -44,6 +44,8 @@ type RenewResult struct {
 	Lost []job.Run
 	// Cancelled runs are still held; their job's cancel was asked for.
 	Cancelled []job.Run
+	// Withdrawn runs are as cancelled ones, and nobody is to hear of them.
+	Withdrawn []job.Run
 }
 
 // Renew prolongs the leases of a hub's runs, all at once. It should be done
@@ -71,6 +73,8 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 			result.Lost = append(result.Lost, runs[i])
 		case "cancelled":
 			result.Cancelled = append(result.Cancelled, runs[i])
+		case "withdrawn":
+			result.Withdrawn = append(result.Withdrawn, runs[i])
 		}
 	}
 	return result, nil

@@ -9,8 +9,9 @@
 //
 //		Enqueue      -> queued                 FailWaiting   queued -> failed
 //		Claim        queued -> leased          CancelWaiting queued -> gone
-//		Started      leased -> running         Finish        leased, running -> done, failed, cancelled
+//		Started      leased -> running         Finish        leased, running -> done, failed, cancelled; gone if withdrawn
 //		Requeue      leased, running -> queued Cancel        queued -> gone; else a wish for the holder
+//		                                       Withdraw      as Cancel, and the job is in Live no more
 //
 //	  - A job is accepted once: the same id of the same tenant with the same
 //	    body is the same job, also when it has ended. With another body a new
@@ -31,7 +32,8 @@
 //	    vanishes in between: whoever dies leaves a lease that ends.
 //	  - An end is written once, together with the history entry: a job is at
 //	    every moment in Live or in History. Cancelling a waiting job leaves no
-//	    entry, as in ComfyUI.
+//	    entry, as in ComfyUI; neither does withdrawing one that runs, which
+//	    leaves Live at once and keeps its lease until its run has ended.
 //	  - Messages to other hubs (Subscribe) are hints. Nothing depends on them;
 //	    whoever waits also looks from time to time.
 //
@@ -84,6 +86,9 @@ var (
 	// ErrCancelled says that the job's cancel was asked for: the caller still
 	// holds the run and must Finish it as cancelled.
 	ErrCancelled = errors.New("queue: cancel was asked for")
+	// ErrWithdrawn says that the job's client has taken it back: the run must
+	// end, and nobody is told of it.
+	ErrWithdrawn = errors.New("queue: withdrawn")
 	// ErrSecrets says that a job's API keys cannot be decrypted: they were
 	// encrypted with another key.
 	ErrSecrets = errors.New("queue: secrets cannot be decrypted")
@@ -227,6 +232,8 @@ func refusal(code string) error {
 		return ErrExhausted
 	case "cancelled":
 		return ErrCancelled
+	case "withdrawn":
+		return ErrWithdrawn
 	default:
 		return fmt.Errorf("%w: code %q", ErrCorrupt, code)
 	}

@@ -15,7 +15,7 @@ import (
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
-	"created", "started", "finished",
+	"created", "started", "finished", "withdrawn",
 }
 
 // keyOf gives the key at the end of a rank.
@@ -56,6 +56,7 @@ func (r record) job() (job.Job, error) {
 		CreatedAt:  p.int("created"),
 		StartedAt:  p.int("started"),
 		FinishedAt: p.int("finished"),
+		Withdrawn:  r["withdrawn"] != "",
 	}
 	if j.Fence > 0 {
 		j.Run = job.Run{

@@ -93,7 +93,7 @@ func (w *walk) enqueue() {
 	require.NoError(w.t, err)
 	w.note("enqueue %s/%s %s: %s existing=%t", tenant, id, s.Key, got.Job.State, got.Existing)
 	w.last = got.Job
-	if j := w.m.jobs[w.m.newest[[2]string{tenant, id}]]; j != nil && j.BodyHash == s.BodyHash && !j.gone {
+	if j := w.m.jobs[w.m.newest[[2]string{tenant, id}]]; j != nil && j.BodyHash == s.BodyHash && !j.gone && !j.withdrawn {
 		require.True(w.t, got.Existing)
 		require.Equal(w.t, j.Key, got.Job.Key)
 		return
@@ -163,9 +163,12 @@ func (w *walk) started() {
 	err := w.Started(w.ctx, run)
 	w.note("started %s %d: %v", run.Key, run.Fence, err)
 	if j := w.m.held(run); j != nil {
-		if j.cancelAsked {
+		switch {
+		case j.withdrawn:
+			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
+		case j.cancelAsked:
 			require.ErrorIs(w.t, err, queue.ErrCancelled)
-		} else {
+		default:
 			require.NoError(w.t, err)
 		}
 		w.m.do(j, job.Start)
@@ -195,10 +198,20 @@ func (w *walk) finish() {
 	err := w.Finish(w.ctx, run, queue.Outcome{State: state, Entry: []byte(run.Key), Reason: string(event)})
 	w.note("finish %s %d %s: %v", run.Key, run.Fence, state, err)
 	if j := w.m.held(run); j != nil {
-		require.NoError(w.t, err)
 		w.m.free(j)
+		if j.withdrawn {
+			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
+			w.m.do(j, job.Cancel)
+			j.gone = true
+			return
+		}
+		require.NoError(w.t, err)
 		w.m.do(j, event)
 		w.m.end(j, string(event))
+		return
+	}
+	if j := w.m.jobs[run.Key]; j != nil && j.State.Ended() && j.withdrawn && j.Fence == run.Fence {
+		require.ErrorIs(w.t, err, queue.ErrWithdrawn, "the same end again")
 		return
 	}
 	if j := w.m.jobs[run.Key]; j != nil && j.State.Ended() && !j.gone && j.Fence == run.Fence {
@@ -271,6 +284,23 @@ func (w *walk) withdraw(j *modelJob) bool {
 	w.m.do(j, job.Cancel)
 	j.gone = true
 	return true
+}
+
+func (w *walk) takeBack() {
+	j := w.anyJob()
+	if j == nil {
+		_, err := w.Withdraw(w.ctx, "unknown")
+		require.ErrorIs(w.t, err, queue.ErrNotFound)
+		return
+	}
+	got, err := w.Withdraw(w.ctx, j.Key)
+	w.note("withdraw %s: was %s, %v", j.Key, got.Was, err)
+	require.NoError(w.t, err)
+	require.Equal(w.t, j.State, got.Was)
+	w.withdraw(j)
+	if j.runs() && !j.cancelAsked {
+		j.cancelAsked, j.withdrawn = true, true
+	}
 }
 
 func (w *walk) cancelWaiting() {
@@ -387,6 +417,8 @@ func (w *walk) renew() {
 		case j == nil || j.Run.Hub != hub:
 			want.Lost = append(want.Lost, run)
 			continue
+		case j.withdrawn:
+			want.Withdrawn = append(want.Withdrawn, run)
 		case j.cancelAsked:
 			want.Cancelled = append(want.Cancelled, run)
 		}

@@ -2,6 +2,8 @@
 --
 -- ARGV[1] key
 -- ARGV[2] life of a tombstone in milliseconds
+-- ARGV[3] '1' to withdraw a running job: no listing shows it from now on, and
+--         its end leaves no entry. A job that was cancelled before stays as it is.
 --
 -- Output: {'ok', state before, job...} or {'missing'}
 local j = get(ARGV[1])
@@ -13,7 +15,13 @@ if was == 'queued' then
   withdraw(j, ARGV[2])
 elseif runs(j) and not j.cancel then
   set(j, 'cancel', int(now()))
-  tell('cancel', j)
+  if ARGV[3] == '1' then
+    set(j, 'withdrawn', ARGV[2])
+    unlist(j)
+    tell('withdrawn', j)
+  else
+    tell('cancel', j)
+  end
 end
 local out = answer(was, j.key)
 table.insert(out, 1, 'ok')

@@ -49,8 +49,8 @@ end
 local other = redis.call('HGET', key('q', 'ids', tenant), id)
 if other then
   local j = get(other)
-  -- A job that was cancelled while it waited is as if it had never been.
-  if j and j.hash == ARGV[8] and j.gone ~= '1' then
+  -- A job that was withdrawn is as if it had never been.
+  if j and j.hash == ARGV[8] and j.gone ~= '1' and not j.withdrawn then
     return answer('existing', other)
   end
 end

@@ -14,15 +14,23 @@
 --
 -- Output: {'ok'}
 --         {'stale'}
+--         {'withdrawn'}  it has ended, without an entry
 local j = get(ARGV[1])
 if not j or j.fence ~= ARGV[2] then
   return {'stale'}
 end
 if not runs(j) then
+  if j.withdrawn and j.gone == '1' then
+    return {'withdrawn'}
+  end
   -- The same end sent again; not the end of a job that waits again.
   return {(j.finished and j.gone ~= '1') and 'ok' or 'stale'}
 end
 let_go(j)
+if j.withdrawn then
+  vanish(j, j.withdrawn)
+  return {'withdrawn'}
+end
 finish(j, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 trim(j, ARGV[7], ARGV[8], ARGV[9])
 used(10)

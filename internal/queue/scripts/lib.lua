@@ -174,6 +174,15 @@ local function let_go(j)
   set(j, 'lease', '0')
 end
 
+-- vanish removes a live job without a history entry. A tombstone stays for a
+-- while, so that Get can say what became of it.
+local function vanish(j, tombstone)
+  leave(j)
+  set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
+  write('ZADD', key('q', 'tombs'), int(now() + tonumber(tombstone)), j.key)
+  tell('ended', j)
+end
+
 -- orphan is a run in a reply: ORPHAN_FIELDS values; see lease.go.
 local function orphan(out, j)
   for _, field in ipairs({'key', 'fence', 'instance', 'hub', 'upstream', 'sid', 'lease', 'state',

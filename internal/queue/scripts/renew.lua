@@ -4,7 +4,7 @@
 -- ARGV[2] lease in milliseconds
 -- ARGV[3...] key and fence of each run
 --
--- Output: {'ok', 'held' | 'cancelled' | 'lost', ...} in the order of the runs
+-- Output: {'ok', 'held' | 'cancelled' | 'withdrawn' | 'lost', ...} in the order of the runs
 local out = {'ok'}
 local till = int(now() + tonumber(ARGV[2]))
 for i = 3, #ARGV, 2 do
@@ -14,7 +14,7 @@ for i = 3, #ARGV, 2 do
   else
     set(j, 'lease', till, 'grace', '')
     write('ZADD', key('q', 'leases'), till, j.key)
-    out[#out + 1] = j.cancel and 'cancelled' or 'held'
+    out[#out + 1] = j.withdrawn and 'withdrawn' or j.cancel and 'cancelled' or 'held'
   end
 end
 return out

@@ -5,6 +5,7 @@
 --
 -- Output: {'ok'}
 --         {'cancelled'}  its cancel was asked for: the holder must end it
+--         {'withdrawn'}  as cancelled, and no one is to hear of it
 --         {'stale'}
 local j = held(ARGV[1], ARGV[2])
 if not j then
@@ -14,4 +15,4 @@ if j.state == 'leased' then
   set(j, 'state', 'running', 'started', int(now()))
   tell('started', j)
 end
-return {j.cancel and 'cancelled' or 'ok'}
+return {j.withdrawn and 'withdrawn' or j.cancel and 'cancelled' or 'ok'}

@@ -1,13 +1,9 @@
--- Removing a job that waits.
+-- Removing a job as if it had never been sent.
 
 -- withdraw takes a waiting job away without a history entry, as ComfyUI does.
--- A tombstone stays for a while, so that Get can say what became of it.
 local function withdraw(j, tombstone)
   unwait(j)
-  leave(j)
-  set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
-  write('ZADD', key('q', 'tombs'), int(now() + tonumber(tombstone)), j.key)
-  tell('ended', j)
+  vanish(j, tombstone)
 end
 
 -- bury removes a tombstone. An older job of the same id can be found again.

@@ -1,0 +1,87 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// togetherFor is how long a delete or a clear tells what a bare interrupt
+	// of the same caller means: some clients cancel with one call of each.
+	togetherFor = 10 * time.Second
+	// behindFor is the same for an interrupt that comes first. It is short: the
+	// next prompt is shown at once, and soon a clear no longer means it.
+	behindFor = 2 * time.Second
+	// maxGesture bounds the jobs that are remembered of one call.
+	maxGesture = 1000
+)
+
+// lately remembers what each caller has done in the last seconds.
+type lately struct {
+	memory[gestures]
+	// together and after stand in for togetherFor and behindFor where not zero.
+	together, after time.Duration
+}
+
+// gestures are the last calls of a caller that tell what others of it mean.
+type gestures struct{ named, cleared, interrupted gesture }
+
+// gesture is a call, with the running jobs that it was about.
+type gesture struct {
+	keys []string
+	at   time.Time
+}
+
+func made(keys []string) gesture {
+	return gesture{slices.Clone(keys[:min(len(keys), maxGesture)]), time.Now()}
+}
+
+func (g gesture) within(d time.Duration) []string {
+	if time.Since(g.at) > d {
+		return nil
+	}
+	return slices.Clone(g.keys)
+}
+
+func (l *lately) note(a asker, change func(*gestures)) {
+	if !a.nobody() {
+		l.change(a.tenant, a.caller(), change)
+	}
+}
+
+func (l *lately) keys(a asker, d time.Duration, which func(*gestures) gesture) (keys []string) {
+	l.read(a.tenant, a.caller(), func(g *gestures) { keys = which(g).within(d) })
+	return keys
+}
+
+// name notes that the caller has deleted a job that it sees run.
+func (l *lately) name(a asker, key string) {
+	l.note(a, func(g *gestures) { g.named = made(append(g.named.within(cmp.Or(l.together, togetherFor)), key)) })
+}
+
+// named are the jobs of name.
+func (l *lately) named(a asker) []string {
+	return l.keys(a, cmp.Or(l.together, togetherFor), func(g *gestures) gesture { return g.named })
+}
+
+// clear notes which jobs went on when the caller cleared its own.
+func (l *lately) clear(a asker, running []string) {
+	l.note(a, func(g *gestures) { g.cleared = made(running) })
+}
+
+// cleared are the jobs of clear.
+func (l *lately) cleared(a asker) []string {
+	return l.keys(a, cmp.Or(l.together, togetherFor), func(g *gestures) gesture { return g.cleared })
+}
+
+// interrupt notes which jobs waited, or ran without being shown, when the
+// caller interrupted the one that was.
+func (l *lately) interrupt(a asker, behind []string) {
+	l.note(a, func(g *gestures) { g.interrupted = made(behind) })
+}
+
+// behind are the jobs of interrupt.
+func (l *lately) behind(a asker) []string {
+	return l.keys(a, cmp.Or(l.after, behindFor), func(g *gestures) gesture { return g.interrupted })
+}

@@ -1,0 +1,179 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// A client that knows one ComfyUI takes every prompt of its own but the first
+// for one that waits, though the hub runs several at once. What such a client
+// deletes must go, whether it waits or runs: see shownOf. A running prompt that
+// is taken back leaves no trace, like a waiting one that is deleted.
+
+// takeBackAll does what POST /queue asks for.
+func (h *Hub) takeBackAll(ctx context.Context, a asker, o order) error {
+	t := takeback{hub: h, asker: a, behind: h.lately.behind(a), strict: len(o.delete) > 1 && a.page}
+	if o.clear {
+		if err := t.clear(ctx); err != nil {
+			return err
+		}
+	}
+	for _, id := range o.delete {
+		if err := t.name(ctx, id); err != nil {
+			return err
+		}
+	}
+	return t.remove(ctx)
+}
+
+// takeback is one POST /queue.
+type takeback struct {
+	hub   *Hub
+	asker asker
+	// behind were the caller's others when it interrupted what it was shown, a
+	// moment ago. The next of them is shown by now, and was waiting to the
+	// caller's mind.
+	behind []string
+	// strict leaves out what is not the caller's own: pages send the ids of
+	// everything that they list.
+	strict bool
+	// waiting are the keys of waiting jobs to remove, named the ids that were
+	// named for them.
+	waiting []string
+	named   []string
+}
+
+// clear takes back what of the caller's own waits. What runs without being shown
+// is taken back only together with a bare interrupt: the listing says that it
+// runs, unless it follows one ComfyUI's.
+func (t *takeback) clear(ctx context.Context) error {
+	own, err := t.hub.liveOfCaller(ctx, t.asker)
+	if err != nil {
+		return err
+	}
+	shown := t.hub.shownOf(own)
+	var running []string
+	for _, j := range own {
+		switch {
+		case j.State == job.Queued:
+			t.waiting = append(t.waiting, j.Key)
+		case slices.Contains(t.behind, j.Key), t.asker.one && !shown[j.Key]:
+			if err := t.hub.takeBackOrStop(ctx, j, shown[j.Key]); err != nil {
+				return err
+			}
+		default:
+			running = append(running, j.Key)
+		}
+	}
+	t.hub.lately.clear(t.asker, running)
+	return nil
+}
+
+// name takes back the job of an id: one that waits, or would at one ComfyUI.
+// One that would run there goes on, and is what a bare interrupt then means.
+func (t *takeback) name(ctx context.Context, id string) error {
+	h, tenant := t.hub, t.asker.tenant
+	key, err := h.waiting(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		if t.strict {
+			j, err := h.queue.Get(ctx, key)
+			if err != nil || !h.owns(t.asker, j) {
+				return ignoreNotFound(err)
+			}
+		}
+		t.waiting, t.named = append(t.waiting, key), append(t.named, id)
+		return nil
+	}
+	return t.nameRunning(ctx, id)
+}
+
+func (t *takeback) nameRunning(ctx context.Context, id string) error {
+	h := t.hub
+	j, err := h.running(ctx, t.asker.tenant, id)
+	if err != nil || j.Key == "" || t.strict && !h.owns(t.asker, j) {
+		return err
+	}
+	shown, err := h.shown(ctx, j)
+	if err != nil {
+		return err
+	}
+	if !shown || slices.Contains(t.behind, j.Key) {
+		return h.takeBackOrStop(ctx, j, shown)
+	}
+	if t.asker.one {
+		switch listed, err := h.listedRunning(ctx, t.asker); {
+		case err != nil:
+			return err
+		case listed != j.Key:
+			return h.stop(ctx, j) // to this caller it was listed as waiting
+		}
+	}
+	h.lately.name(t.asker, j.Key)
+	return nil
+}
+
+// remove takes the waiting jobs out of the queue.
+func (t *takeback) remove(ctx context.Context) error {
+	if len(t.waiting) == 0 {
+		return nil
+	}
+	h := t.hub
+	gone, err := h.queue.CancelWaiting(ctx, t.waiting)
+	if err != nil {
+		return err
+	}
+	h.streams.StatusChanged()
+	if len(gone) == len(t.waiting) {
+		return nil
+	}
+	for _, id := range t.named { // instances took some of them meanwhile
+		if err := t.nameRunning(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBackOrStop ends a running job: without a trace, unless its client sees it
+// run. Should the client be shown the job just now, it is told that the prompt
+// was interrupted.
+func (h *Hub) takeBackOrStop(ctx context.Context, j job.Job, shown bool) error {
+	if shown {
+		return h.stop(ctx, j)
+	}
+	result, err := h.queue.Withdraw(ctx, j.Key)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	if result.Withdrawn {
+		h.streams.Drop(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key,
+			stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
+		h.dispatch.WithdrawRun(j.Key)
+	}
+	h.streams.StatusChanged(j.Caller)
+	return nil
+}
+
+// liveOfCaller are the waiting and running jobs of the asker's own.
+func (h *Hub) liveOfCaller(ctx context.Context, a asker) ([]job.Job, error) {
+	var own []job.Job
+	for _, caller := range h.callersOf(a) {
+		jobs, err := h.queue.LiveOf(ctx, caller)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, jobs...)
+	}
+	return slices.DeleteFunc(own, func(j job.Job) bool { return j.Tenant != a.tenant }), nil
+}
+
+// owns reports whether a job is the asker's own.
+func (h *Hub) owns(a asker, j job.Job) bool { return slices.Contains(h.callersOf(a), j.Caller) }

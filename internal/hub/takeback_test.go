@@ -1,0 +1,285 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// person is one client with a few prompts, and what it believes of them: the
+// first runs, the others wait. The hub runs some of the others, too.
+type person struct {
+	b      *bench
+	client string
+	socket bool
+	slots  int // instances
+	ids    []string
+	over   []bool // what should be gone
+	named  int    // the prompt that a delete named in vain, -1 for none
+	behind []bool // those that waited at a bare interrupt
+	clears []bool // those that ran at a clear
+}
+
+// A gesture of a person: what it sends, and what should come of it.
+var personal = map[string]struct {
+	send  func(p *person) (path, body string)
+	means func(p *person)
+}{
+	"delete the others": {
+		func(p *person) (string, string) { return "/queue", p.deletes(p.ids[1:]...) },
+		func(p *person) { p.meansDelete(1, len(p.ids)) },
+	},
+	"delete the last": {
+		func(p *person) (string, string) { return "/queue", p.deletes(p.ids[len(p.ids)-1]) },
+		func(p *person) { p.meansDelete(len(p.ids)-1, len(p.ids)) },
+	},
+	"delete the first": {
+		func(p *person) (string, string) { return "/queue", p.deletes(p.ids[0]) },
+		func(p *person) { p.meansDelete(0, 1) },
+	},
+	"delete all": {
+		func(p *person) (string, string) { return "/queue", p.deletes(p.ids...) },
+		func(p *person) { p.meansDelete(0, len(p.ids)) },
+	},
+	"clear": {
+		func(p *person) (string, string) {
+			return "/queue", fmt.Sprintf(`{"clear": true, "client_id": %q}`, p.client)
+		},
+		func(p *person) {
+			p.clears = p.running()
+			for n := range p.ids {
+				p.over[n] = p.over[n] || !p.clears[n] || p.behind[n]
+			}
+		},
+	},
+	"interrupt": {
+		func(p *person) (string, string) { return "/interrupt", fmt.Sprintf(`{"client_id": %q}`, p.client) },
+		func(p *person) {
+			head := p.head()
+			for n := range p.ids {
+				p.over[n] = p.over[n] || p.clears != nil && p.clears[n]
+			}
+			if p.named >= 0 && !p.over[p.named] {
+				head = p.named
+			}
+			if head >= 0 {
+				p.over[head] = true
+			}
+			for n := range p.ids {
+				p.behind[n] = !p.over[n]
+			}
+		},
+	},
+	"interrupt the first by its id": {
+		func(p *person) (string, string) { return "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, p.ids[0]) },
+		func(p *person) { p.over[0] = p.over[0] || p.running()[0] },
+	},
+	"interrupt the last by its id": {
+		func(p *person) (string, string) {
+			return "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, p.ids[len(p.ids)-1])
+		},
+		func(p *person) { n := len(p.ids) - 1; p.over[n] = p.over[n] || p.running()[n] },
+	},
+}
+
+func (p *person) deletes(ids ...string) string {
+	list, err := json.Marshal(ids)
+	require.NoError(p.b.t, err)
+	return fmt.Sprintf(`{"delete": %s, "client_id": %q}`, list, p.client)
+}
+
+// head is the prompt that the person sees run, -1 for none.
+func (p *person) head() int { return slices.Index(p.over, false) }
+
+// running are the prompts that run, on as many instances as there are.
+func (p *person) running() []bool {
+	all, free := make([]bool, len(p.ids)), p.slots
+	for n := range p.ids {
+		if !p.over[n] && free > 0 {
+			all[n] = true
+			free--
+		}
+	}
+	return all
+}
+
+func (p *person) meansDelete(from, to int) {
+	head := p.head()
+	for n := from; n < to; n++ {
+		switch {
+		case n == head && !p.behind[n]:
+			p.named = n
+		default:
+			p.over[n] = true
+		}
+	}
+}
+
+// fate is what became of a prompt: whether its end was asked for or has come.
+func (p *person) fate(id string) (over bool) {
+	j, err := p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id)
+	require.NoError(p.b.t, err)
+	if j.State == job.Queued || j.State.Ended() {
+		return j.State != job.Queued
+	}
+	asked, err := p.b.hub.db.Client().HExists(p.b.t.Context(), p.b.hub.db.Key("q", "job", j.Key), "cancel").Result()
+	require.NoError(p.b.t, err)
+	return asked
+}
+
+// steady waits until all that may run runs, and the first is shown.
+func (p *person) steady() {
+	p.b.t.Helper()
+	require.Eventually(p.b.t, func() bool {
+		want := p.running()
+		for n, id := range p.ids {
+			j, err := p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id)
+			require.NoError(p.b.t, err)
+			runs := j.State == job.Running
+			if runs != want[n] || p.over[n] && !j.State.Ended() {
+				return false
+			}
+			shown := p.b.hub.streams.Shows(stream.Key{Tenant: job.DefaultTenant, Client: p.client}, j.Key)
+			if shown != (p.socket && n == p.head()) {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 2*time.Millisecond, "%v", p.over)
+}
+
+// begin posts the prompts, the second when the first is shown.
+func (p *person) begin(count int) {
+	p.over, p.behind, p.named = make([]bool, count), make([]bool, count), -1
+	if p.socket {
+		c := p.b.dial(p.client)
+		p.b.t.Cleanup(func() { c.conn.CloseNow() })
+	}
+	for n := range count {
+		p.ids = append(p.ids, p.b.submit(endless(n), p.client))
+		p.over = p.over[:n+1]
+		if n == 0 {
+			p.steady()
+		}
+	}
+	p.steady()
+}
+
+// leave ends all that is left.
+func (p *person) leave() {
+	p.b.posts("/queue", p.deletes(p.ids...))
+	for _, id := range slices.Backward(p.ids) {
+		p.b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+	}
+	for n := range p.over {
+		p.over[n] = true
+	}
+	p.steady()
+}
+
+func (b *bench) posts(path, body string) {
+	b.t.Helper()
+	status, answer := b.post(path, body)
+	require.Equal(b.t, http.StatusOK, status, string(answer))
+}
+
+// orders are single gestures and every two of them in both orders.
+func orders(gestures []string) (all [][]string) {
+	for _, one := range gestures {
+		all = append(all, []string{one})
+		for _, two := range gestures {
+			if one != two {
+				all = append(all, []string{one, two})
+			}
+		}
+	}
+	return all
+}
+
+// Every gesture and every two of them in both orders, against what a person
+// expects who knows one ComfyUI: what is named is gone, what is neither named
+// nor shown goes on, and what means "cancel all" leaves nothing.
+func TestWhatStopsWhat(t *testing.T) {
+	t.Parallel()
+	every := slices.Sorted(maps.Keys(personal))
+	few := []string{"delete the others", "delete all", "clear", "interrupt"}
+	for _, c := range []struct {
+		instances, prompts int
+		socket             bool
+		gestures           []string
+	}{
+		{2, 3, true, every}, {2, 3, false, few}, {1, 1, true, few}, {1, 2, true, few}, {1, 3, true, few},
+		{2, 2, true, few}, {3, 2, true, few}, {3, 3, true, few}, {3, 3, false, few},
+	} {
+		if testing.Short() && (c.instances != 2 || c.prompts != 3) {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d on %d, socket %t", c.prompts, c.instances, c.socket), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, c.instances)
+			b.hub.lately.together, b.hub.lately.after = time.Hour, time.Hour
+			for n, order := range orders(c.gestures) {
+				p := &person{b: b, client: fmt.Sprint("client", n), socket: c.socket, slots: c.instances}
+				p.begin(c.prompts)
+				for _, gesture := range order {
+					path, body := personal[gesture].send(p)
+					personal[gesture].means(p)
+					b.posts(path, body)
+					for n, id := range p.ids {
+						require.Equal(t, p.over[n], p.fate(id), "prompt %d of %d after %s", n+1, c.prompts, strings.Join(order, ", "))
+					}
+					p.steady()
+				}
+				p.leave()
+			}
+		})
+	}
+}
+
+// A prompt that is deleted before its client has seen it run leaves no trace,
+// though it runs: no listing, no history, no message, no count.
+func TestTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	socket := b.dial("ann")
+	shown := b.submit(endless(1), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	taken := b.submit(endless(2), "ann")
+	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+	job, err := b.hub.queue.Find(t.Context(), "default", taken)
+	require.NoError(t, err)
+
+	b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
+	for path, missing := range map[string]string{"/queue": taken, "/api/jobs": taken, "/hub/jobs": taken, "/history": taken} {
+		_, body := b.get(path)
+		require.NotContains(t, string(body), missing, path)
+	}
+	status, _ := b.get("/api/jobs/" + taken)
+	require.Equal(t, http.StatusNotFound, status)
+	_, body := b.get("/prompt?clientId=ann")
+	require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, string(body))
+	// The same prompt can be sent again at once, and is another.
+	b.postAs(taken, "bob", endless(2))
+	b.posts("/interrupt", `{"client_id": "ann"}`)
+	require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
+	require.Eventually(t, func() bool {
+		j, err := b.hub.queue.Get(t.Context(), job.Key)
+		require.NoError(t, err)
+		return j.State.Ended()
+	}, time.Minute, time.Millisecond)
+	_, found := b.history(taken)
+	require.False(t, found)
+	last := b.submit(work(1, 3, "none"), "ann")
+	socket.until(last) // fails at any message of another prompt
+	b.posts("/interrupt", `{"client_id": "bob"}`)
+}
