@@ -1,112 +1,90 @@
 #!/usr/bin/env node
-// Runs the conformance suite against ./caddy with three simulated instances, and against one simulated ComfyUI as the
-// reference. The programs must have been built (make build). Arguments go to conformance/run.mjs.
-import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
+// Runs the conformance suite against simulated ComfyUI servers of two versions, and against ./caddy in front of 1, 2 and
+// 3 of each. With COMFYUI_URL (one URL, or several by commas) against those servers instead, and against ./caddy in
+// front of 1, 2 ... of each version among them. The programs must have been built (make build).
+//
+//   --only WORD,...     cases whose names contain one of the words
+//   --columns WORD,...  columns whose names contain one of the words, such as "x2" or "hub 0.33.0"
+//   --at-once N         columns that are run at the same time
+//   --verbose           show what the cases print
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { choose } from '../conformance/cases.mjs';
+import { defaultCache, install } from '../conformance/lib/install.mjs';
+import { report } from '../conformance/lib/report.mjs';
+import { runAll, versionOf } from '../conformance/lib/suite.mjs';
+import { Fleets } from './fleet.mjs';
 
-const root = path.resolve(import.meta.dirname, '..');
-const folder = mkdtempSync(path.join(tmpdir(), 'comfyhub-conformance-'));
-const instances = 3;
-const patience = 60_000; // ms until the fleet must be ready
-const running = [];
+const versions = ['0.3.64', '0.33.0'];
+const counts = [1, 2, 3];
+/** The hubs that the slow clients are run against too: each version and each number of instances is among them. */
+const diagonal = ['hub 0.3.64 x1', 'hub 0.33.0 x2', 'hub 0.3.64 x3'];
 
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
-process.on('exit', () => {
-  for (const { child } of running) child.kill('SIGKILL');
-  rmSync(folder, { recursive: true, force: true });
+const say = (text) => console.log(text);
+const { values: options } = parseArgs({
+  options: {
+    only: { type: 'string', default: process.env.CONFORMANCE_ONLY ?? '' },
+    columns: { type: 'string', default: '' },
+    // The cases sleep more than they compute.
+    'at-once': { type: 'string', default: String(2 * availableParallelism()) },
+    verbose: { type: 'boolean' },
+  },
 });
 
-process.exitCode = await main();
+const fleets = new Fleets();
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
+process.on('exit', () => fleets.end());
 // What is still running keeps the loop alive: end it with this process.
-process.exit();
+process.exit(await main());
 
 async function main() {
-  // What a simulated instance shows as its page is none; the hub has the real one.
-  const frontend = execFileSync(path.join(root, '.ci/frontend'), ['1.27.10'], { encoding: 'utf8' }).trim();
-  const [api, gossip, admin, reference] = await freePorts(4);
-  start('reference', 'bin/agent', ['simulate', '--count', '1', '--port', reference]);
-  start('hub', './caddy', ['run', '--config', 'Caddyfile'], {
-    COMFYHUB_ADDR: `127.0.0.1:${api}`,
-    COMFYHUB_ADMIN: `127.0.0.1:${admin}`,
-    COMFYHUB_GOSSIP: `127.0.0.1:${gossip}`,
-    COMFYHUB_REDIS: 'embedded',
-    COMFYHUB_DATA: path.join(folder, 'data'),
-    COMFYHUB_FRONTEND: frontend,
-    XDG_DATA_HOME: folder,
-    XDG_CONFIG_HOME: folder,
-  });
-  start('agent', 'bin/agent', ['run', '--join', `127.0.0.1:${gossip}`, '--name', 'ci', '--simulate', String(instances)]);
+  const urls = (process.env.COMFYUI_URL ?? '').split(',').map((url) => url.trim().replace(/\/+$/, '')).filter(Boolean);
+  const words = options.columns.split(',').filter(Boolean);
+  const columns = (urls.length ? await real(urls) : simulated()).filter(({ name }) => !words.length || words.some((word) => name.includes(word)));
+  const cases = choose(options.only);
+  const programs = install({ cache: process.env.CONFORMANCE_CACHE ?? defaultCache, python: process.env.CONFORMANCE_PYTHON ?? 'python3' }, cases.some(({ python }) => python), say);
+  const rows = await runAll(columns, cases, { programs, atOnce: Number(options['at-once']), say, verbose: options.verbose });
+  return report(rows, columns, say);
+}
 
-  const hub = `http://127.0.0.1:${api}`;
-  try {
-    await until(async () => (await fetch(`http://127.0.0.1:${reference}/queue`)).ok);
-    await until(async () => (await (await fetch(`${hub}/hub/instances`)).json()).filter(({ state }) => state === 'idle').length === instances);
-  } catch (error) {
-    console.error(`the fleet is not ready after ${patience / 1000} s: ${error.message}`);
-    tails();
-    return 1;
+function simulated() {
+  const plain = versions.map((version) => column({ name: `plain ${version}`, hub: false, version }, () => fleets.plain(version)));
+  const hubs = counts.flatMap((count) => versions.map((version) => {
+    const name = `hub ${version} x${count}`;
+    return column({ name, hub: true, version, instances: count, diagonal: diagonal.includes(name) }, () => fleets.hub({ name, version, count }));
+  }));
+  return [...hubs.toReversed(), ...plain]; // the longest first
+}
+
+/** Real servers are shared by their columns, which therefore come one after another. */
+async function real(urls) {
+  const groups = new Map();
+  for (const url of urls) {
+    const version = await versionOf(url);
+    groups.set(version, [...(groups.get(version) ?? []), url]);
   }
-  const code = await suite(['--hub', hub, '--instances', String(instances), '--reference', `http://127.0.0.1:${reference}`, ...process.argv.slice(2)]);
-  if (code !== 0) tails();
-  return code;
+  return [...groups].flatMap(([version, group]) => [
+    column({ name: `plain ${version}`, hub: false, version, servers: version }, async () => ({ url: group[0], close: () => {} })),
+    ...group.map((_, i) => {
+      const count = i + 1;
+      const name = `hub ${version} x${count}`;
+      return column({ name, hub: true, version, instances: count, servers: version }, () => fleets.hub({ name, version, count, urls: group.slice(0, count) }));
+    }),
+  ]);
 }
 
-/** Starts a program whose output goes to a log. Settings of this machine's own hub do not reach it. */
-function start(name, program, args, settings = {}) {
-  const log = path.join(folder, `${name}.log`);
-  const out = openSync(log, 'w');
-  const inherited = Object.entries(process.env).filter(([variable]) => !variable.startsWith('COMFYHUB_'));
-  const child = spawn(path.resolve(root, program), args, { cwd: root, env: { ...Object.fromEntries(inherited), ...settings }, stdio: ['ignore', out, out] });
-  child.on('error', (error) => {
-    console.error(`${name}: ${error.message} (has it been built?)`);
-    process.exit(1);
-  });
-  running.push({ log, child });
-}
-
-function suite(args) {
-  return new Promise((resolve) => {
-    const child = spawn(process.execPath, [path.join(root, 'conformance', 'run.mjs'), ...args], { stdio: 'inherit' });
-    running.push({ child });
-    child.on('exit', (code) => resolve(code ?? 1));
-  });
-}
-
-async function until(holds) {
-  const deadline = Date.now() + patience;
-  for (;;) {
-    let trouble = new Error('it answers, but is not complete');
-    try {
-      if (await holds()) return;
-    } catch (error) {
-      trouble = error;
-    }
-    if (Date.now() > deadline) throw trouble;
-    await pause(100);
-  }
-}
-
-/** So many free ports, all open at once so that they differ. */
-async function freePorts(count) {
-  const servers = await Promise.all(
-    Array.from({ length: count }, () => new Promise((resolve) => {
-      const server = createServer().listen(0, '127.0.0.1', () => resolve(server));
-    })),
-  );
-  const ports = servers.map((server) => String(server.address().port));
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
-}
-
-/** The end of each program's log. */
-function tails() {
-  for (const { log } of running) {
-    if (!log) continue;
-    console.error(`--- the end of ${path.basename(log)}`);
-    console.error(readFileSync(log, 'utf8').trim().split('\n').slice(-20).join('\n'));
-  }
+/** A column whose servers are started when its turn comes, and stopped after it. */
+function column(properties, start) {
+  let started;
+  return {
+    ...properties,
+    async open() {
+      started = await start();
+      return started.url;
+    },
+    async close(failed) {
+      if (failed) fleets.tails();
+      await started?.close();
+    },
+  };
 }

@@ -1,12 +1,13 @@
 // Every case of the suite: one process each, by file and name.
-// `hubOnly` says why a stock ComfyUI cannot do it; such a case is run against the hub alone.
+// `hubOnly` says why a stock ComfyUI cannot do it; such a case is run against hubs alone.
+// A new case runs in every column without being named anywhere else.
 
 const groups = {
   'clients/stable-canvas.mjs': {
     websocket: {}, cached: {}, polling: {}, apiBase: {}, concurrent: {}, concurrentPolling: {}, routes: {}, refused: {},
   },
   'clients/saintno.mjs': {
-    one: {}, twoAtOnce: {}, pool: {}, poolRouting: {}, poolLowest: {}, idle: {}, routes: {},
+    one: {}, twoAtOnce: {}, pool: {}, poolRouting: {}, poolLowest: {}, idle: { diagonal: true }, routes: {},
   },
   'clients/comfy-ui-client.mjs': { flow: {}, concurrent: {}, upload: {}, routes: {} },
   'clients/cli.py': {
@@ -16,6 +17,9 @@ const groups = {
   },
   'clients/api_client.py': { submit: {}, concurrent: {}, queue: {}, upload: {}, interrupt: {}, routes: {} },
   'clients/script.py': { workflow: { seconds: 90 } },
+  'clients/libraries.py': {
+    simplified: {}, simplified_upload: {}, simplified_pictures: {}, workflow_client: {}, workflow_client_async: {}, xy: {}, manager: {}, utils: {},
+  },
   'clients/example_flow.py': { flow: {}, parallel: {}, ws_images: {}, polling: {}, object_info: {} },
   'checks/events.mjs': {
     twoClients: {}, serial: {}, cached: {}, ownId: {}, sid: {}, newestSocket: {},
@@ -33,18 +37,29 @@ const groups = {
     seeds: {}, bigNumber: {}, contentTypes: {}, graphKept: {}, previews: {}, bigFrame: {},
     deafClient: { hubOnly: 'its one publisher waits for each socket, so one that does not read stops all' },
   },
+  'checks/headers.mjs': { single: {}, origin: {} },
   'checks/surface.mjs': {
     neverLost: {}, promptEnd: {}, counts: {}, pollers: {}, refusals: {}, routes: {}, historyList: {}, frontend: {},
   },
 };
 
+// Slow clients: with each version and with each number of instances, but not with all pairs of them (`diagonal`).
+const slow = ['clients/cli.py', 'clients/api_client.py', 'clients/script.py', 'clients/libraries.py'];
+
 /** The cases in order: name, file, python or not, limits. */
-export const cases = Object.entries(groups).flatMap(([file, members]) =>
-  Object.entries(members).map(([name, { hubOnly, seconds = 180 }]) => ({
+const cases = Object.entries(groups).flatMap(([file, members]) =>
+  Object.entries(members).map(([name, { hubOnly, seconds = 180, diagonal = slow.includes(file) }]) => ({
     name: `${file.replace(/^.*\/|\.\w+$/g, '')}: ${name}`,
     file,
     case: name,
     python: file.endsWith('.py'),
     hubOnly,
+    diagonal,
     seconds,
   })));
+
+/** The cases whose names contain one of the words, which are separated by commas; all without words. */
+export function choose(only = '') {
+  const words = only.split(',').filter(Boolean);
+  return cases.filter(({ name }) => !words.length || words.some((word) => name.includes(word)));
+}

@@ -44,12 +44,21 @@ async function websocket({ url }) {
   }
 }
 
-/** The same graph again, which the server has cached. */
+/**
+ * The same graph again, which the server has cached. The client listens from when it has read the answer to its POST: on
+ * a busy machine it reads that after the prompt's last frame and loses the prompt, so it may try again.
+ */
 async function cached({ url }) {
   const client = await connected(url);
   const graph = paint();
-  for (const turn of ['first', 'cached']) {
-    await expect(await within(PATIENCE, `${turn} invoke`, workflow(graph).invoke(client)), graph, `${turn} invoke`);
+  await expect(await within(PATIENCE, 'first invoke', workflow(graph).invoke(client)), graph, 'first invoke');
+  for (let lost = 0; ; lost++) {
+    try {
+      await expect(await within(8_000, 'cached invoke', workflow(graph).invoke(client)), graph, 'cached invoke');
+      return `${lost} lost`;
+    } catch (error) {
+      if (lost === 2) throw error;
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // A plain client of one server, written from the protocol: what the checks use instead of a library.
 import { randomUUID } from 'node:crypto';
 import { Skip, brief, library, must, same, until, within } from './case.mjs';
+import { expectStrict } from './answer.mjs';
 import { work } from './graph.mjs';
 import { expectPicture } from './picture.mjs';
 
@@ -16,9 +17,12 @@ export class Server {
     this.agent = agent;
   }
 
-  fetch(path, init = {}) {
+  /** What it gets has passed the strictest parser: so every check is one of that too. */
+  async fetch(path, init = {}) {
     const headers = { 'user-agent': this.agent, ...init.headers };
-    return fetch(this.url + path, { ...init, headers, signal: AbortSignal.timeout(30_000) });
+    const answer = await fetch(this.url + path, { ...init, headers, signal: AbortSignal.timeout(30_000) });
+    await expectStrict(path, answer);
+    return answer;
   }
 
   async text(path, init) {

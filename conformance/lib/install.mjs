@@ -10,8 +10,21 @@ const root = path.resolve(import.meta.dirname, '..');
 /** Where clients are kept unless told otherwise. */
 export const defaultCache = path.join(process.env.XDG_CACHE_HOME || path.join(homedir(), '.cache'), 'comfyhub-conformance');
 
+/** The programs that run the cases. Without a Python its clients are skipped, loudly. */
+export function install({ cache, python }, withPython, say) {
+  const programs = { node: process.execPath, modules: installNode(cache, say) };
+  if (!withPython) return programs;
+  try {
+    programs.python = installPython(cache, python, say);
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error;
+    say(`no ${python} here: the Python clients are skipped`);
+  }
+  return programs;
+}
+
 /** The folder that holds node_modules. */
-export function installNode(cache, say) {
+function installNode(cache, say) {
   const files = ['package.json', 'package-lock.json', '.npmrc'];
   return once(cache, 'node', [...files.map(read), process.version.split('.')[0]], (folder) => {
     say('installing the JavaScript clients');
@@ -21,7 +34,7 @@ export function installNode(cache, say) {
 }
 
 /** The Python of a virtual environment that holds the Python clients. */
-export function installPython(cache, python, say) {
+function installPython(cache, python, say) {
   const version = execFileSync(python, ['-c', 'import sys; print(sys.version_info[:2], sys.prefix)'], { encoding: 'utf8' });
   const folder = once(cache, 'python', [read('requirements.txt'), version], (target) => {
     say('installing the Python clients');

@@ -1,44 +1,63 @@
 // What a run comes to: one verdict a case, a table, and the line that machines read.
 
-const WORDS = { pass: 'ok', fail: 'FAIL', skip: 'skip', none: '-' };
+const WORDS = { pass: 'ok', fail: 'FAIL', skip: 'skip' };
 
 /**
- * The verdict on a case from its results on the servers. With two servers the hub is judged, by what the
- * reference can: a case that the reference fails is the client's or ComfyUI's fault, unless it is one that a hub
- * must do better.
+ * The verdict on a case in one column. A hub is judged by what a plain ComfyUI can, of its own version where there is
+ * one: a case that the plain one fails is the client's or ComfyUI's fault, unless it is one that a hub must do better.
+ * A plain ComfyUI beside a hub is the measure and is not judged. Undefined where there is nothing to judge.
  */
-export function verdict({ reference, hub, hubOnly }) {
-  if (!hub) return reference.status;
-  if (!reference || hubOnly) return hub.status;
-  if (hub.status === 'pass') return 'pass';
-  if (reference.status === 'pass') return 'fail'; // a case skipped for a class that the reference has is a failure too
-  return 'skip';
+export function verdict({ results, hubOnly }, column, columns) {
+  const result = results[column.name];
+  if (!result) return undefined;
+  if (!column.hub) return columns.some(({ hub }) => hub) ? undefined : result.status;
+  if (hubOnly || result.status === 'pass') return result.status;
+  const plain = measure(results, column, columns);
+  if (!plain) return result.status;
+  return plain.status === 'pass' ? 'fail' : 'skip'; // a case skipped for a class that the plain one has is a failure too
+}
+
+/** The plain ComfyUI's result that a hub's is held against. */
+function measure(results, { version }, columns) {
+  const plain = columns.filter(({ hub, name }) => !hub && results[name]);
+  return results[(plain.find((column) => column.version === version) ?? plain[0])?.name];
+}
+
+/** A case has failed if it failed in any column, and is skipped if it was run to its end in none. */
+function overall(row, columns) {
+  const verdicts = columns.map((column) => verdict(row, column, columns)).filter(Boolean);
+  if (verdicts.includes('fail')) return 'fail';
+  return verdicts.includes('pass') ? 'pass' : 'skip';
 }
 
 /** The table, the details of what did not pass, and the closing line. Gives the exit code. */
-export function report(rows, servers, print) {
-  const columns = ['check', ...servers];
-  const lines = rows.map((row) => [row.name, ...servers.map((server) => WORDS[row[server]?.status ?? 'none'])]);
-  const widths = columns.map((_, i) => Math.max(...[columns, ...lines].map((line) => line[i].length)));
+export function report(rows, columns, print) {
+  const head = ['check', ...columns.map(({ name }) => name)];
+  const lines = rows.map((row) => [row.name, ...columns.map(({ name }) => WORDS[row.results[name]?.status] ?? '-')]);
+  const widths = head.map((_, i) => Math.max(...[head, ...lines].map((line) => line[i].length)));
   const draw = (cells) => print(cells.map((cell, i) => cell.padEnd(widths[i])).join(' | ').trimEnd());
   print('');
-  draw(columns);
+  draw(head);
   draw(widths.map((width) => '-'.repeat(width)));
   lines.forEach(draw);
 
-  const count = { pass: 0, fail: 0, skip: 0 };
-  for (const row of rows) count[verdict(row)]++;
-
   for (const [title, want] of [['Failed', 'fail'], ['Skipped', 'skip']]) {
-    const these = rows.filter((row) => verdict(row) === want);
+    const these = rows.filter((row) => columns.some((column) => verdict(row, column, columns) === want));
     if (!these.length) continue;
     print(`\n${title}:`);
     for (const row of these) {
-      for (const server of servers) {
-        if (row[server] && row[server].status !== 'pass') print(`  ${row.name} (${server}): ${indent(row[server].detail)}`);
+      if (!Object.keys(row.results).length) print(`  ${row.name}: a stock ComfyUI cannot: ${row.hubOnly}`);
+      for (const column of columns) {
+        const result = row.results[column.name];
+        const verdicts = [want, undefined]; // a hub's failure, and beside it what the plain one said
+        if (result && result.status !== 'pass' && verdicts.includes(verdict(row, column, columns))) {
+          print(`  ${row.name} (${column.name}): ${indent(result.detail)}`);
+        }
       }
     }
   }
+  const count = { pass: 0, fail: 0, skip: 0 };
+  for (const row of rows) count[overall(row, columns)]++;
   print('');
   print(`${count.pass} passed, ${count.fail} failed, ${count.skip} skipped`);
   return count.fail ? 1 : 0;

@@ -1,0 +1,142 @@
+// Runs the cases on columns: a column is one server, a plain ComfyUI or a hub, that every case is run against in turn.
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+
+const root = path.resolve(import.meta.dirname, '..');
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/**
+ * A column has a `name`, `hub` (true for a hub), the `instances` behind it, `version` (ComfyUI's), `diagonal` (false:
+ * without the slow clients), `open()`, which gives its URL once it can be used, and `close()`.
+ *
+ * Columns are run side by side, at most `atOnce`; those with the same `servers` one after another.
+ * Gives the rows of the table: for each case its result in each column.
+ */
+export async function runAll(columns, cases, { programs, atOnce = 1, say, verbose = false }) {
+  const rows = cases.map(({ name, hubOnly }) => ({ name, hubOnly, results: {} }));
+  const width = Math.max(...columns.map(({ name }) => name.length));
+  const waiting = [...columns];
+  const busy = new Set();
+
+  const next = () => {
+    const index = waiting.findIndex(({ servers }) => servers === undefined || !busy.has(servers));
+    return index < 0 ? undefined : waiting.splice(index, 1)[0];
+  };
+  const worker = async () => {
+    while (waiting.length) {
+      const column = next();
+      if (!column) {
+        await pause(200); // what is left shares its servers with a column that is being run
+        continue;
+      }
+      busy.add(column.servers);
+      await runColumn(column);
+      busy.delete(column.servers);
+    }
+  };
+  const runColumn = async (column) => {
+    const begin = Date.now();
+    const put = (item, row, result) => {
+      row.results[column.name] = result;
+      const note = result.status === 'fail' ? headline(result.detail) : result.detail;
+      say(`${result.status.padEnd(4)} ${column.name.padEnd(width)} ${(result.ms / 1000).toFixed(1).padStart(6)} s  ${item.name}${note ? `: ${note.slice(0, 160)}` : ''}`);
+    };
+    const mine = cases.map((item, i) => [item, rows[i]]).filter(([item]) => (column.hub || !item.hubOnly) && (column.diagonal !== false || !item.diagonal));
+    try {
+      column.url = await column.open();
+      column.version ??= await versionOf(column.url);
+      for (const [item, row] of mine) {
+        await settle(column.url);
+        put(item, row, await run(item, column, programs, verbose));
+      }
+    } catch (error) {
+      // A server that cannot be used fails all that was to be asked of it.
+      for (const [item, row] of mine) row.results[column.name] ??= { status: 'fail', detail: `${column.name}: ${error.stack ?? error}`, ms: 0 };
+      say(`fail ${column.name}: ${error.message}`);
+    } finally {
+      await column.close?.();
+    }
+    say(`     ${column.name}: ${mine.length} cases in ${Math.round((Date.now() - begin) / 1000)} s`);
+  };
+  await Promise.all(Array.from({ length: Math.max(1, atOnce) }, worker));
+  return rows;
+}
+
+/** The version of ComfyUI that a server says it is. */
+export async function versionOf(url) {
+  const answer = await fetch(`${url}/system_stats`, { signal: AbortSignal.timeout(30_000) });
+  return (await answer.json()).system.comfyui_version;
+}
+
+/** The line of a failure that says most: where JavaScript's traces begin and Python's end. */
+function headline(detail) {
+  const lines = detail.trim().split('\n');
+  return lines.find((line) => /^\w*(Error|Exception)\b/.test(line)) ?? lines[0];
+}
+
+/** Waits until a failed case's leavings are done; after a while ends them, so that they do not fail the next one. */
+async function settle(url) {
+  const post = (to, body) => fetch(url + to, { method: 'POST', body: JSON.stringify(body), signal: AbortSignal.timeout(10_000) });
+  const start = Date.now();
+  for (let asked = false; Date.now() - start < 60_000;) {
+    try {
+      const answer = await fetch(`${url}/queue`, { signal: AbortSignal.timeout(10_000) });
+      const { queue_running: running, queue_pending: pending } = await answer.json();
+      if (!running.length && !pending.length) return;
+      if (!asked && Date.now() - start > 3_000) {
+        asked = true;
+        await post('/queue', { delete: pending.map((row) => row[1]) });
+        for (const row of running) await post('/interrupt', { prompt_id: row[1] });
+      }
+    } catch {
+      // The case that follows says better what is wrong.
+    }
+    await pause(200);
+  }
+}
+
+/** Runs one case in a process group of its own, and ends the group when its time is up. */
+function run(item, { url, instances = 1 }, programs, verbose) {
+  const program = item.python ? programs.python : programs.node;
+  if (!program) return { status: 'skip', detail: 'no Python', ms: 0 };
+  const start = Date.now();
+  const child = spawn(program, [path.join(root, item.file), '--url', url, '--case', item.case, '--instances', String(instances)], {
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, CONFORMANCE_NODE_MODULES: programs.modules, PYTHONDONTWRITEBYTECODE: '1', NO_PROXY: '*' },
+  });
+  let output = '';
+  const take = (chunk) => {
+    output = (output + chunk).slice(-200_000);
+    if (verbose) process.stderr.write(chunk);
+  };
+  child.stdout.on('data', take);
+  child.stderr.on('data', take);
+  const kill = () => {
+    try {
+      process.kill(-child.pid, 'SIGKILL');
+    } catch {
+      // it has ended
+    }
+  };
+  let late = false;
+  const timer = setTimeout(() => {
+    late = true;
+    kill();
+  }, item.seconds * 1000);
+  return new Promise((done) => {
+    const end = (result) => {
+      clearTimeout(timer);
+      kill(); // what the client started and left behind
+      done({ ...result, ms: Date.now() - start });
+    };
+    child.on('error', (error) => end({ status: 'fail', detail: String(error) }));
+    child.on('close', (code, signal) => {
+      const tail = output.trim().split('\n').slice(-15).join('\n');
+      const line = output.match(/^RESULT (\{.*\})$/m)?.[1];
+      if (late) end({ status: 'fail', detail: `hung: ended after ${item.seconds} s\n${tail}` });
+      else if (line) end(JSON.parse(line));
+      else end({ status: 'fail', detail: `ended without a result (${signal ?? code})\n${tail}` });
+    });
+  });
+}
