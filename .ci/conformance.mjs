@@ -83,7 +83,7 @@ function column(properties, start) {
       return started.url;
     },
     async close(failed) {
-      if (failed) fleets.tails();
+      if (failed && properties.hub) started?.tails();
       await started?.close();
     },
   };

@@ -29,7 +29,7 @@ export class Fleets {
     const server = this.#start(`plain-${version}`, 'bin/agent', ['simulate', '--count', '1', '--port', port, '--comfyui-version', version]);
     const url = `http://127.0.0.1:${port}`;
     await this.#ready([server], async () => (await fetch(`${url}/queue`)).ok);
-    return { url, close: () => this.#stop([server]) };
+    return { url, tails: () => tails([server]), close: () => this.#stop([server]) };
   }
 
   /** Starts a hub with an agent in front of so many simulated instances, or of the servers at `urls`. */
@@ -60,15 +60,7 @@ export class Fleets {
       const instances = await (await fetch(`${url}/hub/instances`)).json();
       return instances.filter(({ state }) => state === 'idle').length === count;
     });
-    return { url, close: () => this.#stop([agent, hub]) };
-  }
-
-  /** The end of each log of what is running. */
-  tails(say = console.error) {
-    for (const { log } of this.#children) {
-      say(`--- the end of ${path.basename(log)}`);
-      say(readFileSync(log, 'utf8').trim().split('\n').slice(-20).join('\n'));
-    }
+    return { url, tails: () => tails([agent, hub]), close: () => this.#stop([agent, hub]) };
   }
 
   /** Starts a program whose output goes to a log. Settings of this machine's own hub do not reach it. */
@@ -109,11 +101,19 @@ export class Fleets {
       const broken = started.find((one) => one.trouble);
       if (broken) throw new Error(broken.trouble);
       if (Date.now() > deadline) {
-        this.tails();
+        tails(started);
         throw new Error(`not ready after ${patience / 1000} s: ${trouble.cause?.message ?? trouble.message}`);
       }
       await pause(100);
     }
+  }
+}
+
+/** Prints the end of each program's log. */
+function tails(started) {
+  for (const { log } of started) {
+    console.error(`--- the end of ${path.basename(log)}`);
+    console.error(readFileSync(log, 'utf8').trim().split('\n').slice(-20).join('\n'));
   }
 }
 

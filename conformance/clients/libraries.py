@@ -21,8 +21,9 @@ FOLDER = tempfile.TemporaryDirectory(prefix="conformance-")
 
 
 def titled(graph):
-    """The prompt with the title that clients look for at its output node."""
-    graph.prompt[SAVE]["_meta"] = {"title": "Save Image"}
+    """The prompt with titles, by which clients look for its output node."""
+    for key, step in graph.prompt.items():
+        step["_meta"] = {"title": "Save Image" if key == SAVE else step["class_type"]}
     return graph.prompt
 
 
@@ -33,7 +34,10 @@ def file_of(graph):
 
 
 def simplified(server):
-    """comfy_api_simplified: in turn, and several at once, each prompt with a client id and a socket of its own."""
+    """comfy_api_simplified: in turn, and several at once, each prompt with a client id and a socket of its own.
+
+    Without work, whose previews the library would give back instead of the pictures.
+    """
     from comfy_api_simplified import ComfyApiWrapper, ComfyWorkflowWrapper
 
     api = ComfyApiWrapper(server.url)
@@ -46,7 +50,7 @@ def simplified(server):
     for _ in range(3):
         job(Graph())
     with ThreadPoolExecutor() as threads:
-        list(threads.map(job, [Graph(work=server.work(0.5)) for _ in range(2 + server.instances)]))
+        list(threads.map(job, [Graph() for _ in range(2 + server.instances)]))
 
 
 def simplified_upload(server):
@@ -75,8 +79,7 @@ def simplified_pictures(server):
         # It opens its socket after the POST: a prompt that has ended by then gave its pictures to nobody.
         graph = Graph(work=server.work(1), output="SaveImageWebsocket")
         images = api.queue_and_wait_images(titled(graph), "Save Image")
-        same(len(images), 1, "pictures")
-        graph.expect(images["0"])
+        graph.expect(images[str(len(images) - 1)], f"the last of {len(images)}, previews before it")
 
 
 def workflow_client(server):
@@ -169,7 +172,8 @@ def utils(server):
 
     async def run():
         api = comfy.ComfyAPI(server.netloc)
-        for graph in (Graph(), Graph(work=server.work(1))):
+        graph = Graph()
+        for graph in (graph, graph, Graph()):  # the second is cached; none has previews, which it takes for an error
             got = Callbacks()
             await api.submit(graph.prompt, got)
             pictures = []

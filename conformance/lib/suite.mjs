@@ -7,7 +7,7 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /**
  * A column has a `name`, `hub` (true for a hub), the `instances` behind it, `version` (ComfyUI's), `diagonal` (false:
- * without the slow clients), `open()`, which gives its URL once it can be used, and `close()`.
+ * without the slow clients), `open()`, which gives its URL once it can be used, and `close(failed)`.
  *
  * Columns are run side by side, at most `atOnce`; those with the same `servers` one after another.
  * Gives the rows of the table: for each case its result in each column.
@@ -42,6 +42,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
       say(`${result.status.padEnd(4)} ${column.name.padEnd(width)} ${(result.ms / 1000).toFixed(1).padStart(6)} s  ${item.name}${note ? `: ${note.slice(0, 160)}` : ''}`);
     };
     const mine = cases.map((item, i) => [item, rows[i]]).filter(([item]) => (column.hub || !item.hubOnly) && (column.diagonal !== false || !item.diagonal));
+    if (!mine.length) return;
     try {
       column.url = await column.open();
       column.version ??= await versionOf(column.url);
@@ -54,7 +55,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
       for (const [item, row] of mine) row.results[column.name] ??= { status: 'fail', detail: `${column.name}: ${error.stack ?? error}`, ms: 0 };
       say(`fail ${column.name}: ${error.message}`);
     } finally {
-      await column.close?.();
+      await column.close?.(mine.some(([, row]) => row.results[column.name].status === 'fail'));
     }
     say(`     ${column.name}: ${mine.length} cases in ${Math.round((Date.now() - begin) / 1000)} s`);
   };
