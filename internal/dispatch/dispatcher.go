@@ -53,7 +53,7 @@ type Config struct {
 	Learned func(instance string, info *catalog.Info, stats comfyui.Stats)
 	// Logged is told the log messages of an instance, see SubscribeLogs. It
 	// must not block.
-	Logged func(frame []byte)
+	Logged func(instance string, frame []byte)
 	// EndedElsewhere is told of ends that another hub has brought about. It
 	// has a goroutine of its own and may take its time, until ctx ends.
 	EndedElsewhere func(ctx context.Context, e queue.Event)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
@@ -11,23 +12,24 @@ import (
 // typeLogs is the message with which an instance tells subscribers its log.
 const typeLogs = "logs"
 
-// SubscribeLogs asks the primary for its log lines, which Config.Logged is told
-// of, or ends that. After a restart of the instance it is asked again.
+// SubscribeLogs asks all instances for their log lines, which Config.Logged is
+// told of, or ends that. An instance that connects later, or again, is asked
+// then. The error joins those of the instances that could not be asked.
 func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	d.logsWanted.Store(wanted)
 	links := d.open()
-	if len(links) == 0 {
-		return errors.New("dispatch: no instance is connected")
+	errs := make([]error, len(links))
+	var wait sync.WaitGroup
+	for n, l := range links {
+		wait.Go(func() { errs[n] = l.client.SubscribeLogs(ctx, l.sid, wanted) })
 	}
-	return links[0].client.SubscribeLogs(ctx, links[0].sid, wanted)
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
-// resumeLogs subscribes anew after the primary's socket was opened.
+// resumeLogs subscribes anew after an instance's socket was opened.
 func (d *Dispatcher) resumeLogs(ctx context.Context, l *link) {
 	if !d.logsWanted.Load() {
-		return
-	}
-	if links := d.open(); len(links) > 0 && links[0].name < l.name {
 		return
 	}
 	if err := l.client.SubscribeLogs(ctx, l.sid, true); err != nil {
@@ -37,7 +39,7 @@ func (d *Dispatcher) resumeLogs(ctx context.Context, l *link) {
 
 // takeLog hands a message on if it is of the log. Such messages come at any
 // time and belong to no run.
-func (d *Dispatcher) takeLog(f comfyui.Frame) bool {
+func (d *Dispatcher) takeLog(instance string, f comfyui.Frame) bool {
 	if f.Binary || !bytes.Contains(f.Data[:min(len(f.Data), 40)], []byte(`"`+typeLogs+`"`)) {
 		return false
 	}
@@ -46,7 +48,7 @@ func (d *Dispatcher) takeLog(f comfyui.Frame) bool {
 		return false
 	}
 	if d.Logged != nil {
-		d.Logged(f.Data)
+		d.Logged(instance, f.Data)
 	}
 	return true
 }

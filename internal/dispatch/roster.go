@@ -50,7 +50,8 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 			d.log.Error("instance cannot be used", "instance", name, "error", err)
 			continue
 		}
-		d.links[name] = openLink(ctx, i, client, d.learn, d.takeLog, d.Wake, d.log)
+		aside := func(f comfyui.Frame) bool { return d.takeLog(name, f) }
+		d.links[name] = openLink(ctx, i, client, d.learn, aside, d.Wake, d.log)
 	}
 	d.mu.Unlock()
 	for name, l := range closing {

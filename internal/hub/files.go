@@ -45,6 +45,9 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
 	})
 	h.held = &held{storage: h.storage}
+	if h.known, err = newLastKnown(h.storage); err != nil {
+		return err
+	}
 	log := h.log()
 	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log, Limits: func(tenant string) files.Limits {
 		l := h.limitsOf(tenant)

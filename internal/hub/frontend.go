@@ -42,8 +42,8 @@ func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohtt
 	index := name == "" || asked.String() == "/api/"
 	if index {
 		name = "index.html"
-	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) {
-		return false
+	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) && h.dispatch.Primary() != nil {
+		return false // while there is no instance those of the build itself are better than none
 	}
 	// A Root, so that no name and no link leads out of the folder.
 	root, err := os.OpenRoot(folder)

@@ -52,6 +52,7 @@ type Hub struct {
 	proxied sync.Once
 	// readers are the clients that read an instance's log.
 	readers logReaders
+	lines   logLines
 	// ended are the records of ended jobs that listings have shown.
 	ended endedCache
 	// lately is what callers have just deleted, cleared and interrupted.
@@ -80,6 +81,7 @@ type Hub struct {
 	uploads  *files.Uploads
 	users    *userdata.Store
 	held     *held
+	known    *lastKnown
 	ring     *keyring.Ring
 	signer   *signer
 	queue    *queue.Queue
@@ -202,6 +204,7 @@ func (h *Hub) open(ctx context.Context) error {
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
 	h.house.Go(func() { h.keepHouse(house) })
+	h.house.Go(func() { h.rememberAnswers(house) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.followAbsence(house) })
 	return nil

@@ -4,9 +4,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -14,8 +16,8 @@ import (
 // maxLogReaders bounds the clients that read an instance's log at once.
 const maxLogReaders = 1000
 
-// logReaders are the clients that want the primary's log lines as they come.
-// The instance is subscribed once, with the hub's own socket.
+// logReaders are the clients that want the instances' log lines as they come.
+// Each instance is subscribed once, with the hub's own socket.
 type logReaders struct {
 	mu   sync.Mutex
 	keys []stream.Key
@@ -43,18 +45,74 @@ func (l *logReaders) all() []stream.Key {
 	return slices.Clone(l.keys)
 }
 
-// getLogs answers GET /internal/logs and /internal/logs/raw with those of the
-// primary. Where users log in they are empty, also for those who do not: an
-// instance's log tells of everybody's prompts.
+// getLogs answers GET /internal/logs and /internal/logs/raw: the only
+// instance's as it is, of several all lines with their names. Where users log
+// in they are empty, also for those who do not: an instance's log tells of
+// everybody's prompts.
 func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	switch {
-	case h.insightOf(a).whole:
-		h.getFromPrimary(w, r, a, nil)
-	case pathOf(r).String() == "/internal/logs":
-		writeValue(w, pyjson.String(""))
+	raw := pathOf(r).String() == "/internal/logs/raw"
+	instances := h.fleet.Instances()
+	switch whole := h.insightOf(a).whole; {
+	case whole && len(instances) == 1:
+		if client := h.dispatch.Primary(); client != nil {
+			h.passOn(client, w, r)
+			return
+		}
+		writeLogs(w, raw, nil, nil)
+	case whole:
+		logs, size := h.allLogs(r.Context(), instances)
+		writeLogs(w, raw, joinLogs(logs), size)
 	default:
-		writeJSON(w, http.StatusOK, []byte(`{"entries": [], "size": {"cols": 80, "rows": 24}}`))
+		writeLogs(w, raw, nil, nil)
 	}
+}
+
+// allLogs asks all instances for their logs; size is of the first one's
+// terminal.
+func (h *Hub) allLogs(ctx context.Context, instances []fleet.Instance) (logs map[string]pyjson.Array, size pyjson.Value) {
+	ctx, cancel := context.WithTimeout(ctx, askAllTimeout)
+	defer cancel()
+	answers := make([]*pyjson.Object, len(instances))
+	var wait sync.WaitGroup
+	for n, i := range instances {
+		if client := h.dispatch.ByName(i.Name); client != nil {
+			wait.Go(func() {
+				answer, _ := ask(ctx, client, "/internal/logs/raw", nil)
+				answers[n], _ = answer.(*pyjson.Object)
+			})
+		}
+	}
+	wait.Wait()
+	logs = map[string]pyjson.Array{}
+	for n, answer := range answers {
+		if answer != nil {
+			logs[instances[n].Name] = answer.Array("entries")
+			if first := answer.Object("size"); size == nil && first != nil {
+				size = first
+			}
+		}
+	}
+	return logs, size
+}
+
+// writeLogs answers with lines in the form of either route.
+func writeLogs(w http.ResponseWriter, raw bool, lines []logText, size pyjson.Value) {
+	if !raw {
+		var text strings.Builder
+		for _, l := range lines {
+			text.WriteString(l.time + " - " + l.text)
+		}
+		writeValue(w, pyjson.String(text.String()))
+		return
+	}
+	entries := pyjson.Array{}
+	for _, l := range lines {
+		entries = append(entries, logEntry(l.time, l.text))
+	}
+	if size == nil {
+		size = pyjson.NewObject(pyjson.Member{Key: "cols", Value: pyjson.Int(80)}, pyjson.Member{Key: "rows", Value: pyjson.Int(24)})
+	}
+	writeValue(w, pyjson.NewObject(pyjson.Member{Key: "entries", Value: entries}, pyjson.Member{Key: "size", Value: size}))
 }
 
 // patchLogs answers PATCH /internal/logs/subscribe.
@@ -75,7 +133,7 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	writeEmpty(w, http.StatusOK)
 }
 
-// followLogs subscribes the hub to the primary's log, or ends that.
+// followLogs subscribes the hub to the logs of all instances, or ends that.
 func (h *Hub) followLogs(ctx context.Context, wanted bool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -85,11 +143,20 @@ func (h *Hub) followLogs(ctx context.Context, wanted bool) {
 }
 
 // logged passes log lines of an instance on to the clients that read them.
-func (h *Hub) logged(frame []byte) {
+func (h *Hub) logged(instance string, frame []byte) {
 	if h.logins.lately() {
 		return // they asked for it before anybody had logged in
 	}
-	for _, k := range h.readers.all() {
+	readers := h.readers.all()
+	if len(readers) == 0 {
+		return
+	}
+	if len(h.fleet.Instances()) > 1 {
+		if frame = h.lines.message(instance, frame); frame == nil {
+			return
+		}
+	}
+	for _, k := range readers {
 		h.streams.Broadcast(k, stream.Text(frame))
 	}
 }

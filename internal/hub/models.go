@@ -10,12 +10,12 @@ import (
 // getModelFolders answers GET /experiment/models: the model folders of the
 // fleet with the places and file types of all instances.
 func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	answers := h.askAll(r.Context(), "/experiment/models", nil)
+	answers, reached := h.askAll(r.Context(), "/experiment/models", nil)
 	if len(answers) == 0 {
-		writeNoInstance(w)
+		h.writeUnlisted(w, r, reached)
 		return
 	}
-	writeValue(w, mergeNamed(answers, func(into, from *pyjson.Object) {
+	h.writeListing(w, r, mergeNamed(answers, func(into, from *pyjson.Object) {
 		for _, key := range []string{"folders", "extensions"} {
 			if from.Has(key) {
 				into.Set(key, union(into.Array(key), from.Array(key)))
@@ -27,12 +27,12 @@ func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ asker, _
 // getModelFolder answers GET /experiment/models/{folder}: the models that any
 // instance has.
 func (h *Hub) getModelFolder(w http.ResponseWriter, r *http.Request, _ asker, path []string) {
-	answers := h.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
+	answers, reached := h.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
 	if len(answers) == 0 {
-		h.writeNowhere(w)
+		h.writeUnlisted(w, r, reached)
 		return
 	}
-	writeValue(w, mergeNamed(answers, func(_, _ *pyjson.Object) {}))
+	h.writeListing(w, r, mergeNamed(answers, func(_, _ *pyjson.Object) {}))
 }
 
 // getFromAny answers what only an instance that has a file can tell: the first

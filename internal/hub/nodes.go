@@ -2,8 +2,10 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,10 @@ import (
 
 // getObjectInfo answers GET /object_info: all node classes of the fleet.
 func (h *Hub) getObjectInfo(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+	if h.catalog() == nil {
+		h.writeKnown(w, r, "{}")
+		return
+	}
 	h.writeDocument(w, r, h.catalog().ObjectInfo(h.uploaded(r.Context(), a.tenant)))
 }
 
@@ -76,7 +82,8 @@ func (h *Hub) getFeatures(w http.ResponseWriter, _ *http.Request, _ asker, _ []s
 func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
 	var system *pyjson.Object
 	devices := pyjson.Array{}
-	for _, answer := range h.askAll(r.Context(), "/system_stats", nil) {
+	answers, _ := h.askAll(r.Context(), "/system_stats", nil)
+	for _, answer := range answers {
 		o, _ := answer.(*pyjson.Object)
 		if o == nil {
 			continue
@@ -110,13 +117,9 @@ func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ 
 // getUnion answers a listing with the union over the fleet: a model that any
 // instance has can be used.
 func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	answers := h.askAll(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
+	answers, reached := h.askAll(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
 	if len(answers) == 0 {
-		if h.dispatch.Primary() == nil {
-			writeNoInstance(w)
-			return
-		}
-		writeEmpty(w, http.StatusNotFound) // an unknown folder
+		h.writeUnlisted(w, r, reached)
 		return
 	}
 	var all []pyjson.Array
@@ -124,7 +127,7 @@ func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ asker, _ []stri
 		list, _ := answer.(pyjson.Array)
 		all = append(all, list)
 	}
-	writeValue(w, union(all...))
+	h.writeListing(w, r, union(all...))
 }
 
 // askAllTimeout bounds a question to the whole fleet: one instance that hangs
@@ -132,34 +135,55 @@ func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ asker, _ []stri
 const askAllTimeout = 5 * time.Second
 
 // askAll asks every connected instance at once and returns the good answers,
-// the primary's first.
-func (h *Hub) askAll(ctx context.Context, path string, query url.Values) []pyjson.Value {
+// the primary's first. reached says that an instance has answered, be it that
+// it has nothing there.
+func (h *Hub) askAll(ctx context.Context, path string, query url.Values) (good []pyjson.Value, reached bool) {
 	ctx, cancel := context.WithTimeout(ctx, askAllTimeout)
 	defer cancel()
 	clients := h.dispatch.Clients()
 	answers := make([]pyjson.Value, len(clients))
+	spoke := make([]bool, len(clients))
 	var wait sync.WaitGroup
 	for n, client := range clients {
-		wait.Go(func() { answers[n] = ask(ctx, client, path, query) })
+		wait.Go(func() { answers[n], spoke[n] = ask(ctx, client, path, query) })
 	}
 	wait.Wait()
-	good := answers[:0]
 	for _, a := range answers {
 		if a != nil {
 			good = append(good, a)
 		}
 	}
-	return good
+	return good, slices.Contains(spoke, true)
 }
 
-func ask(ctx context.Context, client *comfyui.Client, path string, query url.Values) pyjson.Value {
+// ask asks one instance; spoke says that it has answered, be it 404.
+func ask(ctx context.Context, client *comfyui.Client, path string, query url.Values) (v pyjson.Value, spoke bool) {
 	body, err := client.Get(ctx, path, query)
-	if err != nil {
-		return nil
+	if status := (*comfyui.StatusError)(nil); errors.As(err, &status) {
+		return nil, status.Status < http.StatusInternalServerError
 	}
-	v, err := pyjson.Parse(body)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	return v
+	if v, err = pyjson.Parse(body); err != nil {
+		return nil, true
+	}
+	return v, true
+}
+
+// writeListing answers with a list that is united over the fleet, and keeps it.
+func (h *Hub) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
+	body := pyjson.Marshal(list)
+	h.known.keep(knownPath(r), body, "[]")
+	writeJSON(w, http.StatusOK, body)
+}
+
+// writeUnlisted answers for a listing that no instance has: 404, as ComfyUI
+// does of an unknown folder, or, while none can be asked, what was known last.
+func (h *Hub) writeUnlisted(w http.ResponseWriter, r *http.Request, reached bool) {
+	if reached {
+		writeEmpty(w, http.StatusNotFound)
+		return
+	}
+	h.writeKnown(w, r, "[]")
 }

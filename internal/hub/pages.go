@@ -1,38 +1,67 @@
 package hub
 
-import "net/http"
+import (
+	_ "embed"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
 
-// getFromPrimary lets the primary instance answer: what its web interface is
-// made of, and what must come from one build.
-func (h *Hub) getFromPrimary(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	client := h.dispatch.Primary()
-	if client == nil {
-		writeNoInstance(w)
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
+)
+
+// waitingPages are shown by browsers while there is no web UI to show: the hub
+// has no copy of its own, and no instance that could give one is connected. They
+// look again every few seconds.
+var (
+	//go:embed waiting.en.html
+	waitingEnglish string
+	//go:embed waiting.ru.html
+	waitingRussian string
+)
+
+// lookAgain is how often they do, in seconds; the pages say the same.
+const lookAgain = 3
+
+// writeWaiting answers a request for the page while there is none: a page for
+// browsers, in their language, and a line of text for other programs.
+func writeWaiting(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Retry-After", strconv.Itoa(lookAgain))
+	header.Set("Cache-Control", "no-store")
+	header.Add("Vary", "Accept, Accept-Language")
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		writeText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")
 		return
 	}
-	h.passOn(client, w, r)
+	page, language := waitingEnglish, "en"
+	if prefersRussian(r.Header.Get("Accept-Language")) {
+		page, language = waitingRussian, "ru"
+	}
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Language", language)
+	header.Set("Content-Length", strconv.Itoa(len(page)))
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, page)
 }
 
-// getFromPrimaryOr is getFromPrimary for routes that old versions of ComfyUI do
-// not have. The web interface may be newer than the instances and takes a 404
-// for a fault: it is told what a server says that has nothing there.
-func (h *Hub) getFromPrimaryOr(nothing string) handler {
-	return func(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-		client := h.dispatch.Primary()
-		if client == nil {
-			writeNoInstance(w)
-			return
+// prefersRussian reports whether an Accept-Language ranks Russian above English.
+func prefersRussian(accepted string) bool {
+	best := map[string]float64{}
+	for item := range strings.SplitSeq(accepted, ",") {
+		tag, parameters, _ := strings.Cut(item, ";")
+		language, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(tag)), "-")
+		weight := 1.0
+		if q, found := strings.CutPrefix(strings.TrimSpace(parameters), "q="); found {
+			weight, _ = strconv.ParseFloat(q, 64)
 		}
-		resp, err := client.Ask(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
-		switch {
-		case err != nil:
-			h.log().Debug("an instance did not answer", "error", err)
-			writeNoInstance(w)
-		case resp.StatusCode == http.StatusNotFound:
-			_ = resp.Body.Close()
-			writeJSON(w, http.StatusOK, []byte(nothing))
-		default:
-			copyAnswer(w, resp)
-		}
+		best[language] = max(best[language], weight)
 	}
+	return best["ru"] > best["en"]
+}
+
+// isIndex reports whether a request asks for the web UI's page itself.
+func isIndex(r *http.Request, asked aiohttp.Path) bool {
+	name := asked.String()
+	return r.Method == http.MethodGet && !upgrades(r) && (name == "/" || name == "/api/" || name == "/index.html")
 }

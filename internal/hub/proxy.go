@@ -42,8 +42,8 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aioh
 	switch {
 	case client != nil:
 		h.passOn(client, w, r)
-	case r.Method == http.MethodGet && path.Bare().String() == "/":
-		writeText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")
+	case isIndex(r, path):
+		writeWaiting(w, r)
 	default:
 		writeNotFound(w, r) // no instance has the path
 	}
@@ -56,6 +56,10 @@ func (h *Hub) passOn(client *comfyui.Client, w http.ResponseWriter, r *http.Requ
 			return // the visitor has gone
 		}
 		h.log().Debug("an instance did not answer", "error", err)
+		if isIndex(r, pathOf(r)) {
+			writeWaiting(w, r)
+			return
+		}
 		writeNoInstance(w)
 	})
 }

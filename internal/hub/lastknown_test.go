@@ -1,0 +1,208 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// loadCalls are what ComfyUI's web UI, 1.27 and 1.49, asks while it loads, as
+// Chromium recorded it, and what its side bar asks when it is open; with the
+// kind of value that it reads.
+var loadCalls = map[string]byte{
+	"/api/extensions": '[', "/api/i18n": '{', "/api/object_info": '{', "/api/system_stats": '{', "/api/users": '{', "/api/settings": '{',
+	"/api/features": '{', "/api/workflow_templates": '{', "/api/global_subgraphs": '{', "/api/global_subgraphs/00045d7f": 'n',
+	"/api/node_replacements": '{', "/api/experiment/models": '[', "/api/experiment/models/loras": '[', "/api/embeddings": '[', "/api/models": '[',
+	"/api/models/loras": '[', "/api/queue": '{', "/api/history?max_items=64": '{', "/api/prompt": '{',
+	"/api/jobs?status=in_progress,pending&limit=200&offset=0": '{', "/api/jobs?status=completed,failed,cancelled&limit=64&offset=0": '{',
+	"/internal/folder_paths": '{', "/internal/logs": '"', "/internal/logs/raw": '{', "/internal/files/input": '[', "/internal/files/output": '[',
+}
+
+// A web UI that the hub has a copy of loads without any instance: each call has
+// an answer of the right kind, and the build's own extensions are there.
+func TestLoadCallsWithoutAnInstance(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, body := range map[string]string{"index.html": "<html>", "extensions/core/x.js": "core()"} {
+		full := filepath.Join(folder, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+		require.NoError(t, os.WriteFile(full, []byte(body), 0o600))
+	}
+	b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
+	for path, kind := range loadCalls {
+		status, body := b.get(path)
+		require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
+		require.True(t, json.Valid(body), path)
+		require.Equal(t, string(kind), string(body[0]), path)
+	}
+	status, body := b.get("/extensions/core/x.js")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "core()", string(body))
+}
+
+// What instances said last is said again while none of them is there, also by
+// the next process of the hub.
+func TestLastKnownAnswers(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/extensions": `["/extensions/core/x.js", "/extensions/pack/y.js"]`, "/i18n": `{"ru": {}}`,
+		"/workflow_templates": `{"pack": ["one"]}`, "/global_subgraphs": `{"abc": {"name": "x"}}`, "/global_subgraphs/abc": `{"data": "{}"}`,
+		"/node_replacements": `{}`, "/models": `["loras"]`, "/models/loras": `["a.safetensors"]`, "/embeddings": `["e"]`,
+		"/experiment/models": `[{"name": "loras", "folders": ["/x"]}]`, "/experiment/models/loras": `[{"name": "a.safetensors", "pathIndex": 0}]`,
+		"/internal/folder_paths": `{"loras": ["/x"]}`,
+	}
+	var dying atomic.Bool
+	i := newInstance(t, sim.Config{})
+	to, err := url.Parse(i.url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		switch {
+		case ok && dying.Load():
+			// In the middle of the answer, while its socket still stands.
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(answer)[:1])
+			panic(http.ErrAbortHandler)
+		case ok:
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			_, _ = w.Write([]byte(answer))
+		default:
+			rest.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+	b.connected(1)
+	check := func(when string) {
+		t.Helper()
+		for path, want := range answers {
+			for _, prefix := range []string{"", "/api"} {
+				if strings.HasPrefix(path, "/internal") {
+					prefix = ""
+				}
+				status, body := b.get(prefix + path)
+				require.Equal(t, http.StatusOK, status, "%s: %s", when, path)
+				require.JSONEq(t, want, string(body), "%s: %s", when, path)
+			}
+		}
+	}
+	check("connected")
+	_, classes := b.get("/object_info")
+	dying.Store(true)
+	check("dying")
+
+	b.stop()
+	b.settings.Instances = nil
+	b.start()
+	check("after a restart")
+	_, body := b.get("/object_info")
+	require.JSONEq(t, string(classes), string(body))
+	status, _ := b.get("/object_info/KSampler")
+	require.Equal(t, http.StatusOK, status)
+}
+
+// What is known is bounded, and only what has the shape that the web UI reads
+// is kept: an instance that talks nonsense once must not be believed for ever.
+func TestLastKnownIsBounded(t *testing.T) {
+	t.Parallel()
+	storage, err := files.OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	k, err := newLastKnown(storage)
+	require.NoError(t, err)
+	require.NoError(t, k.load(t.Context()))
+	for n := range maxKnownAnswers + 10 {
+		k.keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]")
+		_, ok := k.answer(t.Context(), "/models/0")
+		require.True(t, ok, "the one in use stays")
+	}
+	require.Len(t, k.answers, maxKnownAnswers)
+	_, ok := k.answer(t.Context(), "/models/1")
+	require.False(t, ok)
+
+	for _, odd := range []string{`{"error": 1}`, `[`, ``, `<html>`, `null`} {
+		k.keep("/extensions", []byte(odd), "[]")
+		_, ok := k.answer(t.Context(), "/extensions")
+		require.False(t, ok, odd)
+	}
+	require.NoError(t, k.save(t.Context()))
+
+	again, err := newLastKnown(storage)
+	require.NoError(t, err)
+	again.keep("/models/0", []byte(`["newer"]`), "[]")
+	require.NoError(t, again.load(t.Context()))
+	body, ok := again.answer(t.Context(), "/models/0")
+	require.True(t, ok)
+	require.JSONEq(t, `["newer"]`, string(body), "what this process knows counts")
+	require.Equal(t, k.size, again.size-len(again.answers["/models/0"].Body)+len(k.answers["/models/0"].Body))
+
+	// A blob of another make is as good as none.
+	_, err = storage.Write(t.Context(), lastKnownKey, strings.NewReader(`{"x": [`))
+	require.NoError(t, err)
+	odd, err := newLastKnown(storage)
+	require.NoError(t, err)
+	require.NoError(t, odd.load(t.Context()))
+	_, ok = odd.answer(t.Context(), "/models/0")
+	require.False(t, ok)
+}
+
+// Without a web UI the page says so, in the visitor's language, and looks again.
+func TestWaitingPage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0)
+	browser := func(path, language string) (*http.Response, string) {
+		resp := b.send(exchange{method: "GET", path: path, header: map[string]string{"Accept": "text/html,*/*;q=0.8", "Accept-Language": language}})
+		_, body := read(t, resp)
+		return resp, string(body)
+	}
+	for language, want := range map[string]string{
+		"": "en", "en-GB,en;q=0.9": "en", "ru-RU,ru;q=0.9,en;q=0.8": "ru", "en,ru;q=0.5": "en", "de, ru;q=0.7, en;q=0.3": "ru", "de": "en", "RU": "ru", "ru;q=x, en": "en",
+	} {
+		for _, path := range []string{"/", "/index.html", "/api/"} {
+			resp, body := browser(path, language)
+			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			require.Equal(t, want, resp.Header.Get("Content-Language"), language)
+			require.Equal(t, "3", resp.Header.Get("Retry-After"))
+			require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
+			require.Contains(t, body, `http-equiv="refresh" content="3"`)
+			require.Contains(t, body, `lang="`+want+`"`)
+		}
+	}
+	resp := b.send(exchange{method: "GET", path: "/"})
+	status, body := read(t, resp)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.NotContains(t, string(body), "<")
+	status, _ = b.get("/assets/index-vtow2bzT.js")
+	require.Equal(t, http.StatusNotFound, status)
+
+	// An instance that has just died: the hub has not noticed yet.
+	var dead atomic.Bool
+	front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if dead.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = w.Write([]byte("<html>comfy"))
+	}))
+	b.settings.Instances = []string{front.URL}
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Eventually(t, func() bool { _, body := browser("/", "en"); return body == "<html>comfy" }, time.Minute, 10*time.Millisecond)
+	dead.Store(true)
+	resp, text := browser("/", "ru")
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.Contains(t, text, `lang="ru"`)
+}

@@ -1,0 +1,157 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// maxLogEntries bounds the entries that are read at once from all logs; an
+// instance keeps 300.
+const maxLogEntries = 3000
+
+// logLines joins the logs of several instances into one terminal, each line
+// with the name of its instance before it. An instance writes in pieces: a line
+// with its end, a line and then its end, or, for a progress bar, a return and
+// the bar. Without care the pieces of two instances would stand on one line.
+type logLines struct {
+	mu sync.Mutex
+	// open is the instance whose line has not ended yet, "" for none.
+	open string
+}
+
+// labelled puts labels into the entries of a message of one instance.
+func (l *logLines) labelled(instance string, entries pyjson.Array) pyjson.Array {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(pyjson.Array, 0, len(entries))
+	for _, e := range entries {
+		entry, ok := e.(*pyjson.Object)
+		if !ok {
+			continue
+		}
+		if text := l.piece(instance, entry.String("m")); text != "" {
+			out = append(out, logEntry(entry.String("t"), text))
+		}
+	}
+	return out
+}
+
+// message is a message of one instance with labels, nil if nothing is left of it.
+// It changes the size of nobody's terminal: that is one for all instances.
+func (l *logLines) message(instance string, frame []byte) []byte {
+	v, err := pyjson.Parse(frame)
+	if err != nil {
+		return nil
+	}
+	m, _ := v.(*pyjson.Object)
+	entries := l.labelled(instance, m.Object("data").Array("entries"))
+	if len(entries) == 0 {
+		return nil
+	}
+	return pyjson.Marshal(pyjson.NewObject(
+		pyjson.Member{Key: "type", Value: pyjson.String("logs")},
+		pyjson.Member{Key: "data", Value: pyjson.NewObject(
+			pyjson.Member{Key: "entries", Value: entries}, pyjson.Member{Key: "size", Value: pyjson.Null{}},
+		)},
+	))
+}
+
+// piece is a piece of an instance's log with labels.
+func (l *logLines) piece(instance, text string) string {
+	if text == "" {
+		return ""
+	}
+	var b strings.Builder
+	inLine := l.open == instance
+	if !inLine && l.open != "" && !strings.HasPrefix(text, "\r") {
+		b.WriteByte('\n') // another one's line has not ended
+	}
+	for len(text) > 0 {
+		end := strings.IndexAny(text, "\r\n") + 1
+		if end == 0 {
+			end = len(text)
+		}
+		if strings.HasPrefix(text[end:], "\n") && text[end-1] == '\r' {
+			end++ // one end of a line
+		}
+		part := text[:end]
+		text = text[end:]
+		if !inLine && part != "\r" && part != "\r\n" {
+			b.WriteString(label(instance))
+		}
+		b.WriteString(part)
+		inLine = !strings.HasSuffix(part, "\n") && !strings.HasSuffix(part, "\r")
+	}
+	switch {
+	case strings.HasSuffix(b.String(), "\n"):
+		l.open = ""
+	default:
+		l.open = instance
+	}
+	return b.String()
+}
+
+func label(instance string) string { return "[" + instance + "] " }
+
+func logEntry(time, text string) *pyjson.Object {
+	return pyjson.NewObject(
+		pyjson.Member{Key: "t", Value: pyjson.String(time)},
+		pyjson.Member{Key: "m", Value: pyjson.String(text)},
+	)
+}
+
+// logText is a line of one instance's log, or several that were written at once.
+type logText struct{ time, text string }
+
+// wholeLines joins the pieces of one instance's log to lines with labels. A bar
+// that was drawn over is shown as it was last.
+func wholeLines(instance string, entries pyjson.Array) []logText {
+	var out []logText
+	var at, line string
+	flush := func() {
+		if body := strings.TrimRight(line, "\n"); strings.Trim(body, "\r") != "" {
+			rows := strings.Split(body, "\n")
+			for n, row := range rows {
+				row = strings.TrimRight(row, "\r")
+				rows[n] = label(instance) + row[strings.LastIndexByte(row, '\r')+1:] + "\n"
+			}
+			out = append(out, logText{at, strings.Join(rows, "")})
+		}
+		at, line = "", ""
+	}
+	for _, e := range entries {
+		entry, ok := e.(*pyjson.Object)
+		if !ok {
+			continue
+		}
+		if at == "" {
+			at = entry.String("t")
+		}
+		line += entry.String("m")
+		if strings.HasSuffix(line, "\n") {
+			flush()
+		}
+	}
+	flush()
+	return out
+}
+
+// joinLogs are the lines of all instances by time, the newest ones if there are
+// too many.
+func joinLogs(logs map[string]pyjson.Array) []logText {
+	var all []logText
+	names := make([]string, 0, len(logs))
+	for name := range logs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, wholeLines(name, logs[name])...)
+	}
+	slices.SortStableFunc(all, func(a, b logText) int { return cmp.Compare(a.time, b.time) })
+	return all[max(0, len(all)-maxLogEntries):]
+}
