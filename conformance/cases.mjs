@@ -25,6 +25,7 @@ const groups = {
     twoClients: {}, serial: {}, cached: {}, ownId: {}, sid: {}, newestSocket: {},
     oldSocketCloses: { hubOnly: 'its cleanup of the old socket unregisters the new one' },
     lateSocket: { hubOnly: 'it drops what is addressed to a client that is not connected' },
+    socketPerPrompt: {}, socketDropped: {},
     keepAlive: { hubOnly: 'it sends nothing to an idle socket' },
     executionError: {},
   },

@@ -1,7 +1,7 @@
 // What a client's socket is told: its own prompts, whole and in order, and nothing of anyone else's.
 import { randomUUID } from 'node:crypto';
 import { main, must, same, sleep } from '../lib/case.mjs';
-import { Server, expectSequence, label } from '../lib/comfy.mjs';
+import { PATIENCE, Server, expectSequence, label } from '../lib/comfy.mjs';
 import { load, paint, SAVE } from '../lib/graph.mjs';
 import { distinctColors, randomColor } from '../lib/picture.mjs';
 
@@ -124,6 +124,43 @@ async function lateSocket({ url }) {
   expectSequence(late, id);
 }
 
+/**
+ * A socket for each prompt under one clientId, as synchronous scripts have it: read to the end, close in order, go on at once. They
+ * never read the server's ping. No socket hears of the prompt before.
+ */
+async function socketPerPrompt({ url }) {
+  const server = new Server(url);
+  const clientId = randomUUID();
+  const prompts = 12;
+  for (let i = 0; i < prompts; i++) {
+    const client = await server.connect({ clientId, autoPong: false });
+    const id = await client.submit(paint());
+    await client.frame((frame) => frame.type === 'executing' && frame.data.node === null, PATIENCE, `the end of ${id}`);
+    expectSequence(client, id);
+    client.onlyOwn();
+    await client.close();
+  }
+  return `${prompts} prompts`;
+}
+
+/** As socketPerPrompt, but the sockets are dropped without a close frame: what goes on is the next POST, or a look at the result. */
+async function socketDropped({ url }) {
+  const server = new Server(url);
+  const clientId = randomUUID();
+  for (const looks of [false, true]) {
+    for (let i = 0; i < 4; i++) {
+      const client = await server.connect({ clientId, autoPong: false });
+      const id = await client.submit(paint());
+      await client.frame((frame) => frame.type === 'executing' && frame.data.node === null, PATIENCE, `the end of ${id}`);
+      expectSequence(client, id);
+      client.onlyOwn();
+      if (looks) must(await server.history(id), `no history of ${id}`);
+      client.socket.terminate();
+      await sleep(200); // a stock ComfyUI that notices late takes the next socket for the old one
+    }
+  }
+}
+
 /** An idle socket hears something every 10 s, so that clients with a watchdog stay. A busy machine may be late. */
 async function keepAlive({ url }) {
   const server = new Server(url);
@@ -152,4 +189,4 @@ async function executionError({ url }) {
   await client.run(paint()); // the client goes on
 }
 
-await main({ twoClients, serial, cached, ownId, sid, newestSocket, oldSocketCloses, lateSocket, keepAlive, executionError });
+await main({ twoClients, serial, cached, ownId, sid, newestSocket, oldSocketCloses, lateSocket, socketPerPrompt, socketDropped, keepAlive, executionError });

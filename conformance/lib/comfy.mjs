@@ -128,10 +128,11 @@ export class Session {
   closed = false;
   #waiting = new Set();
 
-  static async open(server, { clientId = randomUUID(), flags, path = '/ws' } = {}) {
+  static async open(server, { clientId = randomUUID(), flags, path = '/ws', autoPong = true } = {}) {
     const query = clientId === null ? '' : `?clientId=${encodeURIComponent(clientId)}`;
     const socket = new WebSocket(`${server.url.replace(/^http/, 'ws')}${path}${query}`, {
       maxPayload: 1 << 30,
+      autoPong,
       headers: { 'user-agent': server.agent },
     });
     const session = new Session();

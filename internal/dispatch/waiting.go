@@ -24,6 +24,9 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Queued:
 		d.Wake()
 		d.streams.StatusChanged(e.Caller)
+		if e.Client != "" && e.Hub == "" { // new, and perhaps posted at another hub
+			d.streams.GoesOn(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.ID)
+		}
 	case queue.Freed:
 		d.Wake()
 	case queue.CancelAsk:

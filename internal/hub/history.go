@@ -64,6 +64,9 @@ func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a asker, entr
 	}
 	list.text("}")
 	list.answer(w, r, err)
+	if err == nil {
+		h.fetched(a, entries...)
+	}
 }
 
 // entry writes an entry of the history.

@@ -249,6 +249,7 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 	switch {
 	case err == nil:
 		h.writeEndedJob(w, r, entry)
+		h.fetched(a, entry)
 	case !errors.Is(err, queue.ErrNotFound):
 		h.fault(w, r, err)
 	case live.Key != "":

@@ -130,7 +130,9 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
-	h.streams.Posted(stream.Key{Tenant: s.Tenant, Client: s.Client}, time.Now())
+	k := stream.Key{Tenant: s.Tenant, Client: s.Client}
+	h.streams.Posted(k, time.Now())
+	h.streams.GoesOn(k, s.ID)
 	accepted, err := h.queue.Enqueue(r.Context(), s)
 	if err != nil {
 		h.refuseJob(w, r, err)

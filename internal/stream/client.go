@@ -15,6 +15,7 @@ type client struct {
 	mu     sync.Mutex
 	line   line
 	socket *socket // the newest one; nil while there is none
+	live   bool    // what it asked for
 	// until is the end of the replay window while there is no socket.
 	until time.Time
 	alarm *time.Timer // at until; nil when not set
@@ -40,12 +41,13 @@ type client struct {
 // attach makes w the client's socket. An older one stays open and gets
 // nothing more, whatever happens to the new one.
 func (c *client) attach(w *socket, live bool) {
+	c.note()
 	if c.socket != nil {
 		c.socket.mute()
 	}
 	c.stopCourier()
 	c.socket = w
-	c.line.attach(w.push, live)
+	c.connect(w, live)
 }
 
 // detach ends the part of w, if it is still the client's socket.
@@ -53,6 +55,7 @@ func (c *client) detach(w *socket) {
 	if c.socket != w {
 		return
 	}
+	c.note()
 	c.socket = nil
 	c.line.detach()
 	c.extend()
@@ -67,6 +70,9 @@ func (c *client) extend() {
 // read is closed, what nobody came back for is dropped, and a client of whom
 // nothing is known any more leaves the registry.
 func (c *client) settle() {
+	if c.waits() && !c.line.doubtful() {
+		c.line.attach(c.socket.push, c.live)
+	}
 	if w := c.socket; w != nil && w.overflowed() {
 		c.streams.o.Logger.Warn("client does not read its socket; closing it", "queued_bytes_limit", w.queue.limit)
 		c.detach(w)

@@ -170,7 +170,7 @@ func (c *courier) eventsOf(ctx context.Context, it item) (events []event) {
 		return append(events, event{kind: eventLost, id: q.id})
 	case it.mark != 0:
 		delete(c.begun, q.id)
-		return append(events, event{kind: eventEnd, id: q.id})
+		return append(events, event{kind: eventEnd, id: q.id, told: it.tells != 0})
 	}
 	e, ok := c.frameEvent(ctx, q, it.frame)
 	if !ok {

@@ -8,9 +8,10 @@
 // held. When a sequence ends, prompts that have ended come first, in order of
 // their end, then the running one that started first. `status` is never held.
 //
-// A sequence that was sent is kept until the client has confirmed it with a
-// pong; a client that comes back within the replay window gets everything
-// that it has not confirmed, whole.
+// A sequence that was sent is kept until the client has confirmed it: with a
+// pong, or in one of the ways of clients that never send one, see receipt.go. A
+// client that comes back within the replay window gets everything that it has
+// not confirmed, whole.
 //
 // Hubs that share a queue share their clients' streams, too. The hub that has
 // a client's newest socket is the client's home and holds its line; every

@@ -164,7 +164,7 @@ func (c *client) apply(l *letter) (received []uint64) {
 		case eventFrame:
 			c.foreignFrame(r, e)
 		case eventEnd:
-			if !c.foreignEnd(r) {
+			if !c.foreignEnd(r, e.told) {
 				received = append(received, e.id)
 			}
 		case eventLost:
@@ -218,7 +218,7 @@ func (c *client) foreignFrame(r *foreignRun, e *event) {
 
 // foreignEnd closes a run. It reports false when the client has, or needs,
 // nothing more of it.
-func (c *client) foreignEnd(r *foreignRun) bool {
+func (c *client) foreignEnd(r *foreignRun, told bool) bool {
 	if r == nil {
 		return true
 	}
@@ -228,6 +228,7 @@ func (c *client) foreignEnd(r *foreignRun) bool {
 	if r.received {
 		return false
 	}
+	r.sequence.told = r.sequence.told || told
 	c.line.end(r.sequence, r.end)
 	r.end = nil
 	return true

@@ -32,6 +32,7 @@ func (c *client) move(h Home) {
 	default:
 		if w := c.socket; w != nil {
 			// A newer one has taken over, at another hub.
+			c.note()
 			w.mute()
 			c.socket = nil
 			c.line.detach()
@@ -245,6 +246,32 @@ func (s *Streams) receipts(k Key, home int64, received map[string][]uint64) {
 	for hub, ids := range received {
 		s.mail(hub, letter{kind: letterReceipt, k: k, home: home, ids: ids})
 	}
+}
+
+// tellHomes passes on what clients have fetched here to the hubs that have
+// their sockets.
+func (s *Streams) tellHomes(clients []Key, prompts []string) {
+	if s.carrier == nil || len(clients) == 0 {
+		return
+	}
+	s.spawn(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, carrierTimeout)
+		defer cancel()
+		homes, err := s.carrier.Homes(ctx, clients)
+		if err != nil {
+			s.o.Logger.Debug("cannot find the hub that has a client's socket", "error", err)
+			return
+		}
+		for i, home := range homes {
+			if home.Hub == "" || home.Hub == s.self {
+				continue
+			}
+			s.mail(home.Hub, letter{
+				kind: letterFetched, k: clients[i], home: home.Number,
+				events: []event{{kind: eventSynced, jobs: prompts}},
+			})
+		}
+	})
 }
 
 // mail sends a letter once; what is lost is asked for again.

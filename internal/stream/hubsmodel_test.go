@@ -169,6 +169,7 @@ func (m *hubsModel) open() {
 	if len(m.sockets) > 0 {
 		switch last := m.sockets[len(m.sockets)-1]; m.rand.IntN(3) {
 		case 0:
+			synctest.Wait() // who closes in order has read what was sent
 			_ = last.conn.Close(websocket.StatusNormalClosure, "")
 		case 1:
 			_ = last.conn.CloseNow()

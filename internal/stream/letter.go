@@ -30,6 +30,9 @@ const (
 	letterAgain
 	// letterReceipt tells which runs the client has received whole.
 	letterReceipt
+	// letterFetched tells the client's home that the client has fetched the
+	// results of prompts; their ids are the jobs of one eventSynced.
+	letterFetched
 )
 
 // event is one thing that happened in a run of another hub.
@@ -51,6 +54,9 @@ type event struct {
 	message Message
 	final   bool
 	ref     string
+
+	// told, in eventEnd: a socket of the sender has written the end.
+	told bool
 }
 
 type eventKind uint8
@@ -124,7 +130,11 @@ func (e *event) appendTo(b []byte) []byte {
 		}
 	case eventBeat:
 		b = binary.AppendUvarint(b, e.floor)
-	case eventEnd, eventLost: // the id says it all
+	case eventEnd:
+		if e.told { // left out otherwise: older hubs do not know it
+			b = append(b, 1)
+		}
+	case eventLost: // the id says it all
 	}
 	return b
 }
@@ -186,7 +196,9 @@ func (r *letterReader) event() (e event, known bool) {
 		}
 	case eventBeat:
 		e.floor = r.uvarint()
-	case eventEnd, eventLost:
+	case eventEnd:
+		e.told = len(r.b) > 0 && r.byte() != 0
+	case eventLost:
 	default:
 		return e, false
 	}

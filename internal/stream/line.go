@@ -62,6 +62,9 @@ type sequence struct {
 	// mark is set when all of it was sent: a pong to the ping of that number
 	// confirms it.
 	mark uint64
+	// told means that its end was written to a socket: the client may well have
+	// read it, though it has not said so.
+	told bool
 	node string // executing
 	log  log
 }
@@ -74,6 +77,9 @@ type item struct {
 	frame  *frame
 	status bool
 	mark   uint64
+	// tells is the mark of the sequence of whose end the frame is a part. For
+	// couriers it goes with the mark of a sequence that was told.
+	tells uint64
 	// note is for couriers only; floor and jobs go with it.
 	note  note
 	floor uint64
@@ -132,10 +138,13 @@ func (l *line) ended(a Attempt, msgs []Message) {
 }
 
 func (l *line) finish(q *sequence, msgs []Message) {
+	if q.open {
+		l.stamp(q)
+	}
 	for _, m := range msgs {
 		f := l.add(q, m, true)
 		if q.open {
-			l.emit(item{of: q, frame: f})
+			l.emit(item{of: q, frame: f, tells: q.mark})
 		}
 	}
 	if q.open {
@@ -199,8 +208,7 @@ func (l *line) forward(out func(item)) {
 func (l *line) start(out func(item), live bool) {
 	l.out, l.live = out, live
 	for _, q := range l.sent {
-		l.play(q, false)
-		l.seal(q)
+		l.repeat(q)
 	}
 	opened := false
 	for _, q := range l.running {
@@ -217,13 +225,9 @@ func (l *line) start(out func(item), live bool) {
 	l.advance(true)
 }
 
-// detach takes the socket away. What it has not confirmed stays.
-func (l *line) detach() {
-	l.out = nil
-	for _, q := range l.sent {
-		q.mark = 0
-	}
-}
+// detach takes the socket away. What it has not confirmed stays, with its
+// mark: a receipt may come late.
+func (l *line) detach() { l.out = nil }
 
 // recall takes the courier away. Its end says nothing of what the client was
 // shown, so what runs takes its turn anew.
@@ -233,20 +237,6 @@ func (l *line) recall() {
 	for _, q := range l.running {
 		q.open = false
 	}
-}
-
-// confirm tells that everything up to a mark was received. It returns the
-// sequences that were received whole.
-func (l *line) confirm(mark uint64) (received []*sequence) {
-	l.sent = slices.DeleteFunc(l.sent, func(q *sequence) bool {
-		if q.mark == 0 || q.mark > mark {
-			return false
-		}
-		received = append(received, q)
-		l.free(q)
-		return true
-	})
-	return received
 }
 
 // forget drops what is kept for a client that did not come back: ended
@@ -301,9 +291,8 @@ func (l *line) advance(back bool) {
 	l.waiting = nil
 	for _, q := range waiting {
 		q.open = true
-		l.play(q, false)
 		l.sent = append(l.sent, q)
-		l.seal(q)
+		l.repeat(q)
 	}
 	for _, q := range l.running {
 		if q.open {
@@ -329,8 +318,28 @@ func (l *line) play(q *sequence, back bool) {
 		return
 	}
 	for f := range q.log.each {
-		l.emit(item{of: q, frame: f})
+		it := item{of: q, frame: f}
+		if f.final {
+			it.tells = q.mark
+		}
+		l.emit(it)
 	}
+}
+
+// repeat sends a complete sequence.
+func (l *line) repeat(q *sequence) {
+	l.stamp(q)
+	l.play(q, false)
+	l.seal(q)
+}
+
+// stamp gives a sequence its mark, before its end is sent to the socket.
+func (l *line) stamp(q *sequence) {
+	if l.out == nil || l.courier { // the hub that has the socket makes its own
+		return
+	}
+	l.mark++
+	q.mark = l.mark
 }
 
 // seal ends a sequence of which all messages went out, and asks for its receipt.
@@ -338,12 +347,16 @@ func (l *line) seal(q *sequence) {
 	if l.out == nil {
 		return
 	}
-	l.mark++
-	q.mark = l.mark
-	if !l.courier { // the hub that has the socket makes its own
-		l.emit(item{status: true})
-		l.emit(item{frame: executingNull(q.prompt)})
+	if l.courier {
+		it := item{of: q, mark: 1}
+		if q.told {
+			it.tells = 1
+		}
+		l.emit(it)
+		return
 	}
+	l.emit(item{status: true})
+	l.emit(item{frame: executingNull(q.prompt), tells: q.mark})
 	l.emit(item{of: q, mark: q.mark})
 }
 

@@ -298,6 +298,10 @@ func (s *Streams) read(text []byte) {
 		}
 	case letterReceipt:
 		s.change(l.k, false, func(c *client) { c.acknowledge(l.ids) })
+	case letterFetched:
+		for i := range l.events {
+			s.fetched(l.k, l.events[i].jobs)
+		}
 	}
 }
 

@@ -92,7 +92,9 @@ func TestUnconfirmedIsReplayed(t *testing.T) {
 		require.NoError(t, p.conn.CloseNow())
 		synctest.Wait()
 		require.Empty(t, r.delivered())
-		require.Equal(t, words(hello(0, "me"), start("a"), status(0), null("a")), r.open("/ws?clientId=me").settled())
+		p = r.open("/ws?clientId=me")
+		time.Sleep(receiptGrace)
+		require.Equal(t, words(hello(0, "me"), start("a"), status(0), null("a")), p.settled())
 		require.Equal(t, words("me/a"), r.delivered())
 	})
 }

@@ -77,7 +77,13 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	// configuration, which a socket outlives.
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all sync.WaitGroup
-	defer s.change(k, false, func(c *client) { c.detach(sock) })
+	inOrder := false
+	defer func() {
+		if inOrder { // counted now, as the writer has stopped
+			sock.received(sock.toldMark())
+		}
+		s.change(k, false, func(c *client) { c.detach(sock) })
+	}()
 	defer all.Wait()
 	defer cancel()
 
@@ -96,6 +102,7 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	all.Go(func() { sock.confirm(ctx) })
 
 	err := sock.read(ctx)
+	inOrder = leftInOrder(err)
 	code := websocket.StatusNormalClosure
 	if errors.Is(err, websocket.ErrMessageTooBig) {
 		// The library has sent this code; closing in order lets the client
@@ -104,29 +111,6 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	}
 	<-sock.shut(code, "")
 	return nil
-}
-
-// received takes a receipt. One from a socket that is no longer the client's
-// changes nothing: its marks are out of use.
-func (s *Streams) received(k Key, mark uint64) {
-	var prompts []string
-	var home int64
-	foreign := map[string][]uint64{}
-	s.change(k, false, func(c *client) {
-		home = c.home.Number
-		for _, q := range c.line.confirm(mark) {
-			prompts = append(prompts, q.prompt)
-			c.noteReceived(q.job)
-			if r := q.foreign; r != nil {
-				r.received = true
-				foreign[r.hub] = append(foreign[r.hub], r.id)
-			}
-		}
-	})
-	s.receipts(k, home, foreign)
-	for _, prompt := range prompts {
-		s.o.Delivered(k, prompt)
-	}
 }
 
 // reserve takes a place for a socket.

@@ -56,6 +56,7 @@ type socket struct {
 	muted    bool     // a newer socket has taken over
 	full     bool     // the client does not read
 	mark     uint64   // the newest that was written
+	told     uint64   // the newest of whose sequence the end was written
 
 	// The writer's own.
 	adapter    adapter

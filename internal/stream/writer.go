@@ -68,7 +68,15 @@ func (w *socket) due(ctx context.Context) error {
 		w.ping()
 		return nil
 	}
-	return w.frame(ctx, it.frame)
+	if err := w.frame(ctx, it.frame); err != nil {
+		return err
+	}
+	if it.tells != 0 {
+		w.mu.Lock()
+		w.told = it.tells
+		w.mu.Unlock()
+	}
+	return nil
 }
 
 // sendStatus tells the number of the caller's jobs. A number that cannot be

@@ -1,0 +1,71 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadOnce: clients that open a socket for each prompt under one client id
+// read it to the end and not the ping behind it. However they go on, the next
+// socket is not told the last prompt again.
+func TestReadOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	get := func(paths ...string) func(t *testing.T, c *client, id string) {
+		return func(t *testing.T, c *client, id string) {
+			for _, path := range paths {
+				status, body := b.get(path + id)
+				require.Equal(t, http.StatusOK, status, string(body))
+			}
+			require.NoError(t, c.conn.CloseNow())
+		}
+	}
+	for name, c := range map[string]struct {
+		goOn func(t *testing.T, c *client, id string)
+		// again: nothing shows that the client has read it.
+		again bool
+	}{
+		"closes in order":           {goOn: func(_ *testing.T, c *client, _ string) { _ = c.conn.Close(websocket.StatusNormalClosure, "") }},
+		"fetches the history entry": {goOn: get("/history/")},
+		"fetches it below /api":     {goOn: get("/api/history/")},
+		"fetches the history":       {goOn: get("/history?of=")},
+		"fetches the job":           {goOn: get("/api/jobs/")},
+		"looks at another entry":    {goOn: get("/history/another"), again: true},
+		"is cut off":                {goOn: get(), again: true},
+		"another one fetches it": {again: true, goOn: func(t *testing.T, c *client, id string) {
+			status, _ := b.get("/history/" + id + "?clientId=another")
+			require.Equal(t, http.StatusOK, status)
+			require.NoError(t, c.conn.CloseNow())
+		}},
+		"fetches the picture": {goOn: func(t *testing.T, c *client, id string) {
+			// A glance at the history under another name is no receipt of this one's.
+			status, body := b.get("/history/" + id + "?clientId=another")
+			require.Equal(t, http.StatusOK, status, string(body))
+			var all map[string]entry
+			require.NoError(t, json.Unmarshal(body, &all), string(body))
+			status, body = b.get("/view?type=output&filename=" + all[id].Outputs["2"].Images[0].Filename)
+			require.Equal(t, http.StatusOK, status, string(body))
+			require.NoError(t, c.conn.CloseNow())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := "reads once and " + name
+			first := b.dial(url.QueryEscape(client))
+			id := b.submit(picture(len(name)), client)
+			first.until(id)
+			c.goOn(t, first, id)
+			next := b.dial(url.QueryEscape(client))
+			if c.again {
+				require.Equal(t, id, next.next().Data.PromptID)
+				return
+			}
+			second := b.submit(picture(len(name)), client)
+			require.Equal(t, second, next.next().Data.PromptID)
+		})
+	}
+}

@@ -1,0 +1,267 @@
+package stream
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// toldTo shows a prompt with one picture to a client that reads by hand, as
+// synchronous programs do: up to the end, and not the ping behind it.
+func toldTo(t *testing.T, r *rig, prompt string) *peer {
+	t.Helper()
+	p := r.dial("/ws?clientId=me", nil)
+	run := r.run("me", prompt)
+	run.Send(other(executed(prompt)))
+	run.End(other(success(prompt)))
+	for {
+		_, data, err := p.conn.Read(t.Context())
+		require.NoError(t, err)
+		if string(data) == null(prompt) {
+			return p
+		}
+	}
+}
+
+func executed(prompt string) string {
+	return `{"type": "executed", "data": {"node": "9", "output": {"images": [{"filename": "` + prompt +
+		`_00001_.png", "subfolder": "", "type": "output"}]}, "prompt_id": "` + prompt + `"}}`
+}
+
+// toldAgain is all that a new socket of the client is shown.
+func toldAgain(r *rig) []string {
+	p := r.open("/ws?clientId=me")
+	time.Sleep(2 * receiptGrace)
+	return p.settled()
+}
+
+var (
+	nothing = words(hello(0, "me"))
+	allOfA  = words(hello(0, "me"), start("a"), executed("a"), success("a"), status(0), null("a"))
+)
+
+// TestReceipts: what a client has read is not told it again, whichever way it
+// shows that it has read it; what nobody has shown to be read is.
+func TestReceipts(t *testing.T) {
+	me := Key{Client: "me"}
+	for name, c := range map[string]struct {
+		// after happens when the whole of prompt a was written to the socket.
+		after func(t *testing.T, r *rig, p *peer)
+		want  []string
+	}{
+		"closed in order": {func(_ *testing.T, _ *rig, p *peer) {
+			_ = p.conn.Close(websocket.StatusNormalClosure, "")
+		}, nothing},
+		"a tab was closed": {func(_ *testing.T, _ *rig, p *peer) {
+			_ = p.conn.Close(websocket.StatusGoingAway, "")
+		}, nothing},
+		"closed without a code": {func(_ *testing.T, _ *rig, p *peer) {
+			_ = p.conn.Close(websocket.StatusNoStatusRcvd, "")
+		}, nothing},
+		"closed because of a message that it cannot read": {func(_ *testing.T, _ *rig, p *peer) {
+			_ = p.conn.Close(websocket.StatusMessageTooBig, "")
+		}, allOfA},
+		"closed by a watchdog": {func(_ *testing.T, _ *rig, p *peer) { _ = p.conn.Close(4000, "") }, allOfA},
+		"cut off":              {func(_ *testing.T, _ *rig, p *peer) { _ = p.conn.CloseNow() }, allOfA},
+		"posted the next": {func(_ *testing.T, r *rig, p *peer) {
+			r.streams.GoesOn(me, "b")
+			_ = p.conn.CloseNow()
+		}, nothing},
+		"posted the next after it was cut off": {func(_ *testing.T, r *rig, p *peer) {
+			_ = p.conn.CloseNow()
+			synctest.Wait()
+			r.streams.GoesOn(me, "b")
+		}, nothing},
+		"posted the same again": {func(_ *testing.T, r *rig, p *peer) {
+			r.streams.GoesOn(me, "a")
+			_ = p.conn.CloseNow()
+		}, allOfA},
+		"another client posted": {func(_ *testing.T, r *rig, p *peer) {
+			r.streams.GoesOn(Key{Client: "you"}, "b")
+			r.streams.GoesOn(Key{Tenant: "other", Client: "me"}, "b")
+			_ = p.conn.CloseNow()
+		}, allOfA},
+		"fetched the result": {func(_ *testing.T, r *rig, p *peer) {
+			r.streams.Fetched([]Key{{Client: "you"}, me}, []string{"z", "a"})
+			_ = p.conn.CloseNow()
+		}, nothing},
+		"fetched another result": {func(_ *testing.T, r *rig, p *peer) {
+			r.streams.Fetched([]Key{me}, []string{"b"})
+			_ = p.conn.CloseNow()
+		}, allOfA},
+		"viewed the picture": {func(_ *testing.T, r *rig, p *peer) {
+			r.streams.Viewed([]Key{me}, "a_00001_.png")
+			_ = p.conn.CloseNow()
+		}, nothing},
+		"viewed another picture": {func(_ *testing.T, r *rig, p *peer) {
+			for _, name := range []string{"", "_00001_.png", "b_00001_.png", "images"} {
+				r.streams.Viewed([]Key{me}, name)
+			}
+			_ = p.conn.CloseNow()
+		}, allOfA},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Options{}, func(t *testing.T, r *rig) {
+				p := toldTo(t, r, "a")
+				synctest.Wait()
+				c.after(t, r, p)
+				synctest.Wait()
+				require.Equal(t, c.want, toldAgain(r))
+				require.Equal(t, words("me/a"), r.delivered(), "once, by whatever receipt")
+			})
+		})
+	}
+}
+
+// TestReceiptsOfNothing: a request tells nothing of an end that no socket was told.
+func TestReceiptsOfNothing(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		a := r.run("me", "a")
+		a.Send(other(executed("a")))
+		a.End(other(success("a")))
+		me := Key{Client: "me"}
+		r.streams.GoesOn(me, "b")
+		r.streams.Fetched([]Key{me}, []string{"a"}) // many poll, and open their socket then
+		r.streams.Viewed([]Key{me}, "a_00001_.png")
+		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled(), "and it is not late")
+	})
+}
+
+// TestClosedInMidRun: a close frame is no receipt of what comes later.
+func TestClosedInMidRun(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := r.open("/ws?clientId=me")
+		a := r.run("me", "a")
+		a.Send(other(executed("a")))
+		p.settled()
+		p.leave()
+		a.End(other(success("a")))
+		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled())
+	})
+}
+
+// TestSocketBeforeThePost: a client whose last socket was cut opens the next
+// one first and posts then.
+func TestSocketBeforeThePost(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := toldTo(t, r, "a")
+		_ = p.conn.CloseNow()
+		synctest.Wait()
+		p = r.open("/ws?clientId=me")
+		time.Sleep(receiptGrace - tick)
+		require.Equal(t, nothing, p.settled(), "it may still post")
+		r.streams.GoesOn(Key{Client: "me"}, "b")
+		r.run("me", "b").End(other(success("b")))
+		require.Equal(t, words(start("b"), success("b"), status(0), null("b")), p.settled(), "at once")
+		time.Sleep(2 * receiptGrace)
+		require.Empty(t, p.settled())
+	})
+}
+
+// TestTwoSocketsOfOneClient: the older socket's receipt counts although a newer
+// one has come, because the order of the two is chance.
+func TestTwoSocketsOfOneClient(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		old := toldTo(t, r, "a")
+		p := r.open("/ws?clientId=me")
+		require.Equal(t, nothing, p.settled())
+		_ = old.conn.Close(websocket.StatusNormalClosure, "")
+		time.Sleep(2 * receiptGrace)
+		require.Empty(t, p.settled())
+		require.Equal(t, words("me/a"), r.delivered())
+	})
+}
+
+// TestToldAgainBeforeWhatRuns: what waits for its receipt comes before what
+// runs, whose start is not lost.
+func TestToldAgainBeforeWhatRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		_ = toldTo(t, r, "a").conn.CloseNow()
+		synctest.Wait()
+		p := r.open("/ws?clientId=me")
+		b := r.run("me", "b")
+		require.Equal(t, nothing, p.settled())
+		time.Sleep(receiptGrace)
+		b.End()
+		require.Equal(t, append(slices.Clone(allOfA[1:]), start("b"), status(0), null("b")), p.settled())
+	})
+}
+
+// TestParallelClientPosts: a client that has other prompts under way posts
+// without having read anything.
+func TestParallelClientPosts(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := toldTo(t, r, "a")
+		b := r.run("me", "b")
+		_ = p.conn.CloseNow()
+		synctest.Wait()
+		r.streams.GoesOn(Key{Client: "me"}, "c")
+		require.Equal(t, append(slices.Clone(allOfA), start("b")), toldAgain(r))
+		b.End()
+	})
+}
+
+// TestReceiptsAtOtherHubs: the receipt may come to a hub that has neither the
+// socket nor the run.
+func TestReceiptsAtOtherHubs(t *testing.T) {
+	me := Key{Client: "me"}
+	for name, receipt := range map[string]func(t *testing.T, a, b *rig, p *peer){
+		"closed in order": func(_ *testing.T, _, _ *rig, p *peer) { _ = p.conn.Close(websocket.StatusNormalClosure, "") },
+		"fetched the result": func(_ *testing.T, _, b *rig, p *peer) {
+			b.streams.Fetched([]Key{me}, []string{"a"})
+			synctest.Wait()
+			_ = p.conn.CloseNow()
+		},
+		"posted the next": func(_ *testing.T, a, b *rig, p *peer) {
+			_ = p.conn.CloseNow()
+			for _, hub := range []*rig{a, b} { // all hear of each job
+				hub.streams.GoesOn(me, "b")
+			}
+		},
+	} {
+		for _, runs := range []string{"a", "b"} {
+			t.Run(name+" of a run at "+runs, func(t *testing.T) {
+				twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
+					p := a.dial("/ws?clientId=me", nil)
+					synctest.Wait()
+					at := map[string]*rig{"a": a, "b": b}[runs]
+					run := at.job("me", "a", 1)
+					run.End(other(success("a")))
+					for {
+						_, data, err := p.conn.Read(t.Context())
+						require.NoError(t, err)
+						if string(data) == null("a") {
+							break
+						}
+					}
+					synctest.Wait()
+					receipt(t, a, b, p)
+					synctest.Wait()
+					require.Equal(t, nothing, toldAgain(b))
+					require.Equal(t, nothing, toldAgain(a))
+				})
+			})
+		}
+	}
+}
+
+// TestPostAfterTheSocketMoved: the client's socket was cut at one hub; it opens
+// the next at another and posts then.
+func TestPostAfterTheSocketMoved(t *testing.T) {
+	twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
+		p := toldTo(t, a, "a")
+		_ = p.conn.CloseNow()
+		synctest.Wait()
+		p = b.open("/ws?clientId=me")
+		time.Sleep(receiptGrace / 2)
+		require.Equal(t, nothing, p.settled())
+		a.streams.GoesOn(Key{Client: "me"}, "b")
+		b.streams.GoesOn(Key{Client: "me"}, "b")
+		time.Sleep(2 * receiptGrace)
+		require.Empty(t, p.settled())
+	})
+}
