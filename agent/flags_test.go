@@ -190,7 +190,7 @@ func TestSimulate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "0.33.0", stats.Version.String())
 	require.EqualValues(t, 8<<30, stats.Devices[0].VRAMTotal)
-	info, _, err := client.ObjectInfo(t.Context())
+	info, _, err := client.ObjectInfo(t.Context(), nil)
 	require.NoError(t, err)
 	require.Contains(t, string(info), "a/b.safetensors")
 	stop()

@@ -99,6 +99,11 @@ type App struct {
 	// node classes and its models) before it fails. Default: 1h.
 	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty"`
 
+	// How old what the hub knows of the servers' node classes and models may be
+	// when a client reads /object_info; beyond that it asks the servers anew.
+	// Default: 2s.
+	CatalogAge caddy.Duration `json:"catalog_age,omitempty"`
+
 	// How long one run may take; after that it is interrupted and its job
 	// fails. Default: no bound.
 	JobTimeout caddy.Duration `json:"job_timeout,omitempty"`
@@ -270,6 +275,7 @@ func (a *App) hubSettings() hub.Settings {
 		PictureMemory:     a.PictureMemory,
 		MaxSockets:        a.MaxSockets,
 		UnrunnableTimeout: time.Duration(a.UnrunnableTimeout),
+		CatalogAge:        time.Duration(a.CatalogAge),
 		JobTimeout:        time.Duration(a.JobTimeout),
 		ReplayWindow:      time.Duration(a.ReplayWindow),
 		HistoryEntries:    a.History,

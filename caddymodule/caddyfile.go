@@ -57,6 +57,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    picture_memory     <size>
 //	    max_sockets        <number>
 //	    unrunnable_timeout <duration>
+//	    catalog_age        <duration>
 //	    job_timeout        <duration>
 //	    replay_window      <duration>
 //	    history            <number>           # or a block:
@@ -147,6 +148,8 @@ func (a *App) set(word, value string) (err error) {
 		a.PictureMemory, err = parseSize(value)
 	case "max_sockets":
 		a.MaxSockets, err = parseCount(value)
+	case "catalog_age":
+		a.CatalogAge, err = parseDuration(value)
 	case "unrunnable_timeout":
 		a.UnrunnableTimeout, err = parseDuration(value)
 	case "job_timeout":

@@ -108,6 +108,7 @@ func (a *App) checkNumbers() error {
 		{"picture_memory", a.PictureMemory},
 		{"max_sockets", int64(a.MaxSockets)},
 		{"unrunnable_timeout", int64(a.UnrunnableTimeout)},
+		{"catalog_age", int64(a.CatalogAge)},
 		{"job_timeout", int64(a.JobTimeout)},
 		{"replay_window", int64(a.ReplayWindow)},
 		{"history", int64(a.History)},

@@ -80,6 +80,14 @@ func (i *Info) WithReplacements(body []byte) (*Info, error) {
 	return &changed, nil
 }
 
+// ReplacingLike returns a copy of the info that rewrites the same old classes
+// as another one of the same process: they change with its code only.
+func (i *Info) ReplacingLike(before *Info) *Info {
+	changed := *i
+	changed.replaces, changed.replacesSum = before.replaces, before.replacesSum
+	return &changed
+}
+
 // Satisfies returns what the instance lacks of a requirement, in plain words,
 // such as "node class Foo" and "LoraLoader.lora_name: a.safetensors". It is
 // empty when the instance can run the jobs that have the requirement.

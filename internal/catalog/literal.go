@@ -30,6 +30,9 @@ func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *exception {
 		n.edits = append(n.edits, Edit{Path: Path{n.id, "inputs", in.name}, Value: coerced})
 		value = coerced
 	}
+	if found.kind == ValueNotInList && n.mayAppear(in, value) {
+		n.strays = append(n.strays, n.class.name)
+	}
 	if found.ownCheck && (n.own() || in.file || n.checksItself(in) || n.isUpload(value)) {
 		switch {
 		case in.file, n.isUpload(value):
@@ -61,6 +64,10 @@ func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *exception {
 	n.refuse(found.kind, found.message, found.details, extra)
 	return nil
 }
+
+// ValueNotInList is the type of the error that a new file can cure, and a
+// deleted one cause.
+const ValueNotInList = "value_not_in_list"
 
 // judge checks a literal. coerced is set if the value that ComfyUI goes on
 // with is another one than was sent and can be written in its place.
@@ -166,7 +173,7 @@ func (in *input) checkOption(value pyjson.Value, b behaviour) outcome {
 		return outcome{}
 	}
 	const longList = 20 // more options than these are not quoted
-	found := outcome{kind: "value_not_in_list", message: "Value not in list", received: value, ownCheck: true}
+	found := outcome{kind: ValueNotInList, message: "Value not in list", received: value, ownCheck: true}
 	list := pyStr(in.options.list)
 	if len(in.options.list) > longList {
 		list, found.hidden = quoteLength(len(in.options.list)), true
@@ -184,6 +191,13 @@ var selfChecking = map[[2]string]bool{
 // checksItself reports whether ComfyUI's own list check is known not to apply.
 func (n *nodeCheck) checksItself(in *input) bool {
 	return selfChecking[[2]string{n.class.name, in.name}] || in.flag("remote") || in.flag("remote_combo")
+}
+
+// mayAppear reports whether an instance's list could have the value when it is
+// read anew. Lists that no instance fills never have it, and a file that comes
+// from the hub needs no list.
+func (n *nodeCheck) mayAppear(in *input, value pyjson.Value) bool {
+	return !n.checksItself(in) && !(in.file && n.ownFiles) && !n.isUpload(value)
 }
 
 // isUpload reports whether a value names a file that the hub pushes to the

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -91,7 +92,8 @@ func (o *options) keys() []string {
 }
 
 // union appends to o what the others offer beyond it. It returns o itself if
-// that is nothing.
+// that is nothing. Folders, which every instance lists in order, make a list in
+// order: clients take the first file as default.
 func (o *options) union(others ...*options) *options {
 	list := o.list
 	var added map[string]bool
@@ -115,7 +117,16 @@ func (o *options) union(others ...*options) *options {
 	if added == nil {
 		return o
 	}
+	if all := append([]*options{o}, others...); !slices.ContainsFunc(all, func(o *options) bool { return !o.isFolder() }) {
+		slices.SortFunc(list, byKey)
+	}
 	return newOptions(list)
+}
+
+// isFolder reports whether the options are files in order. An empty list can be
+// those of an empty folder.
+func (o *options) isFolder() bool {
+	return o == nil || len(o.list) == 0 || o.files && slices.IsSortedFunc(o.list, byKey)
 }
 
 // looksLikeFile reports whether an option reads like a file name: it has a

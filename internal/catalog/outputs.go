@@ -34,11 +34,21 @@ func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verd
 		v.report(id, nodeErrors)
 	}
 	if len(good) == 0 {
-		return refusedWith(failedOutputs(failed), nodeErrors)
+		verdict := refusedWith(failedOutputs(failed), nodeErrors)
+		verdict.Unlisted = v.unlisted()
+		return verdict
 	}
 	edits := append(v.edits, repairs(p.Graph)...)
 	edits = append(edits, c.titles(p.Graph)...)
-	return accept(p.Graph, good, v.unsure, edits, nodeErrors)
+	verdict := accept(p.Graph, good, v.unsure, edits, nodeErrors)
+	verdict.Unlisted = v.unlisted()
+	return verdict
+}
+
+// unlisted are the classes of the nodes that name what no list has.
+func (v *validator) unlisted() []string {
+	slices.Sort(v.strays)
+	return slices.Compact(v.strays)
 }
 
 // maxReported bounds the nodes in node_errors and the outputs that each of
@@ -88,6 +98,7 @@ type validator struct {
 	forms   map[string]*class
 	edits   []Edit
 	unsure  []string
+	strays  []string // classes of nodes that name what no list has
 }
 
 // result is the outcome for one node. A node that is not valid and has no

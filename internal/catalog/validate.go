@@ -41,6 +41,10 @@ type Verdict struct {
 	// Unsure names checks that failed and that an instance may not make, as
 	// "node: error type". They did not count.
 	Unsure []string
+	// Unlisted are the classes, sorted, one of whose values is in none of the
+	// lists that are known. An instance may list it by now, in an accepted
+	// prompt too.
+	Unlisted []string
 }
 
 // Accepted reports whether the prompt can be queued.
@@ -80,7 +84,9 @@ func (c *Catalog) Validate(p Prompt) *Verdict {
 		verdict = c.validateOutputs(p, b, outputs)
 	}
 	if p.OwnFiles && verdict.Accepted() {
-		return c.refuseForeign(p, verdict)
+		unlisted := verdict.Unlisted
+		verdict = c.refuseForeign(p, verdict)
+		verdict.Unlisted = unlisted
 	}
 	return verdict
 }

@@ -35,6 +35,9 @@ const (
 	// that have a few kilobytes.
 	maxObjectInfo = 96 << 20
 	maxSmall      = 4 << 20
+	// maxClassInfo is the same for object_info of one class: a list of fifty
+	// thousand files takes 5 MB.
+	maxClassInfo = 17 << 20
 	// maxHeader bounds the header of an answer.
 	maxHeader = 256 << 10
 	// maxTrust is how much memory is taken on the word of a Content-Length.
@@ -153,6 +156,8 @@ type request struct {
 	size   int64 // of body; -1 when not known
 	slow   bool  // the server may take minutes
 	limit  int64 // of the answer, in bytes; 0 for maxBody
+	// turn is called before the body of the answer is read; nil for no wait.
+	turn func(context.Context) error
 }
 
 func (c *Client) url(path string, query url.Values) string {
@@ -250,6 +255,11 @@ func (c *Client) read(ctx context.Context, r request) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	if r.turn != nil {
+		if err := r.turn(ctx); err != nil {
+			return nil, err
+		}
+	}
 	defer time.AfterFunc(c.bodyTimeout, cancel).Stop()
 	if resp.StatusCode != http.StatusOK {
 		return nil, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}

@@ -403,7 +403,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 	_, err = c.SystemStats(t.Context())
 	require.ErrorIs(t, err, ErrTooLarge)
-	_, _, err = c.ObjectInfo(t.Context())
+	_, _, err = c.ObjectInfo(t.Context(), nil)
 	require.ErrorIs(t, err, ErrTooLarge)
 	answer(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Long", strings.Repeat("x", 2*maxHeader))

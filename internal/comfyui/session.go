@@ -261,7 +261,7 @@ func (w *watcher) fetchInfo(ctx context.Context, s *session) {
 	s.helpers.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, 10*w.options.CallTimeout)
 		defer cancel()
-		body, hash, err := w.client.ObjectInfo(ctx)
+		body, hash, err := w.client.ObjectInfo(ctx, nil)
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {

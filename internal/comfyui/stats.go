@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -106,16 +107,33 @@ func integer(o *pyjson.Object, key string) int64 {
 
 // ObjectInfo fetches the server's node classes: raw JSON, often 1 to 20 MB,
 // and its hash. The call is slow, as the server scans all of its model
-// folders; ten times the usual time is allowed for it.
-func (c *Client) ObjectInfo(ctx context.Context) (data []byte, hash string, err error) {
-	data, err = c.read(ctx, request{method: http.MethodGet, path: "/object_info", slow: true, limit: maxObjectInfo})
+// folders; ten times the usual time is allowed for it. turn, which may be nil,
+// is called when the answer begins and before it is read into memory; an error
+// of its own ends the call.
+func (c *Client) ObjectInfo(ctx context.Context, turn func(context.Context) error) (data []byte, hash string, err error) {
+	data, err = c.objectInfo(ctx, request{method: http.MethodGet, path: "/object_info", slow: true, limit: maxObjectInfo, turn: turn})
 	if err != nil {
 		return nil, "", err
 	}
-	if s := (pyjson.Scanner{Data: data}); s.Peek() != '{' || !s.Skip() || !s.End() {
-		return nil, "", fmt.Errorf("/object_info: %w", ErrMalformed)
-	}
 	return data, HashObjectInfo(data), nil
+}
+
+// ObjectInfoOf fetches what the server says of one class: {} for one that it
+// does not have. It is quick also beside a running prompt. turn is as of
+// ObjectInfo.
+func (c *Client) ObjectInfoOf(ctx context.Context, class string, turn func(context.Context) error) ([]byte, error) {
+	return c.objectInfo(ctx, request{method: http.MethodGet, path: "/object_info/" + url.PathEscape(class), limit: maxClassInfo, turn: turn})
+}
+
+func (c *Client) objectInfo(ctx context.Context, r request) ([]byte, error) {
+	data, err := c.read(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if s := (pyjson.Scanner{Data: data}); s.Peek() != '{' || !s.Skip() || !s.End() {
+		return nil, fmt.Errorf("/object_info: %w", ErrMalformed)
+	}
+	return data, nil
 }
 
 // HashObjectInfo names an object_info body: equal bodies have equal hashes (32

@@ -69,6 +69,7 @@ func (r *run) follow(ctx context.Context) {
 // is tried while there is one, and the client is told otherwise.
 func (r *run) refused(ctx context.Context, why refusal) {
 	r.link.refuse(r.job.Key)
+	r.d.learnFrom(why.Refused)
 	if r.d.hasOther(r) {
 		r.giveBack(ctx, excused, "the instance refused it: "+why.Type)
 		return

@@ -35,6 +35,9 @@ type Settings struct {
 	// UnrunnableTimeout is how long a job waits for an instance that could
 	// run it.
 	UnrunnableTimeout time.Duration
+	// CatalogAge is how old what is known of an instance's classes and models
+	// may be when a client asks for it.
+	CatalogAge time.Duration
 	// Lease is the queue's; leases are renewed three times in it.
 	Lease time.Duration
 }
@@ -49,8 +52,9 @@ type Config struct {
 	Connect func(fleet.Instance) (*comfyui.Client, error)
 	// Library parses object_info; equal bodies are parsed once.
 	Library *catalog.Library
-	// Learned is told when what an instance can run has been read anew.
-	Learned func(instance string, info *catalog.Info, stats comfyui.Stats)
+	// Learned is told what an instance can run when it has connected, and when
+	// that has changed.
+	Learned func(instance string, info *catalog.Info, version comfyui.Version)
 	// Logged is told the log messages of an instance, see SubscribeLogs. It
 	// must not block.
 	Logged func(instance string, frame []byte)
@@ -96,6 +100,7 @@ type Dispatcher struct {
 	// learning is by agent, parsing for all.
 	learning lanes
 	parsing  lanes
+	budget   *budget
 
 	mu    sync.Mutex
 	links map[string]*link
@@ -110,7 +115,7 @@ func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, files: c.Files, log: c.Logger, settings: c.Settings,
-		ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
+		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), budget: newBudget(),
 		links: map[string]*link{}, runs: map[string]*run{}, unrunnable: map[string]time.Time{},
 	}
 }

@@ -27,6 +27,7 @@ type link struct {
 	log    *slog.Logger
 	stop   context.CancelFunc
 	done   chan struct{}
+	ask    *asking
 
 	mu sync.Mutex
 	// open says that the socket stands and the abilities are known.
@@ -63,6 +64,7 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 		stop:    stop,
 		done:    make(chan struct{}),
 		refused: map[string]bool{},
+		ask:     newAsking(),
 	}
 	f := &feed{
 		client: client, sid: l.sid,
@@ -200,11 +202,18 @@ func (l *link) refuse(key string) {
 	l.refused[key] = true
 }
 
-// learned stores what the instance can run.
-func (l *link) learned(info *catalog.Info, version comfyui.Version) {
+// learned stores which version the instance is.
+func (l *link) learned(version comfyui.Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.info, l.version = info, version
+	l.version = version
+}
+
+// setInfo stores what the instance can run, see takeWhole and takePart.
+func (l *link) setInfo(info *catalog.Info) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.info = info
 }
 
 // abilities are what the instance can run; nil while that is not known.

@@ -91,7 +91,8 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 	if err != nil {
 		return err
 	}
-	info, err := d.read(ctx, l)
+	began := time.Now()
+	info, hash, err := d.read(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -100,54 +101,36 @@ func (d *Dispatcher) learn(ctx context.Context, l *link) error {
 			info = with
 		}
 	}
-	l.learned(info, stats.Version)
+	l.learned(stats.Version)
+	l.ask.forget()
+	l.takeWhole(d.Library, info, hash, began)
 	if i, ok := d.Fleet.Instance(l.name); !ok || i.State != fleet.Sick {
 		// What a sick instance hangs on stays: it is how a cure shows.
 		if err := d.tidy(ctx, l); err != nil {
 			return err
 		}
 	}
-	d.Learned(l.name, info, stats)
+	d.Learned(l.name, l.abilities(), stats.Version)
+	l.log.Info("instance connected", "version", stats.Version.String(), "classes", info.Classes())
 	d.resumeLogs(ctx, l)
 	return nil
 }
 
-// read reads what an instance can run; the body is large.
-func (d *Dispatcher) read(ctx context.Context, l *link) (*catalog.Info, error) {
-	leave, err := d.learning.enter(ctx, l.owner)
+// read reads what an instance can run, and the hash of that; the body is large.
+func (d *Dispatcher) read(ctx context.Context, l *link) (*catalog.Info, string, error) {
+	held := d.turnOf(l)
+	defer func() { held.leave() }()
+	body, hash, err := l.client.ObjectInfo(ctx, held.wait)
 	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	body, _, err := l.client.ObjectInfo(ctx)
-	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	done, err := d.parsing.enter(ctx, "")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer done()
-	return d.Library.Parse(body)
-}
-
-// Relearn reads anew what an instance can run, because its agent says that it
-// has changed.
-func (d *Dispatcher) Relearn(instance string) {
-	l := d.link(instance)
-	if l == nil {
-		return
-	}
-	d.work.Go(func() {
-		ctx, cancel := context.WithTimeout(d.ctx, time.Minute)
-		defer cancel()
-		if err := d.learn(ctx, l); err != nil {
-			l.log.Warn("cannot read what the instance can run", "error", err)
-			return
-		}
-		l.forgive()
-		d.Wake()
-	})
+	info, err := d.Library.Parse(body)
+	return info, hash, err
 }
 
 // followQueue turns what other hubs and this one did to the queue into work.

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -192,7 +191,7 @@ func (h *Hub) open(ctx context.Context) error {
 	})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: (*transport)(h),
-		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.learned, Logged: h.logged,
+		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
 		EndedElsewhere: h.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
@@ -306,12 +305,6 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 	s := h.settings()
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
-		UnrunnableTimeout: s.UnrunnableTimeout, Lease: leaseTime,
+		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
 	}
-}
-
-// learned takes in what an instance can run.
-func (h *Hub) learned(instance string, info *catalog.Info, stats comfyui.Stats) {
-	h.stock.learned(instance, info, stats.Version)
-	h.log().Info("instance connected", "instance", instance, "version", stats.Version.String(), "classes", info.Classes())
 }

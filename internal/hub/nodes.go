@@ -15,20 +15,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// getObjectInfo answers GET /object_info: all node classes of the fleet.
-func (h *Hub) getObjectInfo(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	if h.catalog() == nil {
-		h.writeKnown(w, r, "{}")
-		return
-	}
-	h.writeDocument(w, r, h.catalog().ObjectInfo(h.uploaded(r.Context(), a.tenant)))
-}
-
-// getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
-func (h *Hub) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	h.writeDocument(w, r, h.catalog().Class(path[0], h.uploaded(r.Context(), a.tenant)))
-}
-
 func (h *Hub) writeDocument(w http.ResponseWriter, r *http.Request, d catalog.Document) {
 	w.Header().Set("Etag", d.ETag)
 	w.Header().Set("Cache-Control", "no-cache")

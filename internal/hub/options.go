@@ -72,6 +72,10 @@ type Settings struct {
 	// UnrunnableTimeout is how long a job waits for an instance that could
 	// run it before it fails. Default: 1 hour.
 	UnrunnableTimeout time.Duration
+	// CatalogAge is how old what the hub knows of the instances' classes and
+	// models may be when a client reads /object_info; beyond that the instances
+	// are asked anew. Default: 2 seconds.
+	CatalogAge time.Duration
 	// JobTimeout bounds one run; the run is interrupted and the job fails.
 	// Default: 0, no bound.
 	JobTimeout time.Duration
@@ -133,6 +137,7 @@ const (
 func (s Settings) withDefaults() Settings {
 	fill(&s.MaxAttempts, 3)
 	fill(&s.StallTimeout, 5*time.Minute)
+	fill(&s.CatalogAge, 2*time.Second)
 	fill(&s.MaxQueue, 10_000)
 	fill(&s.MaxQueueSize, 1<<30)
 	fill(&s.MaxBody, 100<<20)

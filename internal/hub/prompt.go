@@ -53,8 +53,8 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	}
 	a.names(request.ClientID)
 	have := &lookup{hub: h, ctx: r.Context(), tenant: a.tenant}
-	c := h.catalog() // one and the same for all steps: a merge may come in between
-	verdict := c.Validate(catalog.Prompt{
+	// The catalog is one and the same for all steps: a merge may come in between.
+	c, verdict := h.validate(r.Context(), catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
 		OwnFiles: a.tenant != job.DefaultTenant,
 	})

@@ -51,6 +51,11 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aioh
 
 // passOn lets one instance answer.
 func (h *Hub) passOn(client *comfyui.Client, w http.ResponseWriter, r *http.Request) {
+	if !isRead(r) {
+		// It can be the upload of a model, of which there are as many kinds as
+		// node packs that have one.
+		defer h.dispatch.Doubt(client)
+	}
 	client.Forward(w, r, pathOf(r), func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() != nil {
 			return // the visitor has gone

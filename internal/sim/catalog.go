@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -52,6 +51,7 @@ type catalogue struct {
 	info    *pyjson.Object // class name to its entry in /object_info
 	models  map[string][]string
 	classes map[string]*class
+	disk    *folders // nil while there is none
 }
 
 // class is a node class as validation and execution see it.
@@ -154,6 +154,9 @@ func (c *class) input(name string) (input, bool) {
 
 // class returns the class as validation sees it now.
 func (c *catalogue) class(name string) (*class, bool) {
+	if c.disk != nil && len(modelOptions(name)) > 0 && c.info.Has(name) {
+		return newClass(name, c.overlay(name, nil), c.feat), true
+	}
 	cl, ok := c.classes[name]
 	return cl, ok
 }
@@ -216,7 +219,7 @@ func (c *catalogue) overlay(name string, images []string) *pyjson.Object {
 		return nil
 	}
 	for _, opt := range modelOptions(name) {
-		if files := sortedCopy(c.models[opt.folder]); len(files) > 0 {
+		if files := c.modelFiles(opt.folder); len(files) > 0 {
 			entry = withOptions(entry, opt.input, func(old pyjson.Array) pyjson.Array {
 				// VAELoader lists built-in entries after the files.
 				return append(pyjson.Strings(files), old...)
@@ -248,10 +251,4 @@ func withOptions(entry *pyjson.Object, name string, change func(pyjson.Array) py
 		}
 	}
 	return entry
-}
-
-func sortedCopy(names []string) []string {
-	out := slices.Clone(names)
-	slices.Sort(out)
-	return out
 }

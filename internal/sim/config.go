@@ -38,7 +38,8 @@ type Config struct {
 	ArrangeOutputs func(outputs []string) []string
 	// Models lists model files by folder ("checkpoints", "loras", "vae", ...),
 	// with sub-folders in the names. They appear in the listings and are
-	// accepted by the loaders; no such files are needed.
+	// accepted by the loaders; no such files are needed. Files below
+	// Dir/models/FOLDER are listed too, from the moment they are there.
 	Models map[string][]string
 	// VRAM is the memory of the simulated GPU in bytes, default 24 GiB.
 	VRAM int64

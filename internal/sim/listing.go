@@ -76,7 +76,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 func (p *process) getEmbeddings(w http.ResponseWriter, r *http.Request) {
 	names := []string{}
-	for _, name := range sortedCopy(p.cfg.Models["embeddings"]) {
+	for _, name := range p.cat.modelFiles("embeddings") {
 		names = append(names, strings.TrimSuffix(name, filepath.Ext(name)))
 	}
 	answerJSON(w, http.StatusOK, value(names))
@@ -92,7 +92,7 @@ func (p *process) getModelFolder(w http.ResponseWriter, r *http.Request) {
 		answerEmpty(w, http.StatusNotFound)
 		return
 	}
-	answerJSON(w, http.StatusOK, pyjson.Strings(sortedCopy(p.cfg.Models[folder])))
+	answerJSON(w, http.StatusOK, pyjson.Strings(p.cat.modelFiles(folder)))
 }
 
 func (p *process) getExperimentModels(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func extensionsOf(folder string) pyjson.Value {
 	case "datasets":
 		return list()
 	}
-	return list(".bin", ".ckpt", ".pkl", ".pt", ".pt2", ".pth", ".safetensors", ".sft")
+	return pyjson.Strings(modelExtensions)
 }
 
 func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +129,7 @@ func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := pyjson.Array{}
-	for _, name := range sortedCopy(p.cfg.Models[folder]) {
+	for _, name := range p.cat.modelFiles(folder) {
 		// Names are all there is, so the times are those of a fixed day.
 		const day = 1.75e9
 		out = append(out, dict("name", name, "pathIndex", 0, "modified", day, "created", day, "size", modelSize(folder, name)))

@@ -68,6 +68,7 @@ func New(cfg Config) (*Server, error) {
 		s.removeDir()
 		return nil, err
 	}
+	s.cat.disk = s.files
 	s.routes = s.table()
 	s.proc = newProcess(s)
 	return s, nil

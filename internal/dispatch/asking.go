@@ -1,0 +1,213 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+)
+
+const (
+	// minPatience and maxPatience bound how long a client waits for an
+	// instance to say what it can run. In between it is twice the time that
+	// the instance took last.
+	minPatience = 2 * time.Second
+	maxPatience = 10 * time.Second
+	// latePatience is the same for an instance whose last answer was late or
+	// none: one that hangs must not slow down every client.
+	latePatience = 300 * time.Millisecond
+	// restFactor is how many times as long as it took to answer an instance is
+	// left alone before it is asked for everything again. The question keeps
+	// ComfyUI's one thread from its work: half a second for 600 classes beside
+	// a running prompt.
+	restFactor = 4
+)
+
+// asking knows how old a link's knowledge of its instance is, and which
+// questions are under way, so that any number of clients who want to know cost
+// the instance one question.
+type asking struct {
+	// turn is for questions about a class: one at a time.
+	turn chan struct{}
+
+	mu sync.Mutex
+	// read is when the last whole reading began, took how long it lasted,
+	// hash what it got.
+	read time.Time
+	took time.Duration
+	hash string
+	// doubted is when something happened that can have changed what the
+	// instance offers.
+	doubted time.Time
+	// late says that the last question was not answered in time.
+	late bool
+	// whole is the reading under way, parts the questions about classes.
+	whole *question
+	parts map[string]*question
+	// asked is when the last answered question about a class began. patches
+	// are what such answers have changed since the last whole reading.
+	asked   map[string]time.Time
+	patches map[string]patch
+}
+
+// question is one that is under way.
+type question struct {
+	// done is closed when the answer has been taken in, or will not come.
+	done chan struct{}
+	// until is how long it is worth waiting for.
+	until time.Time
+}
+
+// patch is what an instance said of one class.
+type patch struct {
+	at   time.Time
+	body []byte
+}
+
+func newAsking() *asking {
+	return &asking{
+		turn: make(chan struct{}, 1), parts: map[string]*question{},
+		asked: map[string]time.Time{}, patches: map[string]patch{},
+	}
+}
+
+// begin opens a question. The caller holds the lock.
+func (a *asking) begin(now time.Time) *question {
+	patience := min(max(2*a.took, minPatience), maxPatience)
+	if a.late {
+		patience = latePatience
+	}
+	return &question{done: make(chan struct{}), until: now.Add(patience)}
+}
+
+// wholeSince returns the reading to wait for so that nothing known is older
+// than age, and whether the caller must do the reading. It is nil if what is
+// known is young enough, or as young as the instance can bear.
+func (a *asking) wholeSince(now time.Time, age time.Duration) (q *question, mine bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since := now.Sub(a.read)
+	old := since > max(age, restFactor*a.took)
+	doubtful := a.doubted.After(a.read) && since > a.took
+	switch {
+	case !old && !doubtful:
+		return nil, false
+	case a.whole == nil:
+		a.whole = a.begin(now)
+		return a.whole, true
+	}
+	return a.whole, false
+}
+
+// partSince is wholeSince for one class: it returns the question to wait for so
+// that what is known of the class was asked for at asOf or later. allowed is
+// called before a new question, and says whether it may be put.
+func (a *asking) partSince(class string, asOf time.Time, allowed func() bool) (q *question, mine bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.read.Before(asOf) || !a.asked[class].Before(asOf) {
+		return nil, false
+	}
+	if q = a.parts[class]; q != nil {
+		return q, false
+	}
+	if !allowed() {
+		return nil, false
+	}
+	q = a.begin(time.Now())
+	a.parts[class] = q
+	return q, true
+}
+
+// settle ends a question. class is empty for a whole reading; err says that no
+// answer came.
+func (a *asking) settle(q *question, class string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.whole == q {
+		a.whole = nil
+	}
+	if a.parts[class] == q {
+		delete(a.parts, class)
+	}
+	a.late = err != nil || time.Now().After(q.until)
+	close(q.done)
+}
+
+// doubt notes that the instance may have changed.
+func (a *asking) doubt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.doubted = time.Now()
+}
+
+// forget is for a new connection: the process there may be another one.
+func (a *asking) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.read, a.hash = time.Time{}, ""
+	clear(a.patches)
+}
+
+// enter waits for the turn of a question about a class.
+func (a *asking) enter(ctx context.Context) error {
+	select {
+	case a.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *asking) leave() { <-a.turn }
+
+// takeWhole stores a whole reading that began at began, with what was said of
+// single classes later than that, and reports whether it says anything new. A
+// reading that a later one has overtaken is left out.
+func (l *link) takeWhole(library *catalog.Library, info *catalog.Info, hash string, began time.Time) (changed bool) {
+	a := l.ask
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if began.Before(a.read) {
+		return false
+	}
+	changed = a.hash != hash || len(a.patches) > 0
+	a.read, a.took, a.hash = began, time.Since(began), hash
+	clear(a.asked)
+	for class, p := range a.patches {
+		if p.at.Before(began) {
+			delete(a.patches, class)
+			continue
+		}
+		if patched, _, err := library.Patch(info, p.body); err == nil {
+			info = patched
+		}
+	}
+	if changed {
+		l.setInfo(info)
+	}
+	return changed
+}
+
+// takePart stores what the instance said of a class and reports whether that is
+// new.
+func (l *link) takePart(library *catalog.Library, class string, body []byte, began time.Time) (changed bool, err error) {
+	a := l.ask
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if began.Before(a.read) {
+		return false, nil
+	}
+	info, changed, err := library.Patch(l.abilities(), body)
+	if err != nil {
+		return false, err
+	}
+	a.asked[class] = began
+	if changed {
+		a.patches[class] = patch{began, body}
+		a.doubted = began // its other classes may list the same folder
+		l.setInfo(info)
+	}
+	return changed, nil
+}

@@ -1,0 +1,276 @@
+package hub
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// shelf is an instance whose model folders a test fills, with a front that
+// counts the questions about classes that a hub asks.
+type shelf struct {
+	*instance
+	front *httptest.Server
+	// whole and parts count GET /object_info and /object_info/{class}.
+	whole, parts atomic.Int64
+	// hold, when it is not nil, blocks answers about classes until it is closed.
+	hold atomic.Pointer[chan struct{}]
+}
+
+func newShelf(t *testing.T, c sim.Config) *shelf {
+	t.Helper()
+	if c.Models == nil {
+		c.Models = map[string][]string{"checkpoints": {"c.safetensors"}}
+	}
+	s := &shelf{instance: newInstance(t, c)}
+	target, err := url.Parse(s.url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(target)
+	s.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, info := strings.CutPrefix(r.URL.Path, "/object_info")
+		if hold := s.hold.Load(); info && hold != nil {
+			select {
+			case <-*hold:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		switch {
+		case info && name == "":
+			s.whole.Add(1)
+		case info:
+			s.parts.Add(1)
+		}
+		rest.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { s.front.CloseClientConnections(); s.front.Close() })
+	return s
+}
+
+// put makes a model file appear.
+func (s *shelf) put(folder, name string) string {
+	s.t.Helper()
+	full := filepath.Join(s.Dir(), "models", folder, name)
+	require.NoError(s.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	require.NoError(s.t, os.WriteFile(full, nil, 0o644))
+	return full
+}
+
+// newShelves is a hub in front of shelves. What it knows of them does not age,
+// so that it asks only where a test gives it a reason.
+func newShelves(t *testing.T, shelves []*shelf, change ...func(*bench)) *bench {
+	t.Helper()
+	return newBench(t, 0, append([]func(*bench){func(b *bench) {
+		b.settings.CatalogAge = time.Hour
+		for _, s := range shelves {
+			b.settings.Instances = append(b.settings.Instances, s.front.URL)
+		}
+	}}, change...)...)
+}
+
+// withLora is a graph that needs a LoRA.
+func withLora(name string) string {
+	return fmt.Sprintf(`{"1": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "c.safetensors"}},
+		"2": {"class_type": "LoraLoaderModelOnly", "inputs": {"model": ["1", 0], "lora_name": %q, "strength_model": 1}},
+		"3": {"class_type": "PreviewAny", "inputs": {"source": ["2", 0]}}}`, name)
+}
+
+func (b *bench) try(graph string) (int, string) {
+	b.t.Helper()
+	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, graph))
+	return status, string(answer)
+}
+
+// A file that was copied to one of two instances, which is at work and so was
+// not asked for a while, is known to the next prompt that names it. The prompt
+// goes there, and all that the hub lists agrees.
+func TestNewModelIsKnownAtOnce(t *testing.T) {
+	t.Parallel()
+	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+	b := newShelves(t, shelves)
+	for n := range shelves {
+		b.submit(endless(n), fmt.Sprint("busy", n))
+	}
+	require.Eventually(t, func() bool { return shelves[0].Started()+shelves[1].Started() == 2 }, time.Minute, 5*time.Millisecond)
+	status, answer := b.try(withLora("new.safetensors"))
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, "value_not_in_list")
+
+	shelves[1].put("loras", "new.safetensors")
+	id := b.submit(withLora("new.safetensors"), "ann")
+	for _, path := range []string{"/models/loras", "/object_info/LoraLoaderModelOnly", "/object_info", "/object_info/LoraLoader"} {
+		_, body := b.get(path)
+		require.Contains(t, string(body), "new.safetensors", path)
+	}
+	for n := range shelves {
+		status, _ := b.post("/interrupt?clientId="+fmt.Sprint("busy", n), "")
+		require.Equal(t, http.StatusOK, status)
+	}
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.Equal(t, 2, shelves[1].Started(), "it ran where the file is")
+}
+
+// A class of a node pack may check its inputs itself, so a prompt with a value
+// that no list has is accepted. The lists are read anew all the same, so that it
+// goes where the file is, but not each time: many such lists never have it.
+func TestListsThatNeverHaveTheValue(t *testing.T) {
+	t.Parallel()
+	v, err := pyjson.Parse([]byte(`{"input": {"required": {"image": ["IMAGE"], "model": [["a.pth"]]}}, "output": ["IMAGE"], "output_name": ["IMAGE"],
+		"output_node": false, "name": "PackUpscale", "display_name": "PackUpscale", "category": "pack", "python_module": "custom_nodes.pack"}`))
+	require.NoError(t, err)
+	pack := func(models string) *shelf {
+		o := pyjson.Clone(v).(*pyjson.Object)
+		o.Object("input").Object("required").Set("model", pyjson.Array{pyjson.Strings(strings.Fields(models))})
+		return newShelf(t, sim.Config{CustomClasses: map[string]*pyjson.Object{"PackUpscale": o}})
+	}
+	shelves := []*shelf{pack("a.pth"), pack("a.pth")}
+	b := newShelves(t, shelves)
+	graph := func(n int) string {
+		return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
+			"2": {"class_type": "PackUpscale", "inputs": {"image": ["1", 0], "model": "own.pth"}},
+			"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "a"}}}`, n)
+	}
+	for n := range 20 {
+		status, answer := b.try(graph(n))
+		require.Equal(t, http.StatusOK, status, answer)
+	}
+	for _, s := range shelves {
+		require.Positive(t, s.parts.Load())
+		require.Less(t, s.parts.Load(), int64(10), "a list that never has the value is not asked for each time")
+	}
+}
+
+// However many ask at one moment, an instance is asked once.
+func TestRefreshKeysAreOneQuestion(t *testing.T) {
+	t.Parallel()
+	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+	b := newShelves(t, shelves)
+	before := []int64{shelves[0].whole.Load(), shelves[1].whole.Load()}
+	_, listed := b.get("/object_info")
+	require.NotContains(t, string(listed), "new.safetensors")
+	require.Equal(t, before[0], shelves[0].whole.Load(), "what is known is young enough")
+	shelves[1].put("loras", "new.safetensors")
+	// A call of a custom node's own, such as an upload, makes it doubtful.
+	for _, s := range shelves {
+		b.hub.dispatch.Doubt(b.hub.dispatch.ByName(nameOf(b, s)))
+	}
+	var wait sync.WaitGroup
+	for range 100 {
+		wait.Go(func() {
+			status, body := b.get("/object_info")
+			require.Equal(t, http.StatusOK, status)
+			require.Contains(t, string(body), "new.safetensors")
+		})
+	}
+	wait.Wait()
+	for n, s := range shelves {
+		require.Equal(t, before[n]+1, s.whole.Load())
+	}
+}
+
+// nameOf is the name of a shelf in the fleet.
+func nameOf(b *bench, s *shelf) string {
+	for _, i := range b.hub.fleet.Instances() {
+		if i.URL == s.front.URL {
+			return i.Name
+		}
+	}
+	return ""
+}
+
+// What is older than catalog_age is asked for when a client wants to know.
+func TestCatalogAges(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, sim.Config{})
+	b := newShelves(t, []*shelf{s}, func(b *bench) { b.settings.CatalogAge = time.Nanosecond })
+	s.put("loras", "new.safetensors")
+	require.Eventually(t, func() bool {
+		_, body := b.get("/object_info")
+		return strings.Contains(string(body), "new.safetensors")
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// Whatever a client posts to an instance can be the upload of a model.
+func TestUploadOfAModelTellsTheHub(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, sim.Config{})
+	b := newShelves(t, []*shelf{s})
+	s.put("loras", "new.safetensors")
+	_, body := b.get("/object_info")
+	require.NotContains(t, string(body), "new.safetensors")
+	b.post("/pack/upload/model", "{}")
+	require.Eventually(t, func() bool { // it may be too soon after the last reading
+		_, body := b.get("/object_info")
+		return strings.Contains(string(body), "new.safetensors")
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// Names that nobody has, over and over, do not keep the instances busy; those
+// who copy a file meanwhile are served.
+func TestBadNamesCostLittle(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, sim.Config{})
+	b := newShelves(t, []*shelf{s})
+	began := time.Now()
+	const posts = 200
+	for n := range posts {
+		status, _ := b.try(withLora(fmt.Sprint("no", n, ".safetensors")))
+		require.Equal(t, http.StatusBadRequest, status)
+	}
+	may := 5 + int64(time.Since(began)/(2*time.Second)) + 1
+	require.LessOrEqual(t, s.parts.Load(), may)
+	require.Positive(t, s.parts.Load())
+}
+
+// An instance that does not answer delays a refusal and does not prevent it,
+// and nobody waits for it again as long.
+func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
+	t.Parallel()
+	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+	b := newShelves(t, shelves)
+	hold := make(chan struct{})
+	shelves[0].hold.Store(&hold)
+	for range 3 {
+		status, answer := b.try(withLora("no.safetensors"))
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, answer, "value_not_in_list")
+	}
+	shelves[1].put("loras", "new.safetensors")
+	b.submit(withLora("new.safetensors"), "ann")
+	b.hub.dispatch.Doubt(b.hub.dispatch.ByName(nameOf(b, shelves[0])))
+	status, body := b.get("/object_info")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(body), "new.safetensors")
+	shelves[0].put("loras", "other.safetensors")
+	close(hold)
+	require.Eventually(t, func() bool { status, _ := b.try(withLora("other.safetensors")); return status == http.StatusOK },
+		time.Minute, 20*time.Millisecond)
+}
+
+// A model that was deleted is refused by the instance that had it, and then by
+// the hub.
+func TestDeletedModelIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, sim.Config{})
+	full := s.put("loras", "old.safetensors")
+	b := newShelves(t, []*shelf{s})
+	require.NoError(t, os.Remove(full))
+	id := b.submit(withLora("old.safetensors"), "ann")
+	require.Equal(t, "error", b.finished(id).Status.Text)
+	require.Eventually(t, func() bool { status, _ := b.try(withLora("old.safetensors")); return status == http.StatusBadRequest },
+		time.Minute, 20*time.Millisecond)
+}
