@@ -22,6 +22,9 @@ const (
 	// ComfyUI's one thread from its work: half a second for 600 classes beside
 	// a running prompt.
 	restFactor = 4
+	// maxRest bounds the pause before it is asked again because it has changed:
+	// that pause is as long as the answer took, and clients wait for it.
+	maxRest = 2 * time.Second
 )
 
 // asking knows how old a link's knowledge of its instance is, and which
@@ -55,8 +58,9 @@ type asking struct {
 type question struct {
 	// done is closed when the answer has been taken in, or will not come.
 	done chan struct{}
-	// until is how long it is worth waiting for.
-	until time.Time
+	// from is when the instance may be asked, until how long it is worth
+	// waiting for.
+	from, until time.Time
 }
 
 // patch is what an instance said of one class.
@@ -72,13 +76,13 @@ func newAsking() *asking {
 	}
 }
 
-// begin opens a question. The caller holds the lock.
-func (a *asking) begin(now time.Time) *question {
+// begin opens a question that is put at from. The caller holds the lock.
+func (a *asking) begin(from time.Time) *question {
 	patience := min(max(2*a.took, minPatience), maxPatience)
 	if a.late {
 		patience = latePatience
 	}
-	return &question{done: make(chan struct{}), until: now.Add(patience)}
+	return &question{done: make(chan struct{}), from: from, until: from.Add(patience)}
 }
 
 // wholeSince returns the reading to wait for so that nothing known is older
@@ -87,14 +91,18 @@ func (a *asking) begin(now time.Time) *question {
 func (a *asking) wholeSince(now time.Time, age time.Duration) (q *question, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	since := now.Sub(a.read)
-	old := since > max(age, restFactor*a.took)
-	doubtful := a.doubted.After(a.read) && since > a.took
-	switch {
-	case !old && !doubtful:
-		return nil, false
-	case a.whole == nil:
-		a.whole = a.begin(now)
+	from := now
+	if now.Sub(a.read) <= max(age, restFactor*a.took) {
+		if !a.doubted.After(a.read) {
+			return nil, false
+		}
+		// It has changed, so the client waits until it may be asked again.
+		if rested := a.read.Add(2 * min(a.took, maxRest)); rested.After(from) {
+			from = rested
+		}
+	}
+	if a.whole == nil {
+		a.whole = a.begin(from)
 		return a.whole, true
 	}
 	return a.whole, false

@@ -168,6 +168,7 @@ func (d *Dispatcher) Relearn(instance string) {
 func (d *Dispatcher) reread(l *link, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, wholeTimeout)
 	defer cancel()
+	pause(ctx, time.Until(q.from))
 	err := d.readAgain(ctx, l)
 	if err != nil && d.ctx.Err() == nil {
 		l.log.Warn("cannot read what the instance can run", "error", err)
