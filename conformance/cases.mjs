@@ -20,7 +20,7 @@ const groups = {
   'clients/libraries.py': {
     simplified: {}, simplified_upload: {}, simplified_pictures: {}, workflow_client: {}, workflow_client_async: {}, xy: {}, manager: {}, utils: {},
   },
-  'clients/example_flow.py': { flow: {}, parallel: {}, ws_images: {}, polling: {}, object_info: {} },
+  'clients/example_flow.py': { flow: {}, parallel: {}, ws_images: {}, socket_per_prompt: {}, polling: {}, object_info: {} },
   'checks/events.mjs': {
     twoClients: {}, serial: {}, cached: {}, ownId: {}, sid: {}, newestSocket: {},
     oldSocketCloses: { hubOnly: 'its cleanup of the old socket unregisters the new one' },

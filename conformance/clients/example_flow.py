@@ -113,6 +113,33 @@ def ws_images(server):
         graph.expect(got[0])
 
 
+def socket_per_prompt(server):
+    """One client id, a new socket for each prompt, read to the end and closed; as in a loop around the example.
+
+    It keeps every picture that comes and every message, without asking whose they are.
+    """
+    server.need("SaveImageWebsocket")
+    client_id = str(uuid.uuid4())
+    for turn in range(8):
+        graph = Graph(output="SaveImageWebsocket")
+        ws = connect(server, client_id)
+        prompt_id = queue_prompt(server, graph.prompt, client_id)
+        got, told = [], []
+        while True:
+            message = ws.recv()
+            if not isinstance(message, str):
+                got.append(message[8:])
+                continue
+            message = json.loads(message)
+            told.append(message["data"].get("prompt_id", prompt_id))
+            if message["type"] == "executing" and message["data"]["node"] is None:
+                break
+        ws.close()
+        same(set(told), {prompt_id}, f"prompts told of on the socket of prompt {turn + 1}")
+        same(len(got), 1, f"pictures on the socket of prompt {turn + 1}")
+        graph.expect(got[0])
+
+
 def polling(server):
     """No socket: /history/{id} is {} until the prompt is done."""
     import time
@@ -133,4 +160,4 @@ def object_info(server):
     must("SaveImage" in server.json("/object_info/SaveImage"), "no SaveImage")
 
 
-main({f.__name__: f for f in (flow, parallel, ws_images, polling, object_info)})
+main({f.__name__: f for f in (flow, parallel, ws_images, socket_per_prompt, polling, object_info)})
