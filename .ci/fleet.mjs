@@ -58,7 +58,9 @@ export class Fleets {
     const url = `http://127.0.0.1:${api}`;
     await this.#ready([hub, agent], async () => {
       const instances = await (await fetch(`${url}/hub/instances`)).json();
-      return instances.filter(({ state }) => state === 'idle').length === count;
+      if (instances.filter(({ state }) => state === 'idle').length !== count) return false;
+      // Instances are idle a moment before the hub has read what classes they have.
+      return Object.keys(await (await fetch(`${url}/object_info`)).json()).length > 0;
     });
     return { url, tails: () => tails([agent, hub]), close: () => this.#stop([agent, hub]) };
   }
