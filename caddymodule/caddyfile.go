@@ -260,6 +260,7 @@ func addAll(d *caddyfile.Dispenser, list *[]string, check func(string) error) er
 //	    tenant            <placeholder>
 //	    trust_tenant_from <cidr...> | private_ranges
 //	    events            serial | live
+//	    queue             all | one
 //	    cors              <origin> | *
 //	    hosts             <name...> | *
 //	}
@@ -308,6 +309,8 @@ func (h *Handler) set(word, value string) (err error) {
 		h.Tenant = value
 	case "events":
 		h.Events, err = value, oneOf(value, eventsSerial, eventsLive)
+	case "queue":
+		h.Queue, err = value, oneOf(value, queueAll, queueOne)
 	case "cors":
 		h.CORS, err = value, checkOrigin(value)
 	default:

@@ -130,6 +130,7 @@ func TestMistakesInASite(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"argument":        {"comfyhub /x y", "wrong argument count"},
 		"unknown word":    {"comfyhub {\ncolour x\n}", `unrecognized subdirective "colour"`},
+		"queue":           {"comfyhub {\nqueue two\n}", `queue: "two" is not one of all, one`},
 		"twice":           {"comfyhub {\nevents live\nevents live\n}", "events is given twice"},
 		"events":          {"comfyhub {\nevents mixed\n}", `events: "mixed" is not one of serial, live`},
 		"cors: a path":    {"comfyhub {\ncors https://ui.example/\n}", "cors: \"https://ui.example/\" is neither * nor an origin"},

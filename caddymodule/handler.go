@@ -25,6 +25,9 @@ const (
 
 	eventsSerial = "serial"
 	eventsLive   = "live"
+
+	queueAll = "all"
+	queueOne = "one"
 )
 
 // Handler speaks ComfyUI's HTTP and WebSocket API for the fleet of the app
@@ -45,6 +48,11 @@ type Handler struct {
 	// at a time as from one ComfyUI, or `live`, all as they come, mixed.
 	// Default: `serial`. A socket can also ask by `/ws?events=live`.
 	Events string `json:"events,omitempty"`
+
+	// What listings show as running: `all` that runs, or `one` prompt only, as
+	// one ComfyUI does, and the others as pending. Some clients fail when they
+	// find more than one. Default: `all`.
+	Queue string `json:"queue,omitempty"`
 
 	// The origin of pages that may call the hub from another site, such as
 	// `https://ui.example` or `app://studio`, or `*` for all. The answers carry
@@ -109,11 +117,11 @@ func (h *Handler) Validate() error {
 			return fmt.Errorf("hosts: %w", err)
 		}
 	}
-	if h.Events == "" {
-		return nil
-	}
-	if err := oneOf(h.Events, eventsSerial, eventsLive); err != nil {
+	if err := oneOf(h.Events, "", eventsSerial, eventsLive); err != nil {
 		return fmt.Errorf("events: %w", err)
+	}
+	if err := oneOf(h.Queue, "", queueAll, queueOne); err != nil {
+		return fmt.Errorf("queue: %w", err)
 	}
 	return nil
 }
@@ -121,7 +129,7 @@ func (h *Handler) Validate() error {
 // ServeHTTP hands the request to the hub with what only the web server knows
 // of its sender.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	visitor := hub.Visitor{Live: h.Events == eventsLive, CORS: h.CORS, Secure: r.TLS != nil}
+	visitor := hub.Visitor{Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	visitor.Trusted = h.trusts(visitor.IP)
 	visitor.Tenant = h.tenant(r, visitor.Trusted)

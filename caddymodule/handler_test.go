@@ -46,6 +46,8 @@ func TestVisitor(t *testing.T) {
 		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: hub.Visitor{Trusted: true, IP: "::ffff:10.0.0.9", Tenant: "bob"}},
 		"live":                       {handler: Handler{Events: eventsLive}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", Live: true}},
 		"cors":                       {handler: Handler{CORS: "*"}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", CORS: "*"}},
+		"one":                        {handler: Handler{Queue: queueOne}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", QueueOne: true}},
+		"all":                        {handler: Handler{Queue: queueAll}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
 		"serial":                     {handler: Handler{Events: eventsSerial}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +86,7 @@ func TestHandlerValidate(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, (&Handler{}).Validate())
 	require.ErrorContains(t, (&Handler{Events: "mixed"}).Validate(), "events")
+	require.ErrorContains(t, (&Handler{Queue: "two"}).Validate(), "queue")
 }
 
 // refuseNext fails a request that the handler let through.

@@ -31,6 +31,7 @@ type bench struct {
 	// tenant and cors are those of every visitor.
 	tenant, cors string
 	live         bool
+	one          bool
 	// strange says that the web server does not know the host names.
 	strange bool
 	// trusted says that visitors may speak for every tenant.
@@ -114,7 +115,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(&testLog{t: t}), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
+		v := Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
 		if user, _, ok := r.BasicAuth(); ok {
 			v.Tenant = user
 		}

@@ -53,7 +53,7 @@ func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker)
 	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
 		if value == "" && ownOrigin(r, v) {
 			http.SetCookie(w, cookie)
-			a.browser = shortHash(cookie.Value)
+			a.browser, a.fresh = shortHash(cookie.Value), true
 		}
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
 		return withCookie(w, cookie)

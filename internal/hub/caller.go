@@ -23,6 +23,9 @@ type asker struct {
 	client string
 	// browser is the browser by its cookie, or "".
 	browser string
+	// fresh says that the cookie goes out with the answer, to a browser that may
+	// not keep it.
+	fresh bool
 	// address is the address and the program, or "" where everybody has the
 	// same address: all that is known of many a script.
 	address string
@@ -56,6 +59,7 @@ func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
 				"clients that send neither a client id nor the hub's cookie cannot be told apart, so their interrupts and clears do nothing")
 		})
 	}
+	h.proven(a)
 	if !a.login {
 		a.network = shortHash(networkOf(v.IP))
 	}

@@ -67,10 +67,32 @@ func (h *Hub) meet(a asker, client string) {
 		return
 	}
 	h.seen.note(a.tenant, a.place(), client)
-	if a.browser != "" {
-		// It may have been met at the address before the browser had its cookie.
-		// Others of that address must not be taken for it any more.
-		h.seen.drop(a.tenant, a.addressPlace(), client)
+	if a.browser == "" {
+		return
+	}
+	// It may have been met at the address before the browser had its cookie.
+	// Others of that address must not be taken for it any more.
+	h.seen.drop(a.tenant, a.addressPlace(), client)
+	if a.fresh && a.address != "" {
+		h.unproven.note(a.tenant, a.addressPlace(), client)
+	}
+}
+
+// proven notes that a browser has sent its cookie: its clients are not those of
+// a browser that keeps none.
+func (h *Hub) proven(a asker) {
+	if a.browser == "" || a.address == "" {
+		return
+	}
+	doubtful := h.unproven.of(a.tenant, a.addressPlace())
+	if len(doubtful) == 0 {
+		return
+	}
+	own := h.seen.of(a.tenant, a.place())
+	for _, client := range doubtful {
+		if slices.Contains(own, client) {
+			h.unproven.drop(a.tenant, a.addressPlace(), client)
+		}
 	}
 }
 
@@ -81,7 +103,15 @@ func (h *Hub) clientsOf(a asker) []string {
 	if a.client != "" {
 		return []string{a.client}
 	}
-	return h.seen.of(a.tenant, a.place())
+	clients := h.seen.of(a.tenant, a.place())
+	if a.page && a.browser == "" && a.address != "" {
+		for _, client := range h.unproven.of(a.tenant, a.addressPlace()) {
+			if !slices.Contains(clients, client) {
+				clients = append(clients, client)
+			}
+		}
+	}
+	return clients
 }
 
 // callersOf are the names under which jobs are the asker's own: one where a

@@ -24,6 +24,8 @@ type visitor struct {
 	b    *bench
 	http *http.Client
 	user string
+	// page makes it a page in a browser that keeps no cookies.
+	page bool
 }
 
 // browser is a visitor with a cookie jar that has loaded the page.
@@ -59,6 +61,9 @@ func (v *visitor) do(method, path, body string) *http.Response {
 	r.Header.Set("User-Agent", program)
 	if v.http.Jar != nil && path == "/" {
 		r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	}
+	if method == http.MethodPost && (v.page || v.http.Jar != nil) {
+		r.Header.Set("Origin", v.b.web.URL)
 	}
 	if v.user != "" {
 		r.SetBasicAuth(v.user, "")

@@ -44,6 +44,9 @@ type Hub struct {
 	metrics *metrics
 	// seen are the client ids by place.
 	seen acquaintances
+	// unproven are client ids by the address of a browser that was given a cookie
+	// with their socket and has not sent it yet: it may keep none.
+	unproven acquaintances
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
 	left memory[string]

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -64,10 +65,13 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a aske
 	h.cancelJobs(w, r, a, ids)
 }
 
+// cancelJobs cancels what is the asker's to cancel. Pages send the ids of all
+// that they list as running: of several ids a page means its own prompts, of
+// one just that, whosever it is.
 func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a asker, ids []string) {
 	hit := false
 	for _, id := range ids {
-		done, err := h.cancelJob(r.Context(), a.tenant, id)
+		done, err := h.cancelJob(r.Context(), a, id, len(ids) > 1 && a.page)
 		if err != nil {
 			h.fault(w, r, err)
 			return
@@ -78,29 +82,31 @@ func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a asker, ids []
 }
 
 // cancelJob stops the job of an id and reports whether there was one to stop.
-func (h *Hub) cancelJob(ctx context.Context, tenant, id string) (bool, error) {
-	j, err := h.running(ctx, tenant, id)
-	if err != nil {
+// strict means the asker's own jobs only.
+func (h *Hub) cancelJob(ctx context.Context, a asker, id string, strict bool) (bool, error) {
+	j, err := h.liveOf(ctx, a.tenant, id)
+	if err != nil || j.Key == "" || strict && !h.owns(a, j) {
 		return false, err
 	}
-	if j.Key != "" {
-		return true, h.stop(ctx, j)
+	if j.State == job.Queued {
+		gone, err := h.queue.CancelWaiting(ctx, []string{j.Key})
+		if err != nil {
+			return false, err
+		}
+		h.streams.StatusChanged()
+		if len(gone) > 0 {
+			return true, nil
+		}
+		// An instance took it between the look and the cancel.
+		if j, err = h.running(ctx, a.tenant, id); err != nil || j.Key == "" {
+			return false, err
+		}
 	}
-	key, err := h.waiting(ctx, tenant, id)
-	if err != nil || key == "" {
-		return false, err
+	visible := true
+	if a.one { // what it lists as waiting vanishes, unless its client sees it run
+		if visible, err = h.shown(ctx, j); err != nil {
+			return false, err
+		}
 	}
-	gone, err := h.queue.CancelWaiting(ctx, []string{key})
-	if err != nil {
-		return false, err
-	}
-	h.streams.StatusChanged()
-	if len(gone) > 0 {
-		return true, nil
-	}
-	// An instance took it between the look and the cancel.
-	if j, err = h.running(ctx, tenant, id); err != nil || j.Key == "" {
-		return false, err
-	}
-	return true, h.stop(ctx, j)
+	return true, h.takeBackOrStop(ctx, j, visible)
 }

@@ -62,7 +62,7 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 		writeErrorText(w, http.StatusBadRequest, fault)
 		return
 	}
-	rows, err := h.jobRows(r.Context(), a.tenant, q)
+	rows, err := h.jobRows(r.Context(), a, q)
 	if err == nil && q.workflow != "" {
 		rows, err = h.ofWorkflow(r.Context(), rows, q.workflow)
 	}
@@ -97,13 +97,14 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 // jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
 // ended. What runs is read before what has ended, so that a job that ends
 // meanwhile is found twice rather than not at all.
-func (h *Hub) jobRows(ctx context.Context, tenant string, q jobQuery) ([]*jobRow, error) {
+func (h *Hub) jobRows(ctx context.Context, a asker, q jobQuery) ([]*jobRow, error) {
 	var rows []*jobRow
 	if q.wants(jobInProgress) || q.wants(jobPending) {
-		live, err := h.queue.Live(ctx, tenant)
+		live, err := h.queue.Live(ctx, a.tenant)
 		if err != nil {
 			return nil, err
 		}
+		live = h.asListed(a, live)
 		slices.SortStableFunc(live, func(a, b job.Job) int {
 			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
 		})
@@ -116,7 +117,7 @@ func (h *Hub) jobRows(ctx context.Context, tenant string, q jobQuery) ([]*jobRow
 	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
 		return rows, nil
 	}
-	ended, err := h.ended.of(ctx, h.queue, tenant)
+	ended, err := h.ended.of(ctx, h.queue, a.tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +255,12 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 		h.fault(w, r, err)
 	case live.Key != "":
 		bodies, err := h.queue.Bodies(ctx, []string{live.Key})
+		if err == nil && a.one && live.State != job.Queued {
+			var one string
+			if one, err = h.listedRunning(ctx, a); one != live.Key {
+				live.State = job.Queued
+			}
+		}
 		if err != nil {
 			h.fault(w, r, err)
 			return

@@ -17,6 +17,7 @@ func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 		h.fault(w, r, err)
 		return
 	}
+	jobs = h.asListed(a, jobs)
 	mine := h.callersOf(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))

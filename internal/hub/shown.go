@@ -81,6 +81,21 @@ func (h *Hub) oneOf(a asker, jobs []job.Job) string {
 	return one.Key
 }
 
+// asListed gives jobs the states that the asker's listings show: where those
+// have one running job only, the others wait.
+func (h *Hub) asListed(a asker, jobs []job.Job) []job.Job {
+	if !a.one {
+		return jobs
+	}
+	one := h.oneOf(a, jobs)
+	for n := range jobs {
+		if jobs[n].Key != one {
+			jobs[n].State = job.Queued
+		}
+	}
+	return jobs
+}
+
 // listedRunning is the key of the job that a site with `queue one` lists as
 // running for the asker.
 func (h *Hub) listedRunning(ctx context.Context, a asker) (string, error) {
