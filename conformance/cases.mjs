@@ -31,7 +31,7 @@ const groups = {
   },
   'checks/files.mjs': { uploadAnywhere: {}, outputNames: {}, viewAtExecuted: {}, sameName: {}, folders: {}, view: {} },
   'checks/cancel.mjs': {
-    pending: {}, running: {}, bare: {}, bareScoped: {}, unknown: {}, race: {}, clear: {},
+    all: {}, some: {}, pending: {}, running: {}, bare: {}, bareScoped: {}, unknown: {}, race: {}, clear: {},
     clearScoped: { hubOnly: 'it has one queue for all, and clears the whole' },
   },
   'checks/exact.mjs': {

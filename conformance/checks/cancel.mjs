@@ -180,4 +180,66 @@ async function clearScoped({ url, instances }) {
   same(await mine.history(doomed), undefined, 'history of the cleared prompt');
 }
 
-await main({ pending, running, bare, bareScoped, unknown, race, clear, clearScoped });
+/** Prompts of one client: the first is shown, the others wait as far as the client knows; a hub may run them, too. */
+async function line(server, client, instances, seconds) {
+  const work = await server.work(seconds);
+  const graphs = Array.from({ length: instances + 2 }, () => paint({ work }));
+  const ids = [await client.submit(graphs[0])];
+  await client.frame((frame) => frame.type === 'execution_start' && frame.data.prompt_id === ids[0], PATIENCE, `start of ${ids[0]}`);
+  for (const graph of graphs.slice(1)) ids.push(await client.submit(graph));
+  await until(PATIENCE, 'every instance busy', async () => {
+    const { running } = await server.counts();
+    return running >= instances;
+  });
+  return { ids, graphs };
+}
+
+/** Fails unless a prompt went without a trace: neither listed nor in history, and its client saw nothing of it. */
+async function expectNothing(server, client, id) {
+  same(await server.place(id), null, 'place of a deleted prompt');
+  same(await server.history(id), undefined, 'history of a deleted prompt');
+  must(!client.of(id).some((frame) => frame.type !== 'status'), `messages of a deleted prompt: ${client.of(id).map(label).join(' ')}`);
+}
+
+/** "Cancel all" of plugins: they delete what waits and interrupt what runs. Nothing is left, in either order. */
+async function all({ url, instances }) {
+  for (const order of ['delete first', 'interrupt first']) {
+    const server = new Server(url, `caller-${randomUUID()}`);
+    const client = await server.connect();
+    const { ids: [shown, ...waiting] } = await line(server, client, instances, 12);
+    const bare = () => server.fetch('/interrupt', { method: 'POST' });
+    if (order === 'delete first') {
+      await server.post('/queue', { delete: waiting });
+      for (const id of waiting) await expectNothing(server, client, id);
+      await bare();
+    } else {
+      await bare();
+      await server.post('/queue', { delete: waiting });
+    }
+    await expectInterrupted(server, { client, id: shown });
+    for (const id of waiting) {
+      await until(PATIENCE, `${order}: end of ${id}`, async () => !(await server.place(id)));
+      if (order === 'delete first') await expectNothing(server, client, id);
+      else must((await server.history(id))?.status.status_str !== 'success', `${order}: ${id} went on to success`);
+    }
+    await client.run(paint()); // and nothing is left over for the next one
+  }
+}
+
+/** Deleting one of those that wait and interrupting: the first and the deleted one end, the others go on. */
+async function some({ url, instances }) {
+  const server = new Server(url, `caller-${randomUUID()}`);
+  const client = await server.connect();
+  const { ids: [shown, deleted, ...rest], graphs: [, , ...drawn] } = await line(server, client, instances, 6);
+  await server.post('/queue', { delete: [deleted] });
+  await server.fetch('/interrupt', { method: 'POST' });
+  await expectInterrupted(server, { client, id: shown });
+  for (const [i, id] of rest.entries()) {
+    const entry = await client.end(id);
+    same(entry.status.status_str, 'success', 'status of a prompt that nobody named');
+    await server.expect(entry.outputs, drawn[i], 'a prompt that nobody named');
+  }
+  await expectNothing(server, client, deleted);
+}
+
+await main({ all, some, pending, running, bare, bareScoped, unknown, race, clear, clearScoped });

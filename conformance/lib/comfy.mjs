@@ -76,6 +76,12 @@ export class Server {
     return queue.queue_pending.some((row) => row[1] === id) ? 'pending' : null;
   }
 
+  /** How many prompts run and wait. */
+  async counts() {
+    const { queue_running: running, queue_pending: pending } = await this.json('/queue');
+    return { running: running.length, pending: pending.length };
+  }
+
   async view({ filename, subfolder = '', type = 'output' }, more = {}) {
     const query = new URLSearchParams({ filename, subfolder, type, ...more });
     const answer = await this.fetch(`/view?${query}`);
