@@ -7,13 +7,14 @@ import { Chrome } from './lib/chrome.mjs';
 import * as cancel from './steps/cancel.mjs';
 import * as fail from './steps/fail.mjs';
 import * as open from './steps/open.mjs';
+import * as people from './steps/people.mjs';
 import * as queue from './steps/queue.mjs';
 import * as reload from './steps/reload.mjs';
 import * as runOne from './steps/run.mjs';
 import * as save from './steps/save.mjs';
 import * as upload from './steps/upload.mjs';
 
-const steps = [open, runOne, upload, queue, cancel, reload, fail, save];
+const steps = [open, runOne, upload, queue, cancel, people, reload, fail, save];
 
 const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N] [--only WORD,...]
 
@@ -72,7 +73,7 @@ async function main() {
 async function visit(server, url, chosen, count) {
   const chrome = await Chrome.start({ url, executable: options.chromium, shots: path.join(options.shots, server) });
   const simulated = 'SimulatedWork' in await (await fetch(`${url}/object_info/SimulatedWork`)).json();
-  const context = { chrome, url, simulated, instances: server === 'hub' ? Number(options.instances) : 1 };
+  const context = { chrome, url, simulated, hub: server === 'hub', instances: server === 'hub' ? Number(options.instances) : 1 };
   try {
     for (const { name, run } of chosen) {
       const begin = Date.now();
