@@ -147,6 +147,26 @@ func (i *Info) Spelling(className, inputName, value string) (own string, ok bool
 	return "", false
 }
 
+// Choices are the texts that an input offers, in their order; none where the
+// class, the input or its list is not known.
+func (i *Info) Choices(className, inputName string) []string {
+	c, known := i.classes[className]
+	if !known {
+		return nil
+	}
+	in := c.find(inputName)
+	if in == nil || in.options == nil {
+		return nil
+	}
+	var texts []string
+	for _, v := range in.options.list {
+		if s, isText := v.(pyjson.String); isText {
+			texts = append(texts, string(s))
+		}
+	}
+	return texts
+}
+
 func (in *input) spelling(value string) (own string, ok bool) {
 	if in.options == nil {
 		return "", false

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // getFolder answers GET /internal/files/{type}: the names of the tenant's
 // files that lie directly in that folder, newest first. Widgets that let a
-// user pick an earlier output read it.
+// user pick an earlier output read it, and the side bar's list of imported
+// files. Where nobody logs in the inputs that lie on an instance only are there
+// as well, after the others: LoadImage offers them, and /view shows them.
 func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a asker, path []string) {
 	if !slices.Contains([]string{files.TypeInput, files.TypeOutput, files.TypeTemp}, path[0]) {
 		writeErrorText(w, http.StatusBadRequest, "Invalid directory type")
@@ -22,10 +25,20 @@ func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a asker, path []
 		h.fault(w, r, err)
 		return
 	}
+	var found []string
+	for _, e := range entries {
+		found = append(found, e.Ref.Filename)
+	}
+	if path[0] == files.TypeInput && a.tenant == job.DefaultTenant && !h.logins.lately() {
+		for _, name := range h.stock.inputs() {
+			if !strings.ContainsRune(name, '/') && !slices.Contains(found, name) {
+				found = append(found, name)
+			}
+		}
+	}
 	version := h.dispatch.Version()
 	names := pyjson.Array{}
-	for _, e := range entries {
-		name := e.Ref.Filename
+	for _, name := range found {
 		if strings.HasPrefix(name, ".") && version.AtLeast(0, 5, 0) {
 			continue
 		}

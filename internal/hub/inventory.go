@@ -113,6 +113,24 @@ func (v *inventory) offering(file string) []string {
 	return names
 }
 
+// inputs are the files that lie in the input folders of the present instances,
+// as far as the loaders offer them, by name.
+func (v *inventory) inputs() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var names []string
+	for _, s := range v.items {
+		if !s.left.IsZero() {
+			continue
+		}
+		for _, loader := range loaders {
+			names = append(names, s.info.Choices(loader[0], loader[1])...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // catalog is what the fleet can run; nil while nothing is known.
 func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }
 

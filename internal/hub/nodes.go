@@ -66,7 +66,7 @@ func (h *Hub) getFeatures(w http.ResponseWriter, _ *http.Request, _ asker, _ []s
 // getSystemStats answers GET /system_stats: the primary instance's system,
 // with the version that the whole fleet can keep, and the devices of all.
 func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	var system *pyjson.Object
+	var system, oldest *pyjson.Object
 	devices := pyjson.Array{}
 	answers, _ := h.askAll(r.Context(), "/system_stats", nil)
 	for _, answer := range answers {
@@ -74,8 +74,12 @@ func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ 
 		if o == nil {
 			continue
 		}
+		own := o.Object("system")
 		if system == nil {
-			system = o.Object("system")
+			system = own
+		}
+		if oldest == nil || versionOf(own).Compare(versionOf(oldest)) < 0 {
+			oldest = own
 		}
 		devices = append(devices, o.Array("devices")...)
 	}
@@ -94,10 +98,20 @@ func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ 
 	if version := h.dispatch.Version(); version.Known() {
 		system.Set("comfyui_version", pyjson.String(version.String()))
 	}
+	// It belongs to the version: a web UI that fits the oldest server must not
+	// be called outdated because another one is newer.
+	if v, told := oldest.Get("required_frontend_version"); told && system.Has("required_frontend_version") {
+		system.Set("required_frontend_version", v)
+	}
 	writeValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "system", Value: system},
 		pyjson.Member{Key: "devices", Value: devices},
 	))
+}
+
+// versionOf is the version that a server tells in its system.
+func versionOf(system *pyjson.Object) comfyui.Version {
+	return comfyui.ParseVersion(system.String("comfyui_version"))
 }
 
 // getUnion answers a listing with the union over the fleet: a model that any

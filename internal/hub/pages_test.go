@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -123,6 +125,63 @@ func TestAssets(t *testing.T) {
 	old := versioned(t, "0.3.64")
 	old.play(steps(404, ""))
 	old.play([]exchange{{method: "POST", path: "/api/assets", body: "{}", status: 405, want: "405: Method Not Allowed"}})
+}
+
+// The side bar's list of imported files is that of LoadImage: what was uploaded,
+// and, where nobody logs in, what lies on an instance only.
+func TestImportedFiles(t *testing.T) {
+	t.Parallel()
+	for version, form := range map[string]string{"0.3.64": "%s", "0.33.0": "%s [input]"} {
+		dir := t.TempDir()
+		for _, name := range []string{"example.png", "deep/no.png"} {
+			full := filepath.Join(dir, "input", filepath.FromSlash(name))
+			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+			require.NoError(t, os.WriteFile(full, []byte("png"), 0o600))
+		}
+		i := newInstance(t, sim.Config{Dir: dir, Version: version})
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{i.url()} })
+		b.connected(1)
+		status, _ := b.upload("mine.png", "", "x")
+		require.Equal(t, http.StatusOK, status)
+		imported := func() (names []string) {
+			require.NoError(t, json.Unmarshal([]byte(b.text("/internal/files/input")), &names))
+			return names
+		}
+		require.Equal(t, []string{fmt.Sprintf(form, "mine.png"), fmt.Sprintf(form, "example.png")}, imported(), version)
+		var info map[string]struct{ Input struct{ Required struct{ Image []json.RawMessage } } }
+		require.NoError(t, json.Unmarshal([]byte(b.text("/object_info/LoadImage")), &info))
+		var offered []string
+		require.NoError(t, json.Unmarshal(info["LoadImage"].Input.Required.Image[0], &offered))
+		require.ElementsMatch(t, []string{"mine.png", "example.png"}, offered)
+		status, _ = b.get("/view?type=input&filename=example.png")
+		require.Equal(t, http.StatusOK, status)
+
+		b.tenant = "ada"
+		require.Empty(t, imported())
+		b.tenant = ""
+		require.Equal(t, []string{fmt.Sprintf(form, "mine.png")}, imported(), "once somebody has logged in it may be anybody's")
+	}
+}
+
+// A web UI that fits the oldest server is not called outdated because the
+// primary is newer.
+func TestRequiredFrontend(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, func(b *bench) {
+		for _, version := range []string{"0.33.0", "0.3.64"} {
+			b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Version: version}).url())
+		}
+	})
+	b.connected(2)
+	var stats struct {
+		System struct {
+			Version  string `json:"comfyui_version"`
+			Frontend string `json:"required_frontend_version"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.text("/system_stats")), &stats))
+	require.Equal(t, "0.3.64", stats.System.Version)
+	require.Equal(t, "1.27.10", stats.System.Frontend)
 }
 
 func TestFolderListing(t *testing.T) {
