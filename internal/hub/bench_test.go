@@ -113,7 +113,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	if _, ok := t.(*testing.B); ok {
 		level = slog.LevelError // its output is the result
 	}
-	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(&testLog{t: t}), &slog.HandlerOptions{Level: level}))
+	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(logOf(t)), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
 		if user, _, ok := r.BasicAuth(); ok {
@@ -178,6 +178,14 @@ func (b *bench) stop() {
 func (b *bench) connected(count int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool { return len(b.hub.dispatch.Clients()) == count }, time.Minute, 5*time.Millisecond)
+}
+
+// logOf is the log of a test; a fuzz test must not be used while it fuzzes.
+func logOf(t testing.TB) io.Writer {
+	if _, ok := t.(*testing.F); ok {
+		return io.Discard
+	}
+	return &testLog{t: t}
 }
 
 // testLog writes to the test's log until the test is over.

@@ -72,9 +72,11 @@ var differences = []difference{
 		},
 	},
 	{
-		"NaN and Infinity as `number` are shown as 1e+308. ComfyUI shows them as they are, and its listing is no JSON then.",
+		"NaN and Infinity as `number` are shown as 1e+308, also in the answer to the POST. ComfyUI shows them as they are, and its listing is no JSON then.",
 		"One odd prompt must not break a listing for others.",
 		[]place{
+			in("jobs-odd").at("number nan").lines(`NaN|1e\+308`),
+			in("jobs-odd").at("number inf").lines(`Infinity|1e\+308`),
 			in("jobs-odd").at("list after: number nan").lines(`NaN|1e\+308`),
 			in("jobs-odd").at("list after: number inf").lines(`Infinity|1e\+308`),
 		},

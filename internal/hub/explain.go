@@ -37,7 +37,7 @@ func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []s
 		h.fault(w, r, err)
 		return
 	}
-	writeValue(w, h.explain(r.Context(), j, h.insightOf(a)))
+	writeDetail(w, h.explain(r.Context(), j, h.insightOf(a)))
 }
 
 // explain tells what is known of a job. What cannot be read now is left out:

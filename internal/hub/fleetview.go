@@ -52,7 +52,7 @@ func (h *Hub) getInstances(w http.ResponseWriter, r *http.Request, a asker, _ []
 	for _, i := range instances {
 		list = append(list, instanceValue(in.of(i)))
 	}
-	writeListing(w, r, pyjson.Marshal(list))
+	writeListing(w, r, list)
 }
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
@@ -83,7 +83,7 @@ func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 	for _, record := range slices.Backward(ended) {
 		list = append(list, jobValue(record.Job, -1, in))
 	}
-	writeListing(w, r, pyjson.Marshal(list))
+	writeListing(w, r, list)
 }
 
 // getJob answers GET /hub/jobs/{id}.
@@ -108,7 +108,7 @@ func (h *Hub) getJob(w http.ResponseWriter, r *http.Request, a asker, path []str
 			}
 		}
 	}
-	writeValue(w, jobValue(j, position, h.insightOf(a)))
+	writeDetail(w, jobValue(j, position, h.insightOf(a)))
 }
 
 // jobValue is an entry of /hub/jobs; position is -1 for a job that does not

@@ -25,6 +25,8 @@ type jobRow struct {
 	// summary is the parsed one; nil while nobody needed it.
 	summary *pyjson.Object
 	whole   bool
+	// gone says that the job was removed while the listing was made.
+	gone bool
 }
 
 func (r *jobRow) parsed() *pyjson.Object {
@@ -64,7 +66,7 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 	}
 	rows, err := h.jobRows(r.Context(), a, q)
 	if err == nil && q.workflow != "" {
-		rows, err = h.ofWorkflow(r.Context(), rows, q.workflow)
+		rows, err = h.ofWorkflow(r.Context(), rows, q)
 	}
 	if err != nil {
 		h.fault(w, r, err)
@@ -78,12 +80,12 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 		limit = pyjson.Int(int64(q.limit))
 		rows = rows[:min(q.limit, len(rows))]
 	}
-	shown, err := h.showJobs(r.Context(), rows)
+	shown, err := h.showJobs(r.Context(), rows, q)
 	if err != nil {
 		h.fault(w, r, err)
 		return
 	}
-	writeListing(w, r, pyjson.Marshal(pyjson.NewObject(
+	writeListing(w, r, pyjson.NewObject(
 		pyjson.Member{Key: "jobs", Value: shown},
 		pyjson.Member{Key: "pagination", Value: pyjson.NewObject(
 			pyjson.Member{Key: "offset", Value: pyjson.Int(int64(q.offset))},
@@ -91,7 +93,7 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 			pyjson.Member{Key: "total", Value: pyjson.Int(int64(total))},
 			pyjson.Member{Key: "has_more", Value: pyjson.Bool(min(q.offset, total)+len(rows) < total)},
 		)},
-	)))
+	))
 }
 
 // jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
@@ -135,19 +137,19 @@ func (h *Hub) jobRows(ctx context.Context, a asker, q jobQuery) ([]*jobRow, erro
 }
 
 // ofWorkflow keeps the jobs of one workflow.
-func (h *Hub) ofWorkflow(ctx context.Context, rows []*jobRow, workflow string) ([]*jobRow, error) {
+func (h *Hub) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
 	live, err := h.liveBodies(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(rows, func(r *jobRow) bool {
+	return slices.DeleteFunc(present(rows, q), func(r *jobRow) bool {
 		var id pyjson.Value
 		if r.job.State.Ended() {
 			id, _ = r.parsed().Get("workflow_id")
 		} else {
 			id = comfyui.WorkflowID(live[r.job.Key].Extra)
 		}
-		return id != pyjson.Value(pyjson.String(workflow))
+		return id != pyjson.Value(pyjson.String(q.workflow))
 	}), nil
 }
 
@@ -166,13 +168,13 @@ func sortJobs(rows []*jobRow, q jobQuery) {
 }
 
 // showJobs writes out the rows of a page.
-func (h *Hub) showJobs(ctx context.Context, rows []*jobRow) (pyjson.Array, error) {
+func (h *Hub) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
 	live, err := h.liveBodies(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	shown := pyjson.Array{}
-	for _, row := range rows {
+	for _, row := range present(rows, q) {
 		if !row.job.State.Ended() {
 			shown = append(shown, liveJob(row.job, live[row.job.Key].Extra))
 			continue
@@ -195,7 +197,8 @@ func (h *Hub) showJobs(ctx context.Context, rows []*jobRow) (pyjson.Array, error
 	return shown, nil
 }
 
-// liveBodies reads the bodies of those rows that wait or run.
+// liveBodies reads the bodies of those rows that wait or run. A row whose body
+// is gone has ended since: it becomes that of the ended job, or a gone one.
 func (h *Hub) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
 	var keys []string
 	for _, r := range rows {
@@ -206,14 +209,48 @@ func (h *Hub) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Bo
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	return h.queue.Bodies(ctx, keys)
+	bodies, err := h.queue.Bodies(ctx, keys)
+	if err != nil || len(bodies) == len(keys) {
+		return bodies, err
+	}
+	var late []string
+	for _, key := range keys {
+		if _, ok := bodies[key]; !ok {
+			late = append(late, key)
+		}
+	}
+	ended, err := h.queue.EndedOf(ctx, late)
+	if err != nil {
+		return nil, err
+	}
+	over := make(map[string]queue.Record, len(ended))
+	for _, e := range ended {
+		over[e.Job.Key] = e
+	}
+	for _, r := range rows {
+		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
+			continue
+		}
+		e, ok := over[r.job.Key]
+		if !ok {
+			r.gone = true
+			continue
+		}
+		r.job, r.stored = e.Job, e.Summary
+	}
+	return bodies, nil
+}
+
+// present are the rows that are still there and of the wanted statuses.
+func present(rows []*jobRow, q jobQuery) []*jobRow {
+	return slices.DeleteFunc(rows, func(r *jobRow) bool { return r.gone || !q.wants(jobStatus(r.job.State)) })
 }
 
 func jobHead(j job.Job) *pyjson.Object {
 	return pyjson.NewObject(
 		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "status", Value: pyjson.String(jobStatus(j.State))},
-		pyjson.Member{Key: "priority", Value: pyjson.Number(listable(j.Number))},
+		pyjson.Member{Key: "priority", Value: pyjson.Number(j.Number)},
 		pyjson.Member{Key: "create_time", Value: pyjson.Int(j.CreatedAt)},
 	)
 }
@@ -222,9 +259,10 @@ func liveJob(j job.Job, extra []byte) *pyjson.Object {
 	o := jobHead(j)
 	o.Set("outputs_count", pyjson.Int(0))
 	o.Set("previewable_outputs_count", pyjson.Int(0))
-	if id := comfyui.WorkflowID(extra); id != nil && id != (pyjson.Null{}) {
+	if id := comfyui.WorkflowID(extra); id != nil {
 		o.Set("workflow_id", id)
 	}
+	comfyui.ShapeJob(o)
 	return o
 }
 
@@ -233,6 +271,7 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 	for key, v := range summary.All() {
 		o.Set(key, v)
 	}
+	comfyui.ShapeJob(o)
 	return o
 }
 
@@ -241,11 +280,16 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path []string) {
 	ctx := r.Context()
 	live, err := h.liveOf(ctx, a.tenant, path[0])
+	var bodies map[string]job.Body
+	if err == nil && live.Key != "" {
+		bodies, err = h.queue.Bodies(ctx, []string{live.Key})
+	}
 	if err != nil {
 		h.fault(w, r, err)
 		return
 	}
-	// After the live one was looked for, for the same reason as in jobRows.
+	body, whole := bodies[live.Key]
+	// After the live one was read, for the same reason as in jobRows.
 	entry, err := h.queue.HistoryEntry(ctx, a.tenant, path[0])
 	switch {
 	case err == nil:
@@ -253,19 +297,18 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 		h.fetched(a, entry)
 	case !errors.Is(err, queue.ErrNotFound):
 		h.fault(w, r, err)
-	case live.Key != "":
-		bodies, err := h.queue.Bodies(ctx, []string{live.Key})
-		if err == nil && a.one && live.State != job.Queued {
-			var one string
-			if one, err = h.listedRunning(ctx, a); one != live.Key {
-				live.State = job.Queued
-			}
-		}
+	case whole && a.one && live.State != job.Queued:
+		one, err := h.listedRunning(ctx, a)
 		if err != nil {
 			h.fault(w, r, err)
 			return
 		}
-		writeValue(w, liveJob(live, bodies[live.Key].Extra))
+		if one != live.Key {
+			live.State = job.Queued
+		}
+		writeDetail(w, liveJob(live, body.Extra))
+	case whole:
+		writeDetail(w, liveJob(live, body.Extra))
 	default:
 		writeErrorText(w, http.StatusNotFound, "Job not found")
 	}
@@ -273,6 +316,10 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 
 func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.Entry) {
 	j, err := h.queue.Get(r.Context(), entry.Key)
+	if errors.Is(err, queue.ErrNotFound) {
+		writeErrorText(w, http.StatusNotFound, "Job not found") // deleted just now
+		return
+	}
 	if err != nil {
 		h.fault(w, r, err)
 		return
@@ -290,7 +337,7 @@ func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.
 		pyjson.Member{Key: "prompt", Value: valueOf(parts.Graph)},
 		pyjson.Member{Key: "extra_data", Value: valueOf(parts.Extra)},
 	))
-	writeValue(w, o)
+	writeDetail(w, o)
 }
 
 // valueOf reads raw JSON; what is missing or damaged is null.

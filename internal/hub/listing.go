@@ -16,13 +16,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
+// A listing shows everybody's prompts to everybody, so it must be JSON that every
+// parser reads, whatever one of them has posted (see pyjson.Strict). All
+// listings, and what is shown of a single job, go out through writeListing,
+// writeDetail or a listing.
+
 // writeListing answers with a listing that clients ask for at every status
 // message: it has an ETag, so that an unchanged one costs no bytes.
-func writeListing(w http.ResponseWriter, r *http.Request, body []byte) {
+func writeListing(w http.ResponseWriter, r *http.Request, v pyjson.Value) {
+	body := pyjson.Strict(pyjson.Marshal(v))
 	sum := sha256.Sum256(body)
 	if !unchanged(w, r, sum[:]) {
 		writeJSON(w, http.StatusOK, body)
 	}
+}
+
+// writeDetail answers with what a listing has of one job.
+func writeDetail(w http.ResponseWriter, v pyjson.Value) {
+	writeJSON(w, http.StatusOK, pyjson.Strict(pyjson.Marshal(v)))
 }
 
 // unchanged sets a listing's ETag and answers a client that has it already.
@@ -41,7 +52,7 @@ func unchanged(w http.ResponseWriter, r *http.Request, sum []byte) bool {
 // Strict clients unpack exactly these five.
 func appendTuple(dst []byte, j job.Job, body job.Body) []byte {
 	dst = append(dst, '[')
-	dst = append(dst, listable(j.Number)...)
+	dst = append(dst, j.Number...)
 	dst = append(dst, ", "...)
 	dst = pyjson.AppendString(dst, j.ID)
 	dst = append(dst, ", "...)
@@ -51,20 +62,6 @@ func appendTuple(dst []byte, j job.Job, body job.Body) []byte {
 	dst = append(dst, ", "...)
 	dst = pyjson.Append(dst, pyjson.Strings(body.Outputs))
 	return append(dst, ']')
-}
-
-// listable is a number that every JSON parser reads. A real server lists NaN
-// and Infinity as they are, and the listing is then broken for everybody.
-func listable(number string) string {
-	switch number {
-	case "NaN", "Infinity":
-		return "1e+308"
-	case "-Infinity":
-		return "-1e+308"
-	case "":
-		return "0"
-	}
-	return number
 }
 
 func orEmpty(raw []byte) []byte {
@@ -91,8 +88,10 @@ func (h *Hub) newListing(a asker) *listing {
 
 func (l *listing) close() { l.buffer.Take().Close() }
 
+// write adds whole tokens of JSON.
 func (l *listing) write(p []byte) {
 	if l.err == nil {
+		p = pyjson.Strict(p)
 		l.sum.Write(p)
 		_, l.err = l.buffer.Write(p)
 	}
@@ -101,24 +100,17 @@ func (l *listing) write(p []byte) {
 func (l *listing) text(s string) { l.write([]byte(s)) }
 
 // tuples writes a JSON list of queue items, with one body in memory at a time.
+// A job whose body is gone has just ended: it is in the history by now, and has
+// no place here.
 func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	keys := make([]string, len(jobs))
+	byKey := make(map[string]job.Job, len(jobs))
 	for n, j := range jobs {
-		keys[n] = j.Key
+		keys[n], byKey[j.Key] = j.Key, j
 	}
-	next := 0
-	item := func(body job.Body) {
-		if next > 0 {
-			l.text(", ")
-		}
-		l.write(appendTuple(nil, jobs[next], body))
-		next++
-	}
+	separator := ""
 	l.text("[")
 	err := l.hub.queue.EachBody(ctx, keys, func(stored queue.StoredBody) error {
-		for jobs[next].Key != stored.Key {
-			item(job.Body{}) // it has just ended
-		}
 		release, err := l.hub.intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err
@@ -128,12 +120,11 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 		if err != nil {
 			l.hub.log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
 		}
-		item(body)
+		l.text(separator)
+		l.write(appendTuple(nil, byKey[stored.Key], body))
+		separator = ", "
 		return l.err
 	})
-	for err == nil && next < len(jobs) {
-		item(job.Body{})
-	}
 	l.text("]")
 	return err
 }

@@ -54,7 +54,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	priority := min(max(s.Priority, job.MinPriority), job.MaxPriority)
 	var number, prefix, front string
 	if s.Number != nil {
-		number, prefix = string(pyjson.Float(*s.Number)), job.RankPrefix(priority, *s.Number)
+		number, prefix = string(pyjson.Finite(pyjson.Float(*s.Number))), job.RankPrefix(priority, *s.Number)
 	} else if s.Front {
 		front = "1"
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -18,8 +19,8 @@ type Entry struct {
 	Tenant string
 	ID     string
 	// Number is the queue number that the entry is to show in place of its
-	// own, because a younger job of the tenant had ended before; "" for its
-	// own.
+	// own, because a younger job of the tenant had ended before or an older
+	// hub has written NaN there; "" for its own.
 	Number string
 
 	stored []byte
@@ -115,7 +116,7 @@ func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) (
 	fields := make([]*redis.SliceCmd, len(keys))
 	texts := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
-		fields[i], texts[i] = p.HMGet(ctx, q.keys.job(keys[i]), "id", "raised"), p.Get(ctx, q.keys.entry(keys[i]))
+		fields[i], texts[i] = p.HMGet(ctx, q.keys.job(keys[i]), "id", "raised", "number"), p.Get(ctx, q.keys.entry(keys[i]))
 	})
 	if err != nil {
 		return nil, err
@@ -130,6 +131,10 @@ func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) (
 			continue
 		}
 		number, _ := fields[i].Val()[1].(string)
+		own, _ := fields[i].Val()[2].(string)
+		if finite := string(pyjson.Finite(pyjson.Number(own))); number == "" && own != "" && finite != own {
+			number = finite
+		}
 		entries = append(entries, Entry{
 			Key: key, Tenant: tenant, ID: id, Number: number, stored: []byte(texts[i].Val()), codec: q.codec,
 		})
@@ -160,10 +165,10 @@ func (q *Queue) EndedKeys(ctx context.Context, tenant string) ([]string, error) 
 	return q.page(ctx, tenant, Page{})
 }
 
-// EndedOf gives the records of those of the jobs that have ended; unknown ones
-// are left out. But for Delivered a record never changes once it is there.
+// EndedOf gives the records of those of the jobs that have ended; unknown ones,
+// and those that were cancelled while they waited, are left out. But for Delivered a record never changes once it is there.
 func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
-	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered")...)
+	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered", "gone")...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +182,7 @@ func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 			q.log.Error("a job's record cannot be read", "job", keys[i], "error", err)
 			continue
 		}
-		if !j.State.Ended() {
+		if !j.State.Ended() || r["gone"] == "1" {
 			continue
 		}
 		out = append(out, Record{Job: j, Summary: []byte(r["summary"]), Delivered: r["delivered"] == "1"})

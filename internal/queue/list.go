@@ -232,7 +232,7 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 }
 
 // Bodies gives the bodies of those of the jobs that are live, without their
-// secrets and requirements, for listings.
+// secrets and requirements, for listings. One that cannot be read is empty.
 func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
 	reads := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
@@ -249,7 +249,6 @@ func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body,
 		body, err := q.codec.decodeBody([]byte(read.Val()))
 		if err != nil {
 			q.log.Error("a job's body cannot be read", "job", keys[i], "error", err)
-			continue
 		}
 		bodies[keys[i]] = body
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -41,7 +42,7 @@ func (r record) job() (job.Job, error) {
 		Tenant:     r["tenant"],
 		Caller:     r["caller"],
 		Client:     r["client"],
-		Number:     r["number"],
+		Number:     string(pyjson.Finite(pyjson.Number(r["number"]))), // older hubs wrote NaN
 		Rank:       r["rank"],
 		Key:        keyOf(r["rank"]),
 		Class:      r["class"],

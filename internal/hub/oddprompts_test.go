@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// oddPrompt is a prompt with odd members, each raw JSON, or "" for none.
+type oddPrompt struct{ number, extra, client, id, value string }
+
+func (o oddPrompt) body() string {
+	body := `{"prompt": {"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 0`
+	if o.value != "" {
+		body += `, "odd": ` + o.value
+	}
+	body += `}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`
+	for key, raw := range map[string]string{"number": o.number, "extra_data": o.extra, "client_id": o.client, "prompt_id": o.id} {
+		if raw != "" {
+			body += `, "` + key + `": ` + raw
+		}
+	}
+	return body + "}"
+}
+
+// oddPrompts are those of which a real ComfyUI makes listings that only Python
+// reads, or that a web UI refuses as a whole.
+var oddPrompts = []oddPrompt{
+	{number: `NaN`}, {number: `Infinity`}, {number: `-Infinity`}, {number: `1e400`}, {number: `-1e400`}, {number: `"nan"`},
+	{number: `" -inf "`}, {number: `1180591620717411303424`}, {number: `-0.0`}, {number: `true`},
+	{value: `NaN`}, {value: `[-Infinity, {"x": 1e999}]`}, {value: `"\ud83d"`}, {value: `"\ude00\ud83d"`},
+	{extra: `{"x": NaN, "extra_pnginfo": {"workflow": {"id": NaN}}}`}, {extra: `{"extra_pnginfo": {"workflow": {"id": 5}}}`},
+	{extra: `{"extra_pnginfo": {"workflow": {"id": ["\udc00"]}}}`}, {extra: `{"extra_pnginfo": {"workflow": 1e999}}`},
+	{extra: `{"client_id": "\ud800", "comfyhub": {"priority": Infinity}}`}, {extra: `{"\ud800": Infinity, "create_time": NaN}`},
+	{client: `"\ud83d"`}, {id: `"\ud83d"`}, {id: `"\"\u0000/%2F"`}, {id: `NaN`}, {number: `NaN`, extra: `{"a": -Infinity}`, id: `"NaN"`},
+}
+
+// listed reads every listing, and what there is of one prompt, with a strict
+// parser, and holds /api/jobs to what web interfaces accept.
+func (b *bench) listed(t testing.TB, id string) {
+	t.Helper()
+	at := url.PathEscape(id)
+	for _, path := range []string{
+		"/prompt", "/queue", "/history", "/history/" + at, "/api/jobs", "/api/jobs?sort_by=execution_duration", "/api/jobs/" + at, "/hub/jobs", "/hub/jobs/" + at,
+	} {
+		status, body := b.get(path)
+		require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, status, path)
+		if status == http.StatusNotFound && body[0] != '{' {
+			continue // no such route: the id has a slash, for one
+		}
+		var whole any
+		require.NoError(t, json.Unmarshal(body, &whole), "%s: %s", path, body)
+		require.Equal(t, string(body), string(pyjson.Strict(body)), path)
+	}
+	_, body := b.get("/api/jobs")
+	var page struct {
+		Jobs []struct {
+			Workflow *string `json:"workflow_id"`
+			Priority float64
+			Created  int64 `json:"create_time"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(body, &page), string(body))
+}
+
+// oddly posts a prompt and reads the listings while it waits or runs, and after
+// its end.
+func (b *bench) oddly(t testing.TB, o oddPrompt) {
+	t.Helper()
+	status, answer := b.post("/prompt", o.body())
+	if status != http.StatusOK {
+		return
+	}
+	var accepted struct {
+		ID     string `json:"prompt_id"`
+		Number float64
+	}
+	require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
+	b.listed(t, accepted.ID)
+	require.Eventually(t, func() bool {
+		live, err := b.hub.queue.Live(t.Context(), "")
+		return err == nil && len(live) == 0
+	}, time.Minute, time.Millisecond)
+	b.listed(t, accepted.ID)
+}
+
+// One person's odd prompt must not break a listing for the others.
+func TestListingsAreStrict(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	long := b.submit(endless(1), "ann") // so that the others wait
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+	for n, o := range oddPrompts {
+		status, answer := b.post("/prompt", o.body())
+		require.Equal(t, http.StatusOK, status, "%d: %s", n, answer)
+		b.listed(t, long)
+	}
+	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
+	require.Equal(t, http.StatusOK, status)
+	require.Eventually(t, func() bool {
+		ended, err := b.hub.queue.Ended(t.Context(), "default", queue.Page{})
+		return err == nil && len(ended) == 1+len(oddPrompts)
+	}, time.Minute, time.Millisecond)
+	b.listed(t, long)
+	var history map[string]struct{ Prompt []any }
+	_, body := b.get("/history")
+	require.NoError(t, json.Unmarshal(body, &history))
+	for id, e := range history {
+		require.IsType(t, 0.0, e.Prompt[0], "%s: a number, not null", id)
+	}
+}
+
+// FuzzListings posts odd prompts and reads every listing with a strict parser.
+func FuzzListings(f *testing.F) {
+	for _, o := range oddPrompts {
+		f.Add(o.number, o.extra, o.client, o.id, o.value)
+	}
+	b := newBench(f, 1)
+	f.Fuzz(func(t *testing.T, number, extra, client, id, value string) {
+		o := oddPrompt{number, extra, client, id, value}
+		for _, raw := range []string{number, extra, client, id, value} {
+			if raw != "" && !jsonOf(raw) {
+				return
+			}
+		}
+		b := &bench{t: t, web: b.web, hub: b.hub}
+		b.oddly(t, o)
+		require.NoError(t, b.hub.queue.ClearHistory(t.Context(), "default", ""))
+	})
+}
+
+// jsonOf reports whether a text is JSON as Python reads it.
+func jsonOf(raw string) bool {
+	_, err := pyjson.Parse([]byte(raw))
+	return err == nil
+}
