@@ -20,10 +20,10 @@ func (d *Dispatcher) heard(e queue.Event) {
 	switch e.Kind {
 	case queue.Resync:
 		d.Wake()
-		d.streams.StatusChanged()
+		d.streams.JobChanged("", "")
 	case queue.Queued:
 		d.Wake()
-		d.streams.StatusChanged(e.Caller)
+		d.streams.JobChanged(e.Tenant, e.Caller)
 		if e.Client != "" && e.Hub == "" { // new, and perhaps posted at another hub
 			d.streams.GoesOn(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.ID)
 		}
@@ -36,13 +36,15 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.streams.Drop(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.Key,
 			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
 		d.WithdrawRun(e.Key)
-		d.streams.StatusChanged(e.Caller)
+		d.streams.JobChanged(e.Tenant, e.Caller)
 	case queue.Ended:
-		d.streams.StatusChanged(e.Caller)
+		d.streams.JobChanged(e.Tenant, e.Caller)
 		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {
 			d.work.Go(func() { d.EndedElsewhere(d.ctx, e) })
 		}
-	case queue.Claimed, queue.Started: // change neither what waits nor a count
+	case queue.Claimed:
+		d.streams.JobChanged(e.Tenant, e.Caller)
+	case queue.Started: // changes neither a listing nor a count
 	}
 }
 

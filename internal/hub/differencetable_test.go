@@ -77,6 +77,8 @@ var differences = []difference{
 		[]place{
 			in("jobs-odd").at("number nan").lines(`NaN|1e\+308`),
 			in("jobs-odd").at("number inf").lines(`Infinity|1e\+308`),
+			in("order-front-number").at("number NaN").lines(`NaN|1e\+308`),
+			in("order-front-number").at("number inf").lines(`Infinity|1e\+308`),
 			in("jobs-odd").at("list after: number nan").lines(`NaN|1e\+308`),
 			in("jobs-odd").at("list after: number inf").lines(`Infinity|1e\+308`),
 		},

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -52,6 +54,7 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 		opened:   time.Now(),
 		interval: s.o.StatusInterval,
 		silence:  s.o.KeepAlive,
+		house:    &s.audiences,
 		features: func() []byte { return s.o.Features() },
 		wake:     make(chan struct{}, 1),
 		pings:    make(chan struct{}, 1),
@@ -66,6 +69,8 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 func (s *Streams) run(sock *socket, k Key, live bool) error {
 	sock.tally = s.callers.join(sock.caller, sock)
 	defer s.callers.leave(sock.caller, sock)
+	s.audiences.join(k.Tenant, sock)
+	defer s.audiences.leave(k.Tenant, sock)
 	if !s.admit(sock) {
 		<-sock.shut(websocket.StatusGoingAway, "")
 		return nil
@@ -206,4 +211,11 @@ func (s *Streams) drop() {
 		}
 		c.mu.Unlock()
 	}
+}
+
+// mintSID makes a client id of the form that ComfyUI makes: 32 hex digits.
+func mintSID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(id[:])
 }

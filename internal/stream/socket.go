@@ -32,6 +32,8 @@ type socket struct {
 	sid      string
 	caller   string
 	tally    *tally
+	house    *audiences
+	seat     seat // locked by house
 	browser  bool // pings instead of status frames keep it alive
 	deflate  bool // the extension was negotiated
 	opened   time.Time

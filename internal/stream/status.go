@@ -119,3 +119,20 @@ func (g *callerSockets) changed() {
 		w.statusDue()
 	}
 }
+
+// StatusChanged tells that the count of these callers may have changed; no
+// caller at all means that of everyone.
+func (s *Streams) StatusChanged(callers ...string) { s.callers.changed(callers) }
+
+// JobChanged tells that a job of a caller waits, runs or has ended: the count of
+// that caller may have changed, and so has what listings show to the tenant.
+// Empty names mean that any job of any tenant may have changed.
+func (s *Streams) JobChanged(tenant, caller string) {
+	s.audiences.changed(tenant)
+	if caller == "" {
+		s.callers.changed(nil)
+	} else {
+		s.callers.changed([]string{caller})
+	}
+	s.audiences.tell(tenant)
+}

@@ -2,8 +2,6 @@ package stream
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -59,6 +57,10 @@ type Options struct {
 	// StatusInterval is the shortest time between two status messages of a
 	// socket, ends of its own prompts apart. Default: 100 ms.
 	StatusInterval time.Duration
+	// TenantStatuses is how many sockets of one tenant are sent a status in a
+	// second because a job of another caller has changed what the tenant's
+	// listings show. Default: 100.
+	TenantStatuses int
 	// HoldBytes bounds what is kept in memory for one client. Default: 16 MiB.
 	HoldBytes int64
 	// SocketBytes bounds what waits to be written to one socket; less than
@@ -101,6 +103,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.KeepAlive = positive(o.KeepAlive, 9*time.Second)
 	o.StatusInterval = positive(o.StatusInterval, 100*time.Millisecond)
+	o.TenantStatuses = positive(o.TenantStatuses, 100)
 	o.HoldBytes = positive(o.HoldBytes, 16<<20)
 	o.SocketBytes = max(o.SocketBytes, 2*o.HoldBytes)
 	o.SpillBytes = positive(o.SpillBytes, 4<<20)
@@ -138,6 +141,8 @@ type Streams struct {
 	o       Options
 	started time.Time
 	callers callers
+	// audiences hear of changes in the listings.
+	audiences audiences
 
 	limits atomic.Pointer[Limits]
 
@@ -173,6 +178,7 @@ func New(o Options) *Streams {
 		sockets: make(map[*socket]struct{}),
 	}
 	s.callers.ask = s.o.Count
+	s.audiences.pace = s.o.TenantStatuses
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.SetLimits(Limits{ReplayWindow: o.ReplayWindow, MaxSockets: o.MaxSockets, TenantSockets: o.TenantSockets})
 	s.startNetwork()
@@ -341,10 +347,6 @@ func (s *Streams) Replay(k Key, promptID string) (known bool) {
 	return known
 }
 
-// StatusChanged tells that the count of these callers may have changed; no
-// caller at all means that of everyone.
-func (s *Streams) StatusChanged(callers ...string) { s.callers.changed(callers) }
-
 // Showing is the running prompt whose messages the client is being shown; ok
 // is false when there is none, or no socket.
 func (s *Streams) Showing(k Key) (promptID string, ok bool) {
@@ -385,13 +387,6 @@ func (s *Streams) SocketsOf(tenant string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.places.tenants[tenant]
-}
-
-// mintSID makes a client id of the form that ComfyUI makes: 32 hex digits.
-func mintSID() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
-	return hex.EncodeToString(id[:])
 }
 
 // wantsLive reports whether the query asks for interleaved events.

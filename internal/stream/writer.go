@@ -85,11 +85,13 @@ func (w *socket) sendStatus(ctx context.Context, always bool) error {
 	if w.silent() {
 		return nil
 	}
+	version := w.house.version(w)
 	n, err := w.tally.read(ctx)
 	if err != nil && !always {
 		return nil
 	}
 	w.lastStatus = time.Now()
+	w.house.heard(w, version)
 	return w.text(ctx, statusMessage(n, ""))
 }
 
