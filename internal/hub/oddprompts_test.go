@@ -127,7 +127,7 @@ func FuzzListings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, number, extra, client, id, value string) {
 		o := oddPrompt{number, extra, client, id, value}
 		for _, raw := range []string{number, extra, client, id, value} {
-			if raw != "" && !jsonOf(raw) {
+			if raw != "" && !pythonReads(raw) {
 				return
 			}
 		}
@@ -137,8 +137,8 @@ func FuzzListings(f *testing.F) {
 	})
 }
 
-// jsonOf reports whether a text is JSON as Python reads it.
-func jsonOf(raw string) bool {
+// pythonReads reports whether a text is JSON as Python reads it.
+func pythonReads(raw string) bool {
 	_, err := pyjson.Parse([]byte(raw))
 	return err == nil
 }
