@@ -43,9 +43,9 @@ var oddPrompts = []oddPrompt{
 	{client: `"\ud83d"`}, {id: `"\ud83d"`}, {id: `"\"\u0000/%2F"`}, {id: `NaN`}, {number: `NaN`, extra: `{"a": -Infinity}`, id: `"NaN"`},
 }
 
-// listed reads every listing, and what there is of one prompt, with a strict
+// strictly reads every listing, and what there is of one prompt, with a strict
 // parser, and holds /api/jobs to what web interfaces accept.
-func (b *bench) listed(t testing.TB, id string) {
+func (b *bench) strictly(t testing.TB, id string) {
 	t.Helper()
 	at := url.PathEscape(id)
 	for _, path := range []string{
@@ -84,12 +84,12 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 		Number float64
 	}
 	require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
-	b.listed(t, accepted.ID)
+	b.strictly(t, accepted.ID)
 	require.Eventually(t, func() bool {
 		live, err := b.hub.queue.Live(t.Context(), "")
 		return err == nil && len(live) == 0
 	}, time.Minute, time.Millisecond)
-	b.listed(t, accepted.ID)
+	b.strictly(t, accepted.ID)
 }
 
 // One person's odd prompt must not break a listing for the others.
@@ -101,7 +101,7 @@ func TestListingsAreStrict(t *testing.T) {
 	for n, o := range oddPrompts {
 		status, answer := b.post("/prompt", o.body())
 		require.Equal(t, http.StatusOK, status, "%d: %s", n, answer)
-		b.listed(t, long)
+		b.strictly(t, long)
 	}
 	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
 	require.Equal(t, http.StatusOK, status)
@@ -109,7 +109,7 @@ func TestListingsAreStrict(t *testing.T) {
 		ended, err := b.hub.queue.Ended(t.Context(), "default", queue.Page{})
 		return err == nil && len(ended) == 1+len(oddPrompts)
 	}, time.Minute, time.Millisecond)
-	b.listed(t, long)
+	b.strictly(t, long)
 	var history map[string]struct{ Prompt []any }
 	_, body := b.get("/history")
 	require.NoError(t, json.Unmarshal(body, &history))
