@@ -29,6 +29,9 @@ func TestReplay(t *testing.T) {
 	traces, err := replay.Traces()
 	require.NoError(t, err)
 	require.NotEmpty(t, traces)
+	for name := range notPlayed {
+		require.True(t, slices.ContainsFunc(traces, func(tr replay.Trace) bool { return tr.Name == name }), "no recording %s", name)
+	}
 	found := &ledger{met: map[string]bool{}}
 	var played, all atomic.Int64
 	var crew errgroup.Group
