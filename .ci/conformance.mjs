@@ -20,6 +20,9 @@ const counts = [1, 2, 3];
 /** The hubs that the slow clients are run against too: each version and each number of instances is among them. */
 const diagonal = ['hub 0.3.64 x1', 'hub 0.33.0 x2', 'hub 0.3.64 x3'];
 
+/** A hub whose listings are those of a single ComfyUI. */
+const one = { name: 'hub queue one', hub: true, version: '0.33.0', instances: 2, site: 'queue one' };
+
 const say = (text) => console.log(text);
 const { values: options } = parseArgs({
   options: {
@@ -53,7 +56,7 @@ function simulated() {
     const name = `hub ${version} x${count}`;
     return column({ name, hub: true, version, instances: count, diagonal: diagonal.includes(name) }, () => fleets.hub({ name, version, count }));
   }));
-  return [...hubs.toReversed(), ...plain]; // the longest first
+  return [...hubs.toReversed(), ...plain, column(one, () => fleets.hub({ ...one, count: one.instances }))]; // the longest first
 }
 
 /** Real servers are shared by their columns, which therefore come one after another. */

@@ -32,8 +32,8 @@ export class Fleets {
     return { url, tails: () => tails([server]), close: () => this.#stop([server]) };
   }
 
-  /** Starts a hub with an agent in front of so many simulated instances, or of the servers at `urls`. */
-  async hub({ name, version, count, urls = [] }) {
+  /** Starts a hub with an agent in front of so many simulated instances, or of the servers at `urls`; `site` is a word of its site. */
+  async hub({ name, version, count, site, urls = [] }) {
     const [api, gossip, admin] = await freePorts(3);
     const slug = name.replaceAll(/[^\w.]+/g, '-');
     const home = path.join(this.#folder, slug);
@@ -45,6 +45,7 @@ export class Fleets {
       COMFYHUB_ADMIN: `127.0.0.1:${admin}`,
       COMFYHUB_GOSSIP: `127.0.0.1:${gossip}`,
       COMFYHUB_REDIS: 'embedded',
+      ...(site ? { COMFYHUB_SITE: site } : {}),
       COMFYHUB_DATA: path.join(home, 'data'),
       // What a simulated instance shows as its page is none.
       ...(urls.length ? {} : { COMFYHUB_FRONTEND: frontend(version) }),

@@ -1,5 +1,6 @@
 // Every case of the suite: one process each, by file and name.
 // `hubOnly` says why a stock ComfyUI cannot do it; such a case is run against hubs alone.
+// `site` names the words that a hub's site must have for it.
 // A new case runs in every column without being named anywhere else.
 
 const groups = {
@@ -19,6 +20,7 @@ const groups = {
   'clients/script.py': { workflow: { seconds: 90 } },
   'clients/libraries.py': {
     simplified: {}, simplified_upload: {}, simplified_pictures: {}, workflow_client: {}, workflow_client_async: {}, xy: {}, manager: {}, utils: {},
+    utils_busy: { site: 'queue one', diagonal: false },
   },
   'clients/example_flow.py': { flow: {}, parallel: {}, ws_images: {}, socket_per_prompt: {}, polling: {}, object_info: {} },
   'checks/events.mjs': {
@@ -41,6 +43,7 @@ const groups = {
   'checks/headers.mjs': { single: {}, origin: {} },
   'checks/surface.mjs': {
     neverLost: {}, promptEnd: {}, counts: {}, pollers: {}, refusals: {}, routes: {}, historyList: {}, frontend: {},
+    oneRunning: { site: 'queue one' },
   },
 };
 
@@ -49,12 +52,13 @@ const slow = ['clients/cli.py', 'clients/api_client.py', 'clients/script.py', 'c
 
 /** The cases in order: name, file, python or not, limits. */
 const cases = Object.entries(groups).flatMap(([file, members]) =>
-  Object.entries(members).map(([name, { hubOnly, seconds = 180, diagonal = slow.includes(file) }]) => ({
+  Object.entries(members).map(([name, { hubOnly, site, seconds = 180, diagonal = slow.includes(file) }]) => ({
     name: `${file.replace(/^.*\/|\.\w+$/g, '')}: ${name}`,
     file,
     case: name,
     python: file.endsWith('.py'),
     hubOnly,
+    site,
     diagonal,
     seconds,
   })));

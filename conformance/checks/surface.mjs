@@ -153,4 +153,22 @@ async function frontend({ url }) {
   must((await code.arrayBuffer()).byteLength > 1000, 'an empty script');
 }
 
-await main({ neverLost, promptEnd, counts, pollers, refusals, routes, historyList, frontend });
+/** With prompts on all instances the listing is one that a single ComfyUI could have: at most one runs, the rest wait. */
+async function oneRunning({ url, instances }) {
+  const server = new Server(url);
+  const work = await server.work(1);
+  const ids = [];
+  for (let i = 0; i < 2 * instances; i++) ids.push(await server.submit(paint({ work }).prompt, { clientId: randomUUID() }));
+  const end = Date.now() + PATIENCE;
+  for (let looks = 1; ; looks++) {
+    must(Date.now() < end, 'prompts do not end');
+    const { queue_running: running, queue_pending: pending } = await server.json('/queue');
+    must(running.length <= 1, `${running.length} run: ${brief(running.map((row) => row[1]))}`);
+    const listed = new Set([...running, ...pending].map((row) => row[1]));
+    for (const id of ids) must(listed.has(id) || (await server.history(id)), `${id} is in neither /queue nor /history`);
+    if (!listed.size) return `${looks} looks`;
+    await sleep(20);
+  }
+}
+
+await main({ neverLost, promptEnd, counts, pollers, refusals, routes, historyList, frontend, oneRunning });

@@ -5,7 +5,6 @@ poll /history/{id} once a second, comfyapi polls it every three seconds.
 """
 
 import asyncio
-import io
 import json
 import sys
 import tempfile
@@ -154,8 +153,8 @@ def manager(server):
         graph.expect(Path(client.download_output(url, save_path=FOLDER.name, filename=name)).read_bytes())
 
 
-def utils(server):
-    """comfyui-utils: asserts that at most one prompt runs, and looks in /queue and /history at every status."""
+async def paint(server, graphs):
+    """Runs graphs with comfyui-utils, one after the other."""
     from comfyui_utils import comfy
 
     class Callbacks(comfy.Callbacks):
@@ -170,24 +169,36 @@ def utils(server):
         async def completed(self, outputs, cached):
             self.output = outputs
 
-    async def run():
-        api = comfy.ComfyAPI(server.netloc)
-        graph = Graph()
-        for graph in (graph, graph, Graph()):  # the second is cached; none has previews, which it takes for an error
-            got = Callbacks()
-            await api.submit(graph.prompt, got)
-            pictures = []
+    api = comfy.ComfyAPI(server.netloc)
+    for graph in graphs:  # none has previews, which it takes for an error
+        got = Callbacks()
+        await asyncio.wait_for(api.submit(graph.prompt, got), PATIENCE)
+        pictures = []
 
-            async def keep(file):
-                pictures.append(io.BytesIO(file.read()))
+        async def keep(file):
+            pictures.append(file.read())
 
-            await api.fetch(got.output["images"][0], keep)
-            graph.expect(pictures[0].getvalue())
+        await api.fetch(got.output["images"][0], keep)
+        graph.expect(pictures[0])
 
-    asyncio.run(asyncio.wait_for(run(), PATIENCE))
+
+def utils(server):
+    """comfyui-utils: looks in /queue and /history at every status; the second prompt is cached."""
+    graph = Graph()
+    asyncio.run(paint(server, (graph, graph, Graph())))
+
+
+def utils_busy(server):
+    """comfyui-utils asserts that at most one prompt runs, anybody's, while others' prompts run on all instances."""
+    others = [Graph(work=server.work(2)) for _ in range(2 * server.instances)]
+    ids = [json.loads(server.post("/prompt", {"prompt": other.prompt, "client_id": f"busy-{i}"}))["prompt_id"] for i, other in enumerate(others)]
+    asyncio.run(paint(server, [Graph()]))
+    for other, prompt_id in zip(others, ids, strict=True):
+        image = server.json(f"/history/{prompt_id}")[prompt_id]["outputs"][SAVE]["images"][0]
+        other.expect(server.view(**image))
 
 
 main({
     f.__name__: f
-    for f in (simplified, simplified_upload, simplified_pictures, workflow_client, workflow_client_async, xy, manager, utils)
+    for f in (simplified, simplified_upload, simplified_pictures, workflow_client, workflow_client_async, xy, manager, utils, utils_busy)
 })

@@ -7,7 +7,7 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /**
  * A column has a `name`, `hub` (true for a hub), the `instances` behind it, `version` (ComfyUI's), `diagonal` (false:
- * without the slow clients), `open()`, which gives its URL once it can be used, and `close(failed)`.
+ * without the slow clients), `site` (words of the hub's site: only the cases that ask for them), `open()`, which gives its URL once it can be used, and `close(failed)`.
  *
  * Columns are run side by side, at most `atOnce`; those with the same `servers` one after another.
  * Gives the rows of the table: for each case its result in each column.
@@ -41,7 +41,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
       const note = result.status === 'fail' ? headline(result.detail) : result.detail;
       say(`${result.status.padEnd(4)} ${column.name.padEnd(width)} ${(result.ms / 1000).toFixed(1).padStart(6)} s  ${item.name}${note ? `: ${note.slice(0, 160)}` : ''}`);
     };
-    const mine = cases.map((item, i) => [item, rows[i]]).filter(([item]) => (column.hub || !item.hubOnly) && (column.diagonal !== false || !item.diagonal));
+    const mine = cases.map((item, i) => [item, rows[i]]).filter(([item]) => suits(item, column));
     if (!mine.length) return;
     try {
       column.url = await column.open();
@@ -61,6 +61,11 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
   };
   await Promise.all(Array.from({ length: Math.max(1, atOnce) }, worker));
   return rows;
+}
+
+function suits({ hubOnly, diagonal, site }, column) {
+  if (!column.hub) return !hubOnly;
+  return site === column.site && (column.diagonal !== false || !diagonal);
 }
 
 /** The version of ComfyUI that a server says it is. */
