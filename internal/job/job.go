@@ -65,7 +65,14 @@ type Job struct {
 	CreatedAt  int64
 	StartedAt  int64
 	FinishedAt int64
+	// DoorUntil is until when the client that posted the job may still be
+	// given an instance's refusal as the answer; zero once it has its answer.
+	DoorUntil int64
 }
+
+// AtDoor reports whether the client that posted the job has no answer yet.
+// Listings leave such a job out: it may turn out never to have been accepted.
+func (j Job) AtDoor(now time.Time) bool { return j.DoorUntil > now.UnixMilli() }
 
 // Run is one attempt of a job on one instance, known by Key and Fence.
 type Run struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -33,6 +34,9 @@ type Submission struct {
 	// BodyHash tells the same prompt from another one under the same id.
 	BodyHash string
 	Body     job.Body
+	// Door is for how long an instance's refusal may still be the answer to
+	// the client, see [Queue.Admit]. Zero is for a job that is accepted at once.
+	Door time.Duration
 }
 
 // Accepted is the answer to a Submission.
@@ -71,7 +75,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed))
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door))
 	if err != nil {
 		return Accepted{}, err
 	}

@@ -17,6 +17,10 @@ const (
 	Resync Kind = "resync"
 	// Queued: a job waits, new or again.
 	Queued Kind = "queued"
+	// Asked: a job waits that its client does not know to be accepted.
+	Asked Kind = "asked"
+	// Refused: the instance has refused a job at the door, see [Queue.Admit].
+	Refused Kind = "refused"
 	// Claimed: a job was given to an instance.
 	Claimed Kind = "claimed"
 	// Started: an instance began to execute.

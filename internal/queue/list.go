@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -133,14 +134,26 @@ func (q *Queue) Position(ctx context.Context, key string) (int, error) {
 }
 
 // Live gives the running and waiting jobs of a tenant, or of all with "", in
-// rank order.
+// rank order. Those of a tenant are without the jobs at the door, see
+// [Queue.Admit].
 func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
-	return q.live(ctx, q.keys.live(tenant))
+	jobs, err := q.live(ctx, q.keys.live(tenant))
+	if tenant != "" {
+		jobs = listed(jobs)
+	}
+	return jobs, err
 }
 
-// LiveOf gives the running and waiting jobs of a caller in rank order.
+// LiveOf gives the running and waiting jobs of a caller in rank order, without
+// those at the door.
 func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
-	return q.live(ctx, q.keys.caller(caller))
+	jobs, err := q.live(ctx, q.keys.caller(caller))
+	return listed(jobs), err
+}
+
+func listed(jobs []job.Job) []job.Job {
+	now := time.Now()
+	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.AtDoor(now) })
 }
 
 func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {

@@ -12,6 +12,7 @@
 //		Started      leased -> running         Finish        leased, running -> done, failed, cancelled; gone if withdrawn
 //		Requeue      leased, running -> queued Cancel        queued -> gone; else a wish for the holder
 //		                                       Withdraw      as Cancel, and the job is in Live no more
+//		Reject       leased -> gone
 //
 //	  - A job is accepted once: the same id of the same tenant with the same
 //	    body is the same job, also when it has ended. With another body a new
@@ -89,6 +90,9 @@ var (
 	// ErrWithdrawn says that the job's client has taken it back: the run must
 	// end, and nobody is told of it.
 	ErrWithdrawn = errors.New("queue: withdrawn")
+	// ErrAnswered says that the client has been told that the job was
+	// accepted, so that a refusal comes too late.
+	ErrAnswered = errors.New("queue: the client has its answer")
 	// ErrSecrets says that a job's API keys cannot be decrypted: they were
 	// encrypted with another key.
 	ErrSecrets = errors.New("queue: secrets cannot be decrypted")
@@ -228,6 +232,8 @@ func refusal(code string) error {
 		return ErrTaken
 	case "stale":
 		return ErrStale
+	case "closed":
+		return ErrAnswered
 	case "exhausted":
 		return ErrExhausted
 	case "cancelled":

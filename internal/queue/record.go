@@ -16,7 +16,7 @@ import (
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
-	"created", "started", "finished", "withdrawn",
+	"created", "started", "finished", "withdrawn", "door",
 }
 
 // keyOf gives the key at the end of a rank.
@@ -58,6 +58,7 @@ func (r record) job() (job.Job, error) {
 		StartedAt:  p.int("started"),
 		FinishedAt: p.int("finished"),
 		Withdrawn:  r["withdrawn"] != "",
+		DoorUntil:  p.int("door"),
 	}
 	if j.Fence > 0 {
 		j.Run = job.Run{

@@ -25,6 +25,8 @@ var (
 	sweepScript         = script("sweep", redis.Write, "lib", "withdraw")
 	cancelScript        = script("cancel", redis.Durable, "lib", "withdraw")
 	cancelWaitingScript = script("cancel_waiting", redis.Durable, "lib", "withdraw")
+	rejectScript        = script("reject", redis.Durable, "lib", "withdraw")
+	admitScript         = script("admit", redis.Write, "lib")
 	finishScript        = script("finish", redis.Durable, "lib", "history")
 	failWaitingScript   = script("fail_waiting", redis.Durable, "lib", "history")
 	forgetScript        = script("forget", redis.Durable, "lib", "history")

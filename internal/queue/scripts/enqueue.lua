@@ -19,6 +19,7 @@
 -- ARGV[17] bound of the tenant's waiting jobs, or '0' for none
 -- ARGV[18] bound of their bytes, or '0' for none
 -- ARGV[19] the bytes that this job counts for
+-- ARGV[20] how many milliseconds the job stands at the door, '0' for none
 --
 -- Output: {'ok', job...}        accepted
 --         {'existing', job...}  the same job was accepted before
@@ -87,6 +88,9 @@ if number == '' then
 end
 local turn = write('HINCRBY', key('q', 'counters'), 'turns', '1')
 local j = {key = k}
+if ARGV[20] ~= '0' then
+  set(j, 'door', int(now() + tonumber(ARGV[20])))
+end
 set(j,
   'v', '1', 'id', id, 'tenant', tenant, 'caller', ARGV[4], 'client', ARGV[5], 'class', class,
   'priority', ARGV[7], 'hash', ARGV[8], 'number', number,
@@ -102,5 +106,5 @@ end
 write('HSET', key('q', 'ids', tenant), id, k)
 list(j)
 wait(j)
-tell('queued', j)
+tell_waits(j)
 return answer('ok', k)

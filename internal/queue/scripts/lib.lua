@@ -43,6 +43,18 @@ local function tell(kind, j)
     pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state))
 end
 
+-- at_door reports whether the client that posted a job has no answer yet, so
+-- that an instance's refusal can still be that answer.
+local function at_door(j)
+  return j.door and j.door ~= '' and tonumber(j.door) > now()
+end
+
+-- tell_waits tells that a job waits. One at the door changes no count that a
+-- client may see: it may turn out never to have been accepted.
+local function tell_waits(j)
+  tell(at_door(j) and 'asked' or 'queued', j)
+end
+
 -- add changes a share of the waiting jobs: of a tenant, or of all for ''. A
 -- share of nothing is removed, so that tenants who left take no room.
 local function add(share, tenant, n)

@@ -38,5 +38,5 @@ end
 let_go(j)
 set(j, 'state', 'queued', 'reason', ARGV[3], 'progress', '0', 'started', '0')
 wait(j)
-tell('queued', j)
+tell_waits(j)
 return answer('ok', j.key)

@@ -12,7 +12,7 @@ if not j then
   return {'stale'}
 end
 if j.state == 'leased' then
-  set(j, 'state', 'running', 'started', int(now()))
+  set(j, 'state', 'running', 'started', int(now()), 'door', '')
   tell('started', j)
 end
 return {j.withdrawn and 'withdrawn' or j.cancel and 'cancelled' or 'ok'}

@@ -6,6 +6,19 @@ local function withdraw(j, tombstone)
   vanish(j, tombstone)
 end
 
+-- unname gives the id of a withdrawn job back to the older job that had it.
+local function unname(j)
+  if redis.call('HGET', key('q', 'ids', j.tenant), j.id) ~= j.key then
+    return
+  end
+  local older = redis.call('HGET', key('q', 'entries', j.tenant), j.id)
+  if older then
+    write('HSET', key('q', 'ids', j.tenant), j.id, older)
+  else
+    write('HDEL', key('q', 'ids', j.tenant), j.id)
+  end
+end
+
 -- bury removes a tombstone. An older job of the same id can be found again.
 local function bury(k)
   write('ZREM', key('q', 'tombs'), k)
@@ -13,13 +26,6 @@ local function bury(k)
   if not j or j.gone ~= '1' then
     return
   end
-  if redis.call('HGET', key('q', 'ids', j.tenant), j.id) == k then
-    local older = redis.call('HGET', key('q', 'entries', j.tenant), j.id)
-    if older then
-      write('HSET', key('q', 'ids', j.tenant), j.id, older)
-    else
-      write('HDEL', key('q', 'ids', j.tenant), j.id)
-    end
-  end
+  unname(j)
   write('DEL', job_key(k))
 end

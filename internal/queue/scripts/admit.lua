@@ -1,0 +1,21 @@
+-- Closes the door behind a job: from here on a refusal comes too late.
+--
+-- ARGV[1] key
+--
+-- Output: {'ok'}
+--         {'refused', answer}  its instance has refused it; the job is gone
+--         {'missing'}
+local j = get(ARGV[1])
+if not j then
+  return {'missing'}
+end
+if j.refusal then
+  return {'refused', j.refusal}
+end
+if j.door and j.door ~= '' then
+  set(j, 'door', '')
+  if j.state == 'queued' or runs(j) then
+    tell('queued', j)
+  end
+end
+return {'ok'}
