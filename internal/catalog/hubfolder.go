@@ -52,3 +52,61 @@ func withoutHubFolder(folders pyjson.Array) pyjson.Array {
 		return ok && (name == hubFolder || strings.HasPrefix(string(name), hubFolder+"/") || strings.HasPrefix(string(name), hubFolder+`\`))
 	})
 }
+
+// WithoutHubFolder is an instance's refusal of a prompt, or the node_errors of
+// it, without what lies in the hub's folder there: the options that such an
+// answer repeats may be the names of somebody else's files.
+func WithoutHubFolder(answer []byte) []byte {
+	if !bytes.Contains(answer, []byte(hubFolder)) {
+		return answer
+	}
+	v, err := pyjson.Parse(answer)
+	if err != nil {
+		return answer
+	}
+	o, _ := v.(*pyjson.Object)
+	nodes := o.Object("node_errors")
+	if nodes == nil {
+		nodes = o
+	}
+	changed := false
+	for id := range nodes.All() {
+		for _, v := range nodes.Object(id).Array("errors") {
+			if e, ok := v.(*pyjson.Object); ok && hideOptions(e) {
+				changed = true
+			}
+		}
+	}
+	if !changed {
+		return answer
+	}
+	return pyjson.Marshal(v)
+}
+
+// hideOptions takes the hub's folder out of the options that an error repeats,
+// in its input_config and in its words, and reports whether it was there.
+func hideOptions(e *pyjson.Object) bool {
+	config := e.Object("extra_info").Array("input_config")
+	if len(config) == 0 {
+		return false
+	}
+	list, inSpec := config[0].(pyjson.Array)
+	var settings *pyjson.Object
+	if !inSpec && len(config) > 1 {
+		settings, _ = config[1].(*pyjson.Object)
+		list = settings.Array("options")
+	}
+	kept := withoutHubFolder(list)
+	if len(kept) == len(list) {
+		return false
+	}
+	if inSpec {
+		config[0] = kept
+	} else {
+		settings.Set("options", kept)
+	}
+	if words, _, quoted := strings.Cut(e.String("details"), " not in ["); quoted {
+		e.Set("details", pyjson.String(words+" not in "+pyStr(kept)))
+	}
+	return true
+}

@@ -42,7 +42,18 @@ func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verd
 	edits = append(edits, c.titles(p.Graph)...)
 	verdict := accept(p.Graph, good, v.unsure, edits, nodeErrors)
 	verdict.Unlisted = v.unlisted()
+	verdict.Doubtful = v.doubtful()
 	return verdict
+}
+
+// doubtful reports whether an instance may refuse what passed here: any class
+// but ComfyUI's own may have a validate function, and a replaced class is
+// checked as what it is replaced by.
+func (v *validator) doubtful() bool {
+	return len(v.unsure) > 0 || slices.ContainsFunc(v.order, func(id string) bool {
+		form := v.form(id)
+		return form == nil || !form.core
+	})
 }
 
 // unlisted are the classes of the nodes that name what no list has.

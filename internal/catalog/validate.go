@@ -38,6 +38,10 @@ type Verdict struct {
 	// Graph is the graph with literals coerced and hazards repaired; every
 	// other byte is as sent. It is nil in a refusal.
 	Graph *Graph
+	// Doubtful says that only an instance can tell whether it takes the prompt,
+	// because classes that are not ComfyUI's own take part, or checks failed
+	// that the instance may not make.
+	Doubtful bool
 	// Unsure names checks that failed and that an instance may not make, as
 	// "node: error type". They did not count.
 	Unsure []string

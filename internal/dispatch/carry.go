@@ -66,7 +66,8 @@ func (r *run) follow(ctx context.Context) {
 
 // refused handles an instance that does not take the prompt. The catalog said
 // that it can run it, so it may be the instance that has changed: another one
-// is tried while there is one, and the client is told otherwise.
+// is tried while there is one, and the client is told otherwise. A client that
+// still waits for the answer to its POST gets the instance's.
 func (r *run) refused(ctx context.Context, why refusal) {
 	r.link.refuse(r.job.Key)
 	r.d.learnFrom(why.Refused)
@@ -74,11 +75,38 @@ func (r *run) refused(ctx context.Context, why refusal) {
 		r.giveBack(ctx, excused, "the instance refused it: "+why.Type)
 		return
 	}
+	if r.reject(ctx, why) {
+		return
+	}
 	t := refusalTrouble(why.Refused)
 	r.log.Info("instance refused the prompt", "type", why.Type)
 	r.begin(ctx, time.Now())
 	r.send(0, "", comfyui.ExecutionStart(r.job.ID, time.Now()))
 	r.finish(ctx, troubleEnding(r.job, r.body, t, time.Now()))
+}
+
+// reject makes the instance's refusal the answer to the client's POST, if that
+// has no answer yet, and reports whether the job is off this hub's hands.
+func (r *run) reject(ctx context.Context, why refusal) bool {
+	err := r.retry(ctx, "reject", func(ctx context.Context) error {
+		return r.d.queue.Reject(ctx, r.lease(), why.Body)
+	})
+	switch {
+	case errors.Is(err, queue.ErrAnswered):
+		return false
+	case err != nil:
+		r.out.Lose() // stale: somebody else ends it; or the hub stops
+		return true
+	}
+	r.rejected = true
+	r.log.Info("instance refused the prompt before its client was answered", "type", why.Type)
+	if r.d.Observe != nil {
+		r.d.Observe.Finished("rejected", 0)
+	}
+	r.free()
+	r.d.door(r.job.Key).settle(nil)
+	r.d.Wake()
+	return true
 }
 
 // bringHome collects the results of a run that has ended: it frees the

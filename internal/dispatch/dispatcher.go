@@ -101,6 +101,7 @@ type Dispatcher struct {
 	learning lanes
 	parsing  lanes
 	budget   *budget
+	doors    doors
 
 	mu    sync.Mutex
 	links map[string]*link
@@ -309,7 +310,9 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context)) {
 		}
 		d.mu.Unlock()
 		r.free()
-		d.streams.StatusChanged(d.callers(r.job)...)
+		if !r.rejected { // then no count has changed that anybody knows of
+			d.streams.StatusChanged(d.callers(r.job)...)
+		}
 	})
 }
 

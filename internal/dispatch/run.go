@@ -38,6 +38,9 @@ type run struct {
 	// late says that outputs were not shown when they came, because Redis was
 	// away.
 	late bool
+	// rejected says that the instance's refusal was the answer to the client:
+	// there never was such a job.
+	rejected bool
 	// cancelled says that the client wants the run to end.
 	cancelled bool
 	// withdrawn says that nobody is to hear of the run any more.

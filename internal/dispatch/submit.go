@@ -43,9 +43,12 @@ func (r *run) submit(ctx context.Context) error {
 	case err == nil:
 		r.posted = true
 		r.known(reply.PromptID) // servers before 0.3.45 choose their own
+		r.d.door(r.job.Key).taken(ctx, catalog.WithoutHubFolder(reply.NodeErrors))
 		return nil
 	case errors.As(err, &refused):
-		return refusal{refused}
+		shown := *refused
+		shown.Body, shown.NodeErrors = catalog.WithoutHubFolder(refused.Body), catalog.WithoutHubFolder(refused.NodeErrors)
+		return refusal{&shown}
 	case errors.Is(err, comfyui.ErrUnclear):
 		return r.search(err)
 	default:

@@ -24,11 +24,16 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Queued:
 		d.Wake()
 		d.streams.JobChanged(e.Tenant, e.Caller)
-		if e.Client != "" && e.Hub == "" { // new, and perhaps posted at another hub
-			d.streams.GoesOn(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.ID)
-		}
+		d.goesOn(e)
+	case queue.Asked:
+		d.Wake()
+		d.goesOn(e)
 	case queue.Freed:
 		d.Wake()
+	case queue.Refused:
+		if e.Hub != d.Hub { // this hub's own run settles it when its instance is free again
+			d.door(e.Key).settle(nil)
+		}
 	case queue.CancelAsk:
 		d.CancelRun(e.Key)
 	case queue.Withdrawn:
@@ -45,6 +50,14 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Claimed:
 		d.streams.JobChanged(e.Tenant, e.Caller)
 	case queue.Started: // changes neither a listing nor a count
+		d.door(e.Key).settle(nil)
+	}
+}
+
+// goesOn tells that a client has posted its next prompt, perhaps at another hub.
+func (d *Dispatcher) goesOn(e queue.Event) {
+	if e.Client != "" && e.Hub == "" { // new, not given back
+		d.streams.GoesOn(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.ID)
 	}
 }
 

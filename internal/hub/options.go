@@ -51,6 +51,9 @@ type Settings struct {
 	// StallTimeout is how long an instance may be silent in mid-run before
 	// the hub asks it what it is doing. Default: 5 minutes.
 	StallTimeout time.Duration
+	// AskPatience is how long POST /prompt waits for an idle instance to take
+	// or refuse a prompt that only an instance can judge. Default: 100 ms.
+	AskPatience time.Duration
 	// MaxQueue bounds the waiting jobs; further prompts get 429.
 	// Default: 10000.
 	MaxQueue int
@@ -138,6 +141,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.MaxAttempts, 3)
 	fill(&s.StallTimeout, 5*time.Minute)
 	fill(&s.CatalogAge, 2*time.Second)
+	fill(&s.AskPatience, 100*time.Millisecond)
 	fill(&s.MaxQueue, 10_000)
 	fill(&s.MaxQueueSize, 1<<30)
 	fill(&s.MaxBody, 100<<20)

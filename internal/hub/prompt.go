@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -128,6 +129,12 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 
 // accept puts the job into the queue and answers.
 func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
+	var door *dispatch.Door
+	if verdict.Doubtful && h.mayAsk(s) {
+		s.Door = doorLife
+		door = h.dispatch.Door(s.Key)
+		defer door.Close()
+	}
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
 	k := stream.Key{Tenant: s.Tenant, Client: s.Client}
@@ -138,7 +145,23 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		h.refuseJob(w, r, err)
 		return
 	}
-	j := accepted.Job
+	j, nodeErrors := accepted.Job, verdict.NodeErrors
+	if j.DoorUntil > 0 {
+		if accepted.Existing {
+			door = nil // an earlier request waits there
+		}
+		answer, refused, err := h.ask(r.Context(), j, door)
+		switch {
+		case err != nil:
+			h.fault(w, r, err)
+			return
+		case refused:
+			writeJSON(w, http.StatusBadRequest, short(answer))
+			return
+		case answer != nil:
+			nodeErrors = nodeErrorsOf(answer, nodeErrors)
+		}
+	}
 	if accepted.Existing && j.State.Ended() {
 		h.replay(r.Context(), j)
 	} else {
@@ -151,7 +174,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	writeValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "prompt_id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "number", Value: pyjson.Number(j.Number)},
-		pyjson.Member{Key: "node_errors", Value: verdict.NodeErrors},
+		pyjson.Member{Key: "node_errors", Value: nodeErrors},
 	))
 	// First the answer, then the work: several clients lose a prompt whose
 	// messages arrive before they have read its id.

@@ -36,5 +36,7 @@ set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance',
   'upstream', ARGV[4], 'sid', ARGV[5], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
 hold(j, ARGV[3], ARGV[6])
 write('HSET', key('q', 'instances'), instance, k)
-tell('claimed', j)
+if not at_door(j) then -- no listing shows it
+  tell('claimed', j)
+end
 return answer('ok', k)

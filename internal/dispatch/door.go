@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+)
+
+// Door is where the client of a job waits for an answer while an idle instance
+// is asked whether it takes the job. Only the hub that has the client has the
+// door; the run may be another hub's.
+type Door struct {
+	d   *Dispatcher
+	key string
+	// known is closed when an instance has taken the job or refused it.
+	known chan struct{}
+	// answered is closed when the client has its answer.
+	answered chan struct{}
+
+	mu         sync.Mutex
+	nodeErrors []byte
+	heard      bool
+}
+
+// doors are the open doors by job key.
+type doors struct {
+	mu   sync.Mutex
+	open map[string]*Door
+}
+
+// Door opens the door of a job, which is about to be queued. It must be closed.
+func (d *Dispatcher) Door(key string) *Door {
+	door := &Door{d: d, key: key, known: make(chan struct{}), answered: make(chan struct{})}
+	d.doors.mu.Lock()
+	defer d.doors.mu.Unlock()
+	if d.doors.open == nil {
+		d.doors.open = map[string]*Door{}
+	}
+	d.doors.open[key] = door
+	return door
+}
+
+// door is the open door of a job, nil where there is none. All methods that a
+// run calls may be called on nil.
+func (d *Dispatcher) door(key string) *Door {
+	d.doors.mu.Lock()
+	defer d.doors.mu.Unlock()
+	return d.doors.open[key]
+}
+
+// Wait returns when an instance has taken or refused the job, or after patience.
+// The nodeErrors are what the instance said of a prompt of which it runs only a
+// part; nil when it said nothing. Which of them it was is known to
+// queue.Queue.Admit for certain.
+func (d *Door) Wait(ctx context.Context, patience time.Duration) (nodeErrors []byte) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-d.known:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.nodeErrors
+}
+
+// Close says that the client has its answer: messages of the run may follow. It
+// may be called twice.
+func (d *Door) Close() {
+	d.d.doors.mu.Lock()
+	defer d.d.doors.mu.Unlock()
+	if d.d.doors.open[d.key] == d {
+		delete(d.d.doors.open, d.key)
+		close(d.answered)
+	}
+}
+
+// settle says that an instance has taken the job, or refused it.
+func (d *Door) settle(nodeErrors []byte) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.heard {
+		d.heard, d.nodeErrors = true, nodeErrors
+		close(d.known)
+	}
+}
+
+// maxAnswering bounds the wait for a hub to answer its client.
+const maxAnswering = time.Second
+
+// taken says that the instance has the job and waits until its client has been
+// told: several clients lose a prompt whose messages come before its id.
+func (d *Door) taken(ctx context.Context, nodeErrors []byte) {
+	if d == nil {
+		return
+	}
+	d.settle(nodeErrors)
+	timer := time.NewTimer(maxAnswering)
+	defer timer.Stop()
+	select {
+	case <-d.answered:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// HasIdle reports whether an instance that could run a job is idle now, so that
+// the job is likely to be its next.
+func (d *Dispatcher) HasIdle(needs catalog.Requirements) bool {
+	_, infos := d.idle()
+	for _, info := range infos {
+		if len(info.Satisfies(needs)) == 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,190 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// patient makes POST /prompt wait for an instance as long as it takes: a slow
+// machine must not turn an answer into another one.
+func patient(b *bench) { b.settings.AskPatience = time.Minute }
+
+// checked is a graph with a custom class that has a validate function of its
+// own, which refuses negative values and raises for crash. See nodes_trace.go
+// in package sim: the recorded servers have the same class.
+func checked(value int, crash bool) string {
+	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 1}},
+		"2": {"class_type": "ValidateNode", "inputs": {"image": ["1", 0], "value": %d, "crash": %t}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, value, crash)
+}
+
+// bounded is a graph with a custom class whose bounds and options are checked by
+// ComfyUI's own rule.
+func bounded(seconds float64, format, image string) string {
+	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 1}},
+		"2": {"class_type": "SlowNode", "inputs": {"image": [%q, 0], "seconds": %g, "steps": 1, "preview": false, "preview_format": %q}},
+		"4": {"class_type": "SolidMask", "inputs": {"value": 1.0, "width": 64, "height": 32}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, image, seconds, format)
+}
+
+// What only an instance can refuse is refused by POST /prompt in the very words
+// of that instance, and leaves no trace.
+func TestInstanceAnswersAtTheDoor(t *testing.T) {
+	t.Parallel()
+	for name, graph := range map[string]string{
+		"its own validate function refuses": checked(-1, false),
+		"its own validate function raises":  checked(1, true),
+		"below the minimum":                 bounded(-1, "PNG", "1"),
+		"above the maximum":                 bounded(601, "PNG", "1"),
+		"not in the list":                   bounded(0, "GIF", "1"),
+		"a link of another type":            bounded(0, "PNG", "4"),
+	} {
+		for _, count := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, "/", count), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, count, patient)
+				socket := b.dial("ann")
+				body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
+				resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
+				require.NoError(t, err)
+				status, want := read(t, resp)
+				require.Equal(t, http.StatusBadRequest, status)
+
+				status, answer := b.post("/prompt", body)
+				require.Equal(t, http.StatusBadRequest, status, string(answer))
+				require.JSONEq(t, string(want), string(answer))
+				for _, path := range []string{"/queue", "/history", "/api/jobs"} {
+					_, listing := b.get(path)
+					require.NotContains(t, string(listing), "0b7c5c2e", path)
+				}
+				_, left := b.get("/prompt")
+				require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
+				// The next prompt has the next number, and the socket heard nothing
+				// of the one that was refused.
+				_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
+				var accepted struct {
+					ID     string `json:"prompt_id"`
+					Number int
+				}
+				require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
+				require.Equal(t, 1, accepted.Number)
+				socket.until(accepted.ID)
+				require.Equal(t, "success", b.finished(accepted.ID).Status.Text)
+			})
+		}
+	}
+}
+
+// A prompt of which an instance runs a part only is accepted with the reasons.
+func TestInstanceTakesAPart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, patient)
+	graph := strings.TrimSuffix(checked(-1, false), "}") +
+		`, "9": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}}}`
+	status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
+	require.Equal(t, http.StatusOK, status, string(answer))
+	var accepted struct {
+		ID         string `json:"prompt_id"`
+		NodeErrors map[string]struct {
+			Dependents []string `json:"dependent_outputs"`
+		} `json:"node_errors"`
+	}
+	require.NoError(t, json.Unmarshal(answer, &accepted))
+	require.Equal(t, []string{"3"}, accepted.NodeErrors["2"].Dependents)
+	require.Contains(t, b.finished(accepted.ID).Outputs, "9")
+}
+
+// Where no instance is idle the prompt is accepted at once, as before, and what
+// an instance says of it later is the end of its run.
+func TestNobodyToAskAtTheDoor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, patient)
+	busy := b.submit(endless(7), "bob")
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+	id := b.submit(checked(-1, false), "ann")
+	_, listing := b.get("/queue")
+	require.Contains(t, string(listing), id)
+	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
+	require.Equal(t, "error", b.finished(id).Status.Text)
+}
+
+// An instance that takes its time does not keep the client: it has its 200, and
+// the job goes on.
+func TestClientIsNotKeptAtTheDoor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.AskPatience = time.Millisecond })
+	b.instances[0].SetFault(sim.Faults{SlowHTTP: 10_000})
+	id := b.submit(checked(-1, false), "ann")
+	require.Equal(t, "error", b.finished(id).Status.Text)
+}
+
+// An instance is free again when its refusal is answered: the next prompt is
+// answered by it, too.
+func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, patient)
+	for n := range 50 {
+		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, checked(-1-n, false)))
+		require.Equal(t, http.StatusBadRequest, status, string(answer))
+	}
+}
+
+// The client may wait at one hub while the run is another's.
+func TestDoorOfTwoHubs(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	two.settings.Instances = one.settings.Instances
+	for _, b := range []*bench{one, two} {
+		patient(b)
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		b.connected(1)
+	}
+	for n := range 20 {
+		b := []*bench{one, two}[n%2]
+		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false)))
+		require.Equal(t, http.StatusBadRequest, status, string(answer))
+		require.Contains(t, string(answer), "value must not be negative")
+		id := b.submit(checked(1+n, false), "ann")
+		require.Equal(t, "success", b.finished(id).Status.Text)
+	}
+}
+
+// The same request sent twice at a time gets one answer.
+func TestSamePromptTwiceAtTheDoor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, patient)
+	body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, checked(-1, false))
+	answers := make(chan int, 8)
+	for range cap(answers) {
+		go func() {
+			resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
+			if err != nil {
+				answers <- 0
+				return
+			}
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}()
+	}
+	accepted := 0
+	for range cap(answers) {
+		switch <-answers {
+		case http.StatusOK:
+			accepted++
+		case http.StatusBadRequest:
+		default:
+			require.Fail(t, "no answer")
+		}
+	}
+	if accepted > 0 { // then what was promised is kept
+		require.Equal(t, "error", b.finished("0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01").Status.Text)
+	}
+}
