@@ -111,11 +111,6 @@ var differences = []difference{
 		},
 	},
 	{
-		"What a node's own Python code (`VALIDATE_INPUTS`) refuses is accepted by `POST /prompt` and told as `execution_error`.",
-		"Only the instance can run that code, and it is asked when the prompt's turn has come.",
-		[]place{in("validation").at("custom validation fails").whole(), in("validation").at("custom validation raises").whole()},
-	},
-	{
 		"`Sec-Fetch-Site: cross-site` is refused whatever the version of the instances is; ComfyUI does so since 0.19.",
 		"A page of another site must not reach a hub on the user's own machine.",
 		[]place{in("host-origin").at("Sec-Fetch-Site cross-site without Origin").since(older).whole()},

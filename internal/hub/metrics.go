@@ -34,7 +34,7 @@ var (
 func newMetrics(h *Hub) *metrics {
 	return &metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "comfyhub_jobs_total", Help: "Runs that ended, by outcome: done, failed, cancelled, or lost (to be run again).",
+			Name: "comfyhub_jobs_total", Help: "Runs that ended, by outcome: done, failed, cancelled, lost (to be run again), or rejected (refused while the client's POST waited).",
 		}, []string{"outcome"}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "comfyhub_job_wait_seconds", Help: "Time from acceptance to an instance.", Buckets: longBuckets,

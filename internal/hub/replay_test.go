@@ -80,6 +80,7 @@ func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
 	clock := &replay.Clock{}
 	faces := make([]*replay.Face, count)
 	b := newBench(t, 0, func(b *bench) {
+		patient(b)
 		if tr.Name == "variant-cors-compress" {
 			b.cors = "http://ui.example"
 		}
