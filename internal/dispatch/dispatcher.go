@@ -160,9 +160,11 @@ func (d *Dispatcher) loop(ctx context.Context) {
 	tick := time.NewTicker(safetyTick)
 	defer tick.Stop()
 	for {
+		asked := d.awaited()
 		if err := d.pass(ctx); err != nil && ctx.Err() == nil {
 			d.log.Debug("cannot look for work", "error", err)
 		}
+		d.dismiss(ctx, asked)
 		select {
 		case <-d.wake:
 		case <-tick.C:

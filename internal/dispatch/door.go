@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // Door is where the client of a job waits for an answer while an idle instance
@@ -22,6 +23,8 @@ type Door struct {
 	mu         sync.Mutex
 	nodeErrors []byte
 	heard      bool
+	// waited says that somebody waits: the job is queued.
+	waited bool
 }
 
 // doors are the open doors by job key.
@@ -50,11 +53,16 @@ func (d *Dispatcher) door(key string) *Door {
 	return d.doors.open[key]
 }
 
-// Wait returns when an instance has taken or refused the job, or after patience.
+// Wait returns when an instance has taken or refused the job, when none is idle
+// any more that could, or after patience. The job must be queued by then.
 // The nodeErrors are what the instance said of a prompt of which it runs only a
 // part; nil when it said nothing. Which of them it was is known to
 // queue.Queue.Admit for certain.
 func (d *Door) Wait(ctx context.Context, patience time.Duration) (nodeErrors []byte) {
+	d.mu.Lock()
+	d.waited = true
+	d.mu.Unlock()
+	d.d.Wake()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -88,6 +96,36 @@ func (d *Door) settle(nodeErrors []byte) {
 	if !d.heard {
 		d.heard, d.nodeErrors = true, nodeErrors
 		close(d.known)
+	}
+}
+
+// awaited are the doors at which somebody waits for an instance to be asked.
+func (d *Dispatcher) awaited() []*Door {
+	d.doors.mu.Lock()
+	defer d.doors.mu.Unlock()
+	var out []*Door
+	for _, door := range d.doors.open {
+		door.mu.Lock()
+		if door.waited && !door.heard {
+			out = append(out, door)
+		}
+		door.mu.Unlock()
+	}
+	return out
+}
+
+// dismiss ends the wait for those whose job no instance got in a pass that began after
+// the wait did: others were before them, and their clients are answered at
+// once.
+func (d *Dispatcher) dismiss(ctx context.Context, doors []*Door) {
+	for _, door := range doors {
+		if d.followed(door.key) != nil {
+			continue
+		}
+		j, err := d.queue.Get(ctx, door.key)
+		if err != nil || j.State == job.Queued && d.followed(door.key) == nil {
+			door.settle(nil)
+		}
 	}
 }
 

@@ -116,6 +116,30 @@ func TestNobodyToAskAtTheDoor(t *testing.T) {
 	require.Equal(t, "error", b.finished(id).Status.Text)
 }
 
+// An instance that others have taken is not waited for.
+func TestManyAtTheDoor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2, patient)
+	answers := make(chan int, 20)
+	for n := range cap(answers) {
+		go func() {
+			resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt": `+
+				strings.Replace(bounded(60, "PNG", "1"), `"color": 1`, fmt.Sprintf(`"color": %d`, n), 1)+`}`))
+			if err != nil {
+				answers <- 0
+				return
+			}
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}()
+	}
+	for range cap(answers) { // were they waited for it would take minutes
+		require.Equal(t, http.StatusOK, <-answers)
+	}
+	_, left := b.get("/prompt")
+	require.JSONEq(t, `{"exec_info": {"queue_remaining": 20}}`, string(left))
+}
+
 // An instance that takes its time does not keep the client: it has its 200, and
 // the job goes on.
 func TestClientIsNotKeptAtTheDoor(t *testing.T) {
