@@ -55,6 +55,7 @@ type Hub struct {
 	// readers are the clients that read an instance's log.
 	readers logReaders
 	lines   logLines
+	builds  buildFiles
 	// ended are the records of ended jobs that listings have shown.
 	ended endedCache
 	// lately is what callers have just deleted, cleared and interrupted.

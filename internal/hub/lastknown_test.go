@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -187,7 +188,7 @@ func TestWaitingPage(t *testing.T) {
 	status, body := read(t, resp)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.NotContains(t, string(body), "<")
-	status, _ = b.get("/assets/index-vtow2bzT.js")
+	status, _ = b.get("/assets/plain.js")
 	require.Equal(t, http.StatusNotFound, status)
 
 	// An instance that has just died: the hub has not noticed yet.
@@ -205,4 +206,59 @@ func TestWaitingPage(t *testing.T) {
 	resp, text := browser("/", "ru")
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	require.Contains(t, text, `lang="ru"`)
+}
+
+// An instance that dies while a page loads: the browser has the page and waits
+// for its scripts. Another instance gives them, or the same one once it is back.
+func TestInstanceDiesInMidLoad(t *testing.T) {
+	t.Parallel()
+	const script, other = "/assets/index-vtow2bzT.js", "/assets/other-G-74P12b.js"
+	var dead atomic.Bool
+	asked := make(chan struct{}, 1000)
+	front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		switch {
+		case dead.Load():
+			panic(http.ErrAbortHandler)
+		case r.URL.Path == script:
+			w.Header().Set("Content-Type", "application/javascript")
+			_, _ = w.Write([]byte("one()"))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+	b.connected(1)
+	status, body := b.get(script)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "one()", string(body))
+
+	dead.Store(true)
+	for len(asked) > 0 {
+		<-asked
+	}
+	type answer struct {
+		status  int
+		control string
+		body    string
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		resp, err := http.Get(b.web.URL + script)
+		if err != nil {
+			answers <- answer{}
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		answers <- answer{resp.StatusCode, resp.Header.Get("Cache-Control"), string(text)}
+	}()
+	<-asked // the proxy has failed or is about to
+	<-asked
+	require.Empty(t, answers, "it waits")
+	dead.Store(false)
+	require.Equal(t, answer{http.StatusOK, immutable, "one()"}, <-answers)
+	status, _ = b.get(other)
+	require.Equal(t, http.StatusNotFound, status)
+	require.Eventually(t, func() bool { return b.hub.builds.waiting.Load() == 0 }, time.Minute, time.Millisecond)
 }

@@ -148,7 +148,11 @@ func TestImportedFiles(t *testing.T) {
 			return names
 		}
 		require.Equal(t, []string{fmt.Sprintf(form, "mine.png"), fmt.Sprintf(form, "example.png")}, imported(), version)
-		var info map[string]struct{ Input struct{ Required struct{ Image []json.RawMessage } } }
+		var info map[string]struct {
+			Input struct {
+				Required struct{ Image []json.RawMessage }
+			}
+		}
 		require.NoError(t, json.Unmarshal([]byte(b.text("/object_info/LoadImage")), &info))
 		var offered []string
 		require.NoError(t, json.Unmarshal(info["LoadImage"].Input.Required.Image[0], &offered))

@@ -44,6 +44,8 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aioh
 		h.passOn(client, w, r)
 	case isIndex(r, path):
 		writeWaiting(w, r)
+	case needsBuildFile(r, path) && h.settings().Frontend == "":
+		h.serveBuildFile(w, r)
 	default:
 		writeNotFound(w, r) // no instance has the path
 	}
@@ -61,11 +63,14 @@ func (h *Hub) passOn(client *comfyui.Client, w http.ResponseWriter, r *http.Requ
 			return // the visitor has gone
 		}
 		h.log().Debug("an instance did not answer", "error", err)
-		if isIndex(r, pathOf(r)) {
+		switch {
+		case isIndex(r, pathOf(r)):
 			writeWaiting(w, r)
-			return
+		case needsBuildFile(r, pathOf(r)):
+			h.serveBuildFile(w, r)
+		default:
+			writeNoInstance(w)
 		}
-		writeNoInstance(w)
 	})
 }
 

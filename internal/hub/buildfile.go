@@ -1,0 +1,73 @@
+package hub
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
+)
+
+const (
+	// awaitBuild is how long a browser waits for a file of a page that it has
+	// begun to draw: ComfyUI needs about half a minute to start again.
+	awaitBuild = 45 * time.Second
+	// awaitBuildEvery is how often the instances are looked at meanwhile.
+	awaitBuildEvery = 250 * time.Millisecond
+	// maxAwaitingBuild bounds the requests that wait so.
+	maxAwaitingBuild = 2000
+)
+
+// buildFiles answers for files of the web UI's build whose instance has died
+// while a page was loading. One file that fails leaves the page blank for good:
+// the script that would say so is among those that fail.
+type buildFiles struct{ waiting atomic.Int64 }
+
+// needsBuildFile reports whether a request is for such a file.
+func needsBuildFile(r *http.Request, asked aiohttp.Path) bool {
+	return r.Method == http.MethodGet && !upgrades(r) && isHashed(asked)
+}
+
+// serveBuildFile answers with the file from whichever instance has it. Names
+// with a hash are the same file everywhere. While none can be asked it waits for
+// one.
+func (h *Hub) serveBuildFile(w http.ResponseWriter, r *http.Request) {
+	if h.builds.waiting.Add(1) > maxAwaitingBuild {
+		h.builds.waiting.Add(-1)
+		writeNoInstance(w)
+		return
+	}
+	defer h.builds.waiting.Add(-1)
+	deadline := time.NewTimer(awaitBuild)
+	defer deadline.Stop()
+	tick := time.NewTicker(awaitBuildEvery)
+	defer tick.Stop()
+	for {
+		reached := false
+		for _, client := range h.dispatch.Clients() {
+			resp, err := client.Ask(r.Context(), pathOf(r).Escaped(), nil)
+			switch {
+			case err != nil:
+				continue
+			case resp.StatusCode != http.StatusOK:
+				reached = true
+				resp.Body.Close()
+				continue
+			}
+			copyAnswer(w, resp)
+			return
+		}
+		if reached {
+			writeNotFound(w, r)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			writeNoInstance(w)
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
