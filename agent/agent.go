@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -155,10 +156,19 @@ func (a *agent) add(t target) error {
 func (a *agent) watch(ctx context.Context, i *instance) {
 	a.work.Go(func() {
 		defer i.client.Close()
-		comfyui.Watch(ctx, i.client, comfyui.WatchOptions{Logger: a.log.With("instance", i.name)}, func(o comfyui.Observation) {
+		comfyui.Watch(ctx, i.client, comfyui.WatchOptions{
+			Logger: a.log.With("instance", i.name), Folders: onThisMachine(i.url),
+		}, func(o comfyui.Observation) {
 			a.observe(i, o)
 		})
 	})
+}
+
+// onThisMachine reports whether a server's address is this machine's own, so
+// that its model folders can be looked at.
+func onThisMachine(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && gossip.IsLoopback(u.Hostname())
 }
 
 // observe takes what a server does, and tells the hubs.

@@ -442,3 +442,26 @@ func TestListen(t *testing.T) {
 	_, err = stranger.SystemStats(t.Context())
 	require.ErrorIs(t, err, comfyui.ErrUnreachable)
 }
+
+// An agent looks at the model folders of a server on its own machine, and tells
+// the hubs when a file was added, also while the server works.
+func TestModelFoldersAreLookedAt(t *testing.T) {
+	t.Parallel()
+	server, url := startSim(t)
+	h := startHub(t, "127.0.0.1:0")
+	defer h.stop(t)
+	startAgent(t, config{
+		name: "gpu", bind: "127.0.0.1:0", serve: "127.0.0.1:0", join: []string{h.Local().Addr},
+		targets: []target{{name: "gpu", url: url}},
+	})
+	first := h.await(t, "up", "gpu", ready)
+	_, err := newClient(t, first).Submit(t.Context(), endless("11111111-1111-4111-8111-111111111111", "{}"))
+	require.NoError(t, err)
+	h.await(t, "busy", "gpu", func(i fleet.Instance) bool { return i.State != fleet.Idle })
+	loras := filepath.Join(server.Dir(), "models", "loras")
+	require.NoError(t, os.MkdirAll(loras, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(loras, "new.safetensors"), nil, 0o644))
+	h.await(t, "other models", "gpu", func(i fleet.Instance) bool {
+		return i.Report.ObjectInfo != "" && i.Report.ObjectInfo != first.Report.ObjectInfo
+	})
+}

@@ -32,6 +32,7 @@ const groups = {
     executionError: {},
   },
   'checks/files.mjs': { uploadAnywhere: {}, outputNames: {}, viewAtExecuted: {}, sameName: {}, folders: {}, view: {} },
+  'checks/models.mjs': { upload: {}, copied: {} },
   'checks/cancel.mjs': {
     all: {}, some: {}, pending: {}, running: {}, bare: {}, bareScoped: {}, unknown: {}, race: {}, clear: {},
     clearScoped: { hubOnly: 'it has one queue for all, and clears the whole' },

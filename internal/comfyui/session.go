@@ -92,13 +92,19 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 				return true, err
 			}
 			w.fetchInfo(ctx, s)
+		case <-w.folders:
+			w.foldersChanged = time.Now()
+			w.fetchInfo(ctx, s)
 		case hash := <-s.info:
 			s.fetching = false
-			if hash != "" {
+			if hash == "" {
+				w.infoBegan = time.Time{} // a change is still to be read
+			} else {
 				w.infoRead = time.Now()
 				next := w.now
 				next.ObjectInfoHash = hash
 				w.emit(next)
+				w.fetchInfo(ctx, s) // a folder can have changed meanwhile
 			}
 		}
 	}
@@ -251,13 +257,17 @@ func (w *watcher) checked(s *session, c check) error {
 }
 
 // fetchInfo reads object_info when it is not known or old. The slow call is
-// not made beside a running prompt without need.
+// not made beside a running prompt without need: that is a change in the model
+// folders, or that there was no pause between prompts for long.
 func (w *watcher) fetchInfo(ctx context.Context, s *session) {
-	due := w.now.ObjectInfoHash == "" || w.now.Idle() && time.Since(w.infoRead) >= w.options.ObjectInfoEvery
+	age := time.Since(w.infoRead)
+	due := w.now.ObjectInfoHash == "" || w.foldersChanged.After(w.infoBegan) ||
+		w.now.Idle() && age >= w.options.ObjectInfoEvery || age >= 3*w.options.ObjectInfoEvery
 	if s.fetching || !due {
 		return
 	}
 	s.fetching = true
+	w.infoBegan = time.Now()
 	s.helpers.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, 10*w.options.CallTimeout)
 		defer cancel()

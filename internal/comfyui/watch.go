@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 )
 
@@ -23,8 +24,15 @@ type WatchOptions struct {
 	// late. Default: 30 s.
 	CallTimeout time.Duration
 	// ObjectInfoEvery is how often object_info is read again while the server
-	// is idle: model files come without any notice. Default: 10 min.
+	// is idle, and a third as often while it never is: model files come without
+	// any notice. Default: 10 min.
 	ObjectInfoEvery time.Duration
+	// Folders says that the server's model folders are on this machine, if it
+	// is on the same disks, and shall be looked at: when a file comes or goes
+	// there, object_info is read at once, also beside a running prompt.
+	Folders bool
+	// FoldersEvery is the pause between two looks. Default: 3 s.
+	FoldersEvery time.Duration
 	// ObjectInfo gets each body that was read, with its hash. Optional.
 	ObjectInfo func(hash string, body []byte)
 }
@@ -37,6 +45,7 @@ func (o WatchOptions) withDefaults() WatchOptions {
 	o.MaxBackoff = cmp.Or(o.MaxBackoff, 5*time.Second)
 	o.CheckEvery = cmp.Or(o.CheckEvery, 30*time.Second)
 	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
+	o.FoldersEvery = cmp.Or(o.FoldersEvery, 3*time.Second)
 	o.ObjectInfoEvery = cmp.Or(o.ObjectInfoEvery, 10*time.Minute)
 	return o
 }
@@ -47,6 +56,13 @@ func (o WatchOptions) withDefaults() WatchOptions {
 // from the server's own status messages, not by asking for it.
 func Watch(ctx context.Context, c *Client, o WatchOptions, notify func(Observation)) {
 	w := &watcher{client: c, options: o.withDefaults(), notify: notify, replaced: true}
+	if o.Folders {
+		looks := newFolderWatch(c, w.options.FoldersEvery)
+		w.folders = looks.changed
+		var looking sync.WaitGroup
+		defer looking.Wait()
+		looking.Go(func() { looks.run(ctx) })
+	}
 	backoff := w.options.MinBackoff
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -91,8 +107,13 @@ type watcher struct {
 	// replaced says that the server was away since it was last up, so that the
 	// next one at its address is another process.
 	replaced bool
-	// infoRead is when object_info was last read.
-	infoRead time.Time
+	// infoBegan is when the last reading of object_info began, infoRead when
+	// it was there.
+	infoBegan, infoRead time.Time
+	// folders tells of changes in the model folders, foldersChanged is when
+	// that was last.
+	folders        <-chan struct{}
+	foldersChanged time.Time
 }
 
 // emit passes on a change.

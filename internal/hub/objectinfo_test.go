@@ -290,3 +290,20 @@ func TestDeletedModelIsForgotten(t *testing.T) {
 	require.Eventually(t, func() bool { status, _ := b.try(withLora("old.safetensors")); return status == http.StatusBadRequest },
 		time.Minute, 20*time.Millisecond)
 }
+
+// A prompt that waits for a model runs when the agent tells that the model
+// folders of another instance have changed.
+func TestWaitingPromptGetsItsModel(t *testing.T) {
+	t.Parallel()
+	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+	shelves[0].put("loras", "new.safetensors")
+	b := newShelves(t, shelves)
+	shelves[0].die()
+	b.connected(1)
+	id := b.submit(withLora("new.safetensors"), "ann")
+	_, ended := b.history(id)
+	require.False(t, ended)
+	shelves[1].put("loras", "new.safetensors")
+	b.hub.dispatch.Relearn(nameOf(b, shelves[1]))
+	require.Equal(t, "success", b.finished(id).Status.Text)
+}

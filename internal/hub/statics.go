@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,8 +69,13 @@ func (s *statics) watch(address string) error {
 	s.watched[address] = watched{name: name, stop: stop}
 	s.work.Go(func() {
 		defer client.Close()
+		before := "" // what it could run
 		comfyui.Watch(ctx, client, comfyui.WatchOptions{Logger: s.hub.log()}, func(o comfyui.Observation) {
 			s.hub.fleet.Observe(describe(name, address, o))
+			if before != "" && o.ObjectInfoHash != "" && o.ObjectInfoHash != before {
+				s.hub.dispatch.Relearn(name)
+			}
+			before = cmp.Or(o.ObjectInfoHash, before)
 		})
 	})
 	return nil
