@@ -50,6 +50,21 @@ func pairs(raw string) func(func(string) bool) {
 	}
 }
 
+// MapValues replaces values of a raw query. replace is given a key and a value
+// as [ParseQuery] reads them; what it does not change stays as it was written.
+func MapValues(raw string, replace func(key, value string) string) string {
+	var out []string
+	for pair := range pairs(raw) {
+		name, text, _ := strings.Cut(pair, "=")
+		value := unquotePlus(text)
+		if now := replace(unquotePlus(name), value); now != value {
+			pair = name + "=" + url.QueryEscape(now)
+		}
+		out = append(out, pair)
+	}
+	return strings.Join(out, "&")
+}
+
 // unquotePlus is urllib's unquote_plus: plus signs are blanks, escapes that are
 // none stay, and bytes that are no UTF-8 become U+FFFD.
 func unquotePlus(s string) string {

@@ -21,8 +21,9 @@ func ForwardedQuery(raw string) string { return aiohttp.WithoutKeys(raw, secretK
 // bodies and WebSocket upgrades. Only the canonical path, the query without
 // secrets, and the headers that may pass go there and come back. failed
 // answers for an instance that gave no answer; its error is as of the other
-// calls.
-func (c *Client) Forward(w http.ResponseWriter, r *http.Request, path aiohttp.Path, failed func(http.ResponseWriter, *http.Request, error)) {
+// calls. A short text that comes back has the clients' own ids in place of their
+// aliases.
+func (c *Client) Forward(w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []Alias, failed func(http.ResponseWriter, *http.Request, error)) {
 	proxy := httputil.ReverseProxy{
 		// Routes of custom nodes may wait for a person.
 		Transport:     finalAnswers{c.patient.Transport},
@@ -40,7 +41,7 @@ func (c *Client) Forward(w http.ResponseWriter, r *http.Request, path aiohttp.Pa
 				return checkAnswer(resp)
 			}
 			resp.Header = forClient(resp.StatusCode, resp.Header)
-			return nil // errors of the instance itself are for the client to see
+			return unalias(resp, aliases) // errors of the instance itself are for the client to see
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, c.proxyError(err)) },
 	}

@@ -60,7 +60,7 @@ func newGate(t *testing.T, answer http.HandlerFunc) *gate {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		client.Forward(w, r, path, func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) })
+		client.Forward(w, r, path, nil, func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) })
 	}))
 	t.Cleanup(g.front.Close)
 	return g
@@ -151,7 +151,7 @@ func TestNoInterimAnswerPasses(t *testing.T) {
 	}))
 	defer upstream.Close()
 	interim := &countInterim{ResponseWriter: w}
-	newTestClient(t, upstream.URL).Forward(interim, httptest.NewRequest(http.MethodGet, "/x", nil), aiohttp.MustPath("/x"), nil)
+	newTestClient(t, upstream.URL).Forward(interim, httptest.NewRequest(http.MethodGet, "/x", nil), aiohttp.MustPath("/x"), nil, nil)
 	require.Equal(t, http.StatusTeapot, w.Code)
 	require.Zero(t, interim.count)
 	require.Empty(t, w.Header().Values("Set-Cookie"))
@@ -284,7 +284,7 @@ func TestPathsThroughAnAgent(t *testing.T) {
 		}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.URL = u
-		c.Forward(httptest.NewRecorder(), r, path, failed)
+		c.Forward(httptest.NewRecorder(), r, path, nil, failed)
 		require.Equal(t, want, seen, target)
 		count++
 	}

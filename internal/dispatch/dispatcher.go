@@ -102,6 +102,7 @@ type Dispatcher struct {
 	parsing  lanes
 	budget   *budget
 	doors    doors
+	panels   panels
 
 	mu    sync.Mutex
 	links map[string]*link

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -28,7 +30,22 @@ type feed struct {
 	down func(err error)
 	// frame is called for each message and must not block.
 	frame func(comfyui.Frame)
+
+	socket atomic.Pointer[comfyui.Socket] // the open one
 }
+
+// caughtUp waits until everything has been read that the instance had sent when
+// it was called.
+func (f *feed) caughtUp(ctx context.Context) error {
+	socket := f.socket.Load()
+	if socket == nil {
+		return errNotOpen
+	}
+	return socket.Ping(ctx)
+}
+
+// errNotOpen says that an instance's socket is not open.
+var errNotOpen = errors.New("dispatch: the socket is not open")
 
 // run keeps the socket open until ctx ends.
 func (f *feed) run(ctx context.Context) {
@@ -51,6 +68,8 @@ func (f *feed) run(ctx context.Context) {
 
 // serve reads what comes over an open socket, until it is lost.
 func (f *feed) serve(ctx context.Context, socket *comfyui.Socket) error {
+	f.socket.Store(socket)
+	defer f.socket.Store(nil)
 	standing, lost := context.WithCancel(ctx)
 	var again sync.WaitGroup
 	defer again.Wait()

@@ -28,6 +28,9 @@ type link struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	ask    *asking
+	feed   *feed
+	// overheard tells broadcasts from messages to one client.
+	overheard overheard
 
 	mu sync.Mutex
 	// open says that the socket stands and the abilities are known.
@@ -51,9 +54,9 @@ type link struct {
 }
 
 // openLink begins to keep a connection to an instance. aside takes the messages
-// that belong to no run and reports whether a message was one. changed is
-// called when the instance becomes ready for work or stops being so.
-func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, aside func(comfyui.Frame) bool, changed func(), log *slog.Logger) *link {
+// that belong to no run and reports whether a message was one. lost is called
+// when the socket is lost, changed when the instance becomes ready for work or stops being so.
+func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, aside func(comfyui.Frame) bool, lost func(*link), changed func(), log *slog.Logger) *link {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
 		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client,
@@ -66,7 +69,7 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 		refused: map[string]bool{},
 		ask:     newAsking(),
 	}
-	f := &feed{
+	l.feed = &feed{
 		client: client, sid: l.sid,
 		up: func(ctx context.Context) error {
 			if err := learn(ctx, l); err != nil {
@@ -81,6 +84,7 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 			return nil
 		},
 		down: func(err error) {
+			lost(l)
 			if l.setOpen(false) {
 				l.log.Warn("instance connection lost", "error", err)
 			}
@@ -92,14 +96,22 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 			if aside(fr) {
 				return
 			}
+			l.overheard.note(fr)
 			l.deliver(event{kind: frameArrived, frame: fr})
 		},
 	}
 	go func() {
 		defer close(l.done)
-		f.run(ctx)
+		l.feed.run(ctx)
 	}()
 	return l
+}
+
+// caughtUp waits until all has been read that the instance has sent so far.
+func (l *link) caughtUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	return l.feed.caughtUp(ctx)
 }
 
 // close ends the connection and waits for it.

@@ -51,7 +51,7 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 			continue
 		}
 		aside := func(f comfyui.Frame) bool { return d.takeLog(name, f) }
-		d.links[name] = openLink(ctx, i, client, d.learn, aside, d.Wake, d.log)
+		d.links[name] = openLink(ctx, i, client, d.learn, aside, d.panels.dropOf, d.Wake, d.log)
 	}
 	d.mu.Unlock()
 	for name, l := range closing {
@@ -67,6 +67,7 @@ var errDropped = errors.New("the fleet does not have it any more")
 // link: an agent that was restarted serves the same instances at another port,
 // and they have worked on meanwhile.
 func (d *Dispatcher) retire(l, next *link) {
+	d.panels.dropOf(l)
 	if r := l.running(); r != nil {
 		if next != nil && next.attach(r) {
 			r.mail.put(event{kind: moved, link: next})

@@ -34,6 +34,18 @@ func pathOf(r *http.Request) aiohttp.Path {
 // queryOf are the parameters of a request.
 func queryOf(r *http.Request) url.Values { return aiohttp.ParseQuery(r.URL.RawQuery) }
 
+// rawQueryOf is the query as it was written.
+func rawQueryOf(r *http.Request) string { return r.URL.RawQuery }
+
+// withQuery is a request with another query.
+func withQuery(r *http.Request, raw string) *http.Request {
+	u := *r.URL
+	u.RawQuery = raw
+	out := *r
+	out.URL = &u
+	return &out
+}
+
 // forwardedQuery are the parameters that an instance may see.
 func forwardedQuery(r *http.Request) url.Values {
 	return aiohttp.ParseQuery(comfyui.ForwardedQuery(r.URL.RawQuery))

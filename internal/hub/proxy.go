@@ -41,7 +41,7 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aioh
 	}
 	switch {
 	case client != nil:
-		h.passOn(client, w, r)
+		h.passCall(client, w, r, a)
 	case isIndex(r, path):
 		writeWaiting(w, r)
 	case needsBuildFile(r, path) && h.settings().Frontend == "":
@@ -53,12 +53,16 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aioh
 
 // passOn lets one instance answer.
 func (h *Hub) passOn(client *comfyui.Client, w http.ResponseWriter, r *http.Request) {
+	h.passTo(client, w, r, pathOf(r), nil)
+}
+
+func (h *Hub) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []comfyui.Alias) {
 	if !isRead(r) {
 		// It can be the upload of a model, of which there are as many kinds as
 		// node packs that have one.
 		defer h.dispatch.Doubt(client)
 	}
-	client.Forward(w, r, pathOf(r), func(w http.ResponseWriter, r *http.Request, err error) {
+	client.Forward(w, r, path, aliases, func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() != nil {
 			return // the visitor has gone
 		}

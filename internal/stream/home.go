@@ -274,6 +274,39 @@ func (s *Streams) tellHomes(clients []Key, prompts []string) {
 	})
 }
 
+// Knows reports whether the client has a socket, here or at another hub, or had
+// one of late.
+func (s *Streams) Knows(ctx context.Context, k Key) (known bool) {
+	s.change(k, false, func(*client) { known = true })
+	if known || s.carrier == nil || k.Client == "" {
+		return known
+	}
+	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
+	defer cancel()
+	homes, err := s.carrier.Homes(ctx, []Key{k})
+	return err == nil && homes[0].Hub != ""
+}
+
+// Pass sends a message that belongs to no run to the client's socket, at
+// whichever hub it is. It is never held, and dropped when there is no socket.
+func (s *Streams) Pass(ctx context.Context, k Key, m Message) {
+	here := s.carrier == nil
+	s.change(k, false, func(c *client) { here = here || c.socket != nil || c.here() })
+	if here {
+		s.Broadcast(k, m)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
+	defer cancel()
+	homes, err := s.carrier.Homes(ctx, []Key{k})
+	if err != nil || homes[0].Hub == "" || len(m.Data) > depositBytes {
+		return
+	}
+	s.mail(homes[0].Hub, letter{
+		kind: letterMessage, k: k, home: homes[0].Number, events: []event{{kind: eventFrame, message: m}},
+	})
+}
+
 // mail sends a letter once; what is lost is asked for again.
 func (s *Streams) mail(hub string, l letter) {
 	l.from = s.self

@@ -33,6 +33,8 @@ const (
 	// letterFetched tells the client's home that the client has fetched the
 	// results of prompts; their ids are the jobs of one eventSynced.
 	letterFetched
+	// letterMessage brings messages that belong to no run.
+	letterMessage
 )
 
 // event is one thing that happened in a run of another hub.

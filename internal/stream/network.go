@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -298,6 +299,12 @@ func (s *Streams) read(text []byte) {
 		}
 	case letterReceipt:
 		s.change(l.k, false, func(c *client) { c.acknowledge(l.ids) })
+	case letterMessage:
+		for i := range l.events {
+			m := l.events[i].message
+			m.Data = bytes.Clone(m.Data) // a letter must not stay for one of its messages
+			s.Broadcast(l.k, m)
+		}
 	case letterFetched:
 		for i := range l.events {
 			s.fetched(l.k, l.events[i].jobs)

@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+const (
+	// maxOverheard bounds the messages that are remembered of a link, and
+	// overheardFor is how long they are.
+	maxOverheard = 4096
+	overheardFor = time.Minute
+	// catchUp bounds the age of a message that may still be compared.
+	catchUp = overheardFor / 2
+)
+
+// overheard are the custom messages that came over a link of late. What came
+// over a panel, too, was sent to all sockets of the instance, and may be about
+// anybody's work. In doubt a message counts as one of those.
+type overheard struct {
+	mu        sync.Mutex
+	listeners int // panels of the link; without any nothing is noted
+	next      uint64
+	notes     []overheardNote // oldest first
+	// lost is when a message came that was forgotten for want of room.
+	lost time.Time
+}
+
+type overheardNote struct {
+	number uint64
+	sum    [sha256.Size]byte
+	at     time.Time
+}
+
+// arrived is a message of a panel and when it came.
+type arrived struct {
+	comfyui.Frame
+	at time.Time
+}
+
+// hearing is which notes of a link a panel has met: each broadcast comes once
+// over either, so one note stands for one message. It belongs to one goroutine.
+type hearing struct {
+	since uint64
+	met   map[uint64]bool
+}
+
+// listen begins to note; it comes before the panel's socket is opened.
+func (o *overheard) listen() hearing {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.listeners++
+	return hearing{since: o.next, met: map[uint64]bool{}}
+}
+
+// unlisten ends what listen has begun.
+func (o *overheard) unlisten() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.listeners--; o.listeners == 0 {
+		o.notes = nil
+	}
+}
+
+// note takes a message of the link.
+func (o *overheard) note(f comfyui.Frame) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.listeners == 0 || !isCustom(f) {
+		return
+	}
+	o.notes = append(o.notes, overheardNote{o.next, sha256.Sum256(f.Data), time.Now()})
+	o.next++
+	gone := max(len(o.notes)-maxOverheard, 0)
+	if gone > 0 {
+		o.lost = o.notes[gone-1].at
+	}
+	for gone < len(o.notes) && time.Since(o.notes[gone].at) > overheardFor {
+		gone++
+	}
+	o.notes = slices.Delete(o.notes, 0, gone)
+}
+
+// broadcast reports whether a panel's message went to everybody.
+func (o *overheard) broadcast(f arrived, by *hearing) bool {
+	sum := sha256.Sum256(f.Data)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(f.at) > catchUp || o.lost.After(f.at.Add(-catchUp)) {
+		return true
+	}
+	if len(by.met) > maxOverheard && len(o.notes) > 0 {
+		for number := range by.met {
+			if number < o.notes[0].number {
+				delete(by.met, number)
+			}
+		}
+	}
+	for _, n := range o.notes {
+		if n.sum == sum && n.number >= by.since && !by.met[n.number] {
+			by.met[n.number] = true
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+func said(text string) comfyui.Frame {
+	return comfyui.Frame{Data: []byte(`{"type": "my.panel", "data": "` + text + `"}`)}
+}
+
+func TestOverheard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o overheard
+		o.note(said("nobody listens"))
+		require.Empty(t, o.notes)
+		a, b := o.listen(), o.listen()
+		now := func(text string) arrived { return arrived{said(text), time.Now()} }
+
+		require.False(t, o.broadcast(now("mine"), &a))
+		o.note(said("everybody's"))
+		require.True(t, o.broadcast(now("everybody's"), &a))
+		require.False(t, o.broadcast(now("everybody's"), &a), "the same text once more, to this client alone")
+		require.True(t, o.broadcast(now("everybody's"), &b), "each socket has its own")
+
+		o.note(said("before"))
+		c := o.listen()
+		require.False(t, o.broadcast(now("before"), &c), "it was sent when this socket was not there")
+
+		late := now("late")
+		time.Sleep(catchUp + time.Second)
+		require.True(t, o.broadcast(late, &a), "it can no longer be known")
+
+		early := now("flood 1")
+		for i := range maxOverheard + 10 {
+			o.note(said(fmt.Sprint("flood ", i)))
+		}
+		require.Len(t, o.notes, maxOverheard)
+		require.True(t, o.broadcast(early, &a), "what was forgotten counts as sent to everybody")
+		require.True(t, o.broadcast(now("mine"), &a), "for a while")
+		time.Sleep(catchUp + time.Second)
+		require.False(t, o.broadcast(now("mine"), &a))
+
+		for range 3 {
+			o.unlisten()
+		}
+		o.note(said("nobody listens"))
+		require.Empty(t, o.notes)
+	})
+}
+
+// TestCoreMessagesAreNotPassed: messages of runs come over the link.
+func TestCoreMessagesAreNotPassed(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{
+		"status", "execution_start", "execution_cached", "executing", "progress", "progress_state", "executed", "execution_success",
+		"execution_error", "execution_interrupted", "feature_flags", "logs",
+	} {
+		require.False(t, isCustom(comfyui.Frame{Data: []byte(`{"type": "` + kind + `", "data": {}}`)}), kind)
+	}
+	for event := range byte(7) {
+		require.Equal(t, event > 4, isCustom(comfyui.Frame{Binary: true, Data: []byte{0, 0, 0, event, 0, 0, 0, 1, 'x'}}), event)
+	}
+	require.True(t, isCustom(said("")))
+	for _, odd := range []string{"", "{", "[]", `{"data": {}}`} {
+		require.False(t, isCustom(comfyui.Frame{Data: []byte(odd)}))
+	}
+}

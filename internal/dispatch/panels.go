@@ -1,0 +1,250 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+const (
+	// maxPanels bounds the sockets to instances for single clients, of a tenant
+	// and of all. A tenant's least recently used one gives way.
+	maxTenantPanels = 64
+	maxPanels       = 512
+	// panelIdle is how long such a socket stays open without a call or a message.
+	panelIdle = 15 * time.Minute
+	// panelPatience is how long a call waits for the socket to open.
+	panelPatience = 2 * time.Second
+	// panelBacklog is how many messages of such a socket may wait; more are dropped.
+	panelBacklog = 256
+)
+
+// panel is a client's own socket to an instance. Routes of custom nodes answer
+// with messages to the client id that a call named; runs have nothing to do with
+// it, and their messages come over the link.
+type panel struct {
+	link   *link
+	key    stream.Key
+	alias  comfyui.Alias
+	cancel context.CancelFunc
+	opened chan struct{} // closed when it is open or has failed
+	ok     bool          // before opened is closed
+	used   time.Time     // guarded by panels.mu
+	heard  hearing
+}
+
+// panels are those of all links.
+type panels struct {
+	mu  sync.Mutex
+	all map[*panel]struct{}
+}
+
+// Introduce opens a socket on which an instance can reach one client, unless
+// there is one. The alias is the client's id at the instance; ok is false where
+// the instance cannot be reached or all sockets are taken by other tenants.
+func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream.Key) (alias comfyui.Alias, ok bool) {
+	l := d.linkOf(to)
+	if l == nil || d.ctx.Err() != nil {
+		return comfyui.Alias{}, false
+	}
+	p := d.panel(l, k)
+	if p == nil {
+		return comfyui.Alias{}, false
+	}
+	late := time.NewTimer(panelPatience)
+	defer late.Stop()
+	select {
+	case <-p.opened:
+		return p.alias, p.ok
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return comfyui.Alias{}, false
+}
+
+// linkOf is the open link of a client of an instance.
+func (d *Dispatcher) linkOf(c *comfyui.Client) *link {
+	for _, l := range d.open() {
+		if l.client == c {
+			return l
+		}
+	}
+	return nil
+}
+
+// panel finds or opens that of a client at an instance.
+func (d *Dispatcher) panel(l *link, k stream.Key) *panel {
+	d.panels.mu.Lock()
+	defer d.panels.mu.Unlock()
+	var oldest *panel
+	own := 0
+	for p := range d.panels.all {
+		if p.link == l && p.key == k {
+			p.used = time.Now()
+			return p
+		}
+		if p.key.Tenant != k.Tenant {
+			continue
+		}
+		own++
+		if oldest == nil || p.used.Before(oldest.used) {
+			oldest = p
+		}
+	}
+	if own >= maxTenantPanels || own > 0 && len(d.panels.all) >= maxPanels {
+		d.panels.dropLocked(oldest)
+	}
+	if len(d.panels.all) >= maxPanels {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	p := &panel{
+		link: l, key: k, cancel: cancel, opened: make(chan struct{}), used: time.Now(),
+		// A fresh id each time: an old socket that closes late must not silence
+		// this one, and nobody else can name it.
+		heard: l.overheard.listen(),
+		alias: comfyui.Alias{Client: k.Client, Upstream: strings.ReplaceAll(uuid.NewString(), "-", "")},
+	}
+	if d.panels.all == nil {
+		d.panels.all = map[*panel]struct{}{}
+	}
+	d.panels.all[p] = struct{}{}
+	d.work.Go(func() {
+		defer d.panels.drop(p)
+		p.serve(ctx, d)
+	})
+	return p
+}
+
+func (ps *panels) drop(p *panel) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.dropLocked(p)
+}
+
+func (ps *panels) dropLocked(p *panel) {
+	if _, stands := ps.all[p]; !stands {
+		return
+	}
+	delete(ps.all, p)
+	p.link.overheard.unlisten()
+	p.cancel()
+}
+
+// dropOf closes those of a link whose own socket was lost or opened anew: only
+// while that is the older one do broadcasts arrive there first.
+func (ps *panels) dropOf(l *link) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.all {
+		if p.link == l {
+			ps.dropLocked(p)
+		}
+	}
+}
+
+// touch notes a use and reports whether the panel still stands.
+func (ps *panels) touch(p *panel) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	_, stands := ps.all[p]
+	p.used = time.Now()
+	return stands
+}
+
+// idle is how long a panel was not used.
+func (ps *panels) idle(p *panel) time.Duration {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return time.Since(p.used)
+}
+
+// serve passes on what comes, until the socket is lost or nobody uses it.
+func (p *panel) serve(ctx context.Context, d *Dispatcher) {
+	opening, cancel := context.WithTimeout(ctx, panelPatience)
+	socket, err := p.link.client.Dial(opening, p.alias.Upstream)
+	cancel()
+	if err != nil {
+		p.link.log.Debug("cannot open a socket for a client", "error", err)
+		close(p.opened)
+		return
+	}
+	defer socket.Close()
+	// The server knows the socket once it has sent its first frame.
+	if _, err = socket.Next(ctx); err == nil {
+		p.ok = true
+	}
+	close(p.opened)
+	frames := make(chan arrived, panelBacklog)
+	var passing sync.WaitGroup
+	defer passing.Wait()
+	defer close(frames)
+	passing.Go(func() { p.pass(ctx, d, frames) })
+	stop := p.watchIdle(d)
+	defer stop()
+	for {
+		frame, err := socket.Next(ctx)
+		if err != nil {
+			return
+		}
+		if !isCustom(frame) {
+			continue // of runs; and what all sockets get
+		}
+		select {
+		case frames <- arrived{frame, time.Now()}:
+		default: // the instance must not wait
+		}
+	}
+}
+
+// watchIdle closes the panel when it has not been used for a while.
+func (p *panel) watchIdle(d *Dispatcher) (stop func()) {
+	tick := time.NewTicker(panelIdle / 4)
+	done := make(chan struct{})
+	d.work.Go(func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				if d.panels.idle(p) >= panelIdle {
+					d.panels.drop(p)
+				}
+			}
+		}
+	})
+	return func() { close(done) }
+}
+
+// pass gives the client what was sent to it alone.
+func (p *panel) pass(ctx context.Context, d *Dispatcher, frames <-chan arrived) {
+	for frame := range frames {
+		// A broadcast is sent to the link's socket first, as that is older; it has
+		// arrived there when a ping that is sent now is answered.
+		if p.link.caughtUp(ctx) != nil || p.link.overheard.broadcast(frame, &p.heard) || !d.panels.touch(p) {
+			continue
+		}
+		data := frame.Data
+		if !frame.Binary {
+			data = p.alias.Outside(data)
+		}
+		d.streams.Pass(ctx, p.key, stream.Message{Binary: frame.Binary, Data: data})
+	}
+}
+
+// isCustom reports whether a frame is one that only custom nodes send.
+func isCustom(f comfyui.Frame) bool {
+	if f.Binary {
+		b, ok := comfyui.ParseBinary(f.Data)
+		return ok && b.Event > comfyui.EventPreviewMetadata
+	}
+	m, ok := comfyui.ParseMessage(f.Data)
+	return ok && m.IsCustom()
+}
