@@ -351,19 +351,26 @@ func valueOf(raw []byte) pyjson.Value {
 
 // liveOf is the job of an id that runs, else one that waits, else a zero one.
 func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
-	j, err := h.running(ctx, tenant, id)
-	if err != nil || j.Key != "" {
-		return j, err
+	newest, err := h.find(ctx, tenant, id)
+	if err != nil || newest.State == job.Leased || newest.State == job.Running {
+		return newest, err
 	}
-	key, err := h.waiting(ctx, tenant, id)
-	if err != nil || key == "" {
-		return job.Job{}, err
+	// An older one may run or wait. What the newest was a moment ago counts: it
+	// may be claimed just now, and is no less there for that.
+	if newest.State != job.Queued {
+		newest = job.Job{}
 	}
-	j, err = h.queue.Get(ctx, key)
-	if err != nil || !j.State.Live() {
-		return job.Job{}, ignoreNotFound(err)
+	jobs, err := h.queue.Live(ctx, tenant)
+	for _, j := range jobs {
+		switch {
+		case j.ID != id:
+		case j.State != job.Queued:
+			return j, err
+		case newest.Key == "":
+			newest = j
+		}
 	}
-	return j, nil
+	return newest, err
 }
 
 // writeErrorText is an error in the shape of the newer routes.

@@ -44,6 +44,8 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 
 	// Scripts send what they mean.
 	one, two := ann.submit(endless(6), "ann"), bob.submit(endless(7), "bob")
+	ann.awaits(one, "running")
+	bob.awaits(two, "running")
 	cancel(script, true, one, two)
 	ann.awaits(one, "cancelled")
 	bob.awaits(two, "cancelled")

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"net/http"
 	"slices"
 
@@ -63,25 +62,6 @@ func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a asker, _ []str
 		return
 	}
 	writeEmpty(w, http.StatusOK)
-}
-
-// waiting is the key of the waiting job of an id, or "". The newest of an id
-// is found at once; an older one only if the id was used twice.
-func (h *Hub) waiting(ctx context.Context, tenant, id string) (string, error) {
-	j, err := h.find(ctx, tenant, id)
-	if err != nil || j.Key == "" {
-		return "", err
-	}
-	if j.State == job.Queued {
-		return j.Key, nil
-	}
-	jobs, err := h.queue.Live(ctx, tenant)
-	for _, j := range jobs {
-		if j.ID == id && j.State == job.Queued {
-			return j.Key, err
-		}
-	}
-	return "", err
 }
 
 // order is the body of POST /queue and POST /history.

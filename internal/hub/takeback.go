@@ -42,6 +42,9 @@ type takeback struct {
 	// strict leaves out what is not the caller's own: pages send the ids of
 	// everything that they list.
 	strict bool
+	// live are the tenant's jobs by id, the waiting ones first; nil until they are
+	// needed.
+	live map[string]job.Job
 	// waiting are the keys of waiting jobs to remove, named the ids that were
 	// named for them.
 	waiting []string
@@ -77,30 +80,47 @@ func (t *takeback) clear(ctx context.Context) error {
 // name takes back the job of an id: one that waits, or would at one ComfyUI.
 // One that would run there goes on, and is what a bare interrupt then means.
 func (t *takeback) name(ctx context.Context, id string) error {
-	h, tenant := t.hub, t.asker.tenant
-	key, err := h.waiting(ctx, tenant, id)
-	if err != nil {
+	j, err := t.find(ctx, id)
+	if err != nil || j.Key == "" || t.strict && !t.hub.owns(t.asker, j) {
 		return err
 	}
-	if key != "" {
-		if t.strict {
-			j, err := h.queue.Get(ctx, key)
-			if err != nil || !h.owns(t.asker, j) {
-				return ignoreNotFound(err)
-			}
-		}
-		t.waiting, t.named = append(t.waiting, key), append(t.named, id)
+	if j.State == job.Queued {
+		t.waiting, t.named = append(t.waiting, j.Key), append(t.named, id)
 		return nil
 	}
-	return t.nameRunning(ctx, id)
+	return t.nameRunning(ctx, j)
 }
 
-func (t *takeback) nameRunning(ctx context.Context, id string) error {
-	h := t.hub
-	j, err := h.running(ctx, t.asker.tenant, id)
-	if err != nil || j.Key == "" || t.strict && !h.owns(t.asker, j) {
-		return err
+// find is the job of an id that waits, else one that runs, else a zero one. The
+// newest is found at once, an older one only if the id was used twice.
+func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
+	j, err := t.hub.find(ctx, t.asker.tenant, id)
+	if err != nil || j.Key == "" || j.State == job.Queued {
+		return j, err
 	}
+	if t.live == nil { // once for all ids: clients send those of ended jobs by the thousand
+		all, err := t.hub.queue.Live(ctx, t.asker.tenant)
+		if err != nil {
+			return job.Job{}, err
+		}
+		t.live = make(map[string]job.Job, len(all))
+		for _, other := range all {
+			if known, ok := t.live[other.ID]; !ok || known.State != job.Queued {
+				t.live[other.ID] = other
+			}
+		}
+	}
+	if other, ok := t.live[id]; ok && (other.State == job.Queued || j.State.Ended()) {
+		return other, nil
+	}
+	if j.State.Ended() {
+		return job.Job{}, nil
+	}
+	return j, nil
+}
+
+func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
+	h := t.hub
 	shown, err := h.shown(ctx, j)
 	if err != nil {
 		return err
@@ -135,7 +155,11 @@ func (t *takeback) remove(ctx context.Context) error {
 		return nil
 	}
 	for _, id := range t.named { // instances took some of them meanwhile
-		if err := t.nameRunning(ctx, id); err != nil {
+		j, err := h.running(ctx, t.asker.tenant, id)
+		if err == nil && j.Key != "" {
+			err = t.nameRunning(ctx, j)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -283,3 +283,43 @@ func TestTakenBack(t *testing.T) {
 	socket.until(last) // fails at any message of another prompt
 	b.posts("/interrupt", `{"client_id": "bob"}`)
 }
+
+// The hub that is asked to delete, the one that runs the prompt and the one that
+// has the client's socket may be three.
+func TestTakenBackAtAnotherHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 1)
+	socket := one.dial("ann")
+	shown := one.submit(endless(1), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	taken := one.submit(endless(2), "ann")
+	running := func(n int) func() bool {
+		return func() bool {
+			jobs, err := one.hub.queue.Live(t.Context(), job.DefaultTenant)
+			require.NoError(t, err)
+			jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Running })
+			return len(jobs) == n
+		}
+	}
+	require.Eventually(t, running(2), time.Minute, time.Millisecond)
+	for _, b := range []*bench{two, one} {
+		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
+		_, body := one.get("/queue")
+		require.NotContains(t, string(body), taken)
+		_, found := one.history(taken)
+		require.False(t, found)
+		last := one.submit(work(1, 3, "none"), "ann") // runs where the other has ended
+		require.Eventually(t, func() bool { _, ok := two.history(last); return ok }, time.Minute, time.Millisecond)
+		taken = two.submit(endless(4), "ann")
+		require.Eventually(t, running(2), time.Minute, time.Millisecond)
+	}
+	one.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
+	two.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, shown))
+	id, all := socket.sequence()
+	require.Equal(t, shown, id)
+	require.Contains(t, kept(all), "execution_interrupted")
+	for range 2 {
+		_, all := socket.sequence()
+		require.Contains(t, kept(all), "execution_success", "no message of what was taken back")
+	}
+}
