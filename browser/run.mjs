@@ -8,13 +8,14 @@ import * as cancel from './steps/cancel.mjs';
 import * as fail from './steps/fail.mjs';
 import * as open from './steps/open.mjs';
 import * as people from './steps/people.mjs';
+import * as others from './steps/others.mjs';
 import * as queue from './steps/queue.mjs';
 import * as reload from './steps/reload.mjs';
 import * as runOne from './steps/run.mjs';
 import * as save from './steps/save.mjs';
 import * as upload from './steps/upload.mjs';
 
-const steps = [open, runOne, upload, queue, cancel, people, reload, fail, save];
+const steps = [open, runOne, upload, queue, cancel, people, reload, others, fail, save];
 
 const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N] [--only WORD,...]
 

@@ -42,12 +42,25 @@ export class Chrome {
     context.setDefaultNavigationTimeout(READY);
     await context.addInitScript(help);
     this.#visitors.push(context);
+    return this.#open(context);
+  }
+
+  async #open(context) {
     const page = await context.newPage();
     this.watch.page(page);
     const ui = new WebUI(page, this.watch);
     this.#pages.set(page, ui);
     await ui.open(this.url);
     return ui;
+  }
+
+  /** Closes a visitor's tab and opens the web UI in a new one. */
+  async reopen(ui) {
+    const context = ui.page.context();
+    this.watch.leaving(ui.page);
+    this.#pages.delete(ui.page);
+    await ui.page.close();
+    return this.#open(context);
   }
 
   /** Takes a picture of every open page, for people to look at. */
