@@ -106,3 +106,10 @@ func NewPreviewMetadata(metadata, image []byte) []byte {
 	frame = append(frame, metadata...)
 	return append(frame, image...)
 }
+
+// NodeText is a frame of EventText, which web UIs show below a node.
+func NodeText(node, text string) []byte {
+	frame := binary.BigEndian.AppendUint32(nil, EventText)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(node)))
+	return append(append(frame, node...), text...)
+}

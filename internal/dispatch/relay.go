@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -36,6 +37,7 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 	case comfyui.TypeExecutionStart:
 		r.begin(ctx, time.Now())
 		r.send(stream.Other, "", data)
+		r.runsAgain()
 	case comfyui.TypeExecutionSuccess, comfyui.TypeExecutionInterrupted:
 		r.hold(data)
 	case comfyui.TypeExecutionError:
@@ -71,6 +73,23 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 		r.send(stream.Other, m.Node, data)
 	}
 	return false
+}
+
+// runsAgain tells a person at a web UI why the prompt begins anew: its last run
+// was lost. The text stands at the node that saves.
+func (r *run) runsAgain() {
+	lost := r.job.Lost
+	if len(lost) == 0 || len(r.body.Outputs) == 0 {
+		return
+	}
+	attempt, reason, _ := strings.Cut(lost[len(lost)-1], ": ")
+	if reason, _, _ = strings.Cut(reason, ": "); reason == "" || strings.ContainsAny(reason, ":/") {
+		reason = "it was lost" // the rest may tell an address
+	}
+	node := r.body.Outputs[0]
+	r.out.Send(stream.Message{
+		Kind: stream.Note, Node: node, Binary: true, Data: comfyui.NodeText(node, "Runs again: "+attempt+", "+reason),
+	})
 }
 
 // takeBinary passes a picture or a text on. Frames of an output node are

@@ -111,3 +111,36 @@ func TestAudiencesLeaveNothing(t *testing.T) {
 		require.Empty(t, r.streams.audiences.all)
 	})
 }
+
+// A note is for people: web UIs show it, and scripts never see it.
+func TestNotesAreForWebUIs(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		browser := &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://127.0.0.1"}}}
+		for name, c := range map[string]struct {
+			dial    *websocket.DialOptions
+			flags   bool
+			arrives bool
+		}{
+			"web":    {browser, true, true},
+			"page":   {browser, false, false},
+			"script": {nil, true, false},
+			"plain":  {nil, false, false},
+		} {
+			p := r.dial("/ws?clientId="+name, c.dial)
+			p.read()
+			if c.flags {
+				p.announce()
+			}
+			p.settled()
+			run := r.run(name, "a")
+			run.Send(Message{Kind: Note, Node: "3", Binary: true, Data: []byte("note")})
+			run.End()
+			time.Sleep(time.Second)
+			want := words(start("a"), status(0), null("a"))
+			if c.arrives {
+				want = words(start("a"), "binary:note", status(0), null("a"))
+			}
+			require.Equal(t, want, p.settled(), name)
+		}
+	})
+}

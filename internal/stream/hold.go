@@ -6,7 +6,7 @@ package stream
 // add makes a frame of m and keeps it in the log of q. end marks the messages
 // that close a sequence.
 func (l *line) add(q *sequence, m Message, end bool) *frame {
-	if m.Kind > Result {
+	if m.Kind > Note {
 		m.Kind = Other
 	}
 	if m.Kind == Executing {

@@ -20,7 +20,7 @@ const (
 type log struct {
 	frames []*frame // nil where a frame was dropped
 	gaps   int      // how many are nil
-	newest [Result + 1]int
+	newest [Note + 1]int
 	detail detail
 	// memory and results are bytes; results is the part of memory that
 	// results take.
@@ -76,7 +76,7 @@ func (g *log) compact() {
 		return
 	}
 	kept := make([]*frame, 0, len(g.frames)-g.gaps)
-	g.newest = [Result + 1]int{}
+	g.newest = [Note + 1]int{}
 	for f := range g.each {
 		kept = append(kept, f)
 		g.newest[f.kind] = len(kept)

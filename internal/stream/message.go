@@ -23,6 +23,9 @@ const (
 	// Result is a binary frame of an output node such as SaveImageWebsocket.
 	// It exists nowhere else, so it is never dropped.
 	Result
+	// Note is a text of the hub's own for a person, in the form of a node's text
+	// (event 3). Only web UIs get it, see [socket.frame].
+	Note
 )
 
 // String names the kind for logs and tests.
@@ -38,6 +41,8 @@ func (k Kind) String() string {
 		return "preview"
 	case Result:
 		return "result"
+	case Note:
+		return "note"
 	default:
 		return "other"
 	}

@@ -61,7 +61,7 @@ func (q *queue) len() int { return len(q.items) - q.head }
 
 // shed drops previews and progress, except the newest of each kind.
 func (q *queue) shed() {
-	var seen [Result + 1]bool
+	var seen [Note + 1]bool
 	kept := len(q.items)
 	for i := len(q.items) - 1; i >= q.head; i-- {
 		it := q.items[i]

@@ -101,12 +101,15 @@ func (w *socket) frame(ctx context.Context, f *frame) error {
 	if err != nil {
 		return err
 	}
-	if imageEvent(f, data) != 0 {
+	if imageEvent(f, data) != 0 || f.kind == Note && w.browser {
 		w.awaitFlags(ctx)
 	}
 	w.mu.Lock()
 	metadata := w.metadata
 	w.mu.Unlock()
+	if f.kind == Note && !(metadata && w.browser) {
+		return nil // scripts take any binary frame for a picture
+	}
 	for _, out := range w.adapter.adapt(f, data, metadata) {
 		if err := w.send(ctx, out); err != nil {
 			return err
