@@ -33,7 +33,8 @@ func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *exception {
 	if found.kind == ValueNotInList && n.mayAppear(in, value) {
 		n.strays = append(n.strays, n.class.name)
 	}
-	if found.ownCheck && (n.own() || in.file || n.checksItself(in) || n.isUpload(value)) {
+	own := found.ownCheck && n.own() && !n.made(Question{Input: in.name})
+	if found.ownCheck && (own || in.file || n.checksItself(in) || n.isUpload(value)) {
 		switch {
 		case in.file, n.isUpload(value):
 			return n.checkFile(in, value)

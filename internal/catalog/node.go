@@ -23,6 +23,12 @@ type nodeCheck struct {
 // so that what the hub finds is not sure.
 func (n *nodeCheck) own() bool { return !n.class.core }
 
+// made reports whether instances are known to make a check all the same.
+func (n *nodeCheck) made(q Question) bool {
+	q.Class = n.class.name
+	return n.makes != nil && n.makes(q)
+}
+
 func (n *nodeCheck) refuse(kind, message, details string, extra *pyjson.Object) {
 	n.errors = append(n.errors, problem(kind, message, details, extra))
 }
@@ -175,7 +181,7 @@ func (n *nodeCheck) accepts(in *input, received pyjson.Value, source *class) boo
 			return true
 		}
 	}
-	if n.own() || !source.core {
+	if (n.own() || !source.core) && !n.made(Question{Input: in.name, Source: source.name, Type: string(text)}) {
 		n.doubt("return_type_mismatch")
 		return true
 	}

@@ -11,7 +11,7 @@ import (
 // the prompt if one of them is good.
 func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verdict {
 	v := &validator{
-		catalog: c, graph: p.Graph, behaviour: b, known: p.Known, ownFiles: p.OwnFiles,
+		catalog: c, graph: p.Graph, behaviour: b, known: p.Known, ownFiles: p.OwnFiles, makes: p.Makes,
 		results: map[string]*result{}, onPath: map[string]int{}, forms: map[string]*class{},
 	}
 	lost := danglingLinks(p.Graph)
@@ -101,6 +101,7 @@ type validator struct {
 	behaviour behaviour
 	known     func(FileRef) bool
 	ownFiles  bool
+	makes     func(Question) bool
 
 	results map[string]*result
 	order   []string // ids in the order of their results

@@ -20,6 +20,9 @@ type Prompt struct {
 	// OwnFiles refuses what names a file that Known does not have, also when
 	// it lies on an instance: there it may be somebody else's.
 	OwnFiles bool
+	// Makes reports whether all instances are known to make a check that a
+	// class of a custom node pack may replace. Nil knows of none.
+	Makes func(Question) bool
 }
 
 // Verdict is the outcome of a validation.

@@ -70,6 +70,7 @@ func (r *run) follow(ctx context.Context) {
 // still waits for the answer to its POST gets the instance's.
 func (r *run) refused(ctx context.Context, why refusal) {
 	r.link.refuse(r.job.Key)
+	r.study(ctx, why)
 	r.d.learnFrom(why.Refused)
 	if r.d.hasOther(r) {
 		r.giveBack(ctx, excused, "the instance refused it: "+why.Type)

@@ -212,3 +212,41 @@ func TestSamePromptTwiceAtTheDoor(t *testing.T) {
 		require.Equal(t, "error", b.finished("0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01").Status.Text)
 	}
 }
+
+// What an instance has refused by ComfyUI's own rule is refused by the hub from
+// then on, also while no instance is idle; what a class checks itself is not.
+func TestLessons(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2, patient)
+	good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}
+	said := map[string][]byte{}
+	for name, graph := range good {
+		status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
+		require.Equal(t, http.StatusBadRequest, status, string(answer))
+		said[name] = answer
+	}
+	status, _ := b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	for n := range 2 {
+		b.submit(endless(n), "bob")
+	}
+	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
+	for name, graph := range good {
+		status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
+		require.Equal(t, http.StatusBadRequest, status, name)
+		require.JSONEq(t, string(said[name]), string(answer), name)
+	}
+	// Of the same class, other checks of the same input are made; those of other
+	// inputs and links may be the class's own.
+	status, _ = b.post("/prompt", `{"prompt": `+bounded(601, "PNG", "1")+`}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	b.submit(strings.Replace(bounded(0, "PNG", "1"), `"steps": 1,`, `"steps": 0,`, 1), "ann")
+	b.submit(checked(-1, false), "ann")
+	// Another instance of which nothing is known may take the prompt.
+	b.settings.AskPatience = time.Millisecond
+	b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Faults: sim.Faults{SlowHTTP: 10_000}}).url())
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	b.connected(3)
+	status, answer := b.post("/prompt", `{"prompt": `+good["bounds"]+`}`)
+	require.Equal(t, http.StatusOK, status, string(answer))
+}

@@ -154,3 +154,14 @@ func (h *Hub) followAbsence(ctx context.Context) {
 		}
 	}
 }
+
+// infos are what each instance can run, also of those that left lately.
+func (v *inventory) infos() map[string]*catalog.Info {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	infos := make(map[string]*catalog.Info, len(v.items))
+	for name, s := range v.items {
+		infos[name] = s.info
+	}
+	return infos
+}

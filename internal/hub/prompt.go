@@ -58,6 +58,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	c, verdict := h.validate(r.Context(), catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
 		OwnFiles: a.tenant != job.DefaultTenant,
+		Makes:    func(q catalog.Question) bool { return h.dispatch.Makes(r.Context(), h.stock.infos(), q) },
 	})
 	if have.err != nil {
 		h.fault(w, r, have.err) // a file may be there that could not be asked for

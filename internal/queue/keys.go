@@ -31,6 +31,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:numbers              hash    tenant -> ComfyUI's next queue number
 //	q:raised               hash    tenant -> highest number in its history
 //	q:counters             hash    turns, ends, bytes of history, swept, recounted
+//	q:lessons              zset    checks that instances are known to make, by when that was seen
 //	q:events               channel hints
 //
 // Zsets of ranks have all scores 0: their order is the byte order of the
@@ -54,6 +55,7 @@ func (k keys) ids(tenant string) string     { return k.db.Key("q", "ids", tenant
 func (k keys) leases() string               { return k.db.Key("q", "leases") }
 func (k keys) history(tenant string) string { return k.db.Key("q", "history", tenant) }
 func (k keys) entries(tenant string) string { return k.db.Key("q", "entries", tenant) }
+func (k keys) lessons() string              { return k.db.Key("q", "lessons") }
 func (k keys) events() string               { return k.db.Key("q", "events") }
 
 // live is the zset of a tenant's live jobs, or of all with "".

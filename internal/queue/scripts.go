@@ -27,6 +27,7 @@ var (
 	cancelWaitingScript = script("cancel_waiting", redis.Durable, "lib", "withdraw")
 	rejectScript        = script("reject", redis.Durable, "lib", "withdraw")
 	admitScript         = script("admit", redis.Write, "lib")
+	learnScript         = script("learn", redis.Write)
 	finishScript        = script("finish", redis.Durable, "lib", "history")
 	failWaitingScript   = script("fail_waiting", redis.Durable, "lib", "history")
 	forgetScript        = script("forget", redis.Durable, "lib", "history")

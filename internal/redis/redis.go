@@ -73,6 +73,8 @@ type (
 	StringCmd = goredis.StringCmd
 	// StringSliceCmd is a list of strings.
 	StringSliceCmd = goredis.StringSliceCmd
+	// FloatCmd is a read of a score.
+	FloatCmd = goredis.FloatCmd
 )
 
 // Nil is the answer of a read where there is nothing.

@@ -1,0 +1,104 @@
+package catalog
+
+import (
+	"encoding/hex"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Question is a check of which a class of a custom node pack does not say
+// whether instances make it: it may have a validate function in its place.
+type Question struct {
+	// Class and Input are what is checked.
+	Class, Input string
+	// Source is the class at the other end of a link, and Type what it gives.
+	// Both are empty for the check of a value. They belong to the question
+	// because packs use types with a comparison of their own.
+	Source, Type string
+}
+
+// Lesson names the answer of this instance to a question: when it has once
+// refused a prompt by that check it makes the check, as long as its process
+// lives and describes the classes in these very bytes. ok is false where nothing
+// can be learnt: the class is not there, or is replaced by another.
+func (i *Info) Lesson(q Question) (lesson string, ok bool) {
+	c, known := i.plain(q.Class)
+	if !known {
+		return "", false
+	}
+	lesson = hex.EncodeToString(c.sum[:16]) + " " + q.Input
+	if q.Source == "" {
+		return lesson, true
+	}
+	source, known := i.plain(q.Source)
+	if !known {
+		return "", false
+	}
+	return lesson + " " + hex.EncodeToString(source.sum[:16]) + " " + q.Type, true
+}
+
+// plain is a class that the instance runs under its own name.
+func (i *Info) plain(name string) (*class, bool) {
+	c, known := i.classes[name]
+	if _, replaced := i.replaces[name]; replaced {
+		return nil, false
+	}
+	return c, known
+}
+
+// maxLessons bounds what is learnt from one refusal.
+const maxLessons = 100
+
+// Lessons are what the instance's refusal of a graph teaches. ComfyUI leaves
+// out its checks of bounds and options for an input that the class's validate
+// function takes, and all checks of link types for a class whose function takes
+// them, whatever the value is: one refusal by such a check says that it is made.
+func (i *Info) Lessons(graph, nodeErrors []byte) []string {
+	v, err := pyjson.Parse(nodeErrors)
+	if err != nil {
+		return nil
+	}
+	nodes, _ := v.(*pyjson.Object)
+	g, err := ParseGraph(graph)
+	if err != nil {
+		return nil
+	}
+	var lessons []string
+	for id := range nodes.All() {
+		className := nodes.Object(id).String("class_type")
+		if c, known := i.plain(className); !known || c.core || g.classType(id) != className {
+			continue
+		}
+		for _, v := range nodes.Object(id).Array("errors") {
+			e, _ := v.(*pyjson.Object)
+			q, ok := questionOf(e, g)
+			if !ok || len(lessons) >= maxLessons {
+				continue
+			}
+			q.Class = className
+			if lesson, ok := i.Lesson(q); ok {
+				lessons = append(lessons, lesson)
+			}
+		}
+	}
+	return lessons
+}
+
+// questionOf is the question that an error answers.
+func questionOf(e *pyjson.Object, g *Graph) (Question, bool) {
+	info := e.Object("extra_info")
+	q := Question{Input: info.String("input_name")}
+	switch e.String("type") {
+	case "value_smaller_than_min", "value_bigger_than_max", ValueNotInList:
+		return q, q.Input != ""
+	case "return_type_mismatch":
+		link := info.Array("linked_node")
+		if len(link) != 2 {
+			return q, false
+		}
+		from, ok := link[0].(pyjson.String)
+		q.Source, q.Type = g.classType(string(from)), info.String("received_type")
+		return q, ok && q.Input != "" && q.Source != "" && q.Type != ""
+	}
+	return q, false
+}

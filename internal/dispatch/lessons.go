@@ -1,0 +1,48 @@
+package dispatch
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// study keeps what an instance's refusal tells of the checks that it makes, so
+// that the next such prompt is refused without it.
+func (r *run) study(ctx context.Context, why refusal) {
+	info := r.link.abilities()
+	i, known := r.d.Fleet.Instance(r.link.name)
+	if info == nil || !known || i.Report.Boot == 0 {
+		return
+	}
+	var lessons []queue.Lesson
+	for _, text := range info.Lessons(r.body.Prompt, why.NodeErrors) {
+		lessons = append(lessons, queue.Lesson{Instance: r.link.name, Boot: strconv.FormatInt(i.Report.Boot, 36), Text: text})
+	}
+	if err := r.d.queue.Learn(ctx, lessons); err != nil {
+		r.log.Debug("cannot keep what a refusal tells", "error", err)
+	}
+}
+
+// Makes reports whether every instance that has a class is known to make a check
+// of it. One that is away counts, too: it may come back with other code.
+func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, q catalog.Question) bool {
+	var lessons []queue.Lesson
+	for name, info := range infos {
+		if !info.Has(q.Class) {
+			continue
+		}
+		text, ok := info.Lesson(q)
+		i, known := d.Fleet.Instance(name)
+		if !ok || !known || i.Report.Boot == 0 {
+			return false
+		}
+		lessons = append(lessons, queue.Lesson{Instance: name, Boot: strconv.FormatInt(i.Report.Boot, 36), Text: text})
+	}
+	if len(lessons) == 0 {
+		return false
+	}
+	all, err := d.queue.Learnt(ctx, lessons)
+	return err == nil && all
+}
