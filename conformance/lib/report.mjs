@@ -10,6 +10,7 @@ const WORDS = { pass: 'ok', fail: 'FAIL', skip: 'skip' };
 export function verdict({ results, hubOnly }, column, columns) {
   const result = results[column.name];
   if (!result) return undefined;
+  if (result.broken) return 'fail'; // no fault of any server's: the case itself cannot run
   if (!column.hub) return columns.some(({ hub }) => hub) ? undefined : result.status;
   if (hubOnly || result.status === 'pass') return result.status;
   const plain = measure(results, column, columns);

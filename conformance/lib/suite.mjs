@@ -142,7 +142,7 @@ function run(item, { url, instances = 1 }, programs, verbose) {
       const line = output.match(/^RESULT (\{.*\})$/m)?.[1];
       if (late) end({ status: 'fail', detail: `hung: ended after ${item.seconds} s\n${tail}` });
       else if (line) end(JSON.parse(line));
-      else end({ status: 'fail', detail: `ended without a result (${signal ?? code})\n${tail}` });
+      else end({ status: 'fail', broken: true, detail: `ended without a result (${signal ?? code})\n${tail}` });
     });
   });
 }
