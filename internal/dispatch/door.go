@@ -9,9 +9,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Door is where the client of a job waits for an answer while an idle instance
-// is asked whether it takes the job. Only the hub that has the client has the
-// door; the run may be another hub's.
+// Door is where the client of a job waits for the answer to its POST: messages
+// of the run are held back until it has it, and where the hub is in doubt an idle
+// instance is asked meanwhile whether it takes the job. Only the hub that has
+// the client has the door; the run may be another hub's.
 type Door struct {
 	d   *Dispatcher
 	key string

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -130,11 +129,12 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 
 // accept puts the job into the queue and answers.
 func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
-	var door *dispatch.Door
+	// First the answer, then the messages: several clients lose a prompt whose
+	// messages arrive before they have read its id.
+	door := h.dispatch.Door(s.Key)
+	defer door.Close()
 	if verdict.Doubtful && h.mayAsk(s) {
 		s.Door = doorLife
-		door = h.dispatch.Door(s.Key)
-		defer door.Close()
 	}
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
@@ -148,10 +148,11 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	}
 	j, nodeErrors := accepted.Job, verdict.NodeErrors
 	if j.DoorUntil > 0 {
+		waits := door
 		if accepted.Existing {
-			door = nil // an earlier request waits there
+			waits = nil // an earlier request waits there
 		}
-		answer, refused, err := h.ask(r.Context(), j, door)
+		answer, refused, err := h.ask(r.Context(), j, waits)
 		switch {
 		case err != nil:
 			h.fault(w, r, err)
@@ -177,9 +178,8 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		pyjson.Member{Key: "number", Value: pyjson.Number(j.Number)},
 		pyjson.Member{Key: "node_errors", Value: nodeErrors},
 	))
-	// First the answer, then the work: several clients lose a prompt whose
-	// messages arrive before they have read its id.
 	_ = http.NewResponseController(w).Flush()
+	door.Close()
 	h.dispatch.Wake()
 }
 
