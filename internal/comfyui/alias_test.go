@@ -23,10 +23,14 @@ func TestAlias(t *testing.T) {
 		{"panel", "path", "/panel/x", "/panel/x"},
 		{long, "body", `{"a": "` + long + `", "b": ["` + long + `"]}`, `{"a": "ALIAS", "b": ["ALIAS"]}`},
 		{long, "body", "x" + long + " " + long + "-1 " + long, "x" + long + " " + long + "-1 ALIAS"},
-		{long, "body", "--b\r\nContent-Disposition: form-data; name=\"sid\"\r\n\r\n" + long + "\r\n--b--",
-			"--b\r\nContent-Disposition: form-data; name=\"sid\"\r\n\r\nALIAS\r\n--b--"},
-		{"me", "body", `{"text": "me", "client_id":"me", "clientId" : "me", "x": {"sid": "me"}, "my_client_id": "me"}`,
-			`{"text": "me", "client_id":"ALIAS", "clientId" : "ALIAS", "x": {"sid": "ALIAS"}, "my_client_id": "me"}`},
+		{
+			long, "body", "--b\r\nContent-Disposition: form-data; name=\"sid\"\r\n\r\n" + long + "\r\n--b--",
+			"--b\r\nContent-Disposition: form-data; name=\"sid\"\r\n\r\nALIAS\r\n--b--",
+		},
+		{
+			"me", "body", `{"text": "me", "client_id":"me", "clientId" : "me", "x": {"sid": "me"}, "my_client_id": "me"}`,
+			`{"text": "me", "client_id":"ALIAS", "clientId" : "ALIAS", "x": {"sid": "ALIAS"}, "my_client_id": "me"}`,
+		},
 		{"me", "body", "client_id=me&text=me&sid=me", "client_id=ALIAS&text=me&sid=ALIAS"},
 		{`.*`, "body", `{"client_id": "xx", "sid": ".*"}`, `{"client_id": "xx", "sid": "ALIAS"}`},
 		{"", "body", `{"client_id": ""}`, `{"client_id": ""}`},

@@ -34,13 +34,31 @@ func (o oddPrompt) body() string {
 // oddPrompts are those of which a real ComfyUI makes listings that only Python
 // reads, or that a web UI refuses as a whole.
 var oddPrompts = []oddPrompt{
-	{number: `NaN`}, {number: `Infinity`}, {number: `-Infinity`}, {number: `1e400`}, {number: `-1e400`}, {number: `"nan"`},
-	{number: `" -inf "`}, {number: `1180591620717411303424`}, {number: `-0.0`}, {number: `true`},
-	{value: `NaN`}, {value: `[-Infinity, {"x": 1e999}]`}, {value: `"\ud83d"`}, {value: `"\ude00\ud83d"`},
-	{extra: `{"x": NaN, "extra_pnginfo": {"workflow": {"id": NaN}}}`}, {extra: `{"extra_pnginfo": {"workflow": {"id": 5}}}`},
-	{extra: `{"extra_pnginfo": {"workflow": {"id": ["\udc00"]}}}`}, {extra: `{"extra_pnginfo": {"workflow": 1e999}}`},
-	{extra: `{"client_id": "\ud800", "comfyhub": {"priority": Infinity}}`}, {extra: `{"\ud800": Infinity, "create_time": NaN}`},
-	{client: `"\ud83d"`}, {id: `"\ud83d"`}, {id: `"\"\u0000/%2F"`}, {id: `NaN`}, {number: `NaN`, extra: `{"a": -Infinity}`, id: `"NaN"`},
+	{number: `NaN`},
+	{number: `Infinity`},
+	{number: `-Infinity`},
+	{number: `1e400`},
+	{number: `-1e400`},
+	{number: `"nan"`},
+	{number: `" -inf "`},
+	{number: `1180591620717411303424`},
+	{number: `-0.0`},
+	{number: `true`},
+	{value: `NaN`},
+	{value: `[-Infinity, {"x": 1e999}]`},
+	{value: `"\ud83d"`},
+	{value: `"\ude00\ud83d"`},
+	{extra: `{"x": NaN, "extra_pnginfo": {"workflow": {"id": NaN}}}`},
+	{extra: `{"extra_pnginfo": {"workflow": {"id": 5}}}`},
+	{extra: `{"extra_pnginfo": {"workflow": {"id": ["\udc00"]}}}`},
+	{extra: `{"extra_pnginfo": {"workflow": 1e999}}`},
+	{extra: `{"client_id": "\ud800", "comfyhub": {"priority": Infinity}}`},
+	{extra: `{"\ud800": Infinity, "create_time": NaN}`},
+	{client: `"\ud83d"`},
+	{id: `"\ud83d"`},
+	{id: `"\"\u0000/%2F"`},
+	{id: `NaN`},
+	{number: `NaN`, extra: `{"a": -Infinity}`, id: `"NaN"`},
 }
 
 // strictly reads every listing, and what there is of one prompt, with a strict

@@ -14,7 +14,6 @@ import (
 // read it to the end and not the ping behind it. However they go on, the next
 // socket is not told the last prompt again.
 func TestReadOnce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, 1)
 	get := func(paths ...string) func(t *testing.T, c *client, id string) {
 		return func(t *testing.T, c *client, id string) {

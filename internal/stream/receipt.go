@@ -19,15 +19,14 @@ import (
 // POST of the next prompt, which many clients send when their socket is open.
 const receiptGrace = 300 * time.Millisecond
 
+// doneWith are the codes of close frames that a client sends when it is done.
+var doneWith = []websocket.StatusCode{websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd}
+
 // leftInOrder reports whether a socket ended with a close frame of a client
 // that was done. A connection that ends without one was cut, even if it ended
 // with a FIN: proxies close so when their client has vanished.
 func leftInOrder(err error) bool {
-	switch websocket.CloseStatus(err) {
-	case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
-		return true
-	}
-	return false
+	return slices.Contains(doneWith, websocket.CloseStatus(err))
 }
 
 // confirm tells that everything up to a mark was received. It returns the

@@ -47,6 +47,7 @@ var (
 // TestReceipts: what a client has read is not told it again, whichever way it
 // shows that it has read it; what nobody has shown to be read is.
 func TestReceipts(t *testing.T) {
+	t.Parallel()
 	me := Key{Client: "me"}
 	for name, c := range map[string]struct {
 		// after happens when the whole of prompt a was written to the socket.
@@ -208,6 +209,7 @@ func TestParallelClientPosts(t *testing.T) {
 // TestReceiptsAtOtherHubs: the receipt may come to a hub that has neither the
 // socket nor the run.
 func TestReceiptsAtOtherHubs(t *testing.T) {
+	t.Parallel()
 	me := Key{Client: "me"}
 	for name, receipt := range map[string]func(t *testing.T, a, b *rig, p *peer){
 		"closed in order": func(_ *testing.T, _, _ *rig, p *peer) { _ = p.conn.Close(websocket.StatusNormalClosure, "") },
