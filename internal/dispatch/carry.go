@@ -123,6 +123,9 @@ func (r *run) bringHome(ctx context.Context) {
 	r.d.Wake()
 	entry, found, err := r.history(ctx)
 	if err != nil || !found {
+		entry, found = r.transcribed()
+	}
+	if !found {
 		r.giveBack(ctx, lost, "the instance's record of the run cannot be read")
 		return
 	}

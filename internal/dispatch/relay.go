@@ -33,6 +33,7 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 		r.resume(ctx) // its start was missed
 	}
 	data := comfyui.RewriteID(f.Data, r.job.Run.Upstream, r.job.ID)
+	r.transcript.note(m.Type, data)
 	switch m.Type {
 	case comfyui.TypeExecutionStart:
 		r.begin(ctx, time.Now())

@@ -49,6 +49,8 @@ type run struct {
 	node string
 	// shown are the output nodes whose executed message was passed on.
 	shown map[string]bool
+	// transcript has the messages that the instance keeps a record of.
+	transcript transcript
 	// end is the run's last message, held back until the job is in the history.
 	end []byte
 	// files are the outputs on their way to the hub.

@@ -1,10 +1,18 @@
 package hub
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // TestInstanceForgetsItsHistory: an instance that was restarted knows nothing of
@@ -38,4 +46,43 @@ func TestInstanceForgetsItsHistory(t *testing.T) {
 	status, _ := b.post("/history", `{"delete": ["`+next+`"]}`)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, before, told())
+}
+
+// TestRunWithoutTheInstancesRecord: an instance that loses its record of a run
+// between the last message and the hub's look at it, since its process began
+// anew, has told all that the record had. The run is not lost.
+func TestRunWithoutTheInstancesRecord(t *testing.T) {
+	t.Parallel()
+	forgets := newInstance(t, sim.Config{})
+	to, err := url.Parse(forgets.url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/history/") {
+			_, _ = w.Write([]byte("{}"))
+			return
+		}
+		rest.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	without := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+	with := newBench(t, 1)
+
+	volatile := regexp.MustCompile(`("(?:timestamp|create_time|execution_start_time|execution_end_time)": |"executed": )[^,}\]]+|"traceback": \[[^\]]*\]`)
+	for n, graph := range []string{picture(1), picture(1), work(0.01, 2, "error"), picture(3)} {
+		id := fmt.Sprintf("prompt-%d", n)
+		told := func(b *bench) (messages []string, entry string) {
+			c := b.dial("me")
+			status, body := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "me", "prompt_id": %q}`, graph, id))
+			require.Equal(t, http.StatusOK, status, string(body))
+			messages = c.until(id)
+			require.NoError(t, c.conn.CloseNow())
+			b.finished(id)
+			return messages, volatile.ReplaceAllString(b.text("/history/"+id), "$1")
+		}
+		wantMessages, wantEntry := told(with)
+		messages, entry := told(without)
+		require.Equal(t, wantMessages, messages, "%d", n)
+		require.Equal(t, wantEntry, entry, "%d", n)
+	}
 }

@@ -1,0 +1,55 @@
+package dispatch
+
+import "github.com/comfyhub/comfyhub/internal/comfyui"
+
+// maxTranscript bounds what is kept of one run's messages, in bytes.
+const maxTranscript = 8 << 20
+
+// transcript is what an instance has said of a run, as far as its record of the
+// run has it: where the record is lost, because the process was restarted just
+// after the run, the history entry is made of this. Each run has one; it is of
+// use only if no message was missed.
+type transcript struct {
+	messages []comfyui.EntryMessage
+	results  []comfyui.EntryResult
+	size     int
+}
+
+// note keeps a message, with the client's own prompt id, if a record has it.
+func (t *transcript) note(kind string, frame []byte) {
+	switch kind {
+	case comfyui.TypeExecutionStart, comfyui.TypeExecutionCached, comfyui.TypeExecutionSuccess,
+		comfyui.TypeExecutionError, comfyui.TypeExecutionInterrupted, comfyui.TypeExecuted:
+	default:
+		return
+	}
+	t.size += len(frame)
+	if t.size > maxTranscript {
+		t.messages, t.results = nil, nil
+		return
+	}
+	m, _ := comfyui.ParseMessage(frame)
+	if kind != comfyui.TypeExecuted {
+		t.messages = append(t.messages, comfyui.EntryMessage{Type: kind, Data: m.Data})
+		return
+	}
+	if output := m.Raw("output"); len(output) > 0 && output[0] == '{' {
+		t.results = append(t.results, comfyui.EntryResult{Node: m.Node, DisplayNode: m.DisplayNode, Output: output})
+	}
+}
+
+// transcribed is the record of the run that the instance should have; false if it
+// cannot be known.
+func (r *run) transcribed() (entry []byte, ok bool) {
+	if r.gap || r.end == nil || r.transcript.size > maxTranscript {
+		return nil, false
+	}
+	end, ok := comfyui.ParseMessage(r.end)
+	if !ok {
+		return nil, false
+	}
+	return comfyui.NewEntry(comfyui.EntryParts{
+		Number: r.job.Number, ID: r.job.ID, Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: r.body.Outputs,
+		Success: end.Type == comfyui.TypeExecutionSuccess, Messages: r.transcript.messages, Results: r.transcript.results,
+	}), true
+}
