@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
@@ -22,6 +23,9 @@ const (
 	lastKnownKey = "hub/last-known.json"
 	// saveKnownEvery is how often answers that have changed are written.
 	saveKnownEvery = 20 * time.Second
+	// settledFor is how long an instance's answer to a route that it reads once in
+	// the life of its process stands for further ones.
+	settledFor = time.Minute
 	// awaitKnown is how long a request waits for the blob to be read at start.
 	awaitKnown = 2 * time.Second
 
@@ -56,6 +60,9 @@ type knownAnswer struct {
 	Body []byte // zstd
 	// used orders the answers by their last use.
 	used int64
+	// by is the instance that gave it in this process's life, at that time.
+	by *comfyui.Client
+	at time.Time
 }
 
 func newLastKnown(storage *files.Storage) (*lastKnown, error) {
@@ -70,20 +77,21 @@ func newLastKnown(storage *files.Storage) (*lastKnown, error) {
 	return &lastKnown{storage: storage, enc: enc, dec: dec, read: make(chan struct{}), answers: map[string]*knownAnswer{}}, nil
 }
 
-// keep notes an answer. empty is the smallest answer of the route: what has
+// keep notes an answer of an instance, nil for one that the hub has made. empty is the smallest answer of the route: what has
 // another shape, or is no JSON, is not worth keeping.
-func (k *lastKnown) keep(path string, body []byte, empty string) {
-	if len(body) > maxKnownBody || !shapedAs(body, empty) {
-		return
+func (k *lastKnown) keep(path string, body []byte, empty string, by *comfyui.Client) {
+	if len(body) > maxKnownBody || !shapedAs(body, empty) || string(body) == "null" {
+		return // null is what is said of names that somebody made up
 	}
 	packed := k.enc.EncodeAll(body, nil)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.answers[path]
 	if old != nil && bytes.Equal(old.Body, packed) {
+		old.by, old.at = by, time.Now()
 		return
 	}
-	k.put(path, &knownAnswer{Body: packed})
+	k.put(path, &knownAnswer{Body: packed, by: by, at: time.Now()})
 	k.changed = true
 }
 
@@ -115,17 +123,26 @@ func (k *lastKnown) answer(ctx context.Context, path string) ([]byte, bool) {
 	case <-ctx.Done():
 	case <-time.After(awaitKnown):
 	}
+	return k.find(path, func(*knownAnswer) bool { return true })
+}
+
+// settled is what an instance has just answered.
+func (k *lastKnown) settled(path string, by *comfyui.Client) ([]byte, bool) {
+	return k.find(path, func(a *knownAnswer) bool { return a.by == by && time.Since(a.at) < settledFor })
+}
+
+func (k *lastKnown) find(path string, good func(*knownAnswer) bool) ([]byte, bool) {
 	k.mu.Lock()
 	a := k.answers[path]
-	if a != nil {
-		k.uses++
-		a.used = k.uses
-	}
-	k.mu.Unlock()
-	if a == nil {
+	if a == nil || !good(a) {
+		k.mu.Unlock()
 		return nil, false
 	}
-	body, err := k.dec.DecodeAll(a.Body, nil)
+	k.uses++
+	a.used = k.uses
+	packed := a.Body
+	k.mu.Unlock()
+	body, err := k.dec.DecodeAll(packed, nil)
 	return body, err == nil
 }
 
@@ -230,7 +247,7 @@ func (h *Hub) keepClasses() {
 	document := h.catalog().ObjectInfo(nil)
 	if h.known.catalog != document.ETag {
 		h.known.catalog = document.ETag
-		h.known.keep(classesPath, document.Body(), "{}")
+		h.known.keep(classesPath, document.Body(), "{}", nil)
 	}
 }
 
@@ -269,7 +286,7 @@ func (h *Hub) getKnown(empty string) handler {
 				writeJSON(w, http.StatusOK, []byte(empty))
 				return
 			}
-			if h.copyKnown(w, r, resp, empty) {
+			if h.copyKnown(w, r, resp, empty, client) {
 				return
 			}
 		}
@@ -277,9 +294,25 @@ func (h *Hub) getKnown(empty string) handler {
 	}
 }
 
+// getSettled is getKnown for what an instance reads once and then keeps, as
+// ComfyUI does with subgraphs, of which the web UI fetches some hundred one by
+// one whenever it loads.
+func (h *Hub) getSettled(empty string) handler {
+	ask := h.getKnown(empty)
+	return func(w http.ResponseWriter, r *http.Request, a asker, values []string) {
+		if primary := h.dispatch.Primary(); primary != nil {
+			if body, ok := h.known.settled(knownPath(r), primary); ok {
+				writeJSON(w, http.StatusOK, body)
+				return
+			}
+		}
+		ask(w, r, a, values)
+	}
+}
+
 // copyKnown passes an answer on and keeps it; false if it ended in the middle,
 // and nothing of it was passed on.
-func (h *Hub) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string) bool {
+func (h *Hub) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by *comfyui.Client) bool {
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > maxKnownBody || resp.Header.Get("Content-Encoding") != "" {
 		copyAnswer(w, resp)
 		return true
@@ -293,7 +326,7 @@ func (h *Hub) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Respo
 		// There may be more of it, which goes on as it comes.
 		resp.Body = &joined{Reader: io.MultiReader(bytes.NewReader(body), resp.Body), Closer: resp.Body}
 	} else {
-		h.known.keep(knownPath(r), slices.Clip(body), empty)
+		h.known.keep(knownPath(r), slices.Clip(body), empty, by)
 		resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}

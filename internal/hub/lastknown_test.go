@@ -128,7 +128,7 @@ func TestLastKnownIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, k.load(t.Context()))
 	for n := range maxKnownAnswers + 10 {
-		k.keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]")
+		k.keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", nil)
 		_, ok := k.answer(t.Context(), "/models/0")
 		require.True(t, ok, "the one in use stays")
 	}
@@ -137,7 +137,7 @@ func TestLastKnownIsBounded(t *testing.T) {
 	require.False(t, ok)
 
 	for _, odd := range []string{`{"error": 1}`, `[`, ``, `<html>`, `null`} {
-		k.keep("/extensions", []byte(odd), "[]")
+		k.keep("/extensions", []byte(odd), "[]", nil)
 		_, ok := k.answer(t.Context(), "/extensions")
 		require.False(t, ok, odd)
 	}
@@ -145,7 +145,7 @@ func TestLastKnownIsBounded(t *testing.T) {
 
 	again, err := newLastKnown(storage)
 	require.NoError(t, err)
-	again.keep("/models/0", []byte(`["newer"]`), "[]")
+	again.keep("/models/0", []byte(`["newer"]`), "[]", nil)
 	require.NoError(t, again.load(t.Context()))
 	body, ok := again.answer(t.Context(), "/models/0")
 	require.True(t, ok)
@@ -261,4 +261,42 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 	status, _ = b.get(other)
 	require.Equal(t, http.StatusNotFound, status)
 	require.Eventually(t, func() bool { return b.hub.builds.waiting.Load() == 0 }, time.Minute, time.Millisecond)
+}
+
+// The web UI asks for some hundred subgraphs whenever it loads; an instance is
+// asked for each once. What it does not know is not kept: anybody can make up
+// names.
+func TestSubgraphsAreAskedForOnce(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	i := newInstance(t, sim.Config{})
+	to, err := url.Parse(i.url())
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, ok := strings.CutPrefix(r.URL.Path, "/global_subgraphs/")
+		if !ok {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		if id == "abc" {
+			_, _ = w.Write([]byte(`{"data": "{}"}`))
+			return
+		}
+		_, _ = w.Write([]byte("null"))
+	}))
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+	b.connected(1)
+	for range 3 {
+		require.JSONEq(t, `{"data": "{}"}`, b.text("/api/global_subgraphs/abc"))
+	}
+	require.EqualValues(t, 1, asked.Load())
+	for range 3 {
+		require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
+	}
+	require.EqualValues(t, 4, asked.Load())
+	require.NotContains(t, b.hub.known.answers, "/global_subgraphs/made-up")
 }

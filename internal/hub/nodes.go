@@ -174,7 +174,7 @@ func ask(ctx context.Context, client *comfyui.Client, path string, query url.Val
 // writeListing answers with a list that is united over the fleet, and keeps it.
 func (h *Hub) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
 	body := pyjson.Marshal(list)
-	h.known.keep(knownPath(r), body, "[]")
+	h.known.keep(knownPath(r), body, "[]", nil)
 	writeJSON(w, http.StatusOK, body)
 }
 

@@ -56,7 +56,7 @@ func (h *Hub) routes() *router {
 	t.both("GET /i18n", h.getKnown("{}"))
 	t.both("GET /workflow_templates", h.getKnown("{}"))
 	t.both("GET /global_subgraphs", h.getKnown("{}"))
-	t.both("GET /global_subgraphs/*", h.getKnown("null"))
+	t.both("GET /global_subgraphs/*", h.getSettled("null"))
 	t.both("GET /node_replacements", h.getKnown("{}"))
 	// Bare only.
 	t.handle("GET /internal/logs", h.getLogs)
