@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,6 +21,9 @@ import (
 // soakTime is for how long guests keep coming in TestSoak; COMFYHUB_SOAK is
 // another time, such as 10m.
 const soakTime = 3 * time.Second
+
+// maxVisit is when a guest who still waits is one who was never told an end.
+const maxVisit = 2 * patience
 
 // visits are the ways of the guests of TestSoak: everything that clients of
 // ComfyUI do, at once. Each visit is one round; two guests repeat it until the
@@ -76,7 +80,10 @@ func soak(t *testing.T, redis string, duration time.Duration) {
 		group.Go(func() error {
 			for time.Now().Before(until) {
 				g.id = fmt.Sprint(g.name, "-", g.posted)
-				if err := way.visit(g, ctx); err != nil {
+				visit, cancel := context.WithTimeout(ctx, maxVisit)
+				err := way.visit(g, visit)
+				cancel()
+				if err != nil {
 					return fmt.Errorf("%s, who %s: %w", g.name, way.name, err)
 				}
 				tally.visits.Add(1)
@@ -156,7 +163,9 @@ func (g *guest) postAndListen(ctx context.Context, s *socket, count int) error {
 }
 
 // reconnect leaves after some messages and comes back until all has ended.
-// What ended unseen, or not quite seen, is sent whole.
+// What ended unseen is sent whole, and so is what was not quite seen when the
+// connection was cut. Who closes in order has read what was written to the
+// socket, as far as the hub can know, and looks at the history for the rest.
 func (g *guest) reconnect(ctx context.Context) error {
 	var posted []*prompt
 	for range 3 {
@@ -176,6 +185,7 @@ func (g *guest) reconnect(ctx context.Context) error {
 		err = s.until(ctx, func() bool { return done() || s.messages > enough })
 		if g.rand.IntN(2) == 0 {
 			s.close()
+			err = errors.Join(err, g.lookUp(ctx, posted))
 		} else {
 			s.conn.CloseNow()
 		}
@@ -184,6 +194,23 @@ func (g *guest) reconnect(ctx context.Context) error {
 		}
 	}
 	return g.verify(ctx, posted...)
+}
+
+// lookUp counts prompts that are in the history as ended.
+func (g *guest) lookUp(ctx context.Context, posted []*prompt) error {
+	for _, p := range posted {
+		if p.ends > 0 {
+			continue
+		}
+		_, known, err := g.inHistory(ctx, p)
+		if err != nil {
+			return err
+		}
+		if known {
+			p.ends++
+		}
+	}
+	return nil
 }
 
 func (g *guest) nameless(ctx context.Context) error {
