@@ -128,14 +128,25 @@ function frontend(version) {
   return frontends.get(ui);
 }
 
-/** So many free ports, all open at once so that they differ. */
+// The system gives away ports from 32768 on: one of those that is free now may be somebody's outgoing connection, or an agent's,
+// before the hub listens on it.
+let lastPort = 14_000 + Math.floor(Math.random() * 10_000);
+
+/** So many free ports, each given once. */
 async function freePorts(count) {
-  const servers = await Promise.all(
-    Array.from({ length: count }, () => new Promise((resolve) => {
-      const server = createServer().listen(0, '127.0.0.1', () => resolve(server));
-    })),
-  );
-  const ports = servers.map((server) => String(server.address().port));
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  const ports = [];
+  while (ports.length < count) {
+    lastPort += 1;
+    if (lastPort > 32_000) lastPort = 14_000;
+    if (await isFree(lastPort)) ports.push(String(lastPort));
+  }
   return ports;
+}
+
+function isFree(port) {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
 }
