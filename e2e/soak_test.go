@@ -33,7 +33,6 @@ var visits = []struct {
 }{
 	{"posts three and listens", (*guest).postThree},
 	{"posts five and wants pictures with metadata", (*guest).wantMetadata},
-	{"reconnects in the middle", (*guest).reconnect},
 	{"has no client id", (*guest).nameless},
 	{"polls the history", (*guest).poll},
 	{"uses the jobs API", (*guest).useJobs},
@@ -157,33 +156,6 @@ func (g *guest) postAndListen(ctx context.Context, s *socket, count int) error {
 	}
 	if err := s.until(ctx, ended(posted...)); err != nil {
 		return err
-	}
-	return g.verify(ctx, posted...)
-}
-
-// reconnect is cut off after some messages and comes back until all has ended.
-// What ended unseen, or not quite seen, is sent whole.
-func (g *guest) reconnect(ctx context.Context) error {
-	var posted []*prompt
-	for range 3 {
-		p := g.prompt()
-		if err := g.post(ctx, p, g.id); err != nil {
-			return err
-		}
-		posted = append(posted, p)
-	}
-	for done := ended(posted...); !done(); {
-		s, err := g.dial(ctx, "", false)
-		if err != nil {
-			return err
-		}
-		s.again = true
-		enough := g.rand.IntN(30)
-		err = s.until(ctx, func() bool { return done() || s.messages > enough })
-		s.conn.CloseNow() // who closes in order says that it has read everything
-		if err != nil {
-			return err
-		}
 	}
 	return g.verify(ctx, posted...)
 }
