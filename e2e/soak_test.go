@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,6 +34,7 @@ var visits = []struct {
 }{
 	{"posts three and listens", (*guest).postThree},
 	{"posts five and wants pictures with metadata", (*guest).wantMetadata},
+	{"reconnects in the middle", (*guest).reconnect},
 	{"has no client id", (*guest).nameless},
 	{"polls the history", (*guest).poll},
 	{"uses the jobs API", (*guest).useJobs},
@@ -158,6 +160,57 @@ func (g *guest) postAndListen(ctx context.Context, s *socket, count int) error {
 		return err
 	}
 	return g.verify(ctx, posted...)
+}
+
+// reconnect leaves after some messages and comes back until all has ended.
+// What ended unseen is sent whole, and so is what was not quite seen when the
+// connection was cut. Who closes in order has read what was written to the
+// socket, as far as the hub can know, and looks at the history for the rest.
+func (g *guest) reconnect(ctx context.Context) error {
+	var posted []*prompt
+	for range 3 {
+		p := g.prompt()
+		if err := g.post(ctx, p, g.id); err != nil {
+			return err
+		}
+		posted = append(posted, p)
+	}
+	for done := ended(posted...); !done(); {
+		s, err := g.dial(ctx, "", false)
+		if err != nil {
+			return err
+		}
+		s.again = true
+		enough := g.rand.IntN(30)
+		err = s.until(ctx, func() bool { return done() || s.messages > enough })
+		if g.rand.IntN(2) == 0 {
+			s.close()
+			err = errors.Join(err, g.lookUp(ctx, posted))
+		} else {
+			s.conn.CloseNow()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return g.verify(ctx, posted...)
+}
+
+// lookUp counts prompts that are in the history as ended.
+func (g *guest) lookUp(ctx context.Context, posted []*prompt) error {
+	for _, p := range posted {
+		if p.ends > 0 {
+			continue
+		}
+		_, known, err := g.inHistory(ctx, p)
+		if err != nil {
+			return err
+		}
+		if known {
+			p.ends++
+		}
+	}
+	return nil
 }
 
 func (g *guest) nameless(ctx context.Context) error {

@@ -26,6 +26,8 @@ type Door struct {
 	heard      bool
 	// waited says that somebody waits: the job is queued.
 	waited bool
+	// fence is the job's when it was last seen in the queue.
+	fence int64
 }
 
 // doors are the open doors by job key.
@@ -115,19 +117,36 @@ func (d *Dispatcher) awaited() []*Door {
 	return out
 }
 
-// dismiss ends the wait for those whose job no instance got in a pass that began after
-// the wait did: others were before them, and their clients are answered at
-// once.
+// dismiss ends the wait for those whose job no instance got in a pass that
+// could give it to one: others were before them, and their clients are answered
+// at once. A job that an instance gave back during the pass has its turn in the
+// next one.
 func (d *Dispatcher) dismiss(ctx context.Context, doors []*Door) {
 	for _, door := range doors {
 		if d.followed(door.key) != nil {
 			continue
 		}
 		j, err := d.queue.Get(ctx, door.key)
-		if err != nil || j.State == job.Queued && d.followed(door.key) == nil {
+		switch {
+		case err != nil:
 			door.settle(nil)
+		case j.State != job.Queued || d.followed(door.key) != nil:
+		case door.queuedSince(j.Fence):
+			door.settle(nil)
+		default:
+			d.Wake()
 		}
 	}
+}
+
+// queuedSince reports whether the job had been seen in the queue with this
+// fence before: no instance had it in between.
+func (d *Door) queuedSince(fence int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.fence == fence
+	d.fence = fence
+	return known
 }
 
 // maxAnswering bounds the wait for a hub to answer its client.

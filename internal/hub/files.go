@@ -85,7 +85,6 @@ func (h *Hub) checkShared(ctx context.Context) error {
 }
 
 func (h *Hub) getView(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	h.viewed(a, r)
 	h.view.ServeView(w, r, a.tenant, a.turn())
 }
 

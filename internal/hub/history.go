@@ -32,7 +32,9 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		h.fault(w, r, err)
 		return
 	}
-	h.writeEntries(w, r, a, entries)
+	if h.writeEntries(w, r, a, entries) == nil {
+		h.listed(a, entries)
+	}
 }
 
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
@@ -47,10 +49,12 @@ func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a asker, path
 		h.fault(w, r, err)
 		return
 	}
-	h.writeEntries(w, r, a, []queue.Entry{entry})
+	if h.writeEntries(w, r, a, []queue.Entry{entry}) == nil {
+		h.fetched(a, entry)
+	}
 }
 
-func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a asker, entries []queue.Entry) {
+func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a asker, entries []queue.Entry) error {
 	list := h.newListing(a)
 	defer list.close()
 	var err error
@@ -64,9 +68,7 @@ func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a asker, entr
 	}
 	list.text("}")
 	list.answer(w, r, err)
-	if err == nil {
-		h.fetched(a, entries...)
-	}
+	return err
 }
 
 // entry writes an entry of the history.

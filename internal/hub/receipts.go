@@ -1,8 +1,6 @@
 package hub
 
 import (
-	"net/http"
-
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -20,18 +18,22 @@ func (h *Hub) streamsOf(a asker) []stream.Key {
 	return keys
 }
 
-// fetched notes that the asker was answered with history entries: it has read
-// how these prompts ended, and its next socket must not be told again.
-func (h *Hub) fetched(a asker, entries ...queue.Entry) {
+// fetched notes that the asker was answered with the end of a prompt that it
+// named: its next socket must not be told again.
+func (h *Hub) fetched(a asker, e queue.Entry) {
+	h.streams.Fetched(h.streamsOf(a), []string{e.ID})
+}
+
+// listed notes that the asker was answered with the history. Of several clients
+// at one place it was one, and another may still wait for its end.
+func (h *Hub) listed(a asker, entries []queue.Entry) {
+	streams := h.streamsOf(a)
+	if len(streams) != 1 {
+		return
+	}
 	ids := make([]string, 0, min(len(entries), maxFetched))
 	for _, e := range entries[max(len(entries)-maxFetched, 0):] { // the newest are last
 		ids = append(ids, e.ID)
 	}
-	h.streams.Fetched(h.streamsOf(a), ids)
-}
-
-// viewed notes that the asker fetches an output file, whose name it has from
-// the end of a prompt.
-func (h *Hub) viewed(a asker, r *http.Request) {
-	h.streams.Viewed(h.streamsOf(a), queryOf(r).Get("filename"))
+	h.streams.Fetched(streams, ids)
 }

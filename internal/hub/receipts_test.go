@@ -29,19 +29,20 @@ func TestReadOnce(t *testing.T) {
 		// again: nothing shows that the client has read it.
 		again bool
 	}{
-		"closes in order":           {goOn: func(_ *testing.T, c *client, _ string) { _ = c.conn.Close(websocket.StatusNormalClosure, "") }},
-		"fetches the history entry": {goOn: get("/history/")},
-		"fetches it below /api":     {goOn: get("/api/history/")},
-		"fetches the history":       {goOn: get("/history?of=")},
-		"fetches the job":           {goOn: get("/api/jobs/")},
-		"looks at another entry":    {goOn: get("/history/another"), again: true},
-		"is cut off":                {goOn: get(), again: true},
+		"closes in order":                  {goOn: func(_ *testing.T, c *client, _ string) { _ = c.conn.Close(websocket.StatusNormalClosure, "") }},
+		"fetches the history entry":        {goOn: get("/history/")},
+		"fetches it below /api":            {goOn: get("/api/history/")},
+		"fetches the job":                  {goOn: get("/api/jobs/")},
+		"looks at another entry":           {goOn: get("/history/another"), again: true},
+		"is cut off":                       {goOn: get(), again: true},
+		"lists the history under its name": {goOn: get("/history?clientId=" + url.QueryEscape("reads once and lists the history under its name") + "&of=")},
+		"lists the history beside others":  {goOn: get("/history?of="), again: true},
 		"another one fetches it": {again: true, goOn: func(t *testing.T, c *client, id string) {
 			status, _ := b.get("/history/" + id + "?clientId=another")
 			require.Equal(t, http.StatusOK, status)
 			require.NoError(t, c.conn.CloseNow())
 		}},
-		"fetches the picture": {goOn: func(t *testing.T, c *client, id string) {
+		"fetches the picture, as many do before they read the end": {again: true, goOn: func(t *testing.T, c *client, id string) {
 			// A glance at the history under another name is no receipt of this one's.
 			status, body := b.get("/history/" + id + "?clientId=another")
 			require.Equal(t, http.StatusOK, status, string(body))

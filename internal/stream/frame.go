@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -41,15 +40,6 @@ func (f *frame) load() ([]byte, error) {
 		return f.data, nil
 	}
 	return f.file.read(f.at, f.size)
-}
-
-// quoted is a text as it stands in a JSON message of ComfyUI.
-func quoted(text string) []byte { return pyjson.AppendString(nil, text) }
-
-// mentions reports whether a message has a quoted text. Results, which may lie
-// in files, are no texts.
-func (f *frame) mentions(text []byte) bool {
-	return !f.binary && f.file == nil && bytes.Contains(f.data, text)
 }
 
 // executingNull ends the sequence of a prompt.

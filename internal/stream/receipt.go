@@ -12,7 +12,9 @@ import (
 // socket for each prompt never read the ping: they read up to the end, close
 // and go on. They must not be told the last prompt again. Their receipts are
 // an orderly close of the socket and requests that only follow an end. Such a
-// receipt counts only for a sequence whose end was written to a socket.
+// receipt counts only for a sequence whose end was written to a socket. GET
+// /view is none: many clients fetch a picture as soon as they read of it, and
+// may be cut off before they read the end.
 
 // receiptGrace is how long a new socket waits before it is told again what an
 // earlier one was told in whole: the receipt may be on its way, or it is the
@@ -75,16 +77,6 @@ func (l *line) goesOn(posted string) (received []*sequence) {
 		return nil
 	}
 	return l.take(func(q *sequence) bool { return q.told && other(q) })
-}
-
-// mentions reports whether a message of the sequence has a text.
-func (q *sequence) mentions(text []byte) bool {
-	for f := range q.log.each {
-		if f.mentions(text) {
-			return true
-		}
-	}
-	return false
 }
 
 // connect gives a new socket to the line; later, where a receipt may still
@@ -182,18 +174,4 @@ func (s *Streams) fetched(k Key, prompts []string) {
 	s.receive(k, func(c *client) []*sequence {
 		return c.line.take(func(q *sequence) bool { return q.told && slices.Contains(prompts, q.prompt) })
 	})
-}
-
-// Viewed tells that one of the clients has asked for an output file: it knows
-// the name from a message of the prompt.
-func (s *Streams) Viewed(clients []Key, filename string) {
-	if filename == "" {
-		return
-	}
-	text := append([]byte(`"filename": `), quoted(filename)...) // as Python writes it
-	for _, k := range clients {
-		s.receive(k, func(c *client) []*sequence {
-			return c.line.take(func(q *sequence) bool { return q.told && q.mentions(text) })
-		})
-	}
 }

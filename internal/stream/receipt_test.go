@@ -94,16 +94,6 @@ func TestReceipts(t *testing.T) {
 			r.streams.Fetched([]Key{me}, []string{"b"})
 			_ = p.conn.CloseNow()
 		}, allOfA},
-		"viewed the picture": {func(_ *testing.T, r *rig, p *peer) {
-			r.streams.Viewed([]Key{me}, "a_00001_.png")
-			_ = p.conn.CloseNow()
-		}, nothing},
-		"viewed another picture": {func(_ *testing.T, r *rig, p *peer) {
-			for _, name := range []string{"", "_00001_.png", "b_00001_.png", "images"} {
-				r.streams.Viewed([]Key{me}, name)
-			}
-			_ = p.conn.CloseNow()
-		}, allOfA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, r *rig) {
@@ -127,7 +117,6 @@ func TestReceiptsOfNothing(t *testing.T) {
 		me := Key{Client: "me"}
 		r.streams.GoesOn(me, "b")
 		r.streams.Fetched([]Key{me}, []string{"a"}) // many poll, and open their socket then
-		r.streams.Viewed([]Key{me}, "a_00001_.png")
 		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled(), "and it is not late")
 	})
 }
