@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// A pass may begin while an instance has a job and end when it has given the job
+// back: such a pass could not give it to another one, so its end dismisses
+// nobody.
+func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
+	t.Parallel()
+	q, err := queue.New(redistest.Embedded(t), queue.Options{})
+	require.NoError(t, err)
+	d := New(Config{Queue: q})
+	accepted, err := q.Enqueue(t.Context(), queue.Submission{
+		Key: uuid.NewString(), ID: "a", Tenant: "tenant", Class: "class", BodyHash: "hash", Door: time.Hour,
+		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}},
+	})
+	require.NoError(t, err)
+	door := d.Door(accepted.Job.Key)
+	defer door.Close()
+	door.waited = true
+
+	asked := d.awaited()
+	claimed, err := q.Claim(t.Context(), queue.ClaimRequest{Key: door.key, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid"})
+	require.NoError(t, err)
+	d.dismiss(t.Context(), asked)
+	require.False(t, door.heard, "it is being asked")
+	_, err = q.Requeue(t.Context(), claimed.Run, queue.RequeueOptions{Excused: true})
+	require.NoError(t, err)
+	d.dismiss(t.Context(), asked)
+	require.False(t, door.heard, "no pass has seen it since")
+	require.Len(t, d.wake, 1, "the next pass comes at once")
+	d.dismiss(t.Context(), d.awaited())
+	require.True(t, door.heard, "a whole pass found no instance for it")
+}
