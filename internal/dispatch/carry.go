@@ -73,6 +73,7 @@ func (r *run) refused(ctx context.Context, why refusal) {
 	r.study(ctx, why)
 	r.d.learnFrom(why.Refused)
 	if r.d.hasOther(r) {
+		r.d.door(r.job.Key).another()
 		r.giveBack(ctx, excused, "the instance refused it: "+why.Type)
 		return
 	}

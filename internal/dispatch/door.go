@@ -16,8 +16,10 @@ import (
 type Door struct {
 	d   *Dispatcher
 	key string
-	// known is closed when an instance has taken the job or refused it.
+	// known is closed when an instance has taken the job, or the last one refused it.
 	known chan struct{}
+	// next is sent to when an instance has refused the job and another one is asked.
+	next chan struct{}
 	// answered is closed when the client has its answer.
 	answered chan struct{}
 
@@ -38,7 +40,7 @@ type doors struct {
 
 // Door opens the door of a job, which is about to be queued. It must be closed.
 func (d *Dispatcher) Door(key string) *Door {
-	door := &Door{d: d, key: key, known: make(chan struct{}), answered: make(chan struct{})}
+	door := &Door{d: d, key: key, known: make(chan struct{}), next: make(chan struct{}, 1), answered: make(chan struct{})}
 	d.doors.mu.Lock()
 	defer d.doors.mu.Unlock()
 	if d.doors.open == nil {
@@ -56,8 +58,13 @@ func (d *Dispatcher) door(key string) *Door {
 	return d.doors.open[key]
 }
 
+// maxAsking bounds the wait for all the instances that are asked about one job,
+// as a multiple of the patience with each.
+const maxAsking = 10
+
 // Wait returns when an instance has taken or refused the job, when none is idle
-// any more that could, or after patience. The job must be queued by then.
+// any more that could, or after patience with each of the instances that are
+// asked one after the other. The job must be queued by then.
 // The nodeErrors are what the instance said of a prompt of which it runs only a
 // part; nil when it said nothing. Which of them it was is known to
 // queue.Queue.Admit for certain.
@@ -66,16 +73,35 @@ func (d *Door) Wait(ctx context.Context, patience time.Duration) (nodeErrors []b
 	d.waited = true
 	d.mu.Unlock()
 	d.d.Wake()
+	ctx, cancel := context.WithTimeout(ctx, maxAsking*patience)
+	defer cancel()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-d.known:
-	case <-timer.C:
-	case <-ctx.Done():
+	for waiting := true; waiting; {
+		select {
+		case <-d.next:
+			timer.Reset(patience)
+			continue
+		case <-d.known:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		waiting = false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.nodeErrors
+}
+
+// another says that an instance has refused the job and another one is asked.
+func (d *Door) another() {
+	if d == nil {
+		return
+	}
+	select {
+	case d.next <- struct{}{}:
+	default:
+	}
 }
 
 // Close says that the client has its answer: messages of the run may follow. It

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,4 +42,33 @@ func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 	require.Len(t, d.wake, 1, "the next pass comes at once")
 	d.dismiss(t.Context(), d.awaited())
 	require.True(t, door.heard, "a whole pass found no instance for it")
+}
+
+// Each instance that is asked has its own time: one that refuses slowly leaves
+// the next one no less.
+func TestPatienceWithEachInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		door := New(Config{}).Door("a")
+		defer door.Close()
+		begun := time.Now()
+		go func() {
+			for range 3 {
+				time.Sleep(90 * time.Millisecond)
+				door.another()
+			}
+		}()
+		door.Wait(t.Context(), 100*time.Millisecond)
+		require.Equal(t, 370*time.Millisecond, time.Since(begun))
+		go func() {
+			for range 20 {
+				time.Sleep(90 * time.Millisecond)
+				door.another()
+			}
+		}()
+		begun = time.Now()
+		door.Wait(t.Context(), 100*time.Millisecond)
+		require.Equal(t, time.Second, time.Since(begun), "however many refuse")
+		time.Sleep(time.Second)
+	})
 }

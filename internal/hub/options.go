@@ -51,8 +51,9 @@ type Settings struct {
 	// StallTimeout is how long an instance may be silent in mid-run before
 	// the hub asks it what it is doing. Default: 5 minutes.
 	StallTimeout time.Duration
-	// AskPatience is how long POST /prompt waits for an idle instance to take
-	// or refuse a prompt that only an instance can judge. Default: 100 ms.
+	// AskPatience is how long POST /prompt waits for each idle instance that is
+	// asked to take or refuse a prompt that only an instance can judge; ten times
+	// as long for all. Default: 100 ms.
 	AskPatience time.Duration
 	// MaxQueue bounds the waiting jobs; further prompts get 429.
 	// Default: 10000.
