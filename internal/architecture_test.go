@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 
 	"internal/hub": {
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {
@@ -91,6 +91,7 @@ var mayImport = map[string][]string{
 	"internal/redis":           {},
 	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
 	"internal/freeport":        {},
+	"internal/recent":          {},
 	"internal/leaktest":        {},
 	"internal/webp":            {},
 	"internal/job":             {}, // standard library only

@@ -3,6 +3,8 @@ package hub
 import (
 	"slices"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/recent"
 )
 
 const (
@@ -16,11 +18,13 @@ const (
 // acquaintances remember which client ids were used from which place: most
 // clients name theirs in POST /prompt and at the socket and in nothing else, and
 // their bare interrupt must still find their own job.
-type acquaintances struct{ memory[map[string]time.Time] }
+type acquaintances struct {
+	recent.Map[map[string]time.Time]
+}
 
 // note records that a client id was used from a place.
 func (a *acquaintances) note(tenant, place, client string) {
-	a.change(tenant, place, func(clients *map[string]time.Time) {
+	a.Change(tenant, place, func(clients *map[string]time.Time) {
 		if *clients == nil {
 			*clients = map[string]time.Time{}
 		}
@@ -41,13 +45,13 @@ func (a *acquaintances) note(tenant, place, client string) {
 
 // drop forgets that a client id was used from a place.
 func (a *acquaintances) drop(tenant, place, client string) {
-	a.read(tenant, place, func(clients *map[string]time.Time) { delete(*clients, client) })
+	a.Read(tenant, place, func(clients *map[string]time.Time) { delete(*clients, client) })
 }
 
 // of lists the client ids used from a place, the latest first.
 func (a *acquaintances) of(tenant, place string) []string {
 	var out []string
-	a.read(tenant, place, func(clients *map[string]time.Time) {
+	a.Read(tenant, place, func(clients *map[string]time.Time) {
 		used := *clients
 		for c, at := range used {
 			if time.Since(at) > acquaintanceFor {

@@ -74,7 +74,7 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a asker, path []st
 func (h *Hub) holders(a asker, id string) []*comfyui.Client {
 	if !h.insightOf(a).whole {
 		var at string
-		h.left.read(a.tenant, id, func(instance *string) { at = *instance })
+		h.left.Read(a.tenant, id, func(instance *string) { at = *instance })
 		if client := h.dispatch.ByName(at); client != nil {
 			return []*comfyui.Client{client}
 		}
@@ -101,7 +101,7 @@ func (t *transport) Shown(tenant, instance string, output []byte) {
 	eachObject(v, func(o *pyjson.Object) {
 		if id := o.String("id"); id != "" && o.String("source") == "http" && noted < maxHeldIDs {
 			noted++
-			t.left.change(tenant, id, func(at *string) { *at = instance })
+			t.left.Change(tenant, id, func(at *string) { *at = instance })
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/recent"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/userdata"
@@ -49,7 +50,7 @@ type Hub struct {
 	unproven acquaintances
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
-	left memory[string]
+	left recent.Map[string]
 	// proxied is done once a proxy was noticed that hides who asks.
 	proxied sync.Once
 	// readers are the clients that read an instance's log.

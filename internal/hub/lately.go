@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/recent"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 
 // lately remembers what each caller has done in the last seconds.
 type lately struct {
-	memory[gestures]
+	recent.Map[gestures]
 	// together and after stand in for togetherFor and behindFor where not zero.
 	together, after time.Duration
 }
@@ -46,12 +48,12 @@ func (g gesture) within(d time.Duration) []string {
 
 func (l *lately) note(a asker, change func(*gestures)) {
 	if !a.nobody() {
-		l.change(a.tenant, a.caller(), change)
+		l.Change(a.tenant, a.caller(), change)
 	}
 }
 
 func (l *lately) keys(a asker, d time.Duration, which func(*gestures) gesture) (keys []string) {
-	l.read(a.tenant, a.caller(), func(g *gestures) { keys = which(g).within(d) })
+	l.Read(a.tenant, a.caller(), func(g *gestures) { keys = which(g).within(d) })
 	return keys
 }
 

@@ -1,0 +1,21 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAcquaintancesOfAPlace(t *testing.T) {
+	t.Parallel()
+	var a acquaintances
+	for n := range maxPerPlace + 1 {
+		a.note("ada", "here", fmt.Sprint(n))
+	}
+	require.Len(t, a.of("ada", "here"), maxPerPlace)
+	require.Equal(t, fmt.Sprint(maxPerPlace), a.of("ada", "here")[0], "the latest first")
+	require.Empty(t, a.of("bob", "here"), "another tenant's")
+	a.drop("ada", "here", fmt.Sprint(maxPerPlace))
+	require.Len(t, a.of("ada", "here"), maxPerPlace-1)
+}
