@@ -174,9 +174,9 @@ func FuzzAgainstStandard(f *testing.F) {
 // they are.
 func TestBytesOfStrings(t *testing.T) {
 	for _, beside := range []byte{0x20, '!', '#', '[', ']', 'x', 0x7f} {
-		for at := range 16 {
+		for at := range 48 {
 			for c := range 256 {
-				b := bytes.Repeat([]byte{beside}, 16)
+				b := bytes.Repeat([]byte{beside}, 48)
 				b[at] = byte(c)
 				v, err := pyjson.Parse([]byte(`"` + string(b) + `"`))
 				if c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' {
