@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -20,22 +21,24 @@ var (
 	settingsBody = intake.Class{Limit: 16 << 20, Values: 200_000}
 )
 
-// maxPromptValues bounds the JSON values of a POST /prompt. The largest
-// workflows known have some ten thousand; each takes about 100 bytes here, and
-// more in the Python of an instance.
-const maxPromptValues = 1_000_000
-
-// promptBody is the class of POST /prompt.
-func (h *Hub) promptBody() intake.Class {
-	return intake.Class{Limit: h.settings().MaxBody, Values: maxPromptValues}
+// requests takes in the bodies of requests, and answers those requests that
+// fail for reasons that have nothing to do with a route.
+type requests struct {
+	intake *intake.Intake
+	// log is the logger of the settings in force.
+	log func() *slog.Logger
+	// away counts a request that failed because Redis was away.
+	away func()
+	// route names a request's route for the log: its path may name a file.
+	route func(*http.Request) string
 }
 
 // receive takes a body in, parsing nothing; it must be closed. What is wrong
 // with one is answered here; the caller then has nothing left to do.
-func (h *Hub) receive(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (*intake.Body, bool) {
-	body, err := h.intake.Receive(r, a.share(), c)
+func (q *requests) receive(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (*intake.Body, bool) {
+	body, err := q.intake.Receive(r, a.share(), c)
 	if err != nil {
-		h.refuseBody(w, r, a.share(), c, err)
+		q.refuseBody(w, r, a.share(), c, err)
 		return nil, false
 	}
 	return body, true
@@ -43,15 +46,15 @@ func (h *Hub) receive(w http.ResponseWriter, r *http.Request, a asker, c intake.
 
 // readBody is receive for a body that is needed whole, with the memory to parse
 // it; done gives that back.
-func (h *Hub) readBody(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (data []byte, done func(), ok bool) {
-	body, ok := h.receive(w, r, a, c)
+func (q *requests) readBody(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (data []byte, done func(), ok bool) {
+	body, ok := q.receive(w, r, a, c)
 	if !ok {
 		return nil, nil, false
 	}
 	data, err := body.Load(r.Context())
 	if err != nil {
 		body.Close()
-		h.refuseBody(w, r, a.share(), c, err)
+		q.refuseBody(w, r, a.share(), c, err)
 		return nil, nil, false
 	}
 	return data, body.Close, true
@@ -59,8 +62,8 @@ func (h *Hub) readBody(w http.ResponseWriter, r *http.Request, a asker, c intake
 
 // readJSON reads a JSON body whatever its Content-Type says; broken JSON is
 // answered with 500, as by ComfyUI.
-func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (v pyjson.Value, done func(), ok bool) {
-	body, done, ok := h.readBody(w, r, a, c)
+func (q *requests) readJSON(w http.ResponseWriter, r *http.Request, a asker, c intake.Class) (v pyjson.Value, done func(), ok bool) {
+	body, done, ok := q.readBody(w, r, a, c)
 	if !ok {
 		return nil, nil, false
 	}
@@ -74,14 +77,14 @@ func (h *Hub) readJSON(w http.ResponseWriter, r *http.Request, a asker, c intake
 }
 
 // refuseBody answers a request whose body was not taken in.
-func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, share string, c intake.Class, err error) {
+func (q *requests) refuseBody(w http.ResponseWriter, r *http.Request, share string, c intake.Class, err error) {
 	var large *intake.TooLargeError
 	switch {
 	case errors.As(err, &large):
-		h.discard(r, share, c.Limit)
+		q.discard(r, share, c.Limit)
 		writeTooLarge(w, large.Limit, large.Actual)
 	case errors.Is(err, intake.ErrValues):
-		h.discard(r, share, c.Limit)
+		q.discard(r, share, c.Limit)
 		w.Header().Set("Connection", "close")
 		writeHubError(w, hubError{
 			status: http.StatusRequestEntityTooLarge, kind: "too_many_values", message: "The request is too complex",
@@ -94,7 +97,7 @@ func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, share string, c
 			details: "Send it with less compression, or with none.",
 		})
 	case errors.Is(err, intake.ErrDeep):
-		h.discard(r, share, c.Limit)
+		q.discard(r, share, c.Limit)
 		writeTrouble(w, r) // a RecursionError in ComfyUI
 	case errors.Is(err, intake.ErrSlow):
 		w.Header().Set("Connection", "close")
@@ -106,14 +109,14 @@ func (h *Hub) refuseBody(w http.ResponseWriter, r *http.Request, share string, c
 		w.Header().Set("Connection", "close")
 		writeText(w, http.StatusBadRequest, "400: Bad Request")
 	default:
-		h.fault(w, r, err)
+		q.fault(w, r, err)
 	}
 }
 
 // discard reads on in a body that is refused. A connection that is closed on a
 // client which still sends is reset, and the client never sees the answer.
-func (h *Hub) discard(r *http.Request, share string, limit int64) {
-	h.intake.Discard(r, share, limit+limit/8)
+func (q *requests) discard(r *http.Request, share string, limit int64) {
+	q.intake.Discard(r, share, limit+limit/8)
 }
 
 // writeBusy answers while more bodies are being read than memory allows.

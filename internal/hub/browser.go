@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"net/http"
 	"regexp"
 	"slices"
@@ -32,7 +34,7 @@ func browserCookie(r *http.Request) string {
 // greet gives a browser its cookie: with a page, and with a socket if it came
 // without one, for a tab may be older than the cookie. Other programs are given
 // none.
-func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker) http.ResponseWriter {
+func greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker) http.ResponseWriter {
 	if r.Method != http.MethodGet || !strings.HasPrefix(r.UserAgent(), "Mozilla/") {
 		return w
 	}
@@ -47,7 +49,7 @@ func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker)
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.Secure,
 	}
 	if value == "" {
-		cookie.Value = randomText(cookieSize)
+		cookie.Value = newCookie()
 	}
 	switch {
 	case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
@@ -59,6 +61,12 @@ func (h *Hub) greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker)
 		return withCookie(w, cookie)
 	}
 	return w
+}
+
+func newCookie() string {
+	b := make([]byte, cookieSize)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
+	return hex.EncodeToString(b)
 }
 
 // withCookie adds the cookie to an answer that turns out to be a page.

@@ -40,16 +40,15 @@ func TestBrowserCookie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := httptest.NewRequest(http.MethodGet, "http://hub.lan/", nil)
-			r.Header.Set("User-Agent", program)
+			r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
 			for line := range strings.Lines(c.header) {
 				key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 				r.Header.Set(key, value)
 			}
 			answer := httptest.NewRecorder()
 			v := Visitor{IP: "10.0.0.1", Secure: c.secure}
-			var h Hub
-			a := h.askerOf(r, v)
-			w := h.greet(answer, r, v, &a)
+			a := askerOf(r, v)
+			w := greet(answer, r, v, &a)
 			w.Header().Set("Cache-Control", "public, max-age=3600")
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			if c.kind != "" {
@@ -86,28 +85,4 @@ func TestBrowserCookie(t *testing.T) {
 			require.NotEmpty(t, a.browser, "it counts for the socket already")
 		})
 	}
-}
-
-// A page of the instance's gets it as well, and scripts see what they saw.
-func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	b.browser()
-	resp := b.script().do("GET", "/", "")
-	require.Empty(t, resp.Cookies())
-	require.NoError(t, resp.Body.Close())
-}
-
-// The cookie tells browsers apart; who reads the queue or Redis must not be able
-// to use it.
-func TestCookieIsNotStored(t *testing.T) {
-	t.Parallel()
-	b := withPage(t, 0)
-	ann := b.browser()
-	id := ann.submit(work(1, 1, "none"), "")
-	j, err := b.hub.queue.Find(t.Context(), "default", id)
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(j.Caller, "browser:"), j.Caller)
-	require.NotContains(t, j.Caller, ann.cookie())
-	require.NotContains(t, j.Caller, ann.cookie()[:16])
 }

@@ -41,7 +41,7 @@ type asker struct {
 
 // askerOf reads who asks from a request. The body's client_id, where there is
 // one, is added by the handler that parses the body.
-func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
+func askerOf(r *http.Request, v Visitor) asker {
 	a := asker{tenant: tenantOf(v.Tenant), login: v.Tenant != "", trusted: v.Trusted, live: v.Live, one: v.QueueOne}
 	a.client = queryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
@@ -53,13 +53,7 @@ func (h *Hub) askerOf(r *http.Request, v Visitor) asker {
 	a.page = a.browser != "" || r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 	if !v.Proxied {
 		a.address = shortHash(v.IP + "\x00" + r.UserAgent())
-	} else if !a.login {
-		h.proxied.Do(func() {
-			h.log().Warn("requests come through a proxy that the server's trusted_proxies does not name: " +
-				"clients that send neither a client id nor the hub's cookie cannot be told apart, so their interrupts and clears do nothing")
-		})
 	}
-	h.proven(a)
 	if !a.login {
 		a.network = shortHash(networkOf(v.IP))
 	}
@@ -153,33 +147,3 @@ func (a asker) nobody() bool { return !a.login && a.client == "" && a.place() ==
 // turn is who takes turns with others for work that the hub does itself. Unlike
 // caller it cannot be chosen: names of clients and programs cost nothing.
 func (a asker) turn() string { return a.tenant + "/" + a.network }
-
-// Visitor is what the web server knows of a request beyond its bytes.
-type Visitor struct {
-	// Tenant pays for the work; empty means the default tenant.
-	Tenant string
-	// Trusted says that the caller may speak for every tenant.
-	Trusted bool
-	// IP is the client's address as the web server trusts it.
-	IP string
-	// Live asks for interleaved events instead of a serial stream.
-	Live bool
-	// QueueOne lists at most one job as running, as one ComfyUI does, and the
-	// others as pending.
-	QueueOne bool
-	// CORS is the origin whose pages may call the hub, "*" for all. Empty means
-	// none.
-	CORS string
-	// Host is what the browser asked for, where a trusted proxy says so; empty
-	// means the Host header.
-	Host string
-	// StrangeHost says that the web server does not go by the name that was
-	// asked for: a page may have had its own name resolved to this machine
-	// (DNS rebinding).
-	StrangeHost bool
-	// Secure says that the browser speaks TLS.
-	Secure bool
-	// Proxied says that the request came through a proxy that the web server
-	// was not told of, so that IP may be everybody's.
-	Proxied bool
-}

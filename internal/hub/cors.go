@@ -3,15 +3,17 @@ package hub
 import (
 	"net/http"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// withCORS adds the headers with which ComfyUI lets pages of another site read
+// withCORS adds the headers with which a ComfyUI of a version lets pages of another site read
 // its answers, as --enable-cors-header does: pages from origin, "*" for all.
 // Those of an instance with the same option are replaced and not repeated:
 // browsers refuse an answer that has one twice.
-func (h *Hub) withCORS(w http.ResponseWriter, origin string) http.ResponseWriter {
+func withCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.ResponseWriter {
 	methods := "POST, GET, DELETE, PUT, OPTIONS"
-	if v := h.dispatch.Version(); !v.Known() || v.AtLeast(0, 4, 0) {
+	if !v.Known() || v.AtLeast(0, 4, 0) {
 		methods += ", PATCH"
 	}
 	return &lateWriter{ResponseWriter: w, late: func(header http.Header, status int) {

@@ -16,7 +16,7 @@ import (
 // postExplain answers POST /hub/explain: why a job waits, or where it is, and
 // what speaks for or against each instance.
 func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.readBody(w, r, a, smallBody)
+	body, done, ok := h.requests.readBody(w, r, a, smallBody)
 	if !ok {
 		return
 	}
@@ -34,7 +34,7 @@ func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []s
 		return
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	writeDetail(w, h.explain(r.Context(), j, h.insightOf(a)))

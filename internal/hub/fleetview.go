@@ -60,7 +60,7 @@ func (h *Hub) getInstances(w http.ResponseWriter, r *http.Request, a asker, _ []
 func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	live, err := h.queue.Live(r.Context(), a.tenant)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	list := pyjson.Array{}
@@ -77,7 +77,7 @@ func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 	limit := 200
 	ended, err := h.queue.Ended(r.Context(), a.tenant, queue.Page{Max: &limit})
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	for _, record := range slices.Backward(ended) {
@@ -94,7 +94,7 @@ func (h *Hub) getJob(w http.ResponseWriter, r *http.Request, a asker, path []str
 		return
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	position := -1
@@ -155,7 +155,7 @@ func (h *Hub) postJobCancel(w http.ResponseWriter, r *http.Request, a asker, pat
 		}
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, []byte(`{"cancelled": false}`))
@@ -166,7 +166,7 @@ func (h *Hub) postJobCancel(w http.ResponseWriter, r *http.Request, a asker, pat
 func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	live, waiting, sockets, err := h.load(r.Context(), a)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	states := pyjson.NewObject()

@@ -22,7 +22,7 @@ func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a asker, path []
 	}
 	entries, err := h.store.List(r.Context(), a.tenant, path[0], "")
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	var found []string

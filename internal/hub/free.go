@@ -11,7 +11,7 @@ import (
 // postFree answers POST /free. One client must not unload the models that
 // others work with: see FreePolicy.
 func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, done, ok := h.readJSON(w, r, a, smallBody)
+	v, done, ok := h.requests.readJSON(w, r, a, smallBody)
 	if !ok {
 		return
 	}
@@ -38,7 +38,7 @@ func (h *Hub) free(r *http.Request, a asker, models, memory bool) {
 	case FreeAll:
 		clients = h.dispatch.Clients()
 	case FreeOwn:
-		for _, id := range h.clientsOf(a) {
+		for _, id := range h.recent.clientsOf(a) {
 			clients = append(clients, h.dispatch.WarmFor(a.tenant, id)...)
 		}
 	case FreeOff:

@@ -70,7 +70,7 @@ func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohtt
 		},
 	})
 	if err != nil {
-		h.fault(w, r, errors.Join(errors.New("hub: frontend"), err))
+		h.requests.fault(w, r, errors.Join(errors.New("hub: frontend"), err))
 	}
 	return true
 }

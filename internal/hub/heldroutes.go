@@ -36,7 +36,7 @@ func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a asker, path []st
 	case errors.As(err, &large):
 		writeTooLarge(w, limit, limit)
 	case err != nil:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	default:
 		writeJSON(w, http.StatusCreated, []byte(`{"status": "success"}`))
 	}
@@ -124,13 +124,13 @@ func eachObject(v pyjson.Value, f func(*pyjson.Object)) {
 func (h *Hub) writeHeld(w http.ResponseWriter, r *http.Request, blob files.Blob) {
 	body, err := h.storage.Open(r.Context(), blob.Key, 0, -1)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	defer body.Close()
 	kind, whole, err := sniff(body)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", kind)

@@ -29,7 +29,7 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	}
 	entries, err := h.queue.History(r.Context(), a.tenant, page)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	if h.writeEntries(w, r, a, entries) == nil {
@@ -46,7 +46,7 @@ func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a asker, path
 		return
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	if h.writeEntries(w, r, a, []queue.Entry{entry}) == nil {
@@ -102,16 +102,16 @@ func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a asker, _ []s
 	}
 	a.names(order.client)
 	if order.clear {
-		for _, caller := range h.callersOf(a) {
+		for _, caller := range h.recent.callersOf(a) {
 			if err := h.queue.ClearHistory(r.Context(), a.tenant, caller); err != nil {
-				h.fault(w, r, err)
+				h.requests.fault(w, r, err)
 				return
 			}
 		}
 	}
 	if len(order.delete) > 0 {
 		if err := h.queue.DeleteHistory(r.Context(), a.tenant, order.delete); err != nil {
-			h.fault(w, r, err)
+			h.requests.fault(w, r, err)
 			return
 		}
 	}

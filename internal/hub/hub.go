@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -43,11 +44,7 @@ type Hub struct {
 	table   *router
 	own     *router
 	metrics *metrics
-	// seen are the client ids by place.
-	seen acquaintances
-	// unproven are client ids by the address of a browser that was given a cookie
-	// with their socket and has not sent it yet: it may keep none.
-	unproven acquaintances
+	recent  recentClients
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
 	left recent.Map[string]
@@ -64,7 +61,8 @@ type Hub struct {
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
-	intake *intake.Intake
+	intake   *intake.Intake
+	requests *requests
 
 	config  atomic.Pointer[Settings]
 	policy  atomic.Pointer[fleet.Policy] // from the settings
@@ -108,6 +106,10 @@ func New(id Identity) *Hub {
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.table, h.own = h.routes(), h.ownRoutes()
 	h.metrics = newMetrics(h)
+	h.requests = &requests{
+		intake: h.intake, log: h.log, away: h.metrics.faults.Inc,
+		route: func(r *http.Request) string { return h.table.pattern(pathOf(r)) },
+	}
 	return h
 }
 

@@ -12,7 +12,7 @@ import (
 // postInterrupt answers POST /interrupt. With a prompt_id it stops that job if
 // it runs; without one it stops one job of the caller, never anybody else's.
 func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.readBody(w, r, a, smallBody)
+	body, done, ok := h.requests.readBody(w, r, a, smallBody)
 	if !ok {
 		return
 	}
@@ -38,7 +38,7 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ [
 		err = h.interruptNamed(r.Context(), a, id)
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	writeEmpty(w, http.StatusOK)

@@ -32,7 +32,7 @@ func (h *Hub) passCall(to *comfyui.Client, w http.ResponseWriter, r *http.Reques
 	c := call{query: comfyui.ForwardedQuery(rawQueryOf(r)), path: path}
 	read := comfyui.MayNameClients(r)
 	if read {
-		body, done, ok := h.readBody(w, r, a, namingBody)
+		body, done, ok := h.requests.readBody(w, r, a, namingBody)
 		if !ok {
 			return
 		}
@@ -67,7 +67,7 @@ func (c *call) names(alias comfyui.Alias) bool {
 // anywhere if they were met where the call comes from.
 func (h *Hub) introduce(ctx context.Context, to *comfyui.Client, a asker, c *call) {
 	candidates := comfyui.ClientsNamed(aiohttp.ParseQuery(c.query), c.body)
-	for _, id := range h.clientsOf(a) {
+	for _, id := range h.recent.clientsOf(a) {
 		if !slices.Contains(candidates, id) {
 			candidates = append(candidates, id)
 		}

@@ -22,7 +22,7 @@ const maxBadIDs = 1000
 
 // postComfyJobsCancel answers POST /api/jobs/cancel.
 func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.readBody(w, r, a, listBody)
+	body, done, ok := h.requests.readBody(w, r, a, listBody)
 	if !ok {
 		return
 	}
@@ -73,7 +73,7 @@ func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a asker, ids []
 	for _, id := range ids {
 		done, err := h.cancelJob(r.Context(), a, id, len(ids) > 1 && a.page)
 		if err != nil {
-			h.fault(w, r, err)
+			h.requests.fault(w, r, err)
 			return
 		}
 		hit = hit || done

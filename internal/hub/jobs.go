@@ -69,7 +69,7 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 		rows, err = h.ofWorkflow(r.Context(), rows, q)
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	sortJobs(rows, q)
@@ -82,7 +82,7 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 	}
 	shown, err := h.showJobs(r.Context(), rows, q)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	writeListing(w, r, pyjson.NewObject(
@@ -285,7 +285,7 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 		bodies, err = h.queue.Bodies(ctx, []string{live.Key})
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	body, whole := bodies[live.Key]
@@ -296,11 +296,11 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path 
 		h.writeEndedJob(w, r, entry)
 		h.fetched(a, entry)
 	case !errors.Is(err, queue.ErrNotFound):
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	case whole && a.one && live.State != job.Queued:
 		one, err := h.listedRunning(ctx, a)
 		if err != nil {
-			h.fault(w, r, err)
+			h.requests.fault(w, r, err)
 			return
 		}
 		if one != live.Key {
@@ -321,12 +321,12 @@ func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.
 		return
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	raw, err := entry.JSON()
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	parts, _ := comfyui.ParseEntry(raw)
@@ -371,9 +371,4 @@ func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
 		}
 	}
 	return newest, err
-}
-
-// writeErrorText is an error in the shape of the newer routes.
-func writeErrorText(w http.ResponseWriter, status int, text string) {
-	writeJSON(w, status, pyjson.Marshal(pyjson.NewObject(pyjson.Member{Key: "error", Value: pyjson.String(text)})))
 }

@@ -16,8 +16,6 @@ const (
 	// in bytes. Such names are kept, in maps and as keys, for as long as what
 	// they name; those of known clients are UUIDs and a prefix.
 	maxName = catalog.MaxID
-	// maxAnswer bounds an answer that repeats what was wrong with a prompt.
-	maxAnswer = 1 << 20
 )
 
 // refuseLong answers requests that name something at too great a length, and
@@ -39,14 +37,4 @@ func refuseLong(w http.ResponseWriter, r *http.Request, v Visitor, a asker) bool
 		return false
 	}
 	return true
-}
-
-// short is an answer to a prompt, or a shorter one that says less: what was
-// sent must not come back by the megabyte.
-func short(body []byte) []byte {
-	if len(body) <= maxAnswer {
-		return body
-	}
-	return promptError("prompt_outputs_failed_validation", "Prompt outputs failed validation",
-		"There is more wrong with the prompt than fits into an answer.")
 }

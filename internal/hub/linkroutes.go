@@ -7,24 +7,16 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// opensLink reports whether a request is for a file by a signed link. A link is
-// its own permission and changes nothing, so that pages of other sites, such as
-// a chat, may lead there.
-func opensLink(r *http.Request) bool {
-	return isRead(r) && strings.HasPrefix(pathOf(r).String(), linkPath)
-}
-
 // postFiles answers POST /hub/files: a link to a file that the caller could
 // fetch with /view, for those who cannot.
 func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.readBody(w, r, a, smallBody)
+	body, done, ok := h.requests.readBody(w, r, a, smallBody)
 	if !ok {
 		return
 	}
@@ -53,7 +45,7 @@ func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []str
 		link, err = h.signer.link(a.tenant, e.Ref, now, expires)
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	writeValue(w, pyjson.NewObject(
@@ -76,7 +68,7 @@ func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []st
 		writeText(w, http.StatusForbidden, "This link is not valid.")
 		return
 	case err != nil:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	e, err := h.store.Resolve(r.Context(), tenant, ref)
@@ -96,7 +88,7 @@ func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []st
 	case errors.Is(err, files.ErrNotFound), errors.Is(err, files.ErrGone):
 		writeText(w, http.StatusNotFound, "This file is not there any more.")
 	case err != nil:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"hash"
 	"io"
 	"net/http"
@@ -15,38 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
-
-// A listing shows everybody's prompts to everybody, so it must be JSON that every
-// parser reads, whatever one of them has posted (see pyjson.Strict). All
-// listings, and what is shown of a single job, go out through writeListing,
-// writeDetail or a listing.
-
-// writeListing answers with a listing that clients ask for at every status
-// message: it has an ETag, so that an unchanged one costs no bytes.
-func writeListing(w http.ResponseWriter, r *http.Request, v pyjson.Value) {
-	body := pyjson.Strict(pyjson.Marshal(v))
-	sum := sha256.Sum256(body)
-	if !unchanged(w, r, sum[:]) {
-		writeJSON(w, http.StatusOK, body)
-	}
-}
-
-// writeDetail answers with what a listing has of one job.
-func writeDetail(w http.ResponseWriter, v pyjson.Value) {
-	writeJSON(w, http.StatusOK, pyjson.Strict(pyjson.Marshal(v)))
-}
-
-// unchanged sets a listing's ETag and answers a client that has it already.
-func unchanged(w http.ResponseWriter, r *http.Request, sum []byte) bool {
-	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
-	w.Header().Set("Etag", tag)
-	w.Header().Set("Cache-Control", "no-cache")
-	if r.Header.Get("If-None-Match") != tag {
-		return false
-	}
-	w.WriteHeader(http.StatusNotModified)
-	return true
-}
 
 // appendTuple writes a queue item: [number, id, graph, extra_data, outputs].
 // Strict clients unpack exactly these five.
@@ -132,7 +99,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 // answer sends the list, or what went wrong with it.
 func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
 	if err = cmp.Or(err, l.err); err != nil {
-		l.hub.refuseBody(w, r, l.share, smallBody, err)
+		l.hub.requests.refuseBody(w, r, l.share, smallBody, err)
 		return
 	}
 	body := l.buffer.Take()

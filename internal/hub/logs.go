@@ -117,7 +117,7 @@ func writeLogs(w http.ResponseWriter, raw bool, lines []logText, size pyjson.Val
 
 // patchLogs answers PATCH /internal/logs/subscribe.
 func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, done, ok := h.readJSON(w, r, a, smallBody)
+	v, done, ok := h.requests.readJSON(w, r, a, smallBody)
 	if !ok {
 		return
 	}

@@ -85,6 +85,16 @@ func judge(r *http.Request, v Visitor) verdict {
 	return refusedHere
 }
 
+// linkPath is below which files lie for those who hold a signed link.
+const linkPath = "/hub/files/"
+
+// opensLink reports whether a request is for a file by a signed link. A link is
+// its own permission and changes nothing, so that pages of other sites, such as
+// a chat, may lead there.
+func opensLink(r *http.Request) bool {
+	return isRead(r) && strings.HasPrefix(pathOf(r).String(), linkPath)
+}
+
 // ownOrigin reports whether a request comes from a page of the hub's own.
 func ownOrigin(r *http.Request, v Visitor) bool {
 	u, err := url.Parse(r.Header.Get("Origin"))

@@ -61,20 +61,6 @@ func writeNoPath(w http.ResponseWriter, r *http.Request) {
 	writeText(w, http.StatusNotFound, "404: Not Found")
 }
 
-// reserved are parts of ComfyUI's own interface. What lies below them and is no
-// route of the hub's is one that the hub does not know yet, and none of a
-// custom node's: it may tell of everybody's prompts and files.
-var reserved = []string{
-	"/internal", "/hub", "/prompt", "/queue", "/history", "/interrupt", "/userdata", "/v2/userdata", "/users", "/api/jobs", "/api/assets",
-}
-
-// isPrivate reports whether a path that is no route of the hub may not reach an
-// instance whatever its operator says: it is a route for somebody who reads
-// paths more loosely, or it is reserved.
-func (h *Hub) isPrivate(path aiohttp.Path) bool {
-	return path.Below(reserved...) || h.table.resembles(path) || h.own.resembles(path)
-}
-
 // isInternal reports whether a path belongs to the application that ComfyUI
 // mounts at /internal, which has no static files.
 func isInternal(path aiohttp.Path) bool {

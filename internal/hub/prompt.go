@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -23,14 +24,14 @@ import (
 // getPrompt answers GET /prompt: how many of the caller's jobs are not done.
 func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	total := 0
-	callers := h.callersOf(a)
+	callers := h.recent.callersOf(a)
 	if a.nobody() {
 		callers = []string{a.caller()} // a number may tell of everybody's
 	}
 	for _, caller := range callers {
 		n, err := h.queue.Count(r.Context(), caller)
 		if err != nil {
-			h.fault(w, r, err)
+			h.requests.fault(w, r, err)
 			return
 		}
 		total += n
@@ -41,7 +42,7 @@ func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []str
 // postPrompt answers POST /prompt: it checks the prompt as ComfyUI would and
 // puts it into the queue. When it answers 200 the job is safe.
 func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.readJSON(w, r, a, h.promptBody())
+	body, done, ok := h.requests.readJSON(w, r, a, h.promptBody())
 	if !ok {
 		return
 	}
@@ -60,7 +61,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		Makes:    func(q catalog.Question) bool { return h.dispatch.Makes(r.Context(), h.stock.infos(), q) },
 	})
 	if have.err != nil {
-		h.fault(w, r, have.err) // a file may be there that could not be asked for
+		h.requests.fault(w, r, have.err) // a file may be there that could not be asked for
 		return
 	}
 	if !verdict.Accepted() {
@@ -69,7 +70,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	}
 	submission, err := h.submission(r, a, c, request, verdict, have)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	h.accept(w, r, a, submission, verdict)
@@ -80,7 +81,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, body pyjson.Value, err error) {
 	var answer *catalog.Answer
 	if !errors.As(err, &answer) {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	if takesNumber(body) {
@@ -155,7 +156,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		answer, refused, err := h.ask(r.Context(), j, waits)
 		switch {
 		case err != nil:
-			h.fault(w, r, err)
+			h.requests.fault(w, r, err)
 			return
 		case refused:
 			writeJSON(w, http.StatusBadRequest, short(answer))
@@ -169,7 +170,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	} else {
 		h.streams.StatusChanged(j.Caller)
 	}
-	h.meet(a, s.Client)
+	h.recent.meet(a, s.Client)
 	if position, err := h.queue.Position(r.Context(), j.Key); err == nil {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(position))
 	}
@@ -200,7 +201,7 @@ func (h *Hub) refuseJob(w http.ResponseWriter, r *http.Request, err error) {
 			details: "Try again when some prompts have been executed.", retryAfter: 10,
 		})
 	default:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	}
 }
 
@@ -252,4 +253,27 @@ func priorityOf(r *http.Request, request *catalog.Request) int {
 		return 0
 	}
 	return min(max(n, job.MinPriority), job.MaxPriority)
+}
+
+// maxAnswer bounds an answer that repeats what was wrong with a prompt.
+const maxAnswer = 1 << 20
+
+// short is an answer to a prompt, or a shorter one that says less: what was
+// sent must not come back by the megabyte.
+func short(body []byte) []byte {
+	if len(body) <= maxAnswer {
+		return body
+	}
+	return promptError("prompt_outputs_failed_validation", "Prompt outputs failed validation",
+		"There is more wrong with the prompt than fits into an answer.")
+}
+
+// maxPromptValues bounds the JSON values of a POST /prompt. The largest
+// workflows known have some ten thousand; each takes about 100 bytes here, and
+// more in the Python of an instance.
+const maxPromptValues = 1_000_000
+
+// promptBody is the class of POST /prompt.
+func (h *Hub) promptBody() intake.Class {
+	return intake.Class{Limit: h.settings().MaxBody, Values: maxPromptValues}
 }

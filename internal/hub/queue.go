@@ -13,11 +13,11 @@ import (
 func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	jobs, err := h.queue.Live(r.Context(), a.tenant)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	jobs = h.asListed(a, jobs)
-	mine := h.callersOf(a)
+	mine := h.recent.callersOf(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
 	})
@@ -58,7 +58,7 @@ func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	}
 	a.names(order.client)
 	if err := h.takeBackAll(r.Context(), a, order); err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	writeEmpty(w, http.StatusOK)
@@ -74,7 +74,7 @@ type order struct {
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
 // is answered 500 here, and what would be ignored there is ignored.
 func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a asker) (order, bool) {
-	v, done, ok := h.readJSON(w, r, a, listBody)
+	v, done, ok := h.requests.readJSON(w, r, a, listBody)
 	if !ok {
 		return order{}, false
 	}

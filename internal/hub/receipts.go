@@ -12,7 +12,7 @@ const maxFetched = 256
 // the request names, else of those used from its place.
 func (h *Hub) streamsOf(a asker) []stream.Key {
 	var keys []stream.Key
-	for _, client := range h.clientsOf(a) {
+	for _, client := range h.recent.clientsOf(a) {
 		keys = append(keys, stream.Key{Tenant: a.tenant, Client: client})
 	}
 	return keys

@@ -31,14 +31,14 @@ type resource struct {
 // newModel has the hub's own table, in the same order.
 func newModel(t *router) *model {
 	m := &model{index: map[string][]*resource{}}
-	for _, rt := range t.routes {
-		name := rt.pattern.String()
+	for pattern, methods := range t.all() {
+		name := pattern.String()
 		fixed, _, dynamic := strings.Cut(name, "*")
 		expression := regexp.QuoteMeta(name)
 		expression = strings.ReplaceAll(expression, `\*\*`, "(.*)")
 		expression = strings.ReplaceAll(expression, `\*`, "([^{}/]+)")
 		res := &resource{name: name, match: regexp.MustCompile("^" + expression + "$")}
-		for method := range rt.methods {
+		for _, method := range methods {
 			res.methods = append(res.methods, method)
 			if method == http.MethodGet {
 				res.methods = append(res.methods, http.MethodHead)
@@ -109,9 +109,11 @@ func FuzzRouter(f *testing.F) {
 	h := New(Identity{})
 	named := &router{} // the hub's table with handlers that tell their name
 	hit := ""
-	for _, rt := range slices.Concat(h.own.routes, h.table.routes) {
-		for method := range rt.methods {
-			named.handle(method+" "+rt.pattern.String(), func(http.ResponseWriter, *http.Request, asker, []string) { hit = rt.pattern.String() })
+	for _, table := range []*router{h.own, h.table} {
+		for pattern, methods := range table.all() {
+			for _, method := range methods {
+				named.handle(method+" "+pattern.String(), func(http.ResponseWriter, *http.Request, asker, []string) { hit = pattern.String() })
+			}
 		}
 	}
 	aio := newModel(named)

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,6 +44,18 @@ func (t *router) handle(text string, h handler) {
 		}
 	}
 	t.routes = append(t.routes, route{pattern: pattern, methods: map[string]handler{method: h}})
+}
+
+// all are the routes in the order in which they were added, each with its
+// methods.
+func (t *router) all() iter.Seq2[aiohttp.Pattern, []string] {
+	return func(yield func(aiohttp.Pattern, []string) bool) {
+		for _, rt := range t.routes {
+			if !yield(rt.pattern, slices.Sorted(maps.Keys(rt.methods))) {
+				return
+			}
+		}
+	}
 }
 
 // find returns the handler and the wildcards' values. Routes are tried in the

@@ -1,15 +1,12 @@
 package hub
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // routes are what the hub answers itself. Each exists bare and under /api.
@@ -105,7 +102,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		r = withPath(r, path)
 	}
 	if v.CORS != "" {
-		w = h.withCORS(w, v.CORS)
+		w = withCORS(w, v.CORS, h.dispatch.Version())
 	}
 	if refuseStrangers(w, r, v) {
 		return
@@ -118,7 +115,14 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		writeNoPath(w, r)
 		return
 	}
-	a := h.askerOf(r, v)
+	a := askerOf(r, v)
+	h.recent.proven(a)
+	if v.Proxied && !a.login {
+		h.proxied.Do(func() {
+			h.log().Warn("requests come through a proxy that the server's trusted_proxies does not name: " +
+				"clients that send neither a client id nor the hub's cookie cannot be told apart, so their interrupts and clears do nothing")
+		})
+	}
 	if refuseLong(w, r, v, a) {
 		return
 	}
@@ -132,7 +136,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	if a.login {
 		h.logins.note()
 	}
-	w = h.greet(w, r, v, &a)
+	w = greet(w, r, v, &a)
 	own, values, allowed := h.own.find(r.Method, path)
 	if own != nil {
 		own(w, r, a, values)
@@ -154,24 +158,6 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		writeNotFound(w, r) // as ComfyUI's catch-all static route does
 	default:
 		writeNotAllowed(w, allowHeader(allowed))
-	}
-}
-
-// fault answers a request that failed for a reason that is not its own.
-func (h *Hub) fault(w http.ResponseWriter, r *http.Request, err error) {
-	switch {
-	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
-		return // nobody is there to read an answer
-	case errors.Is(err, keyring.ErrAway):
-		h.log().Warn("the keys of the hub cannot be read", "error", err)
-		writeNoKeys(w)
-	case errors.Is(err, redis.ErrAway):
-		h.metrics.faults.Inc()
-		h.log().Warn("Redis is away", "error", err)
-		writeAway(w)
-	default:
-		h.log().Error("request failed", "route", h.table.pattern(pathOf(r)), "error", err)
-		writeTrouble(w, r)
 	}
 }
 

@@ -65,7 +65,7 @@ func began(j job.Job) int64 {
 // a tenant: one of the asker's own, if there is any, and one that is shown
 // rather than another. It is "" if nothing runs.
 func (h *Hub) oneOf(a asker, jobs []job.Job) string {
-	mine, shown := h.callersOf(a), h.shownOf(jobs)
+	mine, shown := h.recent.callersOf(a), h.shownOf(jobs)
 	rank := func(j job.Job) int {
 		return 2*rankOf(slices.Contains(mine, j.Caller)) + rankOf(shown[j.Key])
 	}

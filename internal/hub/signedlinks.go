@@ -14,9 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
-// linkPath is below which files lie for those who hold a signed link.
-const linkPath = "/hub/files/"
-
 const (
 	// linkLife is how long a link works where nobody says, maxLinkLife the
 	// longest that can be asked for.

@@ -24,7 +24,7 @@ func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a asker, _ []str
 		id := uuid.New()
 		a.client = hexOf(id)
 	}
-	h.meet(a, a.client)
+	h.recent.meet(a, a.client)
 	h.missed(r.Context(), stream.Key{Tenant: a.tenant, Client: a.client})
 	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.tenant, Client: a.client, Caller: a.caller(), Network: a.network, Live: a.live})
 	switch {

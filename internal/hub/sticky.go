@@ -7,7 +7,7 @@ import "github.com/comfyhub/comfyhub/internal/comfyui"
 // else the one that ran its last; else the primary. It is nil while none is
 // connected.
 func (h *Hub) sticky(a asker) *comfyui.Client {
-	clients := h.clientsOf(a)
+	clients := h.recent.clientsOf(a)
 	for _, id := range clients {
 		if c := h.dispatch.Running(a.tenant, id); c != nil {
 			return c

@@ -189,7 +189,7 @@ func (h *Hub) takeBackOrStop(ctx context.Context, j job.Job, shown bool) error {
 // liveOfCaller are the waiting and running jobs of the asker's own.
 func (h *Hub) liveOfCaller(ctx context.Context, a asker) ([]job.Job, error) {
 	var own []job.Job
-	for _, caller := range h.callersOf(a) {
+	for _, caller := range h.recent.callersOf(a) {
 		jobs, err := h.queue.LiveOf(ctx, caller)
 		if err != nil {
 			return nil, err
@@ -200,4 +200,4 @@ func (h *Hub) liveOfCaller(ctx context.Context, a asker) ([]job.Job, error) {
 }
 
 // owns reports whether a job is the asker's own.
-func (h *Hub) owns(a asker, j job.Job) bool { return slices.Contains(h.callersOf(a), j.Caller) }
+func (h *Hub) owns(a asker, j job.Job) bool { return slices.Contains(h.recent.callersOf(a), j.Caller) }

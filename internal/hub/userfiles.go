@@ -44,7 +44,7 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []s
 		return
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
@@ -65,7 +65,7 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []s
 func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
 	folder, ok, err := h.userFolder(r, a)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	if !ok {
@@ -90,7 +90,7 @@ func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a asker, _ [
 		return
 	}
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
@@ -159,7 +159,7 @@ func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a asker, path
 	if !ok {
 		return
 	}
-	body, ok := h.receive(w, r, a, intake.Class{Limit: h.settings().MaxUpload})
+	body, ok := h.requests.receive(w, r, a, intake.Class{Limit: h.settings().MaxUpload})
 	if !ok {
 		return
 	}
@@ -236,7 +236,7 @@ func floatSeconds(t time.Time) pyjson.Number { return pyjson.Float(float64(t.Uni
 func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a asker) (userdata.Folder, bool) {
 	folder, ok, err := h.userFolder(r, a)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return folder, false
 	}
 	if !ok {
@@ -276,7 +276,7 @@ func (h *Hub) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, userdata.ErrName):
 		writeEmpty(w, http.StatusBadRequest)
 	default:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	}
 }
 

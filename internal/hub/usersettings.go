@@ -15,7 +15,7 @@ func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 	if h.settings().MultiUser {
 		users, err := h.users.Users(r.Context(), a.tenant)
 		if err != nil {
-			h.fault(w, r, err)
+			h.requests.fault(w, r, err)
 			return
 		}
 		answer.Set("users", users)
@@ -29,7 +29,7 @@ func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 
 // postUsers answers POST /users with the new user's id.
 func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, done, ok := h.readJSON(w, r, a, smallBody)
+	v, done, ok := h.requests.readJSON(w, r, a, smallBody)
 	if !ok {
 		return
 	}
@@ -53,7 +53,7 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	case errors.Is(err, userdata.ErrName):
 		writeTrouble(w, r)
 	case err != nil:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	default:
 		writeValue(w, pyjson.String(id))
 	}
@@ -64,7 +64,7 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []str
 func (h *Hub) settingsOf(w http.ResponseWriter, r *http.Request, a asker) (userdata.Folder, bool) {
 	folder, ok, err := h.userFolder(r, a)
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 		return folder, false
 	}
 	if !ok {
@@ -99,7 +99,7 @@ func (h *Hub) readSettings(w http.ResponseWriter, r *http.Request, a asker) (*py
 	}
 	o, err := folder.Settings(r.Context())
 	if err != nil {
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	}
 	return o, err == nil
 }
@@ -129,7 +129,7 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	if !ok {
 		return
 	}
-	v, done, ok := h.readJSON(w, r, a, settingsBody)
+	v, done, ok := h.requests.readJSON(w, r, a, settingsBody)
 	if !ok {
 		return
 	}
@@ -144,7 +144,7 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	case errors.Is(err, userdata.ErrTooLarge):
 		writeText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
 	case err != nil:
-		h.fault(w, r, err)
+		h.requests.fault(w, r, err)
 	default:
 		writeEmpty(w, http.StatusOK)
 	}

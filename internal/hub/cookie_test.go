@@ -1,0 +1,32 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A page of the instance's gets it as well, and scripts see what they saw.
+func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.browser()
+	resp := b.script().do("GET", "/", "")
+	require.Empty(t, resp.Cookies())
+	require.NoError(t, resp.Body.Close())
+}
+
+// The cookie tells browsers apart; who reads the queue or Redis must not be able
+// to use it.
+func TestCookieIsNotStored(t *testing.T) {
+	t.Parallel()
+	b := withPage(t, 0)
+	ann := b.browser()
+	id := ann.submit(work(1, 1, "none"), "")
+	j, err := b.hub.queue.Find(t.Context(), "default", id)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(j.Caller, "browser:"), j.Caller)
+	require.NotContains(t, j.Caller, ann.cookie())
+	require.NotContains(t, j.Caller, ann.cookie()[:16])
+}

@@ -1,0 +1,31 @@
+package hub
+
+// Visitor is what the web server knows of a request beyond its bytes.
+type Visitor struct {
+	// Tenant pays for the work; empty means the default tenant.
+	Tenant string
+	// Trusted says that the caller may speak for every tenant.
+	Trusted bool
+	// IP is the client's address as the web server trusts it.
+	IP string
+	// Live asks for interleaved events instead of a serial stream.
+	Live bool
+	// QueueOne lists at most one job as running, as one ComfyUI does, and the
+	// others as pending.
+	QueueOne bool
+	// CORS is the origin whose pages may call the hub, "*" for all. Empty means
+	// none.
+	CORS string
+	// Host is what the browser asked for, where a trusted proxy says so; empty
+	// means the Host header.
+	Host string
+	// StrangeHost says that the web server does not go by the name that was
+	// asked for: a page may have had its own name resolved to this machine
+	// (DNS rebinding).
+	StrangeHost bool
+	// Secure says that the browser speaks TLS.
+	Secure bool
+	// Proxied says that the request came through a proxy that the web server
+	// was not told of, so that IP may be everybody's.
+	Proxied bool
+}
