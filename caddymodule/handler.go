@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 const (
@@ -76,7 +76,7 @@ type Handler struct {
 
 // server is what the handler needs of a hub.
 type server interface {
-	Serve(w http.ResponseWriter, r *http.Request, v hub.Visitor)
+	Serve(w http.ResponseWriter, r *http.Request, v api.Visitor)
 }
 
 // CaddyModule returns the Caddy module information.
@@ -129,7 +129,7 @@ func (h *Handler) Validate() error {
 // ServeHTTP hands the request to the hub with what only the web server knows
 // of its sender.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	visitor := hub.Visitor{Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil}
+	visitor := api.Visitor{Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	visitor.Trusted = h.trusts(visitor.IP)
 	visitor.Tenant = h.tenant(r, visitor.Trusted)

@@ -11,17 +11,17 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // recorder remembers what the handler handed to the hub.
 type recorder struct {
-	visitor hub.Visitor
+	visitor api.Visitor
 	header  http.Header
 	called  bool
 }
 
-func (s *recorder) Serve(_ http.ResponseWriter, r *http.Request, v hub.Visitor) {
+func (s *recorder) Serve(_ http.ResponseWriter, r *http.Request, v api.Visitor) {
 	s.visitor, s.header, s.called = v, r.Header, true
 }
 
@@ -34,21 +34,21 @@ func TestVisitor(t *testing.T) {
 		from    string // address of the peer
 		named   string // X-ComfyHub-Tenant
 		user    string // whom authentication found
-		want    hub.Visitor
+		want    api.Visitor
 	}{
-		"nobody logged in":           {from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
-		"a user":                     {from: "10.0.0.1:1", user: "ada", want: hub.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
-		"a stranger names a tenant":  {from: "10.0.0.1:1", named: "eve", want: hub.Visitor{IP: "10.0.0.1"}},
-		"a user names another":       {from: "10.0.0.1:1", named: "eve", user: "ada", want: hub.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
-		"a trusted one names":        {from: "10.0.0.9:1", named: "bob", want: hub.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bob"}},
-		"trusted, names before user": {from: "192.168.3.4:1", named: "bob", user: "bot", want: hub.Visitor{Trusted: true, IP: "192.168.3.4", Tenant: "bob"}},
-		"trusted, names nobody":      {from: "10.0.0.9:1", user: "bot", want: hub.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bot"}},
-		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: hub.Visitor{Trusted: true, IP: "::ffff:10.0.0.9", Tenant: "bob"}},
-		"live":                       {handler: Handler{Events: eventsLive}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", Live: true}},
-		"cors":                       {handler: Handler{CORS: "*"}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", CORS: "*"}},
-		"one":                        {handler: Handler{Queue: queueOne}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1", QueueOne: true}},
-		"all":                        {handler: Handler{Queue: queueAll}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
-		"serial":                     {handler: Handler{Events: eventsSerial}, from: "10.0.0.1:1", want: hub.Visitor{IP: "10.0.0.1"}},
+		"nobody logged in":           {from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
+		"a user":                     {from: "10.0.0.1:1", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
+		"a stranger names a tenant":  {from: "10.0.0.1:1", named: "eve", want: api.Visitor{IP: "10.0.0.1"}},
+		"a user names another":       {from: "10.0.0.1:1", named: "eve", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
+		"a trusted one names":        {from: "10.0.0.9:1", named: "bob", want: api.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bob"}},
+		"trusted, names before user": {from: "192.168.3.4:1", named: "bob", user: "bot", want: api.Visitor{Trusted: true, IP: "192.168.3.4", Tenant: "bob"}},
+		"trusted, names nobody":      {from: "10.0.0.9:1", user: "bot", want: api.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bot"}},
+		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: api.Visitor{Trusted: true, IP: "::ffff:10.0.0.9", Tenant: "bob"}},
+		"live":                       {handler: Handler{Events: eventsLive}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", Live: true}},
+		"cors":                       {handler: Handler{CORS: "*"}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", CORS: "*"}},
+		"one":                        {handler: Handler{Queue: queueOne}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", QueueOne: true}},
+		"all":                        {handler: Handler{Queue: queueAll}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
+		"serial":                     {handler: Handler{Events: eventsSerial}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,17 +114,17 @@ func TestVisitorThroughAProxy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		trusted bool
 		header  map[string]string
-		want    hub.Visitor
+		want    api.Visitor
 	}{
-		"no proxy":              {want: hub.Visitor{}},
-		"declared":              {trusted: true, header: map[string]string{"X-Forwarded-For": "9.9.9.9"}, want: hub.Visitor{}},
-		"declared, with a host": {trusted: true, header: map[string]string{"X-Forwarded-Host": "hub.example, inner"}, want: hub.Visitor{Host: "hub.example"}},
-		"declared, with TLS":    {trusted: true, header: map[string]string{"X-Forwarded-Proto": "https"}, want: hub.Visitor{Secure: true}},
-		"undeclared":            {header: map[string]string{"X-Forwarded-For": "9.9.9.9"}, want: hub.Visitor{Proxied: true}},
-		"undeclared, RFC 7239":  {header: map[string]string{"Forwarded": "for=9.9.9.9"}, want: hub.Visitor{Proxied: true}},
-		"undeclared, only Via":  {header: map[string]string{"Via": "1.1 proxy"}, want: hub.Visitor{Proxied: true}},
-		"undeclared, X-Real-IP": {header: map[string]string{"X-Real-IP": "9.9.9.9"}, want: hub.Visitor{Proxied: true}},
-		"undeclared tells lies": {header: map[string]string{"X-Forwarded-Host": "hub.example", "X-Forwarded-Proto": "https"}, want: hub.Visitor{}},
+		"no proxy":              {want: api.Visitor{}},
+		"declared":              {trusted: true, header: map[string]string{"X-Forwarded-For": "9.9.9.9"}, want: api.Visitor{}},
+		"declared, with a host": {trusted: true, header: map[string]string{"X-Forwarded-Host": "hub.example, inner"}, want: api.Visitor{Host: "hub.example"}},
+		"declared, with TLS":    {trusted: true, header: map[string]string{"X-Forwarded-Proto": "https"}, want: api.Visitor{Secure: true}},
+		"undeclared":            {header: map[string]string{"X-Forwarded-For": "9.9.9.9"}, want: api.Visitor{Proxied: true}},
+		"undeclared, RFC 7239":  {header: map[string]string{"Forwarded": "for=9.9.9.9"}, want: api.Visitor{Proxied: true}},
+		"undeclared, only Via":  {header: map[string]string{"Via": "1.1 proxy"}, want: api.Visitor{Proxied: true}},
+		"undeclared, X-Real-IP": {header: map[string]string{"X-Real-IP": "9.9.9.9"}, want: api.Visitor{Proxied: true}},
+		"undeclared tells lies": {header: map[string]string{"X-Forwarded-Host": "hub.example", "X-Forwarded-Proto": "https"}, want: api.Visitor{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ const module = "github.com/comfyhub/comfyhub"
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/hub"},
+	"caddymodule":       {"internal/api", "internal/hub"},
 	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/sim"},
 	"demo":              {}, // an ordinary client of ComfyUI's API
 
@@ -62,8 +62,12 @@ var mayImport = map[string][]string{
 	"e2e":                         {}, // the programs, from outside
 	"docker":                      {}, // its compose file
 
+	"internal/api": {
+		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",
+		"internal/pyjson", "internal/recent", "internal/redis",
+	},
 	"internal/hub": {
-		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
+		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
@@ -104,8 +108,8 @@ var looksAtURL = regexp.MustCompile(`(?i)\.URL\.(Path|RawPath|RawQuery|Opaque|Qu
 
 // urlReaders are the files that may, and why.
 var urlReaders = map[string]string{
-	"internal/hub/path.go":        "turns a request's URL into the canonical form, once",
-	"internal/hub/lengths.go":     "measures the target, and reads nothing of it",
+	"internal/api/path.go":        "turns a request's URL into the canonical form, once",
+	"internal/api/lengths.go":     "measures the target, and reads nothing of it",
 	"internal/comfyui/forward.go": "takes the raw query, and drops what is secret",
 	"internal/comfyui/proxy.go":   "the agent's, which changes nothing",
 }
@@ -115,7 +119,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 	t.Parallel()
 	met := 0
 	for _, s := range sources(t) {
-		if s.isTest() || !slices.Contains([]string{"internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
+		if s.isTest() || !slices.Contains([]string{"internal/api", "internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
 			continue
 		}
 		text := bytes.ReplaceAll(bytes.ToLower(s.text), []byte("parsequery(r.url.rawquery)"), nil)

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -115,7 +116,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(logOf(t)), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
+		v := api.Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
 		if user, _, ok := r.BasicAuth(); ok {
 			v.Tenant = user
 		}

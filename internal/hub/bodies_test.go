@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // noise is text that hardly compresses.
@@ -77,8 +79,8 @@ func TestBombsAtEveryRoute(t *testing.T) {
 	for name, body := range hostile(32 << 20) {
 		bombs[name] = zipped(body)
 	}
-	for _, routes := range []*router{b.hub.table, b.hub.own} {
-		for pattern, methods := range routes.all() {
+	for _, routes := range []*api.Router{b.hub.table, b.hub.own} {
+		for pattern, methods := range routes.All() {
 			path := strings.NewReplacer("**", "x/y", "*", "x").Replace(pattern.String())
 			for _, method := range methods {
 				if method == http.MethodGet {
@@ -149,7 +151,7 @@ func TestRefusedBodies(t *testing.T) {
 func TestBodiesOnTheirWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	here := asker{network: shortHash(networkOf("127.0.0.1"))}.share()
+	here := api.RequesterOf(httptest.NewRequest(http.MethodGet, "/", nil), api.Visitor{IP: "127.0.0.1"}).Share()
 	var leave []func()
 	for {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
@@ -193,7 +195,7 @@ func TestListingOfFoldedBodies(t *testing.T) {
 	w := &counted{header: http.Header{}}
 	watch := peakHeap(t)
 	r := httptest.NewRequest(http.MethodGet, "/queue", nil)
-	b.hub.Serve(w, r, Visitor{IP: "127.0.0.1"})
+	b.hub.Serve(w, r, api.Visitor{IP: "127.0.0.1"})
 	most := watch()
 	require.Equal(t, http.StatusOK, w.status)
 	require.Greater(t, w.n, int64(jobs*size))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 const (
@@ -34,7 +35,7 @@ func needsBuildFile(r *http.Request, asked aiohttp.Path) bool {
 func (h *Hub) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 	if h.builds.waiting.Add(1) > maxAwaitingBuild {
 		h.builds.waiting.Add(-1)
-		writeNoInstance(w)
+		api.WriteNoInstance(w)
 		return
 	}
 	defer h.builds.waiting.Add(-1)
@@ -45,7 +46,7 @@ func (h *Hub) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 	for {
 		reached := false
 		for _, client := range h.dispatch.Clients() {
-			resp, err := client.Ask(r.Context(), pathOf(r).Escaped(), nil)
+			resp, err := client.Ask(r.Context(), api.PathOf(r).Escaped(), nil)
 			switch {
 			case err != nil:
 				continue
@@ -58,13 +59,13 @@ func (h *Hub) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if reached {
-			writeNotFound(w, r)
+			api.WriteNotFound(w, r)
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			writeNoInstance(w)
+			api.WriteNoInstance(w)
 			return
 		case <-r.Context().Done():
 			return

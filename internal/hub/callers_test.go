@@ -15,6 +15,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 const program = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -47,7 +49,7 @@ func (v *visitor) cookie() string {
 	at, err := url.Parse(v.b.web.URL)
 	require.NoError(v.b.t, err)
 	for _, c := range v.http.Jar.Cookies(at) {
-		if c.Name == cookieName {
+		if c.Name == api.CookieName {
 			return c.Value
 		}
 	}
@@ -351,12 +353,4 @@ func TestLoginNamedDefault(t *testing.T) {
 	require.Equal(t, "running", stranger.states()[running])
 	stranger.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
 	stranger.awaits(running, "cancelled")
-
-	names := map[string]string{}
-	for _, login := range []string{"", "ada", "default", "login:default", "login:login:default", "Default", "login"} {
-		tenant := tenantOf(login)
-		require.NotContains(t, names, tenant, "%q and %q", names[tenant], login)
-		names[tenant] = login
-	}
-	require.Equal(t, "ada", tenantOf("ada"), "what is stored keeps its name")
 }

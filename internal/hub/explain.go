@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -15,8 +16,8 @@ import (
 
 // postExplain answers POST /hub/explain: why a job waits, or where it is, and
 // what speaks for or against each instance.
-func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.requests.readBody(w, r, a, smallBody)
+func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := h.requests.ReadBody(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -25,19 +26,19 @@ func (h *Hub) postExplain(w http.ResponseWriter, r *http.Request, a asker, _ []s
 		PromptID string `json:"prompt_id"`
 	}
 	if json.Unmarshal(body, &ask) != nil || ask.PromptID == "" {
-		writeErrorText(w, http.StatusBadRequest, "prompt_id is needed as JSON")
+		api.WriteErrorText(w, http.StatusBadRequest, "prompt_id is needed as JSON")
 		return
 	}
-	j, err := h.queue.Find(r.Context(), a.tenant, ask.PromptID)
+	j, err := h.queue.Find(r.Context(), a.Tenant, ask.PromptID)
 	if errors.Is(err, queue.ErrNotFound) {
-		writeErrorText(w, http.StatusNotFound, "Job not found")
+		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 		return
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
-	writeDetail(w, h.explain(r.Context(), j, h.insightOf(a)))
+	api.WriteDetail(w, h.explain(r.Context(), j, h.insightOf(a)))
 }
 
 // explain tells what is known of a job. What cannot be read now is left out:

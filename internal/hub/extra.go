@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -20,7 +21,7 @@ func withClient(extra []byte, client string) []byte {
 // when the prompt came, and from which of Comfy's own programs.
 func (h *Hub) stamped(extra []byte, r *http.Request) []byte {
 	version := h.dispatch.Version()
-	if source := r.Header.Get("Comfy-Usage-Source"); source != "" && len(source) <= maxName && version.AtLeast(0, 25, 0) {
+	if source := r.Header.Get("Comfy-Usage-Source"); source != "" && len(source) <= api.MaxName && version.AtLeast(0, 25, 0) {
 		extra = withMember(extra, "comfy_usage_source", pyjson.String(source))
 	}
 	if version.AtLeast(0, 3, 69) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -84,28 +85,28 @@ func (h *Hub) checkShared(ctx context.Context) error {
 	return nil
 }
 
-func (h *Hub) getView(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	h.view.ServeView(w, r, a.tenant, a.turn())
+func (h *Hub) getView(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	h.view.ServeView(w, r, a.Tenant, a.Turn())
 }
 
-func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	h.uploads.ServeImage(w, r, a.tenant)
+func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	h.uploads.ServeImage(w, r, a.Tenant)
 }
 
-func (h *Hub) postMask(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	h.uploads.ServeMask(w, r, a.tenant, a.turn())
+func (h *Hub) postMask(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	h.uploads.ServeMask(w, r, a.Tenant, a.Turn())
 }
 
 // refuseUpload answers a user whose tenant has uploaded all that it may. Web UIs
 // show the status with its reason phrase.
 func (h *Hub) refuseUpload(w http.ResponseWriter, limit string) {
-	e := hubError{
-		status: http.StatusInsufficientStorage, kind: "tenant_inputs_full",
-		message: "Your uploads take all the space that they may",
-		details: "The operator can raise it, or let unused uploads go (input_age).",
+	e := api.Error{
+		Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full",
+		Message: "Your uploads take all the space that they may",
+		Details: "The operator can raise it, or let unused uploads go (input_age).",
 	}
 	if limit == "input_files" {
-		e.message = "You have uploaded as many files as you may"
+		e.Message = "You have uploaded as many files as you may"
 	}
 	h.refuseFull(w, limit, e)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -45,22 +46,22 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 
 // getInstances answers GET /hub/instances: prompts of others make an instance
 // busy and are not named.
-func (h *Hub) getInstances(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getInstances(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	instances := h.fleet.Instances()
 	in := h.ofInstances(r.Context(), a, instances)
 	list := pyjson.Array{}
 	for _, i := range instances {
 		list = append(list, instanceValue(in.of(i)))
 	}
-	writeListing(w, r, list)
+	api.WriteListing(w, r, list)
 }
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
 // newest first.
-func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	live, err := h.queue.Live(r.Context(), a.tenant)
+func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	live, err := h.queue.Live(r.Context(), a.Tenant)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	list := pyjson.Array{}
@@ -75,26 +76,26 @@ func (h *Hub) getJobs(w http.ResponseWriter, r *http.Request, a asker, _ []strin
 		list = append(list, jobValue(j, -1, in))
 	}
 	limit := 200
-	ended, err := h.queue.Ended(r.Context(), a.tenant, queue.Page{Max: &limit})
+	ended, err := h.queue.Ended(r.Context(), a.Tenant, queue.Page{Max: &limit})
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	for _, record := range slices.Backward(ended) {
 		list = append(list, jobValue(record.Job, -1, in))
 	}
-	writeListing(w, r, list)
+	api.WriteListing(w, r, list)
 }
 
 // getJob answers GET /hub/jobs/{id}.
-func (h *Hub) getJob(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	j, err := h.queue.Find(r.Context(), a.tenant, path[0])
+func (h *Hub) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, err := h.queue.Find(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, queue.ErrNotFound) {
-		writeJSON(w, http.StatusNotFound, []byte(`{"error": "Job not found"}`))
+		api.WriteJSON(w, http.StatusNotFound, []byte(`{"error": "Job not found"}`))
 		return
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	position := -1
@@ -108,7 +109,7 @@ func (h *Hub) getJob(w http.ResponseWriter, r *http.Request, a asker, path []str
 			}
 		}
 	}
-	writeDetail(w, jobValue(j, position, h.insightOf(a)))
+	api.WriteDetail(w, jobValue(j, position, h.insightOf(a)))
 }
 
 // jobValue is an entry of /hub/jobs; position is -1 for a job that does not
@@ -145,28 +146,28 @@ func jobValue(j job.Job, position int, in insight) *pyjson.Object {
 }
 
 // postJobCancel answers POST /hub/jobs/{id}/cancel, wherever the job is.
-func (h *Hub) postJobCancel(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	j, err := h.find(r.Context(), a.tenant, path[0])
+func (h *Hub) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, err := h.find(r.Context(), a.Tenant, path[0])
 	if err == nil && j.Key != "" && j.State.Live() {
 		err = h.stop(r.Context(), j)
 		if err == nil {
-			writeJSON(w, http.StatusOK, []byte(`{"cancelled": true}`))
+			api.WriteJSON(w, http.StatusOK, []byte(`{"cancelled": true}`))
 			return
 		}
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, []byte(`{"cancelled": false}`))
+	api.WriteJSON(w, http.StatusOK, []byte(`{"cancelled": false}`))
 }
 
 // getStats answers GET /hub/stats: the fleet in a few numbers. Prompts and
 // sockets are the tenant's own where others are none of its business.
-func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	live, waiting, sockets, err := h.load(r.Context(), a)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	states := pyjson.NewObject()
@@ -177,7 +178,7 @@ func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 	for _, s := range fleet.States() {
 		states.Set(string(s), pyjson.Int(int64(counts[s])))
 	}
-	writeValue(w, pyjson.NewObject(
+	api.WriteValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "queued", Value: pyjson.Int(int64(waiting))},
 		pyjson.Member{Key: "running", Value: pyjson.Int(int64(live - waiting))},
 		pyjson.Member{Key: "sockets", Value: pyjson.Int(int64(sockets))},
@@ -185,13 +186,13 @@ func (h *Hub) getStats(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 	))
 }
 
-func (h *Hub) load(ctx context.Context, a asker) (live, waiting, sockets int, err error) {
+func (h *Hub) load(ctx context.Context, a api.Requester) (live, waiting, sockets int, err error) {
 	if h.insightOf(a).whole {
 		live, waiting, err = h.queue.CountAll(ctx)
 		return live, waiting, h.streams.Sockets(), err
 	}
-	live, waiting, err = h.queue.CountOf(ctx, a.tenant)
-	return live, waiting, h.streams.SocketsOf(a.tenant), err
+	live, waiting, err = h.queue.CountOf(ctx, a.Tenant)
+	return live, waiting, h.streams.SocketsOf(a.Tenant), err
 }
 
 func stringOrNull(s string) pyjson.Value {

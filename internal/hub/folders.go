@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -15,21 +16,21 @@ import (
 // user pick an earlier output read it, and the side bar's list of imported
 // files. Where nobody logs in the inputs that lie on an instance only are there
 // as well, after the others: LoadImage offers them, and /view shows them.
-func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	if !slices.Contains([]string{files.TypeInput, files.TypeOutput, files.TypeTemp}, path[0]) {
-		writeErrorText(w, http.StatusBadRequest, "Invalid directory type")
+		api.WriteErrorText(w, http.StatusBadRequest, "Invalid directory type")
 		return
 	}
-	entries, err := h.store.List(r.Context(), a.tenant, path[0], "")
+	entries, err := h.store.List(r.Context(), a.Tenant, path[0], "")
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	var found []string
 	for _, e := range entries {
 		found = append(found, e.Ref.Filename)
 	}
-	if path[0] == files.TypeInput && a.tenant == job.DefaultTenant && !h.logins.lately() {
+	if path[0] == files.TypeInput && a.Tenant == job.DefaultTenant && !h.logins.lately() {
 		for _, name := range h.stock.inputs() {
 			if !strings.ContainsRune(name, '/') && !slices.Contains(found, name) {
 				found = append(found, name)
@@ -47,5 +48,5 @@ func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a asker, path []
 		}
 		names = append(names, pyjson.String(name))
 	}
-	writeValue(w, names)
+	api.WriteValue(w, names)
 }

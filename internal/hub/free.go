@@ -4,42 +4,43 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // postFree answers POST /free. One client must not unload the models that
 // others work with: see FreePolicy.
-func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, done, ok := h.requests.readJSON(w, r, a, smallBody)
+func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, done, ok := h.requests.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
 	defer done()
 	o, ok := v.(*pyjson.Object)
 	if !ok {
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 		return
 	}
-	a.names(o.String("client_id"))
+	a.SetClient(o.String("client_id"))
 	models, _ := o.Get("unload_models")
 	memory, _ := o.Get("free_memory")
 	if truthy(models) || truthy(memory) {
 		h.free(r, a, truthy(models), truthy(memory))
 	}
-	writeEmpty(w, http.StatusOK)
+	api.WriteEmpty(w, http.StatusOK)
 }
 
 // free asks the instances that the policy allows. An instance that does not
 // answer has nothing to free, so errors are only logged.
-func (h *Hub) free(r *http.Request, a asker, models, memory bool) {
+func (h *Hub) free(r *http.Request, a api.Requester, models, memory bool) {
 	var clients []*comfyui.Client
 	switch h.settings().Free {
 	case FreeAll:
 		clients = h.dispatch.Clients()
 	case FreeOwn:
-		for _, id := range h.recent.clientsOf(a) {
-			clients = append(clients, h.dispatch.WarmFor(a.tenant, id)...)
+		for _, id := range h.recent.Clients(a) {
+			clients = append(clients, h.dispatch.WarmFor(a.Tenant, id)...)
 		}
 	case FreeOff:
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
@@ -35,7 +36,7 @@ func checkFrontend(folder string) error {
 // and reports whether there is one. Others are left to the primary.
 func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
 	folder := h.settings().Frontend
-	if folder == "" || !isRead(r) || upgrades(r) {
+	if folder == "" || !api.IsRead(r) || upgrades(r) {
 		return false
 	}
 	name := strings.TrimPrefix(asked.Decoded(), "/")
@@ -70,7 +71,7 @@ func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohtt
 		},
 	})
 	if err != nil {
-		h.requests.fault(w, r, errors.Join(errors.New("hub: frontend"), err))
+		h.requests.Fail(w, r, errors.Join(errors.New("hub: frontend"), err))
 	}
 	return true
 }

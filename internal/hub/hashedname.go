@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // immutable is what browsers are told of files whose names change with their
@@ -54,7 +55,7 @@ func isWord(text string) bool {
 // whoever gives it. A browser that asks whether its older copy still holds (304)
 // is told, too. What is not such a file, an error or a page, stays as it is.
 func keptByBrowsers(w http.ResponseWriter) http.ResponseWriter {
-	return &lateWriter{ResponseWriter: w, late: func(header http.Header, status int) {
+	return &api.LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
 		switch {
 		case status != http.StatusOK && status != http.StatusPartialContent && status != http.StatusNotModified,
 			strings.HasPrefix(header.Get("Content-Type"), "text/html"):

@@ -9,49 +9,50 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // putHeld answers PUT /api/etn/image/{id} as the nodes do.
-func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	if climbs(path[0]) || len(path[0]) > maxName {
-		writeErrorText(w, http.StatusBadRequest, "Invalid id")
+func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	if api.Climbs(path[0]) || len(path[0]) > api.MaxName {
+		api.WriteErrorText(w, http.StatusBadRequest, "Invalid id")
 		return
 	}
-	if h.held.has(r.Context(), a.tenant, path[0]) {
-		writeJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
+	if h.held.has(r.Context(), a.Tenant, path[0]) {
+		api.WriteJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
 		return
 	}
 	limit := h.settings().MaxUpload
 	if r.ContentLength >= limit {
-		writeTooLarge(w, limit, r.ContentLength)
+		api.WriteTooLarge(w, limit, r.ContentLength)
 		return
 	}
 	bounded := http.MaxBytesReader(w, r.Body, limit)
-	err := h.held.put(r.Context(), a.tenant, path[0], bounded)
+	err := h.held.put(r.Context(), a.Tenant, path[0], bounded)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		writeTooLarge(w, limit, limit)
+		api.WriteTooLarge(w, limit, limit)
 	case err != nil:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	default:
-		writeJSON(w, http.StatusCreated, []byte(`{"status": "success"}`))
+		api.WriteJSON(w, http.StatusCreated, []byte(`{"status": "success"}`))
 	}
 }
 
 // getHeld answers GET /api/etn/image/{id}: a picture that the client has put,
 // or one that a node has left in the memory of the instance that ran it.
-func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	key := h.held.key(a.tenant, path[0])
+func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	key := h.held.key(a.Tenant, path[0])
 	if blob, err := h.storage.Stat(r.Context(), key); err == nil {
 		h.writeHeld(w, r, blob)
 		return
 	}
-	if climbs(path[0]) {
-		writeErrorText(w, http.StatusNotFound, "Image not found")
+	if api.Climbs(path[0]) {
+		api.WriteErrorText(w, http.StatusNotFound, "Image not found")
 		return
 	}
 	for _, client := range h.holders(a, path[0]) {
@@ -65,16 +66,16 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a asker, path []st
 		}
 		resp.Body.Close()
 	}
-	writeErrorText(w, http.StatusNotFound, "Image not found")
+	api.WriteErrorText(w, http.StatusNotFound, "Image not found")
 }
 
 // holders are the instances to ask for a picture that a node has left in their
-// memory. Where people log in it is the one on which a job of the asker's has
+// memory. Where people log in it is the one on which a job of the requester's has
 // named that picture, if any: ids can be guessed, and instances are shared.
-func (h *Hub) holders(a asker, id string) []*comfyui.Client {
+func (h *Hub) holders(a api.Requester, id string) []*comfyui.Client {
 	if !h.insightOf(a).whole {
 		var at string
-		h.left.Read(a.tenant, id, func(instance *string) { at = *instance })
+		h.left.Read(a.Tenant, id, func(instance *string) { at = *instance })
 		if client := h.dispatch.ByName(at); client != nil {
 			return []*comfyui.Client{client}
 		}
@@ -124,13 +125,13 @@ func eachObject(v pyjson.Value, f func(*pyjson.Object)) {
 func (h *Hub) writeHeld(w http.ResponseWriter, r *http.Request, blob files.Blob) {
 	body, err := h.storage.Open(r.Context(), blob.Key, 0, -1)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	defer body.Close()
 	kind, whole, err := sniff(body)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", kind)

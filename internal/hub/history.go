@@ -7,29 +7,30 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // getHistory answers GET /history: entries by id, oldest first.
-func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	var page queue.Page
-	q := queryOf(r)
+	q := api.QueryOf(r)
 	for name, field := range map[string]**int{"max_items": &page.Max, "offset": &page.Offset} {
 		if !q.Has(name) {
 			continue
 		}
 		n, err := strconv.Atoi(strings.TrimSpace(q.Get(name)))
 		if err != nil {
-			writeTrouble(w, r) // int() throws in ComfyUI
+			api.WriteInternalError(w, r) // int() throws in ComfyUI
 			return
 		}
 		*field = &n
 	}
-	entries, err := h.queue.History(r.Context(), a.tenant, page)
+	entries, err := h.queue.History(r.Context(), a.Tenant, page)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	if h.writeEntries(w, r, a, entries) == nil {
@@ -39,14 +40,14 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a asker, _ []st
 
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
 // for unknown ids, never 404; pollers rely on it.
-func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a asker, path []string) {
-	entry, err := h.queue.HistoryEntry(r.Context(), a.tenant, path[0])
+func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	entry, err := h.queue.HistoryEntry(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, queue.ErrNotFound) {
-		writeJSON(w, http.StatusOK, []byte("{}"))
+		api.WriteJSON(w, http.StatusOK, []byte("{}"))
 		return
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	if h.writeEntries(w, r, a, []queue.Entry{entry}) == nil {
@@ -54,7 +55,7 @@ func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a asker, path
 	}
 }
 
-func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a asker, entries []queue.Entry) error {
+func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []queue.Entry) error {
 	list := h.newListing(a)
 	defer list.close()
 	var err error
@@ -95,25 +96,25 @@ func (l *listing) entry(ctx context.Context, separator string, e queue.Entry) er
 }
 
 // postHistory answers POST /history: {"clear": true} and {"delete": [ids]}.
-func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	order, ok := h.readOrder(w, r, a)
 	if !ok {
 		return
 	}
-	a.names(order.client)
+	a.SetClient(order.client)
 	if order.clear {
-		for _, caller := range h.recent.callersOf(a) {
-			if err := h.queue.ClearHistory(r.Context(), a.tenant, caller); err != nil {
-				h.requests.fault(w, r, err)
+		for _, caller := range h.recent.Callers(a) {
+			if err := h.queue.ClearHistory(r.Context(), a.Tenant, caller); err != nil {
+				h.requests.Fail(w, r, err)
 				return
 			}
 		}
 	}
 	if len(order.delete) > 0 {
-		if err := h.queue.DeleteHistory(r.Context(), a.tenant, order.delete); err != nil {
-			h.requests.fault(w, r, err)
+		if err := h.queue.DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
+			h.requests.Fail(w, r, err)
 			return
 		}
 	}
-	writeEmpty(w, http.StatusOK)
+	api.WriteEmpty(w, http.StatusOK)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -41,10 +42,10 @@ const contactTimeout = 15 * time.Second
 // Hub is one hub: all that survives a reload of the configuration.
 type Hub struct {
 	id      Identity
-	table   *router
-	own     *router
+	table   *api.Router
+	own     *api.Router
 	metrics *metrics
-	recent  recentClients
+	recent  api.RecentClients
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
 	left recent.Map[string]
@@ -62,7 +63,7 @@ type Hub struct {
 	logins logins
 	// intake takes in the bodies of requests.
 	intake   *intake.Intake
-	requests *requests
+	requests *api.Requests
 
 	config  atomic.Pointer[Settings]
 	policy  atomic.Pointer[fleet.Policy] // from the settings
@@ -106,9 +107,9 @@ func New(id Identity) *Hub {
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.table, h.own = h.routes(), h.ownRoutes()
 	h.metrics = newMetrics(h)
-	h.requests = &requests{
-		intake: h.intake, log: h.log, away: h.metrics.faults.Inc,
-		route: func(r *http.Request) string { return h.table.pattern(pathOf(r)) },
+	h.requests = &api.Requests{
+		Intake: h.intake, Log: h.log, Unavailable: h.metrics.faults.Inc,
+		Route: func(r *http.Request) string { return h.table.Pattern(api.PathOf(r)) },
 	}
 	return h
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// insight is what an asker may learn of what is not his own.
+// insight is what an requester may learn of what is not his own.
 type insight struct {
 	// whole says that addresses, reasons and numbers of everybody are shown: to
 	// everybody where nobody logs in, else only to callers that may speak for
@@ -15,13 +16,13 @@ type insight struct {
 	whole bool
 	// words replaces addresses of instances by their names.
 	words *strings.Replacer
-	// running are the asker's own prompts by instance.
+	// running are the requester's own prompts by instance.
 	running map[string]string
 }
 
-// insightOf says what an asker may learn.
-func (h *Hub) insightOf(a asker) insight {
-	in := insight{whole: !a.login && (a.trusted || !h.logins.lately())}
+// insightOf says what an requester may learn.
+func (h *Hub) insightOf(a api.Requester) insight {
+	in := insight{whole: !a.Login && (a.Trusted || !h.logins.lately())}
 	if in.whole {
 		in.words = strings.NewReplacer()
 		return in
@@ -40,7 +41,7 @@ func (h *Hub) insightOf(a asker) insight {
 
 // ofInstances is insightOf for a listing of instances. While Redis is away no
 // running prompt is shown.
-func (h *Hub) ofInstances(ctx context.Context, a asker, instances []fleet.Instance) insight {
+func (h *Hub) ofInstances(ctx context.Context, a api.Requester, instances []fleet.Instance) insight {
 	in := h.insightOf(a)
 	var keys []string
 	for _, i := range instances {
@@ -57,14 +58,14 @@ func (h *Hub) ofInstances(ctx context.Context, a asker, instances []fleet.Instan
 	}
 	in.running = map[string]string{}
 	for _, j := range jobs {
-		if j.Tenant == a.tenant && j.State.Live() {
+		if j.Tenant == a.Tenant && j.State.Live() {
 			in.running[j.Run.Instance] = j.ID
 		}
 	}
 	return in
 }
 
-// of is an instance as the asker may see it.
+// of is an instance as the requester may see it.
 func (in insight) of(i fleet.Instance) fleet.Instance {
 	i.Running = in.running[i.Name]
 	if !in.whole {

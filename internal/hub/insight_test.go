@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -205,9 +206,9 @@ func TestOutputsNamePictures(t *testing.T) {
 	ada, eve := b.login("ada"), b.login("eve")
 	id := ada.submit(picture(7), "ada")
 	ada.awaits(id, "done")
-	require.Len(t, b.hub.holders(asker{tenant: "ada", login: true}, "left"), 1)
-	require.Empty(t, b.hub.holders(asker{tenant: eve.user, login: true}, "left"))
-	require.Empty(t, b.hub.holders(asker{tenant: "ada", login: true}, "other"))
+	require.Len(t, b.hub.holders(api.Requester{Tenant: "ada", Login: true}, "left"), 1)
+	require.Empty(t, b.hub.holders(api.Requester{Tenant: eve.user, Login: true}, "left"))
+	require.Empty(t, b.hub.holders(api.Requester{Tenant: "ada", Login: true}, "other"))
 }
 
 // Two tenants may use one client id: each gets its own messages.

@@ -5,14 +5,15 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // postInterrupt answers POST /interrupt. With a prompt_id it stops that job if
 // it runs; without one it stops one job of the caller, never anybody else's.
-func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.requests.readBody(w, r, a, smallBody)
+func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := h.requests.ReadBody(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -21,13 +22,13 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ [
 	if v, err := pyjson.Parse(body); err == nil {
 		o, isObject := v.(*pyjson.Object)
 		if !isObject {
-			writeTrouble(w, r)
+			api.WriteInternalError(w, r)
 			return
 		}
 		id = o.String("prompt_id")
-		a.names(o.String("client_id"))
+		a.SetClient(o.String("client_id"))
 		if p, _ := o.Get("prompt_id"); id == "" && truthy(p) {
-			writeEmpty(w, http.StatusOK) // an id that cannot be anybody's
+			api.WriteEmpty(w, http.StatusOK) // an id that cannot be anybody's
 			return
 		}
 	}
@@ -38,14 +39,14 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a asker, _ [
 		err = h.interruptNamed(r.Context(), a, id)
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
-	writeEmpty(w, http.StatusOK)
+	api.WriteEmpty(w, http.StatusOK)
 }
 
-func (h *Hub) interruptNamed(ctx context.Context, a asker, id string) error {
-	j, err := h.running(ctx, a.tenant, id)
+func (h *Hub) interruptNamed(ctx context.Context, a api.Requester, id string) error {
+	j, err := h.running(ctx, a.Tenant, id)
 	if err != nil || j.Key == "" {
 		return err
 	}
@@ -55,7 +56,7 @@ func (h *Hub) interruptNamed(ctx context.Context, a asker, id string) error {
 // interruptBare stops what an interrupt without an id means: what a delete of
 // the same caller has just named; else, just after a clear, all that ran then;
 // else the job that the caller is being shown, or its longest-running.
-func (h *Hub) interruptBare(ctx context.Context, a asker) error {
+func (h *Hub) interruptBare(ctx context.Context, a api.Requester) error {
 	own, err := h.liveOfCaller(ctx, a)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (h *Hub) interruptBare(ctx context.Context, a asker) error {
 
 // interruptTargets picks the jobs that a bare interrupt means, see
 // interruptBare.
-func (h *Hub) interruptTargets(ctx context.Context, a asker, running []job.Job, shown map[string]bool) ([]job.Job, error) {
+func (h *Hub) interruptTargets(ctx context.Context, a api.Requester, running []job.Job, shown map[string]bool) ([]job.Job, error) {
 	cleared := h.lately.cleared(a)
 	targets := slices.DeleteFunc(slices.Clone(running), func(j job.Job) bool { return !slices.Contains(cleared, j.Key) })
 	if named := h.lately.named(a); len(named) > 0 {

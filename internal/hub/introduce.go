@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -23,16 +24,16 @@ const maxIntroduced = 4
 // later once more, with a message to a client id that the call named, so such
 // clients are made known to the instance first. The call goes on with an id of
 // the hub's in place of each, see [comfyui.Alias].
-func (h *Hub) passCall(to *comfyui.Client, w http.ResponseWriter, r *http.Request, a asker) {
-	path := pathOf(r)
+func (h *Hub) passCall(to *comfyui.Client, w http.ResponseWriter, r *http.Request, a api.Requester) {
+	path := api.PathOf(r)
 	if isPage(r, path) {
 		h.passTo(to, w, r, path, nil)
 		return
 	}
-	c := call{query: comfyui.ForwardedQuery(rawQueryOf(r)), path: path}
+	c := call{query: comfyui.ForwardedQuery(api.RawQueryOf(r)), path: path}
 	read := comfyui.MayNameClients(r)
 	if read {
-		body, done, ok := h.requests.readBody(w, r, a, namingBody)
+		body, done, ok := h.requests.ReadBody(w, r, a, namingBody)
 		if !ok {
 			return
 		}
@@ -40,7 +41,7 @@ func (h *Hub) passCall(to *comfyui.Client, w http.ResponseWriter, r *http.Reques
 		c.body = body
 	}
 	h.introduce(r.Context(), to, a, &c)
-	r = withQuery(r, c.query)
+	r = api.WithQuery(r, c.query)
 	if read {
 		r.Header = r.Header.Clone()
 		r.Header.Del("Content-Length") // net/http writes that of the body below
@@ -65,16 +66,16 @@ func (c *call) names(alias comfyui.Alias) bool {
 
 // introduce makes the clients known that a call names, by the usual keys or
 // anywhere if they were met where the call comes from.
-func (h *Hub) introduce(ctx context.Context, to *comfyui.Client, a asker, c *call) {
+func (h *Hub) introduce(ctx context.Context, to *comfyui.Client, a api.Requester, c *call) {
 	candidates := comfyui.ClientsNamed(aiohttp.ParseQuery(c.query), c.body)
-	for _, id := range h.recent.clientsOf(a) {
+	for _, id := range h.recent.Clients(a) {
 		if !slices.Contains(candidates, id) {
 			candidates = append(candidates, id)
 		}
 	}
 	for _, id := range candidates {
-		k := stream.Key{Tenant: a.tenant, Client: id}
-		if len(c.aliases) == maxIntroduced || len(id) > maxName || !c.names(comfyui.Alias{Client: id}) || !h.streams.Knows(ctx, k) {
+		k := stream.Key{Tenant: a.Tenant, Client: id}
+		if len(c.aliases) == maxIntroduced || len(id) > api.MaxName || !c.names(comfyui.Alias{Client: id}) || !h.streams.Knows(ctx, k) {
 			continue
 		}
 		alias, ok := h.dispatch.Introduce(ctx, to, k)

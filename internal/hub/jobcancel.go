@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -13,7 +14,7 @@ import (
 
 // postComfyJobCancel answers POST /api/jobs/{id}/cancel, wherever the job is:
 // one that runs is interrupted, one that waits vanishes without a trace.
-func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	h.cancelJobs(w, r, a, path[:1])
 }
 
@@ -21,22 +22,22 @@ func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a asker
 const maxBadIDs = 1000
 
 // postComfyJobsCancel answers POST /api/jobs/cancel.
-func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.requests.readBody(w, r, a, listBody)
+func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := h.requests.ReadBody(w, r, a, api.ListBody)
 	if !ok {
 		return
 	}
 	defer done()
 	v, err := pyjson.Parse(body)
 	if err != nil {
-		writeErrorText(w, http.StatusBadRequest, "Request body must be valid JSON")
+		api.WriteErrorText(w, http.StatusBadRequest, "Request body must be valid JSON")
 		return
 	}
 	o, _ := v.(*pyjson.Object)
 	list, _ := o.Get("job_ids")
 	named, ok := list.(pyjson.Array)
 	if !ok {
-		writeErrorText(w, http.StatusBadRequest, "job_ids must be a list")
+		api.WriteErrorText(w, http.StatusBadRequest, "job_ids must be a list")
 		return
 	}
 	var ids, bad []string
@@ -54,9 +55,9 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a aske
 	if len(bad) > 0 {
 		bad = bad[:min(len(bad), maxBadIDs)]
 		for n, id := range bad {
-			bad[n] = id[:min(len(id), maxName)]
+			bad[n] = id[:min(len(id), api.MaxName)]
 		}
-		writeJSON(w, http.StatusBadRequest, pyjson.Marshal(pyjson.NewObject(
+		api.WriteJSON(w, http.StatusBadRequest, pyjson.Marshal(pyjson.NewObject(
 			pyjson.Member{Key: "error", Value: pyjson.String("job_ids contains invalid id(s)")},
 			pyjson.Member{Key: "invalid_ids", Value: pyjson.Strings(bad)},
 		)))
@@ -65,26 +66,26 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a aske
 	h.cancelJobs(w, r, a, ids)
 }
 
-// cancelJobs cancels what is the asker's to cancel. Pages send the ids of all
+// cancelJobs cancels what is the requester's to cancel. Pages send the ids of all
 // that they list as running: of several ids a page means its own prompts, of
 // one just that, whosever it is.
-func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a asker, ids []string) {
+func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester, ids []string) {
 	hit := false
 	for _, id := range ids {
-		done, err := h.cancelJob(r.Context(), a, id, len(ids) > 1 && a.page)
+		done, err := h.cancelJob(r.Context(), a, id, len(ids) > 1 && a.Page)
 		if err != nil {
-			h.requests.fault(w, r, err)
+			h.requests.Fail(w, r, err)
 			return
 		}
 		hit = hit || done
 	}
-	writeValue(w, pyjson.NewObject(pyjson.Member{Key: "cancelled", Value: pyjson.Bool(hit)}))
+	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "cancelled", Value: pyjson.Bool(hit)}))
 }
 
 // cancelJob stops the job of an id and reports whether there was one to stop.
-// strict means the asker's own jobs only.
-func (h *Hub) cancelJob(ctx context.Context, a asker, id string, strict bool) (bool, error) {
-	j, err := h.liveOf(ctx, a.tenant, id)
+// strict means the requester's own jobs only.
+func (h *Hub) cancelJob(ctx context.Context, a api.Requester, id string, strict bool) (bool, error) {
+	j, err := h.liveOf(ctx, a.Tenant, id)
 	if err != nil || j.Key == "" || strict && !h.owns(a, j) {
 		return false, err
 	}
@@ -98,12 +99,12 @@ func (h *Hub) cancelJob(ctx context.Context, a asker, id string, strict bool) (b
 			return true, nil
 		}
 		// An instance took it between the look and the cancel.
-		if j, err = h.running(ctx, a.tenant, id); err != nil || j.Key == "" {
+		if j, err = h.running(ctx, a.Tenant, id); err != nil || j.Key == "" {
 			return false, err
 		}
 	}
 	visible := true
-	if a.one { // what it lists as waiting vanishes, unless its client sees it run
+	if a.QueueOne { // what it lists as waiting vanishes, unless its client sees it run
 		if visible, err = h.shown(ctx, j); err != nil {
 			return false, err
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -58,10 +59,10 @@ func millis(o *pyjson.Object, key string) float64 {
 }
 
 // getComfyJobs answers GET /api/jobs.
-func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	q, fault := parseJobQuery(queryOf(r))
+func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	q, fault := parseJobQuery(api.QueryOf(r))
 	if fault != "" {
-		writeErrorText(w, http.StatusBadRequest, fault)
+		api.WriteErrorText(w, http.StatusBadRequest, fault)
 		return
 	}
 	rows, err := h.jobRows(r.Context(), a, q)
@@ -69,7 +70,7 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 		rows, err = h.ofWorkflow(r.Context(), rows, q)
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	sortJobs(rows, q)
@@ -82,10 +83,10 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 	}
 	shown, err := h.showJobs(r.Context(), rows, q)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
-	writeListing(w, r, pyjson.NewObject(
+	api.WriteListing(w, r, pyjson.NewObject(
 		pyjson.Member{Key: "jobs", Value: shown},
 		pyjson.Member{Key: "pagination", Value: pyjson.NewObject(
 			pyjson.Member{Key: "offset", Value: pyjson.Int(int64(q.offset))},
@@ -99,10 +100,10 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a asker, _ []
 // jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
 // ended. What runs is read before what has ended, so that a job that ends
 // meanwhile is found twice rather than not at all.
-func (h *Hub) jobRows(ctx context.Context, a asker, q jobQuery) ([]*jobRow, error) {
+func (h *Hub) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
 	var rows []*jobRow
 	if q.wants(jobInProgress) || q.wants(jobPending) {
-		live, err := h.queue.Live(ctx, a.tenant)
+		live, err := h.queue.Live(ctx, a.Tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +120,7 @@ func (h *Hub) jobRows(ctx context.Context, a asker, q jobQuery) ([]*jobRow, erro
 	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
 		return rows, nil
 	}
-	ended, err := h.ended.of(ctx, h.queue, a.tenant)
+	ended, err := h.ended.of(ctx, h.queue, a.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -277,56 +278,56 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 
 // getComfyJob answers GET /api/jobs/{id}: an ended job with its outputs and
 // its graph.
-func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	ctx := r.Context()
-	live, err := h.liveOf(ctx, a.tenant, path[0])
+	live, err := h.liveOf(ctx, a.Tenant, path[0])
 	var bodies map[string]job.Body
 	if err == nil && live.Key != "" {
 		bodies, err = h.queue.Bodies(ctx, []string{live.Key})
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	body, whole := bodies[live.Key]
 	// After the live one was read, for the same reason as in jobRows.
-	entry, err := h.queue.HistoryEntry(ctx, a.tenant, path[0])
+	entry, err := h.queue.HistoryEntry(ctx, a.Tenant, path[0])
 	switch {
 	case err == nil:
 		h.writeEndedJob(w, r, entry)
 		h.fetched(a, entry)
 	case !errors.Is(err, queue.ErrNotFound):
-		h.requests.fault(w, r, err)
-	case whole && a.one && live.State != job.Queued:
+		h.requests.Fail(w, r, err)
+	case whole && a.QueueOne && live.State != job.Queued:
 		one, err := h.listedRunning(ctx, a)
 		if err != nil {
-			h.requests.fault(w, r, err)
+			h.requests.Fail(w, r, err)
 			return
 		}
 		if one != live.Key {
 			live.State = job.Queued
 		}
-		writeDetail(w, liveJob(live, body.Extra))
+		api.WriteDetail(w, liveJob(live, body.Extra))
 	case whole:
-		writeDetail(w, liveJob(live, body.Extra))
+		api.WriteDetail(w, liveJob(live, body.Extra))
 	default:
-		writeErrorText(w, http.StatusNotFound, "Job not found")
+		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 	}
 }
 
 func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.Entry) {
 	j, err := h.queue.Get(r.Context(), entry.Key)
 	if errors.Is(err, queue.ErrNotFound) {
-		writeErrorText(w, http.StatusNotFound, "Job not found") // deleted just now
+		api.WriteErrorText(w, http.StatusNotFound, "Job not found") // deleted just now
 		return
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	raw, err := entry.JSON()
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	parts, _ := comfyui.ParseEntry(raw)
@@ -337,7 +338,7 @@ func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.
 		pyjson.Member{Key: "prompt", Value: valueOf(parts.Graph)},
 		pyjson.Member{Key: "extra_data", Value: valueOf(parts.Extra)},
 	))
-	writeDetail(w, o)
+	api.WriteDetail(w, o)
 }
 
 // valueOf reads raw JSON; what is missing or damaged is null.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
@@ -259,21 +260,21 @@ func (h *Hub) writeKnown(w http.ResponseWriter, r *http.Request, empty string) {
 		body = []byte(empty)
 	}
 	w.Header().Set("Cache-Control", "no-cache")
-	writeJSON(w, http.StatusOK, body)
+	api.WriteJSON(w, http.StatusOK, body)
 }
 
 // knownPath is the name under which an answer is kept. These routes read no
 // query.
-func knownPath(r *http.Request) string { return pathOf(r).Bare().Escaped() }
+func knownPath(r *http.Request) string { return api.PathOf(r).Bare().Escaped() }
 
 // getKnown lets the primary instance answer a call of the web UI, else the next
 // one that can, else nobody: then the last answer counts. empty is the answer of
 // a server that has nothing there; old versions of ComfyUI, which do not have
 // the route (404), are answered for with it, since the web UI may be newer.
-func (h *Hub) getKnown(empty string) handler {
-	return func(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
+func (h *Hub) getKnown(empty string) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 		for _, client := range h.dispatch.Clients() {
-			resp, err := client.Ask(r.Context(), knownPath(r), forwardedQuery(r))
+			resp, err := client.Ask(r.Context(), knownPath(r), api.ForwardedQuery(r))
 			if err != nil {
 				if r.Context().Err() != nil {
 					return // the visitor has gone
@@ -283,7 +284,7 @@ func (h *Hub) getKnown(empty string) handler {
 			}
 			if resp.StatusCode == http.StatusNotFound {
 				resp.Body.Close()
-				writeJSON(w, http.StatusOK, []byte(empty))
+				api.WriteJSON(w, http.StatusOK, []byte(empty))
 				return
 			}
 			if h.copyKnown(w, r, resp, empty, client) {
@@ -297,12 +298,12 @@ func (h *Hub) getKnown(empty string) handler {
 // getSettled is getKnown for what an instance reads once and then keeps, as
 // ComfyUI does with subgraphs, of which the web UI fetches some hundred one by
 // one whenever it loads.
-func (h *Hub) getSettled(empty string) handler {
+func (h *Hub) getSettled(empty string) api.Handler {
 	ask := h.getKnown(empty)
-	return func(w http.ResponseWriter, r *http.Request, a asker, values []string) {
+	return func(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
 		if primary := h.dispatch.Primary(); primary != nil {
 			if body, ok := h.known.settled(knownPath(r), primary); ok {
-				writeJSON(w, http.StatusOK, body)
+				api.WriteJSON(w, http.StatusOK, body)
 				return
 			}
 		}

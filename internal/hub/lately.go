@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/recent"
 )
 
@@ -46,44 +47,44 @@ func (g gesture) within(d time.Duration) []string {
 	return slices.Clone(g.keys)
 }
 
-func (l *lately) note(a asker, change func(*gestures)) {
-	if !a.nobody() {
-		l.Change(a.tenant, a.caller(), change)
+func (l *lately) note(a api.Requester, change func(*gestures)) {
+	if !a.Anonymous() {
+		l.Change(a.Tenant, a.Caller(), change)
 	}
 }
 
-func (l *lately) keys(a asker, d time.Duration, which func(*gestures) gesture) (keys []string) {
-	l.Read(a.tenant, a.caller(), func(g *gestures) { keys = which(g).within(d) })
+func (l *lately) keys(a api.Requester, d time.Duration, which func(*gestures) gesture) (keys []string) {
+	l.Read(a.Tenant, a.Caller(), func(g *gestures) { keys = which(g).within(d) })
 	return keys
 }
 
 // name notes that the caller has deleted a job that it sees run.
-func (l *lately) name(a asker, key string) {
+func (l *lately) name(a api.Requester, key string) {
 	l.note(a, func(g *gestures) { g.named = made(append(g.named.within(cmp.Or(l.together, togetherFor)), key)) })
 }
 
 // named are the jobs of name.
-func (l *lately) named(a asker) []string {
+func (l *lately) named(a api.Requester) []string {
 	return l.keys(a, cmp.Or(l.together, togetherFor), func(g *gestures) gesture { return g.named })
 }
 
 // clear notes which jobs went on when the caller cleared its own.
-func (l *lately) clear(a asker, running []string) {
+func (l *lately) clear(a api.Requester, running []string) {
 	l.note(a, func(g *gestures) { g.cleared = made(running) })
 }
 
 // cleared are the jobs of clear.
-func (l *lately) cleared(a asker) []string {
+func (l *lately) cleared(a api.Requester) []string {
 	return l.keys(a, cmp.Or(l.together, togetherFor), func(g *gestures) gesture { return g.cleared })
 }
 
 // interrupt notes which jobs waited, or ran without being shown, when the
 // caller interrupted the one that was.
-func (l *lately) interrupt(a asker, behind []string) {
+func (l *lately) interrupt(a api.Requester, behind []string) {
 	l.note(a, func(g *gestures) { g.interrupted = made(behind) })
 }
 
 // behind are the jobs of interrupt.
-func (l *lately) behind(a asker) []string {
+func (l *lately) behind(a api.Requester) []string {
 	return l.keys(a, cmp.Or(l.after, behindFor), func(g *gestures) gesture { return g.interrupted })
 }

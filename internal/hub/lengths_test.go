@@ -8,6 +8,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // What clients call things is bounded before it is kept anywhere, and no answer
@@ -15,7 +17,7 @@ import (
 func TestLengths(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	long, huge := strings.Repeat("x", maxName+1), strings.Repeat("x", 3<<20)
+	long, huge := strings.Repeat("x", api.MaxName+1), strings.Repeat("x", 3<<20)
 	fits := long[1:]
 	prompt := func(rest string) string { return fmt.Sprintf(`{"prompt": %s, %s}`, picture(1), rest) }
 	for name, tt := range map[string]struct {
@@ -38,9 +40,9 @@ func TestLengths(t *testing.T) {
 		"held picture":           {"PUT", "/api/etn/image/" + long, "x", 400, "Invalid id"},
 		"user file":              {"POST", "/userdata/" + long, "x", 400, ""},
 		"user":                   {"POST", "/users", `{"username": "` + strings.Repeat("é", 300) + `"}`, 500, ""},
-		"request line":           {"GET", "/history/" + strings.Repeat("x", maxTarget), "", 400, "Got more than 8190 bytes"},
-		"query":                  {"GET", "/view?filename=" + strings.Repeat("x", maxTarget), "", 400, "Got more than 8190 bytes"},
-		"unknown path":           {"POST", "/" + strings.Repeat("x", maxTarget), "", 400, "Got more than 8190 bytes"},
+		"request line":           {"GET", "/history/" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
+		"query":                  {"GET", "/view?filename=" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
+		"unknown path":           {"POST", "/" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
 		"long path that fits":    {"GET", "/history/" + strings.Repeat("x", 8000), "", 200, "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +71,7 @@ func TestLongUploads(t *testing.T) {
 
 func TestLongTenant(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.tenant = strings.Repeat("x", maxName+1) })
+	b := newBench(t, 1, func(b *bench) { b.tenant = strings.Repeat("x", api.MaxName+1) })
 	status, answer := b.get("/queue")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Equal(t, "invalid_tenant", kindOf(t, answer))

@@ -9,14 +9,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // postFiles answers POST /hub/files: a link to a file that the caller could
 // fetch with /view, for those who cannot.
-func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.requests.readBody(w, r, a, smallBody)
+func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := h.requests.ReadBody(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -26,49 +27,49 @@ func (h *Hub) postFiles(w http.ResponseWriter, r *http.Request, a asker, _ []str
 		ExpiresIn                 int64 `json:"expires_in"` // seconds
 	}{Type: files.TypeOutput, ExpiresIn: int64(linkLife / time.Second)}
 	if json.Unmarshal(body, &ask) != nil || ask.Filename == "" {
-		writeErrorText(w, http.StatusBadRequest, "filename, and perhaps subfolder, type and expires_in, are needed as JSON")
+		api.WriteErrorText(w, http.StatusBadRequest, "filename, and perhaps subfolder, type and expires_in, are needed as JSON")
 		return
 	}
 	if ask.ExpiresIn < 1 || ask.ExpiresIn > int64(maxLinkLife/time.Second) {
-		writeErrorText(w, http.StatusBadRequest, "expires_in: want 1 to 604800 seconds")
+		api.WriteErrorText(w, http.StatusBadRequest, "expires_in: want 1 to 604800 seconds")
 		return
 	}
-	e, err := h.store.Resolve(r.Context(), a.tenant, files.Ref{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename})
+	e, err := h.store.Resolve(r.Context(), a.Tenant, files.Ref{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename})
 	if errors.Is(err, files.ErrNotFound) || err == nil && !e.Stored() {
-		writeErrorText(w, http.StatusNotFound, "File not found")
+		api.WriteErrorText(w, http.StatusNotFound, "File not found")
 		return
 	}
 	now := time.Now()
 	expires := now.Add(time.Duration(ask.ExpiresIn) * time.Second)
 	link := ""
 	if err == nil {
-		link, err = h.signer.link(a.tenant, e.Ref, now, expires)
+		link, err = h.signer.link(a.Tenant, e.Ref, now, expires)
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
-	writeValue(w, pyjson.NewObject(
+	api.WriteValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "url", Value: pyjson.String(link)},
 		pyjson.Member{Key: "expires", Value: pyjson.Int(expires.Unix())},
 	))
 }
 
 // getFile answers GET /hub/files/{name}?exp=&sig=, with Range and ETag.
-func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []string) {
-	tenant, ref, err := h.signer.open(r.Context(), path[0], queryOf(r), time.Now())
+func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
+	tenant, ref, err := h.signer.open(r.Context(), path[0], api.QueryOf(r), time.Now())
 	switch {
 	case errors.Is(err, errExpired):
-		writeText(w, http.StatusGone, "This link has expired.")
+		api.WriteText(w, http.StatusGone, "This link has expired.")
 		return
 	case errors.Is(err, errTooLong):
-		writeText(w, http.StatusForbidden, "This link is not valid: it would work for longer than links may.")
+		api.WriteText(w, http.StatusForbidden, "This link is not valid: it would work for longer than links may.")
 		return
 	case errors.Is(err, errForged):
-		writeText(w, http.StatusForbidden, "This link is not valid.")
+		api.WriteText(w, http.StatusForbidden, "This link is not valid.")
 		return
 	case err != nil:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	e, err := h.store.Resolve(r.Context(), tenant, ref)
@@ -86,9 +87,9 @@ func (h *Hub) getFile(w http.ResponseWriter, r *http.Request, _ asker, path []st
 	}
 	switch {
 	case errors.Is(err, files.ErrNotFound), errors.Is(err, files.ErrGone):
-		writeText(w, http.StatusNotFound, "This file is not there any more.")
+		api.WriteText(w, http.StatusNotFound, "This file is not there any more.")
 	case err != nil:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -49,8 +50,8 @@ type listing struct {
 	err    error // the first one
 }
 
-func (h *Hub) newListing(a asker) *listing {
-	return &listing{hub: h, share: a.share(), buffer: h.intake.NewBuffer(a.share()), sum: sha256.New()}
+func (h *Hub) newListing(a api.Requester) *listing {
+	return &listing{hub: h, share: a.Share(), buffer: h.intake.NewBuffer(a.Share()), sum: sha256.New()}
 }
 
 func (l *listing) close() { l.buffer.Take().Close() }
@@ -99,11 +100,11 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 // answer sends the list, or what went wrong with it.
 func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
 	if err = cmp.Or(err, l.err); err != nil {
-		l.hub.requests.refuseBody(w, r, l.share, smallBody, err)
+		l.hub.requests.RefuseBody(w, r, l.share, api.SmallBody, err)
 		return
 	}
 	body := l.buffer.Take()
-	if unchanged(w, r, l.sum.Sum(nil)) {
+	if api.Unchanged(w, r, l.sum.Sum(nil)) {
 		return
 	}
 	header := w.Header()

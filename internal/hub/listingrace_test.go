@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -99,7 +100,7 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 
 	require.Equal(t, []string{ended + " cancelled wf-1", stays + " pending "}, shown(jobInProgress, jobPending, jobCancelled))
 	require.Equal(t, []string{stays + " pending "}, shown(jobInProgress, jobPending))
-	list := b.hub.newListing(asker{tenant: job.DefaultTenant})
+	list := b.hub.newListing(api.Requester{Tenant: job.DefaultTenant})
 	require.NoError(t, list.tuples(ctx, live))
 	answer := httptest.NewRecorder()
 	list.answer(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", nil), nil)

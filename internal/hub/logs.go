@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -49,8 +50,8 @@ func (l *logReaders) all() []stream.Key {
 // instance's as it is, of several all lines with their names. Where users log
 // in they are empty, also for those who do not: an instance's log tells of
 // everybody's prompts.
-func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	raw := pathOf(r).String() == "/internal/logs/raw"
+func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	raw := api.PathOf(r).String() == "/internal/logs/raw"
 	instances := h.fleet.Instances()
 	switch whole := h.insightOf(a).whole; {
 	case whole && len(instances) == 1:
@@ -102,7 +103,7 @@ func writeLogs(w http.ResponseWriter, raw bool, lines []logText, size pyjson.Val
 		for _, l := range lines {
 			text.WriteString(l.time + " - " + l.text)
 		}
-		writeValue(w, pyjson.String(text.String()))
+		api.WriteValue(w, pyjson.String(text.String()))
 		return
 	}
 	entries := pyjson.Array{}
@@ -112,12 +113,12 @@ func writeLogs(w http.ResponseWriter, raw bool, lines []logText, size pyjson.Val
 	if size == nil {
 		size = pyjson.NewObject(pyjson.Member{Key: "cols", Value: pyjson.Int(80)}, pyjson.Member{Key: "rows", Value: pyjson.Int(24)})
 	}
-	writeValue(w, pyjson.NewObject(pyjson.Member{Key: "entries", Value: entries}, pyjson.Member{Key: "size", Value: size}))
+	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "entries", Value: entries}, pyjson.Member{Key: "size", Value: size}))
 }
 
 // patchLogs answers PATCH /internal/logs/subscribe.
-func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, done, ok := h.requests.readJSON(w, r, a, smallBody)
+func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, done, ok := h.requests.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -125,12 +126,12 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	o, _ := v.(*pyjson.Object)
 	enabled, said := o.Get("enabled")
 	if client := o.String("clientId"); client != "" && said && h.insightOf(a).whole {
-		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.tenant, Client: client}, truthy(enabled), h.streams.Connected))
+		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.Tenant, Client: client}, truthy(enabled), h.streams.Connected))
 	} else if !said {
-		writeTrouble(w, r) // a KeyError in ComfyUI
+		api.WriteInternalError(w, r) // a KeyError in ComfyUI
 		return
 	}
-	writeEmpty(w, http.StatusOK)
+	api.WriteEmpty(w, http.StatusOK)
 }
 
 // followLogs subscribes the hub to the logs of all instances, or ends that.

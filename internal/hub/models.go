@@ -4,12 +4,13 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // getModelFolders answers GET /experiment/models: the model folders of the
 // fleet with the places and file types of all instances.
-func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
+func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 	answers, reached := h.askAll(r.Context(), "/experiment/models", nil)
 	if len(answers) == 0 {
 		h.writeUnlisted(w, r, reached)
@@ -26,7 +27,7 @@ func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ asker, _
 
 // getModelFolder answers GET /experiment/models/{folder}: the models that any
 // instance has.
-func (h *Hub) getModelFolder(w http.ResponseWriter, r *http.Request, _ asker, path []string) {
+func (h *Hub) getModelFolder(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
 	answers, reached := h.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
 	if len(answers) == 0 {
 		h.writeUnlisted(w, r, reached)
@@ -37,9 +38,9 @@ func (h *Hub) getModelFolder(w http.ResponseWriter, r *http.Request, _ asker, pa
 
 // getFromAny answers what only an instance that has a file can tell: the first
 // that does not say 404 answers.
-func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
+func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 	for _, client := range h.dispatch.Clients() {
-		resp, err := client.Ask(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
+		resp, err := client.Ask(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
 		if err != nil {
 			continue // another may have it
 		}
@@ -55,10 +56,10 @@ func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ asker, _ []st
 // writeNowhere is ComfyUI's answer for a file or folder that nobody has.
 func (h *Hub) writeNowhere(w http.ResponseWriter) {
 	if h.dispatch.Primary() == nil {
-		writeNoInstance(w)
+		api.WriteNoInstance(w)
 		return
 	}
-	writeEmpty(w, http.StatusNotFound)
+	api.WriteEmpty(w, http.StatusNotFound)
 }
 
 // mergeNamed makes one list of lists of objects with a name; merge joins those

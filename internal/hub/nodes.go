@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -22,7 +23,7 @@ func (h *Hub) writeDocument(w http.ResponseWriter, r *http.Request, d catalog.Do
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	writeJSON(w, http.StatusOK, d.Body())
+	api.WriteJSON(w, http.StatusOK, d.Body())
 }
 
 // uploaded are the tenant's files in the input folder, which the widgets of
@@ -59,13 +60,13 @@ func (h *Hub) features() []byte {
 	return pyjson.Marshal(flags)
 }
 
-func (h *Hub) getFeatures(w http.ResponseWriter, _ *http.Request, _ asker, _ []string) {
-	writeJSON(w, http.StatusOK, h.features())
+func (h *Hub) getFeatures(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
+	api.WriteJSON(w, http.StatusOK, h.features())
 }
 
 // getSystemStats answers GET /system_stats: the primary instance's system,
 // with the version that the whole fleet can keep, and the devices of all.
-func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
+func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 	var system, oldest *pyjson.Object
 	devices := pyjson.Array{}
 	answers, _ := h.askAll(r.Context(), "/system_stats", nil)
@@ -103,7 +104,7 @@ func (h *Hub) getSystemStats(w http.ResponseWriter, r *http.Request, _ asker, _ 
 	if v, told := oldest.Get("required_frontend_version"); told && system.Has("required_frontend_version") {
 		system.Set("required_frontend_version", v)
 	}
-	writeValue(w, pyjson.NewObject(
+	api.WriteValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "system", Value: system},
 		pyjson.Member{Key: "devices", Value: devices},
 	))
@@ -116,8 +117,8 @@ func versionOf(system *pyjson.Object) comfyui.Version {
 
 // getUnion answers a listing with the union over the fleet: a model that any
 // instance has can be used.
-func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ asker, _ []string) {
-	answers, reached := h.askAll(r.Context(), pathOf(r).Bare().Escaped(), forwardedQuery(r))
+func (h *Hub) getUnion(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	answers, reached := h.askAll(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
 	if len(answers) == 0 {
 		h.writeUnlisted(w, r, reached)
 		return
@@ -171,18 +172,18 @@ func ask(ctx context.Context, client *comfyui.Client, path string, query url.Val
 	return v, true
 }
 
-// writeListing answers with a list that is united over the fleet, and keeps it.
+// api.WriteListing answers with a list that is united over the fleet, and keeps it.
 func (h *Hub) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
 	body := pyjson.Marshal(list)
 	h.known.keep(knownPath(r), body, "[]", nil)
-	writeJSON(w, http.StatusOK, body)
+	api.WriteJSON(w, http.StatusOK, body)
 }
 
 // writeUnlisted answers for a listing that no instance has: 404, as ComfyUI
 // does of an unknown folder, or, while none can be asked, what was known last.
 func (h *Hub) writeUnlisted(w http.ResponseWriter, r *http.Request, reached bool) {
 	if reached {
-		writeEmpty(w, http.StatusNotFound)
+		api.WriteEmpty(w, http.StatusNotFound)
 		return
 	}
 	h.writeKnown(w, r, "[]")

@@ -5,25 +5,26 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 )
 
 // getObjectInfo answers GET /object_info: all node classes of the fleet. The
 // web interface reads it when it loads and when its user presses R, because
 // there is a new model: so the instances are asked anew.
-func (h *Hub) getObjectInfo(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	if h.catalog() == nil {
 		h.writeKnown(w, r, "{}")
 		return
 	}
 	h.dispatch.Refresh(r.Context())
-	h.writeDocument(w, r, h.catalog().ObjectInfo(h.uploaded(r.Context(), a.tenant)))
+	h.writeDocument(w, r, h.catalog().ObjectInfo(h.uploaded(r.Context(), a.Tenant)))
 }
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
-func (h *Hub) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	h.dispatch.AskClasses(r.Context(), path[:1], time.Now().Add(-h.settings().CatalogAge), false)
-	h.writeDocument(w, r, h.catalog().Class(path[0], h.uploaded(r.Context(), a.tenant)))
+	h.writeDocument(w, r, h.catalog().Class(path[0], h.uploaded(r.Context(), a.Tenant)))
 }
 
 // validate checks a prompt against what the fleet can run. What is known of an

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // waitingPages are shown by browsers while there is no web UI to show: the hub
@@ -31,7 +32,7 @@ func writeWaiting(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Add("Vary", "Accept, Accept-Language")
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		writeText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")
+		api.WriteText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")
 		return
 	}
 	page, language := waitingEnglish, "en"

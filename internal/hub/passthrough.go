@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // PassthroughPolicy says which requests that are no route of the hub may reach
@@ -25,11 +26,11 @@ const (
 
 // passthrough is the policy for a caller. Where nobody logs in, everybody is
 // one tenant and may do as with a ComfyUI of their own.
-func (h *Hub) passthrough(a asker) PassthroughPolicy {
+func (h *Hub) passthrough(a api.Requester) PassthroughPolicy {
 	switch policy := h.settings().Passthrough; {
 	case policy != "":
 		return policy
-	case a.login:
+	case a.Login:
 		return PassthroughRead
 	default:
 		return PassthroughOn
@@ -38,7 +39,7 @@ func (h *Hub) passthrough(a asker) PassthroughPolicy {
 
 // mayPass reports whether the policy lets a request through, and answers it
 // otherwise.
-func (h *Hub) mayPass(w http.ResponseWriter, r *http.Request, a asker, asked aiohttp.Path) bool {
+func (h *Hub) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
 	if isManager(asked) {
 		return h.mayManage(w, r, a, asked)
 	}
@@ -46,17 +47,17 @@ func (h *Hub) mayPass(w http.ResponseWriter, r *http.Request, a asker, asked aio
 	switch {
 	case isStatic(r, asked):
 		return true
-	case isRead(r) && !upgrades(r):
+	case api.IsRead(r) && !upgrades(r):
 		needs = PassthroughRead
 	}
 	policy := h.passthrough(a)
 	if policy == PassthroughOn || policy == needs {
 		return true
 	}
-	writeHubError(w, hubError{
-		status: http.StatusForbidden, kind: "passthrough_" + string(policy),
-		message: "This call is none of the hub's own, and passing it on to an instance is switched off",
-		details: "The hub's operator can allow it with `passthrough " + string(needs) + "`.",
+	api.WriteError(w, api.Error{
+		Status: http.StatusForbidden, Kind: "passthrough_" + string(policy),
+		Message: "This call is none of the hub's own, and passing it on to an instance is switched off",
+		Details: "The hub's operator can allow it with `passthrough " + string(needs) + "`.",
 	})
 	return false
 }
@@ -81,18 +82,18 @@ var managerReads = []string{
 
 // mayManage decides on the calls of ComfyUI-Manager, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
-func (h *Hub) mayManage(w http.ResponseWriter, r *http.Request, a asker, asked aiohttp.Path) bool {
+func (h *Hub) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
 	if h.settings().Manager {
 		return true
 	}
 	name := strings.TrimPrefix(asked.Bare().String(), "/v2")
-	if slices.Contains(managerReads, name) && isRead(r) && !upgrades(r) && !queryOf(r).Has("value") && h.passthrough(a) != PassthroughOff {
+	if slices.Contains(managerReads, name) && api.IsRead(r) && !upgrades(r) && !api.QueryOf(r).Has("value") && h.passthrough(a) != PassthroughOff {
 		return true
 	}
-	writeHubError(w, hubError{
-		status: http.StatusForbidden, kind: "manager_off",
-		message: "Changing the code of instances through the hub is switched off",
-		details: "The hub's operator can allow it with `manager on`.",
+	api.WriteError(w, api.Error{
+		Status: http.StatusForbidden, Kind: "manager_off",
+		Message: "Changing the code of instances through the hub is switched off",
+		Details: "The hub's operator can allow it with `manager on`.",
 	})
 	return false
 }
@@ -128,7 +129,7 @@ const templatesPath = "api/workflow_templates/"
 // call: pages, scripts and pictures. Their names carry hashes of one build, so
 // they may never be spread over instances.
 func isPage(r *http.Request, asked aiohttp.Path) bool {
-	if !isRead(r) || upgrades(r) {
+	if !api.IsRead(r) || upgrades(r) {
 		return false
 	}
 	name := strings.TrimPrefix(asked.Decoded(), "/")

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -195,10 +196,10 @@ func TestHandlersSeeTheCanonicalURL(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/%61/b%2fc?x=1;2&x=3", nil)
 	path, err := aiohttp.ReadPath(r.URL)
 	require.NoError(t, err)
-	out := withPath(r, path)
+	out := api.WithPath(r, path)
 	require.Equal(t, "/a/b/c", out.URL.Path)
 	require.Equal(t, "/a/b%2Fc?x=1;2&x=3", out.URL.RequestURI())
-	require.Equal(t, path, pathOf(out))
-	require.Equal(t, "1;2", queryOf(out).Get("x"))
+	require.Equal(t, path, api.PathOf(out))
+	require.Equal(t, "1;2", api.QueryOf(out).Get("x"))
 	require.Equal(t, "/%61/b%2fc", r.URL.EscapedPath(), "the web server's own request is not touched")
 }

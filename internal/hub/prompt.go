@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -22,27 +23,27 @@ import (
 )
 
 // getPrompt answers GET /prompt: how many of the caller's jobs are not done.
-func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	total := 0
-	callers := h.recent.callersOf(a)
-	if a.nobody() {
-		callers = []string{a.caller()} // a number may tell of everybody's
+	callers := h.recent.Callers(a)
+	if a.Anonymous() {
+		callers = []string{a.Caller()} // a number may tell of everybody's
 	}
 	for _, caller := range callers {
 		n, err := h.queue.Count(r.Context(), caller)
 		if err != nil {
-			h.requests.fault(w, r, err)
+			h.requests.Fail(w, r, err)
 			return
 		}
 		total += n
 	}
-	writeJSON(w, http.StatusOK, []byte(`{"exec_info": {"queue_remaining": `+strconv.Itoa(total)+`}}`))
+	api.WriteJSON(w, http.StatusOK, []byte(`{"exec_info": {"queue_remaining": `+strconv.Itoa(total)+`}}`))
 }
 
 // postPrompt answers POST /prompt: it checks the prompt as ComfyUI would and
 // puts it into the queue. When it answers 200 the job is safe.
-func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	body, done, ok := h.requests.readJSON(w, r, a, h.promptBody())
+func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := h.requests.ReadJSON(w, r, a, h.promptBody())
 	if !ok {
 		return
 	}
@@ -52,16 +53,16 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 		h.refuse(w, r, a, body, err)
 		return
 	}
-	a.names(request.ClientID)
-	have := &lookup{hub: h, ctx: r.Context(), tenant: a.tenant}
+	a.SetClient(request.ClientID)
+	have := &lookup{hub: h, ctx: r.Context(), tenant: a.Tenant}
 	// The catalog is one and the same for all steps: a merge may come in between.
 	c, verdict := h.validate(r.Context(), catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
-		OwnFiles: a.tenant != job.DefaultTenant,
+		OwnFiles: a.Tenant != job.DefaultTenant,
 		Makes:    func(q catalog.Question) bool { return h.dispatch.Makes(r.Context(), h.stock.infos(), q) },
 	})
 	if have.err != nil {
-		h.requests.fault(w, r, have.err) // a file may be there that could not be asked for
+		h.requests.Fail(w, r, have.err) // a file may be there that could not be asked for
 		return
 	}
 	if !verdict.Accepted() {
@@ -70,7 +71,7 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 	}
 	submission, err := h.submission(r, a, c, request, verdict, have)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	h.accept(w, r, a, submission, verdict)
@@ -78,19 +79,19 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a asker, _ []st
 
 // refuse answers a prompt that cannot be taken. ComfyUI's counter moves on for
 // these too, unless the prompt brought its own number.
-func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, body pyjson.Value, err error) {
+func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value, err error) {
 	var answer *catalog.Answer
 	if !errors.As(err, &answer) {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	if takesNumber(body) {
-		if _, err := h.queue.TakeNumber(r.Context(), a.tenant); err != nil {
+		if _, err := h.queue.TakeNumber(r.Context(), a.Tenant); err != nil {
 			h.log().Debug("cannot advance the number", "error", err)
 		}
 	}
 	if answer.Status == http.StatusInternalServerError {
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", answer.ContentType)
@@ -101,14 +102,14 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, a asker, body pyjso
 }
 
 // submission makes a job of a prompt that has passed the checks.
-func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
+func (h *Hub) submission(r *http.Request, a api.Requester, c *catalog.Catalog, request *catalog.Request, verdict *catalog.Verdict, have *lookup) (queue.Submission, error) {
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
-	pins, err := h.pin(r.Context(), a.tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	pins, err := h.pin(r.Context(), a.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {
 		return queue.Submission{}, err
 	}
 	s := queue.Submission{
-		Key: uuid.NewString(), ID: request.PromptID, Tenant: a.tenant, Caller: a.caller(), Client: request.ClientID,
+		Key: uuid.NewString(), ID: request.PromptID, Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID,
 		Class: needs.Signature(), Priority: priorityOf(r, request), Front: request.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(request.Extra, request.ClientID),
@@ -129,7 +130,7 @@ func (h *Hub) submission(r *http.Request, a asker, c *catalog.Catalog, request *
 }
 
 // accept puts the job into the queue and answers.
-func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Submission, verdict *catalog.Verdict) {
+func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a api.Requester, s queue.Submission, verdict *catalog.Verdict) {
 	// First the answer, then the messages: several clients lose a prompt whose
 	// messages arrive before they have read its id.
 	door := h.dispatch.Door(s.Key)
@@ -156,10 +157,10 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 		answer, refused, err := h.ask(r.Context(), j, waits)
 		switch {
 		case err != nil:
-			h.requests.fault(w, r, err)
+			h.requests.Fail(w, r, err)
 			return
 		case refused:
-			writeJSON(w, http.StatusBadRequest, short(answer))
+			api.WriteJSON(w, http.StatusBadRequest, short(answer))
 			return
 		case answer != nil:
 			nodeErrors = nodeErrorsOf(answer, nodeErrors)
@@ -170,11 +171,11 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 	} else {
 		h.streams.StatusChanged(j.Caller)
 	}
-	h.recent.meet(a, s.Client)
+	h.recent.Note(a, s.Client)
 	if position, err := h.queue.Position(r.Context(), j.Key); err == nil {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(position))
 	}
-	writeValue(w, pyjson.NewObject(
+	api.WriteValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "prompt_id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "number", Value: pyjson.Number(j.Number)},
 		pyjson.Member{Key: "node_errors", Value: nodeErrors},
@@ -186,9 +187,9 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a asker, s queue.Su
 
 // refuseJob answers a prompt that the queue did not take.
 func (h *Hub) refuseJob(w http.ResponseWriter, r *http.Request, err error) {
-	own := hubError{
-		status: http.StatusTooManyRequests, kind: "tenant_queue_full", message: "Too many of your prompts are waiting",
-		details: "Try again when some of your own prompts have been executed.", retryAfter: 10,
+	own := api.Error{
+		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your prompts are waiting",
+		Details: "Try again when some of your own prompts have been executed.", RetryAfter: 10,
 	}
 	switch {
 	case errors.Is(err, queue.ErrTenantFullBytes):
@@ -196,12 +197,12 @@ func (h *Hub) refuseJob(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, queue.ErrTenantFull):
 		h.refuseFull(w, "waiting", own)
 	case errors.Is(err, queue.ErrFull):
-		writeHubError(w, hubError{
-			status: http.StatusTooManyRequests, kind: "queue_full", message: "The hub's queue is full",
-			details: "Try again when some prompts have been executed.", retryAfter: 10,
+		api.WriteError(w, api.Error{
+			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
+			Details: "Try again when some prompts have been executed.", RetryAfter: 10,
 		})
 	default:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	}
 }
 
@@ -264,7 +265,7 @@ func short(body []byte) []byte {
 	if len(body) <= maxAnswer {
 		return body
 	}
-	return promptError("prompt_outputs_failed_validation", "Prompt outputs failed validation",
+	return api.PromptError("prompt_outputs_failed_validation", "Prompt outputs failed validation",
 		"There is more wrong with the prompt than fits into an answer.")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
@@ -14,21 +15,21 @@ import (
 // extension, a call of a custom node. Pages come from the hub's own copy of the
 // web interface or from the primary; all else goes to the instance that is the
 // client's, see sticky.
-func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aiohttp.Path) {
-	if isRead(r) && isHashed(path) {
+func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a api.Requester, path aiohttp.Path) {
+	if api.IsRead(r) && isHashed(path) {
 		w = keptByBrowsers(w)
 	}
 	switch {
-	case isInternal(path):
-		writeText(w, http.StatusNotFound, "404: Not Found")
+	case api.IsInternal(path):
+		api.WriteText(w, http.StatusNotFound, "404: Not Found")
 		return
 	case path.Climbs(), strings.HasPrefix(path.String(), "//"):
 		// An instance's address may have a path of its own, which ".." would
 		// leave.
-		writeNoPath(w, r)
+		api.WriteNoPath(w, r)
 		return
 	case h.isPrivate(path):
-		writeNotFound(w, r)
+		api.WriteNotFound(w, r)
 		return
 	case h.serveFrontend(w, r, path):
 		return
@@ -47,17 +48,17 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a asker, path aioh
 	case needsBuildFile(r, path) && h.settings().Frontend == "":
 		h.serveBuildFile(w, r)
 	default:
-		writeNotFound(w, r) // no instance has the path
+		api.WriteNotFound(w, r) // no instance has the path
 	}
 }
 
 // passOn lets one instance answer.
 func (h *Hub) passOn(client *comfyui.Client, w http.ResponseWriter, r *http.Request) {
-	h.passTo(client, w, r, pathOf(r), nil)
+	h.passTo(client, w, r, api.PathOf(r), nil)
 }
 
 func (h *Hub) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []comfyui.Alias) {
-	if !isRead(r) {
+	if !api.IsRead(r) {
 		// It can be the upload of a model, of which there are as many kinds as
 		// node packs that have one.
 		defer h.dispatch.Doubt(client)
@@ -68,12 +69,12 @@ func (h *Hub) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Requ
 		}
 		h.log().Debug("an instance did not answer", "error", err)
 		switch {
-		case isIndex(r, pathOf(r)):
+		case isIndex(r, api.PathOf(r)):
 			writeWaiting(w, r)
-		case needsBuildFile(r, pathOf(r)):
+		case needsBuildFile(r, api.PathOf(r)):
 			h.serveBuildFile(w, r)
 		default:
-			writeNoInstance(w)
+			api.WriteNoInstance(w)
 		}
 	})
 }

@@ -4,20 +4,21 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // getQueue answers GET /queue: what runs and what waits, over the whole fleet.
 // The caller's own come first, because scripts look at queue_running[0].
-func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	jobs, err := h.queue.Live(r.Context(), a.tenant)
+func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	jobs, err := h.queue.Live(r.Context(), a.Tenant)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	jobs = h.asListed(a, jobs)
-	mine := h.recent.callersOf(a)
+	mine := h.recent.Callers(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
 	})
@@ -51,17 +52,17 @@ func rankOf(mine bool) int {
 // postQueue answers POST /queue: {"clear": true} and {"delete": [ids]}. Both
 // are about what waits, or would wait if there were one ComfyUI; clear only
 // about the caller's own. See takeback.go.
-func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	order, ok := h.readOrder(w, r, a)
 	if !ok {
 		return
 	}
-	a.names(order.client)
+	a.SetClient(order.client)
 	if err := h.takeBackAll(r.Context(), a, order); err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
-	writeEmpty(w, http.StatusOK)
+	api.WriteEmpty(w, http.StatusOK)
 }
 
 // order is the body of POST /queue and POST /history.
@@ -73,8 +74,8 @@ type order struct {
 
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
 // is answered 500 here, and what would be ignored there is ignored.
-func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a asker) (order, bool) {
-	v, done, ok := h.requests.readJSON(w, r, a, listBody)
+func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
+	v, done, ok := h.requests.ReadJSON(w, r, a, api.ListBody)
 	if !ok {
 		return order{}, false
 	}
@@ -90,18 +91,18 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a asker) (order,
 		switch ids, _ := v.Get("delete"); ids := ids.(type) {
 		case pyjson.Array:
 			for _, id := range ids {
-				if s, ok := id.(pyjson.String); ok && len(s) <= maxName { // no job has a longer one
+				if s, ok := id.(pyjson.String); ok && len(s) <= api.MaxName { // no job has a longer one
 					o.delete = append(o.delete, string(s))
 				}
 			}
 		case *pyjson.Object, pyjson.String: // iterable; names nothing
 		default:
-			writeTrouble(w, r)
+			api.WriteInternalError(w, r)
 			return order{}, false
 		}
 	case pyjson.Array, pyjson.String: // no members: nothing to do
 	default:
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 		return order{}, false
 	}
 	return o, true

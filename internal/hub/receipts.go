@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -8,25 +9,25 @@ import (
 // maxFetched bounds the prompts of one listing that count as read.
 const maxFetched = 256
 
-// streamsOf are the event streams that the asker may have: of the client that
+// streamsOf are the event streams that the requester may have: of the client that
 // the request names, else of those used from its place.
-func (h *Hub) streamsOf(a asker) []stream.Key {
+func (h *Hub) streamsOf(a api.Requester) []stream.Key {
 	var keys []stream.Key
-	for _, client := range h.recent.clientsOf(a) {
-		keys = append(keys, stream.Key{Tenant: a.tenant, Client: client})
+	for _, client := range h.recent.Clients(a) {
+		keys = append(keys, stream.Key{Tenant: a.Tenant, Client: client})
 	}
 	return keys
 }
 
-// fetched notes that the asker was answered with the end of a prompt that it
+// fetched notes that the requester was answered with the end of a prompt that it
 // named: its next socket must not be told again.
-func (h *Hub) fetched(a asker, e queue.Entry) {
+func (h *Hub) fetched(a api.Requester, e queue.Entry) {
 	h.streams.Fetched(h.streamsOf(a), []string{e.ID})
 }
 
-// listed notes that the asker was answered with the history. Of several clients
+// listed notes that the requester was answered with the history. Of several clients
 // at one place it was one, and another may still wait for its end.
-func (h *Hub) listed(a asker, entries []queue.Entry) {
+func (h *Hub) listed(a api.Requester, entries []queue.Entry) {
 	streams := h.streamsOf(a)
 	if len(streams) != 1 {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // model is aiohttp's resolver, written from its source: resources are indexed
@@ -29,9 +30,9 @@ type resource struct {
 }
 
 // newModel has the hub's own table, in the same order.
-func newModel(t *router) *model {
+func newModel(t *api.Router) *model {
 	m := &model{index: map[string][]*resource{}}
-	for pattern, methods := range t.all() {
+	for pattern, methods := range t.All() {
 		name := pattern.String()
 		fixed, _, dynamic := strings.Cut(name, "*")
 		expression := regexp.QuoteMeta(name)
@@ -107,12 +108,12 @@ func FuzzRouter(f *testing.F) {
 		f.Add(http.MethodDelete, path)
 	}
 	h := New(Identity{})
-	named := &router{} // the hub's table with handlers that tell their name
+	named := &api.Router{} // the hub's table with handlers that tell their name
 	hit := ""
-	for _, table := range []*router{h.own, h.table} {
-		for pattern, methods := range table.all() {
+	for _, table := range []*api.Router{h.own, h.table} {
+		for pattern, methods := range table.All() {
 			for _, method := range methods {
-				named.handle(method+" "+pattern.String(), func(http.ResponseWriter, *http.Request, asker, []string) { hit = pattern.String() })
+				named.Handle(method+" "+pattern.String(), func(http.ResponseWriter, *http.Request, api.Requester, []string) { hit = pattern.String() })
 			}
 		}
 	}
@@ -131,10 +132,10 @@ func FuzzRouter(f *testing.F) {
 			raw = rest[strings.Index(rest, "/"):]
 		}
 		wantName, wantValues, wantAllowed := aio.resolve(method, safe(raw))
-		handler, values, allowed := named.find(method, p)
+		handler, values, allowed := named.Find(method, p)
 		hit = ""
 		if handler != nil {
-			handler(nil, nil, asker{}, nil)
+			handler(nil, nil, api.Requester{}, nil)
 		}
 		require.Equal(t, wantName, hit, target)
 		require.Equal(t, wantValues, values, target)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -62,10 +63,10 @@ func began(j job.Job) int64 {
 }
 
 // oneOf is the running job that one ComfyUI would list as running, of those of
-// a tenant: one of the asker's own, if there is any, and one that is shown
+// a tenant: one of the requester's own, if there is any, and one that is shown
 // rather than another. It is "" if nothing runs.
-func (h *Hub) oneOf(a asker, jobs []job.Job) string {
-	mine, shown := h.recent.callersOf(a), h.shownOf(jobs)
+func (h *Hub) oneOf(a api.Requester, jobs []job.Job) string {
+	mine, shown := h.recent.Callers(a), h.shownOf(jobs)
 	rank := func(j job.Job) int {
 		return 2*rankOf(slices.Contains(mine, j.Caller)) + rankOf(shown[j.Key])
 	}
@@ -81,10 +82,10 @@ func (h *Hub) oneOf(a asker, jobs []job.Job) string {
 	return one.Key
 }
 
-// asListed gives jobs the states that the asker's listings show: where those
+// asListed gives jobs the states that the requester's listings show: where those
 // have one running job only, the others wait.
-func (h *Hub) asListed(a asker, jobs []job.Job) []job.Job {
-	if !a.one {
+func (h *Hub) asListed(a api.Requester, jobs []job.Job) []job.Job {
+	if !a.QueueOne {
 		return jobs
 	}
 	one := h.oneOf(a, jobs)
@@ -97,8 +98,8 @@ func (h *Hub) asListed(a asker, jobs []job.Job) []job.Job {
 }
 
 // listedRunning is the key of the job that a site with `queue one` lists as
-// running for the asker.
-func (h *Hub) listedRunning(ctx context.Context, a asker) (string, error) {
-	jobs, err := h.queue.Live(ctx, a.tenant)
+// running for the requester.
+func (h *Hub) listedRunning(ctx context.Context, a api.Requester) (string, error) {
+	jobs, err := h.queue.Live(ctx, a.Tenant)
 	return h.oneOf(a, jobs), err
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
@@ -63,7 +64,7 @@ func (s *signer) link(tenant string, ref files.Ref, now, expires time.Time) (str
 		return "", fmt.Errorf("hub: link: %w", err)
 	}
 	query := url.Values{"exp": {exp}, "sig": {base64.RawURLEncoding.EncodeToString(sig)}}
-	return linkPath + url.PathEscape(ref.Filename) + "?" + query.Encode(), nil
+	return api.LinkPath + url.PathEscape(ref.Filename) + "?" + query.Encode(), nil
 }
 
 // open reads a link. Errors: errForged, errExpired, errTooLong, keyring.ErrAway.

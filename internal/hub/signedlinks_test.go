@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
@@ -130,7 +131,7 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 		require.NoError(t, err)
 		u, err := url.Parse(link)
 		require.NoError(t, err)
-		got := strings.TrimPrefix(u.Path, linkPath)
+		got := strings.TrimPrefix(u.Path, api.LinkPath)
 		require.Equal(t, name, got)
 
 		for _, s := range []*signer{one, same} {

@@ -8,40 +8,41 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // getSocket answers GET /ws: the client's event stream.
-func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		asked := cmp.Or(r.Header.Get("Upgrade"), "None") // as Python prints what is missing
-		writeText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: "+asked+"\n Can \"Upgrade\" only to \"WebSocket\".")
+		api.WriteText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: "+asked+"\n Can \"Upgrade\" only to \"WebSocket\".")
 		return
 	}
-	if a.client == "" {
+	if a.Client == "" {
 		// The client adopts this id and posts under it, so the counts of the
 		// socket must be those of the id from the beginning.
 		id := uuid.New()
-		a.client = hexOf(id)
+		a.Client = hexOf(id)
 	}
-	h.recent.meet(a, a.client)
-	h.missed(r.Context(), stream.Key{Tenant: a.tenant, Client: a.client})
-	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.tenant, Client: a.client, Caller: a.caller(), Network: a.network, Live: a.live})
+	h.recent.Note(a, a.Client)
+	h.missed(r.Context(), stream.Key{Tenant: a.Tenant, Client: a.Client})
+	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.Tenant, Client: a.Client, Caller: a.Caller(), Network: a.Network, Live: a.Live})
 	switch {
 	case errors.Is(err, stream.ErrTenantFull):
-		h.refuseFull(w, "sockets", hubError{
-			status: http.StatusTooManyRequests, kind: "tenant_sockets_full",
-			message: "You have too many open sockets", details: "Close some windows.", retryAfter: 5,
+		h.refuseFull(w, "sockets", api.Error{
+			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full",
+			Message: "You have too many open sockets", Details: "Close some windows.", RetryAfter: 5,
 		})
 	case errors.Is(err, stream.ErrFull):
-		writeHubError(w, hubError{
-			status: http.StatusServiceUnavailable, kind: "too_many_sockets",
-			message: "The hub has too many open sockets", retryAfter: 5,
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "too_many_sockets",
+			Message: "The hub has too many open sockets", RetryAfter: 5,
 		})
 	case errors.Is(err, stream.ErrClosed):
-		writeHubError(w, hubError{
-			status: http.StatusServiceUnavailable, kind: "shutting_down",
-			message: "The hub is shutting down", retryAfter: 2,
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "shutting_down",
+			Message: "The hub is shutting down", RetryAfter: 2,
 		})
 	}
 }

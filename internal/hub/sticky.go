@@ -1,20 +1,23 @@
 package hub
 
-import "github.com/comfyhub/comfyhub/internal/comfyui"
+import (
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
 
 // sticky is the instance for a call that is no route of the hub: the one that
 // runs this client's job, because a node may be waiting for just this call;
 // else the one that ran its last; else the primary. It is nil while none is
 // connected.
-func (h *Hub) sticky(a asker) *comfyui.Client {
-	clients := h.recent.clientsOf(a)
+func (h *Hub) sticky(a api.Requester) *comfyui.Client {
+	clients := h.recent.Clients(a)
 	for _, id := range clients {
-		if c := h.dispatch.Running(a.tenant, id); c != nil {
+		if c := h.dispatch.Running(a.Tenant, id); c != nil {
 			return c
 		}
 	}
 	for _, id := range clients {
-		if c := h.dispatch.RanLast(a.tenant, id); c != nil {
+		if c := h.dispatch.RanLast(a.Tenant, id); c != nil {
 			return c
 		}
 	}

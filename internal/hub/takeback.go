@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -16,8 +17,8 @@ import (
 // is taken back leaves no trace, like a waiting one that is deleted.
 
 // takeBackAll does what POST /queue asks for.
-func (h *Hub) takeBackAll(ctx context.Context, a asker, o order) error {
-	t := takeback{hub: h, asker: a, behind: h.lately.behind(a), strict: len(o.delete) > 1 && a.page}
+func (h *Hub) takeBackAll(ctx context.Context, a api.Requester, o order) error {
+	t := takeback{hub: h, requester: a, behind: h.lately.behind(a), strict: len(o.delete) > 1 && a.Page}
 	if o.clear {
 		if err := t.clear(ctx); err != nil {
 			return err
@@ -34,7 +35,7 @@ func (h *Hub) takeBackAll(ctx context.Context, a asker, o order) error {
 // takeback is one POST /queue.
 type takeback struct {
 	hub   *Hub
-	asker asker
+	requester api.Requester
 	// behind were the caller's others when it interrupted what it was shown, a
 	// moment ago. The next of them is shown by now, and was waiting to the
 	// caller's mind.
@@ -55,7 +56,7 @@ type takeback struct {
 // is taken back only together with a bare interrupt: the listing says that it
 // runs, unless it follows one ComfyUI's.
 func (t *takeback) clear(ctx context.Context) error {
-	own, err := t.hub.liveOfCaller(ctx, t.asker)
+	own, err := t.hub.liveOfCaller(ctx, t.requester)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (t *takeback) clear(ctx context.Context) error {
 		switch {
 		case j.State == job.Queued:
 			t.waiting = append(t.waiting, j.Key)
-		case slices.Contains(t.behind, j.Key), t.asker.one && !shown[j.Key]:
+		case slices.Contains(t.behind, j.Key), t.requester.QueueOne && !shown[j.Key]:
 			if err := t.hub.takeBackOrStop(ctx, j, shown[j.Key]); err != nil {
 				return err
 			}
@@ -73,7 +74,7 @@ func (t *takeback) clear(ctx context.Context) error {
 			running = append(running, j.Key)
 		}
 	}
-	t.hub.lately.clear(t.asker, running)
+	t.hub.lately.clear(t.requester, running)
 	return nil
 }
 
@@ -81,7 +82,7 @@ func (t *takeback) clear(ctx context.Context) error {
 // One that would run there goes on, and is what a bare interrupt then means.
 func (t *takeback) name(ctx context.Context, id string) error {
 	j, err := t.find(ctx, id)
-	if err != nil || j.Key == "" || t.strict && !t.hub.owns(t.asker, j) {
+	if err != nil || j.Key == "" || t.strict && !t.hub.owns(t.requester, j) {
 		return err
 	}
 	if j.State == job.Queued {
@@ -94,12 +95,12 @@ func (t *takeback) name(ctx context.Context, id string) error {
 // find is the job of an id that waits, else one that runs, else a zero one. The
 // newest is found at once, an older one only if the id was used twice.
 func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
-	j, err := t.hub.find(ctx, t.asker.tenant, id)
+	j, err := t.hub.find(ctx, t.requester.Tenant, id)
 	if err != nil || j.Key == "" || j.State == job.Queued {
 		return j, err
 	}
 	if t.live == nil { // once for all ids: clients send those of ended jobs by the thousand
-		all, err := t.hub.queue.Live(ctx, t.asker.tenant)
+		all, err := t.hub.queue.Live(ctx, t.requester.Tenant)
 		if err != nil {
 			return job.Job{}, err
 		}
@@ -128,15 +129,15 @@ func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
 	if !shown || slices.Contains(t.behind, j.Key) {
 		return h.takeBackOrStop(ctx, j, shown)
 	}
-	if t.asker.one {
-		switch listed, err := h.listedRunning(ctx, t.asker); {
+	if t.requester.QueueOne {
+		switch listed, err := h.listedRunning(ctx, t.requester); {
 		case err != nil:
 			return err
 		case listed != j.Key:
 			return h.stop(ctx, j) // to this caller it was listed as waiting
 		}
 	}
-	h.lately.name(t.asker, j.Key)
+	h.lately.name(t.requester, j.Key)
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (t *takeback) remove(ctx context.Context) error {
 		return nil
 	}
 	for _, id := range t.named { // instances took some of them meanwhile
-		j, err := h.running(ctx, t.asker.tenant, id)
+		j, err := h.running(ctx, t.requester.Tenant, id)
 		if err == nil && j.Key != "" {
 			err = t.nameRunning(ctx, j)
 		}
@@ -186,18 +187,20 @@ func (h *Hub) takeBackOrStop(ctx context.Context, j job.Job, shown bool) error {
 	return nil
 }
 
-// liveOfCaller are the waiting and running jobs of the asker's own.
-func (h *Hub) liveOfCaller(ctx context.Context, a asker) ([]job.Job, error) {
+// liveOfCaller are the waiting and running jobs of the requester's own.
+func (h *Hub) liveOfCaller(ctx context.Context, a api.Requester) ([]job.Job, error) {
 	var own []job.Job
-	for _, caller := range h.recent.callersOf(a) {
+	for _, caller := range h.recent.Callers(a) {
 		jobs, err := h.queue.LiveOf(ctx, caller)
 		if err != nil {
 			return nil, err
 		}
 		own = append(own, jobs...)
 	}
-	return slices.DeleteFunc(own, func(j job.Job) bool { return j.Tenant != a.tenant }), nil
+	return slices.DeleteFunc(own, func(j job.Job) bool { return j.Tenant != a.Tenant }), nil
 }
 
-// owns reports whether a job is the asker's own.
-func (h *Hub) owns(a asker, j job.Job) bool { return slices.Contains(h.recent.callersOf(a), j.Caller) }
+// owns reports whether a job is the requester's own.
+func (h *Hub) owns(a api.Requester, j job.Job) bool {
+	return slices.Contains(h.recent.Callers(a), j.Caller)
+}

@@ -3,6 +3,7 @@ package hub
 import (
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -71,8 +72,8 @@ func (h *Hub) shares(tenant string) bool {
 
 // refuseFull answers a tenant that has reached one of its limits. The limit is
 // named as in the Caddyfile, so that the user can tell the operator which.
-func (h *Hub) refuseFull(w http.ResponseWriter, limit string, e hubError) {
+func (h *Hub) refuseFull(w http.ResponseWriter, limit string, e api.Error) {
 	h.metrics.limited.WithLabelValues(limit).Inc()
-	e.details = "This is your own limit (tenant_limits " + limit + "); other users are not affected. " + e.details
-	writeHubError(w, e)
+	e.Details = "This is your own limit (tenant_limits " + limit + "); other users are not affected. " + e.Details
+	api.WriteError(w, e)
 }

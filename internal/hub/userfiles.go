@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -20,10 +21,10 @@ import (
 const userCSS userdata.Path = "user.css"
 
 // getUserdata answers GET /userdata: the files of one folder.
-func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	q := queryOf(r)
+func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	q := api.QueryOf(r)
 	if q.Get("dir") == "" {
-		writeText(w, http.StatusBadRequest, "Directory not provided")
+		api.WriteText(w, http.StatusBadRequest, "Directory not provided")
 		return
 	}
 	folder, ok := h.knownFolder(w, r, a)
@@ -32,7 +33,7 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []s
 	}
 	dir, err := userdata.ParsePath(q.Get("dir"))
 	if errors.Is(err, userdata.ErrOutside) {
-		writeText(w, http.StatusForbidden, "Invalid directory")
+		api.WriteText(w, http.StatusForbidden, "Invalid directory")
 		return
 	}
 	var list []userdata.File
@@ -40,11 +41,11 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []s
 		list, err = folder.List(r.Context(), dir, isTrue(q.Get("recurse")))
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, userdata.ErrName) {
-		writeText(w, http.StatusNotFound, "Directory not found")
+		api.WriteText(w, http.StatusNotFound, "Directory not found")
 		return
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
@@ -58,39 +59,39 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a asker, _ []s
 			out = append(out, pyjson.String(f.Path))
 		}
 	}
-	writeValue(w, out)
+	api.WriteValue(w, out)
 }
 
 // getUserdataV2 answers GET /v2/userdata: all that lies below a folder.
-func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	folder, ok, err := h.userFolder(r, a)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	if !ok {
-		writeText(w, http.StatusForbidden, "Invalid user specified in request")
+		api.WriteText(w, http.StatusForbidden, "Invalid user specified in request")
 		return
 	}
-	dir, err := userdata.ParsePath(queryOf(r).Get("path"))
+	dir, err := userdata.ParsePath(api.QueryOf(r).Get("path"))
 	if errors.Is(err, userdata.ErrOutside) {
-		writeText(w, http.StatusBadRequest, "Invalid path requested")
+		api.WriteText(w, http.StatusBadRequest, "Invalid path requested")
 		return
 	}
 	var entries []userdata.Entry
 	if err == nil {
 		entries, err = folder.Walk(r.Context(), dir)
 		if errors.Is(err, userdata.ErrName) {
-			writeText(w, http.StatusBadRequest, "Requested path is not a directory")
+			api.WriteText(w, http.StatusBadRequest, "Requested path is not a directory")
 			return
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, userdata.ErrName) {
-		writeText(w, http.StatusNotFound, "Requested path not found")
+		api.WriteText(w, http.StatusNotFound, "Requested path not found")
 		return
 	}
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
@@ -107,11 +108,11 @@ func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a asker, _ [
 		}
 		out = append(out, o)
 	}
-	writeValue(w, out)
+	api.WriteValue(w, out)
 }
 
 // getUserfile answers GET /userdata/{file}.
-func (h *Hub) getUserfile(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, p, ok := h.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -154,12 +155,12 @@ func (h *Hub) describeUserfile(header http.Header, p userdata.Path) {
 }
 
 // postUserfile answers POST /userdata/{file}: the body is the file.
-func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, p, ok := h.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
-	body, ok := h.requests.receive(w, r, a, intake.Class{Limit: h.settings().MaxUpload})
+	body, ok := h.requests.Receive(w, r, a, intake.Class{Limit: h.settings().MaxUpload})
 	if !ok {
 		return
 	}
@@ -173,7 +174,7 @@ func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a asker, path
 }
 
 // postUserfileMove answers POST /userdata/{file}/move/{dest}.
-func (h *Hub) postUserfileMove(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, from, ok := h.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -190,7 +191,7 @@ func (h *Hub) postUserfileMove(w http.ResponseWriter, r *http.Request, a asker, 
 	h.writeUserfile(w, r, f)
 }
 
-func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, p, ok := h.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -203,15 +204,15 @@ func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a asker, pa
 }
 
 // mayReplace reads a flag that only the very word "false" unsets.
-func mayReplace(r *http.Request) bool { return queryOf(r).Get("overwrite") != "false" }
+func mayReplace(r *http.Request) bool { return api.QueryOf(r).Get("overwrite") != "false" }
 
 // writeUserfile tells the path of a stored file or, if asked, all about it.
 func (h *Hub) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
-	if isTrue(queryOf(r).Get("full_info")) {
-		writeValue(w, h.fileInfo(f))
+	if isTrue(api.QueryOf(r).Get("full_info")) {
+		api.WriteValue(w, h.fileInfo(f))
 		return
 	}
-	writeValue(w, pyjson.String(f.Path))
+	api.WriteValue(w, pyjson.String(f.Path))
 }
 
 // fileInfo describes a file; its times are seconds, since 0.21.0 milliseconds.
@@ -233,21 +234,21 @@ func floatSeconds(t time.Time) pyjson.Number { return pyjson.Float(float64(t.Uni
 
 // knownFolder is the folder of the asking user; it answers by itself if that
 // is nobody.
-func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a asker) (userdata.Folder, bool) {
+func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
 	folder, ok, err := h.userFolder(r, a)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return folder, false
 	}
 	if !ok {
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 	}
 	return folder, ok
 }
 
 // userPath is the place that a route names; it answers by itself if that is
 // none.
-func (h *Hub) userPath(w http.ResponseWriter, r *http.Request, a asker, raw string) (userdata.Folder, userdata.Path, bool) {
+func (h *Hub) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
 	folder, ok := h.knownFolder(w, r, a)
 	if !ok {
 		return folder, "", false
@@ -264,19 +265,19 @@ func (h *Hub) userPath(w http.ResponseWriter, r *http.Request, a asker, raw stri
 func (h *Hub) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, userdata.ErrOutside):
-		writeEmpty(w, http.StatusForbidden)
+		api.WriteEmpty(w, http.StatusForbidden)
 	case errors.Is(err, fs.ErrNotExist):
-		writeEmpty(w, http.StatusNotFound)
+		api.WriteEmpty(w, http.StatusNotFound)
 	case errors.Is(err, userdata.ErrFull):
 		h.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrExists):
-		writeText(w, http.StatusConflict, "File already exists")
-	case errors.Is(err, userdata.ErrName) && isRead(r):
-		writeEmpty(w, http.StatusNotFound)
+		api.WriteText(w, http.StatusConflict, "File already exists")
+	case errors.Is(err, userdata.ErrName) && api.IsRead(r):
+		api.WriteEmpty(w, http.StatusNotFound)
 	case errors.Is(err, userdata.ErrName):
-		writeEmpty(w, http.StatusBadRequest)
+		api.WriteEmpty(w, http.StatusBadRequest)
 	default:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	}
 }
 

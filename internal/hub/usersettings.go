@@ -4,18 +4,19 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
 // getUsers answers GET /users, with which the web interface learns whether it
 // has to ask who is there.
-func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	answer := pyjson.NewObject(pyjson.Member{Key: "storage", Value: pyjson.String("server")})
 	if h.settings().MultiUser {
-		users, err := h.users.Users(r.Context(), a.tenant)
+		users, err := h.users.Users(r.Context(), a.Tenant)
 		if err != nil {
-			h.requests.fault(w, r, err)
+			h.requests.Fail(w, r, err)
 			return
 		}
 		answer.Set("users", users)
@@ -24,12 +25,12 @@ func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a asker, _ []stri
 		// with its own old ones.
 		answer.Set("migrated", pyjson.Bool(true))
 	}
-	writeValue(w, answer)
+	api.WriteValue(w, answer)
 }
 
 // postUsers answers POST /users with the new user's id.
-func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
-	v, done, ok := h.requests.readJSON(w, r, a, smallBody)
+func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, done, ok := h.requests.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -38,49 +39,49 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a asker, _ []str
 	name, _ := o.Get("username")
 	text, ok := name.(pyjson.String)
 	if !ok {
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 		return
 	}
-	id, err := h.users.AddUser(r.Context(), a.tenant, string(text))
+	id, err := h.users.AddUser(r.Context(), a.Tenant, string(text))
 	switch {
 	case errors.Is(err, userdata.ErrDuplicate):
-		writeErrorText(w, http.StatusBadRequest, "Duplicate username.")
+		api.WriteErrorText(w, http.StatusBadRequest, "Duplicate username.")
 	case errors.Is(err, userdata.ErrFull):
 		h.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrUsers):
 		h.metrics.limited.WithLabelValues("users").Inc()
-		writeErrorText(w, http.StatusInsufficientStorage, "Too many users.")
+		api.WriteErrorText(w, http.StatusInsufficientStorage, "Too many users.")
 	case errors.Is(err, userdata.ErrName):
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 	case err != nil:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	default:
-		writeValue(w, pyjson.String(id))
+		api.WriteValue(w, pyjson.String(id))
 	}
 }
 
 // settingsOf finds whose settings a request is about. It answers by itself if
 // that is nobody: by the 401 the web interface learns to ask for the user.
-func (h *Hub) settingsOf(w http.ResponseWriter, r *http.Request, a asker) (userdata.Folder, bool) {
+func (h *Hub) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
 	folder, ok, err := h.userFolder(r, a)
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 		return folder, false
 	}
 	if !ok {
-		writeText(w, http.StatusUnauthorized, "401: Unauthorized")
+		api.WriteText(w, http.StatusUnauthorized, "401: Unauthorized")
 	}
 	return folder, ok
 }
 
-func (h *Hub) getSettings(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	if o, ok := h.readSettings(w, r, a); ok {
-		writeValue(w, o)
+		api.WriteValue(w, o)
 	}
 }
 
 // getSetting answers GET /settings/{id}: null for one that is not set.
-func (h *Hub) getSetting(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	o, ok := h.readSettings(w, r, a)
 	if !ok {
 		return
@@ -89,23 +90,23 @@ func (h *Hub) getSetting(w http.ResponseWriter, r *http.Request, a asker, path [
 	if !ok {
 		v = pyjson.Null{}
 	}
-	writeValue(w, v)
+	api.WriteValue(w, v)
 }
 
-func (h *Hub) readSettings(w http.ResponseWriter, r *http.Request, a asker) (*pyjson.Object, bool) {
+func (h *Hub) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
 	folder, ok := h.settingsOf(w, r, a)
 	if !ok {
 		return nil, false
 	}
 	o, err := folder.Settings(r.Context())
 	if err != nil {
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	}
 	return o, err == nil
 }
 
 // postSettings answers POST /settings: an object is merged over the stored one.
-func (h *Hub) postSettings(w http.ResponseWriter, r *http.Request, a asker, _ []string) {
+func (h *Hub) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	h.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		update, ok := v.(*pyjson.Object)
 		for key, v := range update.All() {
@@ -115,7 +116,7 @@ func (h *Hub) postSettings(w http.ResponseWriter, r *http.Request, a asker, _ []
 	})
 }
 
-func (h *Hub) postSetting(w http.ResponseWriter, r *http.Request, a asker, path []string) {
+func (h *Hub) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	h.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		stored.Set(path[0], v)
 		return true
@@ -124,12 +125,12 @@ func (h *Hub) postSetting(w http.ResponseWriter, r *http.Request, a asker, path 
 
 // changeSettings applies the body of a request; change reports whether the
 // body is of the right kind.
-func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, change func(stored *pyjson.Object, v pyjson.Value) bool) {
+func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
 	folder, ok := h.settingsOf(w, r, a)
 	if !ok {
 		return
 	}
-	v, done, ok := h.requests.readJSON(w, r, a, settingsBody)
+	v, done, ok := h.requests.ReadJSON(w, r, a, api.SettingsBody)
 	if !ok {
 		return
 	}
@@ -138,14 +139,14 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a asker, ch
 	err := folder.ChangeSettings(r.Context(), func(stored *pyjson.Object) { fits = change(stored, v) })
 	switch {
 	case !fits:
-		writeTrouble(w, r)
+		api.WriteInternalError(w, r)
 	case errors.Is(err, userdata.ErrFull):
 		h.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrTooLarge):
-		writeText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
+		api.WriteText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
 	case err != nil:
-		h.requests.fault(w, r, err)
+		h.requests.Fail(w, r, err)
 	default:
-		writeEmpty(w, http.StatusOK)
+		api.WriteEmpty(w, http.StatusOK)
 	}
 }

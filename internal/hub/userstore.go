@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
@@ -42,12 +43,12 @@ func missing(err error) error {
 // refuseUserdata answers a user whose tenant can store no more. The web UI
 // shows the status with its reason phrase, which says as much.
 func (h *Hub) refuseUserdata(w http.ResponseWriter, err error) {
-	full := hubError{
-		status: http.StatusInsufficientStorage, kind: "tenant_userdata_full",
-		message: "Your settings and workflows take all the space that they may", details: "Delete some files.",
+	full := api.Error{
+		Status: http.StatusInsufficientStorage, Kind: "tenant_userdata_full",
+		Message: "Your settings and workflows take all the space that they may", Details: "Delete some files.",
 	}
 	if errors.Is(err, userdata.ErrFullFiles) {
-		full.message = "You have as many workflows and folders as you may"
+		full.Message = "You have as many workflows and folders as you may"
 		h.refuseFull(w, "userdata_files", full)
 		return
 	}
@@ -57,11 +58,11 @@ func (h *Hub) refuseUserdata(w http.ResponseWriter, err error) {
 // userFolder is the folder of the user that a request speaks for: the tenant's
 // only one, or, where the hub keeps several apart, the one that the header
 // Comfy-User names. ok is false for one that is not known.
-func (h *Hub) userFolder(r *http.Request, a asker) (folder userdata.Folder, ok bool, err error) {
+func (h *Hub) userFolder(r *http.Request, a api.Requester) (folder userdata.Folder, ok bool, err error) {
 	if !h.settings().MultiUser {
-		return h.users.Folder(a.tenant, userdata.DefaultUser), true, nil
+		return h.users.Folder(a.Tenant, userdata.DefaultUser), true, nil
 	}
 	id := r.Header.Get("Comfy-User")
-	ok, err = h.users.HasUser(r.Context(), a.tenant, id)
-	return h.users.Folder(a.tenant, id), ok, err
+	ok, err = h.users.HasUser(r.Context(), a.Tenant, id)
+	return h.users.Folder(a.Tenant, id), ok, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -111,8 +112,8 @@ func spellings() map[string]spelling {
 // walk sends the requests of the whole table under some methods.
 func (w *walker) walk(t *testing.T, methods ...string) {
 	t.Helper()
-	for _, table := range []*router{w.hub.own, w.hub.table} {
-		for pattern := range table.all() {
+	for _, table := range []*api.Router{w.hub.own, w.hub.table} {
+		for pattern := range table.All() {
 			w.route(t, pattern.String(), methods)
 		}
 	}
@@ -200,7 +201,7 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 		return // the web server refuses it before the hub sees it
 	}
 	got := httptest.NewRecorder()
-	w.hub.Serve(got, r, Visitor{Tenant: w.tenant, IP: "10.0.0.1"})
+	w.hub.Serve(got, r, api.Visitor{Tenant: w.tenant, IP: "10.0.0.1"})
 	line := method + " " + target
 	if body != "" && len(body) < 1000 {
 		line += " " + body

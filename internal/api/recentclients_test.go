@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 func TestAcquaintancesOfAPlace(t *testing.T) {
 	t.Parallel()
-	var a acquaintances
+	var a clientsByPlace
 	for n := range maxPerPlace + 1 {
 		a.note("ada", "here", fmt.Sprint(n))
 	}

@@ -1,4 +1,4 @@
-package hub
+package api
 
 // Visitor is what the web server knows of a request beyond its bytes.
 type Visitor struct {

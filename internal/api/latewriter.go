@@ -1,27 +1,27 @@
-package hub
+package api
 
 import "net/http"
 
-// lateWriter changes the headers of an answer at the last moment, when its
+// LateWriter changes the headers of an answer at the last moment, when its
 // status is known and an instance has set its own.
-type lateWriter struct {
+type LateWriter struct {
 	http.ResponseWriter
-	late func(header http.Header, status int)
+	Late func(header http.Header, status int)
 	done bool
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *lateWriter) WriteHeader(status int) {
+func (w *LateWriter) WriteHeader(status int) {
 	interim := status < http.StatusOK && status != http.StatusSwitchingProtocols
 	if !w.done && !interim {
 		w.done = true
-		w.late(w.Header(), status)
+		w.Late(w.Header(), status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
-func (w *lateWriter) Write(p []byte) (int, error) {
+func (w *LateWriter) Write(p []byte) (int, error) {
 	if !w.done {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -29,4 +29,4 @@ func (w *lateWriter) Write(p []byte) (int, error) {
 }
 
 // Unwrap lets http.ResponseController flush and take over the connection.
-func (w *lateWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *LateWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

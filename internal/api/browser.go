@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"crypto/rand"
@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// cookieName is the cookie that tells one browser from another behind the
+	// CookieName is the cookie that tells one browser from another behind the
 	// same address. It is no login and opens nothing: it only keeps one
 	// person's "clear" from another's prompts.
-	cookieName = "comfyhub_browser"
+	CookieName = "comfyhub_browser"
 	cookieLife = 365 * 24 * time.Hour
 	cookieSize = 16 // bytes of chance
 )
@@ -24,17 +24,17 @@ var cookieValue = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // browserCookie is the value of a request's cookie, "" for none. Of several
 // none counts: a page of a sibling subdomain may have set one of them.
 func browserCookie(r *http.Request) string {
-	cookies := slices.DeleteFunc(r.CookiesNamed(cookieName), func(c *http.Cookie) bool { return !cookieValue.MatchString(c.Value) })
+	cookies := slices.DeleteFunc(r.CookiesNamed(CookieName), func(c *http.Cookie) bool { return !cookieValue.MatchString(c.Value) })
 	if len(cookies) != 1 {
 		return ""
 	}
 	return cookies[0].Value
 }
 
-// greet gives a browser its cookie: with a page, and with a socket if it came
+// Greet gives a browser its cookie: with a page, and with a socket if it came
 // without one, for a tab may be older than the cookie. Other programs are given
 // none.
-func greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker) http.ResponseWriter {
+func Greet(w http.ResponseWriter, r *http.Request, v Visitor, a *Requester) http.ResponseWriter {
 	if r.Method != http.MethodGet || !strings.HasPrefix(r.UserAgent(), "Mozilla/") {
 		return w
 	}
@@ -45,7 +45,7 @@ func greet(w http.ResponseWriter, r *http.Request, v Visitor, a *asker) http.Res
 	}
 	value := browserCookie(r)
 	cookie := &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS: plain HTTP must work, too
-		Name: cookieName, Value: value, Path: "/", MaxAge: int(cookieLife / time.Second),
+		Name: CookieName, Value: value, Path: "/", MaxAge: int(cookieLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.Secure,
 	}
 	if value == "" {
@@ -71,7 +71,7 @@ func newCookie() string {
 
 // withCookie adds the cookie to an answer that turns out to be a page.
 func withCookie(w http.ResponseWriter, cookie *http.Cookie) http.ResponseWriter {
-	return &lateWriter{ResponseWriter: w, late: func(header http.Header, status int) {
+	return &LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
 		if status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
 			return
 		}

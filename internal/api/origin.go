@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"cmp"
@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// verdict says whether a request may be answered.
-type verdict int
+// decision says whether a request may be answered.
+type decision int
 
 const (
-	admitted verdict = iota
+	admitted decision = iota
 	// refusedAsComfyUI is a refusal that ComfyUI makes too: 403 without a body.
 	refusedAsComfyUI
 	// refusedHere is one that only the hub makes, so it says why.
@@ -22,28 +22,28 @@ const (
 	refusedHost
 )
 
-// refuseStrangers answers a request that a page of another site has made, and
+// RefuseStrangers answers a request that a page of another site has made, and
 // reports whether it did. A browser sends such requests with the user's login,
 // and a hub on a private address is within its reach when it is not within the
 // attacker's. Clients that are no browsers send neither Origin nor
 // Sec-Fetch-Site and never notice it.
-func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
+func RefuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
 	switch judge(r, v) {
 	case admitted:
 		return false
 	case refusedAsComfyUI:
-		writeEmpty(w, http.StatusForbidden)
+		WriteEmpty(w, http.StatusForbidden)
 	case refusedHere:
-		writeHubError(w, hubError{
-			status: http.StatusForbidden, kind: "foreign_origin",
-			message: "The request comes from a page of another site",
-			details: "The hub's operator can allow pages of one other site with `cors`. A proxy in front of the hub must pass the Host header on.",
+		WriteError(w, Error{
+			Status: http.StatusForbidden, Kind: "foreign_origin",
+			Message: "The request comes from a page of another site",
+			Details: "The hub's operator can allow pages of one other site with `cors`. A proxy in front of the hub must pass the Host header on.",
 		})
 	case refusedHost:
-		writeHubError(w, hubError{
-			status: http.StatusForbidden, kind: "unknown_host",
-			message: "The hub does not answer to this host name",
-			details: "A hub on a private address answers to IP addresses, local names and the names of its site. The hub's operator can add this one with `hosts`.",
+		WriteError(w, Error{
+			Status: http.StatusForbidden, Kind: "unknown_host",
+			Message: "The hub does not answer to this host name",
+			Details: "A hub on a private address answers to IP addresses, local names and the names of its site. The hub's operator can add this one with `hosts`.",
 		})
 	}
 	return true
@@ -51,7 +51,7 @@ func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
 
 // judge decides by what browsers say of themselves. Sec-Fetch-Site is exact but
 // missing over plain HTTP; Origin comes with everything that can do harm.
-func judge(r *http.Request, v Visitor) verdict {
+func judge(r *http.Request, v Visitor) decision {
 	if v.StrangeHost {
 		return refusedHost
 	}
@@ -85,14 +85,14 @@ func judge(r *http.Request, v Visitor) verdict {
 	return refusedHere
 }
 
-// linkPath is below which files lie for those who hold a signed link.
-const linkPath = "/hub/files/"
+// LinkPath is below which files lie for those who hold a signed link.
+const LinkPath = "/hub/files/"
 
 // opensLink reports whether a request is for a file by a signed link. A link is
 // its own permission and changes nothing, so that pages of other sites, such as
 // a chat, may lead there.
 func opensLink(r *http.Request) bool {
-	return isRead(r) && strings.HasPrefix(pathOf(r).String(), linkPath)
+	return IsRead(r) && strings.HasPrefix(PathOf(r).String(), LinkPath)
 }
 
 // ownOrigin reports whether a request comes from a page of the hub's own.

@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"iter"
@@ -10,31 +10,31 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
-// handler answers one request; path holds the decoded values of the route's
+// Handler answers one request; path holds the decoded values of the route's
 // wildcards in order.
-type handler func(w http.ResponseWriter, r *http.Request, a asker, path []string)
+type Handler func(w http.ResponseWriter, r *http.Request, a Requester, path []string)
 
 // route is one path of ComfyUI's surface. It is matched against the canonical
 // path, as ComfyUI's router does: "workflows%2Fa.json" is one segment, and
 // nothing is cleaned or redirected.
 type route struct {
 	pattern aiohttp.Pattern
-	methods map[string]handler
+	methods map[string]Handler
 }
 
-// router finds the handler of a path. It is built once and then only read.
-type router struct{ routes []route }
+// Router finds the handler of a path. It is built once and then only read.
+type Router struct{ routes []route }
 
-// both adds a route of ComfyUI's main table, which exists bare and under /api.
-func (t *router) both(pattern string, h handler) {
+// Both adds a route of ComfyUI's main table, which exists bare and under /api.
+func (t *Router) Both(pattern string, h Handler) {
 	method, path, _ := strings.Cut(pattern, " ")
-	t.handle(pattern, h)
-	t.handle(method+" /api"+path, h)
+	t.Handle(pattern, h)
+	t.Handle(method+" /api"+path, h)
 }
 
-// handle adds a route; the text is a method, a blank and a path in which
+// Handle adds a route; the text is a method, a blank and a path in which
 // "*" stands for one segment and "**" at its end for all that follow.
-func (t *router) handle(text string, h handler) {
+func (t *Router) Handle(text string, h Handler) {
 	method, path, _ := strings.Cut(text, " ")
 	pattern := aiohttp.ParsePattern(path)
 	for n := range t.routes {
@@ -43,12 +43,12 @@ func (t *router) handle(text string, h handler) {
 			return
 		}
 	}
-	t.routes = append(t.routes, route{pattern: pattern, methods: map[string]handler{method: h}})
+	t.routes = append(t.routes, route{pattern: pattern, methods: map[string]Handler{method: h}})
 }
 
-// all are the routes in the order in which they were added, each with its
+// All are the routes in the order in which they were added, each with its
 // methods.
-func (t *router) all() iter.Seq2[aiohttp.Pattern, []string] {
+func (t *Router) All() iter.Seq2[aiohttp.Pattern, []string] {
 	return func(yield func(aiohttp.Pattern, []string) bool) {
 		for _, rt := range t.routes {
 			if !yield(rt.pattern, slices.Sorted(maps.Keys(rt.methods))) {
@@ -58,11 +58,11 @@ func (t *router) all() iter.Seq2[aiohttp.Pattern, []string] {
 	}
 }
 
-// find returns the handler and the wildcards' values. Routes are tried in the
+// Find returns the handler and the wildcards' values. Routes are tried in the
 // order in which they were added; one that matches without the method leaves
 // the path to later ones. Without a handler, allowed are the methods that the
 // path has; none means that it is no route.
-func (t *router) find(method string, p aiohttp.Path) (h handler, path, allowed []string) {
+func (t *Router) Find(method string, p aiohttp.Path) (h Handler, path, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -81,14 +81,14 @@ func (t *router) find(method string, p aiohttp.Path) (h handler, path, allowed [
 	return nil, nil, allowed
 }
 
-// allowHeader lists methods as aiohttp does: sorted, HEAD with GET. GET is
+// AllowHeader lists methods as aiohttp does: sorted, HEAD with GET. GET is
 // always among them, because the static files are mounted at /.
-func allowHeader(methods []string) string {
-	return listed(append([]string{http.MethodGet}, methods...))
+func AllowHeader(methods []string) string {
+	return Listed(append([]string{http.MethodGet}, methods...))
 }
 
-// listed are the methods of a route below /internal, where no static files are.
-func listed(methods []string) string {
+// Listed are the methods of a route below /internal, where no static files are.
+func Listed(methods []string) string {
 	if slices.Contains(methods, http.MethodGet) {
 		methods = append([]string{http.MethodHead}, methods...)
 	}
@@ -96,14 +96,14 @@ func listed(methods []string) string {
 	return strings.Join(slices.Compact(methods), ",")
 }
 
-// resembles reports whether a path is one of the router's for somebody who reads
+// Resembles reports whether a path is one of the router's for somebody who reads
 // paths more loosely than aiohttp.
-func (t *router) resembles(p aiohttp.Path) bool {
+func (t *Router) Resembles(p aiohttp.Path) bool {
 	return slices.ContainsFunc(t.routes, func(rt route) bool { return rt.pattern.Resembles(p) })
 }
 
-// pattern is the route of a path, for the log: the path itself may name a file.
-func (t *router) pattern(p aiohttp.Path) string {
+// Pattern is the route of a path, for the log: the path itself may name a file.
+func (t *Router) Pattern(p aiohttp.Path) string {
 	for _, rt := range t.routes {
 		if _, ok := rt.pattern.Match(p); ok {
 			return rt.pattern.String()
@@ -112,5 +112,5 @@ func (t *router) pattern(p aiohttp.Path) string {
 	return "none"
 }
 
-// isRead reports whether a request asks for a page or a file.
-func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+// IsRead reports whether a request asks for a page or a file.
+func IsRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }

@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"slices"
@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// acquaintanceFor is how long a place keeps the client ids that were used
+	// keepClientsFor is how long a place keeps the client ids that were used
 	// from it.
-	acquaintanceFor = 6 * time.Hour
+	keepClientsFor = 6 * time.Hour
 	// maxPerPlace bounds them; the one used longest ago goes.
 	maxPerPlace = 32
 )
 
-// acquaintances remember which client ids were used from which place: most
+// clientsByPlace remember which client ids were used from which place: most
 // clients name theirs in POST /prompt and at the socket and in nothing else, and
 // their bare interrupt must still find their own job.
-type acquaintances struct {
+type clientsByPlace struct {
 	clients recent.Map[map[string]time.Time]
 }
 
 // note records that a client id was used from a place.
-func (a *acquaintances) note(tenant, place, client string) {
+func (a *clientsByPlace) note(tenant, place, client string) {
 	a.clients.Change(tenant, place, func(clients *map[string]time.Time) {
 		if *clients == nil {
 			*clients = map[string]time.Time{}
@@ -44,17 +44,17 @@ func (a *acquaintances) note(tenant, place, client string) {
 }
 
 // drop forgets that a client id was used from a place.
-func (a *acquaintances) drop(tenant, place, client string) {
+func (a *clientsByPlace) drop(tenant, place, client string) {
 	a.clients.Read(tenant, place, func(clients *map[string]time.Time) { delete(*clients, client) })
 }
 
 // of lists the client ids used from a place, the latest first.
-func (a *acquaintances) of(tenant, place string) []string {
+func (a *clientsByPlace) of(tenant, place string) []string {
 	var out []string
 	a.clients.Read(tenant, place, func(clients *map[string]time.Time) {
 		used := *clients
 		for c, at := range used {
-			if time.Since(at) > acquaintanceFor {
+			if time.Since(at) > keepClientsFor {
 				delete(used, c)
 				continue
 			}
@@ -65,59 +65,59 @@ func (a *acquaintances) of(tenant, place string) []string {
 	return out
 }
 
-// recentClients are the client ids that were used lately from each place.
-type recentClients struct {
-	seen acquaintances
+// RecentClients are the client ids that were used lately from each place.
+type RecentClients struct {
+	seen clientsByPlace
 	// unproven are client ids by the address of a browser that was given a cookie
 	// with their socket and has not sent it yet: it may keep none.
-	unproven acquaintances
+	unproven clientsByPlace
 }
 
-// meet notes that a client id was used by the asker.
-func (c *recentClients) meet(a asker, client string) {
+// Note notes that a client id was used by the requester.
+func (c *RecentClients) Note(a Requester, client string) {
 	if client == "" || a.place() == "" {
 		return
 	}
-	c.seen.note(a.tenant, a.place(), client)
+	c.seen.note(a.Tenant, a.place(), client)
 	if a.browser == "" {
 		return
 	}
 	// It may have been met at the address before the browser had its cookie.
 	// Others of that address must not be taken for it any more.
-	c.seen.drop(a.tenant, a.addressPlace(), client)
+	c.seen.drop(a.Tenant, a.addressPlace(), client)
 	if a.fresh && a.address != "" {
-		c.unproven.note(a.tenant, a.addressPlace(), client)
+		c.unproven.note(a.Tenant, a.addressPlace(), client)
 	}
 }
 
-// proven notes that a browser has sent its cookie: its clients are not those of
+// Confirm notes that a browser has sent its cookie: its clients are not those of
 // a browser that keeps none.
-func (c *recentClients) proven(a asker) {
+func (c *RecentClients) Confirm(a Requester) {
 	if a.browser == "" || a.address == "" {
 		return
 	}
-	doubtful := c.unproven.of(a.tenant, a.addressPlace())
+	doubtful := c.unproven.of(a.Tenant, a.addressPlace())
 	if len(doubtful) == 0 {
 		return
 	}
-	own := c.seen.of(a.tenant, a.place())
+	own := c.seen.of(a.Tenant, a.place())
 	for _, client := range doubtful {
 		if slices.Contains(own, client) {
-			c.unproven.drop(a.tenant, a.addressPlace(), client)
+			c.unproven.drop(a.Tenant, a.addressPlace(), client)
 		}
 	}
 }
 
-// clientsOf are the client ids that a request may come from, the likeliest
+// Clients are the client ids that a request may come from, the likeliest
 // first: the one that it names, else those used from its place. Calls of custom
 // nodes name none.
-func (c *recentClients) clientsOf(a asker) []string {
-	if a.client != "" {
-		return []string{a.client}
+func (c *RecentClients) Clients(a Requester) []string {
+	if a.Client != "" {
+		return []string{a.Client}
 	}
-	clients := c.seen.of(a.tenant, a.place())
-	if a.page && a.browser == "" && a.address != "" {
-		for _, client := range c.unproven.of(a.tenant, a.addressPlace()) {
+	clients := c.seen.of(a.Tenant, a.place())
+	if a.Page && a.browser == "" && a.address != "" {
+		for _, client := range c.unproven.of(a.Tenant, a.addressPlace()) {
 			if !slices.Contains(clients, client) {
 				clients = append(clients, client)
 			}
@@ -126,20 +126,20 @@ func (c *recentClients) clientsOf(a asker) []string {
 	return clients
 }
 
-// callersOf are the names under which jobs are the asker's own: one where a
+// Callers are the names under which jobs are the requester's own: one where a
 // login or a client id says who asks, else the place and every client that was
-// met there. It is none where nothing tells the asker from others.
-func (c *recentClients) callersOf(a asker) []string {
-	if a.nobody() {
+// met there. It is none where nothing tells the requester from others.
+func (c *RecentClients) Callers(a Requester) []string {
+	if a.Anonymous() {
 		return nil
 	}
-	callers := []string{a.caller()}
-	if a.login || a.client != "" {
+	callers := []string{a.Caller()}
+	if a.Login || a.Client != "" {
 		return callers
 	}
-	for _, client := range c.clientsOf(a) {
-		a.client = client
-		callers = append(callers, a.caller())
+	for _, client := range c.Clients(a) {
+		a.Client = client
+		callers = append(callers, a.Caller())
 	}
 	return callers
 }

@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"net/http"
@@ -13,18 +13,18 @@ import (
 func TestRouter(t *testing.T) {
 	t.Parallel()
 	var hit string
-	mark := func(name string) handler {
-		return func(http.ResponseWriter, *http.Request, asker, []string) { hit = name }
+	mark := func(name string) Handler {
+		return func(http.ResponseWriter, *http.Request, Requester, []string) { hit = name }
 	}
-	var table router
-	table.handle("GET /prompt", mark("get"))
-	table.handle("POST /prompt", mark("post"))
-	table.handle("GET /history/*", mark("one"))
-	table.handle("POST /jobs/cancel", mark("cancel"))
-	table.handle("GET /jobs/*", mark("job"))
-	table.handle("GET /preview/*/**", mark("preview"))
-	table.both("GET /ws", mark("ws"))
-	table.handle("POST /interrupt", mark("interrupt"))
+	var table Router
+	table.Handle("GET /prompt", mark("get"))
+	table.Handle("POST /prompt", mark("post"))
+	table.Handle("GET /history/*", mark("one"))
+	table.Handle("POST /jobs/cancel", mark("cancel"))
+	table.Handle("GET /jobs/*", mark("job"))
+	table.Handle("GET /preview/*/**", mark("preview"))
+	table.Both("GET /ws", mark("ws"))
+	table.Handle("POST /interrupt", mark("interrupt"))
 
 	cases := []struct {
 		method, path string
@@ -61,13 +61,13 @@ func TestRouter(t *testing.T) {
 		require.NoError(t, err)
 		p, err := aiohttp.ReadPath(u)
 		require.NoError(t, err)
-		h, values, allow := table.find(c.method, p)
+		h, values, allow := table.Find(c.method, p)
 		if h != nil {
-			h(nil, nil, asker{}, values)
+			h(nil, nil, Requester{}, values)
 		}
 		require.Equal(t, c.want, hit, "%s %s", c.method, c.path)
 		require.Equal(t, c.values, values, "%s %s", c.method, c.path)
 		require.ElementsMatch(t, c.allow, allow, "%s %s", c.method, c.path)
 	}
-	require.Equal(t, "DELETE,GET,HEAD", allowHeader([]string{"GET", "DELETE"}))
+	require.Equal(t, "DELETE,GET,HEAD", AllowHeader([]string{"GET", "DELETE"}))
 }

@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"net/http"
@@ -7,16 +7,16 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// withCORS adds the headers with which a ComfyUI of a version lets pages of another site read
+// WithCORS adds the headers with which a ComfyUI of a version lets pages of another site read
 // its answers, as --enable-cors-header does: pages from origin, "*" for all.
 // Those of an instance with the same option are replaced and not repeated:
 // browsers refuse an answer that has one twice.
-func withCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.ResponseWriter {
+func WithCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.ResponseWriter {
 	methods := "POST, GET, DELETE, PUT, OPTIONS"
 	if !v.Known() || v.AtLeast(0, 4, 0) {
 		methods += ", PATCH"
 	}
-	return &lateWriter{ResponseWriter: w, late: func(header http.Header, status int) {
+	return &LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
 		for key := range header {
 			if strings.HasPrefix(key, "Access-Control-") {
 				delete(header, key)

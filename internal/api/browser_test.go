@@ -1,4 +1,4 @@
-package hub
+package api
 
 import (
 	"net/http"
@@ -47,8 +47,8 @@ func TestBrowserCookie(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			v := Visitor{IP: "10.0.0.1", Secure: c.secure}
-			a := askerOf(r, v)
-			w := greet(answer, r, v, &a)
+			a := RequesterOf(r, v)
+			w := Greet(answer, r, v, &a)
 			w.Header().Set("Cache-Control", "public, max-age=3600")
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			if c.kind != "" {

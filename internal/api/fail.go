@@ -1,0 +1,28 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Fail answers a request that failed for a reason that is not its own.
+func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		return // nobody is there to read an answer
+	case errors.Is(err, keyring.ErrAway):
+		q.Log().Warn("the keys of the hub cannot be read", "error", err)
+		writeNoKeys(w)
+	case errors.Is(err, redis.ErrAway):
+		q.Unavailable()
+		q.Log().Warn("Redis is away", "error", err)
+		WriteUnavailable(w)
+	default:
+		q.Log().Error("request failed", "route", q.Route(r), "error", err)
+		WriteInternalError(w, r)
+	}
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// This file is the only one of the package that looks at the URL of a request.
+// Everything else goes by PathOf and QueryOf, so that the hub reads a path once,
+// and as its instances do.
+
+// WithPath is the request with its URL in the canonical form. Serve lets no
+// other in, so that whoever reads the URL after it, here or in a library, reads
+// what was decided on.
+func WithPath(r *http.Request, path aiohttp.Path) *http.Request {
+	u := *r.URL
+	path.Set(&u)
+	out := *r
+	out.URL = &u
+	return &out
+}
+
+// PathOf is the path of a request that Serve has let in.
+func PathOf(r *http.Request) aiohttp.Path {
+	path, _ := aiohttp.ReadPath(r.URL) // the zero Path is no route
+	return path
+}
+
+// QueryOf are the parameters of a request.
+func QueryOf(r *http.Request) url.Values { return aiohttp.ParseQuery(r.URL.RawQuery) }
+
+// RawQueryOf is the query as it was written.
+func RawQueryOf(r *http.Request) string { return r.URL.RawQuery }
+
+// WithQuery is a request with another query.
+func WithQuery(r *http.Request, raw string) *http.Request {
+	u := *r.URL
+	u.RawQuery = raw
+	out := *r
+	out.URL = &u
+	return &out
+}
+
+// ForwardedQuery are the parameters that an instance may see.
+func ForwardedQuery(r *http.Request) url.Values {
+	return aiohttp.ParseQuery(comfyui.ForwardedQuery(r.URL.RawQuery))
+}
+
+// WriteNoPath answers a path that is none as aiohttp does: its static route
+// finds nothing there, and knows GET and HEAD only.
+func WriteNoPath(w http.ResponseWriter, r *http.Request) {
+	if !IsRead(r) {
+		WriteNotAllowed(w, AllowHeader(nil))
+		return
+	}
+	WriteText(w, http.StatusNotFound, "404: Not Found")
+}
+
+// IsInternal reports whether a path belongs to the application that ComfyUI
+// mounts at /internal, which has no static files.
+func IsInternal(path aiohttp.Path) bool {
+	return path.String() == "/internal" || strings.HasPrefix(path.String(), "/internal/")
+}
+
+// Climbs reports whether a name has a segment "..".
+func Climbs(name string) bool {
+	return slices.Contains(strings.FieldsFunc(name, func(r rune) bool { return r == '/' || r == '\\' }), "..")
+}

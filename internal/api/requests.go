@@ -1,0 +1,128 @@
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// What the bodies of the routes may be. Prompts and uploads have bounds of
+// their own in the Settings; all else is short, whoever sends it.
+var (
+	// SmallBody is a question or an order with a few members.
+	SmallBody = intake.Class{Limit: 64 << 10, Values: 1000}
+	// ListBody is a list of ids: 10,000 of them are some 400 kB.
+	ListBody = intake.Class{Limit: 4 << 20, Values: 100_000}
+	// SettingsBody is all of a user's settings at once.
+	SettingsBody = intake.Class{Limit: 16 << 20, Values: 200_000}
+)
+
+// Requests takes in the bodies of requests, and answers those requests that
+// fail for reasons that have nothing to do with a route.
+type Requests struct {
+	Intake *intake.Intake
+	// Log is the logger of the settings in force.
+	Log func() *slog.Logger
+	// Unavailable counts a request that failed because Redis was away.
+	Unavailable func()
+	// Route names a request's route for the log: its path may name a file.
+	Route func(*http.Request) string
+}
+
+// Receive takes a body in, parsing nothing; it must be closed. What is wrong
+// with one is answered here; the caller then has nothing left to do.
+func (q *Requests) Receive(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (*intake.Body, bool) {
+	body, err := q.Intake.Receive(r, a.Share(), c)
+	if err != nil {
+		q.RefuseBody(w, r, a.Share(), c, err)
+		return nil, false
+	}
+	return body, true
+}
+
+// ReadBody is receive for a body that is needed whole, with the memory to parse
+// it; done gives that back.
+func (q *Requests) ReadBody(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (data []byte, done func(), ok bool) {
+	body, ok := q.Receive(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
+	data, err := body.Load(r.Context())
+	if err != nil {
+		body.Close()
+		q.RefuseBody(w, r, a.Share(), c, err)
+		return nil, nil, false
+	}
+	return data, body.Close, true
+}
+
+// ReadJSON reads a JSON body whatever its Content-Type says; broken JSON is
+// answered with 500, as by ComfyUI.
+func (q *Requests) ReadJSON(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (v pyjson.Value, done func(), ok bool) {
+	body, done, ok := q.ReadBody(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
+	v, err := pyjson.Parse(body)
+	if err != nil {
+		done()
+		WriteInternalError(w, r)
+		return nil, nil, false
+	}
+	return v, done, true
+}
+
+// RefuseBody answers a request whose body was not taken in.
+func (q *Requests) RefuseBody(w http.ResponseWriter, r *http.Request, share string, c intake.Class, err error) {
+	var large *intake.TooLargeError
+	switch {
+	case errors.As(err, &large):
+		q.discard(r, share, c.Limit)
+		WriteTooLarge(w, large.Limit, large.Actual)
+	case errors.Is(err, intake.ErrValues):
+		q.discard(r, share, c.Limit)
+		w.Header().Set("Connection", "close")
+		WriteError(w, Error{
+			Status: http.StatusRequestEntityTooLarge, Kind: "too_many_values", Message: "The request is too complex",
+			Details: "Its body has more than " + strconv.Itoa(c.Values) + " JSON values.",
+		})
+	case errors.Is(err, intake.ErrInflated):
+		w.Header().Set("Connection", "close")
+		WriteError(w, Error{
+			Status: http.StatusRequestEntityTooLarge, Kind: "body_inflates", Message: "The compressed body grows too much",
+			Details: "Send it with less compression, or with none.",
+		})
+	case errors.Is(err, intake.ErrDeep):
+		q.discard(r, share, c.Limit)
+		WriteInternalError(w, r) // a RecursionError in ComfyUI
+	case errors.Is(err, intake.ErrSlow):
+		w.Header().Set("Connection", "close")
+		WriteText(w, http.StatusRequestTimeout, "408: Request Timeout")
+	case errors.Is(err, intake.ErrBusy):
+		w.Header().Set("Connection", "close")
+		WriteBusy(w)
+	case errors.Is(err, intake.ErrBroken):
+		w.Header().Set("Connection", "close")
+		WriteText(w, http.StatusBadRequest, "400: Bad Request")
+	default:
+		q.Fail(w, r, err)
+	}
+}
+
+// discard reads on in a body that is refused. A connection that is closed on a
+// client which still sends is reset, and the client never sees the answer.
+func (q *Requests) discard(r *http.Request, share string, limit int64) {
+	q.Intake.Discard(r, share, limit+limit/8)
+}
+
+// WriteBusy answers while more bodies are being read than memory allows.
+func WriteBusy(w http.ResponseWriter) {
+	WriteError(w, Error{
+		Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is reading too many large requests right now",
+		Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 2,
+	})
+}
