@@ -92,6 +92,7 @@ type Error struct {
 	RetryAfter int // seconds; 0 for none
 }
 
+// WriteError answers with an Error.
 func WriteError(w http.ResponseWriter, e Error) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))

@@ -34,7 +34,7 @@ func (h *Hub) takeBackAll(ctx context.Context, a api.Requester, o order) error {
 
 // takeback is one POST /queue.
 type takeback struct {
-	hub   *Hub
+	hub       *Hub
 	requester api.Requester
 	// behind were the caller's others when it interrupted what it was shown, a
 	// moment ago. The next of them is shown by now, and was waiting to the
