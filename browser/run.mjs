@@ -7,15 +7,16 @@ import { Chrome } from './lib/chrome.mjs';
 import * as cancel from './steps/cancel.mjs';
 import * as fail from './steps/fail.mjs';
 import * as open from './steps/open.mjs';
-import * as people from './steps/people.mjs';
 import * as others from './steps/others.mjs';
+import * as panels from './steps/panels.mjs';
+import * as people from './steps/people.mjs';
 import * as queue from './steps/queue.mjs';
 import * as reload from './steps/reload.mjs';
 import * as runOne from './steps/run.mjs';
 import * as save from './steps/save.mjs';
 import * as upload from './steps/upload.mjs';
 
-const steps = [open, runOne, upload, queue, cancel, people, reload, others, fail, save];
+const steps = [open, runOne, upload, queue, cancel, people, reload, others, fail, save, panels];
 
 const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N] [--only WORD,...]
 
