@@ -8,6 +8,7 @@ export const known = [
   /^404 GET \/api\/userdata\/workflows%2F\.index\.json$/, // nor marked a workflow
   /^console: ComfyApp graph accessed before initialization/,
   /^exception: Cannot read properties of undefined \(reading 'id'\)/,
+  /^console: Attempted to cleanup event listeners for graph that was never set up/, // 1.27, with its old menu
   // What the step fail provokes; elsewhere a refused Run fails its step.
   /^400 POST \/api\/prompt$/,
   /^console: PromptExecutionError/,

@@ -11,11 +11,11 @@ export async function run({ chrome, instances }) {
   const tabs = await page.evaluate(() => window.app.extensionManager.sidebarTab.sidebarTabs.map(({ id }) => id));
   assert.ok(tabs.includes('node-library') && tabs.includes('workflows'), `the side bar has ${tabs}`);
   for (const id of tabs) {
-    await show(page, id);
+    await show(page, id, true);
     await until(`the side bar shows ${id}`, () => page.evaluate((tab) => window.app.extensionManager.sidebarTab.activeSidebarTabId === tab, id));
     await page.waitForTimeout(500);
     await chrome.shoot(`panels-${id}`);
-    await show(page, id); // and closes it
+    await show(page, id, false);
   }
   await toggleLogs(page);
   await until('the log panel has lines', async () => (await log(page)).length > 0);
@@ -35,7 +35,11 @@ export async function run({ chrome, instances }) {
 
 const toggleLogs = (page) => page.evaluate(() => window.app.extensionManager.command.execute('Workspace.ToggleBottomPanelTab.logs-terminal'));
 
-const show = (page, id) => page.evaluate((tab) => window.app.extensionManager.sidebarTab.toggleSidebarTab(tab), id);
+/** Opens or closes a tab of the side bar; which one is open at first differs from version to version. */
+const show = (page, id, open) => page.evaluate(([tab, wanted]) => {
+  const bar = window.app.extensionManager.sidebarTab;
+  if ((bar.activeSidebarTabId === tab) !== wanted) bar.toggleSidebarTab(tab);
+}, [id, open]);
 
 /** What the terminal of the log panel shows. */
 async function log(page) {
