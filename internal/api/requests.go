@@ -44,10 +44,9 @@ func (q *Requests) Receive(w http.ResponseWriter, r *http.Request, a Requester, 
 	return body, true
 }
 
-// ReadBody is receive for a body that is needed whole, with the memory to parse
-// it; done gives that back.
-func (q *Requests) ReadBody(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (data []byte, done func(), ok bool) {
-	body, ok := q.Receive(w, r, a, c)
+// load is Receive for a body that is needed whole, with the memory to parse it.
+func (q *Requests) load(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (body *intake.Body, data []byte, ok bool) {
+	body, ok = q.Receive(w, r, a, c)
 	if !ok {
 		return nil, nil, false
 	}
@@ -57,23 +56,32 @@ func (q *Requests) ReadBody(w http.ResponseWriter, r *http.Request, a Requester,
 		q.RefuseBody(w, r, a.Share(), c, err)
 		return nil, nil, false
 	}
+	return body, data, true
+}
+
+// ReadBody gives a whole body; done gives its memory back.
+func (q *Requests) ReadBody(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (data []byte, done func(), ok bool) {
+	body, data, ok := q.load(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
 	return data, body.Close, true
 }
 
 // ReadJSON reads a JSON body whatever its Content-Type says; broken JSON is
 // answered with 500, as by ComfyUI.
 func (q *Requests) ReadJSON(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (v pyjson.Value, done func(), ok bool) {
-	body, done, ok := q.ReadBody(w, r, a, c)
+	body, data, ok := q.load(w, r, a, c)
 	if !ok {
 		return nil, nil, false
 	}
-	v, err := pyjson.Parse(body)
+	v, err := pyjson.ParseWith(data, body.Rest)
 	if err != nil {
-		done()
+		body.Close()
 		WriteInternalError(w, r)
 		return nil, nil, false
 	}
-	return v, done, true
+	return v, body.Close, true
 }
 
 // RefuseBody answers a request whose body was not taken in.

@@ -230,12 +230,18 @@ func takesNumber(body pyjson.Value) bool {
 	return false
 }
 
+// hashStep is hashed at once. Hashing cannot be interrupted, and all of the hub
+// waits for it when a garbage collection begins.
+const hashStep = 256 << 10
+
 // hashOf identifies what was asked.
 func hashOf(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write([]byte(strconv.Itoa(len(p)) + ":"))
-		h.Write(p)
+		for step := range slices.Chunk(p, hashStep) {
+			h.Write(step)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

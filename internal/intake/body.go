@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -16,8 +17,9 @@ const (
 	// inMemory is the size up to which a body is kept in memory while it
 	// arrives, if there is room.
 	inMemory = 1 << 20
-	// chunk is read at a time.
-	chunk = 32 << 10
+	// chunk is read at a time as a body arrives, and loadStep when it is loaded.
+	chunk    = 32 << 10
+	loadStep = 256 << 10
 	// valueWeight and byteWeight estimate what it takes to read a body: its
 	// text, the tree of its values with all that was outgrown on the way, and
 	// the copies that are made of its parts.
@@ -200,13 +202,22 @@ func (b *Body) Load(ctx context.Context) ([]byte, error) {
 		return b.data, nil
 	}
 	data := make([]byte, b.size)
-	if _, err := b.file.ReadAt(data, 0); err != nil {
-		return nil, fmt.Errorf("intake: %w", err)
+	stored := b.Reader()
+	for part := range slices.Chunk(data, loadStep) {
+		if _, err := io.ReadFull(stored, part); err != nil {
+			return nil, fmt.Errorf("intake: %w", err)
+		}
+		b.Rest()
 	}
 	b.drop()
 	b.data = data // the gate's from here on
 	return data, nil
 }
+
+// Rest is to be called now and then by whoever works on a body that was loaded.
+// It returns at once for a small body, and lets others go first where a large one
+// has been worked on for a while.
+func (b *Body) Rest() { b.turn.rest() }
 
 // weight is the memory that reading the body takes.
 func (b *Body) weight() int64 {

@@ -14,6 +14,10 @@ const (
 	// owed is the work after which a sender with more bodies in line pauses
 	// for as long as it worked. Shorter pauses would be less exact than timers.
 	owed = 5 * time.Millisecond
+	// stint is the work on a loaded body after which it rests for restRatio
+	// times as long, however few others there are.
+	stint     = 2 * time.Millisecond
+	restRatio = 1
 	// unpaced is the size up to which an uncompressed body needs no turn.
 	unpaced = 128 << 10
 	// copyRate is what receiving counts as work, in bytes a second: the system
@@ -155,6 +159,7 @@ type turn struct {
 	held   bool
 	begin  time.Time
 	copied int64         // bytes that have come since the slot was given back
+	stints time.Duration // work before the last rest, since the slot was taken
 	worked time.Duration // in all
 }
 
@@ -180,14 +185,31 @@ func (t *turn) give(refused bool) {
 	if !t.held {
 		return
 	}
-	worked := time.Since(t.begin) + time.Duration(t.copied)*time.Second/copyRate
-	t.held, t.copied = false, 0
+	worked := t.stints + time.Since(t.begin) + time.Duration(t.copied)*time.Second/copyRate
+	t.held, t.copied, t.stints = false, 0, 0
 	t.worked += worked
 	var pause time.Duration
 	if refused {
 		pause = min(max(refusal*t.worked, minPause), maxPause)
 	}
 	t.in.pace.leave(t.share, worked, pause)
+}
+
+// rest interrupts the work for a while if it has gone on for a stint. The slot
+// stays taken: to whom it was given would have its own work to do. Only a pause
+// lets others in, Gosched does not: with all processors busy nobody looks at
+// what has arrived from the network.
+func (t *turn) rest() {
+	if !t.held {
+		return
+	}
+	worked := time.Since(t.begin)
+	if worked < stint {
+		return
+	}
+	t.stints += worked
+	time.Sleep(min(restRatio*worked, maxPause))
+	t.begin = time.Now()
 }
 
 // end gives everything back, when the body is done with.

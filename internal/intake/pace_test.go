@@ -266,3 +266,44 @@ func TestPaceOfBytes(t *testing.T) {
 		require.Empty(t, in.pace.of)
 	})
 }
+
+// Whoever works on a large body for long rests as long, also if nobody else
+// waits, and is not held to have worked meanwhile. A small body is left alone.
+func TestRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in := New(Options{Dir: t.TempDir()})
+		loaded := func(size int) *Body {
+			b, err := in.Receive(post(strings.NewReader(strings.Repeat("x", size)), ""), "a", anything)
+			require.NoError(t, err)
+			_, err = b.Load(t.Context())
+			require.NoError(t, err)
+			return b
+		}
+		work := func(b *Body, worked time.Duration) (rested time.Duration) {
+			<-time.After(worked)
+			return took(b.Rest)
+		}
+		small := loaded(unpaced)
+		defer small.Close()
+		require.Zero(t, work(small, time.Second))
+		large := loaded(3 * mib)
+		require.Zero(t, work(large, stint-1))
+		require.Equal(t, restRatio*20*time.Millisecond, work(large, 20*time.Millisecond-(stint-1)))
+		require.Zero(t, took(large.Rest))
+		require.Equal(t, maxPause, work(large, time.Hour))
+
+		next := turn{in: in, share: "a"}
+		entered := make(chan time.Time, 1)
+		go func() {
+			_ = next.take(t.Context())
+			entered <- time.Now()
+		}()
+		synctest.Wait()
+		large.turn.stints = 20 * time.Millisecond // the hour was for the rest alone
+		begin := time.Now()
+		large.Close()
+		require.Equal(t, 20*time.Millisecond, (<-entered).Sub(begin), "the pause is for the work, not for the rests")
+		next.end()
+	})
+}

@@ -1,6 +1,9 @@
 package pyjson
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // MaxDepth is the deepest nesting of arrays and objects that [Parse] accepts.
 // Python stops near 1000 with a RecursionError, the exact depth depending on
@@ -27,8 +30,18 @@ func (e *SyntaxError) Error() string {
 // and a byte order mark are refused. The error is a *[SyntaxError]. The result
 // refers to data ([Object.Raw], and long strings), which must not change
 // afterwards.
-func Parse(data []byte) (Value, error) {
-	p := &parser{data: data}
+func Parse(data []byte) (Value, error) { return ParseWith(data, nil) }
+
+// restStep is what is parsed, in bytes, from one rest to the next.
+const restStep = 32 << 10
+
+// ParseWith is [Parse] for a text that may be large: it calls rest now and then,
+// about every 32 KiB, for a caller that wants to let others go first.
+func ParseWith(data []byte, rest func()) (Value, error) {
+	p := &parser{data: data, rest: rest, due: restStep}
+	if rest == nil {
+		p.due = math.MaxInt
+	}
 	p.blanks()
 	v, err := p.value(0)
 	if err != nil {
@@ -44,12 +57,21 @@ func Parse(data []byte) (Value, error) {
 type parser struct {
 	data []byte
 	at   int
+	rest func()
+	due  int // the offset from which it is time to rest
+}
+
+func (p *parser) pause() {
+	if p.at >= p.due {
+		p.due = p.at + restStep
+		p.rest()
+	}
 }
 
 func (p *parser) fail(reason string) error { return &SyntaxError{Offset: p.at, Reason: reason} }
 
 func (p *parser) blanks() {
-	for p.at < len(p.data) {
+	for ; p.at < len(p.data); p.pause() {
 		switch p.data[p.at] {
 		case ' ', '\t', '\n', '\r':
 			p.at++
@@ -76,6 +98,7 @@ func (p *parser) literal(word string) bool {
 }
 
 func (p *parser) value(depth int) (Value, error) {
+	p.pause()
 	switch c := p.next(); {
 	case c == '{':
 		return p.object(depth + 1)
@@ -184,6 +207,7 @@ func (p *parser) digits() int {
 	start := p.at
 	for isDigit(p.next()) {
 		p.at++
+		p.pause()
 	}
 	return p.at - start
 }

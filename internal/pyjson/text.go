@@ -23,6 +23,7 @@ func (p *parser) text() (string, error) {
 	p.at++
 	start := p.at
 	for p.at < len(p.data) {
+		p.pause()
 		switch c := p.data[p.at]; {
 		case c == '"':
 			s := stringOf(p.data[start:p.at])
@@ -53,10 +54,12 @@ func stringOf(text []byte) string {
 }
 
 // plain steps over ASCII that stands for itself. Prompts carry pictures in
-// strings of megabytes, so it takes many bytes at a time where it can.
+// strings of megabytes, so it takes many bytes at a time where it can. It stops
+// where it is time to rest.
 func (p *parser) plain() {
 	word := binary.LittleEndian.Uint64
-	rest := p.data[p.at:]
+	end := min(max(p.due, p.at+1), len(p.data))
+	rest := p.data[p.at:end]
 	for len(rest) >= 32 && special(word(rest))|special(word(rest[8:]))|special(word(rest[16:]))|special(word(rest[24:])) == 0 {
 		rest = rest[32:]
 	}
@@ -66,7 +69,7 @@ func (p *parser) plain() {
 	for len(rest) > 0 && rest[0] != '"' && rest[0] != '\\' && rest[0] >= 0x20 && rest[0] < utf8.RuneSelf {
 		rest = rest[1:]
 	}
-	p.at = len(p.data) - len(rest)
+	p.at = end - len(rest)
 }
 
 // special is 0 if none of eight bytes ends a run of plain ASCII: a byte less
@@ -96,6 +99,7 @@ func (p *parser) escapedText(start int) (string, error) {
 	// leave several times as much behind.
 	buf := appendText(make([]byte, 0, p.closing()-start), p.data[start:p.at])
 	for p.at < len(p.data) {
+		p.pause()
 		switch c := p.data[p.at]; {
 		case c == '"':
 			p.at++

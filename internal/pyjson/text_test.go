@@ -57,6 +57,35 @@ func TestLongStringsWithEscapes(t *testing.T) {
 	}
 }
 
+// Whoever parses a large text can let others go first, whatever it is made of.
+func TestParseRests(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	for name, text := range map[string]string{
+		"one string":     `"` + strings.Repeat("x", size) + `"`,
+		"an escape":      `"\n` + strings.Repeat("x", size) + `"`,
+		"escapes":        `"` + strings.Repeat(`\n`, size/2) + `"`,
+		"runes":          `"` + strings.Repeat("ä", size/2) + `"`,
+		"many strings":   "[" + strings.Repeat(`"x", `, size/5) + `""]`,
+		"many keys":      "{" + strings.Repeat(`"x": 1, `, size/8) + `"y": 1}`,
+		"many values":    "[" + strings.Repeat("1,", size/2) + "1]",
+		"blanks":         strings.Repeat(" ", size) + "1",
+		"blanks between": "[" + strings.Repeat(" ", size) + "]",
+		"digits":         "0." + strings.Repeat("1", size),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rests := 0
+			v, err := pyjson.ParseWith([]byte(text), func() { rests++ })
+			require.NoError(t, err)
+			require.InDelta(t, size/(32<<10), rests, 2)
+			plain, err := pyjson.Parse([]byte(text))
+			require.NoError(t, err)
+			require.True(t, pyjson.Equal(plain, v))
+		})
+	}
+}
+
 // FuzzLongString: a string means the same in the middle of a long one, which
 // is read in another way.
 func FuzzLongString(f *testing.F) {
