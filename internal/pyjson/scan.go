@@ -49,16 +49,12 @@ func (s *Scanner) Text() (Span, bool) {
 		return Span{}, false
 	}
 	start := s.At
-	for s.At++; s.At < len(s.Data); s.At++ {
-		switch s.Data[s.At] {
-		case '\\':
-			s.At++
-		case '"':
-			s.At++
-			return Span{start, s.At}, true
-		}
+	s.At = closingQuote(s.Data, start+1)
+	if s.At == len(s.Data) {
+		return Span{}, false
 	}
-	return Span{}, false
+	s.At++
+	return Span{start, s.At}, true
 }
 
 // Value steps over any value and returns its place.

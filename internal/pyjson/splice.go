@@ -19,9 +19,9 @@ func Splice(data []byte, edits []Edit) []byte {
 	out := make([]byte, 0, size)
 	at := 0
 	for _, e := range edits {
-		out = append(out, data[at:e.From]...)
+		out = appendText(out, data[at:e.From])
 		out = append(out, e.With...)
 		at = e.To
 	}
-	return append(out, data[at:]...)
+	return appendText(out, data[at:])
 }

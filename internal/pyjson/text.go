@@ -97,7 +97,7 @@ func (p *parser) rune() error {
 func (p *parser) escapedText(start int) (string, error) {
 	// Decoded text is never longer than its literal. A buffer that grows would
 	// leave several times as much behind.
-	buf := appendText(make([]byte, 0, p.closing()-start), p.data[start:p.at])
+	buf := appendText(make([]byte, 0, closingQuote(p.data, p.at)-start), p.data[start:p.at])
 	for p.at < len(p.data) {
 		p.pause()
 		switch c := p.data[p.at]; {
@@ -124,25 +124,25 @@ func (p *parser) escapedText(start int) (string, error) {
 	return "", p.fail("unterminated string")
 }
 
-// closing is the offset of the quote that ends the current string, or that of
-// the end of the input. The current byte is in the string.
-func (p *parser) closing() int {
+// closingQuote is the offset of the quote that ends the string that data[at] is
+// in, or len(data) if none does.
+func closingQuote(data []byte, at int) int {
 	end := -1 // the next quote, escaped or not
-	for at := p.at; at < len(p.data); {
+	for at < len(data) {
 		if end < at {
-			n := bytes.IndexByte(p.data[at:], '"')
+			n := bytes.IndexByte(data[at:], '"')
 			if n < 0 {
 				break
 			}
 			end = at + n
 		}
-		slash := bytes.IndexByte(p.data[at:end], '\\')
+		slash := bytes.IndexByte(data[at:end], '\\')
 		if slash < 0 {
 			return end
 		}
 		at += slash + 2
 	}
-	return len(p.data)
+	return len(data)
 }
 
 // appendText is append in steps.

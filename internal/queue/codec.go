@@ -3,11 +3,16 @@ package queue
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 )
+
+// copyStep is copied at once. A copy cannot be interrupted, and all of the hub
+// waits for its end when a garbage collection begins.
+const copyStep = 256 << 10
 
 // maxUnpacked bounds what a stored value may grow to when it is read: more is
 // damage, or somebody's bomb.
@@ -62,7 +67,10 @@ const (
 func appendField(dst []byte, tag uint64, data []byte) []byte {
 	dst = binary.AppendUvarint(dst, tag)
 	dst = binary.AppendUvarint(dst, uint64(len(data)))
-	return append(dst, data...)
+	for part := range slices.Chunk(data, copyStep) {
+		dst = append(dst, part...)
+	}
+	return dst
 }
 
 // encodeBody gives a stored body.
