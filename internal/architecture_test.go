@@ -136,7 +136,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/freeport", "internal/leaktest", "botbridge/internal/fakebot", "botbridge/internal/stage",
+	"internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/freeport", "internal/leaktest", "botbridge/internal/fakebot", "botbridge/internal/stage",
 }
 
 // owners says which folders may know a third-party library, their tests apart:

@@ -6,9 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -19,6 +16,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // script is a file of the web UI's build.
@@ -28,10 +27,7 @@ const script = "/assets/index-vtow2bzT.js"
 // web UI, and a custom node that reports its progress as a stream. It says who
 // it is, as aiohttp does.
 func (s *site) paged(more <-chan struct{}) {
-	to, err := url.Parse(s.instance)
-	require.NoError(s.t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.instance = simtest.Front(s.t, s.instance, func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		w.Header().Set("Server", "Python/3.11 aiohttp/3.13.0")
 		switch r.URL.Path {
 		case script:
@@ -55,9 +51,7 @@ func (s *site) paged(more <-chan struct{}) {
 		default:
 			rest.ServeHTTP(w, r)
 		}
-	}))
-	s.instance = web.URL
-	s.t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	}).URL
 }
 
 // root loads the Caddyfile at the root of the repository.

@@ -3,9 +3,6 @@ package hub
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // TestInstanceForgetsItsHistory: an instance that was restarted knows nothing of
@@ -54,17 +52,13 @@ func TestInstanceForgetsItsHistory(t *testing.T) {
 func TestRunWithoutTheInstancesRecord(t *testing.T) {
 	t.Parallel()
 	forgets := newInstance(t, sim.Config{})
-	to, err := url.Parse(forgets.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := simtest.Front(t, forgets.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/history/") {
 			_, _ = w.Write([]byte("{}"))
 			return
 		}
 		rest.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	})
 	without := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
 	with := newBench(t, 1)
 

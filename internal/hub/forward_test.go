@@ -4,8 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // pack stands for custom nodes that are installed in a simulated instance: it
@@ -29,11 +28,8 @@ type pack struct {
 func newPack(t *testing.T, name string, c sim.Config) *pack {
 	t.Helper()
 	i := newInstance(t, c)
-	to, err := url.Parse(i.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
 	p := &pack{name: name}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Server = simtest.Front(t, i.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		own := strings.HasPrefix(strings.TrimPrefix(r.URL.Path, "/api"), "/pack/") || isOfManager(r.URL.Path) || strings.HasPrefix(r.URL.Path, "/extensions/")
 		own = own || strings.HasPrefix(r.URL.Path, heldPath) && !strings.HasSuffix(r.URL.Path, "nope")
 		log := r.URL.Path == "/internal/logs/subscribe"
@@ -49,8 +45,7 @@ func newPack(t *testing.T, name string, c sim.Config) *pack {
 			return
 		}
 		p.answer(w, r)
-	}))
-	t.Cleanup(func() { p.CloseClientConnections(); p.Close() })
+	})
 	return p
 }
 

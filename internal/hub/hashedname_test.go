@@ -4,8 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 func TestHashedNames(t *testing.T) {
@@ -102,17 +101,12 @@ func TestHashedFilesAreKept(t *testing.T) {
 // fronted is a simulated instance whose pages and /assets a handler answers.
 func fronted(t *testing.T, pages http.Handler) *httptest.Server {
 	t.Helper()
-	i := newInstance(t, sim.Config{})
-	to, err := url.Parse(i.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		if r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/assets/") {
 			pages.ServeHTTP(w, r)
 			return
 		}
 		rest.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	})
 	return server
 }

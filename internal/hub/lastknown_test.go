@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // loadCalls are what ComfyUI's web UI, 1.27 and 1.49, asks while it loads, as
@@ -67,11 +65,7 @@ func TestLastKnownAnswers(t *testing.T) {
 		"/internal/folder_paths": `{"loras": ["/x"]}`,
 	}
 	var dying atomic.Bool
-	i := newInstance(t, sim.Config{})
-	to, err := url.Parse(i.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		answer, ok := answers[r.URL.Path]
 		switch {
 		case ok && dying.Load():
@@ -86,8 +80,7 @@ func TestLastKnownAnswers(t *testing.T) {
 		default:
 			rest.ServeHTTP(w, r)
 		}
-	}))
-	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	})
 	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
 	b.connected(1)
 	check := func(when string) {
@@ -269,11 +262,7 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 func TestSubgraphsAreAskedForOnce(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	i := newInstance(t, sim.Config{})
-	to, err := url.Parse(i.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		id, ok := strings.CutPrefix(r.URL.Path, "/global_subgraphs/")
 		if !ok {
 			rest.ServeHTTP(w, r)
@@ -286,8 +275,7 @@ func TestSubgraphsAreAskedForOnce(t *testing.T) {
 			return
 		}
 		_, _ = w.Write([]byte("null"))
-	}))
-	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	})
 	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
 	b.connected(1)
 	for range 3 {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // shelf is an instance whose model folders a test fills, with a front that
@@ -37,10 +36,7 @@ func newShelf(t *testing.T, c sim.Config) *shelf {
 		c.Models = map[string][]string{"checkpoints": {"c.safetensors"}}
 	}
 	s := &shelf{instance: newInstance(t, c)}
-	target, err := url.Parse(s.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(target)
-	s.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.front = simtest.Front(t, s.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		name, info := strings.CutPrefix(r.URL.Path, "/object_info")
 		if hold := s.hold.Load(); info && hold != nil {
 			select {
@@ -56,8 +52,7 @@ func newShelf(t *testing.T, c sim.Config) *shelf {
 			s.parts.Add(1)
 		}
 		rest.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { s.front.CloseClientConnections(); s.front.Close() })
+	})
 	return s
 }
 

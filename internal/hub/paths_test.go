@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // recordedTarget is a line of what a real aiohttp made of odd requests, see
@@ -51,19 +50,15 @@ const mark = "mark=1"
 
 func newSpy(t *testing.T, to *instance) *spy {
 	t.Helper()
-	u, err := url.Parse(to.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(u)
 	s := &spy{}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = simtest.Front(t, to.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		if strings.Contains(r.URL.RawQuery, mark) {
 			s.mu.Lock()
 			s.seen = append(s.seen, r.Method+" "+r.RequestURI)
 			s.mu.Unlock()
 		}
 		rest.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	})
 	return s
 }
 

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // failure is what the execution_error of a history entry says.
@@ -93,11 +92,8 @@ func TestPromptThatKillsAtThePost(t *testing.T) {
 // mortal is an instance whose process dies when it gets a prompt.
 func mortal(t *testing.T, real string, died func()) (address string) {
 	t.Helper()
-	target, err := url.Parse(real)
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
 	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server = simtest.Front(t, real, func(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
 		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/prompt") {
 			proxy.ServeHTTP(w, r)
 			return
@@ -105,10 +101,6 @@ func mortal(t *testing.T, real string, died func()) (address string) {
 		died()
 		server.Listener.Close()
 		server.CloseClientConnections()
-	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
 	})
 	return server.URL
 }

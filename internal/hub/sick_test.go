@@ -3,9 +3,6 @@ package hub
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
@@ -41,11 +39,8 @@ func stateOf(b *bench, i *instance) fleet.State {
 // is asked again.
 func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 	t.Parallel()
-	target, err := url.Parse(newInstance(t, sim.Config{}).url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(target)
 	var stumbles atomic.Int64
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		switch {
 		case r.URL.Path == "/ws" && strings.HasPrefix(r.URL.Query().Get("clientId"), "comfyhub-"):
 			stumbles.Store(3)
@@ -54,8 +49,7 @@ func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 			return
 		}
 		rest.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	})
 	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
 	b.connected(1)
 	require.Negative(t, stumbles.Load())

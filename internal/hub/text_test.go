@@ -5,18 +5,15 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"testing"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // talkative is an instance that sends a TEXT frame before each message
@@ -29,20 +26,14 @@ type talkative struct {
 
 func newTalkative(t *testing.T) *talkative {
 	t.Helper()
-	i := newInstance(t, sim.Config{})
-	to, err := url.Parse(i.url())
-	require.NoError(t, err)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	rest.ErrorLog = log.New(io.Discard, "", 0) // of requests that the hub gives up at its end
-	f := &talkative{instance: i}
-	f.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f := &talkative{instance: newInstance(t, sim.Config{})}
+	f.front = simtest.Front(t, f.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		if r.URL.Path != "/ws" {
 			rest.ServeHTTP(w, r)
 			return
 		}
 		f.socket(w, r)
-	}))
-	t.Cleanup(func() { f.front.CloseClientConnections(); f.front.Close() })
+	})
 	return f
 }
 
