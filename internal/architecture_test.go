@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/hub": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {
@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 		"internal/job", "internal/pyjson", "internal/queue", "internal/stream",
 	},
 
-	"internal/catalog":  {"internal/job", "internal/pyjson"},
+	"internal/catalog":  {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/pins":     {"internal/redis"},
 	"internal/comfyui":  {"internal/aiohttp", "internal/job", "internal/pyjson"},
 	"internal/peers":    {"internal/redis", "internal/stream"},
@@ -87,8 +87,9 @@ var mayImport = map[string][]string{
 	"internal/gossip":   {"internal/fleet"},
 	"internal/queue":    {"internal/job", "internal/pyjson", "internal/redis"},
 	"internal/stream":   {"internal/aiohttp", "internal/job", "internal/pyjson"},
-	"internal/sim":      {"internal/pyjson"},
+	"internal/sim":      {"internal/pyjson", "internal/python"},
 	"internal/userdata": {"internal/pyjson"},
+	"internal/python":   {"internal/pyjson"},
 
 	"internal/keyring":         {},
 	"internal/aiohttp":         {}, // standard library only

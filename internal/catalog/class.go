@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // digest identifies bytes.
@@ -128,7 +129,7 @@ func parseInput(className, name string, spec pyjson.Value, required bool) *input
 // flag reports whether an option of the input is set.
 func (in *input) flag(name string) bool {
 	v, _ := in.extra.Get(name)
-	return truthy(v)
+	return python.Bool(v)
 }
 
 // config is the input as errors show it: type and options.

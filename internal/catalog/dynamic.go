@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // Dynamic inputs stand for several: the flat prompt has dotted keys for them.
@@ -59,7 +60,7 @@ func (e *expansion) add(in *input, depth int) {
 		value, _ := e.values.Get(in.name)
 		for _, option := range in.extra.Array("options") {
 			o, _ := option.(*pyjson.Object)
-			if key, ok := o.Get("key"); ok && value != nil && pyEqual(key, value) {
+			if key, ok := o.Get("key"); ok && value != nil && python.Equal(key, value) {
 				e.addAll(in, o.Object("inputs"), depth)
 				break
 			}

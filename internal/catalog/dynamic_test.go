@@ -93,3 +93,10 @@ func TestOptions(t *testing.T) {
 	require.False(t, none.has(pyjson.String("x")))
 	require.Empty(t, none.keys())
 }
+
+func parse(tb testing.TB, raw string) pyjson.Value {
+	tb.Helper()
+	v, err := pyjson.Parse([]byte(raw))
+	require.NoError(tb, err, raw)
+	return v
+}

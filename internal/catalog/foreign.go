@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // refuseForeign refuses a prompt, accepted otherwise, that would read files of
@@ -29,7 +30,7 @@ func (c *Catalog) refuseForeign(p Prompt, accepted *Verdict) *Verdict {
 		for name, value := range accepted.Graph.inputs(id).All() {
 			_, isLink := linkTarget(value)
 			if (needed[id] || len(accepted.Outputs) == 0) && !isLink && folderInputs[[2]string{accepted.Graph.classType(id), name}] {
-				add(id, name, "Invalid folder: "+pyStr(value))
+				add(id, name, "Invalid folder: "+python.Str(value))
 			}
 		}
 	}

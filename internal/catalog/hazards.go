@@ -1,6 +1,9 @@
 package catalog
 
-import "github.com/comfyhub/comfyhub/internal/pyjson"
+import (
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
+)
 
 // Some prompts pass the validation of a ComfyUI server and then end the thread
 // that runs prompts: the server goes on answering, and nothing runs on it until
@@ -62,14 +65,14 @@ func (c *Catalog) titles(g *Graph) []Edit {
 
 // danglingLinks finds the nodes that cannot run because the executor would
 // follow a link to nowhere for them, with what Python throws at it.
-func danglingLinks(g *Graph) map[string]*exception {
-	var faults map[string]*exception
+func danglingLinks(g *Graph) map[string]*python.Exception {
+	var faults map[string]*python.Exception
 	var todo []string
 	for id := range g.nodes().All() {
 		for _, v := range g.inputs(id).All() {
 			if from, ok := linkTarget(v); ok && !g.nodes().Has(from) {
 				if faults == nil {
-					faults = map[string]*exception{}
+					faults = map[string]*python.Exception{}
 				}
 				faults[id] = keyError(pyjson.String(from))
 				todo = append(todo, id)
@@ -101,4 +104,6 @@ func danglingLinks(g *Graph) map[string]*exception {
 	return faults
 }
 
-func keyError(key pyjson.Value) *exception { return &exception{"KeyError", pyRepr(key)} }
+func keyError(key pyjson.Value) *python.Exception {
+	return &python.Exception{Type: "KeyError", Text: python.Repr(key)}
+}

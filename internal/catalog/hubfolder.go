@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // hubFolder is the folder among an instance's inputs into which hubs put what
@@ -106,7 +107,7 @@ func hideOptions(e *pyjson.Object) bool {
 		settings.Set("options", kept)
 	}
 	if words, _, quoted := strings.Cut(e.String("details"), " not in ["); quoted {
-		e.Set("details", pyjson.String(words+" not in "+pyStr(kept)))
+		e.Set("details", pyjson.String(words+" not in "+python.Str(kept)))
 	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // outcome is what a literal check found; the zero outcome is a good literal.
@@ -18,13 +19,13 @@ type outcome struct {
 	// ownCheck says that a validate function of the class replaces this check.
 	ownCheck bool
 	// cause is the exception that a conversion caught.
-	cause *exception
+	cause *python.Exception
 	// fault is an exception that nothing catches.
-	fault *exception
+	fault *python.Exception
 }
 
 // checkLiteral checks and coerces a value that is no link.
-func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *exception {
+func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *python.Exception {
 	coerced, found := in.judge(value, n.behaviour)
 	if coerced != nil {
 		n.edits = append(n.edits, Edit{Path: Path{n.id, "inputs", in.name}, Value: coerced})
@@ -60,7 +61,7 @@ func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *exception {
 	}
 	extra := dict("input_name", pyjson.String(in.name), "input_config", config, "received_value", found.received)
 	if found.cause != nil {
-		extra.Set("exception_message", pyjson.String(found.cause.text))
+		extra.Set("exception_message", pyjson.String(found.cause.Text))
 	}
 	n.refuse(found.kind, found.message, found.details, extra)
 	return nil
@@ -84,7 +85,7 @@ func (in *input) judge(value pyjson.Value, b behaviour) (coerced pyjson.Value, f
 	if cause != nil {
 		return nil, outcome{
 			kind: "invalid_input_type", message: "Failed to convert an input value to a " + in.kind + " value",
-			details: in.name + ", " + pyStr(value) + ", " + cause.text, received: value, cause: cause,
+			details: in.name + ", " + python.Str(value) + ", " + cause.Text, received: value, cause: cause,
 		}
 	}
 	switch value.(type) {
@@ -102,27 +103,27 @@ func (in *input) judge(value pyjson.Value, b behaviour) (coerced pyjson.Value, f
 // convert makes the value what the type asks for. Only the plain types are
 // converted; every other type takes what it gets. On failure it returns the
 // value as it was.
-func (in *input) convert(value pyjson.Value) (pyjson.Value, *exception) {
+func (in *input) convert(value pyjson.Value) (pyjson.Value, *python.Exception) {
 	if in.listStyle {
 		return value, nil
 	}
 	switch in.kind {
 	case "INT":
-		n, ok, fault := toInt(value)
+		n, ok, fault := python.Int(value)
 		if fault != nil || !ok {
 			return value, fault
 		}
 		return n, nil
 	case "FLOAT":
-		n, ok, fault := toFloat(value)
+		n, ok, fault := python.Float(value)
 		if fault != nil || !ok {
 			return value, fault
 		}
 		return n, nil
 	case "STRING":
-		return pyjson.String(pyStr(value)), nil
+		return pyjson.String(python.Str(value)), nil
 	case "BOOLEAN":
-		return pyjson.Bool(truthy(value)), nil
+		return pyjson.Bool(python.Bool(value)), nil
 	}
 	return value, nil
 }
@@ -137,13 +138,13 @@ func (in *input) checkValue(value pyjson.Value, b behaviour) outcome {
 		if !ok {
 			continue
 		}
-		beyond, fault := pyLess(value, limit, bound.operator)
+		beyond, fault := python.Less(value, limit, bound.operator)
 		if fault != nil {
 			return outcome{ownCheck: true, fault: fault}
 		}
 		if beyond {
 			return outcome{
-				kind: bound.kind, message: "Value " + pyStr(value) + " " + bound.words + " " + pyStr(limit),
+				kind: bound.kind, message: "Value " + python.Str(value) + " " + bound.words + " " + python.Str(limit),
 				details: in.name, received: value, ownCheck: true,
 			}
 		}
@@ -165,9 +166,9 @@ func (in *input) checkOption(value pyjson.Value, b behaviour) outcome {
 			continue
 		}
 		if b.multiselect {
-			strange = append(strange, pyRepr(v))
+			strange = append(strange, python.Repr(v))
 		} else {
-			strange = append(strange, "'"+pyStr(v)+"'")
+			strange = append(strange, "'"+python.Str(v)+"'")
 		}
 	}
 	if len(strange) == 0 {
@@ -175,7 +176,7 @@ func (in *input) checkOption(value pyjson.Value, b behaviour) outcome {
 	}
 	const longList = 20 // more options than these are not quoted
 	found := outcome{kind: ValueNotInList, message: "Value not in list", received: value, ownCheck: true}
-	list := pyStr(in.options.list)
+	list := python.Str(in.options.list)
 	if len(in.options.list) > longList {
 		list, found.hidden = quoteLength(len(in.options.list)), true
 	}
@@ -211,7 +212,7 @@ func (n *nodeCheck) isUpload(value pyjson.Value) bool {
 // checkFile looks for the file that a literal names, as the validate functions
 // of ComfyUI's loaders do: at the hub, which pushes it, else among the files
 // that instances list, unless only files at the hub may be named.
-func (n *nodeCheck) checkFile(in *input, value pyjson.Value) *exception {
+func (n *nodeCheck) checkFile(in *input, value pyjson.Value) *python.Exception {
 	complaint, checked := existenceChecks[[2]string{n.class.name, in.name}]
 	name, isText := value.(pyjson.String)
 	if !checked || !isText || n.known == nil || !n.ownFiles && in.options.has(name) || n.known(ParseFileRef(string(name))) {

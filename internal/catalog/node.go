@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // nodeCheck is the check of one node.
@@ -39,7 +40,7 @@ func (n *nodeCheck) doubt(kind string) {
 }
 
 // checkInput checks one declared input.
-func (n *nodeCheck) checkInput(in *input) *exception {
+func (n *nodeCheck) checkInput(in *input) *python.Exception {
 	value, present := n.inputs.Get(in.name)
 	if !present {
 		if in.required {
@@ -63,7 +64,7 @@ func (n *nodeCheck) missing(in *input) {
 }
 
 // checkLink checks an array: every array is a link.
-func (n *nodeCheck) checkLink(in *input, link pyjson.Array) *exception {
+func (n *nodeCheck) checkLink(in *input, link pyjson.Array) *python.Exception {
 	if len(link) != 2 {
 		n.refuse("bad_linked_input", "Bad linked input, must be a length-2 list of [node_id, slot_index]", in.name,
 			dict("input_name", pyjson.String(in.name), "input_config", in.config(), "received_value", link))
@@ -80,7 +81,7 @@ func (n *nodeCheck) checkLink(in *input, link pyjson.Array) *exception {
 		}
 		if !n.accepts(in, received, source) {
 			n.refuse("return_type_mismatch", "Return type mismatch between linked nodes",
-				in.name+", received_type("+pyStr(received)+") mismatch input_type("+pyStr(in.spec)+")",
+				in.name+", received_type("+python.Str(received)+") mismatch input_type("+python.Str(in.spec)+")",
 				dict("input_name", pyjson.String(in.name), "input_config", in.config(),
 					"received_type", received, "linked_node", link))
 			return nil
@@ -96,9 +97,9 @@ func (n *nodeCheck) follow(from string, in *input, link pyjson.Array) {
 	if fault != nil {
 		n.upstreamGood = false
 		extra := dict("input_name", pyjson.String(in.name), "input_config", in.config(),
-			"exception_message", pyjson.String(fault.text), "exception_type", pyjson.String(fault.kind),
+			"exception_message", pyjson.String(fault.Text), "exception_type", pyjson.String(fault.Type),
 			"traceback", pyjson.Array{}, "linked_node", link)
-		n.fail(from, pyjson.Array{problem("exception_during_inner_validation", "Exception when validating inner node", fault.text, extra)})
+		n.fail(from, pyjson.Array{problem("exception_during_inner_validation", "Exception when validating inner node", fault.Text, extra)})
 		return
 	}
 	if !r.valid {
@@ -107,7 +108,7 @@ func (n *nodeCheck) follow(from string, in *input, link pyjson.Array) {
 }
 
 // followLinks checks the nodes that a node of a replaced class links to.
-func (n *nodeCheck) followLinks() *exception {
+func (n *nodeCheck) followLinks() *python.Exception {
 	for name, value := range n.inputs.All() {
 		link, ok := value.(pyjson.Array)
 		if !ok || len(link) != 2 {
@@ -123,38 +124,38 @@ func (n *nodeCheck) followLinks() *exception {
 }
 
 // source returns the id of the node that a link names.
-func (n *nodeCheck) source(v pyjson.Value) (string, *exception) {
+func (n *nodeCheck) source(v pyjson.Value) (string, *python.Exception) {
 	switch v := v.(type) {
 	case pyjson.String:
 		if n.graph.nodes().Has(string(v)) {
 			return string(v), nil
 		}
 	case pyjson.Array, *pyjson.Object:
-		return "", typeError("unhashable type: '%s'", typeName(v))
+		return "", python.TypeError("unhashable type: '%s'", python.TypeName(v))
 	}
 	return "", keyError(v)
 }
 
 // slot returns the type of an output; Python's indices count from the end when
 // they are negative.
-func (c *class) slot(v pyjson.Value) (pyjson.Value, *exception) {
+func (c *class) slot(v pyjson.Value) (pyjson.Value, *python.Exception) {
 	sequence := "tuple"
 	if c.v3 {
 		sequence = "list"
 	}
-	number, isNumber := number(v)
+	number, isNumber := python.Number(v)
 	if !isNumber || !number.IsInt() {
-		return nil, typeError("%s indices must be integers or slices, not %s", sequence, typeName(v))
+		return nil, python.TypeError("%s indices must be integers or slices, not %s", sequence, python.TypeName(v))
 	}
 	i, fits := number.Int64()
 	if !fits {
-		return nil, &exception{"IndexError", "cannot fit 'int' into an index-sized integer"}
+		return nil, &python.Exception{Type: "IndexError", Text: "cannot fit 'int' into an index-sized integer"}
 	}
 	if i < 0 {
 		i += int64(len(c.outputs))
 	}
 	if i < 0 || i >= int64(len(c.outputs)) {
-		return nil, &exception{"IndexError", sequence + " index out of range"}
+		return nil, &python.Exception{Type: "IndexError", Text: sequence + " index out of range"}
 	}
 	return c.outputs[i], nil
 }

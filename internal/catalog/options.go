@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // options is what a combo offers: strings as a rule, numbers and booleans too.
@@ -37,13 +38,13 @@ func optionKey(v pyjson.Value) string {
 	case pyjson.String:
 		return strings.ReplaceAll(string(v), `\`, "/")
 	case pyjson.Bool, pyjson.Number:
-		n, _ := number(v)
+		n, _ := python.Number(v)
 		if f := n.Float64(); !n.IsInt() && math.Abs(f) < 1<<53 && f == math.Trunc(f) {
 			return string(pyjson.Int(int64(f)))
 		}
 		return string(n.Python())
 	}
-	return pyRepr(v)
+	return python.Repr(v)
 }
 
 // has reports whether the value is an option. Numbers equal to an option of
@@ -63,7 +64,7 @@ func (o *options) has(v pyjson.Value) bool {
 	}
 	// "1" and 1 have one key; look closer.
 	for _, item := range o.list {
-		if pyEqual(item, v) {
+		if python.Equal(item, v) {
 			return true
 		}
 	}

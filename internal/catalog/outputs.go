@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // validateOutputs checks each output with what is upstream of it, and accepts
@@ -134,7 +135,7 @@ func (v *validator) fail(id string, errors pyjson.Array) *result {
 
 // check judges a node and all upstream of it. The exception is what ComfyUI
 // throws instead of a judgement; it is the consumer's to report.
-func (v *validator) check(id string) (*result, *exception) {
+func (v *validator) check(id string) (*result, *python.Exception) {
 	if r, known := v.results[id]; known {
 		return r, nil
 	}
@@ -142,7 +143,7 @@ func (v *validator) check(id string) (*result, *exception) {
 		return v.cycle(v.path[at:]), nil
 	}
 	if len(v.path) >= maxChain {
-		return nil, &exception{"RecursionError", "maximum recursion depth exceeded"}
+		return nil, &python.Exception{Type: "RecursionError", Text: "maximum recursion depth exceeded"}
 	}
 	v.onPath[id] = len(v.path)
 	v.path = append(v.path, id)
@@ -158,7 +159,7 @@ func (v *validator) check(id string) (*result, *exception) {
 	}
 	inputs, ok := value.(*pyjson.Object)
 	if !ok {
-		return nil, typeError("argument of type '%s' is not iterable", typeName(value))
+		return nil, python.TypeError("argument of type '%s' is not iterable", python.TypeName(value))
 	}
 	n := &nodeCheck{validator: v, id: id, inputs: inputs, class: v.form(id), upstreamGood: true}
 	if n.class == nil {

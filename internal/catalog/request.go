@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // Request is the body of POST /prompt. The byte slices are parts of the body
@@ -80,14 +81,14 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 	}
 	r := &Request{Extra: []byte("{}")}
 	if number, ok := o.Get("number"); ok {
-		n, understood, fault := toFloat(number)
+		n, understood, fault := python.Float(number)
 		if fault != nil || !understood {
 			return nil, trouble()
 		}
 		r.Number = n
 	}
 	front, _ := o.Get("front")
-	r.Front = truthy(front)
+	r.Front = python.Bool(front)
 	prompt, ok := o.Get("prompt")
 	if !ok {
 		return nil, noPrompt()

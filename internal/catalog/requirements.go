@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // Requirements are what an instance must have to run a job. They depend on the
@@ -233,7 +234,7 @@ func DecodeRequirements(data []byte) (Requirements, error) {
 	}
 	o, _ := v.(*pyjson.Object)
 	if version, _ := o.Get("v"); version != pyjson.Value(pyjson.Int(requirementsVersion)) {
-		return Requirements{}, fmt.Errorf("%w: version %s", ErrRequirements, pyRepr(version))
+		return Requirements{}, fmt.Errorf("%w: version %s", ErrRequirements, python.Repr(version))
 	}
 	d := &decoder{}
 	r := Requirements{Classes: d.texts(o.Array("classes"))}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // Prompt is what [Catalog.Validate] looks at.
@@ -225,7 +226,7 @@ func refuseOddNode(id string, v pyjson.Value) *Verdict {
 	case pyjson.String:
 		lacksType = !strings.Contains(string(v), "class_type")
 	case pyjson.Array:
-		lacksType = !slices.ContainsFunc(v, func(item pyjson.Value) bool { return pyEqual(item, pyjson.String("class_type")) })
+		lacksType = !slices.ContainsFunc(v, func(item pyjson.Value) bool { return python.Equal(item, pyjson.String("class_type")) })
 	}
 	if !lacksType {
 		return refused(trouble(), nil, nil)
@@ -243,8 +244,8 @@ func refuseMissingType(id string, node *pyjson.Object, b behaviour) *Verdict {
 		return refused(trouble(), nil, nil)
 	}
 	shown := "ID #" + id
-	if truthy(title) {
-		shown = pyStr(title)
+	if python.Bool(title) {
+		shown = python.Str(title)
 	}
 	return refusedWith(problem("missing_node_type",
 		"Node '"+shown+"' has no class_type. The workflow may be corrupted or a custom node is missing.", "Node ID '#"+id+"'",
@@ -254,14 +255,14 @@ func refuseMissingType(id string, node *pyjson.Object, b behaviour) *Verdict {
 func refuseUnknownType(id string, node *pyjson.Object, classType pyjson.Value, b behaviour) *Verdict {
 	if !b.missingType {
 		return refusedWith(problem("invalid_prompt",
-			"Cannot execute because node "+pyStr(classType)+" does not exist.", "Node ID '#"+id+"'", nil), nil)
+			"Cannot execute because node "+python.Str(classType)+" does not exist.", "Node ID '#"+id+"'", nil), nil)
 	}
 	title, ok := nodeTitle(node, classType)
 	if !ok {
 		return refused(trouble(), nil, nil)
 	}
 	return refusedWith(problem("missing_node_type",
-		"Node '"+pyStr(title)+"' not found. The custom node may not be installed.", "Node ID '#"+id+"'",
+		"Node '"+python.Str(title)+"' not found. The custom node may not be installed.", "Node ID '#"+id+"'",
 		dict("node_id", pyjson.String(id), "class_type", classType, "node_title", title)), nil)
 }
 
@@ -311,9 +312,9 @@ func accept(g *Graph, outputs, unsure []string, edits []Edit, nodeErrors *pyjson
 }
 
 // duringValidation is the error of an output whose validation threw.
-func duringValidation(fault *exception) *pyjson.Object {
-	return problem("exception_during_validation", "Exception when validating node", fault.text,
-		dict("exception_type", pyjson.String(fault.kind), "traceback", pyjson.Array{}))
+func duringValidation(fault *python.Exception) *pyjson.Object {
+	return problem("exception_during_validation", "Exception when validating node", fault.Text,
+		dict("exception_type", pyjson.String(fault.Type), "traceback", pyjson.Array{}))
 }
 
 // failedOutputs is the top level error when no output is good: one line for

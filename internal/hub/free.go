@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // postFree answers POST /free. One client must not unload the models that
@@ -25,8 +26,8 @@ func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	a.SetClient(o.String("client_id"))
 	models, _ := o.Get("unload_models")
 	memory, _ := o.Get("free_memory")
-	if truthy(models) || truthy(memory) {
-		h.free(r, a, truthy(models), truthy(memory))
+	if python.Bool(models) || python.Bool(memory) {
+		h.free(r, a, python.Bool(models), python.Bool(memory))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -21,8 +20,8 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester
 		if !q.Has(name) {
 			continue
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(q.Get(name)))
-		if err != nil {
+		n, ok := python.ClampedInt(q.Get(name))
+		if !ok {
 			api.WriteInternalError(w, r) // int() throws in ComfyUI
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // postInterrupt answers POST /interrupt. With a prompt_id it stops that job if
@@ -27,7 +28,7 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a api.Reques
 		}
 		id = o.String("prompt_id")
 		a.SetClient(o.String("client_id"))
-		if p, _ := o.Get("prompt_id"); id == "" && truthy(p) {
+		if p, _ := o.Get("prompt_id"); id == "" && python.Bool(p) {
 			api.WriteEmpty(w, http.StatusOK) // an id that cannot be anybody's
 			return
 		}

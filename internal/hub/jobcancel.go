@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // postComfyJobCancel answers POST /api/jobs/{id}/cancel, wherever the job is:
@@ -49,7 +49,7 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a api.
 		case isString:
 			bad = append(bad, string(id))
 		default:
-			bad = append(bad, catalog.PythonRepr(v))
+			bad = append(bad, python.Repr(v))
 		}
 	}
 	if len(bad) > 0 {

@@ -1,14 +1,12 @@
 package hub
 
 import (
-	"errors"
-	"math"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // The words of the jobs API for the state of a job.
@@ -90,7 +88,7 @@ func parseJobQuery(values url.Values) (q jobQuery, fault string) {
 		return q, "sort_order must be 'asc' or 'desc'"
 	}
 	if values.Has("limit") {
-		n, ok := pythonInt(values.Get("limit"))
+		n, ok := python.ClampedInt(values.Get("limit"))
 		if !ok {
 			return q, "limit must be an integer"
 		}
@@ -100,7 +98,7 @@ func parseJobQuery(values url.Values) (q jobQuery, fault string) {
 		q.limit = n
 	}
 	if values.Has("offset") {
-		n, ok := pythonInt(values.Get("offset"))
+		n, ok := python.ClampedInt(values.Get("offset"))
 		if !ok {
 			return q, "offset must be an integer"
 		}
@@ -119,22 +117,4 @@ func wordOf(values url.Values, name, otherwise string) string {
 		return otherwise
 	}
 	return strings.ToLower(values.Get(name))
-}
-
-// pythonInt is Python's int() of a text: blanks around it, a sign and single
-// underscores between digits are fine. What is beyond an int is cut to it.
-func pythonInt(text string) (n int, ok bool) {
-	text = strings.TrimSpace(text)
-	digits := strings.TrimLeft(text, "+-")
-	if len(text)-len(digits) > 1 || digits == "" || strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
-		return 0, false
-	}
-	n, err := strconv.Atoi(strings.ReplaceAll(text, "_", ""))
-	if errors.Is(err, strconv.ErrRange) {
-		if strings.HasPrefix(text, "-") {
-			return math.MinInt, true
-		}
-		return math.MaxInt, true
-	}
-	return n, err == nil
 }

@@ -279,22 +279,6 @@ func TestDeletedJobsLeaveTheListing(t *testing.T) {
 	require.Empty(t, b.jobs("").ids())
 }
 
-func TestPythonInt(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int{"5": 5, " +5 ": 5, "-0": 0, "1_000": 1000, "007": 7} {
-		n, ok := pythonInt(text)
-		require.True(t, ok, text)
-		require.Equal(t, want, n, text)
-	}
-	for _, text := range []string{"", "+", "5.0", "0x5", "_5", "5_", "5__0", "+-5", "five"} {
-		_, ok := pythonInt(text)
-		require.False(t, ok, text)
-	}
-	n, ok := pythonInt("-" + strings.Repeat("9", 40))
-	require.True(t, ok)
-	require.Negative(t, n)
-}
-
 func FuzzJobQuery(f *testing.F) {
 	f.Add("status=pending,&limit=1&offset=-1")
 	f.Fuzz(func(t *testing.T, query string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -126,7 +127,7 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester,
 	o, _ := v.(*pyjson.Object)
 	enabled, said := o.Get("enabled")
 	if client := o.String("clientId"); client != "" && said && h.insightOf(a).whole {
-		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.Tenant, Client: client}, truthy(enabled), h.streams.Connected))
+		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.Tenant, Client: client}, python.Bool(enabled), h.streams.Connected))
 	} else if !said {
 		api.WriteInternalError(w, r) // a KeyError in ComfyUI
 		return

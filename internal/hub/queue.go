@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // getQueue answers GET /queue: what runs and what waits, over the whole fleet.
@@ -84,7 +85,7 @@ func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a api.Requester)
 	switch v := v.(type) {
 	case *pyjson.Object:
 		c, _ := v.Get("clear")
-		o.clear, o.client = truthy(c), v.String("client_id")
+		o.clear, o.client = python.Bool(c), v.String("client_id")
 		if !v.Has("delete") {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 //go:embed data/*.json data/*.json.gz
@@ -113,7 +114,7 @@ func newCatalogue(cfg Config, feat features) (*catalogue, error) {
 func newClass(name string, info *pyjson.Object, feat features) *class {
 	c := &class{name: name, info: info, outputs: info.Array("output"), nodeType: nodeTypes(name)}
 	if v, ok := info.Get("output_node"); ok {
-		c.outputNode = truthy(v)
+		c.outputNode = python.Bool(v)
 	}
 	c.custom = len(info.String("python_module")) > 12 && info.String("python_module")[:12] == "custom_nodes"
 	declared := info.Object("input")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 func (p *process) getQueue(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +41,7 @@ func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), rem
 		}
 		return
 	}
-	if v, ok := req.Get("clear"); ok && truthy(v) {
+	if v, ok := req.Get("clear"); ok && python.Bool(v) {
 		clear()
 	}
 	if v, ok := req.Get("delete"); ok {
@@ -125,7 +126,7 @@ func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
 			answerTrouble(w, r)
 			return
 		}
-		if v, ok := req.Get("prompt_id"); ok && truthy(v) {
+		if v, ok := req.Get("prompt_id"); ok && python.Bool(v) {
 			if id, ok := v.(pyjson.String); ok && p.queue.isRunning(string(id)) {
 				p.interrupted.Store(true)
 			}
@@ -149,7 +150,7 @@ func (p *process) postFree(w http.ResponseWriter, r *http.Request) {
 	}
 	set := func(key string) bool {
 		v, ok := req.Get(key)
-		return ok && truthy(v)
+		return ok && python.Bool(v)
 	}
 	if unload, free := set("unload_models"), set("free_memory"); unload || free {
 		p.queue.request(unload, free)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // nodeType is the behaviour of a class. The zero value is the generic one.
@@ -173,7 +174,7 @@ func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjso
 		var arg any = v
 		if isLink(v) {
 			hit, ok := r.results.get(r.keys.key(linkSource(v)))
-			number, _ := numeric(v.(pyjson.Array)[1])
+			number, _ := python.Number(v.(pyjson.Array)[1])
 			slot := int(number.Float64())
 			if !ok || slot >= len(hit.outputs) {
 				continue // a lazy input that was not asked for
@@ -195,7 +196,7 @@ func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjso
 		}
 		switch kind {
 		case pyjson.String("PROMPT"):
-			shown.Set(name, list(pyRepr(r.it.graph)))
+			shown.Set(name, list(python.Repr(r.it.graph)))
 		case pyjson.String("EXTRA_PNGINFO"):
 			info, _ := r.it.extra.Get("extra_pnginfo")
 			shown.Set(name, list(printedValue(info)))
@@ -238,7 +239,7 @@ func printedValue(v pyjson.Value) pyjson.Value {
 	case nil:
 		return pyjson.Null{}
 	case pyjson.Array, *pyjson.Object:
-		return pyjson.String(pyRepr(v))
+		return pyjson.String(python.Repr(v))
 	}
 	return v
 }
@@ -301,7 +302,7 @@ func (r *run) resolve(sub *subgraph) []any {
 		if !isLink(out) {
 			continue
 		}
-		number, _ := numeric(out.(pyjson.Array)[1])
+		number, _ := python.Number(out.(pyjson.Array)[1])
 		if hit, ok := r.results.get(r.keys.key(linkSource(out))); ok {
 			if slot := int(number.Float64()); slot < len(hit.outputs) {
 				outputs[i] = hit.outputs[slot]

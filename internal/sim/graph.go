@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // schedule orders the nodes of a run. A node is ready when all nodes it waits
@@ -65,7 +66,7 @@ func (s *schedule) add(id string) *exception {
 
 func isLazy(in input) bool {
 	v, _ := in.options.Get("lazy")
-	return v != nil && truthy(v)
+	return v != nil && python.Bool(v)
 }
 
 // link makes one node wait for another.

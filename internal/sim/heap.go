@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/comfyhub/comfyhub/internal/pyjson"
+import (
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
+)
 
 // item is a queued prompt.
 type item struct {
@@ -16,13 +19,14 @@ type item struct {
 // reports that both are equal, where Python goes on to compare the graphs and
 // raises a TypeError.
 func (it *item) less(other *item) (less, tied bool) {
-	switch compareNumbers(it.number, other.number) {
-	case -1:
-		return true, false
-	case 0:
+	order, ok := python.Compare(it.number, other.number)
+	switch {
+	case !ok: // NaN
+		return false, false
+	case order == 0:
 		return it.id < other.id, it.id == other.id
 	}
-	return false, false
+	return order < 0, false
 }
 
 // promptHeap is a binary heap with the very moves of Python's heapq, because

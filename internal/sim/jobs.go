@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // job is a prompt as the jobs API sees it.
@@ -173,7 +174,7 @@ func workflowID(extra *pyjson.Object) (pyjson.Value, *exception) {
 	for _, key := range []string{"extra_pnginfo", "workflow", "id"} {
 		o, ok := at.(*pyjson.Object)
 		if !ok {
-			return nil, raise("AttributeError", "'%s' object has no attribute 'get'", typeName(at))
+			return nil, raise("AttributeError", "'%s' object has no attribute 'get'", python.TypeName(at))
 		}
 		next, ok := o.Get(key)
 		if !ok {
@@ -210,7 +211,7 @@ func setCreated(o, extra *pyjson.Object) float64 {
 		return 0
 	}
 	o.Set("create_time", v)
-	n, _ := numeric(v)
+	n, _ := python.Number(v)
 	return n.Float64()
 }
 
@@ -252,8 +253,8 @@ func (p *process) closedJob(id string, entry *pyjson.Object) (job, *exception) {
 	}
 	setGiven("execution_start_time", start)
 	setGiven("execution_end_time", end)
-	if a, ok := numeric(start); ok {
-		b, _ := numeric(end)
+	if a, ok := python.Number(start); ok {
+		b, _ := python.Number(end)
 		j.duration = b.Float64() - a.Float64()
 	}
 	setGiven("execution_error", failure)

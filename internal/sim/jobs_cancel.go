@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // cancel interrupts a running prompt or drops a pending one.
@@ -39,7 +40,7 @@ func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
 	bad := []string{}
 	for _, id := range ids {
 		if s, ok := id.(pyjson.String); !ok || !canonicalUUID.MatchString(string(s)) {
-			bad = append(bad, pyStr(id))
+			bad = append(bad, python.Str(id))
 		}
 	}
 	if len(bad) > 0 {
@@ -48,7 +49,7 @@ func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
 	}
 	hit := false
 	for _, id := range ids {
-		hit = p.cancel(pyStr(id)) || hit
+		hit = p.cancel(python.Str(id)) || hit
 	}
 	answerJSON(w, http.StatusOK, dict("cancelled", hit))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // recordedJSON reads an embedded recording. They are part of the program, so
@@ -53,7 +54,7 @@ func (p *process) modelFolders() *pyjson.Object {
 	for folder, paths := range recordedJSON(name).All() {
 		placed := pyjson.Array{}
 		for _, v := range paths.(pyjson.Array) {
-			placed = append(placed, pyjson.String(strings.Replace(pyStr(v), "<path>", p.files.base, 1)))
+			placed = append(placed, pyjson.String(strings.Replace(python.Str(v), "<path>", p.files.base, 1)))
 		}
 		out.Set(folder, placed)
 	}
@@ -280,18 +281,18 @@ func (p *process) getNodeReplacements(w http.ResponseWriter, r *http.Request) {
 func replaceNodes(cat *catalogue, graph pyjson.Value) *exception {
 	nodes, ok := graph.(*pyjson.Object)
 	if !ok {
-		return raise("AttributeError", "'%s' object has no attribute 'items'", typeName(graph))
+		return raise("AttributeError", "'%s' object has no attribute 'items'", python.TypeName(graph))
 	}
 	var table *pyjson.Object
 	for id, v := range nodes.All() {
 		node, ok := v.(*pyjson.Object)
 		if !ok {
-			return raise("AttributeError", "'%s' object has no attribute 'get'", typeName(v))
+			return raise("AttributeError", "'%s' object has no attribute 'get'", python.TypeName(v))
 		}
 		kind, has := node.Get("class_type")
 		switch kind.(type) {
 		case pyjson.Array, *pyjson.Object:
-			return raise("TypeError", "unhashable type: '%s'", typeName(kind))
+			return raise("TypeError", "unhashable type: '%s'", python.TypeName(kind))
 		}
 		if inputs, ok := node.Get("inputs"); ok && inputs == (pyjson.Null{}) {
 			return raise("AttributeError", "'NoneType' object has no attribute 'items'")

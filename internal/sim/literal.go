@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // isLink reports whether Python's execution takes the value for a link.
@@ -30,7 +31,7 @@ func (v *validator) literal(cl *class, in input, val pyjson.Value, inputs *pyjso
 	coerced, exc := coerce(in.typeName(), val)
 	if exc != nil {
 		return problem("invalid_input_type", fmt.Sprintf("Failed to convert an input value to a %s value", in.typeName()),
-			fmt.Sprintf("%s, %s, %s", in.name, pyStr(val), exc.message),
+			fmt.Sprintf("%s, %s, %s", in.name, python.Str(val), exc.message),
 			dict("input_name", in.name, "input_config", in.config, "received_value", val, "exception_message", exc.message)), nil
 	}
 	if _, isText := in.kind.(pyjson.String); isText && coerced != nil {
@@ -56,9 +57,9 @@ func coerce(kind string, val pyjson.Value) (pyjson.Value, *exception) {
 		n, exc := toFloat(val)
 		return n, exc
 	case "STRING":
-		return pyjson.String(pyStr(val)), nil
+		return pyjson.String(python.Str(val)), nil
 	case "BOOLEAN":
-		return pyjson.Bool(truthy(val)), nil
+		return pyjson.Bool(python.Bool(val)), nil
 	}
 	return nil, nil
 }
@@ -66,22 +67,20 @@ func coerce(kind string, val pyjson.Value) (pyjson.Value, *exception) {
 func (v *validator) bounds(in input, val pyjson.Value) (*pyjson.Object, *exception) {
 	for _, bound := range []struct {
 		key, kind, text, sign string
-		outside               int
 	}{
-		{"min", "value_smaller_than_min", "Value %s smaller than min of %s", "<", -1},
-		{"max", "value_bigger_than_max", "Value %s bigger than max of %s", ">", 1},
+		{"min", "value_smaller_than_min", "Value %s smaller than min of %s", "<"},
+		{"max", "value_bigger_than_max", "Value %s bigger than max of %s", ">"},
 	} {
 		limit, ok := in.options.Get(bound.key)
 		if !ok {
 			continue
 		}
-		x, xok := numeric(val)
-		y, yok := numeric(limit)
-		if !xok || !yok {
-			return nil, raise("TypeError", "'%s' not supported between instances of '%s' and '%s'", bound.sign, typeName(val), typeName(limit))
+		outside, fault := python.Less(val, limit, bound.sign)
+		if fault != nil {
+			return nil, raise(fault.Type, "%s", fault.Text)
 		}
-		if compareNumbers(x, y) == bound.outside {
-			return problem(bound.kind, fmt.Sprintf(bound.text, pyStr(val), pyStr(limit)), in.name,
+		if outside {
+			return problem(bound.kind, fmt.Sprintf(bound.text, python.Str(val), python.Str(limit)), in.name,
 				dict("input_name", in.name, "input_config", in.config, "received_value", val)), nil
 		}
 	}
@@ -98,7 +97,7 @@ func (v *validator) membership(in input, val pyjson.Value) *pyjson.Object {
 	}
 	bad := val
 	multi, _ := in.options.Get("multiselect")
-	if items, ok := val.(pyjson.Array); ok && truthy(multi) && v.cat.feat.integerTimes { // since 0.21.0, too
+	if items, ok := val.(pyjson.Array); ok && python.Bool(multi) && v.cat.feat.integerTimes { // since 0.21.0, too
 		wrong := slices.DeleteFunc(slices.Clone(items), func(item pyjson.Value) bool { return contains(options, item) })
 		if len(wrong) == 0 {
 			return nil
@@ -107,23 +106,23 @@ func (v *validator) membership(in input, val pyjson.Value) *pyjson.Object {
 	} else if contains(options, val) {
 		return nil
 	}
-	config, shown := in.config, pyRepr(options)
+	config, shown := in.config, python.Repr(options)
 	if options == nil {
 		shown = "[]"
 	}
 	if len(options) > longList {
 		config, shown = pyjson.Null{}, fmt.Sprintf("(list of length %d)", len(options))
 	}
-	quoted := "'" + pyStr(bad) + "'"
+	quoted := "'" + python.Str(bad) + "'"
 	if _, isText := bad.(pyjson.String); !isText && v.cat.feat.integerTimes {
-		quoted = pyRepr(bad)
+		quoted = python.Repr(bad)
 	}
 	return problem("value_not_in_list", "Value not in list", fmt.Sprintf("%s: %s not in %s", in.name, quoted, shown),
 		dict("input_name", in.name, "input_config", config, "received_value", val))
 }
 
 func contains(options pyjson.Array, val pyjson.Value) bool {
-	return slices.ContainsFunc(options, func(o pyjson.Value) bool { return pyEqual(o, val) })
+	return slices.ContainsFunc(options, func(o pyjson.Value) bool { return python.Equal(o, val) })
 }
 
 // matches reports whether an output of type received may feed an input of type
@@ -183,7 +182,7 @@ func autogrow(in input) []input {
 	var names []string
 	if fixed := template.Array("names"); fixed != nil {
 		for _, n := range fixed {
-			names = append(names, pyStr(n))
+			names = append(names, python.Str(n))
 		}
 	} else {
 		high, _ := numberOption(template, "max")

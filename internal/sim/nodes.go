@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // nodeTypes returns the behaviour of a class; classes not named here pass
@@ -54,14 +55,14 @@ func (c *call) missing(name string) *exception {
 
 func argType(v any) string {
 	if j, ok := v.(pyjson.Value); ok {
-		return typeName(j)
+		return python.TypeName(j)
 	}
 	return "object"
 }
 
 func (c *call) number(name string, otherwise float64) float64 {
 	if v, ok := c.args[name].(pyjson.Value); ok {
-		if n, ok := numeric(v); ok {
+		if n, ok := python.Number(v); ok {
 			return n.Float64()
 		}
 	}
@@ -76,7 +77,7 @@ func (c *call) int(name string, otherwise int) int { return int(c.number(name, f
 func (c *call) text(name string) string {
 	switch v := c.args[name].(type) {
 	case pyjson.Value:
-		return pyStr(v)
+		return python.Str(v)
 	case string:
 		return v
 	}
@@ -85,7 +86,7 @@ func (c *call) text(name string) string {
 
 func (c *call) flag(name string) bool {
 	v, ok := c.args[name].(pyjson.Value)
-	return ok && truthy(v)
+	return ok && python.Bool(v)
 }
 
 func one(v any) nodeResult { return nodeResult{outputs: []any{v}} }
@@ -158,7 +159,7 @@ func (c *call) literals() string {
 	var b strings.Builder
 	for _, in := range c.class.inputs {
 		if v, ok := c.args[in.name].(pyjson.Value); ok {
-			fmt.Fprintf(&b, ";%s=%s", in.name, pyStr(v))
+			fmt.Fprintf(&b, ";%s=%s", in.name, python.Str(v))
 		}
 	}
 	return b.String()

@@ -17,6 +17,7 @@ import (
 	_ "golang.org/x/image/webp" // as above
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // fileNode returns the behaviour of classes that read and write files.
@@ -92,10 +93,10 @@ func (c *call) textChunks() ([]pngText, *exception) {
 		}
 	case pyjson.Array:
 		if len(info) > 0 {
-			return nil, raise("TypeError", "list indices must be integers or slices, not %s", typeName(info[0]))
+			return nil, raise("TypeError", "list indices must be integers or slices, not %s", python.TypeName(info[0]))
 		}
 	case pyjson.Number, pyjson.Bool:
-		return nil, raise("TypeError", "'%s' object is not iterable", typeName(info))
+		return nil, raise("TypeError", "'%s' object is not iterable", python.TypeName(info))
 	}
 	return chunks, nil
 }

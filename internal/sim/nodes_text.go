@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/comfyhub/comfyhub/internal/pyjson"
+import (
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
+)
 
 // textNode returns the behaviour of classes that handle plain values.
 func textNode(class string) (nodeType, bool) {
@@ -23,7 +26,7 @@ func runPreviewAny(c *call) (nodeResult, *exception) {
 	case nil:
 		text = "None"
 	case pyjson.Number, pyjson.Bool, pyjson.String:
-		text = pyStr(v.(pyjson.Value))
+		text = python.Str(v.(pyjson.Value))
 	case pyjson.Value:
 		text = string(pyjson.Marshal(v))
 	case images:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // traceNode returns the behaviour of the classes written for the recordings
@@ -41,11 +42,11 @@ func traceNode(class string) (nodeType, bool) {
 func runPass(c *call) (nodeResult, *exception) { return one(c.args["image"]), nil }
 
 func validateValue(_ *folders, inputs *pyjson.Object) (string, *exception) {
-	if crash, _ := inputs.Get("crash"); crash != nil && truthy(crash) {
+	if crash, _ := inputs.Get("crash"); crash != nil && python.Bool(crash) {
 		return "", raise("RuntimeError", "crash in validation")
 	}
 	v, _ := inputs.Get("value")
-	if n, ok := numeric(v); ok && n.Float64() < 0 {
+	if n, ok := python.Number(v); ok && n.Float64() < 0 {
 		return "value must not be negative", nil
 	}
 	return "", nil

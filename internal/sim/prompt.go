@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 var canonicalUUID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
@@ -122,7 +123,7 @@ func (p *process) number(req *pyjson.Object) (pyjson.Number, *exception) {
 		return toFloat(v)
 	}
 	n := p.takeNumber()
-	if front, ok := req.Get("front"); ok && truthy(front) {
+	if front, ok := req.Get("front"); ok && python.Bool(front) {
 		n = -n
 	}
 	return pyjson.Int(n), nil
@@ -134,7 +135,7 @@ func (p *process) promptID(req *pyjson.Object) (string, bool) {
 		return uuid.NewString(), true
 	}
 	if !p.feat.uuidPromptID {
-		return pyStr(v), true
+		return python.Str(v), true
 	}
 	if _, none := v.(pyjson.Null); none {
 		return uuid.NewString(), true
@@ -164,7 +165,7 @@ func (p *process) extraData(req *pyjson.Object, r *http.Request) (*pyjson.Object
 		case none && !req.Has("client_id") && !p.feat.hidesSecrets:
 			return nil, nil // accepted; the worker dies of it
 		default:
-			return nil, raise("TypeError", "'%s' object does not support item assignment", typeName(v))
+			return nil, raise("TypeError", "'%s' object does not support item assignment", python.TypeName(v))
 		}
 	}
 	if id, ok := req.Get("client_id"); ok {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // userRoot returns the folder of the user a request speaks for; ok is false
@@ -67,7 +68,7 @@ func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
 	}
 	users := p.users()
 	for _, known := range users.All() {
-		if pyStr(known) == name {
+		if python.Str(known) == name {
 			answerJSON(w, http.StatusBadRequest, dict("error", "Duplicate username."))
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // longList is the number of options above which a refusal no longer lists them.
@@ -60,7 +61,7 @@ func validatePrompt(cat *catalogue, files *folders, graph pyjson.Value, targets 
 		if a, isArray := graph.(pyjson.Array); isArray && len(a) == 0 {
 			return verdict{problem: problem("prompt_no_outputs", "Prompt has no outputs", "", dict()), errors: dict()}, nil
 		}
-		return verdict{}, raise("TypeError", "'%s' object is not iterable", typeName(graph))
+		return verdict{}, raise("TypeError", "'%s' object is not iterable", python.TypeName(graph))
 	}
 	v := &validator{cat: cat, files: files, graph: nodes, seen: &orderedOutcomes{byID: map[string]outcome{}}}
 	outputs, bad, exc := v.outputNodes(targets)
@@ -88,14 +89,14 @@ func (v *validator) outputNodes(targets pyjson.Value) (outputs []string, bad *py
 			}
 		case pyjson.Array:
 		default:
-			return nil, nil, raise("TypeError", "argument of type '%s' is not iterable", typeName(node))
+			return nil, nil, raise("TypeError", "argument of type '%s' is not iterable", python.TypeName(node))
 		}
 		if !known {
 			return nil, v.missingClass(id, node), nil
 		}
 		switch kind.(type) {
 		case pyjson.Array, *pyjson.Object:
-			return nil, nil, raise("TypeError", "unhashable type: '%s'", typeName(kind))
+			return nil, nil, raise("TypeError", "unhashable type: '%s'", python.TypeName(kind))
 		}
 		name, _ := kind.(pyjson.String)
 		cl, ok := v.cat.class(string(name))
@@ -141,7 +142,7 @@ func (v *validator) missingClass(id string, node pyjson.Value) *pyjson.Object {
 		return problem("invalid_prompt", "Cannot execute because a node is missing the class_type property.", fmt.Sprintf("Node ID '#%s'", id), dict())
 	}
 	name := title(node, nil)
-	shown := pyStr(name)
+	shown := python.Str(name)
 	if _, none := name.(pyjson.Null); none {
 		shown = "ID #" + id
 	}
@@ -152,11 +153,11 @@ func (v *validator) missingClass(id string, node pyjson.Value) *pyjson.Object {
 
 func (v *validator) unknownClass(id string, node *pyjson.Object, kind pyjson.Value) *pyjson.Object {
 	if !v.cat.feat.missingNodeType {
-		return problem("invalid_prompt", fmt.Sprintf("Cannot execute because node %s does not exist.", pyStr(kind)), fmt.Sprintf("Node ID '#%s'", id), dict())
+		return problem("invalid_prompt", fmt.Sprintf("Cannot execute because node %s does not exist.", python.Str(kind)), fmt.Sprintf("Node ID '#%s'", id), dict())
 	}
 	name := title(node, kind)
 	return problem("missing_node_type",
-		fmt.Sprintf("Node '%s' not found. The custom node may not be installed.", pyStr(name)),
+		fmt.Sprintf("Node '%s' not found. The custom node may not be installed.", python.Str(name)),
 		fmt.Sprintf("Node ID '#%s'", id), dict("node_id", id, "class_type", kind, "node_title", name))
 }
 
@@ -218,7 +219,7 @@ func (v *validator) node(id string) (outcome, *exception) {
 	}
 	inputs, ok := rawInputs.(*pyjson.Object)
 	if !ok {
-		return outcome{}, raise("TypeError", "argument of type '%s' is not iterable", typeName(rawInputs))
+		return outcome{}, raise("TypeError", "argument of type '%s' is not iterable", python.TypeName(rawInputs))
 	}
 	cl, _ := v.cat.class(node.String("class_type"))
 	v.path = append(v.path, id)
@@ -298,7 +299,7 @@ func (v *validator) link(cl *class, in input, link pyjson.Array, received map[st
 	received[in.name] = kind
 	if !v.cat.matches(kind, in.kind, cl.custom) {
 		return problem("return_type_mismatch", "Return type mismatch between linked nodes",
-			fmt.Sprintf("%s, received_type(%s) mismatch input_type(%s)", in.name, pyStr(kind), pyStr(in.kind)),
+			fmt.Sprintf("%s, received_type(%s) mismatch input_type(%s)", in.name, python.Str(kind), python.Str(in.kind)),
 			dict("input_name", in.name, "input_config", in.config, "received_type", kind, "linked_node", link)), true, nil
 	}
 	if at := slices.Index(v.path, source); at >= 0 {
@@ -324,15 +325,15 @@ func (v *validator) source(link pyjson.Array) (string, pyjson.Value, *exception)
 	if !ok || node == nil {
 		switch link[0].(type) {
 		case pyjson.Array, *pyjson.Object:
-			return "", nil, raise("TypeError", "unhashable type: '%s'", typeName(link[0]))
+			return "", nil, raise("TypeError", "unhashable type: '%s'", python.TypeName(link[0]))
 		}
-		return "", nil, raise("KeyError", "%s", pyRepr(link[0]))
+		return "", nil, raise("KeyError", "%s", python.Repr(link[0]))
 	}
 	cl, _ := v.cat.class(node.String("class_type"))
-	number, isNumber := numeric(link[1])
+	number, isNumber := python.Number(link[1])
 	slot, isInt := number.Int64()
 	if !isNumber || !isInt {
-		return "", nil, raise("TypeError", "tuple indices must be integers or slices, not %s", typeName(link[1]))
+		return "", nil, raise("TypeError", "tuple indices must be integers or slices, not %s", python.TypeName(link[1]))
 	}
 	if slot < 0 {
 		slot += int64(len(cl.outputs)) // Python counts from the end

@@ -9,25 +9,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-func TestPythonText(t *testing.T) {
-	tests := []struct{ in, want string }{
-		{`null`, `None`},
-		{`true`, `True`},
-		{`1.50`, `1.5`},
-		{`NaN`, `nan`},
-		{`"a'b"`, `"a'b"`},
-		{`"a'\"b"`, `'a\'"b'`},
-		{`[1,"x",null]`, `[1, 'x', None]`},
-		{`{"a":{"b":[]}}`, `{'a': {'b': []}}`},
-		{`"ä\n\u0001"`, `'ä\n\x01'`},
-	}
-	for _, tt := range tests {
-		v, err := pyjson.Parse([]byte(tt.in))
-		require.NoError(t, err)
-		assert.Equal(t, tt.want, pyRepr(v), tt.in)
-	}
-}
-
 func TestCoercion(t *testing.T) {
 	tests := []struct{ kind, in, want, raises string }{
 		{"INT", `3.7`, `3`, ""},

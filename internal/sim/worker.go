@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // work is the worker thread: it runs one prompt at a time until the process
@@ -80,7 +81,7 @@ func clientOf(it *item) *string {
 		s := string(v)
 		return &s
 	default:
-		s := pyStr(v)
+		s := python.Str(v)
 		return &s
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // inboundLimit is the largest frame a client may send; more closes with 1009.
@@ -196,7 +197,7 @@ func (h *hub) removeLocked(sid string) {
 func (p *process) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		dropPageHeaders(w)
-		answerText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: "+pyRepr(optionalText(r.Header.Get("Upgrade")))+
+		answerText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: "+python.Repr(optionalText(r.Header.Get("Upgrade")))+
 			"\n Can \"Upgrade\" only to \"WebSocket\".")
 		return
 	}

@@ -1,6 +1,7 @@
-package catalog
+package python
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -12,16 +13,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// pyStrip drops what int() and float() ignore around a number: blanks, but not
+// strip drops what int() and float() ignore around a number: blanks, but not
 // the separators \x1c to \x1f, which str.strip() drops too.
-func pyStrip(s string) string { return strings.TrimFunc(s, unicode.IsSpace) }
+func strip(s string) string { return strings.TrimFunc(s, unicode.IsSpace) }
 
 // maxIntDigits is CPython's limit for the conversion of text to an int.
 const maxIntDigits = 4300
 
-// toInt is Python's int(). ok is false where Python might read digits of
-// another script than ASCII: the value is then left for the instance.
-func toInt(v pyjson.Value) (n pyjson.Number, ok bool, fault *exception) {
+// Int is Python's int(). A number that is an int stays as it is written. ok is
+// false without a fault for digits beyond ASCII: which of them Python reads
+// depends on its version.
+func Int(v pyjson.Value) (n pyjson.Number, ok bool, fault *Exception) {
 	switch v := v.(type) {
 	case pyjson.Bool:
 		if v {
@@ -35,30 +37,41 @@ func toInt(v pyjson.Value) (n pyjson.Number, ok bool, fault *exception) {
 		f := v.Float64()
 		switch {
 		case math.IsNaN(f):
-			return "", false, &exception{"ValueError", "cannot convert float NaN to integer"}
+			return "", false, &Exception{"ValueError", "cannot convert float NaN to integer"}
 		case math.IsInf(f, 0):
-			return "", false, &exception{"OverflowError", "cannot convert float infinity to integer"}
+			return "", false, &Exception{"OverflowError", "cannot convert float infinity to integer"}
 		}
 		i, _ := big.NewFloat(f).Int(nil)
 		return pyjson.Number(i.String()), true, nil
 	case pyjson.String:
 		return parseInt(string(v))
 	}
-	return "", false, typeError("int() argument must be a string, a bytes-like object or a real number, not '%s'", typeName(v))
+	return "", false, TypeError("int() argument must be a string, a bytes-like object or a real number, not '%s'", TypeName(v))
 }
 
-func parseInt(s string) (n pyjson.Number, ok bool, fault *exception) {
-	text := pyStrip(s)
+// ClampedInt is Python's int() of a text. A value beyond Go's int becomes the
+// nearest int; ok is false where int() raises.
+func ClampedInt(text string) (n int, ok bool) {
+	number, ok, _ := parseInt(text)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(string(number)) // gives the nearest int with an error about the range
+	return n, err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+func parseInt(s string) (n pyjson.Number, ok bool, fault *Exception) {
+	text := strip(s)
 	digits := strings.TrimLeft(text, "+-")
 	if len(text)-len(digits) > 1 || !plainDigits(digits) {
 		if hasOtherDigits(s) {
 			return "", false, nil
 		}
-		return "", false, &exception{"ValueError", "invalid literal for int() with base 10: " + pyRepr(pyjson.String(s))}
+		return "", false, &Exception{"ValueError", "invalid literal for int() with base 10: " + quoted(s)}
 	}
 	digits = strings.ReplaceAll(digits, "_", "")
 	if len(digits) > maxIntDigits {
-		return "", false, &exception{"ValueError", fmt.Sprintf(
+		return "", false, &Exception{"ValueError", fmt.Sprintf(
 			"Exceeds the limit (%d digits) for integer string conversion: value has %d digits; use sys.set_int_max_str_digits() to increase the limit",
 			maxIntDigits, len(digits))}
 	}
@@ -67,6 +80,17 @@ func parseInt(s string) (n pyjson.Number, ok bool, fault *exception) {
 		i.Neg(i)
 	}
 	return pyjson.Number(i.String()), true, nil
+}
+
+// quoted is the beginning of the repr of a text, as int() quotes what it refuses.
+func quoted(s string) string {
+	const maxQuoted = 200 // characters
+	repr, end := Repr(pyjson.String(s)), 0
+	for n := 0; n < maxQuoted && end < len(repr); n++ {
+		_, size := utf8.DecodeRuneInString(repr[end:])
+		end += size
+	}
+	return repr[:end]
 }
 
 // plainDigits reports whether s is ASCII digits with single underscores
@@ -87,8 +111,9 @@ func hasOtherDigits(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf && unicode.Is(unicode.Nd, r) })
 }
 
-// toFloat is Python's float(); ok is as for toInt.
-func toFloat(v pyjson.Value) (n pyjson.Number, ok bool, fault *exception) {
+// Float is Python's float(). A number that is a float stays as it is written; ok
+// is as for [Int].
+func Float(v pyjson.Value) (n pyjson.Number, ok bool, fault *Exception) {
 	switch v := v.(type) {
 	case pyjson.Bool:
 		if v {
@@ -99,9 +124,9 @@ func toFloat(v pyjson.Value) (n pyjson.Number, ok bool, fault *exception) {
 		if !v.IsInt() {
 			return v, true, nil
 		}
-		f := v.Float64()
+		f := v.Python().Float64() // Python has no int -0
 		if math.IsInf(f, 0) {
-			return "", false, &exception{"OverflowError", "int too large to convert to float"}
+			return "", false, &Exception{"OverflowError", "int too large to convert to float"}
 		}
 		return pyjson.Float(f), true, nil
 	case pyjson.String:
@@ -110,32 +135,35 @@ func toFloat(v pyjson.Value) (n pyjson.Number, ok bool, fault *exception) {
 			if hasOtherDigits(string(v)) {
 				return "", false, nil
 			}
-			return "", false, &exception{"ValueError", "could not convert string to float: " + pyRepr(v)}
+			return "", false, &Exception{"ValueError", "could not convert string to float: " + Repr(v)}
 		}
 		return pyjson.Float(f), true, nil
 	}
-	return "", false, typeError("float() argument must be a string or a real number, not '%s'", typeName(v))
+	return "", false, TypeError("float() argument must be a string or a real number, not '%s'", TypeName(v))
 }
 
 // parseFloat reads what Python's float() reads from a string: decimal only,
-// blanks around, underscores between digits, and names of the values that are
-// no numbers. strconv alone would take hexadecimal too.
+// blanks around it, underscores between digits, infinities and NaN. strconv alone
+// would take hexadecimal too.
 func parseFloat(s string) (float64, bool) {
-	s = strings.ToLower(pyStrip(s))
+	s = strip(s)
 	body := s
 	if body != "" && (body[0] == '+' || body[0] == '-') {
 		body = body[1:]
 	}
-	switch body {
-	case "nan":
+	switch {
+	case strings.EqualFold(body, "nan"):
 		return math.NaN(), true
-	case "inf", "infinity":
+	case strings.EqualFold(body, "inf"), strings.EqualFold(body, "infinity"):
 		if s[0] == '-' {
 			return math.Inf(-1), true
 		}
 		return math.Inf(1), true
 	}
-	mantissa, exponent, hasExponent := strings.Cut(body, "e")
+	mantissa, exponent, hasExponent := body, "", false
+	if e := strings.IndexAny(body, "eE"); e >= 0 {
+		mantissa, exponent, hasExponent = body[:e], body[e+1:], true
+	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	if whole == "" && fraction == "" ||
 		whole != "" && !plainDigits(whole) || fraction != "" && !plainDigits(fraction) {

@@ -1,4 +1,4 @@
-package catalog
+package python
 
 import (
 	"fmt"
@@ -9,20 +9,16 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// PythonRepr is Python's repr() of a JSON value, as ComfyUI quotes values that
-// it refuses.
-func PythonRepr(v pyjson.Value) string { return pyRepr(v) }
-
-// pyStr is Python's str().
-func pyStr(v pyjson.Value) string {
+// Str is Python's str().
+func Str(v pyjson.Value) string {
 	if s, ok := v.(pyjson.String); ok {
 		return string(s)
 	}
-	return pyRepr(v)
+	return Repr(v)
 }
 
-// pyRepr is Python's repr().
-func pyRepr(v pyjson.Value) string { return string(appendRepr(nil, v)) }
+// Repr is Python's repr().
+func Repr(v pyjson.Value) string { return string(appendRepr(nil, v)) }
 
 func appendRepr(dst []byte, v pyjson.Value) []byte {
 	switch v := v.(type) {
@@ -70,7 +66,7 @@ func appendRepr(dst []byte, v pyjson.Value) []byte {
 	return append(dst, "None"...)
 }
 
-// appendReprString quotes with ' unless only " avoids an escape.
+// appendReprString quotes with ' unless " alone avoids an escape.
 func appendReprString(dst []byte, s string) []byte {
 	quote := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {

@@ -1,4 +1,4 @@
-package catalog
+package python
 
 import (
 	"strings"
@@ -35,8 +35,8 @@ func TestPythonText(t *testing.T) {
 		{`[1, "x", [], {"a": null}]`, `[1, 'x', [], {'a': None}]`, `[1, 'x', [], {'a': None}]`},
 		{`{}`, `{}`, `{}`},
 	} {
-		require.Equal(t, tt.str, pyStr(parse(t, tt.in)), tt.in)
-		require.Equal(t, tt.repr, pyRepr(parse(t, tt.in)), tt.in)
+		require.Equal(t, tt.str, Str(parse(t, tt.in)), tt.in)
+		require.Equal(t, tt.repr, Repr(parse(t, tt.in)), tt.in)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestPythonInt(t *testing.T) {
 		`18446744073709551615`: `18446744073709551615`,
 		`"5"`:                  `5`, `" 12\n"`: `12`, `"+7"`: `7`, `"-0"`: `0`, `"007"`: `7`, `"1_000"`: `1000`, `"\u00a05\u2028"`: `5`,
 	} {
-		n, ok, fault := toInt(parse(t, in))
+		n, ok, fault := Int(parse(t, in))
 		require.Nil(t, fault, in)
 		require.True(t, ok, in)
 		require.Equal(t, want, string(n), in)
@@ -68,10 +68,10 @@ func TestPythonInt(t *testing.T) {
 		`"` + strings.Repeat("1", 4301) + `"`: `ValueError: Exceeds the limit (4300 digits) for integer string conversion: ` +
 			`value has 4301 digits; use sys.set_int_max_str_digits() to increase the limit`,
 	} {
-		_, _, fault := toInt(parse(t, in))
+		_, _, fault := Int(parse(t, in))
 		require.EqualError(t, fault, want, in)
 	}
-	_, ok, fault := toInt(pyjson.String("５"))
+	_, ok, fault := Int(pyjson.String("５"))
 	require.False(t, ok, "digits of other scripts are left to the instance")
 	require.Nil(t, fault)
 }
@@ -82,7 +82,7 @@ func TestPythonFloat(t *testing.T) {
 		`1`: `1.0`, `1.5`: `1.5`, `1e1`: `1e1`, `true`: `1.0`, `"1e3"`: `1000.0`, `" .5 "`: `0.5`, `"5."`: `5.0`,
 		`"1_0.0_1"`: `10.01`, `"nan"`: `NaN`, `"-Inf"`: `-Infinity`, `"+infinity"`: `Infinity`, `"1e999"`: `Infinity`, `"-1E-400"`: `-0.0`,
 	} {
-		n, ok, fault := toFloat(parse(t, in))
+		n, ok, fault := Float(parse(t, in))
 		require.Nil(t, fault, in)
 		require.True(t, ok, in)
 		require.Equal(t, want, string(n), in)
@@ -98,7 +98,7 @@ func TestPythonFloat(t *testing.T) {
 		`[1]`:                          `TypeError: float() argument must be a string or a real number, not 'list'`,
 		"1" + strings.Repeat("0", 400): `OverflowError: int too large to convert to float`,
 	} {
-		_, _, fault := toFloat(parse(t, in))
+		_, _, fault := Float(parse(t, in))
 		require.EqualError(t, fault, want, in)
 	}
 }
@@ -121,18 +121,18 @@ func TestPythonComparison(t *testing.T) {
 		{`[1]`, `[1, 2]`, false},
 		{`"a"`, `"a"`, true},
 	} {
-		require.Equal(t, tt.equal, pyEqual(parse(t, tt.a), parse(t, tt.b)), "%s == %s", tt.a, tt.b)
-		require.Equal(t, tt.equal, pyEqual(parse(t, tt.b), parse(t, tt.a)), "%s == %s", tt.b, tt.a)
+		require.Equal(t, tt.equal, Equal(parse(t, tt.a), parse(t, tt.b)), "%s == %s", tt.a, tt.b)
+		require.Equal(t, tt.equal, Equal(parse(t, tt.b), parse(t, tt.a)), "%s == %s", tt.b, tt.a)
 	}
-	less, fault := pyLess(parse(t, `18446744073709551614`), parse(t, `18446744073709551615`), "<")
+	less, fault := Less(parse(t, `18446744073709551614`), parse(t, `18446744073709551615`), "<")
 	require.Nil(t, fault)
 	require.True(t, less, "seeds are compared exactly")
-	less, fault = pyLess(parse(t, `NaN`), parse(t, `0`), "<")
+	less, fault = Less(parse(t, `NaN`), parse(t, `0`), "<")
 	require.Nil(t, fault)
 	require.False(t, less)
-	_, fault = pyLess(parse(t, `"x"`), parse(t, `0`), "<")
+	_, fault = Less(parse(t, `"x"`), parse(t, `0`), "<")
 	require.EqualError(t, fault, "TypeError: '<' not supported between instances of 'str' and 'int'")
-	_, fault = pyLess(parse(t, `null`), parse(t, `0.5`), ">")
+	_, fault = Less(parse(t, `null`), parse(t, `0.5`), ">")
 	require.EqualError(t, fault, "TypeError: '>' not supported between instances of 'NoneType' and 'float'")
 }
 
@@ -142,6 +142,6 @@ func TestTruthy(t *testing.T) {
 		`null`: false, `false`: false, `0`: false, `-0.0`: false, `""`: false, `[]`: false, `{}`: false,
 		`true`: true, `0.1`: true, `NaN`: true, `"false"`: true, `[0]`: true, `{"a": 0}`: true,
 	} {
-		require.Equal(t, want, truthy(parse(t, in)), in)
+		require.Equal(t, want, Bool(parse(t, in)), in)
 	}
 }
