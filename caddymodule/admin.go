@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -91,7 +92,7 @@ func serveReady(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 
 func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, err := w.Write(h.InstancesJSON())
+	_, err := w.Write(ops.InstancesJSON(h))
 	return err
 }
 

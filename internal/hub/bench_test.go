@@ -21,6 +21,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
+// MountRooms puts the rooms of the API on a hub, and InstancesJSON is that of
+// package ops; see rooms_test.go.
+var (
+	MountRooms    func(*Hub)
+	InstancesJSON func(*Hub) []byte
+)
+
+// newHub is New with the rooms of the API.
+func newHub(id Identity) *Hub {
+	h := New(id)
+	MountRooms(h)
+	return h
+}
+
 // bench is a hub with simulated instances.
 type bench struct {
 	t         testing.TB
@@ -165,7 +179,7 @@ func (h *heardLog) has(text string) bool {
 
 func (b *bench) start() {
 	b.t.Helper()
-	b.hub = New(b.id)
+	b.hub = newHub(b.id)
 	require.NoError(b.t, b.hub.Start(context.Background(), b.settings))
 }
 

@@ -79,7 +79,7 @@ func TestBombsAtEveryRoute(t *testing.T) {
 	for name, body := range hostile(32 << 20) {
 		bombs[name] = zipped(body)
 	}
-	for _, routes := range []*api.Router{b.hub.table, b.hub.own} {
+	for _, routes := range []*api.Router{b.hub.table, b.hub.mounted} {
 		for pattern, methods := range routes.All() {
 			path := strings.NewReplacer("**", "x/y", "*", "x").Replace(pattern.String())
 			for _, method := range methods {

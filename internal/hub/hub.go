@@ -43,7 +43,7 @@ const contactTimeout = 15 * time.Second
 type Hub struct {
 	id      Identity
 	table   *api.Router
-	own     *api.Router
+	mounted *api.Router
 	metrics *metrics
 	recent  api.RecentClients
 	// left are the instances that hold pictures which nodes have left in their
@@ -105,7 +105,7 @@ func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), stock: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
-	h.table, h.own = h.routes(), h.ownRoutes()
+	h.table, h.mounted = h.routes(), &api.Router{}
 	h.metrics = newMetrics(h)
 	h.requests = &api.Requests{
 		Intake: h.intake, Log: h.log, Unavailable: h.metrics.faults.Inc,

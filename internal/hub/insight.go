@@ -1,31 +1,35 @@
 package hub
 
 import (
-	"context"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// insight is what an requester may learn of what is not his own.
-type insight struct {
-	// whole says that addresses, reasons and numbers of everybody are shown: to
-	// everybody where nobody logs in, else only to callers that may speak for
-	// every tenant and speak for none.
-	whole bool
-	// words replaces addresses of instances by their names.
-	words *strings.Replacer
-	// running are the requester's own prompts by instance.
-	running map[string]string
+// Viewer is somebody who looks at jobs and at the fleet.
+type Viewer struct {
+	// Tenant is whose jobs are the viewer's own.
+	Tenant string
+	// Login says that the tenant comes from a login.
+	Login bool
+	// Trusted says that the viewer may speak for every tenant.
+	Trusted bool
 }
 
-// insightOf says what an requester may learn.
-func (h *Hub) insightOf(a api.Requester) insight {
-	in := insight{whole: !a.Login && (a.Trusted || !h.logins.lately())}
-	if in.whole {
-		in.words = strings.NewReplacer()
-		return in
+func viewerOf(a api.Requester) Viewer {
+	return Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
+}
+
+// seesAll reports whether a viewer may learn addresses, reasons and numbers of
+// everybody: everybody may where nobody logs in, else only those who may speak
+// for every tenant and speak for none.
+func (h *Hub) seesAll(v Viewer) bool { return !v.Login && (v.Trusted || !h.logins.lately()) }
+
+// withoutAddresses gives a function that replaces the addresses of instances by
+// their names, where the viewer may not learn them.
+func (h *Hub) withoutAddresses(v Viewer) func(string) string {
+	if h.seesAll(v) {
+		return func(text string) string { return text }
 	}
 	var pairs []string
 	for _, i := range h.fleet.Instances() {
@@ -35,41 +39,5 @@ func (h *Hub) insightOf(a api.Requester) insight {
 			pairs = append(pairs, i.URL, i.Name, address, i.Name)
 		}
 	}
-	in.words = strings.NewReplacer(pairs...)
-	return in
-}
-
-// ofInstances is insightOf for a listing of instances. While Redis is away no
-// running prompt is shown.
-func (h *Hub) ofInstances(ctx context.Context, a api.Requester, instances []fleet.Instance) insight {
-	in := h.insightOf(a)
-	var keys []string
-	for _, i := range instances {
-		if i.Report.Job != "" {
-			keys = append(keys, i.Report.Job)
-		}
-	}
-	if len(keys) == 0 {
-		return in
-	}
-	jobs, err := h.queue.GetAll(ctx, keys)
-	if err != nil {
-		h.log().Debug("cannot tell whose prompts run", "error", err)
-	}
-	in.running = map[string]string{}
-	for _, j := range jobs {
-		if j.Tenant == a.Tenant && j.State.Live() {
-			in.running[j.Run.Instance] = j.ID
-		}
-	}
-	return in
-}
-
-// of is an instance as the requester may see it.
-func (in insight) of(i fleet.Instance) fleet.Instance {
-	i.Running = in.running[i.Name]
-	if !in.whole {
-		i.URL, i.Reason = "", ""
-	}
-	return i
+	return strings.NewReplacer(pairs...).Replace
 }

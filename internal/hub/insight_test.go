@@ -71,8 +71,8 @@ func TestInsightOfATenant(t *testing.T) {
 		require.Empty(t, seen.URL)
 		require.Empty(t, seen.Reason)
 	}
-	require.Contains(t, string(b.hub.InstancesJSON()), at, "the operator sees it")
-	require.Contains(t, string(b.hub.InstancesJSON()), running)
+	require.Contains(t, string(InstancesJSON(b.hub)), at, "the operator sees it")
+	require.Contains(t, string(InstancesJSON(b.hub)), running)
 
 	require.Equal(t, shownStats{Queued: 1, Running: 1}, ada.stats())
 	require.Zero(t, eve.stats())

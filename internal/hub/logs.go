@@ -54,7 +54,7 @@ func (l *logReaders) all() []stream.Key {
 func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"
 	instances := h.fleet.Instances()
-	switch whole := h.insightOf(a).whole; {
+	switch whole := h.seesAll(viewerOf(a)); {
 	case whole && len(instances) == 1:
 		if client := h.dispatch.Primary(); client != nil {
 			h.passOn(client, w, r)
@@ -126,7 +126,7 @@ func (h *Hub) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester,
 	defer done()
 	o, _ := v.(*pyjson.Object)
 	enabled, said := o.Get("enabled")
-	if client := o.String("clientId"); client != "" && said && h.insightOf(a).whole {
+	if client := o.String("clientId"); client != "" && said && h.seesAll(viewerOf(a)) {
 		h.followLogs(r.Context(), h.readers.set(stream.Key{Tenant: a.Tenant, Client: client}, python.Bool(enabled), h.streams.Connected))
 	} else if !said {
 		api.WriteInternalError(w, r) // a KeyError in ComfyUI

@@ -13,5 +13,5 @@ var reserved = []string{
 // instance whatever its operator says: it is a route for somebody who reads
 // paths more loosely, or it is reserved.
 func (h *Hub) isPrivate(path aiohttp.Path) bool {
-	return path.Below(reserved...) || h.table.Resembles(path) || h.own.Resembles(path)
+	return path.Below(reserved...) || h.table.Resembles(path) || h.mounted.Resembles(path)
 }

@@ -107,10 +107,10 @@ func FuzzRouter(f *testing.F) {
 		f.Add(http.MethodHead, path)
 		f.Add(http.MethodDelete, path)
 	}
-	h := New(Identity{})
+	h := newHub(Identity{})
 	named := &api.Router{} // the hub's table with handlers that tell their name
 	hit := ""
-	for _, table := range []*api.Router{h.own, h.table} {
+	for _, table := range []*api.Router{h.mounted, h.table} {
 		for pattern, methods := range table.All() {
 			for _, method := range methods {
 				named.Handle(method+" "+pattern.String(), func(http.ResponseWriter, *http.Request, api.Requester, []string) { hit = pattern.String() })

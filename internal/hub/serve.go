@@ -73,19 +73,12 @@ func (h *Hub) routes() *api.Router {
 	return t
 }
 
-// ownRoutes are the hub's own API. They exist under /hub only.
-func (h *Hub) ownRoutes() *api.Router {
-	t := &api.Router{}
-	t.Handle("GET /hub/instances", h.getInstances)
-	t.Handle("GET /hub/jobs", h.getJobs)
-	t.Handle("GET /hub/jobs/*", h.getJob)
-	t.Handle("POST /hub/jobs/*/cancel", h.postJobCancel)
-	t.Handle("GET /hub/stats", h.getStats)
-	t.Handle("POST /hub/explain", h.postExplain)
-	t.Handle("POST /hub/files", h.postFiles)
-	t.Handle("GET "+api.LinkPath+"*", h.getFile)
-	return t
-}
+// Mount adds the routes of another room of the API, which are tried before
+// ComfyUI's. It must be called before the first request.
+func (h *Hub) Mount(routes *api.Router) { h.mounted = routes }
+
+// Requests reads the requests of all rooms.
+func (h *Hub) Requests() *api.Requests { return h.requests }
 
 // Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
 // hub's own under /hub/.
@@ -138,7 +131,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, v api.Visitor) {
 		h.logins.note()
 	}
 	w = api.Greet(w, r, v, &a)
-	own, values, allowed := h.own.Find(r.Method, path)
+	own, values, allowed := h.mounted.Find(r.Method, path)
 	if own != nil {
 		own(w, r, a, values)
 		return

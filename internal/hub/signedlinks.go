@@ -10,33 +10,32 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
 const (
-	// linkLife is how long a link works where nobody says, maxLinkLife the
-	// longest that can be asked for.
-	linkLife    = 24 * time.Hour
-	maxLinkLife = 7 * 24 * time.Hour
+	// LinkLife is how long a link works where nobody says.
+	LinkLife = 24 * time.Hour
+	// MaxLinkLife is the longest that can be asked for.
+	MaxLinkLife = 7 * 24 * time.Hour
 	// clockSkew is how far the clocks of hubs may be apart.
 	clockSkew = 5 * time.Minute
 )
 
 var (
-	// errForged is a link that this hub, or one of the same key, has not made.
-	errForged = errors.New("hub: the link is not valid")
-	// errExpired is a link whose time is over.
-	errExpired = errors.New("hub: the link has expired")
-	// errTooLong is a link that would work for longer than any may. It is asked
+	// ErrLinkForged is a link that this hub, or one of the same key, has not made.
+	ErrLinkForged = errors.New("hub: the link is not valid")
+	// ErrLinkExpired is a link whose time is over.
+	ErrLinkExpired = errors.New("hub: the link has expired")
+	// ErrLinkTooLong is a link that would work for longer than any may. It is asked
 	// when a link is opened, too: a key that was stolen must not give links
 	// that work for years.
-	errTooLong = errors.New("hub: the link is valid for too long")
+	ErrLinkTooLong = errors.New("hub: the link is valid for too long")
 )
 
 // signer makes links to files that work for whoever holds them, for a while:
-// /hub/files/NAME?exp=SECONDS&sig=TEXT. What signs the name and the time also
+// NAME?exp=SECONDS&sig=TEXT, below a path of the API's. What signs the name and the time also
 // carries, encrypted, whose file it is and in which folder it lies: a link
 // that is passed on tells nobody the name of the user.
 type signer struct{ seal *keyring.Sealer }
@@ -51,7 +50,7 @@ type owned struct {
 
 func newSigner(seal *keyring.Sealer) *signer { return &signer{seal} }
 
-// link is the path and query of a link to a tenant's file. Errors:
+// link is the name and query of a link to a tenant's file. Errors:
 // keyring.ErrAway.
 func (s *signer) link(tenant string, ref files.Ref, now, expires time.Time) (string, error) {
 	of, err := json.Marshal(owned{Tenant: tenant, Type: ref.Type, Subfolder: ref.Subfolder, Issued: now.Unix()})
@@ -64,19 +63,18 @@ func (s *signer) link(tenant string, ref files.Ref, now, expires time.Time) (str
 		return "", fmt.Errorf("hub: link: %w", err)
 	}
 	query := url.Values{"exp": {exp}, "sig": {base64.RawURLEncoding.EncodeToString(sig)}}
-	return api.LinkPath + url.PathEscape(ref.Filename) + "?" + query.Encode(), nil
+	return url.PathEscape(ref.Filename) + "?" + query.Encode(), nil
 }
 
-// open reads a link. Errors: errForged, errExpired, errTooLong, keyring.ErrAway.
-func (s *signer) open(ctx context.Context, name string, query url.Values, now time.Time) (tenant string, ref files.Ref, err error) {
-	exp := query.Get("exp")
-	sig, err := base64.RawURLEncoding.DecodeString(query.Get("sig"))
+// open reads a link. Errors: ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, keyring.ErrAway.
+func (s *signer) open(ctx context.Context, name, exp, sealed string, now time.Time) (tenant string, ref files.Ref, err error) {
+	sig, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
-		return "", files.Ref{}, errForged
+		return "", files.Ref{}, ErrLinkForged
 	}
 	plain, err := s.seal.Open(ctx, sig, signed(name, exp))
 	if errors.Is(err, keyring.ErrForged) {
-		return "", files.Ref{}, errForged
+		return "", files.Ref{}, ErrLinkForged
 	}
 	if err != nil {
 		return "", files.Ref{}, fmt.Errorf("hub: link: %w", err)
@@ -84,14 +82,14 @@ func (s *signer) open(ctx context.Context, name string, query url.Values, now ti
 	var of owned
 	seconds, err := strconv.ParseInt(exp, 10, 64)
 	if err != nil || json.Unmarshal(plain, &of) != nil {
-		return "", files.Ref{}, errForged
+		return "", files.Ref{}, ErrLinkForged
 	}
 	latest := now.Add(clockSkew)
 	switch {
 	case now.Unix() >= seconds:
-		return "", files.Ref{}, errExpired
-	case seconds > latest.Add(maxLinkLife).Unix(), of.Issued > latest.Unix(), seconds-of.Issued > int64(maxLinkLife/time.Second):
-		return "", files.Ref{}, errTooLong
+		return "", files.Ref{}, ErrLinkExpired
+	case seconds > latest.Add(MaxLinkLife).Unix(), of.Issued > latest.Unix(), seconds-of.Issued > int64(MaxLinkLife/time.Second):
+		return "", files.Ref{}, ErrLinkTooLong
 	}
 	return of.Tenant, files.Ref{Type: of.Type, Subfolder: of.Subfolder, Filename: name}, nil
 }

@@ -129,21 +129,21 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 		ref := files.Ref{Type: "output", Subfolder: "sub/folder", Filename: name}
 		link, err := one.link("ann", ref, now.Add(-time.Hour), now)
 		require.NoError(t, err)
-		u, err := url.Parse(link)
+		u, err := url.Parse(api.LinkPath + link)
 		require.NoError(t, err)
 		got := strings.TrimPrefix(u.Path, api.LinkPath)
 		require.Equal(t, name, got)
 
 		for _, s := range []*signer{one, same} {
-			tenant, file, err := s.open(t.Context(), got, u.Query(), now.Add(-time.Second))
+			tenant, file, err := s.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now.Add(-time.Second))
 			require.NoError(t, err)
 			require.Equal(t, "ann", tenant)
 			require.Equal(t, ref, file)
 		}
-		_, _, err = one.open(t.Context(), got, u.Query(), now)
-		require.ErrorIs(t, err, errExpired)
-		_, _, err = two.open(t.Context(), got, u.Query(), now.Add(-time.Second))
-		require.ErrorIs(t, err, errForged)
+		_, _, err = one.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now)
+		require.ErrorIs(t, err, ErrLinkExpired)
+		_, _, err = two.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now.Add(-time.Second))
+		require.ErrorIs(t, err, ErrLinkForged)
 	}
 }
 
@@ -159,21 +159,21 @@ func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
 		issued, expires time.Duration // from now
 		want            error
 	}{
-		{"the longest", 0, maxLinkLife, nil},
-		{"made by a hub whose clock is ahead", clockSkew, maxLinkLife + clockSkew, nil},
-		{"nearly over", -maxLinkLife + time.Second, time.Second, nil},
-		{"over", -maxLinkLife, 0, errExpired},
-		{"too long", 0, maxLinkLife + time.Second, errTooLong},
-		{"for ever", 0, 100 * 365 * 24 * time.Hour, errTooLong},
-		{"for ever, made in the future", 99 * 365 * 24 * time.Hour, 99*365*24*time.Hour + time.Hour, errTooLong},
-		{"renewed", -maxLinkLife, time.Hour, errTooLong},
-		{"made later than now", time.Hour, 2 * time.Hour, errTooLong},
+		{"the longest", 0, MaxLinkLife, nil},
+		{"made by a hub whose clock is ahead", clockSkew, MaxLinkLife + clockSkew, nil},
+		{"nearly over", -MaxLinkLife + time.Second, time.Second, nil},
+		{"over", -MaxLinkLife, 0, ErrLinkExpired},
+		{"too long", 0, MaxLinkLife + time.Second, ErrLinkTooLong},
+		{"for ever", 0, 100 * 365 * 24 * time.Hour, ErrLinkTooLong},
+		{"for ever, made in the future", 99 * 365 * 24 * time.Hour, 99*365*24*time.Hour + time.Hour, ErrLinkTooLong},
+		{"renewed", -MaxLinkLife, time.Hour, ErrLinkTooLong},
+		{"made later than now", time.Hour, 2 * time.Hour, ErrLinkTooLong},
 	} {
 		link, err := s.link("ann", ref, now.Add(tc.issued), now.Add(tc.expires))
 		require.NoError(t, err)
-		u, err := url.Parse(link)
+		u, err := url.Parse(api.LinkPath + link)
 		require.NoError(t, err)
-		_, _, err = s.open(t.Context(), "a.png", u.Query(), now)
+		_, _, err = s.open(t.Context(), "a.png", u.Query().Get("exp"), u.Query().Get("sig"), now)
 		require.ErrorIs(t, err, tc.want, tc.name)
 	}
 }
@@ -185,7 +185,7 @@ func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
 	now := time.Now()
 	link, err := b.hub.signer.link("", files.Ref{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
 	require.NoError(t, err)
-	status, body := b.get(link)
+	status, body := b.get(api.LinkPath + link)
 	require.Equal(t, http.StatusForbidden, status)
 	require.Contains(t, string(body), "longer than links may")
 }
@@ -194,7 +194,7 @@ func FuzzSignerOpen(f *testing.F) {
 	s := newSignerOf(f, f.TempDir())
 	f.Add("a.png", "1800000000", "AAAA")
 	f.Fuzz(func(t *testing.T, name, exp, sig string) {
-		_, _, err := s.open(t.Context(), name, url.Values{"exp": {exp}, "sig": {sig}}, time.Unix(1, 0))
-		require.ErrorIs(t, err, errForged)
+		_, _, err := s.open(t.Context(), name, exp, sig, time.Unix(1, 0))
+		require.ErrorIs(t, err, ErrLinkForged)
 	})
 }

@@ -112,7 +112,7 @@ func spellings() map[string]spelling {
 // walk sends the requests of the whole table under some methods.
 func (w *walker) walk(t *testing.T, methods ...string) {
 	t.Helper()
-	for _, table := range []*api.Router{w.hub.own, w.hub.table} {
+	for _, table := range []*api.Router{w.hub.mounted, w.hub.table} {
 		for pattern := range table.All() {
 			w.route(t, pattern.String(), methods)
 		}

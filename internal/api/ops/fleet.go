@@ -1,0 +1,73 @@
+package ops
+
+import (
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// InstancesJSON is the fleet for its operator: GET /hub/instances with the
+// addresses of all instances and the ids of all prompts.
+func InstancesJSON(h *hub.Hub) []byte { return pyjson.Marshal(instanceList(h.AllInstances())) }
+
+func instanceList(instances []fleet.Instance) pyjson.Array {
+	list := pyjson.Array{}
+	for _, i := range instances {
+		list = append(list, instanceValue(i))
+	}
+	return list
+}
+
+func instanceValue(i fleet.Instance) *pyjson.Object {
+	lastSeen := pyjson.Value(pyjson.Null{})
+	if !i.LastSeen.IsZero() {
+		lastSeen = pyjson.Int(i.LastSeen.Unix())
+	}
+	return pyjson.NewObject(
+		pyjson.Member{Key: "name", Value: pyjson.String(i.Name)},
+		pyjson.Member{Key: "url", Value: pyjson.String(i.URL)},
+		pyjson.Member{Key: "kind", Value: pyjson.String(i.Kind)},
+		pyjson.Member{Key: "state", Value: pyjson.String(i.State)},
+		pyjson.Member{Key: "running", Value: stringOrNull(i.Running)},
+		pyjson.Member{Key: "version", Value: pyjson.String(i.Report.Version)},
+		pyjson.Member{Key: "gpu", Value: pyjson.String(i.Report.GPU)},
+		pyjson.Member{Key: "vram_total", Value: pyjson.Int(i.Report.VRAMTotal)},
+		pyjson.Member{Key: "vram_free", Value: pyjson.Int(i.Report.VRAMFree)},
+		pyjson.Member{Key: "last_seen", Value: lastSeen},
+		pyjson.Member{Key: "reason", Value: pyjson.String(i.Reason)},
+	)
+}
+
+// getInstances answers GET /hub/instances.
+func (o *room) getInstances(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	api.WriteListing(w, r, instanceList(o.hub.Instances(r.Context(), viewer(a))))
+}
+
+// getStats answers GET /hub/stats: the fleet in a few numbers.
+func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	stats, err := o.hub.Stats(r.Context(), viewer(a))
+	if err != nil {
+		o.Fail(w, r, err)
+		return
+	}
+	states := pyjson.NewObject()
+	for _, s := range fleet.States() {
+		states.Set(string(s), pyjson.Int(int64(stats.Instances[s])))
+	}
+	api.WriteValue(w, pyjson.NewObject(
+		pyjson.Member{Key: "queued", Value: pyjson.Int(int64(stats.Waiting))},
+		pyjson.Member{Key: "running", Value: pyjson.Int(int64(stats.Running))},
+		pyjson.Member{Key: "sockets", Value: pyjson.Int(int64(stats.Sockets))},
+		pyjson.Member{Key: "instances", Value: states},
+	))
+}
+
+func stringOrNull(s string) pyjson.Value {
+	if s == "" {
+		return pyjson.Null{}
+	}
+	return pyjson.String(s)
+}

@@ -1,0 +1,140 @@
+package ops
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
+// newest first.
+func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	jobs, err := o.hub.Jobs(r.Context(), viewer(a))
+	if err != nil {
+		o.Fail(w, r, err)
+		return
+	}
+	list := pyjson.Array{}
+	for _, j := range jobs {
+		list = append(list, jobValue(j))
+	}
+	api.WriteListing(w, r, list)
+}
+
+// getJob answers GET /hub/jobs/{id}.
+func (o *room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, err := o.hub.Job(r.Context(), viewer(a), path[0])
+	if err != nil {
+		o.failJob(w, r, err)
+		return
+	}
+	api.WriteDetail(w, jobValue(j))
+}
+
+// failJob answers a request about a job that cannot be shown.
+func (o *room) failJob(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, hub.ErrNoJob) {
+		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
+		return
+	}
+	o.Fail(w, r, err)
+}
+
+// jobValue is an entry of /hub/jobs.
+func jobValue(j hub.JobView) *pyjson.Object {
+	return pyjson.NewObject(
+		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
+		pyjson.Member{Key: "status", Value: pyjson.String(stateOf(j.State))},
+		pyjson.Member{Key: "position", Value: position(j)},
+		pyjson.Member{Key: "eta", Value: pyjson.Null{}},
+		pyjson.Member{Key: "instance", Value: stringOrNull(j.Run.Instance)},
+		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(j.Attempts))},
+		pyjson.Member{Key: "tenant", Value: pyjson.String(j.Tenant)},
+		pyjson.Member{Key: "priority", Value: pyjson.Int(int64(j.Priority))},
+		pyjson.Member{Key: "progress", Value: pyjson.Float(j.Progress)},
+		pyjson.Member{Key: "created_at", Value: seconds(j.CreatedAt)},
+		pyjson.Member{Key: "started_at", Value: seconds(j.StartedAt)},
+		pyjson.Member{Key: "finished_at", Value: seconds(j.FinishedAt)},
+		pyjson.Member{Key: "error", Value: pyjson.String(j.Reason)},
+		pyjson.Member{Key: "lost", Value: pyjson.Strings(j.Lost)},
+	)
+}
+
+// stateOf is the state that is shown: what an instance has been given runs.
+func stateOf(s job.State) job.State {
+	if s == job.Leased {
+		return job.Running
+	}
+	return s
+}
+
+// position is a job's place in the queue, or null.
+func position(j hub.JobView) pyjson.Value {
+	if j.Position < 0 {
+		return pyjson.Null{}
+	}
+	return pyjson.Int(int64(j.Position))
+}
+
+// seconds is a moment in Unix seconds, or null.
+func seconds(ms int64) pyjson.Value {
+	if ms == 0 {
+		return pyjson.Null{}
+	}
+	return pyjson.Float(float64(ms) / 1000)
+}
+
+// postJobCancel answers POST /hub/jobs/{id}/cancel, wherever the job is.
+func (o *room) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	cancelled, err := o.hub.Cancel(r.Context(), a.Tenant, path[0])
+	if err != nil {
+		o.Fail(w, r, err)
+		return
+	}
+	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "cancelled", Value: pyjson.Bool(cancelled)}))
+}
+
+// postExplain answers POST /hub/explain: why a job waits, or where it is, and
+// what speaks for or against each instance.
+func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := o.ReadBody(w, r, a, api.SmallBody)
+	if !ok {
+		return
+	}
+	defer done()
+	var ask struct {
+		PromptID string `json:"prompt_id"`
+	}
+	if json.Unmarshal(body, &ask) != nil || ask.PromptID == "" {
+		api.WriteErrorText(w, http.StatusBadRequest, "prompt_id is needed as JSON")
+		return
+	}
+	e, err := o.hub.Explain(r.Context(), viewer(a), ask.PromptID)
+	if err != nil {
+		o.failJob(w, r, err)
+		return
+	}
+	list := pyjson.Array{}
+	for _, c := range e.Candidates {
+		list = append(list, pyjson.NewObject(
+			pyjson.Member{Key: "name", Value: pyjson.String(c.Name)},
+			pyjson.Member{Key: "state", Value: pyjson.String(c.State)},
+			pyjson.Member{Key: "can_run", Value: pyjson.Bool(c.Can)},
+			pyjson.Member{Key: "why", Value: pyjson.String(c.Why)},
+			pyjson.Member{Key: "lacks", Value: pyjson.Strings(c.Lacks)},
+		))
+	}
+	api.WriteDetail(w, pyjson.NewObject(
+		pyjson.Member{Key: "id", Value: pyjson.String(e.Job.ID)},
+		pyjson.Member{Key: "state", Value: pyjson.String(stateOf(e.Job.State))},
+		pyjson.Member{Key: "position", Value: position(e.Job)},
+		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(e.Job.Attempts))},
+		pyjson.Member{Key: "reason", Value: pyjson.String(e.Job.Reason)},
+		pyjson.Member{Key: "instances", Value: list},
+	))
+}

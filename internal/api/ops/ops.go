@@ -1,0 +1,35 @@
+// Package ops is the room of the hub's own API, below /hub: the fleet, the jobs,
+// why a job waits, and links to files. It translates between HTTP and the core
+// and decides nothing itself.
+package ops
+
+import (
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// room answers the routes below /hub.
+type room struct {
+	*api.Requests
+	hub *hub.Hub
+}
+
+// Routes are the routes below /hub, answered by a hub. They exist as written,
+// not below /api.
+func Routes(h *hub.Hub) *api.Router {
+	o := &room{Requests: h.Requests(), hub: h}
+	t := &api.Router{}
+	t.Handle("GET /hub/instances", o.getInstances)
+	t.Handle("GET /hub/jobs", o.getJobs)
+	t.Handle("GET /hub/jobs/*", o.getJob)
+	t.Handle("POST /hub/jobs/*/cancel", o.postJobCancel)
+	t.Handle("GET /hub/stats", o.getStats)
+	t.Handle("POST /hub/explain", o.postExplain)
+	t.Handle("POST /hub/files", o.postFiles)
+	t.Handle("GET "+api.LinkPath+"*", o.getFile)
+	return t
+}
+
+func viewer(a api.Requester) hub.Viewer {
+	return hub.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
+}

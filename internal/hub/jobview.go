@@ -1,0 +1,112 @@
+package hub
+
+import (
+	"context"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// ErrNoJob says that the tenant has no job of that id.
+var ErrNoJob = queue.ErrNotFound
+
+// maxEndedJobs bounds the ended jobs of Jobs.
+const maxEndedJobs = 200
+
+// JobView is a job as a viewer may see it: its reason and what was lost name no
+// address that the viewer may not learn.
+type JobView struct {
+	job.Job
+	// Position is the place in the queue from 0 on, -1 for a job that does not
+	// wait and for one whose place cannot be told.
+	Position int
+}
+
+// view is a job with the addresses taken out that its viewer may not learn.
+func view(j job.Job, position int, clean func(string) string) JobView {
+	j.Reason = clean(j.Reason)
+	lost := make([]string, len(j.Lost))
+	for n, line := range j.Lost {
+		lost[n] = clean(line)
+	}
+	j.Lost = lost
+	return JobView{Job: j, Position: position}
+}
+
+// Jobs are the viewer's own: what runs and waits, then what has ended, the
+// newest first and at most maxEndedJobs of it. The error is one of Redis.
+func (h *Hub) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
+	live, err := h.queue.Live(ctx, v.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	clean := h.withoutAddresses(v)
+	var out []JobView
+	waiting := 0
+	for _, j := range live {
+		position := -1
+		if j.State == job.Queued {
+			position = waiting
+			waiting++
+		}
+		out = append(out, view(j, position, clean))
+	}
+	limit := maxEndedJobs
+	ended, err := h.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
+	if err != nil {
+		return nil, err
+	}
+	for n := range ended {
+		out = append(out, view(ended[len(ended)-1-n].Job, -1, clean))
+	}
+	return out, nil
+}
+
+// Job is the viewer's newest job of an id; the reason of one that waits says for
+// what. The errors are ErrNoJob, or one of Redis.
+func (h *Hub) Job(ctx context.Context, v Viewer, id string) (JobView, error) {
+	j, err := h.queue.Find(ctx, v.Tenant, id)
+	if err != nil {
+		return JobView{}, err
+	}
+	position := -1
+	if j.State == job.Queued {
+		position = h.position(ctx, j)
+		if needs, ok := h.needs(ctx, j); ok {
+			j.Reason = h.dispatch.Explain(needs)
+		}
+	}
+	return view(j, position, h.withoutAddresses(v)), nil
+}
+
+// position is the place of a waiting job, -1 if it cannot be told.
+func (h *Hub) position(ctx context.Context, j job.Job) int {
+	position, err := h.queue.Position(ctx, j.Key)
+	if err != nil {
+		return -1
+	}
+	return position
+}
+
+// needs is what a waiting job requires of an instance; false if it cannot be
+// told.
+func (h *Hub) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool) {
+	body, err := h.queue.Body(ctx, j.Key)
+	if err != nil {
+		return catalog.Requirements{}, false
+	}
+	needs, err := catalog.DecodeRequirements(body.Requires)
+	return needs, err == nil
+}
+
+// Cancel ends a tenant's newest job of an id, wherever it is, and reports
+// whether there was one to end. The error is one of Redis.
+func (h *Hub) Cancel(ctx context.Context, tenant, id string) (bool, error) {
+	j, err := h.find(ctx, tenant, id)
+	if err != nil || j.Key == "" || !j.State.Live() {
+		return false, err
+	}
+	err = h.stop(ctx, j)
+	return err == nil, err
+}

@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// ErrNoFile says that the tenant has no such file, or that it is gone.
+var ErrNoFile = errors.New("hub: no such file")
+
+// File is a stored file.
+type File struct {
+	Ref      files.Ref
+	ETag     string
+	Modified time.Time
+	Size     int64 // bytes
+
+	open func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
+}
+
+// Open reads length bytes from an offset on.
+func (f File) Open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+	body, err := f.open(ctx, offset, length)
+	return body, noFile(err)
+}
+
+// noFile adds ErrNoFile to the errors that mean it.
+func noFile(err error) error {
+	if errors.Is(err, files.ErrNotFound) || errors.Is(err, files.ErrGone) {
+		return fmt.Errorf("%w: %w", ErrNoFile, err)
+	}
+	return err
+}
+
+// stored finds a file whose bytes the hub has.
+func (h *Hub) stored(ctx context.Context, tenant string, ref files.Ref) (File, error) {
+	e, err := h.store.Resolve(ctx, tenant, ref)
+	if err == nil && !e.Stored() {
+		err = files.ErrGone
+	}
+	if err != nil {
+		return File{}, noFile(err)
+	}
+	return File{
+		Ref: e.Ref, ETag: e.ETag, Modified: e.Modified, Size: e.Size,
+		open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+			return h.store.Open(ctx, e, offset, length)
+		},
+	}, nil
+}
+
+// Link makes a link to a tenant's file that works for whoever holds it until it
+// expires: the file's name, escaped, and a query. The errors are ErrNoFile,
+// keyring.ErrAway, or one of Redis.
+func (h *Hub) Link(ctx context.Context, tenant string, ref files.Ref, expires time.Time) (string, error) {
+	f, err := h.stored(ctx, tenant, ref)
+	if err != nil {
+		return "", err
+	}
+	return h.signer.link(tenant, f.Ref, time.Now(), expires)
+}
+
+// Linked is the file of a link, given the link's name, "exp" and "sig". The
+// errors are ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, ErrNoFile,
+// keyring.ErrAway, or one of Redis.
+func (h *Hub) Linked(ctx context.Context, name, exp, sig string) (File, error) {
+	tenant, ref, err := h.signer.open(ctx, name, exp, sig, time.Now())
+	if err != nil {
+		return File{}, err
+	}
+	f, err := h.stored(ctx, tenant, ref)
+	f.Ref = ref
+	return f, err
+}
