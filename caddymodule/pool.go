@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/comfyhub/comfyhub/internal/api/comfy"
 	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
@@ -37,6 +38,7 @@ type sharedHub struct {
 func acquire(id hub.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
 		s := &sharedHub{hub: hub.New(id)}
+		comfy.Mount(s.hub)
 		s.hub.Mount(ops.Routes(s.hub))
 		s.logger = s.logs.logger()
 		// Both the exit of the process and the last release close the hub.

@@ -26,3 +26,11 @@ func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		WriteInternalError(w, r)
 	}
 }
+
+// RefuseFull answers a tenant that has reached one of its limits. The limit is
+// named as in the Caddyfile, so that the user can tell the operator which.
+func (q *Requests) RefuseFull(w http.ResponseWriter, limit string, e Error) {
+	q.Limited(limit)
+	e.Details = "This is your own limit (tenant_limits " + limit + "); other users are not affected. " + e.Details
+	WriteError(w, e)
+}

@@ -29,6 +29,9 @@ type Requests struct {
 	Log func() *slog.Logger
 	// Unavailable counts a request that failed because Redis was away.
 	Unavailable func()
+	// Limited counts a request that was refused because a tenant had reached a
+	// limit, by the name of the limit.
+	Limited func(limit string)
 	// Route names a request's route for the log: its path may name a file.
 	Route func(*http.Request) string
 }

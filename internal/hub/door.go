@@ -30,7 +30,7 @@ func (h *Hub) mayAsk(s queue.Submission) bool {
 func (h *Hub) ask(ctx context.Context, j job.Job, door *dispatch.Door) (answer []byte, refused bool, err error) {
 	var nodeErrors []byte
 	if door != nil {
-		nodeErrors = door.Wait(ctx, h.settings().AskPatience)
+		nodeErrors = door.Wait(ctx, h.Settings().AskPatience)
 	}
 	// Also for a client that has left: the job is refused or accepted, and
 	// nothing stays open.

@@ -40,7 +40,7 @@ func (h *Hub) delivered(k stream.Key, promptID string) {
 // received and that this process does not remember, because an earlier one
 // held its stream. Only what ended within the replay window is told.
 func (h *Hub) missed(ctx context.Context, k stream.Key) {
-	if time.Since(h.since) > h.settings().ReplayWindow {
+	if time.Since(h.since) > h.Settings().ReplayWindow {
 		return // all that may be missed ended under this process
 	}
 	h.tellUndelivered(ctx, k, func(j job.Job) bool { return time.UnixMilli(j.FinishedAt).Before(h.since) })
@@ -62,7 +62,7 @@ func (h *Hub) tellUndelivered(ctx context.Context, k stream.Key, concerns func(j
 		return
 	}
 	for _, j := range jobs {
-		if time.Since(time.UnixMilli(j.FinishedAt)) < h.settings().ReplayWindow && concerns(j) {
+		if time.Since(time.UnixMilli(j.FinishedAt)) < h.Settings().ReplayWindow && concerns(j) {
 			h.streams.Tell(k, j.ID, j.Key, h.rebuilt(ctx, j)...)
 		}
 	}

@@ -59,12 +59,12 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		Strict:        func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
 		Missing:       h.ofInstance,
 		Preview:       h.preview,
-		PictureMemory: func() int64 { return h.settings().PictureMemory },
+		PictureMemory: func() int64 { return h.Settings().PictureMemory },
 		Away:          h.metrics.faults.Inc,
 		Logger:        log,
 	})
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
-		MaxSize: func() int64 { return h.settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log, Full: h.refuseUpload,
+		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log, Full: h.refuseUpload,
 	})
 	return h.checkShared(ctx)
 }
@@ -108,7 +108,7 @@ func (h *Hub) refuseUpload(w http.ResponseWriter, limit string) {
 	if limit == "input_files" {
 		e.Message = "You have uploaded as many files as you may"
 	}
-	h.refuseFull(w, limit, e)
+	h.requests.RefuseFull(w, limit, e)
 }
 
 // fetch reads a file from the instance that made it.

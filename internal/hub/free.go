@@ -36,7 +36,7 @@ func (h *Hub) postFree(w http.ResponseWriter, r *http.Request, a api.Requester, 
 // answer has nothing to free, so errors are only logged.
 func (h *Hub) free(r *http.Request, a api.Requester, models, memory bool) {
 	var clients []*comfyui.Client
-	switch h.settings().Free {
+	switch h.Settings().Free {
 	case FreeAll:
 		clients = h.dispatch.Clients()
 	case FreeOwn:

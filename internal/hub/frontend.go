@@ -35,7 +35,7 @@ func checkFrontend(folder string) error {
 // serveFrontend answers with a file of the hub's own copy of the web interface
 // and reports whether there is one. Others are left to the primary.
 func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
-	folder := h.settings().Frontend
+	folder := h.Settings().Frontend
 	if folder == "" || !api.IsRead(r) || upgrades(r) {
 		return false
 	}

@@ -25,7 +25,7 @@ func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 		api.WriteJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
 		return
 	}
-	limit := h.settings().MaxUpload
+	limit := h.Settings().MaxUpload
 	if r.ContentLength >= limit {
 		api.WriteTooLarge(w, limit, r.ContentLength)
 		return

@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -109,7 +110,8 @@ func New(id Identity) *Hub {
 	h.metrics = newMetrics(h)
 	h.requests = &api.Requests{
 		Intake: h.intake, Log: h.log, Unavailable: h.metrics.faults.Inc,
-		Route: func(r *http.Request) string { return h.table.Pattern(api.PathOf(r)) },
+		Limited: func(limit string) { h.metrics.limited.WithLabelValues(limit).Inc() },
+		Route:   func(r *http.Request) string { return h.table.Pattern(api.PathOf(r)) },
 	}
 	return h
 }
@@ -303,14 +305,22 @@ func (h *Hub) Ready(ctx context.Context) error {
 // the hub, so that counters go on through reloads.
 func (h *Hub) Collectors() []prometheus.Collector { return h.metrics.collectors() }
 
-func (h *Hub) settings() *Settings { return h.config.Load() }
+// Settings are those in force. They must not be changed.
+func (h *Hub) Settings() *Settings { return h.config.Load() }
 
-func (h *Hub) log() *slog.Logger { return h.settings().Logger }
+// Version is the version of ComfyUI that the whole fleet can keep; not Known
+// while nothing is connected.
+func (h *Hub) Version() comfyui.Version { return h.dispatch.Version() }
+
+// Users keeps settings and user files. It is there after the first Start.
+func (h *Hub) Users() *userdata.Store { return h.users }
+
+func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
 
 func (h *Hub) catalog() *catalog.Catalog { return h.stock.catalog() }
 
 func (h *Hub) dispatchSettings() dispatch.Settings {
-	s := h.settings()
+	s := h.Settings()
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,

@@ -95,7 +95,7 @@ func (h *Hub) retain(ctx context.Context) error {
 
 // retainAt is retain at a time of Redis's clock.
 func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
-	s := h.settings()
+	s := h.Settings()
 	if s.HistoryAge > 0 {
 		if err := h.forget(ctx, "", now.Add(-s.HistoryAge), now); err != nil {
 			return err

@@ -30,7 +30,7 @@ func (h *Hub) openKeys(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	ring, err := keyring.Open(ctx, keyring.Options{
-		Store: h.storage.KeyStore(), Secrets: h.settings().Secrets, Logger: h.log(),
+		Store: h.storage.KeyStore(), Secrets: h.Settings().Secrets, Logger: h.log(),
 	})
 	switch {
 	case errors.Is(err, keyring.ErrLocked):

@@ -58,7 +58,7 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	g, err := gossip.Join(ctx, gossip.Config{
 		Role: gossip.RoleHub, Name: "hub-" + name, Version: Version,
 		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey,
-		Join: h.settings().Join, Logger: h.log(),
+		Join: h.Settings().Join, Logger: h.log(),
 		OnMember: m.member, OnReport: m.admission.admit,
 		OnRefused: func(agent string, err error) { m.refuse(fleet.Report{Agent: agent}, err) },
 	})

@@ -50,7 +50,7 @@ func (h *Hub) features() []byte {
 	if current {
 		flags.Set("supports_model_type_tags", pyjson.Bool(true))
 	}
-	flags.Set("max_upload_size", pyjson.Int(h.settings().MaxUpload))
+	flags.Set("max_upload_size", pyjson.Int(h.Settings().MaxUpload))
 	if current {
 		manager := pyjson.NewObject(pyjson.Member{Key: "supports_v4", Value: pyjson.Bool(true)})
 		flags.Set("extension", pyjson.NewObject(pyjson.Member{Key: "manager", Value: manager}))

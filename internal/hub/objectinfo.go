@@ -23,7 +23,7 @@ func (h *Hub) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Reques
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
 func (h *Hub) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	h.dispatch.AskClasses(r.Context(), path[:1], time.Now().Add(-h.settings().CatalogAge), false)
+	h.dispatch.AskClasses(r.Context(), path[:1], time.Now().Add(-h.Settings().CatalogAge), false)
 	h.writeDocument(w, r, h.catalog().Class(path[0], h.uploaded(r.Context(), a.Tenant)))
 }
 

@@ -27,7 +27,7 @@ const (
 // passthrough is the policy for a caller. Where nobody logs in, everybody is
 // one tenant and may do as with a ComfyUI of their own.
 func (h *Hub) passthrough(a api.Requester) PassthroughPolicy {
-	switch policy := h.settings().Passthrough; {
+	switch policy := h.Settings().Passthrough; {
 	case policy != "":
 		return policy
 	case a.Login:
@@ -83,7 +83,7 @@ var managerReads = []string{
 // mayManage decides on the calls of ComfyUI-Manager, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
 func (h *Hub) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
-	if h.settings().Manager {
+	if h.Settings().Manager {
 		return true
 	}
 	name := strings.TrimPrefix(asked.Bare().String(), "/v2")

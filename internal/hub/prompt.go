@@ -193,9 +193,9 @@ func (h *Hub) refuseJob(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch {
 	case errors.Is(err, queue.ErrTenantFullBytes):
-		h.refuseFull(w, "queue_size", own)
+		h.requests.RefuseFull(w, "queue_size", own)
 	case errors.Is(err, queue.ErrTenantFull):
-		h.refuseFull(w, "waiting", own)
+		h.requests.RefuseFull(w, "waiting", own)
 	case errors.Is(err, queue.ErrFull):
 		api.WriteError(w, api.Error{
 			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
@@ -282,5 +282,5 @@ const maxPromptValues = 1_000_000
 
 // promptBody is the class of POST /prompt.
 func (h *Hub) promptBody() intake.Class {
-	return intake.Class{Limit: h.settings().MaxBody, Values: maxPromptValues}
+	return intake.Class{Limit: h.Settings().MaxBody, Values: maxPromptValues}
 }

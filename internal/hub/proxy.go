@@ -45,7 +45,7 @@ func (h *Hub) forward(w http.ResponseWriter, r *http.Request, a api.Requester, p
 		h.passCall(client, w, r, a)
 	case isIndex(r, path):
 		writeWaiting(w, r)
-	case needsBuildFile(r, path) && h.settings().Frontend == "":
+	case needsBuildFile(r, path) && h.Settings().Frontend == "":
 		h.serveBuildFile(w, r)
 	default:
 		api.WriteNotFound(w, r) // no instance has the path

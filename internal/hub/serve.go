@@ -33,18 +33,6 @@ func (h *Hub) routes() *api.Router {
 	t.Both("GET /embeddings", h.getUnion)
 	t.Both("GET /models", h.getUnion)
 	t.Both("GET /models/*", h.getUnion)
-	t.Both("GET /users", h.getUsers)
-	t.Both("POST /users", h.postUsers)
-	t.Both("GET /settings", h.getSettings)
-	t.Both("POST /settings", h.postSettings)
-	t.Both("GET /settings/*", h.getSetting)
-	t.Both("POST /settings/*", h.postSetting)
-	t.Both("GET /userdata", h.getUserdata)
-	t.Both("GET /v2/userdata", h.getUserdataV2)
-	t.Both("GET /userdata/*", h.getUserfile)
-	t.Both("POST /userdata/*", h.postUserfile)
-	t.Both("DELETE /userdata/*", h.deleteUserfile)
-	t.Both("POST /userdata/*/move/*", h.postUserfileMove)
 	t.Both("POST /free", h.postFree)
 	t.Both("GET /view_metadata/*", h.getFromAny)
 	t.Both("GET /experiment/models", h.getModelFolders)
@@ -76,6 +64,10 @@ func (h *Hub) routes() *api.Router {
 // Mount adds the routes of another room of the API, which are tried before
 // ComfyUI's. It must be called before the first request.
 func (h *Hub) Mount(routes *api.Router) { h.mounted = routes }
+
+// Table has ComfyUI's routes. Rooms that answer some of them add theirs before
+// the first request.
+func (h *Hub) Table() *api.Router { return h.table }
 
 // Requests reads the requests of all rooms.
 func (h *Hub) Requests() *api.Requests { return h.requests }

@@ -30,7 +30,7 @@ func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester,
 	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.Tenant, Client: a.Client, Caller: a.Caller(), Network: a.Network, Live: a.Live})
 	switch {
 	case errors.Is(err, stream.ErrTenantFull):
-		h.refuseFull(w, "sockets", api.Error{
+		h.requests.RefuseFull(w, "sockets", api.Error{
 			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full",
 			Message: "You have too many open sockets", Details: "Close some windows.", RetryAfter: 5,
 		})

@@ -1,9 +1,6 @@
 package hub
 
 import (
-	"net/http"
-
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -49,7 +46,7 @@ func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
 // together: alone, they are everybody, and have the whole hub as they would
 // have a ComfyUI; beside people who log in they are one tenant among others.
 func (h *Hub) limitsOf(tenant string) TenantLimits {
-	s := h.settings()
+	s := h.Settings()
 	l := s.TenantLimits
 	fill(&l.History, s.HistoryEntries)
 	if !h.shares(tenant) {
@@ -68,12 +65,4 @@ func (h *Hub) limitsOf(tenant string) TenantLimits {
 // shares reports whether a tenant has to leave room for others.
 func (h *Hub) shares(tenant string) bool {
 	return tenant != job.DefaultTenant || h.logins.lately()
-}
-
-// refuseFull answers a tenant that has reached one of its limits. The limit is
-// named as in the Caddyfile, so that the user can tell the operator which.
-func (h *Hub) refuseFull(w http.ResponseWriter, limit string, e api.Error) {
-	h.metrics.limited.WithLabelValues(limit).Inc()
-	e.Details = "This is your own limit (tenant_limits " + limit + "); other users are not affected. " + e.Details
-	api.WriteError(w, e)
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
@@ -38,31 +36,4 @@ func missing(err error) error {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return err
-}
-
-// refuseUserdata answers a user whose tenant can store no more. The web UI
-// shows the status with its reason phrase, which says as much.
-func (h *Hub) refuseUserdata(w http.ResponseWriter, err error) {
-	full := api.Error{
-		Status: http.StatusInsufficientStorage, Kind: "tenant_userdata_full",
-		Message: "Your settings and workflows take all the space that they may", Details: "Delete some files.",
-	}
-	if errors.Is(err, userdata.ErrFullFiles) {
-		full.Message = "You have as many workflows and folders as you may"
-		h.refuseFull(w, "userdata_files", full)
-		return
-	}
-	h.refuseFull(w, "userdata", full)
-}
-
-// userFolder is the folder of the user that a request speaks for: the tenant's
-// only one, or, where the hub keeps several apart, the one that the header
-// Comfy-User names. ok is false for one that is not known.
-func (h *Hub) userFolder(r *http.Request, a api.Requester) (folder userdata.Folder, ok bool, err error) {
-	if !h.settings().MultiUser {
-		return h.users.Folder(a.Tenant, userdata.DefaultUser), true, nil
-	}
-	id := r.Header.Get("Comfy-User")
-	ok, err = h.users.HasUser(r.Context(), a.Tenant, id)
-	return h.users.Folder(a.Tenant, id), ok, err
 }

@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"context"
@@ -21,13 +21,13 @@ import (
 const userCSS userdata.Path = "user.css"
 
 // getUserdata answers GET /userdata: the files of one folder.
-func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	q := api.QueryOf(r)
 	if q.Get("dir") == "" {
 		api.WriteText(w, http.StatusBadRequest, "Directory not provided")
 		return
 	}
-	folder, ok := h.knownFolder(w, r, a)
+	folder, ok := c.knownFolder(w, r, a)
 	if !ok {
 		return
 	}
@@ -45,14 +45,14 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requeste
 		return
 	}
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
 	for _, f := range list {
 		switch {
 		case isTrue(q.Get("full_info")):
-			out = append(out, h.fileInfo(f))
+			out = append(out, c.fileInfo(f))
 		case isTrue(q.Get("split")):
 			out = append(out, pyjson.Strings(append([]string{string(f.Path)}, strings.Split(string(f.Path), "/")...)))
 		default:
@@ -63,10 +63,10 @@ func (h *Hub) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requeste
 }
 
 // getUserdataV2 answers GET /v2/userdata: all that lies below a folder.
-func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	folder, ok, err := h.userFolder(r, a)
+func (c *room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	folder, ok, err := c.userFolder(r, a)
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	if !ok {
@@ -91,7 +91,7 @@ func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Reques
 		return
 	}
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
@@ -112,35 +112,35 @@ func (h *Hub) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Reques
 }
 
 // getUserfile answers GET /userdata/{file}.
-func (h *Hub) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, p, ok := h.userPath(w, r, a, path[0])
+func (c *room) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, p, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
 	f, err := folder.Stat(r.Context(), p)
 	if err != nil {
-		h.userFault(w, r, err)
+		c.userFault(w, r, err)
 		return
 	}
 	err = files.ServeContent(w, r, files.Content{
 		ETag:     fmt.Sprintf(`"%x-%x"`, f.Modified.UnixNano(), f.Size),
-		Modified: f.Modified, Size: f.Size, Logger: h.log(),
-		Describe: func(header http.Header) { h.describeUserfile(header, p) },
+		Modified: f.Modified, Size: f.Size, Logger: c.Log(),
+		Describe: func(header http.Header) { c.describeUserfile(header, p) },
 		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 			return folder.Open(ctx, p, offset, length)
 		},
 	})
 	if err != nil {
-		h.userFault(w, r, err)
+		c.userFault(w, r, err)
 	}
 }
 
 // describeUserfile sets what says how a browser may use the file. Since 0.28.0
 // a user's file is never shown as a page: a script in it would act as whoever
 // opens it.
-func (h *Hub) describeUserfile(header http.Header, p userdata.Path) {
+func (c *room) describeUserfile(header http.Header, p userdata.Path) {
 	typ := files.ContentType(p.Name())
-	if h.dispatch.Version().AtLeast(0, 28, 0) {
+	if c.hub.Version().AtLeast(0, 28, 0) {
 		disposition := "attachment"
 		switch {
 		case p == userCSS:
@@ -155,49 +155,49 @@ func (h *Hub) describeUserfile(header http.Header, p userdata.Path) {
 }
 
 // postUserfile answers POST /userdata/{file}: the body is the file.
-func (h *Hub) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, p, ok := h.userPath(w, r, a, path[0])
+func (c *room) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, p, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
-	body, ok := h.requests.Receive(w, r, a, intake.Class{Limit: h.settings().MaxUpload})
+	body, ok := c.Receive(w, r, a, intake.Class{Limit: c.hub.Settings().MaxUpload})
 	if !ok {
 		return
 	}
 	defer body.Close()
 	f, err := folder.Write(r.Context(), p, body.Reader(), mayReplace(r))
 	if err != nil {
-		h.userFault(w, r, err)
+		c.userFault(w, r, err)
 		return
 	}
-	h.writeUserfile(w, r, f)
+	c.writeUserfile(w, r, f)
 }
 
 // postUserfileMove answers POST /userdata/{file}/move/{dest}.
-func (h *Hub) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, from, ok := h.userPath(w, r, a, path[0])
+func (c *room) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, from, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
-	_, to, ok := h.userPath(w, r, a, path[1])
+	_, to, ok := c.userPath(w, r, a, path[1])
 	if !ok {
 		return
 	}
 	f, err := folder.Move(r.Context(), from, to, mayReplace(r))
 	if err != nil {
-		h.userFault(w, r, err)
+		c.userFault(w, r, err)
 		return
 	}
-	h.writeUserfile(w, r, f)
+	c.writeUserfile(w, r, f)
 }
 
-func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, p, ok := h.userPath(w, r, a, path[0])
+func (c *room) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, p, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
 	if err := folder.Delete(r.Context(), p); err != nil {
-		h.userFault(w, r, err)
+		c.userFault(w, r, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -207,9 +207,9 @@ func (h *Hub) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Reque
 func mayReplace(r *http.Request) bool { return api.QueryOf(r).Get("overwrite") != "false" }
 
 // writeUserfile tells the path of a stored file or, if asked, all about it.
-func (h *Hub) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
+func (c *room) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
 	if isTrue(api.QueryOf(r).Get("full_info")) {
-		api.WriteValue(w, h.fileInfo(f))
+		api.WriteValue(w, c.fileInfo(f))
 		return
 	}
 	api.WriteValue(w, pyjson.String(f.Path))
@@ -217,9 +217,9 @@ func (h *Hub) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.F
 
 // fileInfo describes a file; its times are seconds, since 0.21.0 milliseconds.
 // The storage knows one time only, so created is that of the last change.
-func (h *Hub) fileInfo(f userdata.File) *pyjson.Object {
+func (c *room) fileInfo(f userdata.File) *pyjson.Object {
 	at := pyjson.Value(floatSeconds(f.Modified))
-	if h.dispatch.Version().AtLeast(0, 21, 0) {
+	if c.hub.Version().AtLeast(0, 21, 0) {
 		at = pyjson.Int(f.Modified.UnixMilli())
 	}
 	return pyjson.NewObject(
@@ -234,10 +234,10 @@ func floatSeconds(t time.Time) pyjson.Number { return pyjson.Float(float64(t.Uni
 
 // knownFolder is the folder of the asking user; it answers by itself if that
 // is nobody.
-func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
-	folder, ok, err := h.userFolder(r, a)
+func (c *room) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
+	folder, ok, err := c.userFolder(r, a)
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return folder, false
 	}
 	if !ok {
@@ -248,28 +248,28 @@ func (h *Hub) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requeste
 
 // userPath is the place that a route names; it answers by itself if that is
 // none.
-func (h *Hub) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
-	folder, ok := h.knownFolder(w, r, a)
+func (c *room) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
+	folder, ok := c.knownFolder(w, r, a)
 	if !ok {
 		return folder, "", false
 	}
 	p, err := userdata.ParsePath(raw)
 	if err != nil {
-		h.userFault(w, r, err)
+		c.userFault(w, r, err)
 		return folder, "", false
 	}
 	return folder, p, true
 }
 
 // userFault answers what went wrong with a user's file.
-func (h *Hub) userFault(w http.ResponseWriter, r *http.Request, err error) {
+func (c *room) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, userdata.ErrOutside):
 		api.WriteEmpty(w, http.StatusForbidden)
 	case errors.Is(err, fs.ErrNotExist):
 		api.WriteEmpty(w, http.StatusNotFound)
 	case errors.Is(err, userdata.ErrFull):
-		h.refuseUserdata(w, err)
+		c.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrExists):
 		api.WriteText(w, http.StatusConflict, "File already exists")
 	case errors.Is(err, userdata.ErrName) && api.IsRead(r):
@@ -277,7 +277,7 @@ func (h *Hub) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, userdata.ErrName):
 		api.WriteEmpty(w, http.StatusBadRequest)
 	default:
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 	}
 }
 

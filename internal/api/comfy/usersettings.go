@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 
 // getUsers answers GET /users, with which the web interface learns whether it
 // has to ask who is there.
-func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *room) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	answer := pyjson.NewObject(pyjson.Member{Key: "storage", Value: pyjson.String("server")})
-	if h.settings().MultiUser {
-		users, err := h.users.Users(r.Context(), a.Tenant)
+	if c.hub.Settings().MultiUser {
+		users, err := c.hub.Users().Users(r.Context(), a.Tenant)
 		if err != nil {
-			h.requests.Fail(w, r, err)
+			c.Fail(w, r, err)
 			return
 		}
 		answer.Set("users", users)
@@ -29,8 +29,8 @@ func (h *Hub) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, 
 }
 
 // postUsers answers POST /users with the new user's id.
-func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, done, ok := h.requests.ReadJSON(w, r, a, api.SmallBody)
+func (c *room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, done, ok := c.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -42,19 +42,19 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteInternalError(w, r)
 		return
 	}
-	id, err := h.users.AddUser(r.Context(), a.Tenant, string(text))
+	id, err := c.hub.Users().AddUser(r.Context(), a.Tenant, string(text))
 	switch {
 	case errors.Is(err, userdata.ErrDuplicate):
 		api.WriteErrorText(w, http.StatusBadRequest, "Duplicate username.")
 	case errors.Is(err, userdata.ErrFull):
-		h.refuseUserdata(w, err)
+		c.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrUsers):
-		h.metrics.limited.WithLabelValues("users").Inc()
+		c.Limited("users")
 		api.WriteErrorText(w, http.StatusInsufficientStorage, "Too many users.")
 	case errors.Is(err, userdata.ErrName):
 		api.WriteInternalError(w, r)
 	case err != nil:
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 	default:
 		api.WriteValue(w, pyjson.String(id))
 	}
@@ -62,10 +62,10 @@ func (h *Hub) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester,
 
 // settingsOf finds whose settings a request is about. It answers by itself if
 // that is nobody: by the 401 the web interface learns to ask for the user.
-func (h *Hub) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
-	folder, ok, err := h.userFolder(r, a)
+func (c *room) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
+	folder, ok, err := c.userFolder(r, a)
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return folder, false
 	}
 	if !ok {
@@ -74,15 +74,15 @@ func (h *Hub) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester
 	return folder, ok
 }
 
-func (h *Hub) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if o, ok := h.readSettings(w, r, a); ok {
+func (c *room) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	if o, ok := c.readSettings(w, r, a); ok {
 		api.WriteValue(w, o)
 	}
 }
 
 // getSetting answers GET /settings/{id}: null for one that is not set.
-func (h *Hub) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	o, ok := h.readSettings(w, r, a)
+func (c *room) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	o, ok := c.readSettings(w, r, a)
 	if !ok {
 		return
 	}
@@ -93,21 +93,21 @@ func (h *Hub) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester
 	api.WriteValue(w, v)
 }
 
-func (h *Hub) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
-	folder, ok := h.settingsOf(w, r, a)
+func (c *room) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
+	folder, ok := c.settingsOf(w, r, a)
 	if !ok {
 		return nil, false
 	}
 	o, err := folder.Settings(r.Context())
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 	}
 	return o, err == nil
 }
 
 // postSettings answers POST /settings: an object is merged over the stored one.
-func (h *Hub) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	h.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
+func (c *room) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	c.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		update, ok := v.(*pyjson.Object)
 		for key, v := range update.All() {
 			stored.Set(key, v)
@@ -116,8 +116,8 @@ func (h *Hub) postSettings(w http.ResponseWriter, r *http.Request, a api.Request
 	})
 }
 
-func (h *Hub) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	h.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
+func (c *room) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	c.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		stored.Set(path[0], v)
 		return true
 	})
@@ -125,12 +125,12 @@ func (h *Hub) postSetting(w http.ResponseWriter, r *http.Request, a api.Requeste
 
 // changeSettings applies the body of a request; change reports whether the
 // body is of the right kind.
-func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
-	folder, ok := h.settingsOf(w, r, a)
+func (c *room) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
+	folder, ok := c.settingsOf(w, r, a)
 	if !ok {
 		return
 	}
-	v, done, ok := h.requests.ReadJSON(w, r, a, api.SettingsBody)
+	v, done, ok := c.ReadJSON(w, r, a, api.SettingsBody)
 	if !ok {
 		return
 	}
@@ -141,11 +141,11 @@ func (h *Hub) changeSettings(w http.ResponseWriter, r *http.Request, a api.Reque
 	case !fits:
 		api.WriteInternalError(w, r)
 	case errors.Is(err, userdata.ErrFull):
-		h.refuseUserdata(w, err)
+		c.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrTooLarge):
 		api.WriteText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
 	case err != nil:
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 	default:
 		api.WriteEmpty(w, http.StatusOK)
 	}
