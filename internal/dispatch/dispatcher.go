@@ -284,7 +284,8 @@ func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 		}
 		return false, err
 	}
-	r.job, r.mark = claimed, claimed.Fence
+	r.take(claimed)
+	r.mark = claimed.Fence
 	r.log = r.log.With("instance", l.name)
 	d.launch(r, r.carry)
 	d.Fleet.SetRunning(l.name, claimed.ID)
@@ -298,23 +299,24 @@ func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 }
 
 // launch registers a run and lets it go.
-func (d *Dispatcher) launch(r *run, steps func(context.Context)) {
+func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
+	j := r.job()
 	d.mu.Lock()
-	d.runs[r.job.Key] = r
+	d.runs[j.Key] = r
 	d.mu.Unlock()
 	if r.link != nil {
-		d.homes.note(r.job.Tenant, r.job.Client, r.link.name)
+		d.homes.note(j.Tenant, j.Client, r.link.name)
 	}
 	d.work.Go(func() {
-		steps(d.ctx)
+		v := r.perform(d.ctx, steps)
 		d.mu.Lock()
-		if d.runs[r.job.Key] == r {
-			delete(d.runs, r.job.Key)
+		if d.runs[j.Key] == r {
+			delete(d.runs, j.Key)
 		}
 		d.mu.Unlock()
 		r.free()
-		if !r.rejected { // then no count has changed that anybody knows of
-			d.streams.StatusChanged(d.callers(r.job)...)
+		if v != rejected { // then no count has changed that anybody knows of
+			d.streams.StatusChanged(d.callers(j)...)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func newHarvest(r *run) *harvest {
 // settle reports. The error is queue.ErrAway: no names can be given now, and
 // the output must be renamed again later.
 func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
-	h.run.d.files.Shown(h.run.job.Tenant, h.run.link.name, output)
+	h.run.d.files.Shown(h.run.job().Tenant, h.run.link.name, output)
 	if !comfyui.HasFiles(output) {
 		return output, nil
 	}
@@ -77,7 +77,7 @@ func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
 
 func (h *harvest) collect(ctx context.Context, outputs []comfyui.FileRef) error {
 	r := h.run
-	names, wait, err := r.d.files.Collect(ctx, r.job.Tenant, outputs, r.link.name, r.link.client)
+	names, wait, err := r.d.files.Collect(ctx, r.job().Tenant, outputs, r.link.name, r.link.client)
 	if errors.Is(err, queue.ErrAway) {
 		return err
 	}
@@ -119,5 +119,5 @@ func (h *harvest) uses() queue.Uses {
 	if len(names) == 0 {
 		return queue.Uses{}
 	}
-	return h.run.d.files.Uses(h.run.job.Tenant, names)
+	return h.run.d.files.Uses(h.run.job().Tenant, names)
 }

@@ -44,8 +44,10 @@ func (h *homes) of(tenant, client string) string {
 // Running is the instance that runs a job of this client, nil if none does.
 func (d *Dispatcher) Running(tenant, client string) *comfyui.Client {
 	for _, l := range d.open() {
-		if r := l.running(); r != nil && r.job.Tenant == tenant && r.job.Client == client {
-			return l.client
+		if r := l.running(); r != nil {
+			if j := r.job(); j.Tenant == tenant && j.Client == client {
+				return l.client
+			}
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func (d *Dispatcher) CancelRun(key string) {
 // to hear of its run any more.
 func (d *Dispatcher) WithdrawRun(key string) {
 	if r := d.followed(key); r != nil {
-		r.mail.put(event{kind: withdrawn})
+		r.mail.put(event{kind: withdrawAsked})
 	}
 }
 
@@ -138,43 +138,41 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
 	d.log.Info("taking over a run", "job", o.Key, "instance", o.Instance)
 	r := newRun(d, nil, j)
 	r.log = r.log.With("instance", o.Instance)
-	r.cancelled = o.CancelAsked
-	d.launch(r, func(ctx context.Context) { r.takeOver(ctx, o) })
+	if o.CancelAsked {
+		r.wish = cancelled
+	}
+	d.launch(r, func(ctx context.Context) result { return r.takeOver(ctx, o) })
 }
 
 // takeOver waits for the run's instance and follows the run there.
-func (r *run) takeOver(ctx context.Context, o queue.Orphan) {
-	body, err := r.d.queue.Body(ctx, r.job.Key)
+func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
+	body, err := r.d.queue.Body(ctx, o.Key)
 	if err != nil {
 		r.log.Warn("cannot read an orphaned job's body", "error", err)
 	}
 	r.body = body
-	r.files = newHarvest(r)
 	if o.Exhausted {
-		r.giveBack(ctx, lost, "its hub died while giving it back")
-		return
+		return result{verdict: lost, reason: "its hub died while giving it back"}
 	}
 	l := r.d.await(ctx, o.Instance)
 	if l == nil {
-		r.giveBack(ctx, lost, "its instance did not come back")
-		return
+		return result{verdict: lost, reason: "its instance did not come back"}
 	}
-	r.link, r.posted, r.gap = l, true, true
+	r.link, r.phase, r.missed.messages = l, posted, true
 	if !o.Released && !r.d.seize(ctx, l, r) {
-		r.giveBack(ctx, excused, "its instance has another run")
-		return
+		return result{verdict: excused, reason: "its instance has another run"}
 	}
 	if !o.Released {
 		defer r.listen(ctx)()
 	}
-	if r.cancelled {
+	if r.wish != wanted {
 		r.interrupt(ctx)
 	}
 	if o.State == job.Running {
 		r.resume(ctx)
 	}
 	r.mail.put(event{kind: socketUp}) // look at once: it may have ended long ago
-	r.follow(ctx)
+	return r.follow(ctx)
 }
 
 // seize makes an adopted run the one that has the link. The dispatcher may be
@@ -196,11 +194,12 @@ func (d *Dispatcher) seize(ctx context.Context, l *link, r *run) bool {
 // the prompt. The result closes it.
 func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
-	if r.job.Run.SID == r.link.sid {
+	sid := r.lease().SID
+	if sid == r.link.sid {
 		return stop
 	}
 	f := &feed{
-		client: r.link.client, sid: r.job.Run.SID,
+		client: r.link.client, sid: sid,
 		up:    func(context.Context) error { r.mail.put(event{kind: socketUp}); return nil },
 		down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
 		frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
@@ -220,25 +219,4 @@ func (d *Dispatcher) await(ctx context.Context, instance string) *link {
 		pause(ctx, 100*time.Millisecond)
 	}
 	return nil
-}
-
-// relet continues a run under a new fence.
-func (r *run) relet(lease job.Run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.job.Run.Fence, r.job.Run.Hub, r.job.Fence = lease.Fence, lease.Hub, lease.Fence
-}
-
-// known notes the instance's id of the prompt; the lease is renewed meanwhile.
-func (r *run) known(upstream string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.job.Run.Upstream = upstream
-}
-
-// lease is the run as the queue knows it.
-func (r *run) lease() job.Run {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.job.Run
 }

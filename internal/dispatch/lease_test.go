@@ -15,9 +15,9 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
 	l := &link{name: "gpu"}
-	trying := &run{d: d, job: job.Job{Key: "other"}}
+	trying := &run{d: d, claim: claim{own: job.Job{Key: "other"}}}
 	require.True(t, l.attach(trying))
-	adopted := &run{d: d, job: job.Job{Key: "adopted"}}
+	adopted := &run{d: d, claim: claim{own: job.Job{Key: "adopted"}}}
 	seized := make(chan bool)
 	go func() { seized <- d.seize(t.Context(), l, adopted) }()
 	select {

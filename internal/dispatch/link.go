@@ -171,8 +171,8 @@ func (l *link) detach(r *run) bool {
 	}
 	l.current = nil
 	l.freeSince = time.Now()
-	if r.job.Client != "" {
-		l.lastClient, l.lastTenant = r.job.Client, r.job.Tenant
+	if j := r.job(); j.Client != "" {
+		l.lastClient, l.lastTenant = j.Client, j.Tenant
 	}
 	return true
 }
@@ -284,8 +284,10 @@ func (l *link) running() *run {
 func (l *link) ranLast(tenant, client string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.current; r != nil && (r.job.Tenant != tenant || r.job.Client != client) {
-		return false
+	if r := l.current; r != nil {
+		if j := r.job(); j.Tenant != tenant || j.Client != client {
+			return false
+		}
 	}
 	return l.lastTenant == tenant && l.lastClient == client
 }

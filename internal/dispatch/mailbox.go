@@ -20,8 +20,8 @@ const (
 	socketDown
 	// cancelAsked: the client wants the run to end.
 	cancelAsked
-	// withdrawn: as cancelAsked, and nobody is to hear of the run any more.
-	withdrawn
+	// withdrawAsked: as cancelAsked, and nobody is to hear of the run any more.
+	withdrawAsked
 	// leaseLost: another hub holds the job now.
 	leaseLost
 	// moved: the instance is reached at another address now, by the event's

@@ -12,11 +12,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// take passes one message of the instance on to the client and reports
+// relay passes one message of the instance on to the client and reports
 // whether it was the run's last.
-func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
+func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if f.Binary {
-		r.takeBinary(f.Data)
+		r.relayBinary(f.Data)
 		return false
 	}
 	m, ok := comfyui.ParseMessage(f.Data)
@@ -26,13 +26,14 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if m.PromptID == "" && m.Type == comfyui.TypeExecuting {
 		return false // what a socket gets when it reconnects in mid-run
 	}
-	if m.PromptID != "" && m.PromptID != r.job.Run.Upstream {
+	j := r.job()
+	if m.PromptID != "" && m.PromptID != j.Run.Upstream {
 		return false // another prompt's, such as one that was given up here before
 	}
-	if !r.began && m.Type != comfyui.TypeExecutionStart && m.PromptID != "" {
+	if r.phase < executing && m.Type != comfyui.TypeExecutionStart && m.PromptID != "" {
 		r.resume(ctx) // its start was missed
 	}
-	data := comfyui.RewriteID(f.Data, r.job.Run.Upstream, r.job.ID)
+	data := comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID)
 	r.transcript.note(m.Type, data)
 	switch m.Type {
 	case comfyui.TypeExecutionStart:
@@ -64,7 +65,7 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 	case comfyui.TypeExecuted:
 		renamed, err := r.files.rename(ctx, data)
 		if err != nil {
-			r.late = true // bringHome shows it, when Redis is back
+			r.missed.outputs = true // bringHome shows it, when Redis is back
 			r.log.Warn("Redis is away, an output is shown later", "error", err)
 			return false
 		}
@@ -79,7 +80,7 @@ func (r *run) take(ctx context.Context, f comfyui.Frame) (ended bool) {
 // runsAgain tells a person at a web UI why the prompt begins anew: its last run
 // was lost. The text stands at the node that saves.
 func (r *run) runsAgain() {
-	lost := r.job.Lost
+	lost := r.job().Lost
 	if len(lost) == 0 || len(r.body.Outputs) == 0 {
 		return
 	}
@@ -88,22 +89,22 @@ func (r *run) runsAgain() {
 		reason = "it was lost" // the rest may tell an address
 	}
 	node := r.body.Outputs[0]
-	r.out.Send(stream.Message{
+	r.sendMessage(stream.Message{
 		Kind: stream.Note, Node: node, Binary: true, Data: comfyui.NodeText(node, "Runs again: "+attempt+", "+reason),
 	})
 }
 
-// takeBinary passes a picture or a text on. Frames of an output node are
+// relayBinary passes a picture or a text on. Frames of an output node are
 // results that exist nowhere else; those of other nodes are previews.
-func (r *run) takeBinary(frame []byte) {
+func (r *run) relayBinary(frame []byte) {
 	b, ok := comfyui.ParseBinary(frame)
-	if !ok || !r.began {
+	if !ok || r.phase < executing {
 		return
 	}
-	kind, node := stream.Other, b.Node
+	j, kind, node := r.job(), stream.Other, b.Node
 	switch b.Event {
 	case comfyui.EventPreview, comfyui.EventPreviewMetadata:
-		if b.PromptID != "" && b.PromptID != r.job.Run.Upstream {
+		if b.PromptID != "" && b.PromptID != j.Run.Upstream {
 			return
 		}
 		kind = stream.Preview
@@ -113,13 +114,19 @@ func (r *run) takeBinary(frame []byte) {
 		if slices.Contains(r.body.Outputs, r.node) {
 			kind = stream.Result
 		}
-		frame = comfyui.RewritePreview(frame, r.job.Run.Upstream, r.job.ID)
+		frame = comfyui.RewritePreview(frame, j.Run.Upstream, j.ID)
 	}
-	r.out.Send(stream.Message{Kind: kind, Node: node, Binary: true, Data: frame})
+	r.sendMessage(stream.Message{Kind: kind, Node: node, Binary: true, Data: frame})
 }
 
 func (r *run) send(kind stream.Kind, node string, data []byte) {
-	r.out.Send(stream.Message{Kind: kind, Node: node, Data: data})
+	r.sendMessage(stream.Message{Kind: kind, Node: node, Data: data})
+}
+
+func (r *run) sendMessage(m stream.Message) {
+	if r.out != nil {
+		r.out.Send(m)
+	}
 }
 
 // hold keeps the run's last message back until the job is off the queue and
@@ -131,49 +138,56 @@ func (r *run) hold(data []byte) {
 	}
 }
 
-// begin opens the client's sequence: the instance has begun to execute.
+// begin notes that the instance executes the prompt, and shows the client the
+// run.
 func (r *run) begin(ctx context.Context, at time.Time) {
-	if r.began {
+	if r.phase >= executing {
 		return
 	}
-	r.began, r.startedAt = true, at
-	k := stream.Key{Tenant: r.job.Tenant, Client: r.job.Client}
+	r.phase, r.startedAt = executing, at
+	r.open(ctx)
+	if r.wish != wanted {
+		r.interrupt(ctx) // servers ignore one that comes before the start
+	}
+}
+
+// open opens the client's sequence.
+func (r *run) open(ctx context.Context) {
+	j := r.job()
+	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
 	// Another hub may have accepted it, for a client that is still to come.
-	r.d.streams.Posted(k, time.UnixMilli(r.job.CreatedAt))
-	if !r.withdrawn {
-		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: r.job.ID, Job: r.job.Key, Fence: r.job.Fence})
+	r.d.streams.Posted(k, time.UnixMilli(j.CreatedAt))
+	if r.wish != withdrawn {
+		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence})
 	}
 	err := r.d.queue.Started(ctx, r.lease())
 	switch {
 	case errors.Is(err, queue.ErrWithdrawn):
 		r.withdraw()
 	case errors.Is(err, queue.ErrCancelled):
-		r.cancelled = true // between the claim and the moment when this run could be told
+		r.wish = max(r.wish, cancelled) // between the claim and the moment when this run could be told
 	case err != nil:
 		r.log.Debug("cannot record the start", "error", err) // a later renewal tells more
 	}
-	r.d.streams.StatusChanged(r.d.callers(r.job)...)
-	if r.cancelled {
-		r.interrupt(ctx) // servers ignore one that comes before the start
-	}
+	r.d.streams.StatusChanged(r.d.callers(j)...)
 }
 
 // resume opens the client's sequence for a run whose beginning this hub did
 // not see.
 func (r *run) resume(ctx context.Context) {
-	at := time.Now()
-	if r.job.StartedAt > 0 {
-		at = time.UnixMilli(r.job.StartedAt)
+	j, at := r.job(), time.Now()
+	if j.StartedAt > 0 {
+		at = time.UnixMilli(j.StartedAt)
 	}
 	r.begin(ctx, at)
-	r.gap = true
-	r.send(stream.Other, "", comfyui.ExecutionStart(r.job.ID, at))
+	r.missed.messages = true
+	r.send(stream.Other, "", comfyui.ExecutionStart(j.ID, at))
 }
 
 // catchUp shows the outputs whose messages were missed, so that the client's
 // sequence is complete: many clients take results from there only.
 func (r *run) catchUp(outputs []byte) {
-	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.job.ID) {
+	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.job().ID) {
 		if m, ok := comfyui.ParseMessage(frame); ok && !r.shown[m.Node] {
 			r.send(stream.Other, m.Node, frame)
 		}

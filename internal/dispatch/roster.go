@@ -203,8 +203,9 @@ func (d *Dispatcher) hasOther(r *run) bool {
 	if err != nil {
 		return false
 	}
+	key := r.job().Key
 	for _, l := range d.open() {
-		if l != r.link && !l.refuses(r.job.Key) && l.abilities() != nil && len(l.abilities().Satisfies(needs)) == 0 {
+		if l != r.link && !l.refuses(key) && l.abilities() != nil && len(l.abilities().Satisfies(needs)) == 0 {
 			return true
 		}
 	}

@@ -32,48 +32,47 @@ func (r *run) patience() time.Duration {
 	s := r.d.settings()
 	wait := s.StallTimeout
 	switch {
-	case !r.began:
+	case r.phase < executing:
 		wait = min(wait, foreignPatience)
-	case r.cancelled || r.gap || !r.gaveUp.IsZero():
+	case r.wish != wanted || r.missed.messages || r.stop.cause == hung:
 		// After an interrupt, and once messages were missed, the end must not
 		// hang on one more message: a server may even have silenced the
 		// socket that replaced a lost one.
 		wait = min(wait, lookAgain)
 	}
-	if s.JobTimeout > 0 && r.began && r.failure == nil {
+	if r.mayOverrun(s) {
 		wait = min(wait, max(time.Until(r.startedAt.Add(s.JobTimeout)), time.Millisecond))
 	}
 	return wait
 }
 
 // silent handles a silence: the instance is asked what it does.
-func (r *run) silent(ctx context.Context) (v verdict, reason string, settled bool) {
+func (r *run) silent(ctx context.Context) result {
 	s := r.d.settings()
-	if s.JobTimeout > 0 && r.began && r.failure == nil && time.Since(r.startedAt) > s.JobTimeout {
+	if r.mayOverrun(s) && time.Since(r.startedAt) > s.JobTimeout {
 		r.log.Warn("run exceeds job_timeout, interrupting it")
-		r.failure = &trouble{
-			kind: "TimeoutError", node: r.node,
-			message: "The prompt ran longer than the hub's job_timeout allows.",
-		}
+		r.stop = stop{cause: overtime, at: time.Now(), node: r.node}
 		r.interrupt(ctx)
-		return 0, "", false
+		return result{}
 	}
 	return r.look(ctx)
+}
+
+// mayOverrun reports whether the run can still exceed the job timeout.
+func (r *run) mayOverrun(s Settings) bool {
+	return s.JobTimeout > 0 && r.phase == executing && r.stop.cause == notStopped
 }
 
 // look asks the instance itself whether it still has the run. The queue comes
 // first: a run that ends in between is then found in the history, so "in
 // neither" is certain.
-func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool) {
-	if !r.posted {
-		return 0, "", false
-	}
+func (r *run) look(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	queue, err := r.link.client.Queue(ctx)
 	if err != nil {
 		r.log.Debug("instance does not answer", "error", err)
-		return 0, "", false
+		return result{}
 	}
 	switch {
 	case slices.ContainsFunc(queue.Running, r.is):
@@ -81,70 +80,70 @@ func (r *run) look(ctx context.Context) (v verdict, reason string, settled bool)
 	case slices.ContainsFunc(queue.Pending, r.is):
 		return r.behind(ctx, queue)
 	}
-	_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
+	_, found, err := r.link.client.History(ctx, r.lease().Upstream)
 	switch {
 	case err != nil:
-		return 0, "", false
+		return result{}
 	case found:
 		if r.mail.waiting() {
-			return 0, "", false // it was only late
+			return result{} // it was only late
 		}
-		r.gap = true // the end's messages did not come
-		return over, "", true
-	case r.began:
-		return killed, "the instance died" + r.where() + ", and was restarted", true
+		r.missed.messages = true // the end's messages did not come
+		return result{verdict: over}
+	case r.phase == executing:
+		return result{verdict: killed, reason: "the instance died" + r.where() + ", and was restarted"}
 	default:
-		return lost, "the instance no longer knows the prompt: it was restarted", true
+		return result{verdict: lost, reason: "the instance no longer knows the prompt: it was restarted"}
 	}
 }
 
 // behind takes the prompt back when it waits at the instance behind somebody
 // else's: it would wait there while others are idle.
-func (r *run) behind(ctx context.Context, queue comfyui.Queue) (v verdict, reason string, settled bool) {
-	if time.Since(r.heard) < foreignPatience || r.began {
-		return 0, "", false
+func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
+	if time.Since(r.heard) < foreignPatience || r.phase == executing {
+		return result{}
 	}
 	if len(queue.Running) == 0 {
 		if time.Since(r.heard) > min(zombieAfter, r.d.settings().StallTimeout) {
 			return r.sick(ctx, "it begins no prompt any more")
 		}
-		return 0, "", false
+		return result{}
 	}
-	if err := r.link.client.DeleteQueued(ctx, r.job.Run.Upstream); err != nil {
-		return 0, "", false
+	if err := r.link.client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
+		return result{}
 	}
 	left, err := r.link.client.Queue(ctx)
 	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
-		return 0, "", false // it has just begun, or nobody knows
+		return result{} // it has just begun, or nobody knows
 	}
-	return excused, "it waited behind a prompt of somebody else", true
+	return result{verdict: excused, reason: "it waited behind a prompt of somebody else"}
 }
 
 // stuck judges a run that the instance shows as running and that says nothing.
-func (r *run) stuck(ctx context.Context) (v verdict, reason string, settled bool) {
+func (r *run) stuck(ctx context.Context) result {
 	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
 	switch {
-	case !r.began && !r.gap && quiet > min(zombieAfter, stall):
+	case r.phase < executing && !r.missed.messages && quiet > min(zombieAfter, stall):
 		return r.sick(ctx, "it shows a prompt as running and does not begin it")
-	case !r.gaveUp.IsZero():
-		if time.Since(r.gaveUp) > min(deafAfter, stall) {
+	case r.stop.cause == hung:
+		if time.Since(r.stop.at) > min(deafAfter, stall) {
 			return r.sick(ctx, "a run hangs and cannot be interrupted")
 		}
-	case r.began && quiet > hangFactor*stall:
+	case r.phase == executing && quiet > hangFactor*stall:
 		r.log.Warn("run is silent for too long, interrupting it", "silent_s", int(quiet.Seconds()))
-		r.gaveUp = time.Now()
+		r.stop = stop{cause: hung, at: time.Now(), node: r.node}
 		r.interrupt(ctx)
 	}
-	return 0, "", false
+	return result{}
 }
 
 // sick gives an instance up that answers and does not work. Its agent, where
 // it has one that may, restarts it; a restart takes the word back.
-func (r *run) sick(ctx context.Context, why string) (v verdict, reason string, settled bool) {
+func (r *run) sick(ctx context.Context, why string) result {
 	r.log.Error("instance is sick", "reason", why)
 	r.d.Fleet.SetSick(r.link.name, why)
 	if err := r.link.client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}
-	return lost, why, true
+	return result{verdict: lost, reason: why}
 }

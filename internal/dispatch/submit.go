@@ -28,7 +28,8 @@ var errDied = errors.New("it died when it got the prompt")
 // not sent), errDied, anything else means that it is not there either, as far as the
 // instance can be asked.
 func (r *run) submit(ctx context.Context) error {
-	graph, err := r.d.files.Push(ctx, r.job.Tenant, r.body.Inputs, r.body.Prompt, r.link.name, r.link.client)
+	j := r.job()
+	graph, err := r.d.files.Push(ctx, j.Tenant, r.body.Inputs, r.body.Prompt, r.link.name, r.link.client)
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
@@ -41,9 +42,9 @@ func (r *run) submit(ctx context.Context) error {
 	var refused *comfyui.Refused
 	switch {
 	case err == nil:
-		r.posted = true
+		r.phase = posted
 		r.known(reply.PromptID) // servers before 0.3.45 choose their own
-		r.d.door(r.job.Key).taken(ctx, catalog.WithoutHubFolder(reply.NodeErrors))
+		r.d.door(j.Key).taken(ctx, catalog.WithoutHubFolder(reply.NodeErrors))
 		return nil
 	case errors.As(err, &refused):
 		shown := *refused
@@ -79,14 +80,14 @@ func (r *run) search(cause error) error {
 		if err == nil {
 			for _, item := range append(queue.Running, queue.Pending...) {
 				if r.is(item) {
-					r.posted = true
+					r.phase = posted
 					r.known(item.ID)
 					return nil
 				}
 			}
-			_, found, err := r.link.client.History(ctx, r.job.Run.Upstream)
+			_, found, err := r.link.client.History(ctx, r.lease().Upstream)
 			if err == nil && found {
-				r.posted = true
+				r.phase = posted
 				r.mail.put(event{kind: socketUp}) // makes watch look, and find the end
 				return nil
 			}
@@ -109,16 +110,17 @@ func (r *run) search(cause error) error {
 // extra_data, with the ids that the instance may see. The mark in extra_data
 // tells our prompts from foreign ones and lets any hub adopt the run.
 func (r *run) post(graph []byte) []byte {
+	j := r.job()
 	var b bytes.Buffer
 	b.WriteString(`{"prompt": `)
 	b.Write(graph)
-	fmt.Fprintf(&b, `, "client_id": %s, "prompt_id": %s`, pyjson.AppendString(nil, r.job.Run.SID), pyjson.AppendString(nil, r.job.Run.Upstream))
+	fmt.Fprintf(&b, `, "client_id": %s, "prompt_id": %s`, pyjson.AppendString(nil, j.Run.SID), pyjson.AppendString(nil, j.Run.Upstream))
 	if r.body.Targets != nil {
 		b.WriteString(`, "partial_execution_targets": `)
 		b.Write(r.body.Targets)
 	}
 	b.WriteString(`, "extra_data": `)
-	b.Write(extraFor(r.body, r.job))
+	b.Write(extraFor(r.body, j))
 	b.WriteString(`}`)
 	return b.Bytes()
 }

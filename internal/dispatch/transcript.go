@@ -41,15 +41,16 @@ func (t *transcript) note(kind string, frame []byte) {
 // transcribed is the record of the run that the instance should have; false if it
 // cannot be known.
 func (r *run) transcribed() (entry []byte, ok bool) {
-	if r.gap || r.end == nil || r.transcript.size > maxTranscript {
+	if r.missed.messages || r.end == nil || r.transcript.size > maxTranscript {
 		return nil, false
 	}
 	end, ok := comfyui.ParseMessage(r.end)
 	if !ok {
 		return nil, false
 	}
+	j := r.job()
 	return comfyui.NewEntry(comfyui.EntryParts{
-		Number: r.job.Number, ID: r.job.ID, Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: r.body.Outputs,
+		Number: j.Number, ID: j.ID, Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: r.body.Outputs,
 		Success: end.Type == comfyui.TypeExecutionSuccess, Messages: r.transcript.messages, Results: r.transcript.results,
 	}), true
 }

@@ -1,0 +1,46 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// claim is a job that this hub holds, with the lease of its run. The run reads
+// it, keepLeases renews the lease meanwhile, and others ask whose job it is, so
+// nobody reads or writes the job but through these methods.
+type claim struct {
+	mu  sync.Mutex
+	own job.Job
+}
+
+// job is the job as it stands now.
+func (c *claim) job() job.Job {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own
+}
+
+// lease is the run as the queue knows it.
+func (c *claim) lease() job.Run { return c.job().Run }
+
+// take stores the job as the queue has given it.
+func (c *claim) take(j job.Job) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.own = j
+}
+
+// relet continues the run under a new fence.
+func (c *claim) relet(lease job.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.own.Run.Fence, c.own.Run.Hub, c.own.Fence = lease.Fence, lease.Hub, lease.Fence
+}
+
+// known notes the instance's id of the prompt.
+func (c *claim) known(upstream string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.own.Run.Upstream = upstream
+}

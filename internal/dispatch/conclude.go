@@ -1,0 +1,157 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// perform takes a run through its steps and brings it to its end. A panic on
+// the way ends this run only.
+func (r *run) perform(ctx context.Context, steps func(context.Context) result) (v verdict) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.log.Error("panic in a run", "panic", cause, "stack", string(debug.Stack()))
+			v = finished
+			r.crash(ctx)
+		}
+	}()
+	res := steps(ctx)
+	r.conclude(ctx, res)
+	return res.verdict
+}
+
+// conclude does what the result of a run asks for.
+func (r *run) conclude(ctx context.Context, res result) {
+	switch res.verdict {
+	case finished:
+		collected := r.phase == released
+		r.finish(ctx, res.ending)
+		if collected {
+			r.clean(ctx)
+		}
+	case lost, excused, killed:
+		r.giveBack(ctx, res)
+	case dropped:
+		r.lose()
+	case rejected: // there is nothing left to end
+	case undecided, over, overran: // of a run that still goes on
+	}
+}
+
+// crash ends the job of a run in which the hub itself has failed: the next
+// attempt would fail in the same way. It relies on nothing that the run has
+// made.
+func (r *run) crash(ctx context.Context) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.log.Error("panic at the end of a run", "panic", cause, "stack", string(debug.Stack()))
+		}
+	}()
+	r.lose()
+	if r.phase == ended {
+		return
+	}
+	r.interrupt(ctx)
+	r.files = newHarvest(r)
+	r.finish(ctx, troubleEnding(r.job(), r.body, trouble{
+		kind: "RuntimeError", message: "The hub failed while it followed this prompt.",
+	}, time.Now()))
+}
+
+// finish writes the end of the job, and then lets the client have it.
+func (r *run) finish(ctx context.Context, e ending) {
+	outcome := e.outcome("")
+	outcome.Uses = r.files.uses()
+	err := r.retry(ctx, "finish", func(ctx context.Context) error {
+		return r.d.queue.Finish(ctx, r.lease(), outcome)
+	})
+	if err != nil {
+		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub stops
+		return
+	}
+	r.phase = ended
+	switch {
+	case r.out != nil:
+		r.out.End(e.frames()...)
+	case r.wish != withdrawn:
+		r.d.announce(r.job(), e.frames()...)
+	}
+	if r.d.Observe != nil {
+		r.d.Observe.Finished(string(e.state), r.ran())
+	}
+	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
+}
+
+// giveBack returns a lost run's job to its old place in the queue, or ends it
+// when it has no attempts left or has killed too many instances.
+func (r *run) giveBack(ctx context.Context, res result) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.lose()
+	r.free()
+	r.log.Warn("run lost", "reason", res.reason)
+	if r.d.Observe != nil {
+		r.d.Observe.Finished("lost", r.ran())
+	}
+	var back job.Job
+	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
+		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
+			Reason: attemptText(r.job(), res.reason), Excused: res.verdict == excused, Killed: res.verdict == killed,
+		})
+		return err
+	})
+	switch {
+	case err == nil:
+		r.phase = ended
+	case errors.Is(err, queue.ErrExhausted):
+		if back.Kills >= queue.MaxKills {
+			r.log.Error("job is quarantined: it killed too many instances", "kills", back.Kills)
+		}
+		r.finish(ctx, troubleEnding(r.job(), r.body, exhausted(back), time.Now()))
+	case errors.Is(err, queue.ErrCancelled):
+		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
+	}
+	r.d.Wake()
+}
+
+// retry repeats a step for as long as Redis is away: what a run has won must
+// not be lost because Redis restarts at the wrong moment.
+func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
+		err := do(ctx)
+		if err == nil || !errors.Is(err, queue.ErrAway) {
+			if errors.Is(err, queue.ErrStale) {
+				r.log.Warn("the run is no longer this hub's", "step", step)
+			}
+			return err
+		}
+		r.log.Warn("Redis is away, will try again", "step", step, "error", err)
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// free lets the instance have another job. It may be called twice.
+func (r *run) free() {
+	if r.link != nil && r.link.detach(r) {
+		r.d.Fleet.SetRunning(r.link.name, "")
+	}
+}
+
+// clean removes the run from the instance's own history, which would only
+// grow there; the hub has it now.
+func (r *run) clean(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.link.client.DeleteHistory(ctx, r.lease().Upstream); err != nil {
+		r.log.Debug("cannot clean the instance's history", "error", err)
+	}
+}

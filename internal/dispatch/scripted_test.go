@@ -1,0 +1,311 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// deadline bounds each wait of these tests; a healthy one takes milliseconds.
+const deadline = time.Minute
+
+// scripted is a simulated ComfyUI some of whose answers a test writes itself.
+type scripted struct {
+	*sim.Server
+	name string
+	web  *httptest.Server
+
+	mu     sync.Mutex
+	routes map[string]route
+}
+
+// route answers a request in place of the instance; next is the instance's own
+// answer.
+type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
+
+func newScripted(t *testing.T) *scripted {
+	t.Helper()
+	server, err := sim.New(sim.Config{TimeScale: 0.02})
+	require.NoError(t, err)
+	s := &scripted{Server: server, routes: map[string]route{}}
+	s.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.Method + " " + r.URL.EscapedPath()
+		s.mu.Lock()
+		var own route
+		for prefix, answer := range s.routes {
+			if strings.HasPrefix(name, prefix) {
+				own = answer
+			}
+		}
+		s.mu.Unlock()
+		if own == nil {
+			server.Handler().ServeHTTP(w, r)
+			return
+		}
+		own(w, r, server.Handler())
+	}))
+	t.Cleanup(func() {
+		s.Kill()
+		s.web.CloseClientConnections()
+		s.web.Close()
+		s.Server.Close()
+	})
+	return s
+}
+
+// on replaces the answer to requests whose method and path begin with prefix;
+// nil gives the instance its own back.
+func (s *scripted) on(prefix string, answer route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer == nil {
+		delete(s.routes, prefix)
+		return
+	}
+	s.routes[prefix] = answer
+}
+
+// dispatching is a dispatcher over an embedded queue and scripted instances.
+type dispatching struct {
+	*Dispatcher
+	t *testing.T
+	// deleteBody makes a job's body one that cannot be read.
+	deleteBody func(key string)
+	fleet      *fleet.Registry
+	instances  []*scripted
+
+	config Config
+
+	mu       sync.Mutex
+	settings Settings
+	outcomes []string
+	log      strings.Builder
+}
+
+func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Config)) *dispatching {
+	t.Helper()
+	db := redistest.Embedded(t)
+	b := &dispatching{t: t, fleet: fleet.NewRegistry(), settings: Settings{
+		StallTimeout: time.Minute, ContactTimeout: 15 * time.Second, UnrunnableTimeout: time.Hour,
+		CatalogAge: time.Hour, Lease: 15 * time.Second,
+	}}
+	b.deleteBody = func(key string) { require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "body", key)).Err()) }
+	log := slog.New(slog.NewTextHandler(b, nil))
+	q, err := queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log})
+	require.NoError(t, err)
+	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: log})
+	c := Config{
+		Queue: q, Fleet: b.fleet, Streams: streams, Files: noFiles{},
+		Connect: func(i fleet.Instance) (*comfyui.Client, error) { return comfyui.NewClient(i.URL, comfyui.Options{}) },
+		Library: catalog.NewLibrary(), Learned: func(string, *catalog.Info, comfyui.Version) {},
+		EndedElsewhere: func(context.Context, queue.Event) {},
+		Hub:            "hub/1", HubID: "hub", Observe: b, Logger: log,
+		Settings: func() Settings {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.settings
+		},
+	}
+	for _, do := range change {
+		do(b, &c)
+	}
+	for range count {
+		b.add(newScripted(t))
+	}
+	b.config, b.Dispatcher = c, New(c)
+	b.Start()
+	t.Cleanup(func() {
+		require.NoError(t, streams.Close(context.Background()))
+		b.Dispatcher.Close()
+		if t.Failed() {
+			t.Log(b.logged())
+		}
+	})
+	return b
+}
+
+// add gives the fleet an instance.
+func (b *dispatching) add(s *scripted) {
+	name, err := b.fleet.AddStatic(s.web.URL)
+	require.NoError(b.t, err)
+	s.name = name
+	b.instances = append(b.instances, s)
+	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: s.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
+}
+
+// restart ends the hub's process and starts another one over the same queue. The
+// lease of a run may be another hub's then: hub says which one starts.
+func (b *dispatching) restart(hub string) {
+	b.Dispatcher.Close()
+	b.config.HubID, _, _ = strings.Cut(hub, "/")
+	b.config.Hub = hub
+	b.Dispatcher = New(b.config)
+	b.Start()
+}
+
+// set changes the settings.
+func (b *dispatching) set(change func(*Settings)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.settings)
+}
+
+// Write implements io.Writer for the log.
+func (b *dispatching) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.Write(line)
+}
+
+func (b *dispatching) logged() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.String()
+}
+
+// Dispatched implements Observer.
+func (b *dispatching) Dispatched(time.Duration, time.Duration) {}
+
+// Finished implements Observer.
+func (b *dispatching) Finished(outcome string, _ time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outcomes = append(b.outcomes, outcome)
+}
+
+// ends are the outcomes of the runs so far.
+func (b *dispatching) ends() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.outcomes...)
+}
+
+// picture is a graph that is done at once, endless one that goes on until it is
+// interrupted.
+const picture = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 7}},
+	"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`
+
+const endless = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 7}},
+	"3": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 3600, "steps": 720, "fail": "none", "nonce": 1}},
+	"2": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "ComfyUI"}}}`
+
+// working is a graph that takes a second.
+var working = strings.NewReplacer("3600", "50", "720", "20").Replace(endless)
+
+// submit queues a job and returns its key.
+func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) string {
+	b.t.Helper()
+	needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
+	key := uuid.NewString()
+	s := queue.Submission{
+		Key: key, ID: key, Tenant: job.DefaultTenant, Caller: "caller", Client: "client", Class: needs.Signature(), BodyHash: key,
+		Body: job.Body{Prompt: []byte(graph), Extra: []byte("{}"), Outputs: []string{"2"}, Requires: needs.Encode()},
+	}
+	for _, do := range change {
+		do(&s)
+	}
+	_, err := b.queue.Enqueue(b.t.Context(), s)
+	require.NoError(b.t, err)
+	return key
+}
+
+// runs waits until an instance executes a job.
+func (b *dispatching) runs(key string) {
+	b.t.Helper()
+	b.reaches(key, job.Running)
+}
+
+// leaves waits until this hub follows no run of a job.
+func (b *dispatching) leaves(key string) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.followed(key) == nil }, deadline, 10*time.Millisecond)
+}
+
+// job is the queue's record of a job.
+func (b *dispatching) job(key string) job.Job {
+	b.t.Helper()
+	j, err := b.queue.Get(b.t.Context(), key)
+	require.NoError(b.t, err)
+	return j
+}
+
+// reaches waits until a job is in a state.
+func (b *dispatching) reaches(key string, state job.State) job.Job {
+	b.t.Helper()
+	var j job.Job
+	require.Eventually(b.t, func() bool {
+		var err error
+		j, err = b.queue.Get(b.t.Context(), key)
+		return err == nil && j.State == state
+	}, deadline, 10*time.Millisecond, "the job does not get to %s", state)
+	return j
+}
+
+// lost waits until a run of a job was lost and returns why the first one was.
+func (b *dispatching) lost(key string) string {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return len(b.job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
+	return b.job(key).Lost[0]
+}
+
+// entry is the history entry of an ended job.
+func (b *dispatching) entry(key string) comfyui.Entry {
+	b.t.Helper()
+	e, err := b.queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key)
+	require.NoError(b.t, err)
+	raw, err := e.JSON()
+	require.NoError(b.t, err)
+	parsed, ok := comfyui.ParseEntry(raw)
+	require.True(b.t, ok)
+	return parsed
+}
+
+// failure is the message of the error with which a job ended.
+func (b *dispatching) failure(key string) string {
+	b.t.Helper()
+	b.reaches(key, job.Failed)
+	e := b.entry(key)
+	require.Equal(b.t, comfyui.TypeExecutionError, e.End)
+	return string(e.EndData)
+}
+
+// noFiles leaves all files where they are.
+type noFiles struct{}
+
+func (noFiles) Push(_ context.Context, _ string, _, graph []byte, _ string, _ *comfyui.Client) ([]byte, error) {
+	return graph, nil
+}
+
+func (noFiles) Collect(_ context.Context, _ string, outputs []comfyui.FileRef, _ string, _ *comfyui.Client) ([]comfyui.FileRef, func(context.Context) error, error) {
+	return outputs, func(context.Context) error { return nil }, nil
+}
+
+func (noFiles) Shown(string, string, []byte) {}
+
+func (noFiles) Uses(string, []comfyui.FileRef) queue.Uses { return queue.Uses{} }
+
+// refuse is an instance's answer to a prompt that it does not take.
+func refuse(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = fmt.Fprint(w, `{"error": {"type": "prompt_outputs_failed_validation", "message": "Prompt outputs failed validation", "details": "", "extra_info": {}},
+		"node_errors": {"1": {"errors": [{"type": "custom_validation_failed", "message": "Custom validation failed for node", "details": "width", "extra_info": {}}], "dependent_outputs": ["2"], "class_type": "EmptyImage"}}}`)
+}

@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// phase is how far a run has come. A run never goes back.
+type phase int
+
+const (
+	// preparing: the instance does not have the prompt.
+	preparing phase = iota
+	// posted: the instance may have the prompt and has not begun it.
+	posted
+	// executing: the instance executes the prompt.
+	executing
+	// released: the instance has finished with the prompt and may have another.
+	released
+	// ended: the queue has the end of the run.
+	ended
+)
+
+// wish is what the client wants of the run.
+type wish int
+
+const (
+	// wanted: the run is to go on.
+	wanted wish = iota
+	// cancelled: the run is to end.
+	cancelled
+	// withdrawn: as cancelled, and nobody is to hear of the run any more.
+	withdrawn
+)
+
+// stopCause says why the hub interrupted a run without being asked.
+type stopCause int
+
+const (
+	notStopped stopCause = iota
+	// overtime: it ran longer than job_timeout allows.
+	overtime
+	// hung: it was silent for too long.
+	hung
+)
+
+// stop is the hub's own interrupt of a run; its zero value is none.
+type stop struct {
+	cause stopCause
+	at    time.Time
+	// node is the node that executed then.
+	node string
+}
+
+// missed is what the client was not shown when it happened.
+type missed struct {
+	// messages: the socket was away, or another hub followed the run before.
+	messages bool
+	// outputs: they could not be named, because Redis was away.
+	outputs bool
+}
+
+// state is where a run stands, and all that its end depends on.
+type state struct {
+	phase phase
+	// startedAt is when the instance began to execute; zero before.
+	startedAt time.Time
+	// node is the node that executes now, as the client's graph knows it.
+	node   string
+	wish   wish
+	stop   stop
+	missed missed
+}
+
+// record is what an instance's record of a finished run says, as far as the end
+// of the run depends on it.
+type record struct {
+	// state is what the last message of the run makes of the job.
+	state job.State
+	// interrupted says that the record ends with an interrupt.
+	interrupted bool
+	// socketOnly is an output node whose results are in messages only; "" if
+	// there is none.
+	socketOnly string
+}
+
+// judge decides what becomes of a run that its instance has finished with:
+// finished, overran, lost or excused.
+func (s state) judge(rec record) (v verdict, reason string) {
+	switch {
+	case s.stop.cause == hung && s.wish == wanted && rec.interrupted:
+		return lost, "it was silent for too long and was interrupted"
+	case s.stop.cause == overtime && rec.state == job.Cancelled:
+		return overran, ""
+	case s.missed.messages && rec.state == job.Done && rec.socketOnly != "":
+		return excused, "the result of node " + rec.socketOnly + " went over a socket that was lost"
+	}
+	return finished, ""
+}
+
+// owesOutputs reports whether the client must still be shown outputs of a run
+// that ended in the given state.
+func (s state) owesOutputs(end job.State) bool {
+	return s.missed.outputs || s.missed.messages && end == job.Done
+}
+
+// ran is how long the run has been executing.
+func (s state) ran() time.Duration {
+	if s.startedAt.IsZero() {
+		return 0
+	}
+	return time.Since(s.startedAt)
+}

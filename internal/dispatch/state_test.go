@@ -1,0 +1,64 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// What becomes of a run that its instance has finished with depends on who
+// wanted it to stop, and on what was missed.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	silent, late := stop{cause: hung, at: time.Now()}, stop{cause: overtime, at: time.Now()}
+	interrupted := record{state: job.Cancelled, interrupted: true}
+	unsaved := record{state: job.Done, socketOnly: "9"}
+	for _, c := range []struct {
+		name string
+		in   state
+		rec  record
+		want verdict
+	}{
+		{"well", state{}, record{state: job.Done}, finished},
+		{"failed", state{}, record{state: job.Failed}, finished},
+		{"interrupted by somebody", state{}, interrupted, finished},
+		{"interrupted for its client", state{wish: cancelled}, interrupted, finished},
+		{"interrupted because it hung", state{stop: silent}, interrupted, lost},
+		{"hung and cancelled", state{stop: silent, wish: cancelled}, interrupted, finished},
+		{"hung and withdrawn", state{stop: silent, wish: withdrawn}, interrupted, finished},
+		{"ended before the interrupt", state{stop: silent}, record{state: job.Done}, finished},
+		{"interrupted because of its time", state{stop: late}, interrupted, overran},
+		{"done in time after all", state{stop: late}, record{state: job.Done}, finished},
+		{"nothing missed", state{}, unsaved, finished},
+		{"a result missed", state{missed: missed{messages: true}}, unsaved, excused},
+		{"only named late", state{missed: missed{outputs: true}}, unsaved, finished},
+		{"messages missed, all saved", state{missed: missed{messages: true}}, record{state: job.Done}, finished},
+		{"failed, and a result missed", state{missed: missed{messages: true}}, record{state: job.Failed, socketOnly: "9"}, finished},
+	} {
+		v, reason := c.in.judge(c.rec)
+		require.Equal(t, c.want, v, c.name)
+		require.Equal(t, v == lost || v == excused, reason != "", "%s: what was lost says why", c.name)
+	}
+}
+
+// Outputs that could not be named are owed whatever the end is; those whose
+// messages were missed only of a run that ended well.
+func TestOwesOutputs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		missed missed
+		end    job.State
+		want   bool
+	}{
+		{missed{}, job.Done, false},
+		{missed{messages: true}, job.Done, true},
+		{missed{messages: true}, job.Failed, false},
+		{missed{outputs: true}, job.Done, true},
+		{missed{outputs: true}, job.Cancelled, true},
+	} {
+		require.Equal(t, c.want, state{missed: c.missed}.owesOutputs(c.end), "%+v %s", c.missed, c.end)
+	}
+}
