@@ -72,19 +72,30 @@ func (q *Requests) ReadBody(w http.ResponseWriter, r *http.Request, a Requester,
 }
 
 // ReadJSON reads a JSON body whatever its Content-Type says; broken JSON is
-// answered with 500, as by ComfyUI.
+// answered with 500, as by ComfyUI. done gives its memory back.
 func (q *Requests) ReadJSON(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (v pyjson.Value, done func(), ok bool) {
+	v, body, ok := q.ReadLargeJSON(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
+	return v, body.Close, true
+}
+
+// ReadLargeJSON is ReadJSON for a body of any size. It must be closed, and be
+// told before that if it is refused.
+func (q *Requests) ReadLargeJSON(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (v pyjson.Value, body *intake.Body, ok bool) {
 	body, data, ok := q.load(w, r, a, c)
 	if !ok {
 		return nil, nil, false
 	}
 	v, err := pyjson.ParseWith(data, body.Rest)
 	if err != nil {
+		body.Refuse()
 		body.Close()
 		WriteInternalError(w, r)
 		return nil, nil, false
 	}
-	return v, body.Close, true
+	return v, body, true
 }
 
 // RefuseBody answers a request whose body was not taken in.

@@ -43,15 +43,23 @@ func (h *Hub) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester,
 // postPrompt answers POST /prompt: it checks the prompt as ComfyUI would and
 // puts it into the queue. When it answers 200 the job is safe.
 func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	body, done, ok := h.requests.ReadJSON(w, r, a, h.promptBody())
+	v, body, ok := h.requests.ReadLargeJSON(w, r, a, h.promptBody())
 	if !ok {
 		return
 	}
-	defer done()
+	defer body.Close()
+	if !h.takePrompt(w, r, a, v) {
+		body.Refuse()
+	}
+}
+
+// takePrompt is postPrompt for a body that was read. It reports whether the
+// prompt was accepted.
+func (h *Hub) takePrompt(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value) bool {
 	request, err := catalog.ReadRequest(body)
 	if err != nil {
 		h.refuse(w, r, a, body, err)
-		return
+		return false
 	}
 	a.SetClient(request.ClientID)
 	have := &lookup{hub: h, ctx: r.Context(), tenant: a.Tenant}
@@ -63,18 +71,18 @@ func (h *Hub) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester
 	})
 	if have.err != nil {
 		h.requests.Fail(w, r, have.err) // a file may be there that could not be asked for
-		return
+		return false
 	}
 	if !verdict.Accepted() {
 		h.refuse(w, r, a, body, verdict.Answer)
-		return
+		return false
 	}
 	submission, err := h.submission(r, a, c, request, verdict, have)
 	if err != nil {
 		h.requests.Fail(w, r, err)
-		return
+		return false
 	}
-	h.accept(w, r, a, submission, verdict)
+	return h.accept(w, r, a, submission, verdict)
 }
 
 // refuse answers a prompt that cannot be taken. ComfyUI's counter moves on for
@@ -129,8 +137,9 @@ func (h *Hub) submission(r *http.Request, a api.Requester, c *catalog.Catalog, r
 	return s, nil
 }
 
-// accept puts the job into the queue and answers.
-func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a api.Requester, s queue.Submission, verdict *catalog.Verdict) {
+// accept puts the job into the queue and answers. It reports whether the job
+// was accepted.
+func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a api.Requester, s queue.Submission, verdict *catalog.Verdict) bool {
 	// First the answer, then the messages: several clients lose a prompt whose
 	// messages arrive before they have read its id.
 	door := h.dispatch.Door(s.Key)
@@ -146,7 +155,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a api.Requester, s 
 	accepted, err := h.queue.Enqueue(r.Context(), s)
 	if err != nil {
 		h.refuseJob(w, r, err)
-		return
+		return false
 	}
 	j, nodeErrors := accepted.Job, verdict.NodeErrors
 	if j.DoorUntil > 0 {
@@ -158,10 +167,10 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a api.Requester, s 
 		switch {
 		case err != nil:
 			h.requests.Fail(w, r, err)
-			return
+			return false
 		case refused:
 			api.WriteJSON(w, http.StatusBadRequest, short(answer))
-			return
+			return false
 		case answer != nil:
 			nodeErrors = nodeErrorsOf(answer, nodeErrors)
 		}
@@ -183,6 +192,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, a api.Requester, s 
 	_ = http.NewResponseController(w).Flush()
 	door.Close()
 	h.dispatch.Wake()
+	return true
 }
 
 // refuseJob answers a prompt that the queue did not take.

@@ -219,6 +219,10 @@ func (b *Body) Load(ctx context.Context) ([]byte, error) {
 // has been worked on for a while.
 func (b *Body) Rest() { b.turn.rest() }
 
+// Refuse says that what was loaded is refused: the next large body of its sender
+// waits for longer than after one that was worth the work.
+func (b *Body) Refuse() { b.turn.refused = true }
+
 // weight is the memory that reading the body takes.
 func (b *Body) weight() int64 {
 	return byteWeight*b.size + valueWeight*int64(b.meter.Values())

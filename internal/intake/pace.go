@@ -161,6 +161,9 @@ type turn struct {
 	copied int64         // bytes that have come since the slot was given back
 	stints time.Duration // work before the last rest, since the slot was taken
 	worked time.Duration // in all
+	// refused says that the body was not worth the work, as far as that turned
+	// out after it had arrived.
+	refused bool
 }
 
 // take waits for the slot. Errors: ErrBusy, those of ctx.
@@ -214,7 +217,7 @@ func (t *turn) rest() {
 
 // end gives everything back, when the body is done with.
 func (t *turn) end() {
-	t.give(false)
+	t.give(t.refused)
 	if t.joined {
 		t.joined = false
 		t.in.pace.part(t.share)

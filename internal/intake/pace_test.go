@@ -138,6 +138,35 @@ func TestPaceAfterRefusal(t *testing.T) {
 	}
 }
 
+// A body that is refused after it was loaded delays the next one of its sender,
+// too, if it is a large one.
+func TestPaceAfterLateRefusal(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		size  int
+		pause time.Duration
+	}{
+		"large": {3 * mib, refusal * 20 * time.Millisecond},
+		"small": {unpaced, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				in := New(Options{Dir: t.TempDir()})
+				b, err := in.Receive(post(strings.NewReader(strings.Repeat("x", tt.size)), ""), "a", anything)
+				require.NoError(t, err)
+				_, err = b.Load(t.Context())
+				require.NoError(t, err)
+				<-time.After(20 * time.Millisecond) // the work on it, in false time
+				b.Refuse()
+				b.Close()
+				pause := took(func() { require.NoError(t, in.arrives(t, post(packed(t, "{}"), "gzip"), "a")) })
+				require.InDelta(t, tt.pause, pause, float64(refusal*tt.size)*float64(time.Second)/copyRate)
+			})
+		})
+	}
+}
+
 // A body that is slow to arrive keeps no other one of its sender from its turn.
 func TestPaceOfSlowBodies(t *testing.T) {
 	t.Parallel()
