@@ -94,7 +94,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.hub = app.(*App).shared.hub
+	h.hub = app.(*App).shared.api
 	if h.Tenant == "" {
 		h.Tenant = defaultTenant
 	}

@@ -10,8 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/comfyhub/comfyhub/internal/api/comfy"
-	"github.com/comfyhub/comfyhub/internal/api/ops"
+	"github.com/comfyhub/comfyhub/internal/api/rooms"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -25,6 +24,7 @@ var hubs = caddy.NewUsagePool()
 // first. The last one's settings are in force.
 type sharedHub struct {
 	hub    *hub.Hub
+	api    rooms.API
 	logs   logSwitch
 	logger *slog.Logger // writes to logs
 
@@ -37,9 +37,8 @@ type sharedHub struct {
 // must be matched by exactly one release.
 func acquire(id hub.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
-		s := &sharedHub{hub: hub.New(id)}
-		comfy.Mount(s.hub)
-		s.hub.Mount(ops.Routes(s.hub))
+		h := hub.New(id)
+		s := &sharedHub{hub: h, api: rooms.New(h)}
 		s.logger = s.logs.logger()
 		// Both the exit of the process and the last release close the hub.
 		s.close = sync.OnceValue(func() error {

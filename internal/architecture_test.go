@@ -67,9 +67,11 @@ var mayImport = map[string][]string{
 		"internal/pyjson", "internal/recent", "internal/redis",
 	},
 	"internal/api/comfy": {
-		"internal/api", "internal/files", "internal/hub", "internal/intake", "internal/pyjson", "internal/userdata",
+		"internal/aiohttp", "internal/api", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/pyjson",
+		"internal/userdata",
 	},
-	"internal/api/ops": {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
+	"internal/api/rooms": {"internal/api", "internal/hub"},
+	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
 	"internal/hub": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/stream",

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -144,4 +145,13 @@ func WriteNoInstance(w http.ResponseWriter) {
 // WriteErrorText is an error in the shape of the newer routes.
 func WriteErrorText(w http.ResponseWriter, status int, text string) {
 	WriteJSON(w, status, pyjson.Marshal(pyjson.NewObject(pyjson.Member{Key: "error", Value: pyjson.String(text)})))
+}
+
+// CopyAnswer passes an instance's answer on. Its headers are only those that
+// may pass, see package comfyui.
+func CopyAnswer(w http.ResponseWriter, resp *http.Response) {
+	defer resp.Body.Close()
+	maps.Copy(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // the visitor may be gone
 }

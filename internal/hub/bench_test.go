@@ -21,19 +21,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// MountRooms puts the rooms of the API on a hub, and InstancesJSON is that of
-// package ops; see rooms_test.go.
+// Rooms are the API of a hub.
+type Rooms struct {
+	*api.Server
+	// AwaitingBuild is that of a comfy.Room.
+	AwaitingBuild func() int64
+}
+
+// NewRooms makes the API of a hub, and InstancesJSON is that of package ops; see
+// rooms_test.go.
 var (
-	MountRooms    func(*Hub)
+	NewRooms      func(*Hub) Rooms
 	InstancesJSON func(*Hub) []byte
 )
-
-// newHub is New with the rooms of the API.
-func newHub(id Identity) *Hub {
-	h := New(id)
-	MountRooms(h)
-	return h
-}
 
 // bench is a hub with simulated instances.
 type bench struct {
@@ -41,6 +41,7 @@ type bench struct {
 	id        Identity
 	settings  Settings
 	hub       *Hub
+	rooms     Rooms
 	web       *httptest.Server
 	instances []*instance
 	// tenant and cors are those of every visitor.
@@ -134,7 +135,7 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 		if user, _, ok := r.BasicAuth(); ok {
 			v.Tenant = user
 		}
-		b.hub.Serve(w, r, v)
+		b.rooms.Serve(w, r, v)
 	}))
 	b.start()
 	t.Cleanup(func() {
@@ -179,7 +180,8 @@ func (h *heardLog) has(text string) bool {
 
 func (b *bench) start() {
 	b.t.Helper()
-	b.hub = newHub(b.id)
+	b.hub = New(b.id)
+	b.rooms = NewRooms(b.hub)
 	require.NoError(b.t, b.hub.Start(context.Background(), b.settings))
 }
 

@@ -79,7 +79,7 @@ func TestBombsAtEveryRoute(t *testing.T) {
 	for name, body := range hostile(32 << 20) {
 		bombs[name] = zipped(body)
 	}
-	for _, routes := range []*api.Router{b.hub.table, b.hub.mounted} {
+	for _, routes := range b.rooms.Routers() {
 		for pattern, methods := range routes.All() {
 			path := strings.NewReplacer("**", "x/y", "*", "x").Replace(pattern.String())
 			for _, method := range methods {
@@ -195,7 +195,7 @@ func TestListingOfFoldedBodies(t *testing.T) {
 	w := &counted{header: http.Header{}}
 	watch := peakHeap(t)
 	r := httptest.NewRequest(http.MethodGet, "/queue", nil)
-	b.hub.Serve(w, r, api.Visitor{IP: "127.0.0.1"})
+	b.rooms.Serve(w, r, api.Visitor{IP: "127.0.0.1"})
 	most := watch()
 	require.Equal(t, http.StatusOK, w.status)
 	require.Greater(t, w.n, int64(jobs*size))

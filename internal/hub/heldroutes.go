@@ -61,7 +61,7 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 			continue
 		}
 		if resp.StatusCode == http.StatusOK {
-			copyAnswer(w, resp)
+			api.CopyAnswer(w, resp)
 			return
 		}
 		resp.Body.Close()
@@ -82,7 +82,7 @@ func (h *Hub) holders(a api.Requester, id string) []*comfyui.Client {
 		return nil
 	}
 	clients := h.dispatch.Clients()
-	if first := h.sticky(a); first != nil {
+	if first := h.ClientFor(a.Tenant, h.recent.Clients(a)); first != nil {
 		clients = slices.Insert(slices.DeleteFunc(clients, func(c *comfyui.Client) bool { return c == first }), 0, first)
 	}
 	return clients

@@ -44,18 +44,14 @@ const contactTimeout = 15 * time.Second
 type Hub struct {
 	id      Identity
 	table   *api.Router
-	mounted *api.Router
 	metrics *metrics
 	recent  api.RecentClients
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
 	left recent.Map[string]
-	// proxied is done once a proxy was noticed that hides who asks.
-	proxied sync.Once
 	// readers are the clients that read an instance's log.
 	readers logReaders
 	lines   logLines
-	builds  buildFiles
 	// ended are the records of ended jobs that listings have shown.
 	ended endedCache
 	// lately is what callers have just deleted, cleared and interrupted.
@@ -106,7 +102,7 @@ func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), stock: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
-	h.table, h.mounted = h.routes(), &api.Router{}
+	h.table = h.routes()
 	h.metrics = newMetrics(h)
 	h.requests = &api.Requests{
 		Intake: h.intake, Log: h.log, Unavailable: h.metrics.faults.Inc,
@@ -311,6 +307,9 @@ func (h *Hub) Settings() *Settings { return h.config.Load() }
 // Version is the version of ComfyUI that the whole fleet can keep; not Known
 // while nothing is connected.
 func (h *Hub) Version() comfyui.Version { return h.dispatch.Version() }
+
+// Release is the version of the hub.
+func (h *Hub) Release() string { return Version }
 
 // Users keeps settings and user files. It is there after the first Start.
 func (h *Hub) Users() *userdata.Store { return h.users }

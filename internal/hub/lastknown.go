@@ -315,7 +315,7 @@ func (h *Hub) getSettled(empty string) api.Handler {
 // and nothing of it was passed on.
 func (h *Hub) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by *comfyui.Client) bool {
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > maxKnownBody || resp.Header.Get("Content-Encoding") != "" {
-		copyAnswer(w, resp)
+		api.CopyAnswer(w, resp)
 		return true
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxKnownBody))
@@ -331,7 +331,7 @@ func (h *Hub) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Respo
 		resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	copyAnswer(w, resp)
+	api.CopyAnswer(w, resp)
 	return true
 }
 

@@ -250,10 +250,10 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 	<-asked
 	require.Empty(t, answers, "it waits")
 	dead.Store(false)
-	require.Equal(t, answer{http.StatusOK, immutable, "one()"}, <-answers)
+	require.Equal(t, answer{http.StatusOK, "public, max-age=31536000, immutable", "one()"}, <-answers)
 	status, _ = b.get(other)
 	require.Equal(t, http.StatusNotFound, status)
-	require.Eventually(t, func() bool { return b.hub.builds.waiting.Load() == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
 }
 
 // The web UI asks for some hundred subgraphs whenever it loads; an instance is

@@ -57,7 +57,11 @@ func (h *Hub) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _
 	switch whole := h.seesAll(viewerOf(a)); {
 	case whole && len(instances) == 1:
 		if client := h.dispatch.Primary(); client != nil {
-			h.passOn(client, w, r)
+			client.Forward(w, r, api.PathOf(r), nil, func(w http.ResponseWriter, r *http.Request, _ error) {
+				if r.Context().Err() == nil {
+					api.WriteNoInstance(w)
+				}
+			})
 			return
 		}
 		writeLogs(w, raw, nil, nil)

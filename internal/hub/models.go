@@ -45,7 +45,7 @@ func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester
 			continue // another may have it
 		}
 		if resp.StatusCode != http.StatusNotFound {
-			copyAnswer(w, resp)
+			api.CopyAnswer(w, resp)
 			return
 		}
 		resp.Body.Close()

@@ -124,6 +124,20 @@ type Settings struct {
 	Logger *slog.Logger
 }
 
+// PassthroughPolicy says which requests that are no route of the hub may reach
+// an instance: calls of custom nodes, whose answers no hub can judge.
+type PassthroughPolicy string
+
+const (
+	// PassthroughOff lets only files of the web interface and its extensions
+	// through.
+	PassthroughOff PassthroughPolicy = "off"
+	// PassthroughRead lets GET and HEAD through, but no WebSockets.
+	PassthroughRead PassthroughPolicy = "read"
+	// PassthroughOn lets everything through.
+	PassthroughOn PassthroughPolicy = "on"
+)
+
 // FreePolicy says whose models POST /free unloads.
 type FreePolicy string
 

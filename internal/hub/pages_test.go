@@ -98,6 +98,9 @@ func TestPagesThatOldPrimariesDoNotHave(t *testing.T) {
 	}
 }
 
+// assetsAreDisabled is what a server answers whose asset database is off.
+const assetsAreDisabled = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details": {}}}`
+
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-4000-8000-000000000001"
@@ -115,11 +118,11 @@ func TestAssets(t *testing.T) {
 		}
 	}
 	b := versioned(t, "0.33.0")
-	b.play(steps(503, assetsDisabled))
+	b.play(steps(503, assetsAreDisabled))
 	b.play([]exchange{
-		{method: "POST", path: "/api/assets", body: "{}", status: 503, want: assetsDisabled},
-		{method: "DELETE", path: "/api/assets/" + id, status: 503, want: assetsDisabled},
-		{method: "POST", path: "/api/assets/prune", status: 503, want: assetsDisabled},
+		{method: "POST", path: "/api/assets", body: "{}", status: 503, want: assetsAreDisabled},
+		{method: "DELETE", path: "/api/assets/" + id, status: 503, want: assetsAreDisabled},
+		{method: "POST", path: "/api/assets/prune", status: 503, want: assetsAreDisabled},
 		{method: "PATCH", path: "/api/assets", status: 405, want: "405: Method Not Allowed"},
 	})
 	old := versioned(t, "0.3.64")

@@ -22,7 +22,7 @@ func shared(t *testing.T, limits TenantLimits, change ...func(*bench)) *bench {
 	t.Helper()
 	b := newBench(t, 0, append([]func(*bench){func(b *bench) { b.settings.TenantLimits = limits }}, change...)...)
 	b.web.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.hub.Serve(w, r, api.Visitor{IP: "127.0.0.1", Tenant: r.Header.Get("Test-Login")})
+		b.rooms.Serve(w, r, api.Visitor{IP: "127.0.0.1", Tenant: r.Header.Get("Test-Login")})
 	})
 	return b
 }

@@ -39,7 +39,7 @@ const (
 
 // walker makes the requests of one pass.
 type walker struct {
-	hub    *Hub
+	rooms  Rooms
 	tenant string
 	// who begins the names that the requests ask for.
 	who string
@@ -112,7 +112,7 @@ func spellings() map[string]spelling {
 // walk sends the requests of the whole table under some methods.
 func (w *walker) walk(t *testing.T, methods ...string) {
 	t.Helper()
-	for _, table := range []*api.Router{w.hub.mounted, w.hub.table} {
+	for _, table := range w.rooms.Routers() {
 		for pattern := range table.All() {
 			w.route(t, pattern.String(), methods)
 		}
@@ -201,7 +201,7 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 		return // the web server refuses it before the hub sees it
 	}
 	got := httptest.NewRecorder()
-	w.hub.Serve(got, r, api.Visitor{Tenant: w.tenant, IP: "10.0.0.1"})
+	w.rooms.Serve(got, r, api.Visitor{Tenant: w.tenant, IP: "10.0.0.1"})
 	line := method + " " + target
 	if body != "" && len(body) < 1000 {
 		line += " " + body
@@ -319,9 +319,9 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	before := belongings(t, b)
 
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"}
-	foreign := walker{hub: b.hub, tenant: "mallory", who: owner}
+	foreign := walker{rooms: b.rooms, tenant: "mallory", who: owner}
 	foreign.walk(t, methods...)
-	unknown := walker{hub: b.hub, tenant: "control", who: nobody}
+	unknown := walker{rooms: b.rooms, tenant: "control", who: nobody}
 	unknown.walk(t, methods...)
 	require.Len(t, unknown.answers, len(foreign.answers))
 	leaks := leaks{}
@@ -340,7 +340,7 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	require.Equal(t, before, belongings(t, b), "nothing of the owner's has changed")
 
 	// The same requests as the owner find the things, so the names are right.
-	own := walker{hub: b.hub, tenant: owner, who: owner}
+	own := walker{rooms: b.rooms, tenant: owner, who: owner}
 	own.walk(t, http.MethodGet)
 	found := map[string]bool{}
 	for n, a := 0, own.answers; n < len(a); n++ {

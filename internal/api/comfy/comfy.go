@@ -1,6 +1,7 @@
 // Package comfy is the room of ComfyUI's own API: it translates between its
-// routes, its errors and its shapes and the core. It answers those about users,
-// their settings and their files; the others are still in package hub.
+// routes, its errors and its shapes and the core. It answers what is about users,
+// their settings and their files, about assets and the web UI, and passes on what
+// is no route of the hub; the other routes are still in package hub.
 package comfy
 
 import (
@@ -8,16 +9,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// room answers routes of ComfyUI.
-type room struct {
+// Room answers routes of ComfyUI, and what is no route of the hub.
+type Room struct {
 	*api.Requests
 	hub *hub.Hub
+	// builds answers for files of the web UI's build.
+	builds buildFiles
 }
 
-// Mount adds the room's routes to those of a hub.
-func Mount(h *hub.Hub) {
-	c := &room{Requests: h.Requests(), hub: h}
-	t := h.Table()
+// New makes the room of a hub.
+func New(h *hub.Hub) *Room { return &Room{Requests: h.Requests(), hub: h} }
+
+// AddRoutes adds what the room answers to a table of ComfyUI's routes.
+func (c *Room) AddRoutes(t *api.Router) {
+	c.addAssets(t)
 	t.Both("GET /users", c.getUsers)
 	t.Both("POST /users", c.postUsers)
 	t.Both("GET /settings", c.getSettings)

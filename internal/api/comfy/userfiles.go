@@ -21,7 +21,7 @@ import (
 const userCSS userdata.Path = "user.css"
 
 // getUserdata answers GET /userdata: the files of one folder.
-func (c *room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	q := api.QueryOf(r)
 	if q.Get("dir") == "" {
 		api.WriteText(w, http.StatusBadRequest, "Directory not provided")
@@ -63,7 +63,7 @@ func (c *room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Request
 }
 
 // getUserdataV2 answers GET /v2/userdata: all that lies below a folder.
-func (c *room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	folder, ok, err := c.userFolder(r, a)
 	if err != nil {
 		c.Fail(w, r, err)
@@ -112,7 +112,7 @@ func (c *room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Reque
 }
 
 // getUserfile answers GET /userdata/{file}.
-func (c *room) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (c *Room) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, p, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -138,7 +138,7 @@ func (c *room) getUserfile(w http.ResponseWriter, r *http.Request, a api.Request
 // describeUserfile sets what says how a browser may use the file. Since 0.28.0
 // a user's file is never shown as a page: a script in it would act as whoever
 // opens it.
-func (c *room) describeUserfile(header http.Header, p userdata.Path) {
+func (c *Room) describeUserfile(header http.Header, p userdata.Path) {
 	typ := files.ContentType(p.Name())
 	if c.hub.Version().AtLeast(0, 28, 0) {
 		disposition := "attachment"
@@ -155,7 +155,7 @@ func (c *room) describeUserfile(header http.Header, p userdata.Path) {
 }
 
 // postUserfile answers POST /userdata/{file}: the body is the file.
-func (c *room) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (c *Room) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, p, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -174,7 +174,7 @@ func (c *room) postUserfile(w http.ResponseWriter, r *http.Request, a api.Reques
 }
 
 // postUserfileMove answers POST /userdata/{file}/move/{dest}.
-func (c *room) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (c *Room) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, from, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -191,7 +191,7 @@ func (c *room) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Re
 	c.writeUserfile(w, r, f)
 }
 
-func (c *room) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (c *Room) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	folder, p, ok := c.userPath(w, r, a, path[0])
 	if !ok {
 		return
@@ -207,7 +207,7 @@ func (c *room) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requ
 func mayReplace(r *http.Request) bool { return api.QueryOf(r).Get("overwrite") != "false" }
 
 // writeUserfile tells the path of a stored file or, if asked, all about it.
-func (c *room) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
+func (c *Room) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
 	if isTrue(api.QueryOf(r).Get("full_info")) {
 		api.WriteValue(w, c.fileInfo(f))
 		return
@@ -217,7 +217,7 @@ func (c *room) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.
 
 // fileInfo describes a file; its times are seconds, since 0.21.0 milliseconds.
 // The storage knows one time only, so created is that of the last change.
-func (c *room) fileInfo(f userdata.File) *pyjson.Object {
+func (c *Room) fileInfo(f userdata.File) *pyjson.Object {
 	at := pyjson.Value(floatSeconds(f.Modified))
 	if c.hub.Version().AtLeast(0, 21, 0) {
 		at = pyjson.Int(f.Modified.UnixMilli())
@@ -234,7 +234,7 @@ func floatSeconds(t time.Time) pyjson.Number { return pyjson.Float(float64(t.Uni
 
 // knownFolder is the folder of the asking user; it answers by itself if that
 // is nobody.
-func (c *room) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
+func (c *Room) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
 	folder, ok, err := c.userFolder(r, a)
 	if err != nil {
 		c.Fail(w, r, err)
@@ -248,7 +248,7 @@ func (c *room) knownFolder(w http.ResponseWriter, r *http.Request, a api.Request
 
 // userPath is the place that a route names; it answers by itself if that is
 // none.
-func (c *room) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
+func (c *Room) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
 	folder, ok := c.knownFolder(w, r, a)
 	if !ok {
 		return folder, "", false
@@ -262,7 +262,7 @@ func (c *room) userPath(w http.ResponseWriter, r *http.Request, a api.Requester,
 }
 
 // userFault answers what went wrong with a user's file.
-func (c *room) userFault(w http.ResponseWriter, r *http.Request, err error) {
+func (c *Room) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, userdata.ErrOutside):
 		api.WriteEmpty(w, http.StatusForbidden)

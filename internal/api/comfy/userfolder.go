@@ -10,7 +10,7 @@ import (
 
 // refuseUserdata answers a user whose tenant can store no more. The web UI
 // shows the status with its reason phrase, which says as much.
-func (c *room) refuseUserdata(w http.ResponseWriter, err error) {
+func (c *Room) refuseUserdata(w http.ResponseWriter, err error) {
 	full := api.Error{
 		Status: http.StatusInsufficientStorage, Kind: "tenant_userdata_full",
 		Message: "Your settings and workflows take all the space that they may", Details: "Delete some files.",
@@ -26,7 +26,7 @@ func (c *room) refuseUserdata(w http.ResponseWriter, err error) {
 // userFolder is the folder of the user that a request speaks for: the tenant's
 // only one, or, where the hub keeps several apart, the one that the header
 // Comfy-User names. ok is false for one that is not known.
-func (c *room) userFolder(r *http.Request, a api.Requester) (folder userdata.Folder, ok bool, err error) {
+func (c *Room) userFolder(r *http.Request, a api.Requester) (folder userdata.Folder, ok bool, err error) {
 	if !c.hub.Settings().MultiUser {
 		return c.hub.Users().Folder(a.Tenant, userdata.DefaultUser), true, nil
 	}

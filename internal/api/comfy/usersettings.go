@@ -11,7 +11,7 @@ import (
 
 // getUsers answers GET /users, with which the web interface learns whether it
 // has to ask who is there.
-func (c *room) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	answer := pyjson.NewObject(pyjson.Member{Key: "storage", Value: pyjson.String("server")})
 	if c.hub.Settings().MultiUser {
 		users, err := c.hub.Users().Users(r.Context(), a.Tenant)
@@ -29,7 +29,7 @@ func (c *room) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester,
 }
 
 // postUsers answers POST /users with the new user's id.
-func (c *room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	v, done, ok := c.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
@@ -62,7 +62,7 @@ func (c *room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester
 
 // settingsOf finds whose settings a request is about. It answers by itself if
 // that is nobody: by the 401 the web interface learns to ask for the user.
-func (c *room) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
+func (c *Room) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
 	folder, ok, err := c.userFolder(r, a)
 	if err != nil {
 		c.Fail(w, r, err)
@@ -74,14 +74,14 @@ func (c *room) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requeste
 	return folder, ok
 }
 
-func (c *room) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	if o, ok := c.readSettings(w, r, a); ok {
 		api.WriteValue(w, o)
 	}
 }
 
 // getSetting answers GET /settings/{id}: null for one that is not set.
-func (c *room) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (c *Room) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	o, ok := c.readSettings(w, r, a)
 	if !ok {
 		return
@@ -93,7 +93,7 @@ func (c *room) getSetting(w http.ResponseWriter, r *http.Request, a api.Requeste
 	api.WriteValue(w, v)
 }
 
-func (c *room) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
+func (c *Room) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
 	folder, ok := c.settingsOf(w, r, a)
 	if !ok {
 		return nil, false
@@ -106,7 +106,7 @@ func (c *room) readSettings(w http.ResponseWriter, r *http.Request, a api.Reques
 }
 
 // postSettings answers POST /settings: an object is merged over the stored one.
-func (c *room) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	c.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		update, ok := v.(*pyjson.Object)
 		for key, v := range update.All() {
@@ -116,7 +116,7 @@ func (c *room) postSettings(w http.ResponseWriter, r *http.Request, a api.Reques
 	})
 }
 
-func (c *room) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (c *Room) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	c.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		stored.Set(path[0], v)
 		return true
@@ -125,7 +125,7 @@ func (c *room) postSetting(w http.ResponseWriter, r *http.Request, a api.Request
 
 // changeSettings applies the body of a request; change reports whether the
 // body is of the right kind.
-func (c *room) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
+func (c *Room) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
 	folder, ok := c.settingsOf(w, r, a)
 	if !ok {
 		return

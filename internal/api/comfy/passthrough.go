@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"net/http"
@@ -8,50 +8,37 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
-)
-
-// PassthroughPolicy says which requests that are no route of the hub may reach
-// an instance: calls of custom nodes, whose answers no hub can judge.
-type PassthroughPolicy string
-
-const (
-	// PassthroughOff lets only files of the web interface and its extensions
-	// through.
-	PassthroughOff PassthroughPolicy = "off"
-	// PassthroughRead lets GET and HEAD through, but no WebSockets.
-	PassthroughRead PassthroughPolicy = "read"
-	// PassthroughOn lets everything through.
-	PassthroughOn PassthroughPolicy = "on"
+	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // passthrough is the policy for a caller. Where nobody logs in, everybody is
 // one tenant and may do as with a ComfyUI of their own.
-func (h *Hub) passthrough(a api.Requester) PassthroughPolicy {
-	switch policy := h.Settings().Passthrough; {
+func (c *Room) passthrough(a api.Requester) hub.PassthroughPolicy {
+	switch policy := c.hub.Settings().Passthrough; {
 	case policy != "":
 		return policy
 	case a.Login:
-		return PassthroughRead
+		return hub.PassthroughRead
 	default:
-		return PassthroughOn
+		return hub.PassthroughOn
 	}
 }
 
 // mayPass reports whether the policy lets a request through, and answers it
 // otherwise.
-func (h *Hub) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
+func (c *Room) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
 	if isManager(asked) {
-		return h.mayManage(w, r, a, asked)
+		return c.mayManage(w, r, a, asked)
 	}
-	needs := PassthroughOn
+	needs := hub.PassthroughOn
 	switch {
 	case isStatic(r, asked):
 		return true
 	case api.IsRead(r) && !upgrades(r):
-		needs = PassthroughRead
+		needs = hub.PassthroughRead
 	}
-	policy := h.passthrough(a)
-	if policy == PassthroughOn || policy == needs {
+	policy := c.passthrough(a)
+	if policy == hub.PassthroughOn || policy == needs {
 		return true
 	}
 	api.WriteError(w, api.Error{
@@ -82,12 +69,12 @@ var managerReads = []string{
 
 // mayManage decides on the calls of ComfyUI-Manager, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
-func (h *Hub) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
-	if h.Settings().Manager {
+func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
+	if c.hub.Settings().Manager {
 		return true
 	}
 	name := strings.TrimPrefix(asked.Bare().String(), "/v2")
-	if slices.Contains(managerReads, name) && api.IsRead(r) && !upgrades(r) && !api.QueryOf(r).Has("value") && h.passthrough(a) != PassthroughOff {
+	if slices.Contains(managerReads, name) && api.IsRead(r) && !upgrades(r) && !api.QueryOf(r).Has("value") && c.passthrough(a) != hub.PassthroughOff {
 		return true
 	}
 	api.WriteError(w, api.Error{

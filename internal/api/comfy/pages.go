@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	_ "embed"

@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"net/http"
@@ -24,6 +24,9 @@ const (
 // the script that would say so is among those that fail.
 type buildFiles struct{ waiting atomic.Int64 }
 
+// AwaitingBuild is how many requests wait for such a file.
+func (c *Room) AwaitingBuild() int64 { return c.builds.waiting.Load() }
+
 // needsBuildFile reports whether a request is for such a file.
 func needsBuildFile(r *http.Request, asked aiohttp.Path) bool {
 	return r.Method == http.MethodGet && !upgrades(r) && isHashed(asked)
@@ -32,20 +35,20 @@ func needsBuildFile(r *http.Request, asked aiohttp.Path) bool {
 // serveBuildFile answers with the file from whichever instance has it. Names
 // with a hash are the same file everywhere. While none can be asked it waits for
 // one.
-func (h *Hub) serveBuildFile(w http.ResponseWriter, r *http.Request) {
-	if h.builds.waiting.Add(1) > maxAwaitingBuild {
-		h.builds.waiting.Add(-1)
+func (c *Room) serveBuildFile(w http.ResponseWriter, r *http.Request) {
+	if c.builds.waiting.Add(1) > maxAwaitingBuild {
+		c.builds.waiting.Add(-1)
 		api.WriteNoInstance(w)
 		return
 	}
-	defer h.builds.waiting.Add(-1)
+	defer c.builds.waiting.Add(-1)
 	deadline := time.NewTimer(awaitBuild)
 	defer deadline.Stop()
 	tick := time.NewTicker(awaitBuildEvery)
 	defer tick.Stop()
 	for {
 		reached := false
-		for _, client := range h.dispatch.Clients() {
+		for _, client := range c.hub.Clients() {
 			resp, err := client.Ask(r.Context(), api.PathOf(r).Escaped(), nil)
 			switch {
 			case err != nil:
@@ -55,7 +58,7 @@ func (h *Hub) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 				resp.Body.Close()
 				continue
 			}
-			copyAnswer(w, resp)
+			api.CopyAnswer(w, resp)
 			return
 		}
 		if reached {

@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"context"
@@ -20,22 +20,10 @@ import (
 // build: they belong to the packs and packages that instances have installed.
 var fromInstance = [...]string{"extensions", "templates", "docs", "api", "internal"}
 
-// checkFrontend says what is wrong with a folder that is to hold the web
-// interface; none is fine.
-func checkFrontend(folder string) error {
-	if folder == "" {
-		return nil
-	}
-	if _, err := os.Stat(path.Join(folder, "index.html")); err != nil {
-		return fmt.Errorf("hub: frontend: want a folder with the web interface's index.html: %w", err)
-	}
-	return nil
-}
-
 // serveFrontend answers with a file of the hub's own copy of the web interface
 // and reports whether there is one. Others are left to the primary.
-func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
-	folder := h.Settings().Frontend
+func (c *Room) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
+	folder := c.hub.Settings().Frontend
 	if folder == "" || !api.IsRead(r) || upgrades(r) {
 		return false
 	}
@@ -43,13 +31,13 @@ func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohtt
 	index := name == "" || asked.String() == "/api/"
 	if index {
 		name = "index.html"
-	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) && h.dispatch.Primary() != nil {
+	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) && c.hub.Primary() != nil {
 		return false // while there is no instance those of the build itself are better than none
 	}
 	// A Root, so that no name and no link leads out of the folder.
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		h.log().Error("the web interface's folder cannot be read", "error", err)
+		c.Log().Error("the web interface's folder cannot be read", "error", err)
 		return false
 	}
 	defer root.Close()
@@ -64,14 +52,14 @@ func (h *Hub) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohtt
 	}
 	err = files.ServeContent(w, r, files.Content{
 		ETag:     fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()),
-		Modified: info.ModTime(), Size: info.Size(), Logger: h.log(),
-		Describe: func(header http.Header) { h.describePage(header, asked.Decoded(), name, index) },
+		Modified: info.ModTime(), Size: info.Size(), Logger: c.Log(),
+		Describe: func(header http.Header) { c.describePage(header, asked.Decoded(), name, index) },
 		Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
 			return section{io.NewSectionReader(file, offset, length)}, nil
 		},
 	})
 	if err != nil {
-		h.requests.Fail(w, r, errors.Join(errors.New("hub: frontend"), err))
+		c.Fail(w, r, errors.Join(errors.New("hub: frontend"), err))
 	}
 	return true
 }
@@ -83,7 +71,7 @@ func (section) Close() error { return nil }
 
 // describePage sets the headers with which ComfyUI keeps browsers from showing
 // an old web interface after an update.
-func (h *Hub) describePage(header http.Header, asked, name string, index bool) {
+func (c *Room) describePage(header http.Header, asked, name string, index bool) {
 	kind := files.ContentType(name)
 	if path.Ext(name) == ".js" {
 		kind = "application/javascript" // ComfyUI says so of its own pages only
@@ -91,7 +79,7 @@ func (h *Hub) describePage(header http.Header, asked, name string, index bool) {
 	header.Set("Content-Type", kind)
 	if index {
 		control := "no-cache"
-		if h.storesNothing() {
+		if c.storesNothing() {
 			control = "no-store, must-revalidate"
 		}
 		header.Set("Cache-Control", control)
@@ -99,17 +87,17 @@ func (h *Hub) describePage(header http.Header, asked, name string, index bool) {
 		header.Set("Expires", "0")
 		return
 	}
-	if control := h.cacheControl(asked); control != "" {
+	if control := c.cacheControl(asked); control != "" {
 		header.Set("Cache-Control", control)
 	}
 }
 
 // cacheControl is the header that ComfyUI gives to a path, "" for none.
-func (h *Hub) cacheControl(p string) string {
+func (c *Room) cacheControl(p string) string {
 	base := path.Base(p)
 	switch ext := path.Ext(p); {
 	case ext == ".js", ext == ".css", strings.HasPrefix(base, "index") && ext == ".json":
-		if h.storesNothing() {
+		if c.storesNothing() {
 			return "no-store"
 		}
 		return "no-cache"
@@ -121,7 +109,7 @@ func (h *Hub) cacheControl(p string) string {
 
 // storesNothing is the rule since 0.18.0; the hub follows it too while it does
 // not know what it emulates.
-func (h *Hub) storesNothing() bool {
-	version := h.dispatch.Version()
+func (c *Room) storesNothing() bool {
+	version := c.hub.Version()
 	return !version.Known() || version.AtLeast(0, 18, 0)
 }

@@ -1,0 +1,63 @@
+package comfy
+
+import (
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// Forward answers a request that is no route of any room: a page, a file of an
+// extension, a call of a custom node. Pages come from the hub's own copy of the
+// web interface or from the primary; all else goes to the instance that is the
+// client's, see sticky.
+func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, path aiohttp.Path) {
+	if api.IsRead(r) && isHashed(path) {
+		w = keptByBrowsers(w)
+	}
+	switch {
+	case c.serveFrontend(w, r, path):
+		return
+	case !c.mayPass(w, r, a, path):
+		return
+	}
+	client := c.hub.ClientFor(a.Tenant, c.hub.Recent().Clients(a))
+	if isPage(r, path) {
+		client = c.hub.Primary()
+	}
+	switch {
+	case client != nil:
+		c.passCall(client, w, r, a)
+	case isIndex(r, path):
+		writeWaiting(w, r)
+	case needsBuildFile(r, path) && c.hub.Settings().Frontend == "":
+		c.serveBuildFile(w, r)
+	default:
+		api.WriteNotFound(w, r) // no instance has the path
+	}
+}
+
+// passTo lets one instance answer, on a path and with aliases in place of the
+// client ids that the call names.
+func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []comfyui.Alias) {
+	if !api.IsRead(r) {
+		// It can be the upload of a model, of which there are as many kinds as
+		// node packs that have one.
+		defer c.hub.Doubt(client)
+	}
+	client.Forward(w, r, path, aliases, func(w http.ResponseWriter, r *http.Request, err error) {
+		if r.Context().Err() != nil {
+			return // the visitor has gone
+		}
+		c.Log().Debug("an instance did not answer", "error", err)
+		switch {
+		case isIndex(r, api.PathOf(r)):
+			writeWaiting(w, r)
+		case needsBuildFile(r, api.PathOf(r)):
+			c.serveBuildFile(w, r)
+		default:
+			api.WriteNoInstance(w)
+		}
+	})
+}

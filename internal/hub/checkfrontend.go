@@ -1,0 +1,19 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// checkFrontend says what is wrong with a folder that is to hold the web
+// interface; none is fine.
+func checkFrontend(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(folder, "index.html")); err != nil {
+		return fmt.Errorf("hub: frontend: want a folder with the web interface's index.html: %w", err)
+	}
+	return nil
+}
