@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // WatchOptions tunes [Watch]. The zero value is right for production.
@@ -63,7 +65,7 @@ func Watch(ctx context.Context, c *Client, o WatchOptions, notify func(Observati
 		defer looking.Wait()
 		looking.Go(func() { looks.run(ctx) })
 	}
-	backoff := w.options.MinBackoff
+	pauses := retry.New(w.options.MinBackoff, w.options.MaxBackoff)
 	for ctx.Err() == nil {
 		began := time.Now()
 		lived, err := w.session(ctx)
@@ -81,16 +83,12 @@ func Watch(ctx context.Context, c *Client, o WatchOptions, notify func(Observati
 		if lived && time.Since(began) > w.options.MaxBackoff {
 			// Ask again at once: the server may be alive all the same, and
 			// only a refused connection tells a restart from a lost socket.
-			backoff = w.options.MinBackoff
+			pauses.Reset()
 			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff):
-		}
-		backoff = min(2*backoff, w.options.MaxBackoff)
+		pauses.Wait(ctx)
 		if lived {
-			backoff = w.options.MinBackoff
+			pauses.Reset()
 		}
 	}
 }

@@ -2,11 +2,12 @@ package gossip
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -24,11 +25,12 @@ func (g *Gossip) keepJoined(ctx context.Context) {
 	if len(g.config.Join) == 0 {
 		return
 	}
-	pause, said := minRejoin, false
+	pauses, said := retry.New(minRejoin, maxRejoin), false
 	for ctx.Err() == nil {
 		err := g.join()
 		if g.knowsHub() {
-			pause, said = minRejoin, false
+			said = false
+			pauses.Reset()
 			g.sleep(ctx, healEvery)
 			continue
 		}
@@ -37,8 +39,7 @@ func (g *Gossip) keepJoined(ctx context.Context) {
 			g.log.Warn("cannot reach the group yet, trying on",
 				"join", strings.Join(g.config.Join, " "), "error", strings.Join(strings.Fields(err.Error()), " "), "hint", hint(err))
 		}
-		g.sleep(ctx, pause/2+rand.N(pause)) // agents that lost one hub must not come back all at once
-		pause = min(2*pause, maxRejoin)
+		g.sleep(ctx, pauses.Next())
 	}
 }
 

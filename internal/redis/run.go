@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // Retries of one script or read. What took as long as a Redis that hangs is
@@ -16,7 +18,7 @@ import (
 const (
 	maxTries   = 3
 	retryFor   = ioTimeout
-	retryPause = 25 * time.Millisecond
+	retryPause = 50 * time.Millisecond
 )
 
 // Run runs a script with the arguments as ARGV and gives its reply, a flat
@@ -62,17 +64,13 @@ func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error)
 // another reason than the network, or has taken too long.
 func tryAgain(ctx context.Context, do func() error) error {
 	begin := time.Now()
+	pauses := retry.New(retryPause, 2*retryPause)
 	for try := 1; ; try++ {
 		err := do()
 		if err == nil || try == maxTries || ctx.Err() != nil || time.Since(begin) > retryFor || !isNetwork(err) {
 			return err
 		}
-		pause := time.NewTimer(retryPause << try)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		pauses.Wait(ctx)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -13,7 +15,7 @@ const (
 	// pingEvery is how often a subscription asks whether its connection
 	// lives; two silent rounds end it.
 	pingEvery = 3 * time.Second
-	// resubscribeAfter spares a Redis that is away.
+	// resubscribeAfter is the longest pause before the next attempt. It spares a Redis that is away.
 	resubscribeAfter = 200 * time.Millisecond
 )
 
@@ -38,16 +40,12 @@ func (db *DB) Subscribe(ctx context.Context, channels ...string) <-chan Notice {
 		defer close(out)
 		defer cancel()
 		defer detach()
-		for ctx.Err() == nil {
+		for pauses := retry.New(resubscribeAfter, resubscribeAfter); ctx.Err() == nil; pauses.Wait(ctx) {
 			// go-redis's own Channel is not used: a full one keeps its
 			// goroutine for a minute after the end, and it does not tell
 			// what it dropped.
 			s := &subscription{sub: db.pubsub.Subscribe(ctx, channels...), out: out}
 			s.run(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(resubscribeAfter):
-			}
 		}
 	}()
 	return out

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -217,19 +219,10 @@ func (c *courier) send(ctx context.Context, events []event) bool {
 
 // retry does something until it works; false when ctx ended before.
 func (c *courier) retry(ctx context.Context, do func(context.Context) error) bool {
-	for pause := minMailPause; ; pause = min(2*pause, maxMailPause) {
+	err := retry.New(minMailPause, maxMailPause).Do(ctx, func(ctx context.Context) error {
 		attempt, cancel := context.WithTimeout(ctx, mailTimeout)
-		err := do(attempt)
-		cancel()
-		if err == nil {
-			return true
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return false
-		case <-timer.C:
-		}
-	}
+		defer cancel()
+		return do(attempt)
+	}, func(error) bool { return true })
+	return err == nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -23,6 +25,8 @@ const (
 	// pongs pass in between: the library gives up a connection on which it
 	// cannot write a control frame for 5 s.
 	chunk = 128 << 10
+	// pingPause is the longest pause between two attempts to write a ping.
+	pingPause = time.Second
 )
 
 // socket is one WebSocket of a client: a bounded queue, and a writer that
@@ -187,15 +191,10 @@ func (w *socket) confirm(ctx context.Context) {
 		w.mu.Lock()
 		mark := w.mark
 		w.mu.Unlock()
-		for w.conn.Ping(ctx) != nil {
-			// The ping could not even be written because a long message is on
-			// its way to a slow client, or the connection is gone and ctx is
-			// about to end.
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(time.Second):
-			}
+		// A ping cannot be written while a long message is on its way to a slow
+		// client, or when the connection is gone and ctx is about to end.
+		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
+			return
 		}
 		if mark > confirmed {
 			confirmed = mark

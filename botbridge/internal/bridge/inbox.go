@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -121,7 +122,7 @@ func (in *inbox) work(ctx context.Context, key string) {
 // finish handles an event until that is done. What fails again and again for
 // no reason of the outside is given up: it must not hold up its chat for ever.
 func (in *inbox) finish(ctx context.Context, e platform.Event) {
-	pause := 200 * time.Millisecond
+	pauses := retry.New(200*time.Millisecond, 10*time.Second)
 	for tries := 1; ctx.Err() == nil; {
 		err := in.handle(ctx, e)
 		if err == nil || tries == handleTries {
@@ -135,8 +136,7 @@ func (in *inbox) finish(ctx context.Context, e platform.Event) {
 		if !errors.Is(err, state.ErrAway) {
 			tries++
 		}
-		rest(ctx, pause)
-		pause = min(2*pause, 10*time.Second)
+		pauses.Wait(ctx)
 	}
 }
 

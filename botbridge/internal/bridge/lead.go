@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // lead tries to be the process that acts and, while it is, does what that one
@@ -41,11 +42,7 @@ func (b *Bridge) lead(ctx context.Context) {
 			}
 		}
 		first = false
-		timer := time.NewTimer(b.store.Lease() / 4)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, b.store.Lease()/4) {
 			return
 		}
 	}
@@ -56,13 +53,12 @@ func (b *Bridge) begin(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		for ctx.Err() == nil {
+		for pauses := retry.New(time.Second, time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
 			err := errors.Join(b.runner.Resume(ctx), b.talk.Resume(ctx))
 			if err == nil {
 				break
 			}
 			b.log.Warn("cannot go on with what was asked for", "error", err)
-			rest(ctx, time.Second)
 		}
 		turns := conversation.WithBridge(ctx, ctx)
 		newInbox(b.store, func(_ context.Context, e platform.Event) error { return b.handle(turns, e) }, b.log).run(ctx)
@@ -79,14 +75,5 @@ func (b *Bridge) begin(ctx context.Context) (end func()) {
 		parts.Wait()
 		b.runner.Wait()
 		b.talk.Wait()
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

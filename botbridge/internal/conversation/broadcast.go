@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // broadcast is something that every chat is told. Its JSON is read by older and
@@ -31,7 +32,8 @@ const (
 	// are told side by side: one that does not answer holds up no other.
 	broadcastBatch = 100
 	broadcastWidth = 8
-	// broadcastPause is between two attempts of a broadcast that is held up.
+	// broadcastPause is the longest pause between two attempts of a broadcast
+	// that is held up.
 	broadcastPause = time.Second
 )
 
@@ -83,6 +85,7 @@ func (t *Talk) spread(ctx context.Context, id string) {
 			delete(t.spreads, id)
 			t.mu.Unlock()
 		}()
+		pauses := retry.New(broadcastPause, broadcastPause)
 		for ctx.Err() == nil {
 			done, err := t.spreadSome(ctx, id)
 			switch {
@@ -90,7 +93,7 @@ func (t *Talk) spread(ctx context.Context, id string) {
 				return
 			case err != nil:
 				t.o.Logger.Warn("a broadcast is held up", "error", err)
-				pause(ctx, broadcastPause)
+				pauses.Wait(ctx)
 			}
 		}
 	})
@@ -153,13 +156,4 @@ func (t *Talk) spreadOver(ctx context.Context, id string, b broadcast) error {
 		_, err = t.o.Outbox.Send(ctx, p, b.Chat, platform.Post{Text: text, ReplyTo: b.Message})
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

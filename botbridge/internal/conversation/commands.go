@@ -72,7 +72,7 @@ func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
 	for _, id := range ids {
 		rec, err := t.o.Runner.Load(ctx, id)
 		if err != nil {
-			if retry(err) {
+			if mayPass(err) {
 				return nil, err
 			}
 			continue

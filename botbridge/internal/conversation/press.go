@@ -25,7 +25,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	}
 	rec, err := t.requestOf(ctx, tn, rest)
 	if err != nil {
-		if retry(err) {
+		if mayPass(err) {
 			return err
 		}
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
@@ -57,7 +57,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	case request.VerbFile, request.VerbResend:
 		answer("on_it", nil)
 		err := t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile)
-		if err != nil && !retry(err) {
+		if err != nil && !mayPass(err) {
 			return t.reply(ctx, tn, t.say(tn, "lost", nil))
 		}
 		return err

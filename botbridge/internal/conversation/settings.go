@@ -134,7 +134,7 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 	tn.settings = s
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "saved", nil))
 	err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.settingsPost(tn))
-	if retry(err) {
+	if mayPass(err) {
 		return err
 	}
 	return nil

@@ -241,8 +241,8 @@ func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 	return err
 }
 
-// retry reports whether handling the event again may help.
-func retry(err error) bool {
+// mayPass reports whether handling the event again may help.
+func mayPass(err error) bool {
 	return errors.Is(err, state.ErrAway) || errors.Is(err, state.ErrDeposed) || errors.Is(err, outbox.ErrNotSent) ||
 		errors.Is(err, context.Canceled)
 }

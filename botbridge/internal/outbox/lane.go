@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // Pauses between attempts of a call that failed.
@@ -151,7 +152,7 @@ func (l *lane) rest(ctx context.Context, d time.Duration) bool {
 
 // repeat makes a call until it is done or there is no use in it.
 func (l *lane) repeat(c *call) error {
-	pause, uncertain := firstPause, 0
+	pauses, uncertain := retry.New(firstPause, maxPause), 0
 	for {
 		if !l.turn(c.ctx, c.counts) {
 			return ErrNotSent
@@ -181,10 +182,9 @@ func (l *lane) repeat(c *call) error {
 		if time.Since(c.given) > l.box.o.Patience {
 			return err
 		}
-		if !l.rest(c.ctx, pause) {
+		if !l.rest(c.ctx, pauses.Next()) {
 			return ErrNotSent
 		}
-		pause = min(2*pause, maxPause)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // saveTimeout bounds the last writing of a bridge that is being stopped.
@@ -229,24 +230,15 @@ func (j *job) finish(ctx context.Context) error {
 	if j.rec.Metered {
 		end.Price = (j.rec.Took + 999) / 1000
 	}
-	pause := firstPause
-	for {
+	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
 		_, err := j.r.o.Store.Finish(ctx, j.rec.ID, j.version, &j.rec, end)
-		if err == nil {
-			j.r.o.Observe(j.rec.Command, j.rec.Outcome)
-			return nil
-		}
-		if !errors.Is(err, state.ErrAway) {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			j.rec.Phase = Ended
-			return ctx.Err()
-		}
-		pause = min(2*pause, maxPause)
+		return err
+	}, isAway)
+	switch {
+	case err == nil:
+		j.r.o.Observe(j.rec.Command, j.rec.Outcome)
+	case ctx.Err() != nil:
+		j.rec.Phase = Ended
 	}
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // job is one request while it is driven. Only its goroutine touches it, but for
@@ -45,12 +46,12 @@ func (j *job) drive(ctx context.Context) {
 		j.r.o.Logger.Error("a request waits for a platform that is not configured", "platform", j.rec.Platform)
 		return
 	}
-	pause := firstPause
+	pauses := retry.New(firstPause, maxPause)
 	for j.rec.Phase != Over {
 		err := j.step(ctx)
 		switch {
 		case err == nil:
-			pause = firstPause
+			pauses.Reset()
 			continue
 		case ctx.Err() != nil, errors.Is(err, state.ErrDeposed), errors.Is(err, state.ErrNotFound):
 			return
@@ -62,10 +63,9 @@ func (j *job) drive(ctx context.Context) {
 		default:
 			j.r.o.Logger.Warn("a step of a request failed", "request", j.rec.ID, "phase", j.rec.Phase, "error", err)
 		}
-		if !j.sleep(ctx, pause) {
+		if !j.sleep(ctx, pauses.Next()) {
 			return
 		}
-		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -99,26 +99,17 @@ func (j *job) step(ctx context.Context) error {
 
 // save stores the record, however long that takes.
 func (j *job) save(ctx context.Context) error {
-	pause := firstPause
-	for {
+	return retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
 		version, err := j.r.o.Store.Save(ctx, j.rec.ID, j.version, &j.rec)
 		if err == nil {
 			j.version = version
-			return nil
 		}
-		if !errors.Is(err, state.ErrAway) {
-			return err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-		pause = min(2*pause, maxPause)
-	}
+		return err
+	}, isAway)
 }
+
+// isAway reports whether the state cannot be reached now.
+func isAway(err error) bool { return errors.Is(err, state.ErrAway) }
 
 // wantCancel notes that the person wants no more of it.
 func (j *job) wantCancel(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -94,7 +95,7 @@ func (j *job) firstLook() time.Duration {
 // listen passes on what the stream of this request's own client id tells, and
 // opens it again when it ends.
 func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
-	pause := firstPause
+	pauses := retry.New(firstPause, maxPause)
 	for ctx.Err() == nil {
 		socket, err := j.r.o.Hub.Follow(ctx, j.rec.Tenant(), j.rec.Client)
 		for err == nil {
@@ -103,7 +104,7 @@ func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
 				socket.Close()
 				break
 			}
-			pause = firstPause
+			pauses.Reset()
 			select {
 			case out <- h:
 			case <-ctx.Done():
@@ -111,13 +112,7 @@ func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
 				return
 			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-		pause = min(2*pause, maxPause)
+		pauses.Wait(ctx)
 	}
 }
 
@@ -187,8 +182,9 @@ func (j *job) askWhy(ctx context.Context) {
 // collect notes what a run made.
 func (j *job) collect(ctx context.Context) (bool, error) {
 	result, err := j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)
+	pauses := retry.New(2*firstPause, maxPause)
 	for try := 1; errors.Is(err, hubapi.ErrNotFound) && try < resultTries; try++ {
-		if !j.sleep(ctx, firstPause<<try) {
+		if !j.sleep(ctx, pauses.Next()) {
 			return false, ctx.Err()
 		}
 		result, err = j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)

@@ -14,11 +14,13 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
 	// maxUpdates bounds an answer to a poll, in bytes.
 	maxUpdates = 32 << 20
+	firstPause = 200 * time.Millisecond
 	maxPause   = 15 * time.Second
 )
 
@@ -48,7 +50,7 @@ func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
 
 // persist tries until it works or ctx ends.
 func (t *Telegram) persist(ctx context.Context, try func(context.Context) error) {
-	for pause := 200 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+	for pauses := retry.New(firstPause, maxPause); ctx.Err() == nil; pauses.Wait(ctx) {
 		once, cancel := context.WithTimeout(ctx, 20*time.Second)
 		err := try(once)
 		cancel()
@@ -58,16 +60,6 @@ func (t *Telegram) persist(ctx context.Context, try func(context.Context) error)
 		if ctx.Err() == nil {
 			t.o.Logger.Warn("cannot set how Telegram brings updates", "error", hide(err))
 		}
-		rest(ctx, pause)
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -76,7 +68,7 @@ func rest(ctx context.Context, d time.Duration) {
 // the update is stored.
 func (t *Telegram) poll(ctx context.Context, admit platform.Admit) {
 	var offset int64
-	pause := 200 * time.Millisecond
+	pauses := retry.New(firstPause, maxPause)
 	for ctx.Err() == nil {
 		updates, err := t.getUpdates(ctx, offset)
 		for _, u := range updates {
@@ -87,19 +79,18 @@ func (t *Telegram) poll(ctx context.Context, admit platform.Admit) {
 		}
 		if err == nil {
 			t.lastPoll.Store(time.Now().UnixNano())
-			pause = 200 * time.Millisecond
+			pauses.Reset()
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		wait := pause
+		wait := pauses.Next()
 		if flood := (*platform.WaitError)(nil); errors.As(err, &flood) {
-			wait = max(flood.After, pause)
+			wait = max(flood.After, wait)
 		}
 		t.o.Logger.Warn("polling Telegram failed", "error", err, "again_in", wait)
-		rest(ctx, wait)
-		pause = min(2*pause, maxPause)
+		retry.Sleep(ctx, wait)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // Name is the platform's name.
@@ -187,17 +188,11 @@ func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, er
 // introduce learns the bot's own name and shows its commands in the menu. It
 // tries until ctx ends.
 func (t *Telegram) introduce(ctx context.Context) {
-	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, time.Minute) {
+	for pauses := retry.New(time.Second, time.Minute); ctx.Err() == nil; pauses.Wait(ctx) {
 		if err := t.introduceOnce(ctx); err == nil {
 			return
 		} else if ctx.Err() == nil {
 			t.o.Logger.Warn("cannot introduce the bot to Telegram", "error", err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 }
