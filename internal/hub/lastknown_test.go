@@ -165,7 +165,7 @@ func TestWaitingPage(t *testing.T) {
 		return resp, string(body)
 	}
 	for language, want := range map[string]string{
-		"": "en", "en-GB,en;q=0.9": "en", "ru-RU,ru;q=0.9,en;q=0.8": "ru", "en,ru;q=0.5": "en", "de, ru;q=0.7, en;q=0.3": "ru", "de": "en", "RU": "ru", "ru;q=x, en": "en",
+		"": "en", "en-GB,en;q=0.9": "en", "ru-RU,ru;q=0.9,en;q=0.8": "ru", "en,ru;q=0.5": "en", "de, ru;q=0.7, en;q=0.3": "ru", "de": "en", "RU": "ru", "ru;q=x, en": "en", "ru;q=0, en;q=0.1": "en", "uk,en;q=0.5": "en", "ru-Cyrl-UA": "ru", "*": "en",
 	} {
 		for _, path := range []string{"/", "/index.html", "/api/"} {
 			resp, body := browser(path, language)

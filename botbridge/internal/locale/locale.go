@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/language"
 )
 
 //go:embed *.yaml
@@ -26,7 +27,13 @@ const Default = "en"
 type With = map[string]any
 
 // Bundle is all languages. It is immutable.
-type Bundle struct{ texts map[string]map[string]string }
+type Bundle struct {
+	texts map[string]map[string]string
+	// names are the languages with an IETF tag, and tags these tags, in the same
+	// order.
+	names []string
+	tags  []language.Tag
+}
 
 // Load reads the languages that come with the bridge, and those of a folder,
 // which add to them or replace single texts; "" for no folder.
@@ -38,6 +45,11 @@ func Load(folder string) (*Bundle, error) {
 	if folder != "" {
 		if err := b.read(os.DirFS(folder)); err != nil {
 			return nil, fmt.Errorf("languages in %s: %w", folder, err)
+		}
+	}
+	for _, name := range b.Languages() {
+		if tag, err := language.Parse(name); err == nil {
+			b.names, b.tags = append(b.names, name), append(b.tags, tag)
 		}
 	}
 	return b, nil
@@ -57,11 +69,11 @@ func (b *Bundle) read(files fs.FS) error {
 		if err := yaml.Unmarshal(data, &texts); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		language := strings.TrimSuffix(path.Base(name), ".yaml")
-		if b.texts[language] == nil {
-			b.texts[language] = map[string]string{}
+		code := strings.TrimSuffix(path.Base(name), ".yaml")
+		if b.texts[code] == nil {
+			b.texts[code] = map[string]string{}
 		}
-		maps.Copy(b.texts[language], texts)
+		maps.Copy(b.texts[code], texts)
 	}
 	return nil
 }
@@ -71,14 +83,21 @@ func (b *Bundle) Languages() []string { return slices.Sorted(maps.Keys(b.texts))
 
 // Match is the language for an IETF tag such as "ru-RU".
 func (b *Bundle) Match(tag string) string {
-	tag = strings.ToLower(tag)
-	base, _, _ := strings.Cut(strings.ReplaceAll(tag, "_", "-"), "-")
-	for _, candidate := range []string{tag, base} {
-		if b.texts[candidate] != nil {
-			return candidate
-		}
+	if b.texts[tag] != nil {
+		return tag
 	}
-	return Default
+	wanted, err := language.Parse(tag)
+	if err != nil || len(b.tags) == 0 {
+		return Default
+	}
+	_, n, confidence := language.NewMatcher(b.tags).Match(wanted)
+	// Less than High is the same language in another script, or another one that
+	// many who speak this one read. The second is not what they asked for.
+	found, _ := b.tags[n].Base()
+	if base, _ := wanted.Base(); confidence < language.High && base != found {
+		return Default
+	}
+	return b.names[n]
 }
 
 // Say is a text in a language. An unknown key is said as it is: better an odd

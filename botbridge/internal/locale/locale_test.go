@@ -32,10 +32,18 @@ func TestMoreLanguages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "de.yaml"), []byte("language: Deutsch\nsaved: Gespeichert."), 0o600))
+	for _, name := range []string{"zh", "pt-BR", "pirate speak"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte("saved: x"), 0o600))
+	}
 	b, err := Load(dir)
 	require.NoError(t, err)
-	require.Equal(t, "de", b.Match("de-AT"))
-	require.Equal(t, "en", b.Match("xx"))
+	for tag, want := range map[string]string{
+		"de": "de", "de-AT": "de", "DE_at": "de", "ru-RU": "ru", "en-GB": "en",
+		"": "en", "xx": "en", "uk": "en", "no such tag": "en",
+		"zh-TW": "zh", "zh-Hans-CN": "zh", "pt-br": "pt-BR", "pt": "pt-BR", "pirate speak": "pirate speak",
+	} {
+		require.Equal(t, want, b.Match(tag), tag)
+	}
 	require.Equal(t, "Gespeichert.", b.Say("de", "saved", nil))
 	require.Equal(t, "Stopping.", b.Say("de", "cancelling", nil), "what it lacks is said in English")
 	require.Equal(t, "That is too long for me: {max} characters at most.", b.Say("en", "too_long", nil))

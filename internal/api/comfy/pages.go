@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/language"
+
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
 )
@@ -35,12 +37,12 @@ func writeWaiting(w http.ResponseWriter, r *http.Request) {
 		api.WriteText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")
 		return
 	}
-	page, language := waitingEnglish, "en"
+	page, code := waitingEnglish, "en"
 	if prefersRussian(r.Header.Get("Accept-Language")) {
-		page, language = waitingRussian, "ru"
+		page, code = waitingRussian, "ru"
 	}
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Language", language)
+	header.Set("Content-Language", code)
 	header.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = io.WriteString(w, page)
@@ -48,17 +50,18 @@ func writeWaiting(w http.ResponseWriter, r *http.Request) {
 
 // prefersRussian reports whether an Accept-Language ranks Russian above English.
 func prefersRussian(accepted string) bool {
-	best := map[string]float64{}
-	for item := range strings.SplitSeq(accepted, ",") {
-		tag, parameters, _ := strings.Cut(item, ";")
-		language, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(tag)), "-")
-		weight := 1.0
-		if q, found := strings.CutPrefix(strings.TrimSpace(parameters), "q="); found {
-			weight, _ = strconv.ParseFloat(q, 64)
-		}
-		best[language] = max(best[language], weight)
+	tags, _, err := language.ParseAcceptLanguage(accepted)
+	if err != nil {
+		return false
 	}
-	return best["ru"] > best["en"]
+	matcher := language.NewMatcher([]language.Tag{language.English, language.Russian})
+	for _, tag := range tags { // the most wanted first
+		// Less than High is another language that many who speak this one read.
+		if _, n, confidence := matcher.Match(tag); confidence >= language.High {
+			return n == 1
+		}
+	}
+	return false
 }
 
 // isIndex reports whether a request asks for the web UI's page itself.
