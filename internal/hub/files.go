@@ -28,7 +28,9 @@ var errNoInstance = errors.New("hub: instance not connected")
 // spoolFolder is the folder in Identity.Data for what is on its way.
 const spoolFolder = "spool"
 
-// openFiles builds what keeps inputs and outputs.
+// openFiles builds what keeps inputs and outputs. The collector of outputs and
+// the dispatcher need each other; it asks for an instance only when the
+// dispatcher has given it an output of one.
 func (h *Hub) openFiles(ctx context.Context) (err error) {
 	spool := filepath.Join(h.id.Data, spoolFolder)
 	if err := os.MkdirAll(spool, 0o700); err != nil {
@@ -55,6 +57,13 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
 	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})
+	return h.checkShared(ctx)
+}
+
+// openViews builds what shows files and takes them in. It comes after the
+// dispatcher, which it asks for instances and for the fleet's version.
+func (h *Hub) openViews() {
+	log := h.log()
 	h.view = files.NewView(h.store, h.fetch, files.ViewOptions{
 		Strict:        func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
 		Missing:       h.ofInstance,
@@ -66,7 +75,6 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
 		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log, Full: h.refuseUpload,
 	})
-	return h.checkShared(ctx)
 }
 
 // checkShared refuses a storage that the other hubs do not share: files of one

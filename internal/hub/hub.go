@@ -201,6 +201,7 @@ func (h *Hub) open(ctx context.Context) error {
 		EndedElsewhere: h.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
+	h.openViews()
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
