@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -20,8 +21,9 @@ type Door struct {
 	known chan struct{}
 	// next is sent to when an instance has refused the job and another one is asked.
 	next chan struct{}
-	// answered is closed when the client has its answer.
+	// answered is closed a moment after the client has its answer.
 	answered chan struct{}
+	closed   atomic.Bool
 
 	mu         sync.Mutex
 	nodeErrors []byte
@@ -104,15 +106,26 @@ func (d *Door) another() {
 	}
 }
 
-// Close says that the client has its answer: messages of the run may follow. It
-// may be called twice.
+// answerGap is the time from the answer to the first message of the run, at
+// least. They come over two connections, and a client that is busy may read both
+// at once, the message first. A single ComfyUI takes one to three milliseconds.
+const answerGap = 3 * time.Millisecond
+
+// Close says that the client has its answer: messages of the run may follow
+// after a moment. It may be called twice.
 func (d *Door) Close() {
+	if d.closed.CompareAndSwap(false, true) {
+		time.AfterFunc(answerGap, d.leave)
+	}
+}
+
+func (d *Door) leave() {
 	d.d.doors.mu.Lock()
 	defer d.d.doors.mu.Unlock()
 	if d.d.doors.open[d.key] == d {
 		delete(d.d.doors.open, d.key)
-		close(d.answered)
 	}
+	close(d.answered)
 }
 
 // settle says that an instance has taken the job, or refused it.

@@ -72,3 +72,21 @@ func TestPatienceWithEachInstance(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// The messages of a run wait until its client has had a moment to read the answer.
+func TestAnswerBeforeTheMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Config{})
+		door := d.Door("a")
+		begun := time.Now()
+		go func() {
+			time.Sleep(20 * time.Millisecond)
+			door.Close()
+			door.Close()
+		}()
+		d.door("a").taken(t.Context(), nil)
+		require.Equal(t, 20*time.Millisecond+answerGap, time.Since(begun))
+		require.Nil(t, d.door("a"), "nothing is kept")
+	})
+}
