@@ -78,21 +78,21 @@ var mayImport = map[string][]string{
 		"internal/userdata",
 	},
 	"internal/dispatch": {
-		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
+		"internal/catalog", "internal/comfyui", "internal/fleet",
 		"internal/job", "internal/pyjson", "internal/queue", "internal/stream",
 	},
 
-	"internal/catalog":  {"internal/job", "internal/pyjson", "internal/python"},
+	"internal/catalog":  {"internal/pyjson", "internal/python"},
 	"internal/pins":     {"internal/redis"},
-	"internal/comfyui":  {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
+	"internal/comfyui":  {"internal/aiohttp", "internal/pyjson", "internal/retry"},
 	"internal/peers":    {"internal/redis", "internal/stream"},
-	"internal/files":    {"internal/aiohttp", "internal/job", "internal/picture", "internal/pyjson", "internal/redis"},
+	"internal/files":    {"internal/aiohttp", "internal/picture", "internal/pyjson", "internal/redis"},
 	"internal/picture":  {"internal/webp"},
 	"internal/intake":   {"internal/pyjson"},
-	"internal/fleet":    {"internal/job", "internal/pyjson"},
+	"internal/fleet":    {},
 	"internal/gossip":   {"internal/fleet", "internal/retry"},
 	"internal/queue":    {"internal/job", "internal/pyjson", "internal/redis"},
-	"internal/stream":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
+	"internal/stream":   {"internal/aiohttp", "internal/pyjson", "internal/retry"},
 	"internal/sim":      {"internal/pyjson", "internal/python"},
 	"internal/userdata": {"internal/pyjson"},
 	"internal/python":   {"internal/pyjson"},
@@ -152,14 +152,14 @@ var testHelpers = []string{
 // place.
 var owners = map[string][]string{
 	"github.com/caddyserver/caddy/":       {"caddymodule"},
-	"github.com/redis/go-redis/":          {"internal/redis", "internal/queue", "internal/files"},
+	"github.com/redis/go-redis/":          {"internal/redis", "internal/queue"},
 	"github.com/alicebob/miniredis/":      {"internal/redis"},
 	"github.com/hashicorp/memberlist":     {"internal/gossip"},
 	"github.com/go-telegram/bot":          {"botbridge/internal/telegram"},
 	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
 	"gocloud.dev/":                        {"internal/files"},
 	"github.com/cenkalti/backoff/":        {"internal/retry"},
-	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "agent", "botbridge"},
+	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "botbridge"},
 }
 
 // source is one Go file of the repository.
@@ -207,6 +207,64 @@ func TestImportDirection(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNoUnusedEdges keeps the tables true: an import that is allowed and that
+// nobody needs is one that somebody adds later without a thought.
+func TestNoUnusedEdges(t *testing.T) {
+	t.Parallel()
+	type edge struct{ from, to string }
+	used := map[edge]bool{}
+	for _, file := range sources(t) {
+		from := group(file.folder())
+		parsed, err := parser.ParseFile(token.NewFileSet(), file.path, file.text, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if inside, ours := strings.CutPrefix(imported, module+"/"); ours {
+				for _, allowed := range mayImport[from] {
+					if within(inside, allowed) {
+						used[edge{from, allowed}] = true
+					}
+				}
+				continue
+			}
+			for library, folders := range owners {
+				for _, folder := range folders {
+					if strings.HasPrefix(imported, library) && within(file.folder(), folder) {
+						used[edge{folder, library}] = true
+					}
+				}
+			}
+		}
+	}
+	for _, table := range []struct {
+		name  string
+		edges map[string][]string
+	}{{"mayImport", mayImport}, {"owners", turned(owners)}} {
+		for from, all := range table.edges {
+			if _, err := os.Stat(filepath.Join("..", from)); err != nil {
+				t.Errorf("%s names a folder that is not there: %s", table.name, from)
+			}
+			for _, to := range all {
+				if !used[edge{from, to}] {
+					t.Errorf("%s allows %s to import %s, which it does not", table.name, from, to)
+				}
+			}
+		}
+	}
+}
+
+// turned is a table of folders by library as one of libraries by folder.
+func turned(table map[string][]string) map[string][]string {
+	out := map[string][]string{}
+	for library, folders := range table {
+		for _, folder := range folders {
+			out[folder] = append(out[folder], library)
+		}
+	}
+	return out
 }
 
 // broken tells the rule that an import breaks, or nothing.

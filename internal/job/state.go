@@ -41,7 +41,8 @@ const (
 	Cancel Event = "cancel"
 )
 
-// transitions is the whole life of a job; what is not here cannot happen.
+// transitions is the whole life of a job; what is not here cannot happen. The
+// scripts of package queue enforce it.
 var transitions = map[State]map[Event]State{
 	Queued: {Claim: Leased, Fail: Failed, Cancel: Cancelled},
 	Leased: {Start: Running, Complete: Done, Fail: Failed, Requeue: Queued, Cancel: Cancelled},
@@ -60,7 +61,9 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("job: no %s from %s", e.Event, e.State)
 }
 
-// Next is the state after an event, or a *TransitionError.
+// Next is the state after an event, or a *TransitionError. It is the oracle of the
+// tests of package queue, which hold the scripts against it; no other code calls
+// it, because only a script can look at a state and change it in one step.
 func Next(s State, e Event) (State, error) {
 	if next, ok := transitions[s][e]; ok {
 		return next, nil

@@ -36,8 +36,8 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //
 // Zsets of ranks have all scores 0: their order is the byte order of the
 // ranks, which is the order of execution, and the key of the job is the end
-// of its rank. Fair shares between tenants can later split q:wait:CLASS into
-// one zset a tenant and rank the tenants beside it, with nothing else changed.
+// of its rank. Fair shares between tenants would need one zset a tenant in
+// place of q:wait:CLASS, and changes to every script that reads it.
 type keys struct{ db *redis.DB }
 
 func (k keys) job(key string) string        { return k.db.Key("q", "job", key) }

@@ -5,7 +5,8 @@
 //
 // One transition is one Lua script: atomic, by Redis's clock, and run once
 // also when its reply is lost (package redis sees to that). The scripts lie
-// in scripts/; the states and transitions are those of package job.
+// in scripts/. They enforce the states and transitions in Lua; the tests compare
+// them with the table of package job.
 //
 //		Enqueue      -> queued                 FailWaiting   queued -> failed
 //		Claim        queued -> leased          CancelWaiting queued -> gone

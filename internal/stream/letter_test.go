@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"encoding/hex"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,23 @@ func TestLetters(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Hubs of two versions share a Redis during an upgrade: the bytes of a letter stay
+// what they are.
+func TestLetterBytes(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"events": "0101056875622f610674656e616e7406636c69656e7480808080804003ac02000e01050170016a80808080808001011d02050101000132007b227479" +
+			"7065223a2022657865637574696e67227d0b020502040100000000000110020503050100097265666572656e63650a02050400020000656e64020305" +
+			"020406110500ffffffffffffffffff0102016a016b03060007",
+		"again":   "0102056875622f620674656e616e7406636c69656e7404030000",
+		"receipt": "0103056875622f620674656e616e7406636c69656e740300000201808080808080808010",
+		"empty":   "010100000000000000",
+	} {
+		l := letters()[name]
+		require.Equal(t, want, hex.EncodeToString(l.appendTo(nil)), name)
 	}
 }
 
