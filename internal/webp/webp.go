@@ -1,8 +1,31 @@
 // Package webp writes lossy WebP pictures, with an alpha channel where they are
 // not opaque. It is made for previews: one key frame of VP8 (RFC 6386), each
 // macroblock predicted as a whole, with the probabilities that suit the picture
-// best. It is all Go, because the hub is one program without C libraries, and
-// nothing that reads foreign bytes: decoding is golang.org/x/image's trade.
+// best. It only writes; golang.org/x/image reads.
+//
+// # Why not libwebp
+//
+// github.com/gen2brain/webp v0.5.5, which is libwebp in WebAssembly, was measured
+// beside this package in one process, on two cores, with a scaled photograph and
+// the drawing of the tests. This is the CPU time of one preview at quality 90, the
+// best of three, then that of a process's first preview and by how much that makes
+// the process grow:
+//
+//	              1024x1024       2048x2048       first, 2048x2048
+//	this package  74 to 86 ms     275 to 294 ms   0.4 s, 23 MB
+//	method 1      190 to 310 ms   830 to 940 ms
+//	method 4      550 ms          2.1 to 2.2 s    3.4 s, 202 MB
+//
+// At quality 90, within half a dB of this package's PSNR of the luma, method 1
+// makes files 6 to 10 % smaller and method 4 makes them 11 to 16 % smaller. At
+// quality 75 method 1 makes them 4 to 20 % larger, and method 4 up to 24 % smaller.
+//
+// A client waits for each preview, and the hub that makes it has other work. A
+// tenth of the bytes is not worth three to seven times the CPU time and nine times
+// the memory. The library also cannot be stopped when the client is gone, does not
+// say how much memory a picture will take, which package picture must know before
+// it starts, and loads the libwebp of the machine into a program that is linked
+// dynamically. It makes a program 4.2 MB larger.
 package webp
 
 import (
