@@ -72,6 +72,8 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
+	// The hub needs internal/api only for the routes of ComfyUI that have not
+	// moved to internal/api/comfy yet.
 	"internal/hub": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/stream",

@@ -62,15 +62,15 @@ func WriteInternalError(w http.ResponseWriter, r *http.Request) {
 // static route knows GET and HEAD only.
 func WriteNotFound(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		WriteNotAllowed(w, "GET,HEAD")
+		writeNotAllowed(w, "GET,HEAD")
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusNotFound)
 }
 
-// WriteNotAllowed is ComfyUI's answer to a known path with another method.
-func WriteNotAllowed(w http.ResponseWriter, allow string) {
+// writeNotAllowed is ComfyUI's answer to a known path with another method.
+func writeNotAllowed(w http.ResponseWriter, allow string) {
 	w.Header().Set("Allow", allow)
 	WriteText(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
 }
@@ -114,9 +114,9 @@ func PromptError(kind, message, details string) []byte {
 	))
 }
 
-// WriteUnavailable answers while Redis cannot be reached: the listing or the queue
+// writeUnavailable answers while Redis cannot be reached: the listing or the queue
 // would not be complete, and a shorter one would be a lie.
-func WriteUnavailable(w http.ResponseWriter) {
+func writeUnavailable(w http.ResponseWriter) {
 	WriteError(w, Error{
 		Status: http.StatusServiceUnavailable, Kind: "queue_unavailable",
 		Message: "The hub's queue cannot be reached right now",

@@ -31,10 +31,10 @@ func browserCookie(r *http.Request) string {
 	return cookies[0].Value
 }
 
-// Greet gives a browser its cookie: with a page, and with a socket if it came
+// greet gives a browser its cookie: with a page, and with a socket if it came
 // without one, for a tab may be older than the cookie. Other programs are given
 // none.
-func Greet(w http.ResponseWriter, r *http.Request, v Visitor, a *Requester) http.ResponseWriter {
+func greet(w http.ResponseWriter, r *http.Request, v Visitor, a *Requester) http.ResponseWriter {
 	if r.Method != http.MethodGet || !strings.HasPrefix(r.UserAgent(), "Mozilla/") {
 		return w
 	}

@@ -48,7 +48,7 @@ func TestBrowserCookie(t *testing.T) {
 			answer := httptest.NewRecorder()
 			v := Visitor{IP: "10.0.0.1", Secure: c.secure}
 			a := RequesterOf(r, v)
-			w := Greet(answer, r, v, &a)
+			w := greet(answer, r, v, &a)
 			w.Header().Set("Cache-Control", "public, max-age=3600")
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			if c.kind != "" {

@@ -7,11 +7,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// WithCORS adds the headers with which a ComfyUI of a version lets pages of another site read
+// withCORS adds the headers with which a ComfyUI of a version lets pages of another site read
 // its answers, as --enable-cors-header does: pages from origin, "*" for all.
 // Those of an instance with the same option are replaced and not repeated:
 // browsers refuse an answer that has one twice.
-func WithCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.ResponseWriter {
+func withCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.ResponseWriter {
 	methods := "POST, GET, DELETE, PUT, OPTIONS"
 	if !v.Known() || v.AtLeast(0, 4, 0) {
 		methods += ", PATCH"

@@ -9,7 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Fail answers a request that failed for a reason that is not its own.
+// Fail answers a request that failed for a reason that is not its own: Redis or
+// the keys cannot be reached, or something is wrong with the hub.
 func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
@@ -20,7 +21,7 @@ func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, redis.ErrAway):
 		q.Unavailable()
 		q.Log().Warn("Redis is away", "error", err)
-		WriteUnavailable(w)
+		writeUnavailable(w)
 	default:
 		q.Log().Error("request failed", "route", q.Route(r), "error", err)
 		WriteInternalError(w, r)

@@ -18,9 +18,9 @@ const (
 	MaxName = catalog.MaxID
 )
 
-// RefuseLong answers requests that name something at too great a length, and
+// refuseLong answers requests that name something at too great a length, and
 // reports whether it did.
-func RefuseLong(w http.ResponseWriter, r *http.Request, v Visitor, a Requester) bool {
+func refuseLong(w http.ResponseWriter, r *http.Request, v Visitor, a Requester) bool {
 	switch {
 	case len(r.RequestURI) > MaxTarget:
 		w.Header().Set("Connection", "close")

@@ -22,12 +22,12 @@ const (
 	refusedHost
 )
 
-// RefuseStrangers answers a request that a page of another site has made, and
+// refuseStrangers answers a request that a page of another site has made, and
 // reports whether it did. A browser sends such requests with the user's login,
 // and a hub on a private address is within its reach when it is not within the
 // attacker's. Clients that are no browsers send neither Origin nor
 // Sec-Fetch-Site and never notice it.
-func RefuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
+func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
 	switch judge(r, v) {
 	case admitted:
 		return false

@@ -51,19 +51,19 @@ func ForwardedQuery(r *http.Request) url.Values {
 	return aiohttp.ParseQuery(comfyui.ForwardedQuery(r.URL.RawQuery))
 }
 
-// WriteNoPath answers a path that is none as aiohttp does: its static route
+// writeNoPath answers a path that is none as aiohttp does: its static route
 // finds nothing there, and knows GET and HEAD only.
-func WriteNoPath(w http.ResponseWriter, r *http.Request) {
+func writeNoPath(w http.ResponseWriter, r *http.Request) {
 	if !IsRead(r) {
-		WriteNotAllowed(w, AllowHeader(nil))
+		writeNotAllowed(w, allowHeader(nil))
 		return
 	}
 	WriteText(w, http.StatusNotFound, "404: Not Found")
 }
 
-// IsInternal reports whether a path belongs to the application that ComfyUI
+// isInternal reports whether a path belongs to the application that ComfyUI
 // mounts at /internal, which has no static files.
-func IsInternal(path aiohttp.Path) bool {
+func isInternal(path aiohttp.Path) bool {
 	return path.String() == "/internal" || strings.HasPrefix(path.String(), "/internal/")
 }
 

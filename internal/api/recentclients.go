@@ -15,7 +15,7 @@ const (
 	maxPerPlace = 32
 )
 
-// clientsByPlace remember which client ids were used from which place: most
+// clientsByPlace remembers which client ids were used from which place: most
 // clients name theirs in POST /prompt and at the socket and in nothing else, and
 // their bare interrupt must still find their own job.
 type clientsByPlace struct {
@@ -65,7 +65,8 @@ func (a *clientsByPlace) of(tenant, place string) []string {
 	return out
 }
 
-// RecentClients are the client ids that were used lately from each place.
+// RecentClients remembers which client ids were used from which place, a browser
+// or an address, in the last hours.
 type RecentClients struct {
 	seen clientsByPlace
 	// unproven are client ids by the address of a browser that was given a cookie
@@ -73,7 +74,7 @@ type RecentClients struct {
 	unproven clientsByPlace
 }
 
-// Note notes that a client id was used by the requester.
+// Note records that the requester has used a client id.
 func (c *RecentClients) Note(a Requester, client string) {
 	if client == "" || a.place() == "" {
 		return
@@ -90,9 +91,9 @@ func (c *RecentClients) Note(a Requester, client string) {
 	}
 }
 
-// Confirm notes that a browser has sent its cookie: its clients are not those of
+// confirm records that a browser has sent its cookie: its clients are not those of
 // a browser that keeps none.
-func (c *RecentClients) Confirm(a Requester) {
+func (c *RecentClients) confirm(a Requester) {
 	if a.browser == "" || a.address == "" {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAcquaintancesOfAPlace(t *testing.T) {
+func TestClientsOfAPlace(t *testing.T) {
 	t.Parallel()
 	var a clientsByPlace
 	for n := range maxPerPlace + 1 {

@@ -34,6 +34,7 @@ type Requester struct {
 	Network string
 	// Page says that a page in a browser makes the request.
 	Page bool
+	// Live asks for interleaved events instead of a serial stream.
 	Live bool
 	// QueueOne says that listings show one running job only, as one ComfyUI does.
 	QueueOne bool

@@ -126,7 +126,7 @@ func (q *Requests) RefuseBody(w http.ResponseWriter, r *http.Request, share stri
 		WriteText(w, http.StatusRequestTimeout, "408: Request Timeout")
 	case errors.Is(err, intake.ErrBusy):
 		w.Header().Set("Connection", "close")
-		WriteBusy(w)
+		writeBusy(w)
 	case errors.Is(err, intake.ErrBroken):
 		w.Header().Set("Connection", "close")
 		WriteText(w, http.StatusBadRequest, "400: Bad Request")
@@ -141,8 +141,8 @@ func (q *Requests) discard(r *http.Request, share string, limit int64) {
 	q.Intake.Discard(r, share, limit+limit/8)
 }
 
-// WriteBusy answers while more bodies are being read than memory allows.
-func WriteBusy(w http.ResponseWriter) {
+// writeBusy answers while more bodies are being read than memory allows.
+func writeBusy(w http.ResponseWriter) {
 	WriteError(w, Error{
 		Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is reading too many large requests right now",
 		Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 2,

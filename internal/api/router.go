@@ -81,14 +81,14 @@ func (t *Router) Find(method string, p aiohttp.Path) (h Handler, path, allowed [
 	return nil, nil, allowed
 }
 
-// AllowHeader lists methods as aiohttp does: sorted, HEAD with GET. GET is
+// allowHeader lists methods as aiohttp does: sorted, HEAD with GET. GET is
 // always among them, because the static files are mounted at /.
-func AllowHeader(methods []string) string {
-	return Listed(append([]string{http.MethodGet}, methods...))
+func allowHeader(methods []string) string {
+	return listed(append([]string{http.MethodGet}, methods...))
 }
 
-// Listed are the methods of a route below /internal, where no static files are.
-func Listed(methods []string) string {
+// listed are the methods of a route below /internal, where no static files are.
+func listed(methods []string) string {
 	if slices.Contains(methods, http.MethodGet) {
 		methods = append([]string{http.MethodHead}, methods...)
 	}

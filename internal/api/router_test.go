@@ -69,5 +69,5 @@ func TestRouter(t *testing.T) {
 		require.Equal(t, c.values, values, "%s %s", c.method, c.path)
 		require.ElementsMatch(t, c.allow, allow, "%s %s", c.method, c.path)
 	}
-	require.Equal(t, "DELETE,GET,HEAD", AllowHeader([]string{"GET", "DELETE"}))
+	require.Equal(t, "DELETE,GET,HEAD", allowHeader([]string{"GET", "DELETE"}))
 }

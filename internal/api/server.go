@@ -63,9 +63,9 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		r = WithPath(r, path)
 	}
 	if v.CORS != "" {
-		w = WithCORS(w, v.CORS, s.core.Version())
+		w = withCORS(w, v.CORS, s.core.Version())
 	}
-	if RefuseStrangers(w, r, v) {
+	if refuseStrangers(w, r, v) {
 		return
 	}
 	if r.Method == http.MethodOptions {
@@ -73,38 +73,38 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		return
 	}
 	if noPath != nil {
-		WriteNoPath(w, r)
+		writeNoPath(w, r)
 		return
 	}
 	a := RequesterOf(r, v)
-	s.recent.Confirm(a)
+	s.recent.confirm(a)
 	if v.Proxied && !a.Login {
 		s.proxied.Do(func() {
 			s.requests.Log().Warn("requests come through a proxy that the server's trusted_proxies does not name: " +
 				"clients that send neither a client id nor the hub's cookie cannot be told apart, so their interrupts and clears do nothing")
 		})
 	}
-	if RefuseLong(w, r, v, a) {
+	if refuseLong(w, r, v, a) {
 		return
 	}
 	arrived, err := s.requests.Intake.Guard(w, r, a.Share())
 	if err != nil {
 		w.Header().Set("Connection", "close")
-		WriteBusy(w)
+		writeBusy(w)
 		return
 	}
 	defer arrived()
 	if a.Login {
 		s.core.NoteLogin()
 	}
-	w = Greet(w, r, v, &a)
+	w = greet(w, r, v, &a)
 	own, values, allowed := s.rooms.Own.Find(r.Method, path)
 	if own != nil {
 		own(w, r, a, values)
 		return
 	}
 	if allowed != nil {
-		WriteNotAllowed(w, AllowHeader(allowed))
+		writeNotAllowed(w, allowHeader(allowed))
 		return
 	}
 	handler, values, allowed := s.rooms.ComfyUI.Find(r.Method, path)
@@ -113,12 +113,12 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		handler(w, r, a, values)
 	case allowed == nil:
 		s.forward(w, r, a, path)
-	case IsInternal(path):
-		WriteNotAllowed(w, Listed(allowed))
+	case isInternal(path):
+		writeNotAllowed(w, listed(allowed))
 	case IsRead(r):
 		WriteNotFound(w, r) // as ComfyUI's catch-all static route does
 	default:
-		WriteNotAllowed(w, AllowHeader(allowed))
+		writeNotAllowed(w, allowHeader(allowed))
 	}
 }
 
@@ -128,12 +128,12 @@ func (s *Server) Routers() []*Router { return []*Router{s.rooms.Own, s.rooms.Com
 // forward hands on what is no route of the hub, unless nobody may answer it.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, a Requester, path aiohttp.Path) {
 	switch {
-	case IsInternal(path):
+	case isInternal(path):
 		WriteText(w, http.StatusNotFound, "404: Not Found")
 	case path.Climbs(), strings.HasPrefix(path.String(), "//"):
 		// An instance's address may have a path of its own, which ".." would
 		// leave.
-		WriteNoPath(w, r)
+		writeNoPath(w, r)
 	case s.isPrivate(path):
 		WriteNotFound(w, r)
 	default:
