@@ -55,6 +55,7 @@ type lane struct {
 	turns  []string // senders that wait, the next one first
 	count  int      // of all waiters
 	timer  *time.Timer
+	idle   time.Time // since then nobody has used any
 	tidied time.Time
 }
 
@@ -167,27 +168,30 @@ func (l *lane) leave(share string, weight int64) {
 	}
 	l.admit()
 	if l.tidy && l.used == 0 {
-		l.tidyUp()
+		l.idle = time.Now()
+		if l.timer == nil {
+			l.timer = time.AfterFunc(max(tidyAfter, tidyEvery-time.Since(l.tidied)), l.tidyUp)
+		}
 	}
 }
 
-// tidyUp gives memory back to the system soon. The runtime keeps what it once
-// had for minutes, and lets garbage grow to the size of what it last found
-// alive: after some large bodies that is most of a small machine.
+// tidyUp gives memory back to the system. The runtime keeps what it once had for
+// minutes, and lets garbage grow to the size of what it last found alive: after
+// some large bodies that is most of a small machine. Everybody waits while this
+// is done, so it is not done between two bodies of many.
 func (l *lane) tidyUp() {
-	if l.timer != nil {
+	l.mu.Lock()
+	l.timer = nil
+	if l.used > 0 {
+		l.mu.Unlock()
+		return // whoever leaves last comes back here
+	}
+	if idle := time.Since(l.idle); idle < tidyAfter {
+		l.timer = time.AfterFunc(tidyAfter-idle, l.tidyUp)
+		l.mu.Unlock()
 		return
 	}
-	after := max(tidyAfter, tidyEvery-time.Since(l.tidied))
-	l.timer = time.AfterFunc(after, func() {
-		l.mu.Lock()
-		l.timer = nil
-		if l.used > 0 {
-			l.mu.Unlock()
-			return // whoever leaves last comes back here
-		}
-		l.tidied = time.Now()
-		l.mu.Unlock()
-		debug.FreeOSMemory()
-	})
+	l.tidied = time.Now()
+	l.mu.Unlock()
+	debug.FreeOSMemory()
 }

@@ -141,3 +141,28 @@ func TestGateGivesUp(t *testing.T) {
 		})
 	})
 }
+
+// Memory goes back to the system when large bodies have stopped coming, not
+// between two of them: everybody waits meanwhile.
+func TestGateIsTidiedWhenIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{}
+		g.resize(133 * mib)
+		tidied := func() bool {
+			synctest.Wait()
+			g.large.mu.Lock()
+			defer g.large.mu.Unlock()
+			return !g.large.tidied.IsZero()
+		}
+		for range 60 {
+			leave, err := g.enter(t.Context(), "a", 50*mib, time.Second)
+			require.NoError(t, err)
+			leave()
+			<-time.After(tidyAfter / 2)
+			require.False(t, tidied())
+		}
+		<-time.After(tidyAfter)
+		require.True(t, tidied())
+	})
+}
