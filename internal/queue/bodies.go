@@ -35,13 +35,22 @@ type StoredBody struct {
 // Size is about the number of bytes that Read takes.
 func (s StoredBody) Size() int64 { return unpackedSize(s.stored) }
 
-// unpackedSize is what a stored value takes once it is read, beside itself.
+// maxBlock is the most that a block of zstd holds, in bytes.
+const maxBlock = 128 << 10
+
+// unpackedSize is what a stored value takes once it is read, beside itself: no
+// less, and little more. The size of a short one is not in its header. Counted
+// as the largest, it would wait for the memory of all large bodies.
 func unpackedSize(stored []byte) int64 {
 	var head zstd.Header
-	if err := head.Decode(stored); err != nil || !head.HasFCS || head.FrameContentSize > maxUnpacked {
-		return maxUnpacked // it cannot be told, or cannot be read
+	err := head.Decode(stored)
+	switch {
+	case err == nil && head.HasFCS && head.FrameContentSize <= maxUnpacked:
+		return int64(len(stored)) + int64(head.FrameContentSize)
+	case err == nil && !head.HasFCS && head.FirstBlock.OK && head.FirstBlock.Last:
+		return int64(len(stored)) + maxBlock
 	}
-	return int64(len(stored)) + int64(head.FrameContentSize)
+	return maxUnpacked // it cannot be told, or cannot be read
 }
 
 // Read gives the body without its secrets and requirements. Errors: ErrCorrupt.
