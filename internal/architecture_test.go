@@ -76,12 +76,12 @@ var mayImport = map[string][]string{
 	// moved to internal/api/comfy yet.
 	"internal/hub": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/retry", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/fleet",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/stream",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/retry", "internal/stream",
 	},
 
 	"internal/catalog":  {"internal/pyjson", "internal/python"},

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // carry takes a claimed job through its run.
@@ -167,12 +168,13 @@ func (r *run) bringHome(ctx context.Context) result {
 // history reads the instance's record of the run. It is there when the last
 // message has been sent.
 func (r *run) history(ctx context.Context) (entry []byte, found bool, err error) {
-	for n := range 5 {
+	pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
+	for range 5 {
 		entry, found, err = r.link.client.History(ctx, r.lease().Upstream)
 		if err == nil && found {
 			return entry, true, nil
 		}
-		pause(ctx, time.Duration(n+1)*100*time.Millisecond)
+		pauses.Wait(ctx)
 	}
 	return entry, found, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // perform takes a run through its steps and brings it to its end. A panic on
@@ -123,7 +124,7 @@ func (r *run) giveBack(ctx context.Context, res result) {
 // retry repeats a step for as long as Redis is away: what a run has won must
 // not be lost because Redis restarts at the wrong moment.
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
-	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
+	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		err := do(ctx)
 		if err == nil || !errors.Is(err, queue.ErrAway) {
 			if errors.Is(err, queue.ErrStale) {
@@ -132,8 +133,7 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 			return err
 		}
 		r.log.Warn("Redis is away, will try again", "step", step, "error", err)
-		pause(ctx, wait)
-		if ctx.Err() != nil {
+		if !pauses.Wait(ctx) {
 			return ctx.Err()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // Bounds of the pause between two attempts to open an instance's socket.
@@ -49,11 +50,11 @@ var errNotOpen = errors.New("dispatch: the socket is not open")
 
 // run keeps the socket open until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	wait := minRedial
+	pauses := retry.New(minRedial, maxRedial)
 	for ctx.Err() == nil {
 		socket, err := f.client.Dial(ctx, f.sid)
 		if err == nil {
-			wait = minRedial
+			pauses.Reset()
 			err = f.serve(ctx, socket)
 			socket.Close()
 		}
@@ -61,8 +62,7 @@ func (f *feed) run(ctx context.Context) {
 			return
 		}
 		f.down(err)
-		pause(ctx, wait)
-		wait = min(wait*2, maxRedial)
+		pauses.Wait(ctx)
 	}
 }
 
@@ -82,9 +82,8 @@ func (f *feed) serve(ctx context.Context, socket *comfyui.Socket) error {
 }
 
 func (f *feed) upAgain(ctx context.Context) {
-	for wait := minRedial; ; wait = min(wait*2, maxRedial) {
-		pause(ctx, wait)
-		if ctx.Err() != nil || f.up(ctx) == nil {
+	for pauses := retry.New(minRedial, maxRedial); pauses.Wait(ctx); {
+		if f.up(ctx) == nil {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // keepLeases prolongs this hub's leases and takes over those that ended.
@@ -17,7 +18,7 @@ func (d *Dispatcher) keepLeases(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.renew(ctx)
 		d.sweep(ctx)
-		pause(ctx, d.settings().Lease/3)
+		retry.Sleep(ctx, d.settings().Lease/3)
 	}
 }
 
@@ -84,10 +85,11 @@ func (d *Dispatcher) WithdrawRun(key string) {
 // adoptOwn takes over at once what an earlier process of this same hub left:
 // its leases need not end first.
 func (d *Dispatcher) adoptOwn(ctx context.Context) {
+	pauses := retry.New(time.Second, time.Second)
 	for ctx.Err() == nil {
 		runs, err := d.queue.Runs(ctx)
 		if err != nil {
-			pause(ctx, time.Second)
+			pauses.Wait(ctx)
 			continue
 		}
 		for _, held := range runs {
@@ -184,7 +186,7 @@ func (d *Dispatcher) seize(ctx context.Context, l *link, r *run) bool {
 		if time.Now().After(until) || ctx.Err() != nil {
 			return false
 		}
-		pause(ctx, 10*time.Millisecond)
+		retry.Sleep(ctx, 10*time.Millisecond)
 	}
 	return true
 }
@@ -216,7 +218,7 @@ func (d *Dispatcher) await(ctx context.Context, instance string) *link {
 		if l := d.link(instance); l != nil && l.isOpen() {
 			return l
 		}
-		pause(ctx, 100*time.Millisecond)
+		retry.Sleep(ctx, 100*time.Millisecond)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -168,7 +169,7 @@ func (d *Dispatcher) Relearn(instance string) {
 func (d *Dispatcher) reread(l *link, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, wholeTimeout)
 	defer cancel()
-	pause(ctx, time.Until(q.from))
+	retry.Sleep(ctx, time.Until(q.from))
 	err := d.readAgain(ctx, l)
 	if err != nil && d.ctx.Err() == nil {
 		l.log.Warn("cannot read what the instance can run", "error", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // refusal says that the instance does not take the prompt.
@@ -75,7 +76,7 @@ func respell(graph []byte, outputs []string, info *catalog.Info) ([]byte, error)
 func (r *run) search(cause error) error {
 	ctx, cancel := context.WithTimeout(r.d.ctx, r.d.settings().ContactTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
+	for pauses := retry.New(time.Second, time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
 		queue, err := r.link.client.Queue(ctx)
 		if err == nil {
 			for _, item := range append(queue.Running, queue.Pending...) {
@@ -101,7 +102,6 @@ func (r *run) search(cause error) error {
 		case errors.Is(err, comfyui.ErrUnreachable):
 			return err
 		}
-		pause(ctx, time.Second)
 	}
 	return cause
 }
@@ -206,15 +206,6 @@ func refusalTrouble(refused *comfyui.Refused) trouble {
 		return t
 	}
 	return t
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // attemptText is one line about a lost attempt, kept in the job's record.

@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
@@ -218,6 +219,7 @@ func (h *Hub) collect(ctx context.Context, tenant string, outputs []comfyui.File
 // copy brings one output to the storage. A Redis that is away meanwhile is
 // waited for: the work of a run must not be lost because Redis restarts.
 func (h *Hub) copy(ctx context.Context, tenant string, ref files.Ref) error {
+	pauses := retry.New(copyPause, copyPause)
 	for {
 		_, err := h.copies.Collect(ctx, tenant, ref)
 		if !errors.Is(err, redis.ErrAway) {
@@ -225,7 +227,7 @@ func (h *Hub) copy(ctx context.Context, tenant string, ref files.Ref) error {
 		}
 		h.log().Warn("Redis is away, will try again", "step", "copy an output", "error", err)
 		select {
-		case <-time.After(copyPause):
+		case <-time.After(pauses.Next()):
 		case <-h.copies.Done():
 			return err // the hub that comes next looks for the run's outputs
 		case <-ctx.Done():
@@ -234,7 +236,7 @@ func (h *Hub) copy(ctx context.Context, tenant string, ref files.Ref) error {
 	}
 }
 
-// copyPause is the time between two tries of a copy while Redis is away.
+// copyPause is the longest time between two tries of a copy while Redis is away.
 const copyPause = time.Second
 
 // bootOf tells one life of an instance's process from the next.
