@@ -25,7 +25,7 @@ type client struct {
 
 	home     Home     // as last heard
 	entry    uint64   // tells this from what was known of the client before
-	arrivals uint64   // sockets that have come
+	latest   uint64   // the arrival of the newest socket that has come
 	opening  int      // sockets that have come and wait for other hubs
 	courier  *courier // while the home is elsewhere
 	seeking  bool     // the home is being asked for
@@ -39,8 +39,13 @@ type client struct {
 }
 
 // attach makes w the client's socket. An older one stays open and gets
-// nothing more, whatever happens to the new one.
+// nothing more, whatever happens to the new one. Older is whose handshake came
+// first: a client may have left that socket and be back before it gets here.
 func (c *client) attach(w *socket, live bool) {
+	if c.socket != nil && c.socket.arrival > w.arrival {
+		w.mute()
+		return
+	}
 	c.note()
 	if c.socket != nil {
 		c.socket.mute()

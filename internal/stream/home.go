@@ -105,11 +105,9 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 		s.change(k, true, func(c *client) { c.attach(w, live) })
 		return
 	}
-	var arrival uint64
 	s.change(k, true, func(c *client) {
-		c.arrivals++
+		c.latest = max(c.latest, w.arrival)
 		c.opening++
-		arrival = c.arrivals
 	})
 	home, err := s.claim(ctx, k)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 		if ctx.Err() != nil {
 			return // it is gone already
 		}
-		if c.arrivals != arrival || err == nil && c.home != home {
+		if c.latest != w.arrival || err == nil && c.home != home {
 			w.mute() // a newer one was quicker, here or elsewhere
 			return
 		}

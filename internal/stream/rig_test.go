@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +30,8 @@ type rig struct {
 	dialer  func(ctx context.Context, network, addr string) (net.Conn, error)
 	addr    string
 	ident   Ident
+	// late holds back what comes after the handshake of sockets with ?late.
+	late chan struct{}
 
 	mu     sync.Mutex
 	errs   []error // of Serve
@@ -89,6 +93,9 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	if id.Caller == "" {
 		id.Caller = id.Client
 	}
+	if gate := r.late; gate != nil && req.URL.Query().Has("late") {
+		w = &lateWriter{ResponseWriter: w, gate: gate}
+	}
 	err := r.streams.Serve(w, req, id)
 	if errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -96,6 +103,25 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.errs = append(r.errs, err)
+}
+
+// lateWriter stands still after the handshake until gate is closed.
+type lateWriter struct {
+	http.ResponseWriter
+	gate     chan struct{}
+	hijacked atomic.Bool
+}
+
+func (w *lateWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.hijacked.Store(true)
+	return w.ResponseWriter.(http.Hijacker).Hijack()
+}
+
+func (w *lateWriter) Header() http.Header {
+	if w.hijacked.Load() {
+		<-w.gate
+	}
+	return w.ResponseWriter.Header()
 }
 
 func (r *rig) count(_ context.Context, caller string) (int, error) {

@@ -31,6 +31,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	// everything, so from here on nothing of it is dropped.
 	k := Key{Tenant: id.Tenant, Client: id.Client}
 	s.change(k, true, func(c *client) { c.extend() })
+	arrival := s.arrivals.Add(1)
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller has checked the Origin by ComfyUI's rules
 		CompressionMode:    websocket.CompressionNoContextTakeover,
@@ -40,7 +41,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	}
 	conn.SetReadLimit(readLimit)
 	sock := s.newSocket(conn, w, r)
-	sock.sid, sock.caller = id.Client, id.Caller
+	sock.sid, sock.caller, sock.arrival = id.Client, id.Caller, arrival
 	sock.queue.ledger = s.ledgerOf(k)
 	sock.received = func(mark uint64) { s.received(k, mark) }
 	return s.run(sock, k, id.Live || wantsLive(r))

@@ -36,6 +36,23 @@ func TestOneClientTwoRuns(t *testing.T) {
 	})
 }
 
+// A client may have left a socket and be back before the hub has got round to the
+// one that it left: that one must not take over, as it will never be read.
+func TestNewestSocketByHandshake(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		r.late = make(chan struct{})
+		left := r.dial("/ws?clientId=me&late", nil)
+		p := r.open("/ws?clientId=me")
+		p.settled()
+		close(r.late)
+		synctest.Wait()
+		require.NoError(t, left.conn.CloseNow())
+		a := r.run("me", "a")
+		a.End(other(success("a")))
+		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
+	})
+}
+
 func TestTenantsShareNothing(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")

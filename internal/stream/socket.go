@@ -35,6 +35,7 @@ type socket struct {
 	conn     *websocket.Conn
 	sid      string
 	caller   string
+	arrival  uint64 // orders the sockets of all clients by their handshakes
 	tally    *tally
 	house    *audiences
 	seat     seat // locked by house

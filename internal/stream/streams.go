@@ -153,6 +153,7 @@ type Streams struct {
 	self     string
 	sessions atomic.Uint64  // of couriers and entries
 	numbers  atomic.Uint64  // of sequences
+	arrivals atomic.Uint64  // of sockets
 	network  sync.WaitGroup // what is on its way to other hubs
 
 	mu      sync.Mutex
