@@ -124,3 +124,19 @@ func TestCountIsSharedByTheSocketsOfACaller(t *testing.T) {
 		require.Equal(t, 1, r.asked-asked)
 	})
 }
+
+// A status has the number of now, so it must not overtake what was queued before
+// the job ended: clients that read 0 leave.
+func TestStatusComesAfterWhatIsQueued(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := r.dial("/ws?clientId=me", nil) // reads nothing yet, so the writer stands still
+		a := r.run("me", "a")
+		a.Send(other(executed("a")))
+		synctest.Wait()
+		r.streams.StatusChanged("me") // the queue says that the job has ended
+		time.Sleep(time.Second)
+		p.read()
+		time.Sleep(time.Second)
+		require.Equal(t, words(hello(0, "me"), start("a"), executed("a"), status(0)), p.settled())
+	})
+}

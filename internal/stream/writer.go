@@ -27,8 +27,9 @@ func (w *socket) write(ctx context.Context) error {
 	}
 }
 
-// due writes one thing: an answer to this socket, a status whose time has
-// come, or the oldest item.
+// due writes one thing: an answer to this socket, the oldest item, or a status
+// whose time has come. A status waits for what was queued before: its number is
+// that of now, and clients that read 0 leave, without the last pictures.
 func (w *socket) due(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.replies) > 0 {
@@ -37,7 +38,7 @@ func (w *socket) due(ctx context.Context) error {
 		w.mu.Unlock()
 		return w.text(ctx, reply)
 	}
-	if w.status && time.Since(w.lastStatus) >= w.interval {
+	if w.status && w.queue.len() == 0 && w.adapter.late == nil && time.Since(w.lastStatus) >= w.interval {
 		w.status = false
 		w.mu.Unlock()
 		return w.sendStatus(ctx, false)
@@ -161,11 +162,11 @@ func (w *socket) rest(ctx context.Context) error {
 	w.mu.Unlock()
 
 	wake := w.lastWrite.Add(w.silence)
-	if status {
-		wake = earlier(wake, w.lastStatus.Add(w.interval))
-	}
-	if w.adapter.late != nil {
+	switch {
+	case w.adapter.late != nil: // a status waits for it, too
 		wake = earlier(wake, w.lateSince.Add(lateGrace))
+	case status:
+		wake = earlier(wake, w.lastStatus.Add(w.interval))
 	}
 	var alarm <-chan time.Time
 	if !muted {
