@@ -51,13 +51,14 @@ const groups = {
 // Slow clients: with each version and with each number of instances, but not with all pairs of them (`diagonal`).
 const slow = ['clients/cli.py', 'clients/api_client.py', 'clients/script.py', 'clients/libraries.py'];
 
-/** The cases in order: name, file, python or not, limits. */
+/** The cases in order: name, file, python or not, a published client's or not, limits. */
 const cases = Object.entries(groups).flatMap(([file, members]) =>
   Object.entries(members).map(([name, { hubOnly, site, seconds = 180, diagonal = slow.includes(file) }]) => ({
     name: `${file.replace(/^.*\/|\.\w+$/g, '')}: ${name}`,
     file,
     case: name,
     python: file.endsWith('.py'),
+    published: file.startsWith('clients/'),
     hubOnly,
     site,
     diagonal,

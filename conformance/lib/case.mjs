@@ -1,5 +1,8 @@
-// How a case reports: one process runs one case and its last line says how it went.
+// How a case reports: one process runs one case and says at its end how it went, as JSON in the file that
+// CONFORMANCE_RESULT names, or else on stdout. The file is for the runner: a client's threads print to stdout when they
+// like, into the middle of a line too.
 // The runner starts `node FILE --url URL --case NAME --instances N`.
+import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
@@ -75,7 +78,9 @@ export async function main(cases) {
 }
 
 function end(status, detail) {
-  process.stdout.write(`\nRESULT ${JSON.stringify({ status, detail })}\n`, () => {
-    process.exit(status === 'fail' ? 1 : 0); // clients leave sockets and timers open
-  });
+  const result = JSON.stringify({ status, detail });
+  const exit = () => process.exit(status === 'fail' ? 1 : 0); // clients leave sockets and timers open
+  if (!process.env.CONFORMANCE_RESULT) return void process.stdout.write(`\nRESULT ${result}\n`, exit);
+  fs.writeFileSync(process.env.CONFORMANCE_RESULT, result);
+  exit();
 }

@@ -57,6 +57,12 @@ export function report(rows, columns, print) {
       }
     }
   }
+  const again = rows.flatMap(({ name, results }) =>
+    columns.filter((column) => results[column.name]?.before).map((column) => `  ${name} (${column.name}): ${indent(results[column.name].before)}`));
+  if (again.length) {
+    print('\nPassed in the second turn only, the first said:');
+    again.forEach((line) => print(line));
+  }
   const count = { pass: 0, fail: 0, skip: 0 };
   for (const row of rows) count[overall(row, columns)]++;
   print('');

@@ -1,5 +1,7 @@
 // Runs the cases on columns: a column is one server, a plain ComfyUI or a hub, that every case is run against in turn.
 import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname, '..');
@@ -48,7 +50,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
       column.version ??= await versionOf(column.url);
       for (const [item, row] of mine) {
         await settle(column.url);
-        put(item, row, await run(item, column, programs, verbose));
+        put(item, row, await turns(item, column, programs, verbose));
       }
     } catch (error) {
       // A server that cannot be used fails all that was to be asked of it.
@@ -101,15 +103,29 @@ async function settle(url) {
   }
 }
 
+/**
+ * Runs one case. A published client has a second turn when it fails: some lose races of their own now and then on a busy
+ * machine, against a plain ComfyUI too. What the first turn said is reported either way; a check of ours has one turn.
+ */
+async function turns(item, column, programs, verbose) {
+  const first = await run(item, column, programs, verbose);
+  if (first.status !== 'fail' || !item.published) return first;
+  await settle(column.url);
+  const second = await run(item, column, programs, verbose);
+  if (second.status === 'fail') return second;
+  return { ...second, ms: first.ms + second.ms, before: first.detail };
+}
+
 /** Runs one case in a process group of its own, and ends the group when its time is up. */
 function run(item, { url, instances = 1 }, programs, verbose) {
   const program = item.python ? programs.python : programs.node;
   if (!program) return { status: 'skip', detail: 'no Python', ms: 0 };
   const start = Date.now();
+  const result = path.join(os.tmpdir(), `conformance-${process.pid}-${Math.random().toString(36).slice(2)}.json`);
   const child = spawn(program, [path.join(root, item.file), '--url', url, '--case', item.case, '--instances', String(instances)], {
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, CONFORMANCE_NODE_MODULES: programs.modules, PYTHONDONTWRITEBYTECODE: '1', NO_PROXY: '*' },
+    env: { ...process.env, CONFORMANCE_RESULT: result, CONFORMANCE_NODE_MODULES: programs.modules, PYTHONDONTWRITEBYTECODE: '1', NO_PROXY: '*' },
   });
   let output = '';
   const take = (chunk) => {
@@ -139,10 +155,21 @@ function run(item, { url, instances = 1 }, programs, verbose) {
     child.on('error', (error) => end({ status: 'fail', detail: String(error) }));
     child.on('close', (code, signal) => {
       const tail = output.trim().split('\n').slice(-15).join('\n');
-      const line = output.match(/^RESULT (\{.*\})$/m)?.[1];
+      const said = reported(result);
       if (late) end({ status: 'fail', detail: `hung: ended after ${item.seconds} s\n${tail}` });
-      else if (line) end(JSON.parse(line));
+      else if (said) end(said);
       else end({ status: 'fail', broken: true, detail: `ended without a result (${signal ?? code})\n${tail}` });
     });
   });
+}
+
+/** What a case wrote about itself in its file, which is removed; undefined if it wrote nothing. */
+function reported(file) {
+  try {
+    return JSON.parse(fs.readFileSync(file, 'utf8'));
+  } catch {
+    return undefined;
+  } finally {
+    fs.rmSync(file, { force: true });
+  }
 }
