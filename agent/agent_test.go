@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"hash/crc32"
-	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,128 +16,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
-
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-// hub is what an agent needs of a hub: a place in the gossip and a registry.
-type hub struct {
-	*gossip.Gossip
-	registry *fleet.Registry
-
-	mu      sync.Mutex
-	refused []error
-}
-
-func startHub(t testing.TB, bind string) *hub {
-	t.Helper()
-	h := &hub{registry: fleet.NewRegistry()}
-	g, err := gossip.Join(t.Context(), gossip.Config{
-		Role: gossip.RoleHub, Name: "hub", Bind: bind,
-		OnMember: func(e gossip.Event) {
-			if e.Left {
-				h.registry.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
-			}
-		},
-		OnReport: func(r fleet.Report) {
-			if err := h.registry.Apply(r); err != nil {
-				h.mu.Lock()
-				h.refused = append(h.refused, err)
-				h.mu.Unlock()
-			}
-		},
-	})
-	require.NoError(t, err)
-	h.Gossip = g
-	return h
-}
-
-func (h *hub) stop(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = h.Leave(ctx) // nobody may be left to hear it
-}
-
-func (h *hub) await(t testing.TB, what, name string, ok func(fleet.Instance) bool) fleet.Instance {
-	t.Helper()
-	var i fleet.Instance
-	require.Eventually(t, func() bool {
-		var known bool
-		i, known = h.registry.Instance(name)
-		return known && ok(i)
-	}, 30*time.Second, 5*time.Millisecond, what)
-	return i
-}
-
-func is(s fleet.State) func(fleet.Instance) bool {
-	return func(i fleet.Instance) bool { return i.State == s }
-}
-
-// ready is an instance that a hub would give a job.
-func ready(i fleet.Instance) bool { return i.State == fleet.Idle && i.Report.ObjectInfo != "" }
-
-// startAgent runs an agent until the returned function is called.
-func startAgent(t testing.TB, c config) (stop func()) {
-	t.Helper()
-	if c.logger == nil {
-		c.logger = discard()
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.run(ctx) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			require.NoError(t, <-done)
-		})
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
-// startSim runs a simulated server.
-func startSim(t testing.TB) (*sim.Server, string) {
-	t.Helper()
-	s, err := sim.New(sim.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(ctx, listener) }() // ends with ctx
-	t.Cleanup(func() { cancel(); <-done; s.Close() })
-	return s, "http://" + listener.Addr().String()
-}
-
-func newClient(t testing.TB, i fleet.Instance) *comfyui.Client {
-	t.Helper()
-	c, err := comfyui.NewClient(i.URL, comfyui.Options{ViaAgent: !i.Direct})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
-// work is a prompt of a known length; the id makes it one that is not cached.
-func work(id, extra string, seconds float64) []byte {
-	nonce := crc32.ChecksumIEEE([]byte(id))
-	return fmt.Appendf(nil, `{"prompt_id": %q, "client_id": "sid", "extra_data": %s, "prompt": {`+
-		`"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 0}}, `+
-		`"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 2, "fail": "none", "nonce": %d}}, `+
-		`"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "x"}}}}`, id, extra, seconds, nonce)
-}
-
-// endless is work that goes on until somebody interrupts it, so that nobody can
-// be too late to see it.
-func endless(id, extra string) []byte {
-	return bytes.Replace(work(id, extra, 3600), []byte(`"steps": 2`), []byte(`"steps": 10000`), 1)
-}
 
 const mark = `{"comfyhub": {"job": "k", "fence": 5}}`
 
@@ -321,47 +198,6 @@ func TestSearch(t *testing.T) {
 	h.await(t, "one that starts later", fmt.Sprintf("box-%d", port("http://"+later)), ready)
 }
 
-func TestServeHTTP(t *testing.T) {
-	t.Parallel()
-	a := &agent{config: config{name: "box", restartCommand: "exit 0"}, log: discard()}
-	seen := make(chan string, 1)
-	instance := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }))
-	defer instance.Close()
-	require.NoError(t, a.add(target{name: "box", url: instance.URL}))
-	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
-	defer server.Close()
-	get := func(path string, header http.Header) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-		require.NoError(t, err)
-		req.URL.Opaque = strings.TrimPrefix(server.URL, "http:") + path
-		req.Header = header
-		resp, err := server.Client().Do(req)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, resp.Body)
-		require.NoError(t, err)
-		return resp.StatusCode
-	}
-	for path, want := range map[string]string{
-		"/i/box/queue":                     "/queue",
-		"/i/box/":                          "/",
-		"/i/box//prompt":                   "//prompt",
-		"/i/box/userdata/a%2Fb.json?x=%20": "/userdata/a%2Fb.json?x=%20",
-		"/i/box/../../restart/box":         "/../../restart/box",
-	} {
-		require.Equal(t, 200, get(path, nil), path)
-		require.Equal(t, want, <-seen)
-	}
-	for path, status := range map[string]int{
-		"/": 404, "/i/box": 404, "/i/other/queue": 404, "/queue": 404, "/i/": 404, "/restart/other": 404, "/restart/box": 405,
-	} {
-		require.Equal(t, status, get(path, nil), path)
-	}
-	require.Equal(t, 403, get("/i/box/queue", http.Header{"Origin": {"http://evil.example.com"}}))
-	require.Equal(t, 403, get("/i/box/queue", http.Header{"Sec-Fetch-Site": {"cross-site"}}))
-	require.Empty(t, seen)
-}
-
 func TestRestartCommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "out")
@@ -386,61 +222,6 @@ func TestRestartCommand(t *testing.T) {
 	defer direct.Close()
 	require.ErrorAs(t, direct.Restart(t.Context()), &status)
 	require.Equal(t, 501, status.Status)
-}
-
-func TestListen(t *testing.T) {
-	t.Parallel()
-	listen := func(c config) (*agent, net.Listener, error) {
-		c.logger = discard()
-		c.identity = gossip.NewIdentity()
-		a := &agent{config: c, log: c.logger}
-		l, err := a.listen()
-		if err == nil {
-			t.Cleanup(func() { l.Close() })
-		}
-		return a, l, err
-	}
-	a, l, err := listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0"})
-	require.NoError(t, err)
-	require.Equal(t, "http", a.scheme)
-	_, _, err = listen(config{join: []string{"127.0.0.1"}, serve: l.Addr().String()})
-	require.ErrorContains(t, err, "address already in use")
-
-	_, _, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0"})
-	require.ErrorIs(t, err, gossip.ErrKeyRequired, "off loopback nothing is served to everybody")
-	a, _, err = listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0", key: "k"})
-	require.NoError(t, err)
-	require.Equal(t, "https", a.scheme, "with a key others may be in the group, and loopback is no proof")
-	a, l, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0", key: "k"})
-	require.NoError(t, err)
-	require.Equal(t, "https", a.scheme)
-
-	server := a.server(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	defer func() { server.Close(); <-done }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	tls, err := gossip.DialTLS("k", a.identity.Key())
-	require.NoError(t, err)
-	client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
-	require.NoError(t, err)
-	defer client.Close()
-	_, err = client.SystemStats(t.Context())
-	var status *comfyui.StatusError
-	require.ErrorAs(t, err, &status, "with the key one gets an answer")
-	tls, err = gossip.DialTLS("k", gossip.NewIdentity().Key())
-	require.NoError(t, err)
-	other, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
-	require.NoError(t, err)
-	defer other.Close()
-	_, err = other.SystemStats(t.Context())
-	require.ErrorIs(t, err, gossip.ErrPeer, "a hub that wants another agent")
-	stranger, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true})
-	require.NoError(t, err)
-	defer stranger.Close()
-	_, err = stranger.SystemStats(t.Context())
-	require.ErrorIs(t, err, comfyui.ErrUnreachable)
 }
 
 // An agent looks at the model folders of a server on its own machine, and tells

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -198,69 +197,6 @@ func TestLargeMessageGoesByReference(t *testing.T) {
 	})
 }
 
-func TestHubDies(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		run := a.job("me", "1", 1)
-		synctest.Wait()
-		own := b.job("me", "2", 1)
-		require.Equal(t, words(hello(0, "me"), start("1")), p.settled())
-		x.hubs["a"].sever(true)
-		time.Sleep(2 * beatInterval)
-		require.Equal(t, words(start("2")), p.settled(), "the stream does not stand still")
-		// Another hub has taken the run over and starts it anew.
-		again := b.job("me", "1", 2)
-		own.End(other(success("2")))
-		require.Equal(t, words(success("2"), status(0), null("2"), start("1")), p.settled())
-		again.End(other(success("1")))
-		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
-		// The dead one was only frozen, and does not know.
-		x.hubs["a"].sever(false)
-		run.Send(other("late"))
-		time.Sleep(3 * beatInterval)
-		run.End(other(success("1")))
-		time.Sleep(3 * beatInterval)
-		require.Empty(t, p.settled(), "a job that has ended does not begin again")
-	})
-}
-
-func TestHubIsTakenForDead(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		run := a.job("me", "1", 1)
-		run.Send(other("one"))
-		p.settled()
-		x.hubs["a"].sever(true)
-		time.Sleep(2 * beatInterval)
-		run.Send(other("two"))
-		time.Sleep(2 * beatInterval)
-		require.Empty(t, p.settled())
-		x.hubs["a"].sever(false)
-		time.Sleep(3 * beatInterval)
-		require.Equal(t, words(start("1"), "one", "two"), p.settled(), "as a run that was lost and runs again")
-		run.End(other(success("1")))
-		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
-		nothingKept(t, a, b)
-	})
-}
-
-func TestHubStops(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		q := a.open("/ws?clientId=you")
-		a.job("me", "1", 1)
-		mine := b.job("you", "2", 1)
-		mine.Send(other("executed"))
-		p.settled()
-		require.NoError(t, a.streams.Close(t.Context()))
-		b.job("me", "3", 1)
-		require.Equal(t, words(start("3")), p.settled())
-		q.settled()
-		q = b.open("/ws?clientId=you")
-		require.Equal(t, words(hello(0, "you"), start("2"), "executed"), q.settled())
-	})
-}
-
 func TestNewerRunOfAJobEndsTheOlder(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		c := x.rig(t, "c", Options{})
@@ -339,71 +275,5 @@ func TestLiveAcrossHubs(t *testing.T) {
 		require.Equal(t, words("executed 2"), p.settled())
 		one.End(other(success("1")))
 		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
-	})
-}
-
-func TestRedisAway(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		x.hubs["a"].sever(true)
-		x.hubs["b"].sever(true)
-		p := b.open("/ws?clientId=me")
-		own := b.job("me", "1", 1)
-		run := a.job("me", "2", 1)
-		own.End(other(success("1")))
-		require.Equal(t, words(hello(0, "me"), complete("1")), p.settled(), "a hub works by itself")
-		run.Send(other("executed"))
-		x.hubs["a"].sever(false)
-		x.hubs["b"].sever(false)
-		time.Sleep(2 * beatInterval)
-		require.Equal(t, words(start("2"), "executed"), p.settled())
-		run.End(other(success("2")))
-		require.Equal(t, words(success("2"), status(0), null("2")), p.settled())
-	})
-}
-
-// TestLettersAreLost loses, doubles and shuffles letters at random: what the
-// client sees is whole and in order all the same, each thing once.
-func TestLettersAreLost(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		p.settled()
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(1, seed))
-		var late [][]byte
-		x.post = func(_ string, text []byte) (now [][]byte) {
-			switch random.IntN(6) {
-			case 0: // lost
-			case 1:
-				now = append(now, text, text)
-			case 2:
-				late = append(late, text)
-			default:
-				now = append(append(now, text), late...)
-				late = nil
-			}
-			return now
-		}
-		var want []string
-		for n := range 40 {
-			prompt := fmt.Sprint(n)
-			run := a.job("me", prompt, 1)
-			var messages []string
-			for i := range 10 {
-				synctest.Wait()
-				messages = append(messages, fmt.Sprint("message ", i, " of ", n))
-				run.Send(other(messages[i]))
-			}
-			run.End(other(success(prompt)))
-			want = append(want, complete(prompt, messages...)...)
-		}
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, want, p.settled())
-		x.mu.Lock()
-		x.post = newExchange().post
-		x.mu.Unlock()
-		time.Sleep(time.Minute)
-		require.Len(t, b.delivered(), 40)
-		nothingKept(t, a, b)
 	})
 }

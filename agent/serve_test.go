@@ -1,0 +1,111 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+func TestServeHTTP(t *testing.T) {
+	t.Parallel()
+	a := &agent{config: config{name: "box", restartCommand: "exit 0"}, log: discard()}
+	seen := make(chan string, 1)
+	instance := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }))
+	defer instance.Close()
+	require.NoError(t, a.add(target{name: "box", url: instance.URL}))
+	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	defer server.Close()
+	get := func(path string, header http.Header) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		req.URL.Opaque = strings.TrimPrefix(server.URL, "http:") + path
+		req.Header = header
+		resp, err := server.Client().Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode
+	}
+	for path, want := range map[string]string{
+		"/i/box/queue":                     "/queue",
+		"/i/box/":                          "/",
+		"/i/box//prompt":                   "//prompt",
+		"/i/box/userdata/a%2Fb.json?x=%20": "/userdata/a%2Fb.json?x=%20",
+		"/i/box/../../restart/box":         "/../../restart/box",
+	} {
+		require.Equal(t, 200, get(path, nil), path)
+		require.Equal(t, want, <-seen)
+	}
+	for path, status := range map[string]int{
+		"/": 404, "/i/box": 404, "/i/other/queue": 404, "/queue": 404, "/i/": 404, "/restart/other": 404, "/restart/box": 405,
+	} {
+		require.Equal(t, status, get(path, nil), path)
+	}
+	require.Equal(t, 403, get("/i/box/queue", http.Header{"Origin": {"http://evil.example.com"}}))
+	require.Equal(t, 403, get("/i/box/queue", http.Header{"Sec-Fetch-Site": {"cross-site"}}))
+	require.Empty(t, seen)
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	listen := func(c config) (*agent, net.Listener, error) {
+		c.logger = discard()
+		c.identity = gossip.NewIdentity()
+		a := &agent{config: c, log: c.logger}
+		l, err := a.listen()
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return a, l, err
+	}
+	a, l, err := listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0"})
+	require.NoError(t, err)
+	require.Equal(t, "http", a.scheme)
+	_, _, err = listen(config{join: []string{"127.0.0.1"}, serve: l.Addr().String()})
+	require.ErrorContains(t, err, "address already in use")
+
+	_, _, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0"})
+	require.ErrorIs(t, err, gossip.ErrKeyRequired, "off loopback nothing is served to everybody")
+	a, _, err = listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0", key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, "https", a.scheme, "with a key others may be in the group, and loopback is no proof")
+	a, l, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0", key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, "https", a.scheme)
+
+	server := a.server(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	defer func() { server.Close(); <-done }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	tls, err := gossip.DialTLS("k", a.identity.Key())
+	require.NoError(t, err)
+	client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = client.SystemStats(t.Context())
+	var status *comfyui.StatusError
+	require.ErrorAs(t, err, &status, "with the key one gets an answer")
+	tls, err = gossip.DialTLS("k", gossip.NewIdentity().Key())
+	require.NoError(t, err)
+	other, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = other.SystemStats(t.Context())
+	require.ErrorIs(t, err, gossip.ErrPeer, "a hub that wants another agent")
+	stranger, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true})
+	require.NoError(t, err)
+	defer stranger.Close()
+	_, err = stranger.SystemStats(t.Context())
+	require.ErrorIs(t, err, comfyui.ErrUnreachable)
+}
