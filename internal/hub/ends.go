@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -11,23 +10,21 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// find is the newest job of an id, or a zero one.
-func (h *Hub) find(ctx context.Context, tenant, id string) (job.Job, error) {
-	j, err := h.queue.Find(ctx, tenant, id)
-	if errors.Is(err, queue.ErrNotFound) {
-		return job.Job{}, nil
+// Fetched notes that a client was answered with the ends of prompts, under one of
+// the ids that it may have: its next socket must not be told them again.
+func (h *Hub) Fetched(tenant string, clients, prompts []string) {
+	keys := make([]stream.Key, len(clients))
+	for n, client := range clients {
+		keys[n] = stream.Key{Tenant: tenant, Client: client}
 	}
-	if err == nil && j.Withdrawn {
-		return job.Job{}, nil // its run may not have ended yet, but nobody is to see it
-	}
-	return j, err
+	h.streams.Fetched(keys, prompts)
 }
 
 // delivered notes that a client has confirmed the end of its prompt.
 func (h *Hub) delivered(k stream.Key, promptID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	j, err := h.find(ctx, k.Tenant, promptID)
+	j, err := h.jobs.Find(ctx, k.Tenant, promptID)
 	if err == nil && j.Key != "" {
 		err = h.queue.DeliveredEnd(ctx, j.Key)
 	}

@@ -9,12 +9,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
-	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // getHistory answers GET /history: entries by id, oldest first.
 func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	var page queue.Page
+	var page HistoryPage
 	q := api.QueryOf(r)
 	for name, field := range map[string]**int{"max_items": &page.Max, "offset": &page.Offset} {
 		if !q.Has(name) {
@@ -27,7 +26,7 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester
 		}
 		*field = &n
 	}
-	entries, err := h.queue.History(r.Context(), a.Tenant, page)
+	entries, err := h.jobs.History(r.Context(), a.Tenant, page)
 	if err != nil {
 		h.requests.Fail(w, r, err)
 		return
@@ -40,8 +39,8 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
 // for unknown ids, never 404; pollers rely on it.
 func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	entry, err := h.queue.HistoryEntry(r.Context(), a.Tenant, path[0])
-	if errors.Is(err, queue.ErrNotFound) {
+	entry, err := h.jobs.HistoryEntry(r.Context(), a.Tenant, path[0])
+	if errors.Is(err, ErrNoJob) {
 		api.WriteJSON(w, http.StatusOK, []byte("{}"))
 		return
 	}
@@ -49,12 +48,12 @@ func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Request
 		h.requests.Fail(w, r, err)
 		return
 	}
-	if h.writeEntries(w, r, a, []queue.Entry{entry}) == nil {
+	if h.writeEntries(w, r, a, []HistoryEntry{entry}) == nil {
 		h.fetched(a, entry)
 	}
 }
 
-func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []queue.Entry) error {
+func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []HistoryEntry) error {
 	list := h.newListing(a)
 	defer list.close()
 	var err error
@@ -72,7 +71,7 @@ func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a api.Request
 }
 
 // entry writes an entry of the history.
-func (l *listing) entry(ctx context.Context, separator string, e queue.Entry) error {
+func (l *listing) entry(ctx context.Context, separator string, e HistoryEntry) error {
 	release, err := l.hub.intake.Reserve(ctx, l.share, 3*e.Size())
 	if err != nil {
 		return err
@@ -102,18 +101,14 @@ func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a api.Requeste
 	}
 	a.SetClient(order.client)
 	if order.clear {
-		for _, caller := range h.recent.Callers(a) {
-			if err := h.queue.ClearHistory(r.Context(), a.Tenant, caller); err != nil {
-				h.requests.Fail(w, r, err)
-				return
-			}
-		}
-	}
-	if len(order.delete) > 0 {
-		if err := h.queue.DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
+		if err := h.jobs.ClearHistory(r.Context(), a.Tenant, h.recent.Callers(a)); err != nil {
 			h.requests.Fail(w, r, err)
 			return
 		}
+	}
+	if err := h.jobs.DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
+		h.requests.Fail(w, r, err)
+		return
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

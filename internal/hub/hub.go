@@ -52,8 +52,6 @@ type Hub struct {
 	// readers are the clients that read an instance's log.
 	readers logReaders
 	lines   logLines
-	// ended are the records of ended jobs that listings have shown.
-	ended endedCache
 	// lately is what callers have just deleted, cleared and interrupted.
 	lately lately
 	// logins tell whether tenants share this hub.
@@ -85,6 +83,7 @@ type Hub struct {
 	ring     *keyring.Ring
 	signer   *signer
 	queue    *queue.Queue
+	jobs     *Jobs
 	streams  *stream.Streams
 	fleet    *fleet.Registry
 	stock    *inventory
@@ -184,6 +183,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, Logger: log}); err != nil {
 		return err
 	}
+	h.jobs = &Jobs{queue: h.queue}
 	h.boot = boot
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),

@@ -121,7 +121,7 @@ func (h *Hub) interruptTargets(ctx context.Context, a api.Requester, running []j
 
 // running is the running job of an id, or a zero one.
 func (h *Hub) running(ctx context.Context, tenant, id string) (job.Job, error) {
-	j, err := h.find(ctx, tenant, id)
+	j, err := h.jobs.Find(ctx, tenant, id)
 	if err != nil || j.State == job.Leased || j.State == job.Running {
 		return j, err
 	}

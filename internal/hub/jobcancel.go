@@ -85,7 +85,7 @@ func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester
 // cancelJob stops the job of an id and reports whether there was one to stop.
 // strict means the requester's own jobs only.
 func (h *Hub) cancelJob(ctx context.Context, a api.Requester, id string, strict bool) (bool, error) {
-	j, err := h.liveOf(ctx, a.Tenant, id)
+	j, err := h.jobs.FindLive(ctx, a.Tenant, id)
 	if err != nil || j.Key == "" || strict && !h.owns(a, j) {
 		return false, err
 	}

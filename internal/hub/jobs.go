@@ -1,358 +1,97 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"net/http"
-	"slices"
 
-	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// The jobs API is what current web interfaces show the queue and the history
-// with. The hub answers it from its own records, whatever its instances'
-// versions are, and always in the newest shape: only new clients ask for it.
+// ErrNoJob says that the tenant has no job of that id.
+var ErrNoJob = queue.ErrNotFound
 
-// jobRow is a job in a listing before it is written out.
-type jobRow struct {
-	job job.Job
-	// stored is the summary kept beside an ended job's entry.
-	stored []byte
-	// summary is the parsed one; nil while nobody needed it.
-	summary *pyjson.Object
-	whole   bool
-	// gone says that the job was removed while the listing was made.
-	gone bool
+// What Jobs reads, see package queue.
+type (
+	// StoredBody is the body of a live job, still compressed.
+	StoredBody = queue.StoredBody
+	// EndedJob is an ended job with the summary of its history entry.
+	EndedJob = queue.Record
+	// HistoryEntry is the history entry of an ended job.
+	HistoryEntry = queue.Entry
+	// HistoryPage selects entries of a tenant's history.
+	HistoryPage = queue.Page
+)
+
+// Jobs reads what waits, what runs and what has ended, for every dialect alike,
+// and deletes what has ended. Methods that take a tenant see the jobs of that
+// tenant only; those that take keys want keys from a listing of the tenant's.
+// Errors are those of Redis, besides those that a method names.
+type Jobs struct {
+	queue *queue.Queue
+	// ended are the records of ended jobs that listings have shown.
+	ended endedCache
 }
 
-func (r *jobRow) parsed() *pyjson.Object {
-	if r.summary == nil {
-		r.summary, r.whole = comfyui.ParseSummary(r.stored)
-	}
-	return r.summary
+// Live are a tenant's running and waiting jobs in the order in which they run.
+func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
+	return s.queue.Live(ctx, tenant)
 }
 
-// duration is the time between start and end in milliseconds, 0 if unknown.
-func (r *jobRow) duration() float64 {
-	if !r.job.State.Ended() {
-		return 0
-	}
-	start, end := millis(r.parsed(), "execution_start_time"), millis(r.parsed(), "execution_end_time")
-	if start == 0 || end == 0 {
-		return 0
-	}
-	return end - start
+// Ended are a tenant's ended jobs, oldest first. A listing of both reads Live
+// first: a job that ends meanwhile is then found twice rather than not at all.
+func (s *Jobs) Ended(ctx context.Context, tenant string) ([]EndedJob, error) {
+	return s.ended.of(ctx, s.queue, tenant)
 }
 
-func millis(o *pyjson.Object, key string) float64 {
-	v, _ := o.Get(key)
-	n, ok := v.(pyjson.Number)
-	if !ok {
-		return 0
-	}
-	return n.Float64()
+// EachBody gives the bodies of those of some jobs that are live, in the order of
+// the keys, few of them in memory at a time. It ends at the first error of use.
+func (s *Jobs) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
+	return s.queue.EachBody(ctx, keys, use)
 }
 
-// getComfyJobs answers GET /api/jobs.
-func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	q, fault := parseJobQuery(api.QueryOf(r))
-	if fault != "" {
-		api.WriteErrorText(w, http.StatusBadRequest, fault)
-		return
-	}
-	rows, err := h.jobRows(r.Context(), a, q)
-	if err == nil && q.workflow != "" {
-		rows, err = h.ofWorkflow(r.Context(), rows, q)
-	}
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
-	}
-	sortJobs(rows, q)
-	total := len(rows)
-	rows = rows[min(q.offset, total):]
-	limit := pyjson.Value(pyjson.Null{})
-	if q.limit > 0 {
-		limit = pyjson.Int(int64(q.limit))
-		rows = rows[:min(q.limit, len(rows))]
-	}
-	shown, err := h.showJobs(r.Context(), rows, q)
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
-	}
-	api.WriteListing(w, r, pyjson.NewObject(
-		pyjson.Member{Key: "jobs", Value: shown},
-		pyjson.Member{Key: "pagination", Value: pyjson.NewObject(
-			pyjson.Member{Key: "offset", Value: pyjson.Int(int64(q.offset))},
-			pyjson.Member{Key: "limit", Value: limit},
-			pyjson.Member{Key: "total", Value: pyjson.Int(int64(total))},
-			pyjson.Member{Key: "has_more", Value: pyjson.Bool(min(q.offset, total)+len(rows) < total)},
-		)},
-	))
-}
-
-// jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
-// ended. What runs is read before what has ended, so that a job that ends
-// meanwhile is found twice rather than not at all.
-func (h *Hub) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
-	var rows []*jobRow
-	if q.wants(jobInProgress) || q.wants(jobPending) {
-		live, err := h.queue.Live(ctx, a.Tenant)
-		if err != nil {
-			return nil, err
-		}
-		live = h.asListed(a, live)
-		slices.SortStableFunc(live, func(a, b job.Job) int {
-			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
-		})
-		for _, j := range live {
-			if q.wants(jobStatus(j.State)) {
-				rows = append(rows, &jobRow{job: j})
-			}
-		}
-	}
-	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
-		return rows, nil
-	}
-	ended, err := h.ended.of(ctx, h.queue, a.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	over := make(map[string]bool, len(ended))
-	for _, e := range ended {
-		over[e.Job.Key] = true
-	}
-	rows = slices.DeleteFunc(rows, func(r *jobRow) bool { return over[r.job.Key] })
-	for _, e := range ended {
-		if q.wants(jobStatus(e.Job.State)) {
-			rows = append(rows, &jobRow{job: e.Job, stored: e.Summary})
-		}
-	}
-	return rows, nil
-}
-
-// ofWorkflow keeps the jobs of one workflow.
-func (h *Hub) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
-	live, err := h.liveBodies(ctx, rows)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(present(rows, q), func(r *jobRow) bool {
-		var id pyjson.Value
-		if r.job.State.Ended() {
-			id, _ = r.parsed().Get("workflow_id")
-		} else {
-			id = comfyui.WorkflowID(live[r.job.Key].Extra)
-		}
-		return id != pyjson.Value(pyjson.String(q.workflow))
-	}), nil
-}
-
-// sortJobs orders as ComfyUI does: equals keep their order, in both directions.
-func sortJobs(rows []*jobRow, q jobQuery) {
-	slices.SortStableFunc(rows, func(a, b *jobRow) int {
-		c := cmp.Compare(a.job.CreatedAt, b.job.CreatedAt)
-		if q.byDuration {
-			c = cmp.Compare(a.duration(), b.duration())
-		}
-		if !q.ascending {
-			c = -c
-		}
-		return c
-	})
-}
-
-// showJobs writes out the rows of a page.
-func (h *Hub) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
-	live, err := h.liveBodies(ctx, rows)
-	if err != nil {
-		return nil, err
-	}
-	shown := pyjson.Array{}
-	for _, row := range present(rows, q) {
-		if !row.job.State.Ended() {
-			shown = append(shown, liveJob(row.job, live[row.job.Key].Extra))
-			continue
-		}
-		summary := row.parsed()
-		if !row.whole {
-			entry, err := h.queue.HistoryEntry(ctx, row.job.Tenant, row.job.ID)
-			if errors.Is(err, queue.ErrNotFound) {
-				continue // deleted just now
-			}
-			if err != nil {
-				return nil, err
-			}
-			if raw, err := entry.JSON(); err == nil {
-				summary = comfyui.Summarize(raw)
-			}
-		}
-		shown = append(shown, endedJob(row.job, summary))
-	}
-	return shown, nil
-}
-
-// liveBodies reads the bodies of those rows that wait or run. A row whose body
-// is gone has ended since: it becomes that of the ended job, or a gone one.
-func (h *Hub) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
-	var keys []string
-	for _, r := range rows {
-		if !r.job.State.Ended() {
-			keys = append(keys, r.job.Key)
-		}
-	}
+// Bodies reads the bodies of jobs that were live a moment ago, by key. Those that
+// have ended since are in ended instead, and those that are gone in neither.
+func (s *Jobs) Bodies(ctx context.Context, keys []string) (live map[string]job.Body, ended map[string]EndedJob, err error) {
 	if len(keys) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	bodies, err := h.queue.Bodies(ctx, keys)
-	if err != nil || len(bodies) == len(keys) {
-		return bodies, err
+	live, err = s.queue.Bodies(ctx, keys)
+	if err != nil || len(live) == len(keys) {
+		return live, nil, err
 	}
 	var late []string
 	for _, key := range keys {
-		if _, ok := bodies[key]; !ok {
+		if _, ok := live[key]; !ok {
 			late = append(late, key)
 		}
 	}
-	ended, err := h.queue.EndedOf(ctx, late)
+	records, err := s.queue.EndedOf(ctx, late)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	over := make(map[string]queue.Record, len(ended))
-	for _, e := range ended {
-		over[e.Job.Key] = e
+	ended = make(map[string]EndedJob, len(records))
+	for _, r := range records {
+		ended[r.Job.Key] = r
 	}
-	for _, r := range rows {
-		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
-			continue
-		}
-		e, ok := over[r.job.Key]
-		if !ok {
-			r.gone = true
-			continue
-		}
-		r.job, r.stored = e.Job, e.Summary
-	}
-	return bodies, nil
+	return live, ended, nil
 }
 
-// present are the rows that are still there and of the wanted statuses.
-func present(rows []*jobRow, q jobQuery) []*jobRow {
-	return slices.DeleteFunc(rows, func(r *jobRow) bool { return r.gone || !q.wants(jobStatus(r.job.State)) })
-}
-
-func jobHead(j job.Job) *pyjson.Object {
-	return pyjson.NewObject(
-		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
-		pyjson.Member{Key: "status", Value: pyjson.String(jobStatus(j.State))},
-		pyjson.Member{Key: "priority", Value: pyjson.Number(j.Number)},
-		pyjson.Member{Key: "create_time", Value: pyjson.Int(j.CreatedAt)},
-	)
-}
-
-func liveJob(j job.Job, extra []byte) *pyjson.Object {
-	o := jobHead(j)
-	o.Set("outputs_count", pyjson.Int(0))
-	o.Set("previewable_outputs_count", pyjson.Int(0))
-	if id := comfyui.WorkflowID(extra); id != nil {
-		o.Set("workflow_id", id)
-	}
-	comfyui.ShapeJob(o)
-	return o
-}
-
-func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
-	o := jobHead(j)
-	for key, v := range summary.All() {
-		o.Set(key, v)
-	}
-	comfyui.ShapeJob(o)
-	return o
-}
-
-// getComfyJob answers GET /api/jobs/{id}: an ended job with its outputs and
-// its graph.
-func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	ctx := r.Context()
-	live, err := h.liveOf(ctx, a.Tenant, path[0])
-	var bodies map[string]job.Body
-	if err == nil && live.Key != "" {
-		bodies, err = h.queue.Bodies(ctx, []string{live.Key})
-	}
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
-	}
-	body, whole := bodies[live.Key]
-	// After the live one was read, for the same reason as in jobRows.
-	entry, err := h.queue.HistoryEntry(ctx, a.Tenant, path[0])
-	switch {
-	case err == nil:
-		h.writeEndedJob(w, r, entry)
-		h.fetched(a, entry)
-	case !errors.Is(err, queue.ErrNotFound):
-		h.requests.Fail(w, r, err)
-	case whole && a.QueueOne && live.State != job.Queued:
-		one, err := h.listedRunning(ctx, a)
-		if err != nil {
-			h.requests.Fail(w, r, err)
-			return
-		}
-		if one != live.Key {
-			live.State = job.Queued
-		}
-		api.WriteDetail(w, liveJob(live, body.Extra))
-	case whole:
-		api.WriteDetail(w, liveJob(live, body.Extra))
-	default:
-		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
-	}
-}
-
-func (h *Hub) writeEndedJob(w http.ResponseWriter, r *http.Request, entry queue.Entry) {
-	j, err := h.queue.Get(r.Context(), entry.Key)
+// Find is the newest job of an id, or a zero one.
+func (s *Jobs) Find(ctx context.Context, tenant, id string) (job.Job, error) {
+	j, err := s.queue.Find(ctx, tenant, id)
 	if errors.Is(err, queue.ErrNotFound) {
-		api.WriteErrorText(w, http.StatusNotFound, "Job not found") // deleted just now
-		return
+		return job.Job{}, nil
 	}
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
+	if err == nil && j.Withdrawn {
+		return job.Job{}, nil // its run may not have ended yet, but nobody is to see it
 	}
-	raw, err := entry.JSON()
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
-	}
-	parts, _ := comfyui.ParseEntry(raw)
-	o := endedJob(j, comfyui.Summarize(raw))
-	o.Set("outputs", comfyui.NormalizeOutputs(parts.Outputs))
-	o.Set("execution_status", valueOf(parts.StatusRaw))
-	o.Set("workflow", pyjson.NewObject(
-		pyjson.Member{Key: "prompt", Value: valueOf(parts.Graph)},
-		pyjson.Member{Key: "extra_data", Value: valueOf(parts.Extra)},
-	))
-	api.WriteDetail(w, o)
+	return j, err
 }
 
-// valueOf reads raw JSON; what is missing or damaged is null.
-func valueOf(raw []byte) pyjson.Value {
-	v, err := pyjson.Parse(raw)
-	if err != nil {
-		return pyjson.Null{}
-	}
-	return v
-}
-
-// liveOf is the job of an id that runs, else one that waits, else a zero one.
-func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
-	newest, err := h.find(ctx, tenant, id)
+// FindLive is the job of an id that runs, else one that waits, else a zero one.
+func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error) {
+	newest, err := s.Find(ctx, tenant, id)
 	if err != nil || newest.State == job.Leased || newest.State == job.Running {
 		return newest, err
 	}
@@ -361,7 +100,7 @@ func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
 	if newest.State != job.Queued {
 		newest = job.Job{}
 	}
-	jobs, err := h.queue.Live(ctx, tenant)
+	jobs, err := s.queue.Live(ctx, tenant)
 	for _, j := range jobs {
 		switch {
 		case j.ID != id:
@@ -372,4 +111,62 @@ func (h *Hub) liveOf(ctx context.Context, tenant, id string) (job.Job, error) {
 		}
 	}
 	return newest, err
+}
+
+// FoundJob is a job that was asked for by its id.
+type FoundJob struct {
+	job.Job
+	// Body is that of a live job.
+	Body job.Body
+	// Entry is that of an ended job.
+	Entry HistoryEntry
+}
+
+// Look finds a job with all that is known of it. Of several jobs of the id it is
+// an ended one, else one that runs, else one that waits. The error may be
+// ErrNoJob.
+func (s *Jobs) Look(ctx context.Context, tenant, id string) (FoundJob, error) {
+	live, err := s.FindLive(ctx, tenant, id)
+	var bodies map[string]job.Body
+	if err == nil && live.Key != "" {
+		bodies, err = s.queue.Bodies(ctx, []string{live.Key})
+	}
+	if err != nil {
+		return FoundJob{}, err
+	}
+	// After the live one was read, see Ended.
+	entry, err := s.queue.HistoryEntry(ctx, tenant, id)
+	if err == nil {
+		j, err := s.queue.Get(ctx, entry.Key)
+		return FoundJob{Job: j, Entry: entry}, err
+	}
+	if body, whole := bodies[live.Key]; whole && errors.Is(err, queue.ErrNotFound) {
+		return FoundJob{Job: live, Body: body}, nil
+	}
+	return FoundJob{}, err
+}
+
+// History are entries of a tenant, oldest first, with ComfyUI's paging.
+func (s *Jobs) History(ctx context.Context, tenant string, p HistoryPage) ([]HistoryEntry, error) {
+	return s.queue.History(ctx, tenant, p)
+}
+
+// HistoryEntry is the entry of an id. The error may be ErrNoJob.
+func (s *Jobs) HistoryEntry(ctx context.Context, tenant, id string) (HistoryEntry, error) {
+	return s.queue.HistoryEntry(ctx, tenant, id)
+}
+
+// DeleteHistory removes the entries of some ids; unknown ones are ignored.
+func (s *Jobs) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
+	return s.queue.DeleteHistory(ctx, tenant, ids)
+}
+
+// ClearHistory removes the entries of some callers.
+func (s *Jobs) ClearHistory(ctx context.Context, tenant string, callers []string) error {
+	for _, caller := range callers {
+		if err := s.queue.ClearHistory(ctx, tenant, caller); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// ErrNoJob says that the tenant has no job of that id.
-var ErrNoJob = queue.ErrNotFound
-
 // maxEndedJobs bounds the ended jobs of Jobs.
 const maxEndedJobs = 200
 
@@ -103,7 +100,7 @@ func (h *Hub) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool)
 // Cancel ends a tenant's newest job of an id, wherever it is, and reports
 // whether there was one to end. The error is one of Redis.
 func (h *Hub) Cancel(ctx context.Context, tenant, id string) (bool, error) {
-	j, err := h.find(ctx, tenant, id)
+	j, err := h.jobs.Find(ctx, tenant, id)
 	if err != nil || j.Key == "" || !j.State.Live() {
 		return false, err
 	}

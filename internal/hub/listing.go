@@ -13,7 +13,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // appendTuple writes a queue item: [number, id, graph, extra_data, outputs].
@@ -78,7 +77,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	}
 	separator := ""
 	l.text("[")
-	err := l.hub.queue.EachBody(ctx, keys, func(stored queue.StoredBody) error {
+	err := l.hub.jobs.EachBody(ctx, keys, func(stored StoredBody) error {
 		release, err := l.hub.intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 // getQueue answers GET /queue: what runs and what waits, over the whole fleet.
 // The caller's own come first, because scripts look at queue_running[0].
 func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	jobs, err := h.queue.Live(r.Context(), a.Tenant)
+	jobs, err := h.jobs.Live(r.Context(), a.Tenant)
 	if err != nil {
 		h.requests.Fail(w, r, err)
 		return
@@ -43,13 +43,6 @@ func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	list.answer(w, r, err)
 }
 
-func rankOf(mine bool) int {
-	if mine {
-		return 0
-	}
-	return 1
-}
-
 // postQueue answers POST /queue: {"clear": true} and {"delete": [ids]}. Both
 // are about what waits, or would wait if there were one ComfyUI; clear only
 // about the caller's own. See takeback.go.
@@ -59,7 +52,7 @@ func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 		return
 	}
 	a.SetClient(order.client)
-	if err := h.takeBackAll(r.Context(), a, order); err != nil {
+	if err := h.takeBackAll(r.Context(), a, order.clear, order.delete); err != nil {
 		h.requests.Fail(w, r, err)
 		return
 	}

@@ -82,6 +82,13 @@ func (h *Hub) oneOf(a api.Requester, jobs []job.Job) string {
 	return one.Key
 }
 
+func rankOf(mine bool) int {
+	if mine {
+		return 0
+	}
+	return 1
+}
+
 // asListed gives jobs the states that the requester's listings show: where those
 // have one running job only, the others wait.
 func (h *Hub) asListed(a api.Requester, jobs []job.Job) []job.Job {

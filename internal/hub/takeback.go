@@ -16,15 +16,15 @@ import (
 // deletes must go, whether it waits or runs: see shownOf. A running prompt that
 // is taken back leaves no trace, like a waiting one that is deleted.
 
-// takeBackAll does what POST /queue asks for.
-func (h *Hub) takeBackAll(ctx context.Context, a api.Requester, o order) error {
-	t := takeback{hub: h, requester: a, behind: h.lately.behind(a), strict: len(o.delete) > 1 && a.Page}
-	if o.clear {
+// takeBackAll does what POST /queue asks for: to clear all, and to delete some ids.
+func (h *Hub) takeBackAll(ctx context.Context, a api.Requester, all bool, ids []string) error {
+	t := takeback{hub: h, requester: a, behind: h.lately.behind(a), strict: len(ids) > 1 && a.Page}
+	if all {
 		if err := t.clear(ctx); err != nil {
 			return err
 		}
 	}
-	for _, id := range o.delete {
+	for _, id := range ids {
 		if err := t.name(ctx, id); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (t *takeback) name(ctx context.Context, id string) error {
 // find is the job of an id that waits, else one that runs, else a zero one. The
 // newest is found at once, an older one only if the id was used twice.
 func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
-	j, err := t.hub.find(ctx, t.requester.Tenant, id)
+	j, err := t.hub.jobs.Find(ctx, t.requester.Tenant, id)
 	if err != nil || j.Key == "" || j.State == job.Queued {
 		return j, err
 	}

@@ -1,0 +1,322 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// The jobs API is what current web interfaces show the queue and the history
+// with. The hub answers it from its own records, whatever its instances'
+// versions are, and always in the newest shape: only new clients ask for it.
+
+// jobRow is a job in a listing before it is written out.
+type jobRow struct {
+	job job.Job
+	// stored is the summary kept beside an ended job's entry.
+	stored []byte
+	// summary is the parsed one; nil while nobody needed it.
+	summary *pyjson.Object
+	whole   bool
+	// gone says that the job was removed while the listing was made.
+	gone bool
+}
+
+func (r *jobRow) parsed() *pyjson.Object {
+	if r.summary == nil {
+		r.summary, r.whole = comfyui.ParseSummary(r.stored)
+	}
+	return r.summary
+}
+
+// duration is the time between start and end in milliseconds, 0 if unknown.
+func (r *jobRow) duration() float64 {
+	if !r.job.State.Ended() {
+		return 0
+	}
+	start, end := millis(r.parsed(), "execution_start_time"), millis(r.parsed(), "execution_end_time")
+	if start == 0 || end == 0 {
+		return 0
+	}
+	return end - start
+}
+
+func millis(o *pyjson.Object, key string) float64 {
+	v, _ := o.Get(key)
+	n, ok := v.(pyjson.Number)
+	if !ok {
+		return 0
+	}
+	return n.Float64()
+}
+
+// getComfyJobs answers GET /api/jobs.
+func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	q, fault := parseJobQuery(api.QueryOf(r))
+	if fault != "" {
+		api.WriteErrorText(w, http.StatusBadRequest, fault)
+		return
+	}
+	rows, err := h.jobRows(r.Context(), a, q)
+	if err == nil && q.workflow != "" {
+		rows, err = h.ofWorkflow(r.Context(), rows, q)
+	}
+	if err != nil {
+		h.requests.Fail(w, r, err)
+		return
+	}
+	sortJobs(rows, q)
+	total := len(rows)
+	rows = rows[min(q.offset, total):]
+	limit := pyjson.Value(pyjson.Null{})
+	if q.limit > 0 {
+		limit = pyjson.Int(int64(q.limit))
+		rows = rows[:min(q.limit, len(rows))]
+	}
+	shown, err := h.showJobs(r.Context(), rows, q)
+	if err != nil {
+		h.requests.Fail(w, r, err)
+		return
+	}
+	api.WriteListing(w, r, pyjson.NewObject(
+		pyjson.Member{Key: "jobs", Value: shown},
+		pyjson.Member{Key: "pagination", Value: pyjson.NewObject(
+			pyjson.Member{Key: "offset", Value: pyjson.Int(int64(q.offset))},
+			pyjson.Member{Key: "limit", Value: limit},
+			pyjson.Member{Key: "total", Value: pyjson.Int(int64(total))},
+			pyjson.Member{Key: "has_more", Value: pyjson.Bool(min(q.offset, total)+len(rows) < total)},
+		)},
+	))
+}
+
+// jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
+// ended. What runs is read before what has ended, so that a job that ends
+// meanwhile is found twice rather than not at all.
+func (h *Hub) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
+	var rows []*jobRow
+	if q.wants(jobInProgress) || q.wants(jobPending) {
+		live, err := h.jobs.Live(ctx, a.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		live = h.asListed(a, live)
+		slices.SortStableFunc(live, func(a, b job.Job) int {
+			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
+		})
+		for _, j := range live {
+			if q.wants(jobStatus(j.State)) {
+				rows = append(rows, &jobRow{job: j})
+			}
+		}
+	}
+	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
+		return rows, nil
+	}
+	ended, err := h.jobs.Ended(ctx, a.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	over := make(map[string]bool, len(ended))
+	for _, e := range ended {
+		over[e.Job.Key] = true
+	}
+	rows = slices.DeleteFunc(rows, func(r *jobRow) bool { return over[r.job.Key] })
+	for _, e := range ended {
+		if q.wants(jobStatus(e.Job.State)) {
+			rows = append(rows, &jobRow{job: e.Job, stored: e.Summary})
+		}
+	}
+	return rows, nil
+}
+
+// ofWorkflow keeps the jobs of one workflow.
+func (h *Hub) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
+	live, err := h.liveBodies(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(present(rows, q), func(r *jobRow) bool {
+		var id pyjson.Value
+		if r.job.State.Ended() {
+			id, _ = r.parsed().Get("workflow_id")
+		} else {
+			id = comfyui.WorkflowID(live[r.job.Key].Extra)
+		}
+		return id != pyjson.Value(pyjson.String(q.workflow))
+	}), nil
+}
+
+// sortJobs orders as ComfyUI does: equals keep their order, in both directions.
+func sortJobs(rows []*jobRow, q jobQuery) {
+	slices.SortStableFunc(rows, func(a, b *jobRow) int {
+		c := cmp.Compare(a.job.CreatedAt, b.job.CreatedAt)
+		if q.byDuration {
+			c = cmp.Compare(a.duration(), b.duration())
+		}
+		if !q.ascending {
+			c = -c
+		}
+		return c
+	})
+}
+
+// showJobs writes out the rows of a page.
+func (h *Hub) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
+	live, err := h.liveBodies(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	shown := pyjson.Array{}
+	for _, row := range present(rows, q) {
+		if !row.job.State.Ended() {
+			shown = append(shown, liveJob(row.job, live[row.job.Key].Extra))
+			continue
+		}
+		summary := row.parsed()
+		if !row.whole {
+			entry, err := h.jobs.HistoryEntry(ctx, row.job.Tenant, row.job.ID)
+			if errors.Is(err, ErrNoJob) {
+				continue // deleted just now
+			}
+			if err != nil {
+				return nil, err
+			}
+			if raw, err := entry.JSON(); err == nil {
+				summary = comfyui.Summarize(raw)
+			}
+		}
+		shown = append(shown, endedJob(row.job, summary))
+	}
+	return shown, nil
+}
+
+// liveBodies reads the bodies of those rows that wait or run. A row whose body
+// is gone has ended since: it becomes that of the ended job, or a gone one.
+func (h *Hub) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
+	var keys []string
+	for _, r := range rows {
+		if !r.job.State.Ended() {
+			keys = append(keys, r.job.Key)
+		}
+	}
+	bodies, ended, err := h.jobs.Bodies(ctx, keys)
+	for _, r := range rows {
+		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
+			continue
+		}
+		e, ok := ended[r.job.Key]
+		if !ok {
+			r.gone = true
+			continue
+		}
+		r.job, r.stored = e.Job, e.Summary
+	}
+	return bodies, err
+}
+
+// present are the rows that are still there and of the wanted statuses.
+func present(rows []*jobRow, q jobQuery) []*jobRow {
+	return slices.DeleteFunc(rows, func(r *jobRow) bool { return r.gone || !q.wants(jobStatus(r.job.State)) })
+}
+
+func jobHead(j job.Job) *pyjson.Object {
+	return pyjson.NewObject(
+		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
+		pyjson.Member{Key: "status", Value: pyjson.String(jobStatus(j.State))},
+		pyjson.Member{Key: "priority", Value: pyjson.Number(j.Number)},
+		pyjson.Member{Key: "create_time", Value: pyjson.Int(j.CreatedAt)},
+	)
+}
+
+func liveJob(j job.Job, extra []byte) *pyjson.Object {
+	o := jobHead(j)
+	o.Set("outputs_count", pyjson.Int(0))
+	o.Set("previewable_outputs_count", pyjson.Int(0))
+	if id := comfyui.WorkflowID(extra); id != nil {
+		o.Set("workflow_id", id)
+	}
+	comfyui.ShapeJob(o)
+	return o
+}
+
+func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
+	o := jobHead(j)
+	for key, v := range summary.All() {
+		o.Set(key, v)
+	}
+	comfyui.ShapeJob(o)
+	return o
+}
+
+// getComfyJob answers GET /api/jobs/{id}: an ended job with its outputs and
+// its graph.
+func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, err := h.jobs.Look(r.Context(), a.Tenant, path[0])
+	if errors.Is(err, ErrNoJob) {
+		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
+		return
+	}
+	var shown *pyjson.Object
+	switch {
+	case err != nil:
+	case j.State.Ended():
+		shown, err = endedJobWhole(j)
+	default:
+		shown, err = h.liveJobWhole(r.Context(), a, j)
+	}
+	if err != nil {
+		h.requests.Fail(w, r, err)
+		return
+	}
+	api.WriteDetail(w, shown)
+	if j.State.Ended() {
+		h.fetched(a, j.Entry)
+	}
+}
+
+// liveJobWhole is a waiting or running job as the requester's listings show it.
+func (h *Hub) liveJobWhole(ctx context.Context, a api.Requester, j FoundJob) (*pyjson.Object, error) {
+	if a.QueueOne && j.State != job.Queued {
+		one, err := h.listedRunning(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if one != j.Key {
+			j.State = job.Queued
+		}
+	}
+	return liveJob(j.Job, j.Body.Extra), nil
+}
+
+// endedJobWhole is an ended job with its outputs and its graph.
+func endedJobWhole(j FoundJob) (*pyjson.Object, error) {
+	raw, err := j.Entry.JSON()
+	if err != nil {
+		return nil, err
+	}
+	parts, _ := comfyui.ParseEntry(raw)
+	o := endedJob(j.Job, comfyui.Summarize(raw))
+	o.Set("outputs", comfyui.NormalizeOutputs(parts.Outputs))
+	o.Set("execution_status", valueOf(parts.StatusRaw))
+	o.Set("workflow", pyjson.NewObject(
+		pyjson.Member{Key: "prompt", Value: valueOf(parts.Graph)},
+		pyjson.Member{Key: "extra_data", Value: valueOf(parts.Extra)},
+	))
+	return o, nil
+}
+
+// valueOf reads raw JSON; what is missing or damaged is null.
+func valueOf(raw []byte) pyjson.Value {
+	v, err := pyjson.Parse(raw)
+	if err != nil {
+		return pyjson.Null{}
+	}
+	return v
+}
