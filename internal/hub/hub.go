@@ -191,7 +191,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Count:     h.queue.Count,
 		Shares:    h.shares,
 		Delivered: h.delivered,
-		Carrier:   h.carrier(),
+		Transport: h.transport(),
 		Arrived:   h.arrived,
 		Logger:    log,
 	})
@@ -216,9 +216,9 @@ func (h *Hub) open(ctx context.Context) error {
 	return nil
 }
 
-// carrier connects the streams with those of other hubs, if others can share
+// transport connects the streams with those of other hubs, if others can share
 // the queue.
-func (h *Hub) carrier() stream.Carrier {
+func (h *Hub) transport() stream.Transport {
 	if h.db.Embedded() {
 		return nil
 	}

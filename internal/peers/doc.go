@@ -1,14 +1,14 @@
-// Package peers is what hubs that share a Redis tell one another about
-// their clients' streams: where each client is at home, letters from hub to
-// hub, and parcels for what is too large for a letter. It carries bytes and
-// knows nothing of what they mean; package stream does, and makes up for what
-// is lost here: letters go by publication, which nobody keeps.
+// Package peers connects the hubs that share a Redis, so that they can serve their
+// clients' streams together: it records which hub owns each client, passes messages
+// from hub to hub, and stores blobs that are too large for a message. It does not
+// interpret what it carries; package stream does, and recovers what is lost here:
+// messages are Redis publications, which nobody stores.
 //
-// Its keys:
+// Keys and channels:
 //
-//	s:hub:HUB        string  there while the hub lives
-//	s:home:PACKED    hash    of a (tenant, client): hub, n, entry
-//	s:parcel:ID      list    pieces of a large message, for a minute
-//	s:hubs           channel what concerns all hubs
-//	s:to:HUB         channel letters to one
+//	s:hub:HUB        string  exists while the hub is alive
+//	s:home:PACKED    hash    owner of a (tenant, client): hub, n, entry
+//	s:parcel:ID      list    pieces of a blob, kept for a minute
+//	s:hubs           channel notices to all hubs
+//	s:to:HUB         channel messages to one hub
 package peers

@@ -16,10 +16,10 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience bounds what takes no time on a machine with nothing else to do.
+// patience bounds what takes no time on an idle machine.
 const patience = time.Minute
 
-// me is a client of whom every part would break an unpacked key.
+// me is a client, every part of which would break an unpacked key.
 var me = stream.Key{Tenant: "a:b", Client: "3:c}"}
 
 // listener is a hub that listens.
@@ -40,8 +40,8 @@ func listen(t *testing.T, db *redis.DB, self string) *listener {
 		}
 	})
 	require.Equal(t, stream.Resync, l.any().Kind, "before anything was heard everything may have been missed")
-	// Both channels are listened to once a letter to oneself and a call to all
-	// have come.
+	// Both channels are subscribed once a message to oneself and a notice to all
+	// have arrived.
 	require.Eventually(t, func() bool {
 		n, err := db.Client().PubSubNumSub(t.Context(), l.hubsChannel(), l.channelOf(self)).Result()
 		return err == nil && n[l.hubsChannel()] > 0 && n[l.channelOf(self)] == 1
@@ -61,7 +61,7 @@ func (l *listener) any() stream.Notice {
 	}
 }
 
-// next is the next notice that tells something.
+// next returns the next notice that is not a Resync.
 func (l *listener) next() stream.Notice {
 	l.t.Helper()
 	for {
@@ -71,67 +71,67 @@ func (l *listener) next() stream.Notice {
 	}
 }
 
-func TestHomes(t *testing.T) {
+func TestOwners(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), listen(t, db, "hub/b")
-		homes, err := a.Homes(ctx, []stream.Key{me})
+		owners, err := a.Owners(ctx, []stream.Key{me})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{{}}, homes)
+		require.Equal(t, []stream.Owner{{}}, owners)
 
-		claim, err := a.Claim(ctx, stream.Held{Client: me, Entry: 7})
+		claim, err := a.Claim(ctx, stream.Ownership{Client: me, Entry: 7})
 		require.NoError(t, err)
-		atA := claim.Home
+		atA := claim.Owner
 		require.Equal(t, "hub/a", atA.Hub)
 		require.Positive(t, atA.Number)
 		require.True(t, claim.Moved)
 		require.Equal(t, 1, claim.Others)
-		claimed := stream.Notice{Kind: stream.Claimed, Client: me, Home: atA}
+		claimed := stream.Notice{Kind: stream.Claimed, Client: me, Owner: atA}
 		require.Equal(t, claimed, b.next())
 		require.Equal(t, claimed, a.next(), "a hub hears itself, too")
-		claim, err = a.Claim(ctx, stream.Held{Client: me, Number: atA.Number, Entry: 8})
+		claim, err = a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8})
 		require.NoError(t, err)
-		require.Equal(t, stream.Claim{Home: atA}, claim, "it is here already")
+		require.Equal(t, stream.Claim{Owner: atA}, claim, "it is here already")
 
-		claim, err = b.Claim(ctx, stream.Held{Client: me, Entry: 1})
+		claim, err = b.Claim(ctx, stream.Ownership{Client: me, Entry: 1})
 		require.NoError(t, err)
-		atB := claim.Home
+		atB := claim.Owner
 		require.Greater(t, atB.Number, atA.Number)
-		require.Equal(t, stream.Notice{Kind: stream.Claimed, Client: me, Home: atB}, a.next())
-		homes, err = a.Homes(ctx, []stream.Key{{Tenant: "x"}, me})
+		require.Equal(t, stream.Notice{Kind: stream.Claimed, Client: me, Owner: atB}, a.next())
+		owners, err = a.Owners(ctx, []stream.Key{{Tenant: "x"}, me})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{{}, atB}, homes)
+		require.Equal(t, []stream.Owner{{}, atB}, owners)
 
-		// A late release of a former home changes nothing.
-		require.NoError(t, a.Release(ctx, stream.Held{Client: me, Number: atA.Number, Entry: 8}))
-		// Nor does one of a home that a new entry has claimed since.
-		_, err = b.Claim(ctx, stream.Held{Client: me, Entry: 2})
+		// A late release by a former owner changes nothing.
+		require.NoError(t, a.Release(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8}))
+		// Nor does one of an ownership that a new entry has claimed since.
+		_, err = b.Claim(ctx, stream.Ownership{Client: me, Entry: 2})
 		require.NoError(t, err)
-		require.NoError(t, b.Release(ctx, stream.Held{Client: me, Number: atB.Number, Entry: 1}))
-		renewed, err := a.Renew(ctx, []stream.Held{{Client: me, Number: atA.Number, Entry: 8}})
+		require.NoError(t, b.Release(ctx, stream.Ownership{Client: me, Number: atB.Number, Entry: 1}))
+		renewed, err := a.Renew(ctx, []stream.Ownership{{Client: me, Number: atA.Number, Entry: 8}})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{atB}, renewed, "it is told whose it is")
-		require.NoError(t, b.Release(ctx, stream.Held{Client: me, Number: atB.Number, Entry: 2}))
-		require.Equal(t, stream.Notice{Kind: stream.Released, Client: me, Home: atB}, a.next())
-		homes, err = a.Homes(ctx, []stream.Key{me})
+		require.Equal(t, []stream.Owner{atB}, renewed, "it is told whose it is")
+		require.NoError(t, b.Release(ctx, stream.Ownership{Client: me, Number: atB.Number, Entry: 2}))
+		require.Equal(t, stream.Notice{Kind: stream.Released, Client: me, Owner: atB}, a.next())
+		owners, err = a.Owners(ctx, []stream.Key{me})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{{}}, homes)
+		require.Equal(t, []stream.Owner{{}}, owners)
 
-		// A Redis that lost its data, and whose clock is behind, knows no number
-		// as high as those that were heard of.
+		// A Redis that lost its data, and whose clock is behind, knows no number as
+		// high as those in use.
 		far := atB.Number + 1_000_000
-		claim, err = b.Claim(ctx, stream.Held{Client: me, Number: far, Entry: 2})
+		claim, err = b.Claim(ctx, stream.Ownership{Client: me, Number: far, Entry: 2})
 		require.NoError(t, err)
 		require.Equal(t, far+1, claim.Number)
-		require.Equal(t, claim.Home, a.next().Home)
-		require.NoError(t, b.Release(ctx, stream.Held{Client: me, Number: far + 1, Entry: 2}))
+		require.Equal(t, claim.Owner, a.next().Owner)
+		require.NoError(t, b.Release(ctx, stream.Ownership{Client: me, Number: far + 1, Entry: 2}))
 		require.Equal(t, stream.Released, a.next().Kind)
 
-		// What Redis has lost is made again.
-		renewed, err = b.Renew(ctx, []stream.Held{{Client: me, Number: atB.Number, Entry: 2}})
+		// What Redis has lost is created again.
+		renewed, err = b.Renew(ctx, []stream.Ownership{{Client: me, Number: atB.Number, Entry: 2}})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{atB}, renewed)
+		require.Equal(t, []stream.Owner{atB}, renewed)
 	})
 }
 
@@ -146,57 +146,57 @@ func TestAlive(t *testing.T) {
 			return alive
 		}
 		require.Equal(t, []bool{false, false}, alive())
-		require.NoError(t, b.Beat(ctx))
+		require.NoError(t, b.Heartbeat(ctx))
 		require.Equal(t, []bool{true, false}, alive())
-		home, err := b.Claim(ctx, stream.Held{Client: me, Entry: 1})
+		owner, err := b.Claim(ctx, stream.Ownership{Client: me, Entry: 1})
 		require.NoError(t, err)
 		require.Equal(t, stream.Claimed, a.next().Kind)
 		require.NoError(t, b.Leave(ctx))
 		require.Equal(t, stream.Notice{Kind: stream.Left, Hub: "hub/b"}, a.next())
 		require.Equal(t, []bool{false, false}, alive())
-		homes, err := a.Homes(ctx, []stream.Key{me})
+		owners, err := a.Owners(ctx, []stream.Key{me})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{{}}, homes, "nobody is at home at a hub that is gone")
-		require.NoError(t, b.Beat(ctx))
-		homes, err = a.Homes(ctx, []stream.Key{me})
+		require.Equal(t, []stream.Owner{{}}, owners, "nobody has an owner at a hub that is gone")
+		require.NoError(t, b.Heartbeat(ctx))
+		owners, err = a.Owners(ctx, []stream.Key{me})
 		require.NoError(t, err)
-		require.Equal(t, []stream.Home{home.Home}, homes)
+		require.Equal(t, []stream.Owner{owner.Owner}, owners)
 	})
 }
 
-func TestLettersAndParcels(t *testing.T) {
+func TestMessagesAndBlobs(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), New(db, "hub/b")
-		for _, letter := range [][]byte{[]byte("text"), {}, bytes.Repeat([]byte{0, 255, ':'}, 300_000)} {
-			require.NoError(t, b.Mail(ctx, "hub/a", letter))
+		for _, message := range [][]byte{[]byte("text"), {}, bytes.Repeat([]byte{0, 255, ':'}, 300_000)} {
+			require.NoError(t, b.Send(ctx, "hub/a", message))
 			n := a.next()
-			require.Equal(t, stream.Mailed, n.Kind)
-			require.True(t, bytes.Equal(letter, n.Letter))
+			require.Equal(t, stream.Messaged, n.Kind)
+			require.True(t, bytes.Equal(message, n.Message))
 		}
-		require.NoError(t, b.Mail(ctx, "hub/nobody", []byte("x")), "nobody knows whether it is read")
+		require.NoError(t, b.Send(ctx, "hub/nobody", []byte("x")), "nobody knows whether it is read")
 
 		for _, size := range []int{1, pieceBytes, 3*pieceBytes + 5} {
 			data := bytes.Repeat([]byte{7, 0, 255}, size/3+1)[:size]
-			ref, err := b.Deposit(ctx, data)
+			ref, err := b.PutBlob(ctx, data)
 			require.NoError(t, err)
-			got, err := a.Collect(ctx, ref)
+			got, err := a.TakeBlob(ctx, ref)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(data, got))
-			_, err = a.Collect(ctx, ref)
-			require.ErrorIs(t, err, errNoParcel, "it is taken once")
+			_, err = a.TakeBlob(ctx, ref)
+			require.ErrorIs(t, err, errNoBlob, "it is taken once")
 		}
 		left, err := db.Client().Keys(ctx, db.Key("s", "parcel", "*")).Result()
 		require.NoError(t, err)
 		require.Empty(t, left)
-		ref, err := b.Deposit(ctx, []byte("x"))
+		ref, err := b.PutBlob(ctx, []byte("x"))
 		require.NoError(t, err)
 		ttl, err := db.Client().PTTL(ctx, db.Key("s", "parcel", ref[:36])).Result()
 		require.NoError(t, err)
 		require.Positive(t, ttl, "what nobody takes goes by itself")
 		for _, bad := range []string{"", ref[:36], ref[:37], ref[:36] + "/-1", ref[:36] + "/x", ref[:36] + "/99999999999"} {
-			_, err := a.Collect(ctx, bad)
+			_, err := a.TakeBlob(ctx, bad)
 			require.Error(t, err, bad)
 		}
 	})
@@ -205,7 +205,7 @@ func TestLettersAndParcels(t *testing.T) {
 func TestUnknownNotices(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []string{
-		"", "x", redis.Pack(), redis.Pack("letter"), redis.Pack("sung", "x"), redis.Pack("claimed", "a"),
+		"", "x", redis.Pack(), redis.Pack("message"), redis.Pack("sung", "x"), redis.Pack("claimed", "a"),
 		redis.Pack("claimed", "a", "b", "1"), redis.Pack("claimed", "a", redis.Pack("t", "c"), "x"),
 		redis.Pack("released", "a", redis.Pack("t"), "1"),
 	} {
@@ -214,7 +214,7 @@ func TestUnknownNotices(t *testing.T) {
 	}
 	n, ok := readNotice(redis.Pack("claimed", "a", redis.Pack("t", "c"), "1", "of a newer hub"))
 	require.True(t, ok)
-	require.Equal(t, stream.Home{Hub: "a", Number: 1}, n.Home)
+	require.Equal(t, stream.Owner{Hub: "a", Number: 1}, n.Owner)
 }
 
 func TestRedisIsAway(t *testing.T) {
@@ -223,30 +223,30 @@ func TestRedisIsAway(t *testing.T) {
 	p := New(redistest.Open(t, server.URL()), "hub/a")
 	server.Stop()
 	ctx := t.Context()
-	_, err := p.Claim(ctx, stream.Held{Client: me})
+	_, err := p.Claim(ctx, stream.Ownership{Client: me})
 	require.Error(t, err)
 	_, err = p.Renew(ctx, nil)
 	require.Error(t, err)
-	_, err = p.Homes(ctx, []stream.Key{me})
+	_, err = p.Owners(ctx, []stream.Key{me})
 	require.Error(t, err)
 	_, err = p.Alive(ctx, []string{"x"})
 	require.Error(t, err)
-	_, err = p.Deposit(ctx, []byte("x"))
+	_, err = p.PutBlob(ctx, []byte("x"))
 	require.Error(t, err)
-	_, err = p.Collect(ctx, "00000000-0000-0000-0000-000000000000/1")
+	_, err = p.TakeBlob(ctx, "00000000-0000-0000-0000-000000000000/1")
 	require.Error(t, err)
-	require.Error(t, p.Mail(ctx, "x", nil))
-	require.Error(t, p.Beat(ctx))
+	require.Error(t, p.Send(ctx, "x", nil))
+	require.Error(t, p.Heartbeat(ctx))
 	require.Error(t, p.Leave(ctx))
-	require.Error(t, p.Release(ctx, stream.Held{}))
+	require.Error(t, p.Release(ctx, stream.Ownership{}))
 }
 
 func FuzzReadNotice(f *testing.F) {
 	f.Add(redis.Pack("claimed", "a", redis.Pack("t", "c"), "1"))
-	f.Add(redis.Pack("letter", "x"))
+	f.Add(redis.Pack("message", "x"))
 	f.Fuzz(func(t *testing.T, payload string) {
 		n, ok := readNotice(payload)
-		require.True(t, ok || n.Kind == 0 && n.Letter == nil)
+		require.True(t, ok || n.Kind == 0 && n.Message == nil)
 		_, _, _ = readRef(payload)
 	})
 }

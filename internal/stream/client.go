@@ -7,73 +7,73 @@ import (
 	"github.com/coder/websocket"
 )
 
-// client is one client's line with its socket and its clock.
+// client is one client: its line, its newest socket and its replay timer.
 type client struct {
 	key     Key
 	streams *Streams
 
 	mu     sync.Mutex
 	line   line
-	socket *socket // the newest one; nil while there is none
-	live   bool    // what it asked for
-	// until is the end of the replay window while there is no socket.
+	socket *socket // the newest one; nil if there is none
+	live   bool    // the client asked for interleaved events
+	// until is when the replay window ends, while there is no socket.
 	until time.Time
-	alarm *time.Timer // at until; nil when not set
-	gone  bool        // taken out of the registry
+	alarm *time.Timer // fires at until; nil if not set
+	gone  bool        // removed from the registry
 
-	// What follows is for hubs that share a queue; see home.go.
+	// The rest is for hubs that share a queue; see owner.go.
 
-	home     Home     // as last heard
-	entry    uint64   // tells this from what was known of the client before
-	latest   uint64   // the arrival of the newest socket that has come
-	opening  int      // sockets that have come and wait for other hubs
-	courier  *courier // while the home is elsewhere
-	seeking  bool     // the home is being asked for
-	sources  map[string]*source
-	fences   map[string]int64 // the newest of each job
-	recent   []string         // jobs received last, at most maxRecent
-	claiming int              // claims on their way
-	awaited  int              // hubs that are to hand over
-	answers  map[string]int64 // those that have, for which home
-	newsChan chan struct{}
+	owner     Owner      // as last reported
+	entry     uint64     // tells this client from an earlier one that was forgotten
+	latest    uint64     // arrival number of the newest socket
+	opening   int        // sockets that are waiting for other hubs
+	forwarder *forwarder // set while another hub is the owner
+	finding   bool       // the owner is being looked up
+	sources   map[string]*source
+	fences    map[string]int64 // the newest fence of each job
+	recent    []string         // jobs received last, at most maxRecent
+	claiming  int              // claims in progress
+	awaited   int              // hubs that have yet to hand over
+	answers   map[string]int64 // the owner number for which each hub has handed over
+	handover  chan struct{}
 }
 
-// attach makes w the client's socket. An older one stays open and gets
-// nothing more, whatever happens to the new one. Older is whose handshake came
-// first: a client may have left that socket and be back before it gets here.
+// attach makes w the client's socket. An older socket stays open but is sent
+// nothing more, even if w fails later. Sockets are ordered by their handshakes: a
+// client may have left a socket and reconnected before the first one gets here.
 func (c *client) attach(w *socket, live bool) {
 	if c.socket != nil && c.socket.arrival > w.arrival {
 		w.mute()
 		return
 	}
-	c.note()
+	c.noteWritten()
 	if c.socket != nil {
 		c.socket.mute()
 	}
-	c.stopCourier()
+	c.stopForwarder()
 	c.socket = w
 	c.connect(w, live)
 }
 
-// detach ends the part of w, if it is still the client's socket.
+// detach removes w, if it is still the client's socket.
 func (c *client) detach(w *socket) {
 	if c.socket != w {
 		return
 	}
-	c.note()
+	c.noteWritten()
 	c.socket = nil
 	c.line.detach()
 	c.extend()
 }
 
-// extend starts the replay window anew.
+// extend restarts the replay window.
 func (c *client) extend() {
 	c.until = time.Now().Add(c.streams.window())
 }
 
-// settle brings the client in order after each change: a socket that does not
-// read is closed, what nobody came back for is dropped, and a client of whom
-// nothing is known any more leaves the registry.
+// settle restores the client's invariants after each change: it closes a socket
+// that is not being read, drops what no client came back for, and removes a client
+// with nothing left from the registry.
 func (c *client) settle() {
 	if c.waits() && !c.line.doubtful() {
 		c.line.attach(c.socket.push, c.live)
@@ -88,10 +88,10 @@ func (c *client) settle() {
 		c.alarm.Stop()
 		c.alarm = nil
 	}
-	if c.socket != nil || c.seeking || c.opening > 0 {
+	if c.socket != nil || c.finding || c.opening > 0 {
 		return
 	}
-	if c.courier == nil {
+	if c.forwarder == nil {
 		if left := time.Until(c.until); left > 0 {
 			c.alarm = time.AfterFunc(left, c.expire)
 			return
@@ -126,19 +126,19 @@ func (c *client) report() {
 	}
 }
 
-// Attempt names one run of a prompt.
+// Attempt identifies one run of a prompt.
 type Attempt struct {
 	// Prompt is the client's id of the prompt.
 	Prompt string
-	// Job is the hubs' own key of it, unique among all. It may be empty where
-	// no other hub can have a run of the same job.
+	// Job is the hubs' own key of the job, unique across all hubs. It may be empty
+	// if no other hub can run the same job.
 	Job string
 	// Fence grows with each run of a job.
 	Fence int64
 }
 
-// Run is the sequence of one run of a prompt. Its methods are safe for use by
-// several goroutines and do nothing once the run is over.
+// Run is the sequence of one run of a prompt. Its methods are safe for concurrent
+// use and do nothing once the run is over.
 type Run struct {
 	client   *client // nil for a run without a stream
 	sequence *sequence
@@ -147,13 +147,13 @@ type Run struct {
 // Send adds a message of the run.
 func (r *Run) Send(m Message) { r.do(func(l *line) { l.send(r.sequence, m) }) }
 
-// End closes the sequence: the given end messages (execution_success, _error
-// or _interrupted), then status, then executing null. It must be called only
-// when the job is off /queue and in /history: clients ask there at once.
+// End closes the sequence: it sends the given end messages (execution_success,
+// _error or _interrupted), then status, then executing null. Call it only when the
+// job has left /queue and is in /history: clients look there immediately.
 func (r *Run) End(end ...Message) { r.do(func(l *line) { l.end(r.sequence, end) }) }
 
-// Lose gives up the stream: the run was lost. A later Begin of the prompt
-// starts a complete new sequence.
+// Lose abandons the sequence because the run was lost. The next Begin of the prompt
+// starts a new, complete sequence.
 func (r *Run) Lose() { r.do(func(l *line) { l.lose(r.sequence) }) }
 
 func (r *Run) do(change func(*line)) {
@@ -163,7 +163,7 @@ func (r *Run) do(change func(*line)) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A run that is over may outlive its client's entry in the registry.
+	// A run that is over may outlive its client in the registry.
 	if r.sequence.over || c.gone {
 		return
 	}

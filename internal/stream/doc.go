@@ -1,31 +1,31 @@
-// Package stream gives each client one serial stream of events, however many
-// of its prompts run at once.
+// Package stream gives each client one serial stream of events, however many of its
+// prompts run at once.
 //
-// A program written for one ComfyUI expects that prompts run one after the
-// other: messages carry no more context than "the prompt that is running".
-// So a client's socket sees one prompt at a time, each a complete sequence
-// from execution_start to `executing` with a null node, while the others are
-// held. When a sequence ends, prompts that have ended come first, in order of
-// their end, then the running one that started first. `status` is never held.
+// Programs written for a single ComfyUI expect prompts to run one after the other:
+// a message's only context is "the prompt that is running". So a client's socket
+// sees one prompt at a time, as a complete sequence from execution_start to
+// `executing` with a null node, while the other sequences are held. When a sequence
+// ends, prompts that have ended come next, in the order in which they ended, then
+// the running prompt that started first. `status` is never held.
 //
-// A sequence that was sent is kept until the client has confirmed it: with a
-// pong, or in one of the ways of clients that never send one, see receipt.go. A
-// client that comes back within the replay window gets everything that it has
-// not confirmed, whole.
+// A sequence that was sent is kept until the client confirms it, either with a pong
+// or, for clients that never send one, in one of the ways described in receipt.go.
+// A client that reconnects within the replay window is sent everything it has not
+// confirmed, from the start of each sequence.
 //
-// Hubs that share a queue share their clients' streams, too. The hub that has
-// a client's newest socket is the client's home and holds its line; every
-// other hub keeps the logs of its own runs as for a client that is away, and a
-// courier, which is to its line what a socket would be, sends them to the home
-// as they grow. Letters are numbered: where one is missing everything is sent
-// anew, and what has arrived is skipped. So a log is dropped only when the
-// client itself has confirmed it, and a socket that moves to another hub finds
-// there all that is still to be shown. What connects hubs is a [Carrier].
+// Hubs that share a queue also share their clients' streams. The hub that has a
+// client's newest socket owns the client and holds its line. Every other hub keeps
+// the logs of its own runs, as it would for a disconnected client. A forwarder
+// takes the place of the socket there and sends the logs to the owner as they grow.
+// Messages between hubs are numbered: if one is missing, everything is sent again,
+// and the receiver skips what it already has. A log is therefore dropped only after
+// the client itself has confirmed it, and a socket that moves to another hub finds
+// everything there that it has yet to see. A [Transport] connects the hubs.
 //
-// [Streams] is the registry and the only door. Behind it, line is the order
-// of one client as a plain state machine without goroutines or clock, log is
-// what is kept of one sequence, and socket is one WebSocket with a bounded
-// queue and a writer of its own, so that a client that does not read delays
-// nobody. Between hubs, courier is the sending end and source the receiving
-// one. The package knows neither Redis nor instances.
+// [Streams] is the registry and the only entry point. Behind it, line orders the
+// events of one client as a plain state machine without goroutines or a clock; log
+// holds one sequence; socket is one WebSocket with a bounded queue and its own
+// writer, so that a slow client delays nobody else. Between hubs, forwarder is the
+// sending end and source the receiving end. The package knows nothing of Redis or
+// of instances.
 package stream

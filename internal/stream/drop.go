@@ -1,8 +1,7 @@
 package stream
 
-// Shows reports whether a running job is one of which the client has been shown
-// messages. Where the client's socket is at another hub that is not known, and
-// Shows is false.
+// Shows reports whether the client has been shown messages of a running job. If the
+// client's socket is at another hub, that is unknown and Shows returns false.
 func (s *Streams) Shows(k Key, job string) (shown bool) {
 	s.change(k, false, func(c *client) {
 		q := c.line.of(job)
@@ -11,9 +10,9 @@ func (s *Streams) Shows(k Key, job string) (shown bool) {
 	return shown
 }
 
-// Drop takes a running job out of its client's stream: the client has taken it
-// back. If the client has been shown none of it, it never will be; else it is
-// told that the prompt has ended, with the given end messages.
+// Drop removes a running job from its client's stream because the client has
+// withdrawn it. If the client has not been shown any of the job, it never will be;
+// otherwise the prompt ends with the given end messages.
 func (s *Streams) Drop(k Key, job string, end ...Message) {
 	s.change(k, false, func(c *client) {
 		q := c.line.of(job)
@@ -27,6 +26,6 @@ func (s *Streams) Drop(k Key, job string, end ...Message) {
 	})
 }
 
-// shown reports whether the client sees a running sequence. To a courier all
-// sequences are open, whatever the client sees at the other hub.
-func (q *sequence) shown(l *line) bool { return q.open && !q.over && !l.courier }
+// shown reports whether the client sees a running sequence. A forwarder opens all
+// sequences, whatever the client sees at the other hub.
+func (q *sequence) shown(l *line) bool { return q.open && !q.over && !l.forwarding }

@@ -12,31 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange is what fake carriers share: all that Redis does for real ones.
+// exchange is what fake transports share, in place of Redis.
 type exchange struct {
 	mu      sync.Mutex
-	hubs    map[string]*fakeCarrier
-	homes   map[Key]Held
+	hubs    map[string]*fakeTransport
+	owners  map[Key]Ownership
 	holders map[Key]string
-	parcels map[string][]byte
+	blobs   map[string][]byte
 	claims  int64
-	asked   int // calls of any kind but beats
+	asked   int // calls of any kind but heartbeats
 	mailed  int
 
-	// post decides what becomes of a letter: the copies that arrive, at once
-	// and in that order. Default: it arrives.
-	post func(to string, letter []byte) [][]byte
+	// post returns the copies of a message that arrive, in order. Default: the
+	// message arrives once.
+	post func(to string, message []byte) [][]byte
 }
 
 func newExchange() *exchange {
 	return &exchange{
-		hubs: map[string]*fakeCarrier{}, homes: map[Key]Held{}, holders: map[Key]string{}, parcels: map[string][]byte{},
-		post: func(_ string, letter []byte) [][]byte { return [][]byte{letter} },
+		hubs: map[string]*fakeTransport{}, owners: map[Key]Ownership{}, holders: map[Key]string{}, blobs: map[string][]byte{},
+		post: func(_ string, message []byte) [][]byte { return [][]byte{message} },
 	}
 }
 
-// fakeCarrier is one hub's carrier.
-type fakeCarrier struct {
+// fakeTransport is one hub's transport.
+type fakeTransport struct {
 	*exchange
 	self   string
 	inbox  chan Notice
@@ -47,16 +47,16 @@ type fakeCarrier struct {
 
 var errCut = errors.New("cut off")
 
-func (x *exchange) join(self string) *fakeCarrier {
-	c := &fakeCarrier{exchange: x, self: self, inbox: make(chan Notice, 100_000), alive: true}
+func (x *exchange) join(self string) *fakeTransport {
+	c := &fakeTransport{exchange: x, self: self, inbox: make(chan Notice, 100_000), alive: true}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.hubs[self] = c
 	return c
 }
 
-// use locks for one call and reports whether there is a connection.
-func (c *fakeCarrier) use() error {
+// use takes the lock for one call and reports whether the hub is connected.
+func (c *fakeTransport) use() error {
 	c.mu.Lock()
 	c.asked++
 	if c.cut {
@@ -66,7 +66,7 @@ func (c *fakeCarrier) use() error {
 }
 
 // tell is called with the lock held.
-func (c *fakeCarrier) tell(n Notice) (heard int) {
+func (c *fakeTransport) tell(n Notice) (heard int) {
 	for _, other := range c.hubs {
 		if other.put(n) && other != c {
 			heard++
@@ -75,7 +75,7 @@ func (c *fakeCarrier) tell(n Notice) (heard int) {
 	return heard
 }
 
-func (c *fakeCarrier) put(n Notice) bool {
+func (c *fakeTransport) put(n Notice) bool {
 	if c.closed || c.cut {
 		return false
 	}
@@ -83,69 +83,69 @@ func (c *fakeCarrier) put(n Notice) bool {
 	return true
 }
 
-func (c *fakeCarrier) Self() string { return c.self }
+func (c *fakeTransport) Self() string { return c.self }
 
-func (c *fakeCarrier) Claim(_ context.Context, wanted Held) (claim Claim, err error) {
+func (c *fakeTransport) Claim(_ context.Context, wanted Ownership) (claim Claim, err error) {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return claim, err
 	}
 	k := wanted.Client
-	held := c.homes[k]
+	held := c.owners[k]
 	held.Entry, held.Client = wanted.Entry, k
 	if claim.Moved = c.holders[k] != c.self; claim.Moved {
 		c.claims = max(c.claims, wanted.Number) + 1
 		held.Number = c.claims
 		c.holders[k] = c.self
-		claim.Others = c.tell(Notice{Kind: Claimed, Client: k, Home: Home{Hub: c.self, Number: held.Number}})
+		claim.Others = c.tell(Notice{Kind: Claimed, Client: k, Owner: Owner{Hub: c.self, Number: held.Number}})
 	}
-	c.homes[k] = held
-	claim.Home = Home{Hub: c.self, Number: held.Number}
+	c.owners[k] = held
+	claim.Owner = Owner{Hub: c.self, Number: held.Number}
 	return claim, nil
 }
 
-func (c *fakeCarrier) Renew(_ context.Context, held []Held) (homes []Home, err error) {
+func (c *fakeTransport) Renew(_ context.Context, held []Ownership) (owners []Owner, err error) {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return nil, err
 	}
 	for _, h := range held {
 		if c.holders[h.Client] == "" {
-			c.holders[h.Client], c.homes[h.Client] = c.self, h
+			c.holders[h.Client], c.owners[h.Client] = c.self, h
 		}
-		homes = append(homes, Home{Hub: c.holders[h.Client], Number: c.homes[h.Client].Number})
+		owners = append(owners, Owner{Hub: c.holders[h.Client], Number: c.owners[h.Client].Number})
 	}
-	return homes, nil
+	return owners, nil
 }
 
-func (c *fakeCarrier) Release(_ context.Context, held Held) error {
+func (c *fakeTransport) Release(_ context.Context, held Ownership) error {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return err
 	}
-	if c.holders[held.Client] == c.self && c.homes[held.Client] == held {
+	if c.holders[held.Client] == c.self && c.owners[held.Client] == held {
 		delete(c.holders, held.Client)
-		c.tell(Notice{Kind: Released, Client: held.Client, Home: Home{Hub: c.self, Number: held.Number}})
+		c.tell(Notice{Kind: Released, Client: held.Client, Owner: Owner{Hub: c.self, Number: held.Number}})
 	}
 	return nil
 }
 
-func (c *fakeCarrier) Homes(_ context.Context, clients []Key) (homes []Home, err error) {
+func (c *fakeTransport) Owners(_ context.Context, clients []Key) (owners []Owner, err error) {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return nil, err
 	}
 	for _, k := range clients {
-		h := Home{}
+		h := Owner{}
 		if hub := c.hubs[c.holders[k]]; hub != nil && hub.alive {
-			h = Home{Hub: hub.self, Number: c.homes[k].Number}
+			h = Owner{Hub: hub.self, Number: c.owners[k].Number}
 		}
-		homes = append(homes, h)
+		owners = append(owners, h)
 	}
-	return homes, nil
+	return owners, nil
 }
 
-func (c *fakeCarrier) Beat(context.Context) error {
+func (c *fakeTransport) Heartbeat(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut {
@@ -155,7 +155,7 @@ func (c *fakeCarrier) Beat(context.Context) error {
 	return nil
 }
 
-func (c *fakeCarrier) Leave(context.Context) error {
+func (c *fakeTransport) Leave(context.Context) error {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (c *fakeCarrier) Leave(context.Context) error {
 	return nil
 }
 
-func (c *fakeCarrier) Alive(_ context.Context, hubs []string) (alive []bool, err error) {
+func (c *fakeTransport) Alive(_ context.Context, hubs []string) (alive []bool, err error) {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *fakeCarrier) Alive(_ context.Context, hubs []string) (alive []bool, err
 	return alive, nil
 }
 
-func (c *fakeCarrier) Mail(_ context.Context, hub string, text []byte) error {
+func (c *fakeTransport) Send(_ context.Context, hub string, text []byte) error {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return err
@@ -184,35 +184,35 @@ func (c *fakeCarrier) Mail(_ context.Context, hub string, text []byte) error {
 	c.mailed++
 	to := c.hubs[hub]
 	for _, copied := range c.post(hub, text) {
-		to.put(Notice{Kind: Mailed, Letter: copied})
+		to.put(Notice{Kind: Messaged, Message: copied})
 	}
 	return nil
 }
 
-func (c *fakeCarrier) Deposit(_ context.Context, data []byte) (string, error) {
+func (c *fakeTransport) PutBlob(_ context.Context, data []byte) (string, error) {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return "", err
 	}
-	ref := fmt.Sprint("parcel ", c.asked)
-	c.parcels[ref] = data
+	ref := fmt.Sprint("blob ", c.asked)
+	c.blobs[ref] = data
 	return ref, nil
 }
 
-func (c *fakeCarrier) Collect(_ context.Context, ref string) ([]byte, error) {
+func (c *fakeTransport) TakeBlob(_ context.Context, ref string) ([]byte, error) {
 	defer c.mu.Unlock()
 	if err := c.use(); err != nil {
 		return nil, err
 	}
-	data, ok := c.parcels[ref]
+	data, ok := c.blobs[ref]
 	if !ok {
-		return nil, errors.New("no such parcel")
+		return nil, errors.New("no such blob")
 	}
-	delete(c.parcels, ref)
+	delete(c.blobs, ref)
 	return data, nil
 }
 
-func (c *fakeCarrier) Listen(ctx context.Context) <-chan Notice {
+func (c *fakeTransport) Listen(ctx context.Context) <-chan Notice {
 	out := make(chan Notice)
 	c.mu.Lock()
 	c.put(Notice{Kind: Resync})
@@ -241,14 +241,14 @@ func (c *fakeCarrier) Listen(ctx context.Context) <-chan Notice {
 }
 
 // sever cuts a hub off from the others, as a kill does.
-func (c *fakeCarrier) sever(cut bool) {
+func (c *fakeTransport) sever(cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = cut
 	c.alive = !cut
 }
 
-// twoHubs runs a test under a fake clock with two hubs.
+// twoHubs runs a test with two hubs under a fake clock.
 func twoHubs(t *testing.T, o Options, test func(t *testing.T, x *exchange, a, b *rig)) {
 	t.Helper()
 	t.Parallel()
@@ -260,11 +260,11 @@ func twoHubs(t *testing.T, o Options, test func(t *testing.T, x *exchange, a, b 
 	})
 }
 
-// rig is one more hub of an exchange.
+// rig adds a hub to an exchange.
 func (x *exchange) rig(t *testing.T, name string, o Options) *rig {
 	t.Helper()
 	pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	o.Carrier = x.join(name)
+	o.Transport = x.join(name)
 	r := newRig(t, o, pipe)
 	r.dialer = pipe.dial
 	return r

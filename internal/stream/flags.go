@@ -2,19 +2,19 @@ package stream
 
 import "github.com/comfyhub/comfyhub/internal/pyjson"
 
-// defaultFeatures is what ComfyUI 0.3.64 says of itself.
+// defaultFeatures are the feature flags of ComfyUI 0.3.64.
 const defaultFeatures = `{"supports_preview_metadata": true, "max_upload_size": 104857600}`
 
-// flags is the negotiation of features on one socket. As in ComfyUI only the
-// first JSON object that the client sends counts; what is no JSON object does
-// not spoil it, another object does.
+// flags negotiates features on one socket. As in ComfyUI, only the first JSON
+// object from the client counts. Anything that is not a JSON object is ignored; a
+// JSON object of another type ends the negotiation.
 type flags struct {
 	settled bool
 }
 
-// read looks at a text message of the client. announced reports that it was
-// the announcement, which is to be answered; metadata that the client takes
-// previews with metadata.
+// read examines a text message from the client. announced reports that it was the
+// client's announcement, which needs an answer; metadata reports that the client
+// accepts previews with metadata.
 func (g *flags) read(message []byte) (announced, metadata bool) {
 	if g.settled {
 		return false, false
@@ -35,8 +35,8 @@ func (g *flags) read(message []byte) (announced, metadata bool) {
 	return true, wants == pyjson.Bool(true)
 }
 
-// featuresMessage answers the announcement with the server's own features, a
-// JSON object.
+// featuresMessage answers the announcement with the server's own features, a JSON
+// object.
 func featuresMessage(features []byte) []byte {
 	data := append([]byte(nil), `{"type": "feature_flags", "data": `...)
 	data = append(data, features...)

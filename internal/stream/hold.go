@@ -1,10 +1,10 @@
 package stream
 
-// This file is the memory of a line: what its logs keep, on disk or shortened
-// when they outgrow their bounds.
+// This file manages the memory of a line: logs that outgrow their limits go to disk
+// or are shortened.
 
-// add makes a frame of m and keeps it in the log of q. end marks the messages
-// that close a sequence.
+// add makes a frame of m and keeps it in the log of q. end marks the messages that
+// close a sequence.
 func (l *line) add(q *sequence, m Message, end bool) *frame {
 	if m.Kind > Note {
 		m.Kind = Other
@@ -28,11 +28,11 @@ func (l *line) add(q *sequence, m Message, end bool) *frame {
 	return f
 }
 
-// toDisk moves the bytes of a result to the file of its sequence. If that
-// fails they stay in memory, within the bounds there.
+// toDisk moves the bytes of a result to the file of its sequence. If that fails,
+// they stay in memory and count against its limit.
 func (l *line) toDisk(q *sequence, f *frame) {
 	if l.limits.ledger.full(f.size) {
-		return // it stays in memory, within the bounds there
+		return // it stays in memory and counts against that limit
 	}
 	if q.log.spill == nil {
 		file, err := newSpillFile(l.limits.spillDir, l.limits.ledger)
@@ -50,9 +50,9 @@ func (l *line) toDisk(q *sequence, f *frame) {
 	f.file, f.at, f.data = q.log.spill, at, nil
 }
 
-// fit brings the line back within its memory, which is little while its tenant
-// keeps too much. What the client has probably
-// seen goes first, then the detail of the largest log.
+// fit shrinks the line until it is within its memory limit, which is small while
+// its tenant keeps too much. It first drops what the client has probably seen, then
+// reduces the detail of the largest log.
 func (l *line) fit() {
 	for l.memory > l.limits.hold || l.memory > smallLine && l.limits.ledger.pressed() {
 		l.cuts++
@@ -70,14 +70,14 @@ func (l *line) fit() {
 			continue
 		}
 		if len(l.waiting) == 0 {
-			return // what is left are a few messages for each running prompt
+			return // only a few messages of each running prompt are left
 		}
 		l.free(l.waiting[0])
 		l.waiting = l.waiting[1:]
 	}
 }
 
-// largest is the sequence of the given detail that keeps most.
+// largest returns the sequence of the given detail that uses the most memory.
 func (l *line) largest(d detail) (found *sequence) {
 	for _, list := range [][]*sequence{l.running, l.waiting, l.sent} {
 		for _, q := range list {
@@ -93,7 +93,7 @@ func (l *line) shorten(q *sequence, to detail) { l.account(q, func() { q.log.sho
 
 func (l *line) free(q *sequence) { l.account(q, q.log.free) }
 
-// account keeps the sums of the line right while change works on the log of q.
+// account updates the line's totals for a change to the log of q.
 func (l *line) account(q *sequence, change func()) {
 	before := l.memory
 	l.memory -= q.log.memory

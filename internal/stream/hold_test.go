@@ -94,7 +94,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	require.Positive(t, l.cuts)
 	require.Less(t, len(l.sent), 11)
-	// And without a socket the oldest.
+	// Without a socket, the oldest go.
 	l.detach()
 	for i := range 100 {
 		l.ended(Attempt{Prompt: fmt.Sprint(i)}, []Message{other("start"), other("error")})

@@ -11,21 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// job begins a run of a job as a hub does and sends its start.
+// job begins a run of a job as a hub does, and sends its start.
 func (r *rig) job(client, prompt string, fence int64) *Run {
 	run := r.streams.Begin(Key{Client: client}, Attempt{Prompt: prompt, Job: "job " + prompt, Fence: fence})
 	run.Send(other(start(prompt)))
 	return run
 }
 
-// complete is the sequence of a run with these messages.
+// complete returns the sequence of a run with these messages.
 func complete(prompt string, messages ...string) []string {
 	return words(start(prompt), messages, success(prompt), status(0), null(prompt))
 }
 
 func TestSocketElsewhere(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		time.Sleep(time.Hour) // the windows of fresh hubs are over
+		time.Sleep(time.Hour) // the replay windows of new hubs have ended
 		p := b.open("/ws?clientId=me")
 		require.Equal(t, words(hello(0, "me")), p.settled())
 		run := a.job("me", "1", 1)
@@ -57,7 +57,7 @@ func TestSocketElsewhereComesLater(t *testing.T) {
 		posted := time.Now()
 		time.Sleep(30 * time.Second)
 		for _, prompt := range []string{"1", "2"} {
-			a.streams.Posted(k, posted) // as the job's record says
+			a.streams.Posted(k, posted) // as in the job's record
 			run := a.job("me", prompt, 1)
 			run.Send(other("executed " + prompt))
 			run.End(other(success(prompt)))
@@ -154,7 +154,7 @@ func TestNothingIsSaidWhileTheSocketIsHere(t *testing.T) {
 			run.End(other(success(fmt.Sprint(n))))
 		}
 		require.Len(t, p.settled(), 10*(100+4))
-		require.Equal(t, before, x.asked, "no question, no letter")
+		require.Equal(t, before, x.asked, "no question, no message")
 	})
 }
 
@@ -176,14 +176,14 @@ func TestLargeMessageGoesByReference(t *testing.T) {
 		got := p.settled()
 		require.Equal(t, []string{start("1"), success("1"), status(0), null("1")}, slices.Delete(slices.Clone(got), 1, 3))
 		require.True(t, got[1] == "binary:"+large && got[2] == got[1])
-		require.Less(t, longest, depositBytes+4096)
-		require.Empty(t, x.parcels, "each is taken once")
+		require.Less(t, longest, inlineBytes+4096)
+		require.Empty(t, x.blobs, "each is taken once")
 
-		// One that cannot be had is asked for again.
+		// A blob that cannot be fetched is requested again.
 		x.post = func(_ string, text []byte) [][]byte {
-			if x.parcels["lost"] == nil && len(x.parcels) > 0 {
-				clear(x.parcels)
-				x.parcels["lost"] = []byte{}
+			if x.blobs["lost"] == nil && len(x.blobs) > 0 {
+				clear(x.blobs)
+				x.blobs["lost"] = []byte{}
 			}
 			return [][]byte{text}
 		}
@@ -224,14 +224,14 @@ func TestTell(t *testing.T) {
 		tell := func(prompt string) {
 			b.streams.Tell(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
 		}
-		// The end has come by the stream.
+		// The end has arrived in the stream.
 		a.job("me", "1", 1).End(other(success("1")))
 		require.Equal(t, complete("1"), p.settled())
 		told, running := b.streams.Told(k, "job 1")
 		require.True(t, told && !running)
 		tell("1")
 		require.Empty(t, p.settled())
-		// It comes after it was told.
+		// It arrives after it was told.
 		run := a.job("me", "2", 1)
 		require.Equal(t, words(start("2")), p.settled())
 		told, running = b.streams.Told(k, "job 2")

@@ -18,20 +18,20 @@ func TestHubDies(t *testing.T) {
 		own := b.job("me", "2", 1)
 		require.Equal(t, words(hello(0, "me"), start("1")), p.settled())
 		x.hubs["a"].sever(true)
-		time.Sleep(2 * beatInterval)
+		time.Sleep(2 * heartbeatInterval)
 		require.Equal(t, words(start("2")), p.settled(), "the stream does not stand still")
-		// Another hub has taken the run over and starts it anew.
+		// Another hub has taken over the run and starts it again.
 		again := b.job("me", "1", 2)
 		own.End(other(success("2")))
 		require.Equal(t, words(success("2"), status(0), null("2"), start("1")), p.settled())
 		again.End(other(success("1")))
 		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
-		// The dead one was only frozen, and does not know.
+		// The dead hub was only frozen, and does not know.
 		x.hubs["a"].sever(false)
 		run.Send(other("late"))
-		time.Sleep(3 * beatInterval)
+		time.Sleep(3 * heartbeatInterval)
 		run.End(other(success("1")))
-		time.Sleep(3 * beatInterval)
+		time.Sleep(3 * heartbeatInterval)
 		require.Empty(t, p.settled(), "a job that has ended does not begin again")
 	})
 }
@@ -43,12 +43,12 @@ func TestHubIsTakenForDead(t *testing.T) {
 		run.Send(other("one"))
 		p.settled()
 		x.hubs["a"].sever(true)
-		time.Sleep(2 * beatInterval)
+		time.Sleep(2 * heartbeatInterval)
 		run.Send(other("two"))
-		time.Sleep(2 * beatInterval)
+		time.Sleep(2 * heartbeatInterval)
 		require.Empty(t, p.settled())
 		x.hubs["a"].sever(false)
-		time.Sleep(3 * beatInterval)
+		time.Sleep(3 * heartbeatInterval)
 		require.Equal(t, words(start("1"), "one", "two"), p.settled(), "as a run that was lost and runs again")
 		run.End(other(success("1")))
 		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
@@ -85,16 +85,16 @@ func TestRedisAway(t *testing.T) {
 		run.Send(other("executed"))
 		x.hubs["a"].sever(false)
 		x.hubs["b"].sever(false)
-		time.Sleep(2 * beatInterval)
+		time.Sleep(2 * heartbeatInterval)
 		require.Equal(t, words(start("2"), "executed"), p.settled())
 		run.End(other(success("2")))
 		require.Equal(t, words(success("2"), status(0), null("2")), p.settled())
 	})
 }
 
-// TestLettersAreLost loses, doubles and shuffles letters at random: what the
-// client sees is whole and in order all the same, each thing once.
-func TestLettersAreLost(t *testing.T) {
+// TestPeerMessagesAreLost loses, duplicates and reorders messages at random: the
+// client still sees everything, in order and once.
+func TestPeerMessagesAreLost(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		p := b.open("/ws?clientId=me")
 		p.settled()

@@ -13,23 +13,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHubsAtRandom lets jobs of one client run, be lost and begin again at
-// random hubs, while its socket moves among them. What each socket is shown is
-// serial and whole, and nothing comes twice that was received. With letters
-// that are lost and doubled, or sockets that move before their receipts have
-// arrived, something may come twice, on two sockets; with hubs that are cut off
-// for a while a run may begin anew. COMFYHUB_SEED takes other chances.
+// TestHubsAtRandom runs, loses and restarts jobs of one client at random hubs,
+// while its socket moves among them. Each socket is shown complete sequences, one
+// after the other, and nothing is shown again once it was received. If messages are
+// lost or duplicated, or a socket moves before its receipts have arrived, something
+// may be shown twice, on two sockets; if hubs are cut off for a while, a run may
+// begin again. COMFYHUB_SEED changes the random choices.
 func TestHubsAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
-	for name, c := range map[string]struct{ letters, hubs bool }{
-		"calm": {}, "letters are lost": {letters: true}, "hubs are cut off": {letters: true, hubs: true},
+	for name, c := range map[string]struct{ messages, hubs bool }{
+		"calm": {}, "messages are lost": {messages: true}, "hubs are cut off": {messages: true, hubs: true},
 	} {
 		for i := range uint64(6) {
 			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
 				twoHubs(t, Options{KeepAlive: time.Hour, ReplayWindow: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 					m := &hubsModel{
-						t: t, rand: rand.New(rand.NewPCG(seed, i)), x: x, letters: c.letters, cuts: c.hubs,
+						t: t, rand: rand.New(rand.NewPCG(seed, i)), x: x, messages: c.messages, cuts: c.hubs,
 						hubs: []*rig{a, b, x.rig(t, "c", Options{KeepAlive: time.Hour, ReplayWindow: time.Hour})}, got: map[string]int{},
 					}
 					m.play()
@@ -39,35 +39,36 @@ func TestHubsAtRandom(t *testing.T) {
 	}
 }
 
-// hubsModel plays one client at three hubs.
+// hubsModel simulates one client at three hubs.
 type hubsModel struct {
 	t    *testing.T
 	rand *rand.Rand
 	x    *exchange
 	hubs []*rig
-	// letters are lost and doubled; hubs are cut off.
-	letters, cuts bool
+	// messages are lost and duplicated; hubs are cut off.
+	messages, cuts bool
 
 	jobs    []*hubsJob
 	running []*hubsJob
 	sockets []*peer
-	got     map[string]int // how often each prompt came whole
+	got     map[string]int // how often each prompt was shown completely
 }
 
 type hubsJob struct {
 	prompt string
 	fence  int64
 	run    *Run
-	kept   []string // what the present run has said and must arrive
+	kept   []string // what the current run has sent and must arrive
 	lost   bool     // once at least
 }
 
 func (m *hubsModel) play() {
-	if m.letters {
-		// The letters' own source: hubs write them while the model goes on.
-		letters := rand.New(rand.NewPCG(m.rand.Uint64(), 0))
+	if m.messages {
+		// Messages have their own random source: hubs send them concurrently with
+		// the model.
+		messages := rand.New(rand.NewPCG(m.rand.Uint64(), 0))
 		m.x.post = func(_ string, text []byte) [][]byte {
-			switch letters.IntN(8) {
+			switch messages.IntN(8) {
 			case 0:
 				return nil
 			case 1:
@@ -89,7 +90,7 @@ func (m *hubsModel) play() {
 	m.x.mu.Lock()
 	m.x.post = newExchange().post
 	m.x.mu.Unlock()
-	m.open() // whoever has not received something gets it now
+	m.open() // everything that was not received is shown now
 	time.Sleep(5 * time.Minute)
 	synctest.Wait()
 	for _, p := range m.sockets {
@@ -104,7 +105,7 @@ func (m *hubsModel) play() {
 	for _, j := range m.jobs {
 		require.Positive(m.t, m.got[j.prompt], "%s never came; it was received %d times", j.prompt, delivered[j.prompt])
 		require.Positive(m.t, delivered[j.prompt], "%s was never received", j.prompt)
-		if !m.letters {
+		if !m.messages {
 			require.Equal(m.t, 1, delivered[j.prompt], j.prompt)
 		}
 	}
@@ -161,27 +162,27 @@ func (m *hubsModel) end(j *hubsJob) {
 	j.run.End(other(success(j.prompt)))
 }
 
-// open opens a newer socket; the one before stays, leaves or is cut.
+// open opens a newer socket; the previous one stays, leaves or is cut.
 func (m *hubsModel) open() {
-	if !m.letters {
+	if !m.messages {
 		synctest.Wait() // all receipts arrive
 	}
 	if len(m.sockets) > 0 {
 		switch last := m.sockets[len(m.sockets)-1]; m.rand.IntN(3) {
 		case 0:
-			synctest.Wait() // who closes in order has read what was sent
+			synctest.Wait() // a client that closes in order has read what was sent
 			_ = last.conn.Close(websocket.StatusNormalClosure, "")
 		case 1:
 			_ = last.conn.CloseNow()
 		}
 	}
 	m.sockets = append(m.sockets, m.hub().open("/ws?clientId=me"))
-	if !m.letters {
+	if !m.messages {
 		synctest.Wait()
 	}
 }
 
-// mend connects all hubs again.
+// mend reconnects all hubs.
 func (m *hubsModel) mend() {
 	for _, hub := range m.x.hubs {
 		hub.sever(false)
@@ -226,7 +227,7 @@ func (m *hubsModel) job(prompt string) *hubsJob {
 	return m.jobs[i]
 }
 
-// promptIn is the prompt_id of a message.
+// promptIn returns the prompt_id of a message.
 func promptIn(word string) string {
 	_, rest, _ := strings.Cut(word, `"prompt_id": "`)
 	prompt, _, _ := strings.Cut(rest, `"`)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keepers makes streams whose tenants, but for "", leave room for others.
+// keepers returns streams whose tenants, except "", leave room for others.
 func keepers(t *testing.T) *Streams {
 	t.Helper()
 	s := New(Options{SpillDir: t.TempDir(), Shares: func(tenant string) bool { return tenant != "" }})
@@ -17,8 +17,8 @@ func keepers(t *testing.T) *Streams {
 	return s
 }
 
-// hold lets clients of a tenant that never connect be sent results, and gives
-// what is kept for them.
+// hold sends results to clients of a tenant that never connect, and returns the
+// tenant's ledger.
 func (s *Streams) hold(tenant string, clients, results int, body []byte) *ledger {
 	for n := range clients {
 		k := Key{Tenant: tenant, Client: fmt.Sprint(n)}
@@ -34,12 +34,12 @@ func (s *Streams) hold(tenant string, clients, results int, body []byte) *ledger
 	return s.tenants[tenant]
 }
 
-// Clients that never connect keep no more than their tenant may, and take
-// nothing from those of others.
+// Clients that never connect keep no more than their tenant may, at nobody else's
+// cost.
 func TestHeldMessagesAreBoundedPerTenant(t *testing.T) {
 	t.Parallel()
 	s := keepers(t)
-	body := make([]byte, 3<<20) // shared by all, so that the test itself is small
+	body := make([]byte, 3<<20) // shared by all, so that the test itself uses little memory
 	quiet := s.hold("quiet", 1, 1, body)
 	before := quiet.memory.Load()
 	require.GreaterOrEqual(t, before, int64(len(body)))
@@ -53,7 +53,7 @@ func TestHeldMessagesAreBoundedPerTenant(t *testing.T) {
 	require.Zero(t, s.total.memory.Load(), "all of it is given back")
 }
 
-// What is on disk is counted until the file is gone, and no tenant fills it.
+// Disk space is counted until the file is gone, and no tenant fills the disk.
 func TestSpilledResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := keepers(t)
@@ -72,8 +72,8 @@ func TestSpilledResultsAreBounded(t *testing.T) {
 	require.Equal(t, all-spilled, s.total.disk.Load())
 }
 
-// Prompts that name ever new clients, none of which comes, are forgotten beyond
-// a number; others' clients are remembered.
+// Clients that are named in prompts but never connect are forgotten beyond a limit;
+// other tenants' clients are remembered.
 func TestClientsWithoutSocketsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := keepers(t)
@@ -95,8 +95,7 @@ func TestClientsWithoutSocketsAreBounded(t *testing.T) {
 	require.Zero(t, count("loud"))
 }
 
-// A socket that reads too slowly is given up sooner while its tenant has others
-// of the kind.
+// A socket that reads too slowly is closed sooner if its tenant has more of them.
 func TestSlowSocketsOfATenant(t *testing.T) {
 	t.Parallel()
 	all := &ledger{}

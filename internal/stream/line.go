@@ -5,32 +5,32 @@ import (
 	"sync/atomic"
 )
 
-// line is the serial order of one client's stream: what its socket is sent,
-// and what is kept for later. It is a plain state machine without goroutines,
-// clock or locks; the same calls always give the same output.
+// line orders the stream of one client: it decides what the socket is sent, and
+// what is kept for later. It is a plain state machine without goroutines, clock or
+// locks; the same calls always produce the same output.
 //
-// A sequence is in one of these places: running (one of them is open, the
-// others are held), waiting (it ended while another was open), or sent (the
-// client has not confirmed it yet).
+// A sequence is in one of three lists: running (one sequence is open, the others
+// are held), waiting (it ended while another was open), or sent (the client has not
+// confirmed it yet).
 type line struct {
 	limits lineLimits
-	// out takes what goes to the socket; nil while there is none.
+	// out receives what goes to the socket; nil while there is none.
 	out func(item)
-	// live interleaves: every sequence is open.
+	// live means that events are interleaved: every sequence is open.
 	live bool
-	// courier tells that out leads to another hub, which has the socket.
-	courier bool
-	// numbers gives sequences their ids; nil where no other hub is told of them.
+	// forwarding means that out leads to another hub, which has the socket.
+	forwarding bool
+	// numbers provides the ids of sequences; nil if there are no other hubs.
 	numbers *atomic.Uint64
 
-	running []*sequence // in order of their begin
-	waiting []*sequence // in order of their end
+	running []*sequence // in the order in which they began
+	waiting []*sequence // in the order in which they ended
 	sent    []*sequence // in the order in which they are (to be) sent
-	mark    uint64      // the last one given out
+	mark    uint64      // the last one used
 
 	memory, results int64 // bytes kept by all logs
-	// cuts counts logs that were shortened or dropped for want of memory,
-	// and spillErr is the last failure to write one to disk.
+	// cuts counts logs that were shortened or dropped to save memory; spillErr is
+	// the last failure to write one to disk.
 	cuts     int
 	spillErr error
 }
@@ -42,54 +42,55 @@ type lineLimits struct {
 	ledger      *ledger // of the tenant; nil counts nothing
 }
 
-// sequence is all that is known of one prompt's messages.
+// sequence is everything known of one prompt's messages.
 type sequence struct {
 	prompt string
 	fence  int64
-	// id is the sequence's among all of this hub.
+	// id identifies the sequence within this hub.
 	id uint64
-	// job is the hubs' key of the prompt's job, empty where it is not known.
+	// job is the hubs' key of the job; empty if unknown.
 	job string
-	// at is when it began, in Unix milliseconds: it orders what runs.
+	// at is when it began, in Unix milliseconds. Running sequences are ordered by
+	// it.
 	at int64
-	// foreign is what another hub's run is known by; nil for a run of this one.
-	foreign *foreignRun
-	count   uint64 // of its messages so far
-	over    bool
-	// open means that its messages go to the client now, or went before the
-	// socket was lost.
+	// remote is set for a run of another hub; nil for a run of this one.
+	remote *remoteRun
+	count  uint64 // messages so far
+	over   bool
+	// open means that its messages go to the client now, or did before the socket
+	// was lost.
 	open bool
-	// mark is set when all of it was sent: a pong to the ping of that number
+	// mark is set once all of it was sent: a pong to the ping with that number
 	// confirms it.
 	mark uint64
-	// told means that its end was written to a socket: the client may well have
-	// read it, though it has not said so.
+	// told means that its end was written to a socket: the client has probably read
+	// it, though it has not confirmed it.
 	told bool
-	node string // executing
+	node string // the one that is executing
 	log  log
 }
 
-// item is one thing for a socket to do, in order: to send a frame, to send the
-// status that precedes the end of a prompt, or to ask the client to confirm
-// all that went before.
+// item is one task for a socket: send a frame, send the status that precedes the
+// end of a prompt, or ask the client to confirm everything before it. A socket
+// handles its items in order.
 type item struct {
-	of     *sequence // whose it is; nil where that does not matter
+	of     *sequence // the item's sequence; nil where it does not matter
 	frame  *frame
 	status bool
 	mark   uint64
-	// tells is the mark of the sequence of whose end the frame is a part. For
-	// couriers it goes with the mark of a sequence that was told.
+	// tells is set on a frame of a sequence's end: the mark of that sequence. For
+	// forwarders it is set on the mark of a sequence that was told.
 	tells uint64
-	// note is for couriers only; floor and jobs go with it.
-	note  note
-	floor uint64
-	jobs  []string
+	// control is for forwarders only, as are floor and jobs.
+	control control
+	floor   uint64
+	jobs    []string
 }
 
-// begin adds a sequence that starts to execute. The same prompt and fence give
-// the sequence that is there: an instance may report its start twice. Another
-// fence is another sequence even for the same prompt, because two jobs may
-// have one id.
+// begin adds a sequence whose prompt has started to execute. The same prompt and
+// fence return the existing sequence, because an instance may report a start twice.
+// A different fence is a different sequence even for the same prompt, because two
+// jobs may have the same id.
 func (l *line) begin(prompt string, fence int64) *sequence {
 	for _, q := range l.running {
 		if q.prompt == prompt && q.fence == fence {
@@ -102,7 +103,7 @@ func (l *line) begin(prompt string, fence int64) *sequence {
 	return q
 }
 
-// number is the id of a new sequence.
+// number returns the id of a new sequence.
 func (l *line) number() uint64 {
 	if l.numbers == nil {
 		return 0
@@ -110,7 +111,7 @@ func (l *line) number() uint64 {
 	return l.numbers.Add(1)
 }
 
-// send adds a message of a running sequence.
+// send adds a message to a running sequence.
 func (l *line) send(q *sequence, m Message) {
 	if q.over {
 		return
@@ -157,8 +158,8 @@ func (l *line) finish(q *sequence, msgs []Message) {
 	l.fit()
 }
 
-// lose gives up the place of a running sequence, without a word to the client:
-// the next run of the prompt begins a new one.
+// lose removes a running sequence without telling the client: the next run of the
+// prompt begins a new one.
 func (l *line) lose(q *sequence) {
 	if q.over {
 		return
@@ -166,8 +167,8 @@ func (l *line) lose(q *sequence) {
 	q.over = true
 	l.running = without(l.running, q)
 	l.free(q)
-	if l.courier {
-		l.emit(item{of: q, note: noteLost})
+	if l.forwarding {
+		l.emit(item{of: q, control: controlLost})
 	}
 	l.advance(false)
 }
@@ -176,7 +177,7 @@ func (l *line) lose(q *sequence) {
 func (l *line) replay(prompt string) bool {
 	of := func(q *sequence) bool { return q.prompt == prompt }
 	if slices.ContainsFunc(l.waiting, of) || slices.ContainsFunc(l.running, of) {
-		return true // it is still to come
+		return true // it has yet to be sent
 	}
 	i := slices.IndexFunc(l.sent, of)
 	if i < 0 {
@@ -190,18 +191,17 @@ func (l *line) replay(prompt string) bool {
 	return true
 }
 
-// attach gives the line a socket, in place of any other. Everything that the
-// client has not confirmed is sent again from its start, in the order in
-// which it was sent before.
+// attach gives the line a socket, replacing any other. Everything that the client
+// has not confirmed is sent again from its start, in the same order as before.
 func (l *line) attach(out func(item), live bool) {
-	l.courier = false
+	l.forwarding = false
 	l.start(out, live)
 }
 
-// forward gives the line a courier to the hub that has the client's socket.
-// Everything goes there at once; that hub holds and orders.
+// forward gives the line a forwarder to the hub that owns the client. Everything
+// goes there at once; that hub holds and orders it.
 func (l *line) forward(out func(item)) {
-	l.courier = true
+	l.forwarding = true
 	l.start(out, true)
 }
 
@@ -216,7 +216,7 @@ func (l *line) start(out func(item), live bool) {
 			continue
 		}
 		if opened && !live {
-			q.open = false // it was open beside others, on a live socket
+			q.open = false // it was one of several open ones on a live socket
 			continue
 		}
 		opened = true
@@ -225,22 +225,22 @@ func (l *line) start(out func(item), live bool) {
 	l.advance(true)
 }
 
-// detach takes the socket away. What it has not confirmed stays, with its
-// mark: a receipt may come late.
+// detach removes the socket. What the client has not confirmed keeps its mark,
+// because a receipt may still arrive.
 func (l *line) detach() { l.out = nil }
 
-// recall takes the courier away. Its end says nothing of what the client was
-// shown, so what runs takes its turn anew.
+// recall removes the forwarder. That says nothing of what the client was shown, so
+// running sequences have to be opened again.
 func (l *line) recall() {
 	l.detach()
-	l.courier = false
+	l.forwarding = false
 	for _, q := range l.running {
 		q.open = false
 	}
 }
 
-// forget drops what is kept for a client that did not come back: ended
-// sequences, and of running ones all but their present state.
+// forget drops what is kept for a client that did not come back: ended sequences
+// entirely, and all but the current state of running ones.
 func (l *line) forget() {
 	for _, q := range slices.Concat(l.waiting, l.sent) {
 		l.free(q)
@@ -264,8 +264,8 @@ func (l *line) clear() {
 // empty reports whether nothing is kept.
 func (l *line) empty() bool { return len(l.running)+len(l.waiting)+len(l.sent) == 0 }
 
-// showing is the running prompt whose messages the socket is sent; with
-// several (live) the one that began first.
+// showing returns the running prompt whose messages the socket is sent; if there
+// are several (live), the one that began first.
 func (l *line) showing() (prompt string, ok bool) {
 	if l.out == nil {
 		return "", false
@@ -278,8 +278,8 @@ func (l *line) showing() (prompt string, ok bool) {
 	return "", false
 }
 
-// advance opens what may be opened: ended sequences first, then the running
-// one that began first. back tells that the client has just come (back).
+// advance opens every sequence that may be opened: ended ones first, then the
+// running one that began first. back means that the client has just (re)connected.
 func (l *line) advance(back bool) {
 	if l.out == nil {
 		return
@@ -306,8 +306,8 @@ func (l *line) advance(back bool) {
 	}
 }
 
-// play sends what is kept of a sequence. A client that is back after the
-// replay window is told what ComfyUI would tell it: where the run stands.
+// play sends what is kept of a sequence. A client that returns after the replay
+// window is told what ComfyUI would tell it: the current state of the run.
 func (l *line) play(q *sequence, back bool) {
 	if back && q.log.detail == last {
 		for _, k := range []Kind{Executing, ProgressState} {
@@ -335,19 +335,20 @@ func (l *line) repeat(q *sequence) {
 
 // stamp gives a sequence its mark, before its end is sent to the socket.
 func (l *line) stamp(q *sequence) {
-	if l.out == nil || l.courier { // the hub that has the socket makes its own
+	if l.out == nil || l.forwarding { // the hub that has the socket sets its own
 		return
 	}
 	l.mark++
 	q.mark = l.mark
 }
 
-// seal ends a sequence of which all messages went out, and asks for its receipt.
+// seal follows the last message of a sequence with the prompt's end and a request
+// for a receipt.
 func (l *line) seal(q *sequence) {
 	if l.out == nil {
 		return
 	}
-	if l.courier {
+	if l.forwarding {
 		it := item{of: q, mark: 1}
 		if q.told {
 			it.tells = 1

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder writes down what a line sends to its socket, one word an item.
+// recorder writes down what a line sends to its socket, one word per item.
 type recorder struct{ words []string }
 
 func (r *recorder) out(it item) {
@@ -91,7 +91,7 @@ func TestOnePromptAtATime(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "a", prompt)
 
-	// The ended come first, in order of their end, then the running one.
+	// Ended sequences come first, in order of their end, then the running one.
 	l.end(a, []Message{other("a success")})
 	require.Equal(t, words("a success", closing("a", 1), "c start", "c success", closing("c", 2),
 		"b start", "b error", closing("b", 3), "d start"), r.take())

@@ -4,31 +4,30 @@ package stream
 type detail uint8
 
 const (
-	// whole keeps everything but previews and progress, of which the newest
-	// are kept.
+	// whole keeps everything except outdated previews and progress.
 	whole detail = iota
-	// short keeps the start, what is executing, results and the end: the log
-	// outgrew its memory. The rest is in /history.
+	// short keeps the start, what is executing, results and the end, for a log that
+	// outgrew its memory limit. The rest is in /history.
 	short
-	// last keeps the start, the newest executing and progress_state, and the
-	// end: nobody came back in time to see more.
+	// last keeps the start, the newest executing and progress_state, and the end:
+	// the client did not come back in time for more.
 	last
 )
 
-// log is what is kept of one sequence, in order, to be sent to a socket that
-// was not there or was busy with another prompt.
+// log keeps the messages of one sequence, in order, until a socket is connected and
+// has finished with other prompts.
 type log struct {
 	frames []*frame // nil where a frame was dropped
 	gaps   int      // how many are nil
 	newest [Note + 1]int
 	detail detail
-	// memory and results are bytes; results is the part of memory that
-	// results take.
+	// memory and results are in bytes; results is the part of memory taken by
+	// results.
 	memory, results int64
 	spill           *spillFile
 }
 
-// add keeps f as far as the log's detail goes.
+// add keeps f if the log's detail calls for it.
 func (g *log) add(f *frame) {
 	if !g.keeps(f) {
 		return
@@ -55,7 +54,7 @@ func (g *log) keeps(f *frame) bool {
 	return f.kind == Executing || f.kind == ProgressState
 }
 
-// drop forgets the frame at index i; an index that holds none is fine.
+// drop removes the frame at index i, if there is one.
 func (g *log) drop(i int) {
 	if i < 0 || g.frames[i] == nil {
 		return
@@ -69,7 +68,7 @@ func (g *log) drop(i int) {
 	}
 }
 
-// compact closes the gaps once they are half of the log: each step of a long
+// compact closes the gaps once they make up half of the log: each step of a long
 // sampling leaves three.
 func (g *log) compact() {
 	if g.gaps < 32 || g.gaps*2 < len(g.frames) {
@@ -96,7 +95,7 @@ func (g *log) shorten(to detail) {
 		}
 	}
 	if to == last {
-		g.spill.release() // results are not kept any more
+		g.spill.release() // results are no longer kept
 		g.spill = nil
 	}
 	g.compact()
@@ -111,8 +110,8 @@ func (g *log) each(yield func(*frame) bool) {
 	}
 }
 
-// latest is the newest frame of a kind that only keeps its newest, or
-// Executing; nil if there is none.
+// latest returns the newest frame of kind k, which must be Executing or a kind of
+// which only the newest is kept; nil if there is none.
 func (g *log) latest(k Kind) *frame {
 	if i := g.newest[k]; i > 0 {
 		return g.frames[i-1]

@@ -28,7 +28,7 @@ func TestDeafClientDelaysNobody(t *testing.T) {
 	for id := range peers {
 		runs[id] = r.run(id, "a")
 	}
-	// Far more than the kernel takes, all at once for everybody.
+	// Far more than the kernel buffers, all at once for everybody.
 	for i := range 64 {
 		toDeaf.Send(other(strings.Repeat("x", 1<<20)))
 		for _, run := range runs {
@@ -38,7 +38,7 @@ func TestDeafClientDelaysNobody(t *testing.T) {
 	for id, p := range peers {
 		require.Eventually(t, func() bool { return p.received() == 1+1+64 }, patience, tick, id)
 	}
-	// It is let go in the end, and its stream can be had again.
+	// It is released in the end, and its stream is available again.
 	require.Eventually(t, func() bool { return r.streams.Sockets() == len(peers) }, patience, tick)
 	deaf.leave()
 	toDeaf.End(other(success("a")))

@@ -13,8 +13,8 @@ import (
 )
 
 // TestRandomInterleavings drives a line with random runs, losses, ends and
-// reconnects, and compares what a client sees with what a serial ComfyUI may
-// show. They are the same ones each time; COMFYHUB_SEED takes others.
+// reconnects, and compares what a client sees with what a serial ComfyUI may show.
+// The random choices are the same each time; COMFYHUB_SEED changes them.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
@@ -23,7 +23,7 @@ func TestRandomInterleavings(t *testing.T) {
 	}
 }
 
-// model plays the runs and the client of one line, and knows what the client
+// model simulates the runs and the client of one line, and knows what the client
 // must be shown.
 type model struct {
 	t    *testing.T
@@ -33,13 +33,13 @@ type model struct {
 	on   bool
 
 	running []*modelRun
-	runs    map[string]*modelRun // by name, all that ever were
+	runs    map[string]*modelRun // all there ever were, by name
 	ended   []*modelRun          // in order of end, not yet shown on this or an earlier socket
 	prompts int
 	socket  *modelSocket
 }
 
-// modelRun is one attempt. Its name stands in each of its messages.
+// modelRun is one attempt. Each of its messages contains its name.
 type modelRun struct {
 	name     string
 	prompt   string
@@ -47,11 +47,11 @@ type modelRun struct {
 	kept     []string // messages that must never be dropped, in order
 	over     bool
 	lost     bool
-	shown    bool // opened on the present stream
+	shown    bool // opened on the current stream
 	received bool
 }
 
-// modelSocket is what one socket got, checked message by message.
+// modelSocket checks, message by message, what one socket was sent.
 type modelSocket struct {
 	open    map[string][]string // kept messages by run whose sequence is open
 	whole   map[uint64]*modelRun
@@ -70,7 +70,7 @@ func (m *model) play(steps int) {
 	for range steps {
 		m.step()
 	}
-	// Everything ends, and a client that stays gets all of it.
+	// Everything ends, and a client that stays is sent all of it.
 	for len(m.running) > 0 {
 		m.end(m.running[0])
 	}
@@ -130,7 +130,7 @@ func (m *model) send(run *modelRun) {
 	m.line.send(run.sequence, run.message(kind, strconv.Itoa(m.rand.IntN(1000))))
 }
 
-// message makes a message of the run and notes it if it must arrive.
+// message makes a message of the run, and records it if it must arrive.
 func (run *modelRun) message(kind Kind, text string) Message {
 	data := run.name + " " + kind.String() + " " + text
 	if !kind.shrinks() {
@@ -209,7 +209,7 @@ func (m *model) replayAny() {
 	}
 }
 
-// got checks one item against what the socket got before.
+// got checks one item against what the socket was sent before.
 func (m *model) got(it item) {
 	s := m.socket
 	switch {
@@ -264,8 +264,8 @@ func (m *model) gotMessage(data string, f *frame) {
 	}
 }
 
-// inTurn checks that a sequence which was not shown before is the one whose
-// turn it is.
+// inTurn checks that a sequence that was not shown before is the one whose turn it
+// is.
 func (m *model) inTurn(run *modelRun) {
 	if run.shown || m.live {
 		m.ended = slices.DeleteFunc(m.ended, func(r *modelRun) bool { return r == run })

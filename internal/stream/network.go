@@ -8,42 +8,42 @@ import (
 )
 
 const (
-	// carrierTimeout bounds one question to the other hubs.
-	carrierTimeout = 3 * time.Second
-	// beatInterval is how often a hub says that it lives, and looks whether
-	// what it knows of the others is still true.
-	beatInterval = 5 * time.Second
-	// renewEvery beats the homes of clients are prolonged.
+	// transportTimeout bounds one request to the other hubs.
+	transportTimeout = 3 * time.Second
+	// heartbeatInterval is how often a hub reports that it is alive and checks
+	// whether what it knows of the others is still true.
+	heartbeatInterval = 5 * time.Second
+	// renewEvery is the number of heartbeats between renewals of ownership.
 	renewEvery = 4
-	// letterQueue is how many letters wait while one is read.
-	letterQueue = 64
-	// checkBatch is how many clients are asked about at once.
+	// peerQueue is how many messages are queued while one is handled.
+	peerQueue = 64
+	// checkBatch is how many clients are looked up at once.
 	checkBatch = 500
 )
 
 // startNetwork connects the streams with those of other hubs.
 func (s *Streams) startNetwork() {
-	if s.carrier = s.o.Carrier; s.carrier == nil {
+	if s.transport = s.o.Transport; s.transport == nil {
 		return
 	}
-	s.self = s.carrier.Self()
-	letters := make(chan []byte, letterQueue)
+	s.self = s.transport.Self()
+	messages := make(chan []byte, peerQueue)
 	s.spawn(func() {
-		defer close(letters)
-		for n := range s.carrier.Listen(s.ctx) {
-			s.hear(n, letters)
+		defer close(messages)
+		for n := range s.transport.Listen(s.ctx) {
+			s.hear(n, messages)
 		}
 	})
 	s.spawn(func() {
-		for text := range letters {
+		for text := range messages {
 			s.read(text)
 		}
 	})
 	s.spawn(func() {
-		tick := time.NewTicker(beatInterval)
+		tick := time.NewTicker(heartbeatInterval)
 		defer tick.Stop()
 		for n := 0; ; n++ {
-			s.beat(n%renewEvery == 0)
+			s.heartbeat(n%renewEvery == 0)
 			select {
 			case <-s.ctx.Done():
 				return
@@ -62,66 +62,66 @@ func (s *Streams) spawn(fn func()) {
 	}
 }
 
-// hear acts on what another hub tells.
-func (s *Streams) hear(n Notice, letters chan<- []byte) {
+// hear handles a notice from another hub.
+func (s *Streams) hear(n Notice, messages chan<- []byte) {
 	switch n.Kind {
-	case Mailed:
+	case Messaged:
 		select {
-		case letters <- n.Letter:
+		case messages <- n.Message:
 		case <-s.ctx.Done():
 		}
 	case Claimed:
-		if n.Home.Hub != s.self {
-			s.claimed(n.Client, n.Home)
+		if n.Owner.Hub != s.self {
+			s.claimed(n.Client, n.Owner)
 		}
 	case Released:
 		s.change(n.Client, false, func(c *client) {
-			if c.home == n.Home && !c.here() {
-				c.move(Home{Number: n.Home.Number})
+			if c.owner == n.Owner && !c.ownedHere() {
+				c.move(Owner{Number: n.Owner.Number})
 			}
 		})
 	case Left:
-		s.died(n.Hub)
+		s.hubDied(n.Hub)
 	case Resync:
 		s.resync()
 	}
 }
 
 // claimed hands a client over to the hub that has its newest socket.
-func (s *Streams) claimed(k Key, home Home) {
+func (s *Streams) claimed(k Key, owner Owner) {
 	known := false
 	s.change(k, false, func(c *client) {
-		known = c.home.Number <= home.Number
-		c.move(home)
+		known = c.owner.Number <= owner.Number
+		c.move(owner)
 	})
 	if !known {
-		// Not here: sockets come by the thousand after a hub has stopped.
-		s.spawn(func() { s.nothing(k, home) })
+		// In the background: after a hub stops, sockets arrive by the thousand.
+		s.spawn(func() { s.nothing(k, owner) })
 	}
 }
 
-// nothing tells a client's home that this hub has nothing for it.
-func (s *Streams) nothing(k Key, home Home) {
-	s.mail(home.Hub, letter{
-		kind: letterEvents, k: k, home: home.Number, session: s.sessions.Add(1),
-		events: []event{{kind: eventSynced, floor: ^uint64(0)}},
+// nothing tells a client's owner that this hub has nothing for it.
+func (s *Streams) nothing(k Key, owner Owner) {
+	s.sendTo(owner.Hub, peerMessage{
+		kind: peerEvents, k: k, owner: owner.Number, session: s.sessions.Add(1),
+		events: []runEvent{{kind: runSynced, floor: ^uint64(0)}},
 	})
 }
 
-// died gives up what was expected of a hub that does not live any more.
-func (s *Streams) died(hub string) {
+// hubDied gives up what was expected from a hub that is no longer alive.
+func (s *Streams) hubDied(hub string) {
 	for _, c := range s.all() {
 		c.change(func(c *client) {
-			c.die(hub)
-			if c.home.Hub == hub && !c.here() {
-				c.extend() // it may come here
-				c.move(Home{Number: c.home.Number})
+			c.hubDied(hub)
+			if c.owner.Hub == hub && !c.ownedHere() {
+				c.extend() // the client may reconnect to this hub
+				c.move(Owner{Number: c.owner.Number})
 			}
 		})
 	}
 }
 
-// all is every client that is known now.
+// all returns all known clients.
 func (s *Streams) all() []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *Streams) all() []*client {
 	return all
 }
 
-// resync looks at everything: notices may have been missed.
+// resync checks everything, because notices may have been missed.
 func (s *Streams) resync() {
 	if s.ctx.Err() != nil {
 		return
@@ -142,29 +142,29 @@ func (s *Streams) resync() {
 	s.askAll(func(*source) bool { return true })
 }
 
-// askAll makes sources send everything anew.
+// askAll makes sources send everything again.
 func (s *Streams) askAll(which func(*source) bool) {
 	for _, c := range s.all() {
-		asks := map[string]letter{}
+		asks := map[string]peerMessage{}
 		c.change(func(c *client) {
 			for hub, src := range c.sources {
 				if which(src) {
-					asks[hub] = letter{kind: letterAgain, k: c.key, home: c.home.Number, session: src.session}
+					asks[hub] = peerMessage{kind: peerResend, k: c.key, owner: c.owner.Number, session: src.session}
 				}
 			}
 		})
 		for hub, l := range asks {
-			s.mail(hub, l)
+			s.sendTo(hub, l)
 		}
 	}
 }
 
-// beat says that this hub lives, and repairs what lost messages have left
-// undone.
-func (s *Streams) beat(renew bool) {
-	ctx, cancel := context.WithTimeout(s.ctx, carrierTimeout)
+// heartbeat reports that this hub is alive, and repairs what lost messages have
+// left undone.
+func (s *Streams) heartbeat(renew bool) {
+	ctx, cancel := context.WithTimeout(s.ctx, transportTimeout)
 	defer cancel()
-	if s.carrier.Beat(ctx) != nil {
+	if s.transport.Heartbeat(ctx) != nil {
 		return
 	}
 	if renew {
@@ -174,79 +174,79 @@ func (s *Streams) beat(renew bool) {
 	s.inquire()
 	s.askAll((*source).silent)
 	for _, c := range s.all() {
-		homeless := false
+		unowned := false
 		c.change(func(c *client) {
-			if c.courier != nil {
-				c.courier.push(item{note: noteBeat, floor: c.line.floor()})
+			if c.forwarder != nil {
+				c.forwarder.push(item{control: controlHeartbeat, floor: c.line.floor()})
 			}
-			homeless = c.socket != nil && !c.here()
+			unowned = c.socket != nil && !c.ownedHere()
 		})
-		if homeless {
+		if unowned {
 			// Its claim had failed.
 			_, _ = s.claim(s.ctx, c.key)
 		}
 	}
 }
 
-// renew keeps this hub the home of its clients.
+// renew extends the ownership of this hub's clients.
 func (s *Streams) renew() {
-	var held []Held
+	var held []Ownership
 	for _, c := range s.all() {
 		c.change(func(c *client) {
-			if c.here() {
-				held = append(held, Held{Client: c.key, Number: c.home.Number, Entry: c.entry})
+			if c.ownedHere() {
+				held = append(held, Ownership{Client: c.key, Number: c.owner.Number, Entry: c.entry})
 			}
 		})
 	}
 	for batch := range slices.Chunk(held, checkBatch) {
-		ctx, cancel := context.WithTimeout(s.ctx, carrierTimeout)
-		homes, err := s.carrier.Renew(ctx, batch)
+		ctx, cancel := context.WithTimeout(s.ctx, transportTimeout)
+		owners, err := s.transport.Renew(ctx, batch)
 		cancel()
 		if err != nil {
 			return
 		}
-		for i, h := range homes {
+		for i, h := range owners {
 			s.change(batch[i].Client, false, func(c *client) { c.move(h) })
 		}
 	}
 }
 
-// check finds out where the clients are that have runs here and no socket.
+// check looks up the owners of clients that have runs here but no socket.
 func (s *Streams) check() {
 	var away []Key
 	for _, c := range s.all() {
 		c.change(func(c *client) {
-			if !c.here() && c.socket == nil && !c.line.empty() {
+			if !c.ownedHere() && c.socket == nil && !c.line.empty() {
 				away = append(away, c.key)
 			}
 		})
 	}
 	for batch := range slices.Chunk(away, checkBatch) {
-		ctx, cancel := context.WithTimeout(s.ctx, carrierTimeout)
-		homes, err := s.carrier.Homes(ctx, batch)
+		ctx, cancel := context.WithTimeout(s.ctx, transportTimeout)
+		owners, err := s.transport.Owners(ctx, batch)
 		cancel()
 		if err != nil {
 			return
 		}
-		for i, h := range homes {
+		for i, h := range owners {
 			s.change(batch[i], false, func(c *client) { c.found(h) })
 		}
 	}
 }
 
-// found takes in where a client is as of now; the zero Home is nowhere.
-func (c *client) found(h Home) {
+// found records who owns a client now; the zero Owner means nobody.
+func (c *client) found(h Owner) {
 	switch {
-	case c.here() || c.socket != nil || h.Hub == c.streams.self:
+	case c.ownedHere() || c.socket != nil || h.Hub == c.streams.self:
 	case h.Hub != "":
 		c.move(h)
-	case c.home.Hub != "":
+	case c.owner.Hub != "":
 		c.extend()
-		c.move(Home{Number: c.home.Number})
+		c.move(Owner{Number: c.owner.Number})
 	}
 }
 
-// inquire finds hubs that have died without a word.
+// inquire detects hubs that died without leaving.
 func (s *Streams) inquire() {
 	var hubs []string
 	for _, c := range s.all() {
@@ -261,90 +261,90 @@ func (s *Streams) inquire() {
 	if len(hubs) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, carrierTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, transportTimeout)
 	defer cancel()
-	alive, err := s.carrier.Alive(ctx, hubs)
+	alive, err := s.transport.Alive(ctx, hubs)
 	if err != nil {
 		return
 	}
 	for i, hub := range hubs {
 		if !alive[i] {
-			s.died(hub)
+			s.hubDied(hub)
 		}
 	}
 }
 
-// read takes in a letter of another hub.
+// read handles a message from another hub.
 func (s *Streams) read(text []byte) {
-	l, err := readLetter(text)
+	l, err := readPeerMessage(text)
 	if err != nil {
-		s.o.Logger.Warn("a letter of another hub cannot be read", "error", err)
+		s.o.Logger.Warn("cannot read a message from another hub", "error", err)
 		return
 	}
 	switch l.kind {
-	case letterEvents:
+	case peerEvents:
 		s.readEvents(&l)
-	case letterAgain:
+	case peerResend:
 		known := false
 		s.change(l.k, false, func(c *client) {
-			if home := (Home{Hub: l.from, Number: l.home}); c.home == home {
+			if owner := (Owner{Hub: l.from, Number: l.owner}); c.owner == owner {
 				c.sendAgain(l.session)
 			} else {
-				c.move(home) // this hub has missed that
+				c.move(owner) // this hub missed the move
 			}
-			known = c.courier != nil
+			known = c.forwarder != nil
 		})
 		if !known {
-			s.nothing(l.k, Home{Hub: l.from, Number: l.home})
+			s.nothing(l.k, Owner{Hub: l.from, Number: l.owner})
 		}
-	case letterReceipt:
+	case peerReceipt:
 		s.change(l.k, false, func(c *client) { c.acknowledge(l.ids) })
-	case letterMessage:
+	case peerClientMessages:
 		for i := range l.events {
 			m := l.events[i].message
-			m.Data = bytes.Clone(m.Data) // a letter must not stay for one of its messages
+			m.Data = bytes.Clone(m.Data) // the client message must not keep the whole peer message in memory
 			s.Broadcast(l.k, m)
 		}
-	case letterFetched:
+	case peerFetched:
 		for i := range l.events {
 			s.fetched(l.k, l.events[i].jobs)
 		}
 	}
 }
 
-func (s *Streams) readEvents(l *letter) {
+func (s *Streams) readEvents(l *peerMessage) {
 	v := ignore
 	s.change(l.k, false, func(c *client) { v = c.judge(l) })
-	if v == accept && !s.collect(l) {
+	if v == accept && !s.fetchBlobs(l) {
 		v = gap
 		s.change(l.k, false, func(c *client) { c.spoil(l) })
 	}
 	var received []uint64
 	if v == accept {
 		s.change(l.k, false, func(c *client) {
-			// The home may have moved while a large message was collected.
+			// The owner may have changed while a blob was fetched.
 			if v = c.judge(l); v == accept {
 				received = c.apply(l)
 			}
 		})
 	}
 	if len(received) > 0 {
-		s.mail(l.from, letter{kind: letterReceipt, k: l.k, home: l.home, ids: received})
+		s.sendTo(l.from, peerMessage{kind: peerReceipt, k: l.k, owner: l.owner, ids: received})
 	}
 	if v == gap {
 		s.ask(l)
 	}
 }
 
-// spoil makes a session be asked for anew.
-func (c *client) spoil(l *letter) {
+// spoil marks a session as broken, so that it is requested again.
+func (c *client) spoil(l *peerMessage) {
 	if src := c.sources[l.from]; src != nil && src.session == l.session {
 		src.broken = true
 	}
 }
 
-// ask makes a hub send everything anew.
-func (s *Streams) ask(l *letter) {
+// ask makes a hub send everything again.
+func (s *Streams) ask(l *peerMessage) {
 	due := false
 	s.change(l.k, false, func(c *client) {
 		src := c.sources[l.from]
@@ -354,22 +354,22 @@ func (s *Streams) ask(l *letter) {
 		}
 	})
 	if due {
-		s.mail(l.from, letter{kind: letterAgain, k: l.k, home: l.home, session: l.session})
+		s.sendTo(l.from, peerMessage{kind: peerResend, k: l.k, owner: l.owner, session: l.session})
 	}
 }
 
-// collect fetches the large messages of a letter.
-func (s *Streams) collect(l *letter) bool {
+// fetchBlobs fetches the client messages that were too large to be sent inline.
+func (s *Streams) fetchBlobs(l *peerMessage) bool {
 	for i := range l.events {
 		e := &l.events[i]
-		if e.kind != eventFrame || e.ref == "" {
+		if e.kind != runFrame || e.ref == "" {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, mailTimeout)
-		data, err := s.carrier.Collect(ctx, e.ref)
+		ctx, cancel := context.WithTimeout(s.ctx, sendTimeout)
+		data, err := s.transport.TakeBlob(ctx, e.ref)
 		cancel()
 		if err != nil {
-			s.o.Logger.Debug("cannot fetch a large message of another hub", "hub", l.from, "error", err)
+			s.o.Logger.Debug("cannot fetch a large message from another hub", "hub", l.from, "error", err)
 			return false
 		}
 		e.message.Data = data
@@ -377,14 +377,15 @@ func (s *Streams) collect(l *letter) bool {
 	return true
 }
 
-// leave tells the others that this hub stops, so that they do not wait for it.
+// leave tells the other hubs that this hub is stopping, so that they do not wait
+// for it.
 func (s *Streams) leave(ctx context.Context) {
-	if s.carrier == nil {
+	if s.transport == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, carrierTimeout)
+	ctx, cancel := context.WithTimeout(ctx, transportTimeout)
 	defer cancel()
-	if err := s.carrier.Leave(ctx); err != nil {
-		s.o.Logger.Debug("cannot tell other hubs of the end", "error", err)
+	if err := s.transport.Leave(ctx); err != nil {
+		s.o.Logger.Debug("cannot tell other hubs that this hub is stopping", "error", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPassToOtherHubs: a message that belongs to no run reaches the client's
-// socket at whichever hub it is, and waits for nothing.
+// A message that belongs to no run reaches the client's socket at any hub, without
+// being held.
 func TestPassToOtherHubs(t *testing.T) {
 	twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
 		me := Key{Client: "me"}
@@ -26,7 +26,7 @@ func TestPassToOtherHubs(t *testing.T) {
 		b.streams.Pass(t.Context(), me, other("from the other hub"))
 		a.streams.Pass(t.Context(), me, Message{Binary: true, Data: []byte("from its own")})
 		b.streams.Pass(t.Context(), Key{Tenant: "other", Client: "me"}, other("another tenant's"))
-		b.streams.Pass(t.Context(), me, Message{Data: make([]byte, depositBytes+1)})
+		b.streams.Pass(t.Context(), me, Message{Data: make([]byte, inlineBytes+1)})
 		synctest.Wait()
 		require.ElementsMatch(t, words(start("a"), "from the other hub", "binary:from its own"), p.take())
 		run.End()

@@ -9,8 +9,8 @@ import (
 
 // Event types of binary frames: the first four bytes, big-endian.
 const (
-	eventImage         = 1 // then 1 (JPEG) or 2 (PNG), then the image
-	eventImageMetadata = 4 // then the length of a JSON object, the object, the image
+	eventImage         = 1 // followed by 1 (JPEG) or 2 (PNG), then the image
+	eventImageMetadata = 4 // followed by the length of a JSON object, the object, the image
 )
 
 // Image formats in a frame of event type 1.
@@ -21,9 +21,9 @@ const (
 
 var pngMagic = []byte("\x89PNG\r\n\x1a\n")
 
-// imageEvent is the event type of a frame that carries an image, 0 for any
-// other frame. Only the images of kinds Preview and Result are ours to
-// convert: custom nodes use the same event numbers for things of their own.
+// imageEvent returns the event type of a frame that carries an image, 0 for any
+// other frame. Only images of kinds Preview and Result may be converted: custom
+// nodes use the same event types for other data.
 func imageEvent(f *frame, data []byte) uint32 {
 	if !f.binary || f.kind != Preview && f.kind != Result || len(data) < 8 {
 		return 0
@@ -34,8 +34,8 @@ func imageEvent(f *frame, data []byte) uint32 {
 	return 0
 }
 
-// withoutMetadata makes event type 1 of type 4, with the same image bytes. ok
-// is false if data is not of a form that can be converted.
+// withoutMetadata converts event type 4 to type 1, with the same image bytes. ok is
+// false if data cannot be converted.
 func withoutMetadata(data []byte) (out []byte, ok bool) {
 	if len(data) < 8 || binary.BigEndian.Uint32(data) != eventImageMetadata {
 		return nil, false
@@ -51,8 +51,8 @@ func withoutMetadata(data []byte) (out []byte, ok bool) {
 	return append(out, image...), true
 }
 
-// imageFormat is the format number of an image, by its metadata, else by its
-// first bytes.
+// imageFormat returns the format number of an image, from its metadata or else from
+// its first bytes.
 func imageFormat(metadata, image []byte) uint32 {
 	if v, err := pyjson.Parse(metadata); err == nil {
 		if o, ok := v.(*pyjson.Object); ok {
@@ -70,8 +70,8 @@ func imageFormat(metadata, image []byte) uint32 {
 	return formatJPEG
 }
 
-// withMetadata makes event type 4 of type 1, with the same image bytes; the
-// node is all that is known of where it came from.
+// withMetadata converts event type 1 to type 4, with the same image bytes. Only the
+// node is known of where it came from.
 func withMetadata(data []byte, prompt, node string) (out []byte, ok bool) {
 	if len(data) < 8 || binary.BigEndian.Uint32(data) != eventImage {
 		return nil, false
@@ -100,27 +100,27 @@ func withMetadata(data []byte, prompt, node string) (out []byte, ok bool) {
 	return append(out, data[8:]...), true
 }
 
-// outgoing is a message in the form in which one socket gets it.
+// outgoing is a message in the form that one socket is sent.
 type outgoing struct {
 	binary bool
 	data   []byte
 }
 
-// adapter gives the images of one socket the form that its client asked for.
-// The forms differ in place too: ComfyUI sends type 4 before the `progress` of
-// the same step and type 1 after it, so a message may have to wait for the
-// next one. The zero adapter is ready to use.
+// adapter gives the images of one socket the form that its client asked for. The
+// forms also differ in order: ComfyUI sends type 4 before the `progress` of the
+// same step and type 1 after it, so a message may have to wait for the next one.
+// The zero adapter is ready to use.
 type adapter struct {
 	late *outgoing
-	// node is that of late, if late is a progress.
+	// node is the node of late, if late is a progress message.
 	node string
-	// old tells that the instance of this prompt sends type 1, so that a
-	// progress has to wait for its image.
+	// old means that the instance running this prompt sends type 1, so that a
+	// progress message has to wait for its image.
 	old    bool
 	prompt string
 }
 
-// adapt returns what is to be written now. data is the content of f.
+// adapt returns what to write now. data is the content of f.
 func (a *adapter) adapt(f *frame, data []byte, metadata bool) (out []outgoing) {
 	if f.prompt != a.prompt {
 		a.prompt, a.old = f.prompt, false

@@ -38,7 +38,7 @@ func TestImageForms(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, c.with, got)
 	}
-	// Without a type that is known the image itself decides.
+	// If the type is unknown, the image itself decides.
 	for _, metadata := range []string{"", "{}", "[]", "nonsense", `{"image_type": "image/webp"}`} {
 		got, ok := withoutMetadata(imageWithMetadata(metadata, string(pngMagic)))
 		require.True(t, ok)
@@ -54,7 +54,7 @@ func TestImageForms(t *testing.T) {
 	}
 }
 
-// step is a message of kind k from node n in a test of the order.
+// step returns a message of kind k from node n.
 func step(k Kind, n, data string) *frame {
 	return &frame{kind: k, prompt: "p", node: n, binary: k == Preview || k == Result, data: []byte(data)}
 }
@@ -66,7 +66,7 @@ func TestImagesChangeSides(t *testing.T) {
 	upgraded, ok := withMetadata([]byte(type1), "p", "2")
 	require.True(t, ok)
 	up := string(upgraded)
-	foreign := "\x00\x00\x00\x07 something else"
+	remote := "\x00\x00\x00\x07 something else"
 	cases := map[string]struct {
 		metadata bool
 		in       []*frame
@@ -109,8 +109,8 @@ func TestImagesChangeSides(t *testing.T) {
 		},
 		"what is no image of ComfyUI's passes": {
 			true,
-			[]*frame{step(Preview, "2", foreign), step(Result, "2", string(image(9, "x"))), {kind: Other, binary: true, data: []byte(type1)}},
-			[]string{foreign, string(image(9, "x")), type1},
+			[]*frame{step(Preview, "2", remote), step(Result, "2", string(image(9, "x"))), {kind: Other, binary: true, data: []byte(type1)}},
+			[]string{remote, string(image(9, "x")), type1},
 		},
 	}
 	for name, c := range cases {

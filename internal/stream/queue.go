@@ -1,7 +1,7 @@
 package stream
 
-// queue is what waits to be written to one socket, bounded in bytes. Its
-// owner locks.
+// queue holds what is to be written to one socket, bounded in bytes. Its owner
+// locks it.
 type queue struct {
 	items  []item
 	head   int
@@ -10,9 +10,9 @@ type queue struct {
 	ledger *ledger // of the tenant; nil counts nothing
 }
 
-// push adds an item. Over the limit, previews and progress go first, but for
-// the newest; if that does not help push reports false and the item is not
-// added: the client does not read. A single item always fits an empty queue.
+// push adds an item. Over the limit it first drops all previews and progress but
+// the newest. If that does not help, the client is not reading: push returns false
+// and does not add the item. A single item always fits into an empty queue.
 func (q *queue) push(it item) bool {
 	size, limit := it.memory(), q.limit
 	if q.ledger.pressed() {
@@ -32,13 +32,13 @@ func (q *queue) push(it item) bool {
 	return true
 }
 
-// pop takes the oldest item. The caller releases its frame's file.
+// pop removes the oldest item. The caller releases its frame's file.
 func (q *queue) pop() (it item, ok bool) {
 	if q.len() == 0 {
 		return item{}, false
 	}
 	it = q.items[q.head]
-	q.items[q.head] = item{} // so that the frame can be collected
+	q.items[q.head] = item{} // so that the frame can be garbage collected
 	q.head++
 	q.count(-it.memory())
 	switch {
@@ -91,7 +91,7 @@ func (q *queue) clear() {
 	q.items = nil
 }
 
-// memory is what the item costs while it waits, in bytes.
+// memory is what the item costs while it is queued, in bytes.
 func (it item) memory() int64 {
 	if it.frame == nil {
 		return frameOverhead
@@ -99,7 +99,7 @@ func (it item) memory() int64 {
 	return it.frame.memory()
 }
 
-// release gives up the item's share of a spill file.
+// release gives up the item's reference to a spill file.
 func (it item) release() {
 	if it.frame != nil {
 		it.frame.file.release()

@@ -11,7 +11,7 @@ import (
 )
 
 // toldTo shows a prompt with one picture to a client that reads by hand, as
-// synchronous programs do: up to the end, and not the ping behind it.
+// synchronous programs do: it reads up to the end, but not the ping that follows.
 func toldTo(t *testing.T, r *rig, prompt string) *peer {
 	t.Helper()
 	p := r.dial("/ws?clientId=me", nil)
@@ -32,7 +32,7 @@ func executed(prompt string) string {
 		`_00001_.png", "subfolder": "", "type": "output"}]}, "prompt_id": "` + prompt + `"}}`
 }
 
-// toldAgain is all that a new socket of the client is shown.
+// toldAgain returns everything that a new socket of the client is shown.
 func toldAgain(r *rig) []string {
 	p := r.open("/ws?clientId=me")
 	time.Sleep(2 * receiptGrace)
@@ -44,13 +44,13 @@ var (
 	allOfA  = words(hello(0, "me"), start("a"), executed("a"), success("a"), status(0), null("a"))
 )
 
-// TestReceipts: what a client has read is not told it again, whichever way it
-// shows that it has read it; what nobody has shown to be read is.
+// What a client has read is not shown again, whatever the evidence that it has read
+// it; what it may not have read is.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	me := Key{Client: "me"}
 	for name, c := range map[string]struct {
-		// after happens when the whole of prompt a was written to the socket.
+		// after is called once all of prompt a was written to the socket.
 		after func(t *testing.T, r *rig, p *peer)
 		want  []string
 	}{
@@ -108,7 +108,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestReceiptsOfNothing: a request tells nothing of an end that no socket was told.
+// A request proves nothing about an end that was not sent to any socket.
 func TestReceiptsOfNothing(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		a := r.run("me", "a")
@@ -116,12 +116,12 @@ func TestReceiptsOfNothing(t *testing.T) {
 		a.End(other(success("a")))
 		me := Key{Client: "me"}
 		r.streams.GoesOn(me, "b")
-		r.streams.Fetched([]Key{me}, []string{"a"}) // many poll, and open their socket then
+		r.streams.Fetched([]Key{me}, []string{"a"}) // many clients poll, and open their socket then
 		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled(), "and it is not late")
 	})
 }
 
-// TestClosedInMidRun: a close frame is no receipt of what comes later.
+// A close frame is no receipt of what follows.
 func TestClosedInMidRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
@@ -134,8 +134,7 @@ func TestClosedInMidRun(t *testing.T) {
 	})
 }
 
-// TestSocketBeforeThePost: a client whose last socket was cut opens the next
-// one first and posts then.
+// A client whose last socket was cut opens the next one before it posts.
 func TestSocketBeforeThePost(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := toldTo(t, r, "a")
@@ -152,8 +151,8 @@ func TestSocketBeforeThePost(t *testing.T) {
 	})
 }
 
-// TestTwoSocketsOfOneClient: the older socket's receipt counts although a newer
-// one has come, because the order of the two is chance.
+// An older socket's receipt counts even after a newer one has connected, because
+// their order is random.
 func TestTwoSocketsOfOneClient(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		old := toldTo(t, r, "a")
@@ -166,8 +165,7 @@ func TestTwoSocketsOfOneClient(t *testing.T) {
 	})
 }
 
-// TestToldAgainBeforeWhatRuns: what waits for its receipt comes before what
-// runs, whose start is not lost.
+// What waits for its receipt comes before what runs, whose start is not lost.
 func TestToldAgainBeforeWhatRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		_ = toldTo(t, r, "a").conn.CloseNow()
@@ -181,8 +179,7 @@ func TestToldAgainBeforeWhatRuns(t *testing.T) {
 	})
 }
 
-// TestParallelClientPosts: a client that has other prompts under way posts
-// without having read anything.
+// A client with other prompts in progress posts without having read anything.
 func TestParallelClientPosts(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := toldTo(t, r, "a")
@@ -195,8 +192,7 @@ func TestParallelClientPosts(t *testing.T) {
 	})
 }
 
-// TestReceiptsAtOtherHubs: the receipt may come to a hub that has neither the
-// socket nor the run.
+// The receipt may arrive at a hub that has neither the socket nor the run.
 func TestReceiptsAtOtherHubs(t *testing.T) {
 	t.Parallel()
 	me := Key{Client: "me"}
@@ -209,7 +205,7 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 		},
 		"posted the next": func(_ *testing.T, a, b *rig, p *peer) {
 			_ = p.conn.CloseNow()
-			for _, hub := range []*rig{a, b} { // all hear of each job
+			for _, hub := range []*rig{a, b} { // all are told of each job
 				hub.streams.GoesOn(me, "b")
 			}
 		},
@@ -240,8 +236,8 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 	}
 }
 
-// TestPostAfterTheSocketMoved: the client's socket was cut at one hub; it opens
-// the next at another and posts then.
+// A client's socket was cut at one hub; it opens the next at another hub and posts
+// then.
 func TestPostAfterTheSocketMoved(t *testing.T) {
 	twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
 		p := toldTo(t, a, "a")

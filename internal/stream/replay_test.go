@@ -10,7 +10,7 @@ import (
 
 func TestReconnectInMidRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		time.Sleep(time.Hour) // the window of a fresh hub is over
+		time.Sleep(time.Hour) // the replay window of a new hub has ended
 		p := r.open("/ws?clientId=me")
 		a := r.run("me", "a")
 		a.Send(message(Executing, "executing 1"))
@@ -61,7 +61,7 @@ func TestEndedWhileAway(t *testing.T) {
 
 func TestSocketOpensAfterThePost(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		time.Sleep(time.Hour) // the window of a fresh hub is over
+		time.Sleep(time.Hour) // the replay window of a new hub has ended
 		r.streams.Posted(Key{Client: "me"}, time.Now())
 		r.run("me", "a").End(other(success("a")))
 		r.run("late", "b").End()

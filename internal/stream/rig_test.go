@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// rig is a web server with streams behind it. Its network is in memory, so
-// that it works inside a synctest bubble, or real loopback TCP.
+// rig is a web server with streams behind it. Its network is in memory, so that it
+// works inside a synctest bubble, or real loopback TCP.
 type rig struct {
 	t       *testing.T
 	streams *Streams
@@ -105,7 +105,7 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	r.errs = append(r.errs, err)
 }
 
-// lateWriter stands still after the handshake until gate is closed.
+// lateWriter blocks after the handshake until gate is closed.
 type lateWriter struct {
 	http.ResponseWriter
 	gate     chan struct{}
@@ -143,7 +143,7 @@ func (r *rig) delivered() []string {
 	return append([]string(nil), r.done...)
 }
 
-// request opens a socket at a path and gives the raw answer.
+// request opens a socket at a path and returns the raw answer.
 func (r *rig) request(path string, o *websocket.DialOptions) (*websocket.Conn, *http.Response, error) {
 	r.t.Helper()
 	if o == nil {
@@ -231,7 +231,7 @@ func (p *peer) read() {
 	})
 }
 
-// take returns what has come since the last take.
+// take returns what has arrived since the last take.
 func (p *peer) take() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +240,7 @@ func (p *peer) take() []string {
 	return got
 }
 
-// received is how many messages are there to take.
+// received returns how many messages there are to take.
 func (p *peer) received() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +263,7 @@ func (p *peer) announce() {
 	p.say(websocket.MessageText, `{"type":"feature_flags","data":{"supports_preview_metadata":true}}`)
 }
 
-// closeCode waits for the end of reading and tells the code of the close frame.
+// closeCode waits for the end of reading and returns the code of the close frame.
 func (p *peer) closeCode() websocket.StatusCode {
 	<-p.over
 	p.mu.Lock()
@@ -315,8 +315,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 
 const tick = time.Millisecond
 
-// seedOf begins the chances of a model: the same ones each time, or others by
-// COMFYHUB_SEED.
+// seedOf returns the seed of a model: the same one each time, or COMFYHUB_SEED.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("COMFYHUB_SEED")

@@ -14,21 +14,20 @@ import (
 )
 
 // Serve upgrades a request to a WebSocket and blocks until it ends. The query
-// `events=live` has the effect of Ident.Live. The Origin is the caller's to
-// check. ErrFull and ErrClosed come before anything was written; after any
-// other error there is nothing left to answer. A client that leaves is no
-// error.
+// `events=live` has the same effect as Ident.Live. The caller must check the
+// Origin. ErrFull and ErrClosed are returned before anything is written; after any
+// other error nothing is left to answer. A client that leaves is not an error.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
-	place := placeOf(id)
-	if err := s.reserve(place); err != nil {
+	party := partyOf(id)
+	if err := s.reserve(party); err != nil {
 		return err
 	}
-	defer s.giveBack(place)
+	defer s.giveBack(party)
 	if id.Client == "" {
 		id.Client = mintSID()
 	}
-	// Once the upgrade is answered the client believes that it hears
-	// everything, so from here on nothing of it is dropped.
+	// After the upgrade the client believes that it hears everything, so from here
+	// on nothing of it is dropped.
 	k := Key{Tenant: id.Tenant, Client: id.Client}
 	s.change(k, true, func(c *client) { c.extend() })
 	arrival := s.arrivals.Add(1)
@@ -55,7 +54,7 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 		opened:   time.Now(),
 		interval: s.o.StatusInterval,
 		silence:  s.o.KeepAlive,
-		house:    &s.audiences,
+		fanout:   &s.fanout,
 		features: func() []byte { return s.o.Features() },
 		wake:     make(chan struct{}, 1),
 		pings:    make(chan struct{}, 1),
@@ -66,26 +65,26 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 	return sock
 }
 
-// run lets a socket live: one goroutine reads, one writes, one pings.
+// run serves a socket with three goroutines: one reads, one writes, one pings.
 func (s *Streams) run(sock *socket, k Key, live bool) error {
 	sock.tally = s.callers.join(sock.caller, sock)
 	defer s.callers.leave(sock.caller, sock)
-	s.audiences.join(k.Tenant, sock)
-	defer s.audiences.leave(k.Tenant, sock)
+	s.fanout.join(k.Tenant, sock)
+	defer s.fanout.leave(k.Tenant, sock)
 	if !s.admit(sock) {
 		<-sock.shut(websocket.StatusGoingAway, "")
 		return nil
 	}
 	defer s.dismiss(sock)
-	defer sock.mute() // gives up the files of results that were not written
+	defer sock.mute() // releases the files of results that were not written
 
-	// Not the request's context: it may end with a reload of the web server's
-	// configuration, which a socket outlives.
+	// Not the request's context: reloading the web server's configuration may end
+	// it, and a socket outlives a reload.
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all sync.WaitGroup
 	inOrder := false
 	defer func() {
-		if inOrder { // counted now, as the writer has stopped
+		if inOrder { // taken now that the writer has stopped
 			sock.received(sock.toldMark())
 		}
 		s.change(k, false, func(c *client) { c.detach(sock) })
@@ -93,15 +92,15 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	defer all.Wait()
 	defer cancel()
 
-	if s.carrier == nil {
+	if s.transport == nil {
 		s.arrive(ctx, sock, k, live)
 	} else {
-		all.Go(func() { s.arrive(ctx, sock, k, live) }) // it asks other hubs
+		all.Go(func() { s.arrive(ctx, sock, k, live) }) // asks the other hubs
 	}
 	all.Go(func() {
-		_ = sock.write(ctx) // it returns when it has failed, or is to stop
+		_ = sock.write(ctx) // returns when it has failed or must stop
 		if ctx.Err() == nil {
-			// Nobody will read from here on; the reader must learn of it.
+			// Nothing more will be written, so the reader must stop, too.
 			sock.shut(websocket.StatusTryAgainLater, "cannot write")
 		}
 	})
@@ -111,16 +110,16 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	inOrder = leftInOrder(err)
 	code := websocket.StatusNormalClosure
 	if errors.Is(err, websocket.ErrMessageTooBig) {
-		// The library has sent this code; closing in order lets the client
-		// read it, where cutting the connection would destroy it.
+		// The library has already sent this code. An orderly close lets the client
+		// read it; cutting the connection would destroy it.
 		code = websocket.StatusMessageTooBig
 	}
 	<-sock.shut(code, "")
 	return nil
 }
 
-// reserve takes a place for a socket.
-func (s *Streams) reserve(p place) error {
+// reserve takes a slot for a socket.
+func (s *Streams) reserve(p party) error {
 	l := s.limits.Load()
 	own := l.TenantSockets(p.tenant)
 	s.mu.Lock()
@@ -128,22 +127,22 @@ func (s *Streams) reserve(p place) error {
 	if s.closed {
 		return ErrClosed
 	}
-	if err := s.places.take(p, l.MaxSockets, own); err != nil {
+	if err := s.slots.take(p, l.MaxSockets, own); err != nil {
 		return err
 	}
 	s.serving.Add(1)
 	return nil
 }
 
-func (s *Streams) giveBack(p place) {
+func (s *Streams) giveBack(p party) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.places.free(p)
+	s.slots.free(p)
 	s.serving.Done()
 }
 
-// admit puts a socket into its place. It reports false when the streams were
-// closed meanwhile.
+// admit registers a socket. It returns false if the streams have been closed
+// meanwhile.
 func (s *Streams) admit(sock *socket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,9 +159,9 @@ func (s *Streams) dismiss(sock *socket) {
 	delete(s.sockets, sock)
 }
 
-// Close ends all sockets with a close frame 1001 (going away) and waits for
-// them until ctx ends; then they are cut. It refuses later sockets and drops
-// everything that is kept.
+// Close ends all sockets with close frame 1001 (going away) and waits for them
+// until ctx ends; then it cuts them. It refuses later sockets and drops everything
+// that is kept.
 func (s *Streams) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -214,7 +213,7 @@ func (s *Streams) drop() {
 	}
 }
 
-// mintSID makes a client id of the form that ComfyUI makes: 32 hex digits.
+// mintSID generates a client id in ComfyUI's form: 32 hex digits.
 func mintSID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, see crypto/rand

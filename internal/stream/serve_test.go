@@ -30,14 +30,14 @@ func TestOneClientTwoRuns(t *testing.T) {
 		require.Equal(t, words(start("a"), success("a"), status(7), null("a"), start("b"), success("b"), status(7), null("b"))[1:],
 			p.settled())
 		require.Equal(t, words("me/a", "me/b"), r.delivered(), "confirmed by pongs")
-		require.Empty(t, stranger.settled(), "no foreign message")
+		require.Empty(t, stranger.settled(), "no remote message")
 		_, ok = r.streams.Showing(Key{Client: "me"})
 		require.False(t, ok)
 	})
 }
 
-// A client may have left a socket and be back before the hub has got round to the
-// one that it left: that one must not take over, as it will never be read.
+// A client may have left a socket and reconnected before the hub gets around to the
+// first one. That one must not take over, because nobody will read it.
 func TestNewestSocketByHandshake(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.late = make(chan struct{})
@@ -105,7 +105,7 @@ func TestNewestSocketWins(t *testing.T) {
 		require.Empty(t, old.settled(), "the old one gets nothing at all")
 		require.Contains(t, p.settled(), null("a"))
 
-		// When the new one goes the old one does not come back to life.
+		// When the new socket closes, the old one stays silent.
 		p.leave()
 		r.run("me", "b")
 		require.Empty(t, old.settled())
@@ -153,7 +153,7 @@ func TestBroadcast(t *testing.T) {
 func TestClientThatDoesNotRead(t *testing.T) {
 	bubble(t, Options{HoldBytes: 64 << 10}, func(t *testing.T, r *rig) {
 		dead := r.dial("/ws?clientId=me", nil)
-		synctest.Wait() // until the socket is taken in
+		synctest.Wait() // until the socket is registered
 		a := r.run("me", "a")
 		for range 5000 {
 			a.Send(message(Preview, strings.Repeat("p", 1000)))
@@ -163,14 +163,14 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		for range 400 {
 			a.Send(other(strings.Repeat("e", 1000)))
 		}
-		time.Sleep(30 * time.Second) // the close frame cannot be written either
+		time.Sleep(30 * time.Second) // not even the close frame can be written
 		synctest.Wait()
 		require.Zero(t, r.streams.Sockets())
 		a.End(other(success("a")))
 		dead.leave()
 		p := r.open("/ws?clientId=me")
 		got := p.settled()
-		require.Equal(t, words(hello(0, "me"), start("a")), got[:2], "the stream can be had again")
+		require.Equal(t, words(hello(0, "me"), start("a")), got[:2], "the stream is available again")
 		require.Equal(t, words(success("a"), status(0), null("a")), got[len(got)-3:])
 	})
 }
@@ -201,7 +201,7 @@ func TestInboundLimit(t *testing.T) {
 		p.say(websocket.MessageText, strings.Repeat("x", readLimit))
 		p.say(websocket.MessageBinary, "x")
 		require.Empty(t, p.settled())
-		// The write may fail in the middle, when the server has had enough.
+		// The write may fail halfway, when the server has closed.
 		_ = p.conn.Write(t.Context(), websocket.MessageText, []byte(strings.Repeat("x", 5<<20)))
 		require.Equal(t, websocket.StatusMessageTooBig, p.closeCode())
 	})
@@ -289,6 +289,6 @@ func TestRefusedRequests(t *testing.T) {
 		require.Error(t, s.Serve(w, r, Ident{}))
 		require.GreaterOrEqual(t, w.Code, 400)
 	}
-	require.Zero(t, s.places.all, "a broken handshake gives its place back")
+	require.Zero(t, s.slots.all, "a broken handshake gives its place back")
 	require.NoError(t, s.Close(t.Context()))
 }

@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	// readLimit is the largest message a client may send; ComfyUI closes with
-	// 1009 beyond it, too.
+	// readLimit is the largest message a client may send; ComfyUI also closes with
+	// 1009 beyond it.
 	readLimit = 4 << 20
-	// flagGrace is how long an image waits after the opening for the client
-	// to say in which form it wants images: with a replay the first image
-	// would otherwise always be faster than the client's feature_flags.
+	// flagGrace is how long after opening an image waits for the client to say in
+	// which form it wants images. Otherwise, the first image of a replay would
+	// always be faster than the client's feature_flags.
 	flagGrace = 200 * time.Millisecond
-	// lateGrace is how long an image or progress waits for the message that
+	// lateGrace is how long an image or progress message waits for the message that
 	// belongs before it.
 	lateGrace = 50 * time.Millisecond
-	// Longer messages go out in pieces of chunk bytes, so that pings and
-	// pongs pass in between: the library gives up a connection on which it
-	// cannot write a control frame for 5 s.
+	// Longer messages are written in pieces of chunk bytes, so that pings and pongs
+	// can pass in between: the library gives up a connection on which it cannot
+	// write a control frame for 5 s.
 	chunk = 128 << 10
 	// pingPause is the longest pause between two attempts to write a ping.
 	pingPause = time.Second
 )
 
-// socket is one WebSocket of a client: a bounded queue, and a writer that
-// takes from it. Only the reader and the writer ever wait for the client.
+// socket is one WebSocket of a client: a bounded queue, and a writer that empties
+// it. Only the reader and the writer ever wait for the client.
 type socket struct {
 	conn     *websocket.Conn
 	sid      string
 	caller   string
 	arrival  uint64 // orders the sockets of all clients by their handshakes
 	tally    *tally
-	house    *audiences
-	seat     seat // locked by house
-	browser  bool // pings instead of status frames keep it alive
-	deflate  bool // the extension was negotiated
+	fanout   *statusFanout
+	slot     fanoutSlot // guarded by fanout
+	browser  bool       // kept alive with pings instead of status frames
+	deflate  bool       // the compression extension was negotiated
 	opened   time.Time
-	interval time.Duration // between two status frames
-	silence  time.Duration // the longest
+	interval time.Duration // minimum time between two status frames
+	silence  time.Duration // maximum time without a message
 	features func() []byte
-	// received is called with the mark that the client has confirmed.
+	// received is called with each mark that the client has confirmed.
 	received func(mark uint64)
 
 	wake     chan struct{} // something to write
 	pings    chan struct{} // a ping to send
-	settled  chan struct{} // closed when the flags are known
+	settled  chan struct{} // closed once the flags are known
 	flags    flags
 	shutOnce sync.Once
-	shutDone chan struct{} // made by shut, closed when the handshake is over
+	shutDone chan struct{} // closed when the close handshake is over
 
 	mu       sync.Mutex
 	queue    queue
@@ -63,17 +63,17 @@ type socket struct {
 	muted    bool     // a newer socket has taken over
 	full     bool     // the client does not read
 	mark     uint64   // the newest that was written
-	told     uint64   // the newest of whose sequence the end was written
+	told     uint64   // the newest of a sequence whose end was written
 
-	// The writer's own.
+	// Used by the writer only.
 	adapter    adapter
 	lastWrite  time.Time
 	lastStatus time.Time
 	lateSince  time.Time
 }
 
-// push queues an item. It never blocks; a socket that has no room left is
-// marked and takes nothing more.
+// push queues an item without blocking. A socket that has no room left is marked as
+// full and accepts nothing more.
 func (w *socket) push(it item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,15 +88,15 @@ func (w *socket) push(it item) {
 	w.signal()
 }
 
-// overflowed reports whether a push found no room.
+// overflowed reports whether the queue was full.
 func (w *socket) overflowed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.full
 }
 
-// mute makes the socket silent for good: a newer one of the same client has
-// taken over. It stays open, as in ComfyUI.
+// mute silences the socket for good: a newer one of the same client has taken over.
+// It stays open, as in ComfyUI.
 func (w *socket) mute() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,21 +129,21 @@ func (w *socket) signal() {
 	}
 }
 
-// shut closes the socket with a code, without blocking. done is closed when
-// the peer has answered or was given up.
+// shut closes the socket with a code, without blocking. done is closed when the
+// peer has answered or has timed out.
 func (w *socket) shut(code websocket.StatusCode, reason string) (done <-chan struct{}) {
 	w.shutOnce.Do(func() {
 		go func() {
 			defer close(w.shutDone)
-			// An error only means that the peer was gone already.
+			// An error only means that the peer was already gone.
 			_ = w.conn.Close(code, reason)
 		}()
 	})
 	return w.shutDone
 }
 
-// read takes the client's messages until the socket ends. ComfyUI ignores all
-// but the first JSON object.
+// read reads the client's messages until the socket ends. As in ComfyUI, only the
+// first JSON object counts.
 func (w *socket) read(ctx context.Context) error {
 	for {
 		kind, message, err := w.conn.Read(ctx)
@@ -178,9 +178,8 @@ func (w *socket) negotiate(message []byte) {
 	}
 }
 
-// confirm sends pings and waits for their pongs, one at a time. A pong tells
-// that the client has read everything up to the mark that was written before
-// the ping.
+// confirm sends pings and waits for their pongs, one at a time. A pong means that
+// the client has read everything up to the mark that was written before the ping.
 func (w *socket) confirm(ctx context.Context) {
 	var confirmed uint64
 	for {
@@ -192,8 +191,8 @@ func (w *socket) confirm(ctx context.Context) {
 		w.mu.Lock()
 		mark := w.mark
 		w.mu.Unlock()
-		// A ping cannot be written while a long message is on its way to a slow
-		// client, or when the connection is gone and ctx is about to end.
+		// Writing a ping fails while a long message is being sent to a slow client,
+		// and when the connection is gone and ctx is about to end.
 		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
 			return
 		}

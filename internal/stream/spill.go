@@ -7,25 +7,25 @@ import (
 	"sync/atomic"
 )
 
-// spillFile holds the results of one sequence that are too many for memory.
-// It is deleted as soon as it is open, so that a hub that is killed leaves
-// nothing behind; where the system forbids that (Windows) it is deleted when
-// the last user is gone.
+// spillFile holds the results of one sequence that are too large for memory. It is
+// deleted as soon as it is open, so that a hub that is killed leaves nothing
+// behind; where the system forbids that (Windows), it is deleted after its last
+// use.
 //
-// It is shared by the log of the sequence and by every frame that waits in a
-// socket queue: a log may be dropped while a slow socket still has to be sent
-// a result. Writes are the log's alone.
+// The log of the sequence shares it with every frame in a socket queue: a log may
+// be dropped while a slow socket has yet to be sent a result. Only the log writes
+// to it.
 type spillFile struct {
 	file *os.File
-	name string // to delete at the end; empty when already deleted
+	name string // to delete at the end; empty if already deleted
 	end  int64
 	refs atomic.Int32
 	// ledger has counted end.
 	ledger *ledger
 }
 
-// newSpillFile makes a file with one user, and its folder if need be; an empty
-// dir is the system's.
+// newSpillFile creates a file with one reference, and its folder if necessary. An
+// empty dir means the system's default.
 func newSpillFile(dir string, g *ledger) (*spillFile, error) {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -44,7 +44,7 @@ func newSpillFile(dir string, g *ledger) (*spillFile, error) {
 	return s, nil
 }
 
-// write appends data and returns where it lies.
+// write appends data and returns its offset.
 func (s *spillFile) write(data []byte) (at int64, err error) {
 	if _, err := s.file.WriteAt(data, s.end); err != nil {
 		return 0, fmt.Errorf("stream: spill: %w", err)
@@ -63,20 +63,20 @@ func (s *spillFile) read(at, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// retain adds a user. It does nothing for a nil file, nor does release.
+// retain adds a reference. Like release, it does nothing for a nil file.
 func (s *spillFile) retain() {
 	if s != nil {
 		s.refs.Add(1)
 	}
 }
 
-// release takes a user away; the last one closes the file.
+// release gives up a reference; the last one closes the file.
 func (s *spillFile) release() {
 	if s == nil || s.refs.Add(-1) > 0 {
 		return
 	}
 	s.ledger.spill(-s.end)
-	// Nothing can be done about an error, and nothing depends on the bytes.
+	// An error cannot be handled, and nothing depends on the bytes.
 	_ = s.file.Close()
 	if s.name != "" {
 		_ = os.Remove(s.name)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// countTimeout bounds one question for a count. While Redis is away a socket
-// is told the last known number instead of nothing.
+// countTimeout bounds one request for a count. While Redis is unavailable, sockets
+// are sent the last known number instead of nothing.
 const countTimeout = 2 * time.Second
 
-// tally is the number of jobs of one caller, asked for at most once for each
-// time that it may have changed, however many sockets the caller has.
+// tally is the number of jobs of one caller. It is requested at most once for each
+// possible change, however many sockets the caller has.
 type tally struct {
 	caller string
 	ask    func(ctx context.Context, caller string) (int, error)
@@ -21,17 +21,16 @@ type tally struct {
 
 	mu    sync.Mutex
 	known bool
-	asked uint64 // the value of changed that n is as new as
+	asked uint64 // the value of changed that n reflects
 	n     int
 }
 
-// touch makes the known number old.
+// touch marks the known number as outdated.
 func (t *tally) touch() { t.changed.Add(1) }
 
-// read returns the number as of now or later than the last touch. When it
-// cannot be had it is the last known one, and the question is not repeated
-// until the next touch: with many sockets they would queue up behind a dead
-// Redis.
+// read returns the number as of the last touch or later. If the request fails it
+// returns the last known number, and does not ask again until the next touch: many
+// sockets would otherwise queue up behind a dead Redis.
 func (t *tally) read(ctx context.Context) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +48,7 @@ func (t *tally) read(ctx context.Context) (int, error) {
 	return t.n, err
 }
 
-// callers are the sockets by whose jobs their status counts.
+// callers groups the sockets by the caller whose jobs their status counts.
 type callers struct {
 	ask func(ctx context.Context, caller string) (int, error)
 
@@ -62,7 +61,7 @@ type callerSockets struct {
 	sockets map[*socket]struct{}
 }
 
-// join adds a socket and gives it the tally of its caller.
+// join adds a socket and returns the tally of its caller.
 func (c *callers) join(caller string, w *socket) *tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +80,7 @@ func (c *callers) join(caller string, w *socket) *tally {
 	return &group.tally
 }
 
-// leave takes a socket away.
+// leave removes a socket.
 func (c *callers) leave(caller string, w *socket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +94,8 @@ func (c *callers) leave(caller string, w *socket) {
 	}
 }
 
-// changed makes the sockets of the named callers send a status; of all
-// callers, if none is named.
+// changed makes the sockets of the named callers send a status; of all callers if
+// none is named.
 func (c *callers) changed(names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,19 +119,19 @@ func (g *callerSockets) changed() {
 	}
 }
 
-// StatusChanged tells that the count of these callers may have changed; no
-// caller at all means that of everyone.
+// StatusChanged reports that the counts of these callers may have changed; without
+// an argument, those of all callers.
 func (s *Streams) StatusChanged(callers ...string) { s.callers.changed(callers) }
 
-// JobChanged tells that a job of a caller waits, runs or has ended: the count of
-// that caller may have changed, and so has what listings show to the tenant.
+// JobChanged reports that a job of a caller has been queued, started or ended: that
+// caller's count may have changed, and so has what listings show to the tenant.
 // Empty names mean that any job of any tenant may have changed.
 func (s *Streams) JobChanged(tenant, caller string) {
-	s.audiences.changed(tenant)
+	s.fanout.changed(tenant)
 	if caller == "" {
 		s.callers.changed(nil)
 	} else {
 		s.callers.changed([]string{caller})
 	}
-	s.audiences.tell(tenant)
+	s.fanout.tell(tenant)
 }

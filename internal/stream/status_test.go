@@ -41,13 +41,13 @@ func TestStatusIsCoalesced(t *testing.T) {
 		got := p.settled()
 		require.Len(t, got, 11, "about ten a second")
 		require.Equal(t, status(999), got[10], "the last one is right")
-		// The status of an own end is not held back.
+		// The status at the end of the client's own prompt is not delayed.
 		for i := range 5 {
 			r.setCount("me", 10-i)
 			r.run("me", fmt.Sprint(i)).End()
 			require.Equal(t, words(start(fmt.Sprint(i)), status(10-i), null(fmt.Sprint(i))), p.settled())
 		}
-		// It takes the place of one that is due.
+		// It replaces one that is due.
 		r.run("me", "x").End()
 		r.streams.StatusChanged("me")
 		r.run("me", "y").End()
@@ -84,7 +84,7 @@ func TestKeepAlive(t *testing.T) {
 		time.Sleep(9*time.Second - tick)
 		require.Empty(t, p.settled())
 		time.Sleep(2 * tick)
-		require.Equal(t, words(status(2)), p.settled(), "and the number is asked for anew")
+		require.Equal(t, words(status(2)), p.settled(), "and the number is requested again")
 		time.Sleep(27 * time.Second)
 		require.Len(t, p.settled(), 3)
 		require.Empty(t, browser.settled())
@@ -125,15 +125,15 @@ func TestCountIsSharedByTheSocketsOfACaller(t *testing.T) {
 	})
 }
 
-// A status has the number of now, so it must not overtake what was queued before
+// A status has the current number, so it must not overtake what was queued before
 // the job ended: clients that read 0 leave.
 func TestStatusComesAfterWhatIsQueued(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.dial("/ws?clientId=me", nil) // reads nothing yet, so the writer stands still
+		p := r.dial("/ws?clientId=me", nil) // reads nothing yet, so the writer is blocked
 		a := r.run("me", "a")
 		a.Send(other(executed("a")))
 		synctest.Wait()
-		r.streams.StatusChanged("me") // the queue says that the job has ended
+		r.streams.StatusChanged("me") // the queue reports that the job has ended
 		time.Sleep(time.Second)
 		p.read()
 		time.Sleep(time.Second)

@@ -13,34 +13,34 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
-// Errors of [Streams.Serve] that come before anything was written to the
-// client: the caller answers.
+// Errors that [Streams.Serve] returns before anything was written to the client, so
+// that its caller can answer.
 var (
-	// ErrFull says that MaxSockets sockets are open, or nearly so and that the
-	// caller has more than a fair share of them.
+	// ErrFull means that MaxSockets sockets are open, or nearly so and the caller
+	// has more than a fair share of them.
 	ErrFull = errors.New("stream: too many sockets")
-	// ErrTenantFull says that TenantSockets sockets of the tenant are open.
+	// ErrTenantFull means that the tenant has TenantSockets open sockets.
 	ErrTenantFull = errors.New("stream: too many sockets of one tenant")
-	// ErrClosed says that the streams are shut down.
+	// ErrClosed means that the streams are shut down.
 	ErrClosed = errors.New("stream: closed")
 )
 
-// Key names a stream: clients of different tenants may use one client id.
+// Key identifies a stream: clients of different tenants may use the same client id.
 type Key struct {
 	Tenant string
 	// Client is the client id; empty means no stream at all.
 	Client string
 }
 
-// Ident is who opens a socket.
+// Ident identifies who opens a socket.
 type Ident struct {
 	Tenant string
-	// Client is the clientId of the query; empty mints one.
+	// Client is the clientId of the query; if empty, one is generated.
 	Client string
-	// Caller is whose jobs `status` counts.
+	// Caller is the caller whose jobs `status` counts.
 	Caller string
-	// Network is what tells callers of a tenant apart that may have nothing to
-	// do with each other; empty where the tenant is one person's.
+	// Network tells apart callers of a tenant that may be strangers to each other;
+	// empty if the tenant is one person.
 	Network string
 	// Live asks for interleaved events: nothing is held.
 	Live bool
@@ -48,55 +48,55 @@ type Ident struct {
 
 // Options configure [New]. The zero value of each field means its default.
 type Options struct {
-	// ReplayWindow is how long a client may be away and still be sent what it
-	// missed. Default: 60 s.
+	// ReplayWindow is how long a client may be disconnected and still be sent what
+	// it missed. Default: 60 s.
 	ReplayWindow time.Duration
-	// KeepAlive is the longest silence of a socket. Default: 9 s, because
-	// clients reconnect after 10 s.
+	// KeepAlive is the longest time without a message on a socket. Default: 9 s,
+	// because clients reconnect after 10 s.
 	KeepAlive time.Duration
-	// StatusInterval is the shortest time between two status messages of a
-	// socket, ends of its own prompts apart. Default: 100 ms.
+	// StatusInterval is the shortest time between two status messages of a socket,
+	// except at the end of its own prompts. Default: 100 ms.
 	StatusInterval time.Duration
-	// TenantStatuses is how many sockets of one tenant are sent a status in a
-	// second because a job of another caller has changed what the tenant's
-	// listings show. Default: 100.
+	// TenantStatuses is how many sockets of one tenant are sent a status per second
+	// because a job of another caller has changed the tenant's listings. Default:
+	// 100.
 	TenantStatuses int
 	// HoldBytes bounds what is kept in memory for one client. Default: 16 MiB.
 	HoldBytes int64
-	// SocketBytes bounds what waits to be written to one socket; less than
-	// twice HoldBytes is raised to it, so that a replay fits. Default: 32 MiB.
+	// SocketBytes bounds what is queued for one socket. It is raised to at least
+	// twice HoldBytes, so that a replay fits. Default: 32 MiB.
 	SocketBytes int64
-	// SpillBytes is how many bytes of results are kept in memory for one
-	// client before further ones go to a file. Default: 4 MiB.
+	// SpillBytes is how many bytes of results are kept in memory for one client
+	// before further ones go to a file. Default: 4 MiB.
 	SpillBytes int64
 	// SpillDir is the folder for such files. Default: the system's.
 	SpillDir string
 	// MaxSockets bounds the open sockets. Default: 10000.
 	MaxSockets int
-	// TenantSockets bounds those of a tenant; 0 is no bound of its own, as is
-	// the default.
+	// TenantSockets bounds the open sockets of a tenant; 0 means no limit per
+	// tenant, which is the default.
 	TenantSockets func(tenant string) int
-	// Shares reports whether a tenant has to leave room for others in what is
-	// kept for clients. Default: none has.
+	// Shares reports whether a tenant has to leave room for others in what is kept
+	// for clients. Default: none has.
 	Shares func(tenant string) bool
-	// Features gives the server's feature flags as a JSON object, asked once
-	// a socket. Default: what ComfyUI 0.3.64 says.
+	// Features returns the server's feature flags as a JSON object. It is called
+	// once per socket. Default: those of ComfyUI 0.3.64.
 	Features func() json.RawMessage
-	// Count is how many jobs of a caller are queued or running. Default: 0.
+	// Count returns how many jobs of a caller are queued or running. Default: 0.
 	Count func(ctx context.Context, caller string) (int, error)
-	// Delivered is told when a client has confirmed the whole sequence of a
-	// prompt. It is called without locks; while it blocks, further receipts
-	// of that socket wait.
+	// Delivered is called when a client has confirmed the whole sequence of a
+	// prompt. No locks are held; while it blocks, further receipts of that socket
+	// wait.
 	Delivered func(k Key, promptID string)
-	// Carrier connects with other hubs that share the queue; nil means that
-	// there are none.
-	Carrier Carrier
-	// Arrived is told when a client's socket has opened here and was not here
-	// before, after other hubs have handed over what they have and before
-	// anything is sent: the time to [Streams.Tell] what none of them has kept.
-	// It must not take long.
+	// Transport connects to the other hubs that share the queue; nil if there are
+	// none.
+	Transport Transport
+	// Arrived is called when the socket of a client that this hub did not own has
+	// opened here. By then other hubs have handed over what they have, and nothing
+	// was sent yet: the time to [Streams.Tell] what none of them has kept. It must
+	// return quickly.
 	Arrived func(ctx context.Context, k Key)
-	// Logger takes log lines. Default: none.
+	// Logger receives log records. Default: none.
 	Logger *slog.Logger
 }
 
@@ -135,40 +135,39 @@ func positive[T int | int64 | time.Duration](value, otherwise T) T {
 	return otherwise
 }
 
-// Streams are the event streams of all clients. It is safe for use by several
-// goroutines.
+// Streams holds the event streams of all clients. It is safe for concurrent use.
 type Streams struct {
 	o       Options
 	started time.Time
 	callers callers
-	// audiences hear of changes in the listings.
-	audiences audiences
+	// fanout sends a status when the listings change.
+	fanout statusFanout
 
 	limits atomic.Pointer[Limits]
 
-	ctx    context.Context // ends with the last grace of Close
+	ctx    context.Context // ends with the grace period of Close
 	cancel context.CancelFunc
 
-	carrier  Carrier // nil when alone
-	self     string
-	sessions atomic.Uint64  // of couriers and entries
-	numbers  atomic.Uint64  // of sequences
-	arrivals atomic.Uint64  // of sockets
-	network  sync.WaitGroup // what is on its way to other hubs
+	transport Transport // nil without other hubs
+	self      string
+	sessions  atomic.Uint64  // of forwarders and entries
+	numbers   atomic.Uint64  // of sequences
+	arrivals  atomic.Uint64  // of sockets
+	network   sync.WaitGroup // requests to other hubs in progress
 
 	mu      sync.Mutex
 	clients map[Key]*client
 	total   *ledger
 	tenants map[string]*ledger
 	sockets map[*socket]struct{}
-	places  places
+	slots   slots
 	closed  bool
 	over    bool // nothing more may be spawned
 	serving sync.WaitGroup
 }
 
-// New makes an empty set of streams. Clients that were connected to an earlier
-// hub are taken to have left now: their replay window begins.
+// New returns an empty set of streams. Clients that were connected to an earlier
+// hub are assumed to have left now: their replay window begins.
 func New(o Options) *Streams {
 	s := &Streams{
 		o:       o.withDefaults(),
@@ -179,15 +178,15 @@ func New(o Options) *Streams {
 		sockets: make(map[*socket]struct{}),
 	}
 	s.callers.ask = s.o.Count
-	s.audiences.pace = s.o.TenantStatuses
+	s.fanout.pace = s.o.TenantStatuses
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.SetLimits(Limits{ReplayWindow: o.ReplayWindow, MaxSockets: o.MaxSockets, TenantSockets: o.TenantSockets})
 	s.startNetwork()
 	return s
 }
 
-// Limits are those of the Options that a reload of the configuration may
-// change. Zero values mean the defaults.
+// Limits are those of the Options that a reload of the configuration may change.
+// Zero values mean the defaults.
 type Limits struct {
 	ReplayWindow  time.Duration
 	MaxSockets    int
@@ -206,8 +205,8 @@ func (s *Streams) SetLimits(l Limits) {
 
 func (s *Streams) window() time.Duration { return s.limits.Load().ReplayWindow }
 
-// change runs fn on the client of k under its lock, and brings the client in
-// order afterwards. A client that is not known is made, or fn is not called.
+// change runs fn on the client of k with its lock held, then settles the client. If
+// the client is unknown and create is false, fn is not called.
 func (s *Streams) change(k Key, create bool, fn func(*client)) {
 	if k.Client == "" {
 		return
@@ -223,7 +222,7 @@ func (s *Streams) change(k Key, create bool, fn func(*client)) {
 	}
 }
 
-// client finds or makes the client of k.
+// client returns the client of k, creating it if create is set.
 func (s *Streams) client(k Key, create bool) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +239,8 @@ func (s *Streams) client(k Key, create bool) *client {
 	return c
 }
 
-// ledger finds or makes that of a tenant; the lock is held.
+// ledger returns the ledger of a tenant, creating it if necessary. The lock is
+// held.
 func (s *Streams) ledger(tenant string) *ledger {
 	g := s.tenants[tenant]
 	if g == nil {
@@ -251,13 +251,13 @@ func (s *Streams) ledger(tenant string) *ledger {
 	return g
 }
 
-// ledgerOf is that of a client's tenant.
+// ledgerOf returns the ledger of a client's tenant.
 func (s *Streams) ledgerOf(k Key) (g *ledger) {
 	s.change(k, false, func(c *client) { g = c.line.limits.ledger })
 	return g
 }
 
-// forget takes a client out of the count of its tenant; the lock is held.
+// forget removes a client from the count of its tenant. The lock is held.
 func (s *Streams) forget(c *client) {
 	g := c.line.limits.ledger
 	if g.clients--; g.clients == 0 && s.tenants[c.key.Tenant] == g {
@@ -266,15 +266,14 @@ func (s *Streams) forget(c *client) {
 	}
 }
 
-// hasRoom reports whether one more client of a tenant may be known that has no
-// socket.
+// hasRoom reports whether a tenant may have one more client without a socket.
 func (s *Streams) hasRoom(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.tenants[tenant].crowded(len(s.clients))
 }
 
-// change reports false when the client has left the registry meanwhile.
+// change returns false if the client has left the registry meanwhile.
 func (c *client) change(fn func(*client)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,7 +285,7 @@ func (c *client) change(fn func(*client)) bool {
 	return true
 }
 
-// remove takes a client out of the registry; its lock is held.
+// remove removes a client, whose lock is held, from the registry.
 func (s *Streams) remove(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,11 +295,11 @@ func (s *Streams) remove(c *client) {
 	}
 }
 
-// Begin opens the sequence of a run that began to execute; its execution_start
-// is the first Send. Each Begin must be followed by End or Lose, or the stream
-// of the client stands still: `defer run.Lose()` is right, as it does nothing
-// after End. The same prompt and fence give the same run again. A key without
-// a client gives a run that drops everything.
+// Begin opens the sequence of a run that has started to execute; its
+// execution_start is the first Send. Each Begin must be followed by End or Lose, or
+// the client's stream stalls; `defer run.Lose()` is fine, because it does nothing
+// after End. The same prompt and fence return the same run. A key without a client
+// returns a run that drops everything.
 func (s *Streams) Begin(k Key, a Attempt) *Run {
 	r := &Run{}
 	s.change(k, true, func(c *client) {
@@ -309,28 +308,27 @@ func (s *Streams) Begin(k Key, a Attempt) *Run {
 		if q := r.sequence; q.at == 0 {
 			q.job, q.at = a.Job, time.Now().UnixMilli()
 		}
-		c.seek()
+		c.findOwner()
 	})
 	return r
 }
 
 // Ended adds the complete sequence of a prompt that ended without a run here:
-// refused by the instance, never runnable, or known from history only. The
-// messages go from execution_start to the end message; status and executing
-// null follow by themselves. With a job it is the end that this hub has
-// brought about; without one it is shown whatever was shown before.
+// refused by the instance, never runnable, or known from history only. The messages
+// start with execution_start and include the end message; status and executing null
+// are added. With a job, this is the end that this hub has brought about; without
+// one, it is shown whatever was shown before.
 func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
 	s.change(k, true, func(c *client) {
 		c.newest(a.Job, a.Fence)
 		c.line.ended(a, msgs)
-		c.seek()
+		c.findOwner()
 	})
 }
 
-// Posted tells when a prompt was accepted, here or by another hub. It starts
-// the replay window of a client whose socket opens later than its POST. A tenant
-// that names very many clients whose sockets do not open has no more such
-// windows.
+// Posted reports when a prompt was accepted, here or by another hub. It starts the
+// replay window of a client that opens its socket after its POST. A tenant that
+// names very many clients without sockets gets no more such windows.
 func (s *Streams) Posted(k Key, at time.Time) {
 	s.change(k, s.hasRoom(k.Tenant), func(c *client) {
 		if until := at.Add(s.window()); until.After(c.until) {
@@ -339,17 +337,16 @@ func (s *Streams) Posted(k Key, at time.Time) {
 	})
 }
 
-// Replay sends the messages of an ended prompt again, because the same prompt
-// was posted again. It reports whether they are (or will be) sent; if not,
-// they are no longer known and the caller may build them from history, see
-// [Streams.Ended].
+// Replay sends the messages of an ended prompt again, because the same prompt was
+// posted again. It reports whether they are (or will be) sent; if not, they are no
+// longer known and the caller may build them from history, see [Streams.Ended].
 func (s *Streams) Replay(k Key, promptID string) (known bool) {
 	s.change(k, false, func(c *client) { known = c.line.replay(promptID) })
 	return known
 }
 
-// Showing is the running prompt whose messages the client is being shown; ok
-// is false when there is none, or no socket.
+// Showing returns the running prompt whose messages the client is being shown; ok
+// is false if there is none, or no socket.
 func (s *Streams) Showing(k Key) (promptID string, ok bool) {
 	s.change(k, false, func(c *client) {
 		if c.socket != nil {
@@ -365,8 +362,8 @@ func (s *Streams) Connected(k Key) (connected bool) {
 	return connected
 }
 
-// Broadcast sends a message that belongs to no run to the client's socket; it
-// is never held, and dropped when there is no socket.
+// Broadcast sends a message that belongs to no run to the client's socket here. The
+// message is never held; without a socket it is dropped.
 func (s *Streams) Broadcast(k Key, m Message) {
 	f := &frame{kind: m.Kind, node: m.Node, binary: m.Binary, data: m.Data, size: int64(len(m.Data))}
 	s.change(k, false, func(c *client) {
@@ -376,18 +373,18 @@ func (s *Streams) Broadcast(k Key, m Message) {
 	})
 }
 
-// Sockets is the number of open sockets.
+// Sockets returns the number of open sockets.
 func (s *Streams) Sockets() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sockets)
 }
 
-// SocketsOf counts the open sockets of a tenant.
+// SocketsOf returns the number of open sockets of a tenant.
 func (s *Streams) SocketsOf(tenant string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.places.tenants[tenant]
+	return s.slots.tenants[tenant]
 }
 
 // wantsLive reports whether the query asks for interleaved events.

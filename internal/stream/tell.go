@@ -1,18 +1,18 @@
 package stream
 
-// This file is for ends that another hub should have brought and, perhaps,
-// could not: they are rebuilt from the history, and told once.
+// This file handles ends that another hub should have sent but may have been unable
+// to: they are rebuilt from the history and told once.
 
-// Holds reports whether the client's stream is held here: it has a socket, or
-// had one so lately that it is expected back.
+// Holds reports whether this hub holds the client's stream: the client has a socket
+// here, or had one so recently that it is expected back.
 func (s *Streams) Holds(k Key) (holds bool) {
-	s.change(k, false, func(c *client) { holds = c.socket != nil || c.here() })
+	s.change(k, false, func(c *client) { holds = c.socket != nil || c.ownedHere() })
 	return holds
 }
 
-// Told reports whether the end of a job has reached this hub by the stream: it
-// was sent, or waits to be. running tells that the job's messages came and its
-// end did not yet.
+// Told reports whether the end of a job has reached this hub's stream: it was sent
+// or is waiting to be. running means that messages of the job have arrived, but not
+// its end.
 func (s *Streams) Told(k Key, job string) (told, running bool) {
 	s.change(k, false, func(c *client) {
 		q := c.line.of(job)
@@ -23,23 +23,23 @@ func (s *Streams) Told(k Key, job string) (told, running bool) {
 }
 
 // Tell adds the complete sequence of a job that another hub has run, as
-// [Streams.Ended] does, unless its end has come from there. What comes later
-// is dropped. No messages mean that nothing is known of it, and tell nothing.
+// [Streams.Ended] does, unless that hub has sent its end. What arrives later is
+// dropped. Without messages nothing is known of the job, and Tell does nothing.
 func (s *Streams) Tell(k Key, promptID, job string, msgs ...Message) {
 	if len(msgs) == 0 {
 		return
 	}
 	s.change(k, true, func(c *client) {
 		q := c.line.of(job)
-		if c.fences[job] == finished || q != nil && (q.over || q.foreign == nil) {
+		if c.fences[job] == finished || q != nil && (q.over || q.remote == nil) {
 			return
 		}
 		if q != nil {
 			c.line.lose(q)
-			q.foreign.outdated = true
+			q.remote.outdated = true
 		}
 		c.noteFence(job, finished)
 		c.line.ended(Attempt{Prompt: promptID, Job: job, Fence: finished}, msgs)
-		c.seek()
+		c.findOwner()
 	})
 }

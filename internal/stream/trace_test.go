@@ -25,8 +25,8 @@ type traceStep struct {
 	} `json:"decoded"`
 }
 
-// traceRuns reads the runs that one client of a recording was sent: each from
-// its execution_start to executing null. Images are cut to what is recorded.
+// traceRuns returns the runs that one client of a recording was sent, each from
+// execution_start to executing null. Images are cut to what is recorded.
 func traceRuns(t *testing.T, name, client string) (runs [][]Message) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
@@ -80,7 +80,7 @@ func play(run *Run, msgs []Message) {
 	run.End(msgs[ends])
 }
 
-// shape is a message without what differs between two recordings.
+// shape returns a message without what differs between two recordings.
 func shape(word string) string {
 	if image, ok := strings.CutPrefix(word, "binary:"); ok {
 		return hex.EncodeToString([]byte(image[:8]))
@@ -119,7 +119,7 @@ func TestRecordedRuns(t *testing.T) {
 				plain := r.open("/ws?clientId=plain")
 				flagged := r.open("/ws?clientId=flagged")
 				flagged.announce()
-				time.Sleep(flagGrace) // after it silence means "no flags"
+				time.Sleep(flagGrace) // without an answer by then, the client has no flags
 				plain.settled()
 				flagged.settled()
 				recorded := traceRuns(t, c.file, c.client)
@@ -153,7 +153,7 @@ func TestRecordedRuns(t *testing.T) {
 	}
 }
 
-// promptOf is the prompt_id of a recorded run.
+// promptOf returns the prompt_id of a recorded run.
 func promptOf(t *testing.T, msgs []Message) string {
 	t.Helper()
 	var m struct {

@@ -7,10 +7,10 @@ import (
 	"github.com/coder/websocket"
 )
 
-// write sends what is due until ctx ends or the socket fails. The first
-// message is always the status with the sid.
+// write sends what is due until ctx ends or the socket fails. The first message is
+// always the status with the sid.
 func (w *socket) write(ctx context.Context) error {
-	n, _ := w.tally.read(ctx) // without an answer the client is told 0
+	n, _ := w.tally.read(ctx) // if unknown, the client is sent 0
 	if err := w.put(ctx, outgoing{data: statusMessage(n, w.sid)}); err != nil {
 		return err
 	}
@@ -28,8 +28,8 @@ func (w *socket) write(ctx context.Context) error {
 }
 
 // due writes one thing: an answer to this socket, the oldest item, or a status
-// whose time has come. A status waits for what was queued before: its number is
-// that of now, and clients that read 0 leave, without the last pictures.
+// whose time has come. A status waits for everything queued before it: its number
+// is the current one, and clients that read 0 leave without the last pictures.
 func (w *socket) due(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.replies) > 0 {
@@ -55,7 +55,7 @@ func (w *socket) due(ctx context.Context) error {
 			return err
 		}
 		w.mu.Lock()
-		w.status = false // this one is as new
+		w.status = false // the status below is as new
 		w.mu.Unlock()
 		w.tally.touch()
 		return w.sendStatus(ctx, true)
@@ -80,19 +80,19 @@ func (w *socket) due(ctx context.Context) error {
 	return nil
 }
 
-// sendStatus tells the number of the caller's jobs. A number that cannot be
-// had is worth a message only where the client waits for one.
+// sendStatus sends the number of the caller's jobs. If the number is unknown, a
+// status is sent only where the client waits for one.
 func (w *socket) sendStatus(ctx context.Context, always bool) error {
 	if w.silent() {
 		return nil
 	}
-	version := w.house.version(w)
+	version := w.fanout.version(w)
 	n, err := w.tally.read(ctx)
 	if err != nil && !always {
 		return nil
 	}
 	w.lastStatus = time.Now()
-	w.house.heard(w, version)
+	w.fanout.heard(w, version)
 	return w.text(ctx, statusMessage(n, ""))
 }
 
@@ -120,8 +120,8 @@ func (w *socket) frame(ctx context.Context, f *frame) error {
 	return nil
 }
 
-// awaitFlags gives a client that has just connected a moment to say in which
-// form it wants images.
+// awaitFlags gives a client that has just connected a moment to say in which form
+// it wants images.
 func (w *socket) awaitFlags(ctx context.Context) {
 	wait := flagGrace - time.Since(w.opened)
 	if wait <= 0 {
@@ -153,8 +153,7 @@ func (w *socket) pending() bool {
 	return w.queue.len() > 0 || len(w.replies) > 0
 }
 
-// rest waits until there is something to write, and keeps a silent socket
-// alive.
+// rest waits until there is something to write, and keeps an idle socket alive.
 func (w *socket) rest(ctx context.Context) error {
 	now := time.Now()
 	w.mu.Lock()
@@ -219,9 +218,9 @@ func (w *socket) send(ctx context.Context, out outgoing) error {
 	return w.put(ctx, out)
 }
 
-// put writes one message. Images do not shrink, so they are sent without the
-// extension: a first piece below the library's threshold keeps the whole
-// message uncompressed.
+// put writes one message. Images do not compress well, so they are sent
+// uncompressed: a first piece below the library's threshold keeps the whole message
+// uncompressed.
 func (w *socket) put(ctx context.Context, out outgoing) error {
 	w.lastWrite = time.Now()
 	kind := websocket.MessageText

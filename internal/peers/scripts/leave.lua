@@ -1,4 +1,4 @@
--- Says that a hub has stopped.
+-- Records that a hub has stopped.
 --
 -- ARGV[1] hub
 write('DEL', key('s', 'hub', ARGV[1]))

@@ -1,4 +1,4 @@
--- Gives up the home of a client, if it is still as named.
+-- Gives up the ownership of a client, if it is unchanged.
 --
 -- ARGV[1] client, packed
 -- ARGV[2] hub

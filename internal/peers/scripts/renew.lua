@@ -1,8 +1,8 @@
--- Prolongs the homes of clients at a hub and tells whose they are. One that is
--- not there, because Redis has lost it, is made again.
+-- Extends a hub's ownership of clients and returns their current owners. An
+-- ownership that Redis has lost is created again.
 --
 -- ARGV[1] hub
--- ARGV[2] how long a home lasts, in milliseconds
+-- ARGV[2] how long an ownership lasts, in milliseconds
 -- ARGV[3...] client packed, number, entry; and so on
 --
 -- Output: {hub, number, ...}

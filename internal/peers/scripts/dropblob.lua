@@ -1,5 +1,5 @@
--- Removes a parcel.
+-- Deletes a blob.
 --
--- ARGV[1] parcel
+-- ARGV[1] blob
 write('DEL', key('s', 'parcel', ARGV[1]))
 return {'ok'}

@@ -1,8 +1,8 @@
--- Finds the homes of clients at hubs that live.
+-- Looks up the owners of clients, among hubs that are alive.
 --
 -- ARGV[...] clients, packed
 --
--- Output: {hub, number, ...}, with '' and '0' for a client that has none
+-- Output: {hub, number, ...}, with '' and '0' for a client without one
 local out = {}
 for _, client in ipairs(ARGV) do
   local held = redis.call('HMGET', key('s', 'home', client), 'hub', 'n')

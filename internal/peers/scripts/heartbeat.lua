@@ -1,7 +1,7 @@
--- Says that a hub lives.
+-- Records that a hub is alive.
 --
 -- ARGV[1] hub
--- ARGV[2] for how long it counts as alive, in milliseconds
+-- ARGV[2] how long it counts as alive, in milliseconds
 write('SET', key('s', 'hub', ARGV[1]), '1')
 write('PEXPIREAT', key('s', 'hub', ARGV[1]), int(now() + tonumber(ARGV[2])))
 return {'ok'}

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Web UIs list the jobs of the whole tenant, and look again at each status.
-func TestEverybodyOfATenantHearsOfAChange(t *testing.T) {
+// Web UIs list the jobs of the whole tenant, and fetch the list again at each
+// status.
+func TestEverySocketOfATenantHearsOfAChange(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.ident.Tenant = "house"
 		ann, bob := r.open("/ws?clientId=ann"), r.open("/ws?clientId=bob")
@@ -43,9 +44,9 @@ func TestEverybodyOfATenantHearsOfAChange(t *testing.T) {
 	})
 }
 
-// However many sockets a tenant has, and however much happens, so many are told
-// in a second, each in its turn, and all of them hear of the last change.
-func TestLargeAudiencesAreToldInTurns(t *testing.T) {
+// However many sockets a tenant has, and however much happens, a limited number is
+// told per second, each in its turn, and all are told of the last change.
+func TestManySocketsOfATenantAreToldInTurns(t *testing.T) {
 	bubble(t, Options{TenantStatuses: 50}, func(t *testing.T, r *rig) {
 		r.ident.Tenant = "house"
 		const sockets = 200
@@ -65,7 +66,7 @@ func TestLargeAudiencesAreToldInTurns(t *testing.T) {
 			}
 			return all, most, least
 		}
-		// A change every 20 ms for 8 s: two turns of everybody.
+		// A change every 20 ms for 8 s: each socket has two turns.
 		for range 400 {
 			r.streams.JobChanged("house", "somebody")
 			time.Sleep(20 * time.Millisecond)
@@ -74,14 +75,14 @@ func TestLargeAudiencesAreToldInTurns(t *testing.T) {
 		require.LessOrEqual(t, all, 8*50+5)
 		require.GreaterOrEqual(t, all, 8*50-5)
 		require.LessOrEqual(t, most-least, 1, "nobody is told more often than others")
-		// After the last change everybody hears of it, and once. (The keep-alive
-		// is due 9 s after that.)
+		// After the last change, every socket is told once. (The keep-alive is due
+		// 9 s later.)
 		r.streams.JobChanged("house", "somebody")
 		time.Sleep(4500 * time.Millisecond)
 		all, _, least = heard()
 		require.Equal(t, 1, least)
 		require.LessOrEqual(t, all, sockets+5)
-		// Who leaves is not waited for.
+		// A socket that leaves is not waited for.
 		r.streams.JobChanged("house", "somebody")
 		for _, p := range peers[:150] {
 			require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))
@@ -90,15 +91,15 @@ func TestLargeAudiencesAreToldInTurns(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, _, least = heard()
 		require.Equal(t, 1, least)
-		r.streams.audiences.mu.Lock()
-		defer r.streams.audiences.mu.Unlock()
-		require.Equal(t, 50, r.streams.audiences.all["house"].turns.Len())
-		require.Zero(t, r.streams.audiences.all["house"].behind)
+		r.streams.fanout.mu.Lock()
+		defer r.streams.fanout.mu.Unlock()
+		require.Equal(t, 50, r.streams.fanout.all["house"].order.Len())
+		require.Zero(t, r.streams.fanout.all["house"].behind)
 	})
 }
 
 // The bookkeeping of a tenant ends with its last socket.
-func TestAudiencesLeaveNothing(t *testing.T) {
+func TestFanoutLeavesNothing(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.ident.Tenant = "house"
 		p := r.open("/ws?clientId=ann")
@@ -108,7 +109,7 @@ func TestAudiencesLeaveNothing(t *testing.T) {
 		require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))
 		synctest.Wait()
 		require.NoError(t, r.streams.Close(context.Background()))
-		require.Empty(t, r.streams.audiences.all)
+		require.Empty(t, r.streams.fanout.all)
 	})
 }
 

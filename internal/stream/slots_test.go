@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlaces(t *testing.T) {
+func TestSlots(t *testing.T) {
 	t.Parallel()
-	fill := func(p *places, of place, most, own int) (taken int, err error) {
+	fill := func(p *slots, of party, most, own int) (taken int, err error) {
 		for {
 			if err := p.take(of, most, own); err != nil {
 				return taken, err
@@ -18,25 +18,25 @@ func TestPlaces(t *testing.T) {
 	}
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
-		var p places
-		n, err := fill(&p, place{tenant: "a"}, 80, 80)
+		var p slots
+		n, err := fill(&p, party{tenant: "a"}, 80, 80)
 		require.Equal(t, 80, n, "who is alone may have all")
 		require.ErrorIs(t, err, ErrFull)
 	})
 	t.Run("tenant", func(t *testing.T) {
 		t.Parallel()
-		var p places
-		n, err := fill(&p, place{tenant: "a"}, 80, 20)
+		var p slots
+		n, err := fill(&p, party{tenant: "a"}, 80, 20)
 		require.Equal(t, 20, n)
 		require.ErrorIs(t, err, ErrTenantFull)
-		require.NoError(t, p.take(place{tenant: "b"}, 80, 20), "others are not affected")
-		p.free(place{tenant: "a"})
-		require.NoError(t, p.take(place{tenant: "a"}, 80, 20))
+		require.NoError(t, p.take(party{tenant: "b"}, 80, 20), "others are not affected")
+		p.free(party{tenant: "a"})
+		require.NoError(t, p.take(party{tenant: "a"}, 80, 20))
 	})
 	t.Run("share", func(t *testing.T) {
 		t.Parallel()
-		var p places
-		quiet, crowd := place{tenant: "", network: "1"}, place{tenant: "", network: "2"}
+		var p slots
+		quiet, crowd := party{tenant: "", network: "1"}, party{tenant: "", network: "2"}
 		require.NoError(t, p.take(quiet, 80, 80))
 		n, err := fill(&p, crowd, 80, 80)
 		require.Equal(t, 69, n, "a crowd gets no place of the last eighth")
@@ -47,8 +47,8 @@ func TestPlaces(t *testing.T) {
 	})
 	t.Run("given back", func(t *testing.T) {
 		t.Parallel()
-		var p places
-		of := place{tenant: "a", network: "b"}
+		var p slots
+		of := party{tenant: "a", network: "b"}
 		n, _ := fill(&p, of, 9, 9)
 		for range n {
 			p.free(of)

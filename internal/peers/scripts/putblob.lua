@@ -1,8 +1,8 @@
--- Adds a piece to a parcel.
+-- Adds a piece to a blob.
 --
--- ARGV[1] parcel
+-- ARGV[1] blob
 -- ARGV[2] piece
--- ARGV[3] how long the parcel is kept, in milliseconds
+-- ARGV[3] how long the blob is kept, in milliseconds
 local name = key('s', 'parcel', ARGV[1])
 write('RPUSH', name, ARGV[2])
 write('PEXPIREAT', name, int(now() + tonumber(ARGV[3])))

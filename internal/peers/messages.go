@@ -16,63 +16,63 @@ import (
 )
 
 const (
-	// parcelFor is how long a parcel waits to be taken. The sender has what
-	// is in it for longer, and sends it again.
-	parcelFor = time.Minute
-	// pieceBytes is the size of a parcel's pieces: one command moves one, and
-	// must not hold up a Redis that others wait for.
+	// blobTTL is how long a blob is kept until it is taken. The sender keeps the
+	// data for longer and sends it again if needed.
+	blobTTL = time.Minute
+	// pieceBytes is the size of one piece of a blob. Each command moves one piece,
+	// so that a large blob does not block a Redis that others wait for.
 	pieceBytes = 1 << 20
 )
 
-// errNoParcel says that a parcel is not there any more.
-var errNoParcel = errors.New("peers: no such parcel")
+// errNoBlob is returned for a blob that no longer exists.
+var errNoBlob = errors.New("peers: no such blob")
 
-//go:embed scripts/put.lua
-var putLua string
+//go:embed scripts/putblob.lua
+var putBlobLua string
 
-//go:embed scripts/drop.lua
-var dropLua string
+//go:embed scripts/dropblob.lua
+var dropBlobLua string
 
 var (
-	putScript  = redis.NewScript("peers/put", redis.Write, putLua)
-	dropScript = redis.NewScript("peers/drop", redis.Write, dropLua)
+	putBlobScript  = redis.NewScript("peers/putblob", redis.Write, putBlobLua)
+	dropBlobScript = redis.NewScript("peers/dropblob", redis.Write, dropBlobLua)
 )
 
-// The first word of a publication says what it is.
+// The first word of a publication is its kind.
 const (
 	wordClaimed  = "claimed"
 	wordReleased = "released"
 	wordLeft     = "left"
-	wordLetter   = "letter"
+	wordMessage  = "letter" // the name that earlier versions use; hubs of both share a Redis during an upgrade
 )
 
 func (p *Peers) hubsChannel() string { return p.db.Key("s", "hubs") }
 
 func (p *Peers) channelOf(hub string) string { return p.db.Key("s", "to", hub) }
 
-// Mail sends a letter to one hub. That it was sent does not mean that anybody
-// was there to read it.
-func (p *Peers) Mail(ctx context.Context, hub string, letter []byte) error {
-	// A publication changes no data, so it needs no script.
-	if err := p.db.Client().Publish(ctx, p.channelOf(hub), redis.Pack(wordLetter, string(letter))).Err(); err != nil {
+// Send publishes a message to one hub. Success does not mean that the hub received
+// it.
+func (p *Peers) Send(ctx context.Context, hub string, message []byte) error {
+	// Publishing changes no data, so it needs no script.
+	if err := p.db.Client().Publish(ctx, p.channelOf(hub), redis.Pack(wordMessage, string(message))).Err(); err != nil {
 		return fmt.Errorf("peers: %w", err)
 	}
 	return nil
 }
 
-// Deposit keeps what is too large for a letter for a minute.
-func (p *Peers) Deposit(ctx context.Context, data []byte) (ref string, err error) {
+// PutBlob stores data that is too large for a message, for a minute.
+func (p *Peers) PutBlob(ctx context.Context, data []byte) (ref string, err error) {
 	ref = uuid.NewString()
 	for piece := range slices.Chunk(data, pieceBytes) {
-		if err := p.do(ctx, putScript, ref, piece, parcelFor.Milliseconds()); err != nil {
+		if err := p.do(ctx, putBlobScript, ref, piece, blobTTL.Milliseconds()); err != nil {
 			return "", err
 		}
 	}
 	return ref + "/" + strconv.Itoa(len(data)), nil
 }
 
-// Collect takes what was deposited.
-func (p *Peers) Collect(ctx context.Context, ref string) ([]byte, error) {
+// TakeBlob returns what PutBlob stored, and deletes it.
+func (p *Peers) TakeBlob(ctx context.Context, ref string) ([]byte, error) {
 	id, size, err := readRef(ref)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (p *Peers) Collect(ctx context.Context, ref string) ([]byte, error) {
 	for i := int64(0); len(data) < size; i++ {
 		piece, err := p.db.Client().LIndex(ctx, name, i).Bytes()
 		if errors.Is(err, redis.Nil) || err == nil && len(piece) == 0 {
-			return nil, errNoParcel
+			return nil, errNoBlob
 		}
 		if err != nil {
 			return nil, fmt.Errorf("peers: %w", err)
@@ -90,27 +90,27 @@ func (p *Peers) Collect(ctx context.Context, ref string) ([]byte, error) {
 		data = append(data, piece...)
 	}
 	if len(data) != size {
-		return nil, errNoParcel
+		return nil, errNoBlob
 	}
-	// It goes by itself in a minute; it is only large.
-	return data, p.do(ctx, dropScript, id)
+	// Redis would expire it within a minute, but it may be large.
+	return data, p.do(ctx, dropBlobScript, id)
 }
 
-// maxParcel is more than an instance's message can have.
-const maxParcel = 1 << 30
+// maxBlob is larger than any message of an instance.
+const maxBlob = 1 << 30
 
 func readRef(ref string) (id string, size int, err error) {
 	if len(ref) > 37 && ref[36] == '/' {
 		id = ref[:36]
 		size, err = strconv.Atoi(ref[37:])
-		if err == nil && size > 0 && size <= maxParcel {
+		if err == nil && size > 0 && size <= maxBlob {
 			return id, size, nil
 		}
 	}
-	return "", 0, fmt.Errorf("peers: reference %.50q of a parcel cannot be read", ref)
+	return "", 0, fmt.Errorf("peers: reference %.50q of a blob cannot be read", ref)
 }
 
-// Listen gives what other hubs tell until ctx ends; see [stream.Carrier].
+// Listen returns the notices of other hubs until ctx ends; see [stream.Transport].
 func (p *Peers) Listen(ctx context.Context) <-chan stream.Notice {
 	out := make(chan stream.Notice)
 	go func() {
@@ -132,15 +132,16 @@ func (p *Peers) Listen(ctx context.Context) <-chan stream.Notice {
 	return out
 }
 
-// readNotice reads a publication. Unknown ones are a newer hub's.
+// readNotice decodes a publication. It ignores kinds it does not know, which a
+// newer hub may send.
 func readNotice(payload string) (stream.Notice, bool) {
 	parts, ok := redis.Unpack(payload)
 	if !ok || len(parts) < 2 {
 		return stream.Notice{}, false
 	}
 	switch parts[0] {
-	case wordLetter:
-		return stream.Notice{Kind: stream.Mailed, Letter: []byte(parts[1])}, true
+	case wordMessage:
+		return stream.Notice{Kind: stream.Messaged, Message: []byte(parts[1])}, true
 	case wordLeft:
 		return stream.Notice{Kind: stream.Left, Hub: parts[1]}, true
 	case wordClaimed, wordReleased:
@@ -154,7 +155,7 @@ func readNotice(payload string) (stream.Notice, bool) {
 		}
 		n := stream.Notice{
 			Kind: stream.Claimed, Client: stream.Key{Tenant: client[0], Client: client[1]},
-			Home: stream.Home{Hub: parts[1], Number: number},
+			Owner: stream.Owner{Hub: parts[1], Number: number},
 		}
 		if parts[0] == wordReleased {
 			n.Kind = stream.Released

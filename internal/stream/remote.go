@@ -6,53 +6,54 @@ import (
 	"time"
 )
 
-// askAgainAfter is how long an answer to letterAgain may take.
+// askAgainAfter is how long the answer to a peerResend may take.
 const askAgainAfter = time.Second
 
-// silenceBeats is how many beats of a source may fail to come before it is asked.
-const silenceBeats = 3
+// missedHeartbeats is how many heartbeats of a source may be missing before it is
+// asked.
+const missedHeartbeats = 3
 
-// source is another hub that has runs of a client whose home is here.
+// source is another hub with runs of a client that this hub owns.
 type source struct {
 	hub string
-	// session is the one that is being read, next the number that is due.
+	// session is the current session; next is the number of its next message.
 	session uint64
 	next    uint64
-	// broken is set when letters of the session are missing or the hub was
-	// taken for dead: only a new session counts.
+	// broken means that messages of the session are missing, or that the hub was
+	// presumed dead. Only a new session counts.
 	broken bool
 	asked  time.Time
-	heard  time.Time // when a letter came last
-	runs   map[uint64]*foreignRun
+	heard  time.Time // when the last message arrived
+	runs   map[uint64]*remoteRun
 }
 
-// foreignRun is a run of another hub.
-type foreignRun struct {
+// remoteRun is a run of another hub.
+type remoteRun struct {
 	id       uint64
 	hub      string
 	sequence *sequence
-	session  uint64    // the last in which it was named
+	session  uint64    // the last session that named it
 	last     uint64    // the newest message that has arrived
-	end      []Message // those that will close it
-	// outdated runs are shown to nobody: the job has a newer one, or its end
-	// was told already.
+	end      []Message // the messages that will close it
+	// outdated runs are not shown: the job has a newer run, or its end was already
+	// told.
 	outdated bool
-	// received tells that the client has confirmed all of it.
+	// received means that the client has confirmed all of it.
 	received bool
-	// lost is set when the hub was taken for dead.
+	// lost is set when the hub was presumed dead.
 	lost bool
 }
 
-// finished is the fence of a job whose end the client has, or is about to have.
+// finished is the fence of a job whose end the client has, or is about to be sent.
 const finished = int64(^uint64(0) >> 1)
 
-// maxFences bounds what is remembered of a client's jobs.
+// maxFences bounds how many of a client's jobs are remembered.
 const maxFences = 4096
 
-// newest reports whether no later run of a job is known, and notes the fence.
-// Earlier ones are over, whatever their hubs say.
+// newest records the fence of a run and reports whether no later run of the job is
+// known. Earlier runs are over, whatever their hubs say.
 func (c *client) newest(job string, fence int64) bool {
-	if job == "" || c.streams.carrier == nil {
+	if job == "" || c.streams.transport == nil {
 		return true
 	}
 	if c.fences[job] > fence {
@@ -68,23 +69,23 @@ func (c *client) newest(job string, fence int64) bool {
 }
 
 func (c *client) noteFence(job string, fence int64) {
-	if job == "" || c.streams.carrier == nil {
+	if job == "" || c.streams.transport == nil {
 		return
 	}
 	if c.fences == nil || len(c.fences) >= maxFences {
-		c.fences = map[string]int64{} // a hub that comes back so late is rare
+		c.fences = map[string]int64{} // a hub that returns so late is rare
 	}
 	c.fences[job] = fence
 }
 
-// maxRecent bounds the jobs whose receipt is told to the client's next home.
+// maxRecent bounds the jobs whose receipt is passed on to the client's next owner.
 const maxRecent = 64
 
-// noteReceived notes that the client has a job's end. The hub that ran the job
-// is told, too; should the client move before that has heard, the next home
-// must not show it again.
+// noteReceived records that the client has a job's end. The hub that ran the job is
+// also told, but the client may move before that hub knows, and its next owner must
+// not show the end again.
 func (c *client) noteReceived(job string) {
-	if job == "" || c.streams.carrier == nil {
+	if job == "" || c.streams.transport == nil {
 		return
 	}
 	c.noteFence(job, finished)
@@ -97,14 +98,14 @@ func (c *client) noteReceived(job string) {
 	c.recent = append(c.recent, job)
 }
 
-// receivedElsewhere drops what the client has received at its former home.
+// receivedElsewhere drops what the client has received from its former owner.
 func (c *client) receivedElsewhere(job string) {
 	c.noteReceived(job)
 	c.line.drop(func(q *sequence) bool {
 		if q.job != job || q.open && c.line.out != nil {
 			return false // it is being shown
 		}
-		if r := q.foreign; r != nil {
+		if r := q.remote; r != nil {
 			r.outdated, r.received = true, q.over
 			return true
 		}
@@ -112,23 +113,23 @@ func (c *client) receivedElsewhere(job string) {
 	})
 }
 
-// verdict is what becomes of a letter.
-type verdict int
+// decision is what to do with a message from another hub.
+type decision int
 
 const (
-	accept verdict = iota
+	accept decision = iota
 	ignore
-	gap // letters before it are missing
+	gap // earlier messages are missing
 )
 
-// judge decides on letterEvents before anything is done with it.
-func (c *client) judge(l *letter) verdict {
-	if l.home < c.home.Number {
-		return ignore // for a home that the client has left since
+// judge decides what to do with peerEvents, before anything of them is applied.
+func (c *client) judge(l *peerMessage) decision {
+	if l.owner < c.owner.Number {
+		return ignore // the client has a newer owner
 	}
 	src := c.sources[l.from]
 	if src == nil {
-		src = &source{hub: l.from, runs: map[uint64]*foreignRun{}}
+		src = &source{hub: l.from, runs: map[uint64]*remoteRun{}}
 		if c.sources == nil {
 			c.sources = map[string]*source{}
 		}
@@ -150,65 +151,65 @@ func (c *client) judge(l *letter) verdict {
 	return accept
 }
 
-// apply takes a letter in that was accepted. It returns the runs that the
-// sender should be told are received.
-func (c *client) apply(l *letter) (received []uint64) {
+// apply handles an accepted message. It returns the runs that the sender should be
+// told are received.
+func (c *client) apply(l *peerMessage) (received []uint64) {
 	src := c.sources[l.from]
 	src.next, src.heard = l.number+1, time.Now()
 	for i := range l.events {
 		e := &l.events[i]
 		r := src.runs[e.id]
 		switch e.kind {
-		case eventBegin:
-			c.beginForeign(src, e)
-		case eventFrame:
-			c.foreignFrame(r, e)
-		case eventEnd:
-			if !c.foreignEnd(r, e.told) {
+		case runBegin:
+			c.beginRemote(src, e)
+		case runFrame:
+			c.remoteFrame(r, e)
+		case runEnd:
+			if !c.remoteEnd(r, e.told) {
 				received = append(received, e.id)
 			}
-		case eventLost:
-			c.foreignLost(r)
+		case runLost:
+			c.remoteLost(r)
 			delete(src.runs, e.id)
-		case eventSynced:
+		case runSynced:
 			for _, job := range e.jobs {
 				c.receivedElsewhere(job)
 			}
 			c.synced(src, e.floor)
-			c.answered(l.from, l.home)
-		case eventBeat:
+			c.answered(l.from, l.owner)
+		case runHeartbeat:
 			received = append(received, src.confirmed(e.floor)...)
 		}
 	}
 	return received
 }
 
-func (c *client) beginForeign(src *source, e *event) {
+func (c *client) beginRemote(src *source, e *runEvent) {
 	r := src.runs[e.id]
 	if r == nil {
-		r = &foreignRun{id: e.id, hub: src.hub}
+		r = &remoteRun{id: e.id, hub: src.hub}
 		src.runs[e.id] = r
 	} else if !r.lost {
 		r.session = src.session
-		return // it goes on where it stood
+		return // it continues where it was
 	}
-	*r = foreignRun{id: e.id, hub: src.hub, session: src.session}
+	*r = remoteRun{id: e.id, hub: src.hub, session: src.session}
 	if r.outdated = !c.newest(e.job, e.fence); r.outdated {
 		return
 	}
-	r.sequence = &sequence{prompt: e.prompt, job: e.job, fence: e.fence, at: e.at, foreign: r}
+	r.sequence = &sequence{prompt: e.prompt, job: e.job, fence: e.fence, at: e.at, remote: r}
 	c.line.enter(r.sequence)
 }
 
-// foreignFrame takes a message. r may be nil here and below: what an event
-// speaks of that is not known is of no concern.
-func (c *client) foreignFrame(r *foreignRun, e *event) {
+// remoteFrame handles a message of a run. Here and below, r may be nil: events of
+// an unknown run are ignored.
+func (c *client) remoteFrame(r *remoteRun, e *runEvent) {
 	if r == nil || r.outdated || e.n <= r.last {
 		return
 	}
 	r.last = e.n
 	m := e.message
-	m.Data = bytes.Clone(m.Data) // a letter must not stay for one of its messages
+	m.Data = bytes.Clone(m.Data) // the message must not keep the whole peer message in memory
 	if e.final {
 		r.end = append(r.end, m)
 		return
@@ -216,9 +217,9 @@ func (c *client) foreignFrame(r *foreignRun, e *event) {
 	c.line.send(r.sequence, m)
 }
 
-// foreignEnd closes a run. It reports false when the client has, or needs,
+// remoteEnd closes a run. It returns false if the client already has, or needs,
 // nothing more of it.
-func (c *client) foreignEnd(r *foreignRun, told bool) bool {
+func (c *client) remoteEnd(r *remoteRun, told bool) bool {
 	if r == nil {
 		return true
 	}
@@ -234,27 +235,27 @@ func (c *client) foreignEnd(r *foreignRun, told bool) bool {
 	return true
 }
 
-func (c *client) foreignLost(r *foreignRun) {
+func (c *client) remoteLost(r *remoteRun) {
 	if r != nil && !r.outdated {
 		c.line.lose(r.sequence)
 	}
 }
 
-// synced ends what the source did not name in its session: it knows no more
-// of these.
+// synced drops runs that the source did not name in its session: it no longer has
+// them.
 func (c *client) synced(src *source, floor uint64) {
 	for id, r := range src.runs {
 		if r.session == src.session {
 			continue
 		}
-		c.foreignLost(r)
+		c.remoteLost(r)
 		delete(src.runs, id)
 	}
 	src.confirmed(floor)
 }
 
-// confirmed lists the runs that the client has received and whose source has
-// not heard it; what the source has forgotten is forgotten here.
+// confirmed returns the runs that the client has received and whose source does not
+// know that yet. It forgets those that the source has forgotten.
 func (src *source) confirmed(floor uint64) (ids []uint64) {
 	for id, r := range src.runs {
 		switch {
@@ -269,14 +270,14 @@ func (src *source) confirmed(floor uint64) (ids []uint64) {
 	return ids
 }
 
-// die gives up the runs of a hub that does not live any more. Those that have
-// ended are complete and stay.
-func (c *client) die(hub string) {
+// hubDied gives up the runs of a hub that is no longer alive. Runs that have ended
+// are complete and stay.
+func (c *client) hubDied(hub string) {
 	src := c.sources[hub]
 	if src == nil {
 		return
 	}
-	src.broken = true // should it wake, everything is asked for anew
+	src.broken = true // if it returns, everything is requested again
 	for _, r := range src.runs {
 		if r.sequence != nil && !r.sequence.over {
 			c.line.lose(r.sequence)
@@ -285,10 +286,10 @@ func (c *client) die(hub string) {
 	}
 }
 
-// silent reports whether a source should have said something: it has a run
-// that goes on, as far as is known here, and a hub with a run sends beats.
+// silent reports whether a source has missed its heartbeats although it has, as far
+// as is known here, a run in progress.
 func (src *source) silent() bool {
-	if time.Since(src.heard) < silenceBeats*beatInterval {
+	if time.Since(src.heard) < missedHeartbeats*heartbeatInterval {
 		return false
 	}
 	for _, r := range src.runs {
@@ -299,15 +300,14 @@ func (src *source) silent() bool {
 	return false
 }
 
-// dropForeign forgets the runs of other hubs: the home has moved, and their
-// hubs send them there.
-func (c *client) dropForeign() {
-	c.line.drop(func(q *sequence) bool { return q.foreign != nil })
+// dropRemote forgets the runs of other hubs: the owner has changed, and their hubs
+// send them to the new one.
+func (c *client) dropRemote() {
+	c.line.drop(func(q *sequence) bool { return q.remote != nil })
 	c.sources = nil
 }
 
-// enter adds a running sequence that began elsewhere, in its place by its
-// start.
+// enter adds a running sequence that began elsewhere, ordered by its start.
 func (l *line) enter(q *sequence) {
 	i := slices.IndexFunc(l.running, func(other *sequence) bool { return other.at > q.at })
 	if i < 0 {
@@ -317,7 +317,7 @@ func (l *line) enter(q *sequence) {
 	l.advance(false)
 }
 
-// drop forgets sequences without a word.
+// drop forgets sequences without telling the client.
 func (l *line) drop(which func(*sequence) bool) {
 	drop := func(q *sequence) bool {
 		if !which(q) {
@@ -333,7 +333,8 @@ func (l *line) drop(which func(*sequence) bool) {
 	l.advance(false)
 }
 
-// floor is the lowest id of a sequence that is kept, or above all of them.
+// floor returns the lowest id of a sequence that is kept, or the highest possible
+// number if there is none.
 func (l *line) floor() uint64 {
 	floor := ^uint64(0)
 	for _, list := range [][]*sequence{l.running, l.waiting, l.sent} {
@@ -344,7 +345,7 @@ func (l *line) floor() uint64 {
 	return floor
 }
 
-// of finds a sequence that is kept of a job.
+// of returns a sequence of a job, nil if none is kept.
 func (l *line) of(job string) *sequence {
 	for _, list := range [][]*sequence{l.running, l.waiting, l.sent} {
 		for _, q := range list {
