@@ -76,19 +76,19 @@ var mayImport = map[string][]string{
 	// moved to internal/api/comfy yet.
 	"internal/hub": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/retry", "internal/stream",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {
-		"internal/catalog", "internal/comfyui", "internal/fleet",
+		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
 		"internal/job", "internal/pyjson", "internal/queue", "internal/retry", "internal/stream",
 	},
 
-	"internal/catalog":  {"internal/pyjson", "internal/python"},
+	"internal/catalog":  {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/pins":     {"internal/redis"},
-	"internal/comfyui":  {"internal/aiohttp", "internal/pyjson", "internal/retry"},
+	"internal/comfyui":  {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":    {"internal/redis", "internal/stream"},
-	"internal/files":    {"internal/aiohttp", "internal/picture", "internal/pyjson", "internal/redis"},
+	"internal/files":    {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/retry"},
 	"internal/picture":  {"internal/webp"},
 	"internal/intake":   {"internal/pyjson"},
 	"internal/fleet":    {},

@@ -4,89 +4,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// FileRef names a file in one of an instance's three folders.
-type FileRef struct {
-	// Type is "input", "output" or "temp".
-	Type string
-	// Subfolder is the path below that folder, with slashes; "" for none.
-	Subfolder string
-	Filename  string
-}
-
-// annotations are the endings of a name that choose the folder. ComfyUI cuts
-// a fixed count of characters, which includes the blank before the bracket.
-var annotations = []struct {
-	text, folder string
-	cut          int
-}{
-	{"[output]", "output", 9},
-	{"[input]", "input", 8},
-	{"[temp]", "temp", 7},
-}
-
-// ParseFileRef reads a name as a node input holds it: "a.png",
-// "sub/a.png [output]". Without an annotation the folder is the input folder.
-// Backslashes separate folders too: to a Windows instance they do.
-func ParseFileRef(name string) FileRef {
-	ref := FileRef{Type: "input"}
-	for _, a := range annotations {
-		if strings.HasSuffix(name, a.text) {
-			ref.Type = a.folder
-			name = name[:max(len(name)-a.cut, 0)]
-			break
-		}
-	}
-	name = strings.ReplaceAll(name, `\`, "/")
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 {
-		ref.Subfolder, name = name[:slash], name[slash+1:]
-		if ref.Subfolder == "" {
-			ref.Subfolder = "/" // an absolute name stays one
-		}
-	}
-	ref.Filename = name
-	return ref
-}
-
-// String writes the reference as a node input holds it.
-func (r FileRef) String() string {
-	name := r.Filename
-	if r.Subfolder != "" {
-		name = strings.TrimSuffix(r.Subfolder, "/") + "/" + name
-	}
-	if r.Type != "input" {
-		name += " [" + r.Type + "]"
-	}
-	return name
-}
-
-// Local reports whether the file lies inside its folder: the name is not
-// absolute, has no drive letter and no ".." step. Older ComfyUI servers follow
-// such names anywhere on their disk.
-func (r FileRef) Local() bool {
-	if r.Filename == "" || strings.ContainsRune(r.Filename+r.Subfolder, 0) || strings.ContainsRune(r.Subfolder+r.Filename, ':') {
-		return false
-	}
-	if strings.HasPrefix(r.Subfolder, "/") {
-		return false
-	}
-	for step := range strings.SplitSeq(r.Subfolder+"/"+r.Filename, "/") {
-		if step == ".." {
-			return false
-		}
-	}
-	return r.Filename != "."
-}
+// parseFileRef reads a name as a node input holds it.
+func parseFileRef(name string) job.FileRef { return job.ParseFileRef(name, job.TypeInput) }
 
 func annotated(name string) bool {
-	for _, a := range annotations {
-		if strings.HasSuffix(name, a.text) {
-			return true
-		}
-	}
-	return false
+	_, typ := job.SplitAnnotation(name)
+	return typ != ""
 }
 
 // plausibleFile reports whether a string can be the name of a file, so that

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -13,7 +14,7 @@ type InputFile struct {
 	// Path leads from the root of the graph to the literal, for [Graph.Splice].
 	Path  Path
 	Value string
-	Ref   FileRef
+	Ref   job.FileRef
 	// Declared says that the input is one for files; else its text reads like
 	// the name of one.
 	Declared bool
@@ -36,9 +37,9 @@ func (f InputFile) Rename(name string) Edit {
 //   - name a file that known has, when they read like a file name.
 //
 // No outputs means all nodes. known is as in [Prompt]; with nil the last rule
-// does not apply. A file need not exist, and its reference need not be
-// [FileRef.Local].
-func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(FileRef) bool) []InputFile {
+// does not apply. A file need not exist, and its name may lead out of its
+// folder.
+func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(job.FileRef) bool) []InputFile {
 	var files []InputFile
 	needed := g.upstream(outputs)
 	for id := range g.nodes().All() {
@@ -56,7 +57,7 @@ func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(FileRef) boo
 				if s == "" || s == "none" {
 					return // what widgets hold when no file is chosen
 				}
-				ref := ParseFileRef(s)
+				ref := parseFileRef(s)
 				declared := in != nil && in.file || fileInput(class, name)
 				if declared || annotated(s) || known != nil && plausibleFile(s) && known(ref) {
 					files = append(files, InputFile{

@@ -6,32 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
-
-func TestParseFileRef(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]catalog.FileRef{
-		"a.png":                   {Type: "input", Filename: "a.png"},
-		"s/t/a.png [output]":      {Type: "output", Subfolder: "s/t", Filename: "a.png"},
-		`s\a.png [temp]`:          {Type: "temp", Subfolder: "s", Filename: "a.png"},
-		"clipspace/m.png [input]": {Type: "input", Subfolder: "clipspace", Filename: "m.png"},
-		"a.png[output]":           {Type: "output", Filename: "a.pn"}, // ComfyUI cuts nine characters too
-		"[temp]":                  {Type: "temp"},
-		"/etc/passwd":             {Type: "input", Subfolder: "/etc", Filename: "passwd"},
-		"/passwd":                 {Type: "input", Subfolder: "/", Filename: "passwd"},
-	} {
-		require.Equal(t, want, catalog.ParseFileRef(in), in)
-	}
-	for in, local := range map[string]bool{
-		"a.png": true, "s/a.png": true, "a..png": true, "s/..a/b": true,
-		"": false, "../a.png": false, "s/../../a": false, "/a": false, `\a`: false, `s\..\a`: false, "C:/a": false, "C:a": false, "a\x00": false, "..": false, ".": false,
-	} {
-		require.Equal(t, local, catalog.ParseFileRef(in).Local(), in)
-	}
-	require.Equal(t, "s/a.png [output]", catalog.FileRef{Type: "output", Subfolder: "s", Filename: "a.png"}.String())
-	require.Equal(t, "a.png", catalog.FileRef{Type: "input", Filename: "a.png"}.String())
-}
 
 func TestInputFiles(t *testing.T) {
 	t.Parallel()
@@ -42,7 +19,7 @@ func TestInputFiles(t *testing.T) {
 		"4":{"class_type":"SetNode","inputs":{"images":{"__value__":["x.png","up.png","a text. Really"]},"text":"up.png is nice","also":"up.png"}},
 		"5":{"class_type":"Other","inputs":{"any":"s/x.wav [output]"}},
 		"9":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`)
-	known := func(r catalog.FileRef) bool { return r.Filename == "up.png" }
+	known := func(r job.FileRef) bool { return r.Filename == "up.png" }
 	names := func(files []catalog.InputFile) (list []string) {
 		for _, f := range files {
 			list = append(list, f.Node+"."+f.Input+"="+f.Value)

@@ -206,7 +206,7 @@ func (n *nodeCheck) mayAppear(in *input, value pyjson.Value) bool {
 // instance, whose list then has it.
 func (n *nodeCheck) isUpload(value pyjson.Value) bool {
 	s, ok := value.(pyjson.String)
-	return ok && n.known != nil && plausibleFile(string(s)) && n.known(ParseFileRef(string(s)))
+	return ok && n.known != nil && plausibleFile(string(s)) && n.known(parseFileRef(string(s)))
 }
 
 // checkFile looks for the file that a literal names, as the validate functions
@@ -215,7 +215,7 @@ func (n *nodeCheck) isUpload(value pyjson.Value) bool {
 func (n *nodeCheck) checkFile(in *input, value pyjson.Value) *python.Exception {
 	complaint, checked := existenceChecks[[2]string{n.class.name, in.name}]
 	name, isText := value.(pyjson.String)
-	if !checked || !isText || n.known == nil || !n.ownFiles && in.options.has(name) || n.known(ParseFileRef(string(name))) {
+	if !checked || !isText || n.known == nil || !n.ownFiles && in.options.has(name) || n.known(parseFileRef(string(name))) {
 		return nil
 	}
 	n.refuse("custom_validation_failed", "Custom validation failed for node",

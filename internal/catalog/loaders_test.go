@@ -7,26 +7,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // loaders are ComfyUI's own inputs that name files on the instance, with what
 // they read.
 var loaders = []struct {
 	name, class, inputs string
-	files               []catalog.FileRef
+	files               []job.FileRef
 	only                release // empty for all
 }{
-	{"LoadImage", "LoadImage", `"image":"a.png"`, []catalog.FileRef{{Type: "input", Filename: "a.png"}}, ""},
-	{"clipspace", "LoadImage", `"image":"clipspace/clipspace-mask-1.png [input]"`, []catalog.FileRef{{Type: "input", Subfolder: "clipspace", Filename: "clipspace-mask-1.png"}}, ""},
-	{"LoadImageMask", "LoadImageMask", `"image":"s/a.png","channel":"alpha"`, []catalog.FileRef{{Type: "input", Subfolder: "s", Filename: "a.png"}}, ""},
-	{"LoadImageOutput", "LoadImageOutput", `"image":"x_00001_.png [output]"`, []catalog.FileRef{{Type: "output", Filename: "x_00001_.png"}}, ""},
-	{"LoadAudio", "LoadAudio", `"audio":"a.flac"`, []catalog.FileRef{{Type: "input", Filename: "a.flac"}}, ""},
-	{"LoadVideo", "LoadVideo", `"file":"a.mp4"`, []catalog.FileRef{{Type: "input", Filename: "a.mp4"}}, ""},
-	{"LoadLatent", "LoadLatent", `"latent":"a.latent"`, []catalog.FileRef{{Type: "input", Filename: "a.latent"}}, ""},
+	{"LoadImage", "LoadImage", `"image":"a.png"`, []job.FileRef{{Type: "input", Filename: "a.png"}}, ""},
+	{"clipspace", "LoadImage", `"image":"clipspace/clipspace-mask-1.png [input]"`, []job.FileRef{{Type: "input", Subfolder: "clipspace", Filename: "clipspace-mask-1.png"}}, ""},
+	{"LoadImageMask", "LoadImageMask", `"image":"s/a.png","channel":"alpha"`, []job.FileRef{{Type: "input", Subfolder: "s", Filename: "a.png"}}, ""},
+	{"LoadImageOutput", "LoadImageOutput", `"image":"x_00001_.png [output]"`, []job.FileRef{{Type: "output", Filename: "x_00001_.png"}}, ""},
+	{"LoadAudio", "LoadAudio", `"audio":"a.flac"`, []job.FileRef{{Type: "input", Filename: "a.flac"}}, ""},
+	{"LoadVideo", "LoadVideo", `"file":"a.mp4"`, []job.FileRef{{Type: "input", Filename: "a.mp4"}}, ""},
+	{"LoadLatent", "LoadLatent", `"latent":"a.latent"`, []job.FileRef{{Type: "input", Filename: "a.latent"}}, ""},
 	{
 		"Load3D", "Load3D", `"model_file":"3d/a.glb","image":{"image":"threed/i.png [temp]","mask":"threed/m.png [temp]",` +
 			`"normal":"threed/n.png [temp]","lineart":"threed/l.png [temp]","recording":"threed/r.mp4 [temp]","camera_info":{"zoom":1}}`,
-		[]catalog.FileRef{
+		[]job.FileRef{
 			{Type: "input", Subfolder: "3d", Filename: "a.glb"},
 			{Type: "temp", Subfolder: "threed", Filename: "i.png"},
 			{Type: "temp", Subfolder: "threed", Filename: "m.png"},
@@ -36,30 +37,30 @@ var loaders = []struct {
 		},
 		"",
 	},
-	{"Load3DAnimation", "Load3DAnimation", `"model_file":"3d/a.fbx","image":{"image":"threed/i.png [temp]"}`, []catalog.FileRef{
+	{"Load3DAnimation", "Load3DAnimation", `"model_file":"3d/a.fbx","image":{"image":"threed/i.png [temp]"}`, []job.FileRef{
 		{Type: "input", Subfolder: "3d", Filename: "a.fbx"}, {Type: "temp", Subfolder: "threed", Filename: "i.png"},
 	}, older},
-	{"Load3DAdvanced", "Load3DAdvanced", `"model_file":"3d/a.glb","viewport_state":{"image":"threed/i.png [temp]"}`, []catalog.FileRef{
+	{"Load3DAdvanced", "Load3DAdvanced", `"model_file":"3d/a.glb","viewport_state":{"image":"threed/i.png [temp]"}`, []job.FileRef{
 		{Type: "input", Subfolder: "3d", Filename: "a.glb"}, {Type: "temp", Subfolder: "threed", Filename: "i.png"},
 	}, newer},
-	{"WebcamCapture", "WebcamCapture", `"image":"webcam/1.png [temp]"`, []catalog.FileRef{{Type: "temp", Subfolder: "webcam", Filename: "1.png"}}, ""},
-	{"RecordAudio", "RecordAudio", `"audio":"audio/1.wav [temp]"`, []catalog.FileRef{{Type: "temp", Subfolder: "audio", Filename: "1.wav"}}, ""},
-	{"LoadImageSetNode", "LoadImageSetNode", `"images":{"__value__":["a.png","b.png"]}`, []catalog.FileRef{
+	{"WebcamCapture", "WebcamCapture", `"image":"webcam/1.png [temp]"`, []job.FileRef{{Type: "temp", Subfolder: "webcam", Filename: "1.png"}}, ""},
+	{"RecordAudio", "RecordAudio", `"audio":"audio/1.wav [temp]"`, []job.FileRef{{Type: "temp", Subfolder: "audio", Filename: "1.wav"}}, ""},
+	{"LoadImageSetNode", "LoadImageSetNode", `"images":{"__value__":["a.png","b.png"]}`, []job.FileRef{
 		{Type: "input", Filename: "a.png"}, {Type: "input", Filename: "b.png"},
 	}, ""},
-	{"GeminiInputFiles", "GeminiInputFiles", `"file":"a.pdf"`, []catalog.FileRef{{Type: "input", Filename: "a.pdf"}}, ""},
-	{"OpenAIInputFiles", "OpenAIInputFiles", `"file":"a.txt"`, []catalog.FileRef{{Type: "input", Filename: "a.txt"}}, ""},
-	{"Painter", "Painter", `"mask":"painter/1.png [temp]"`, []catalog.FileRef{{Type: "temp", Subfolder: "painter", Filename: "1.png"}}, newer},
-	{"VHS_LoadVideo", "VHS_LoadVideo", `"video":"a.webm"`, []catalog.FileRef{{Type: "input", Filename: "a.webm"}}, ""},
-	{"a custom node with an annotated name", "SomeLoader", `"path":"a.exr [output]"`, []catalog.FileRef{{Type: "output", Filename: "a.exr"}}, ""},
-	{"a custom node with an uploaded name", "SomeLoader", `"path":"mine.exr"`, []catalog.FileRef{{Type: "input", Filename: "mine.exr"}}, ""},
+	{"GeminiInputFiles", "GeminiInputFiles", `"file":"a.pdf"`, []job.FileRef{{Type: "input", Filename: "a.pdf"}}, ""},
+	{"OpenAIInputFiles", "OpenAIInputFiles", `"file":"a.txt"`, []job.FileRef{{Type: "input", Filename: "a.txt"}}, ""},
+	{"Painter", "Painter", `"mask":"painter/1.png [temp]"`, []job.FileRef{{Type: "temp", Subfolder: "painter", Filename: "1.png"}}, newer},
+	{"VHS_LoadVideo", "VHS_LoadVideo", `"video":"a.webm"`, []job.FileRef{{Type: "input", Filename: "a.webm"}}, ""},
+	{"a custom node with an annotated name", "SomeLoader", `"path":"a.exr [output]"`, []job.FileRef{{Type: "output", Filename: "a.exr"}}, ""},
+	{"a custom node with an uploaded name", "SomeLoader", `"path":"mine.exr"`, []job.FileRef{{Type: "input", Filename: "mine.exr"}}, ""},
 	{"nothing chosen", "Load3D", `"model_file":"none","image":""`, nil, ""},
 	{"a text", "CLIPTextEncode", `"text":"a photo of mine.exr, sharp"`, nil, ""},
 }
 
 func TestEveryLoader(t *testing.T) {
 	t.Parallel()
-	uploaded := func(r catalog.FileRef) bool { return r == catalog.FileRef{Type: "input", Filename: "mine.exr"} }
+	uploaded := func(r job.FileRef) bool { return r == job.FileRef{Type: "input", Filename: "mine.exr"} }
 	for _, version := range []release{older, newer} {
 		cat := fleet(info(t, version))
 		for _, c := range loaders {
@@ -67,7 +68,7 @@ func TestEveryLoader(t *testing.T) {
 				continue
 			}
 			graph := parseGraph(t, `{"1":{"class_type":"`+c.class+`","inputs":{`+c.inputs+`}}}`)
-			var files []catalog.FileRef
+			var files []job.FileRef
 			for _, f := range cat.InputFiles(graph, nil, uploaded) {
 				files = append(files, f.Ref)
 			}
@@ -84,7 +85,7 @@ func TestOwnFiles(t *testing.T) {
 		return cat.Validate(catalog.Prompt{
 			Graph: parseGraph(t, `{"1":{"class_type":"`+class+`","inputs":{`+inputs+`}},`+
 				`"9":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`),
-			Version: newer, Known: func(catalog.FileRef) bool { return known }, OwnFiles: true,
+			Version: newer, Known: func(job.FileRef) bool { return known }, OwnFiles: true,
 		})
 	}
 	cat := fleet(info(t, newer), parseInfo(t, `{

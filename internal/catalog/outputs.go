@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
 )
@@ -100,7 +101,7 @@ type validator struct {
 	catalog   *Catalog
 	graph     *Graph
 	behaviour behaviour
-	known     func(FileRef) bool
+	known     func(job.FileRef) bool
 	ownFiles  bool
 	makes     func(Question) bool
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 func described(name, list string) string {
@@ -78,7 +79,7 @@ func TestUnlisted(t *testing.T) {
 		verdict := cat.Validate(catalog.Prompt{
 			Graph:    parseGraph(t, `{"1": {"class_type": "`+c.class+`", "inputs": {"file": "`+c.file+`"}}, "2": {"class_type": "`+c.class+`", "inputs": {"file": "`+c.file+`"}}}`),
 			Version:  older,
-			Known:    func(f catalog.FileRef) bool { return f.Filename == "mine.png" },
+			Known:    func(f job.FileRef) bool { return f.Filename == "mine.png" },
 			OwnFiles: c.own,
 		})
 		require.Equal(t, c.accepted, verdict.Accepted(), "%+v", c)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -118,7 +119,7 @@ func ask(t *testing.T, cat *catalog.Catalog, v release, body []byte) (status int
 	}
 	verdict := cat.Validate(catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: v,
-		Known: func(ref catalog.FileRef) bool {
+		Known: func(ref job.FileRef) bool {
 			return ref.Filename != "no-such.png" && ref.Type != "output" && strings.HasSuffix(ref.Filename, ".png")
 		},
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
 )
@@ -68,7 +69,7 @@ const maxList = 64
 //     whichever of them it was. Such lists come from ComfyUI's code: they grow
 //     with its versions, and hardly ever shrink.
 //   - Otherwise it is a Choice.
-func (c *Catalog) Requirements(g *Graph, outputs []string, known func(FileRef) bool) Requirements {
+func (c *Catalog) Requirements(g *Graph, outputs []string, known func(job.FileRef) bool) Requirements {
 	var r Requirements
 	needed := g.upstream(outputs)
 	for id := range g.nodes().All() {
@@ -122,9 +123,9 @@ func literals(value pyjson.Value) []pyjson.Value {
 	return []pyjson.Value{value}
 }
 
-func (r *Requirements) add(e *entry, in *input, value pyjson.Value, known func(FileRef) bool) {
+func (r *Requirements) add(e *entry, in *input, value pyjson.Value, known func(job.FileRef) bool) {
 	if s, ok := value.(pyjson.String); ok && plausibleFile(string(s)) {
-		if known == nil && in.file || known != nil && known(ParseFileRef(string(s))) {
+		if known == nil && in.file || known != nil && known(parseFileRef(string(s))) {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // sampling is a class with an enumeration, such as the names of samplers.
@@ -81,7 +82,7 @@ func TestRequirementsOfFiles(t *testing.T) {
 	graph := func(name string) *catalog.Graph {
 		return parseGraph(t, image(`"1":{"class_type":"LoadImage","inputs":{"image":"`+name+`"}}`))
 	}
-	known := func(r catalog.FileRef) bool { return r.Filename == "mine.png" }
+	known := func(r job.FileRef) bool { return r.Filename == "mine.png" }
 	require.Empty(t, cat.Requirements(graph("mine.png"), nil, known).Choices, "it is pushed")
 	require.Empty(t, cat.Requirements(graph("broken.png"), nil, nil).Choices)
 	require.Equal(t, []catalog.Choice{{Class: "LoadImage", Input: "image", Value: "broken.png"}},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
 )
@@ -17,7 +18,7 @@ type Prompt struct {
 	Version Version
 	// Known reports whether the hub has a file that it can give to the
 	// instance. Nil takes every file for known.
-	Known func(FileRef) bool
+	Known func(job.FileRef) bool
 	// OwnFiles refuses what names a file that Known does not have, also when
 	// it lies on an instance: there it may be somebody else's.
 	OwnFiles bool

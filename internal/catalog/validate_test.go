@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -211,7 +212,7 @@ func TestFileCheck(t *testing.T) {
 	ask := func(name string, known bool) *catalog.Verdict {
 		return cat.Validate(catalog.Prompt{
 			Graph:   parseGraph(t, image(`"1":{"class_type":"LoadImage","inputs":{"image":"`+name+`"}}`)),
-			Version: newer, Known: func(catalog.FileRef) bool { return known },
+			Version: newer, Known: func(job.FileRef) bool { return known },
 		})
 	}
 	require.True(t, ask("mine.png", true).Accepted())
@@ -229,7 +230,7 @@ func TestUploadedFilePassesAList(t *testing.T) {
 	require.False(t, validate(t, cat, newer, graph).Accepted())
 	verdict := cat.Validate(catalog.Prompt{
 		Graph: parseGraph(t, graph), Version: newer,
-		Known: func(r catalog.FileRef) bool { return r == catalog.FileRef{Type: "input", Filename: "new.txt"} },
+		Known: func(r job.FileRef) bool { return r == job.FileRef{Type: "input", Filename: "new.txt"} },
 	})
 	require.True(t, verdict.Accepted(), "it will be there when the instance looks")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 )
 
@@ -105,10 +106,10 @@ func TestUploadAndView(t *testing.T) {
 	}))
 	defer server.Close()
 	c := newTestClient(t, server.URL)
-	ref := FileRef{Type: "input", Subfolder: "s", Filename: name}
+	ref := job.FileRef{Type: "input", Subfolder: "s", Filename: name}
 	stored, err := c.Upload(t.Context(), ref, true, strings.NewReader("picture"), 7)
 	require.NoError(t, err)
-	require.Equal(t, FileRef{Type: "input", Subfolder: "s", Filename: "a (1).png"}, stored)
+	require.Equal(t, job.FileRef{Type: "input", Subfolder: "s", Filename: "a (1).png"}, stored)
 	_, err = c.Upload(t.Context(), ref, true, strings.NewReader("picture"), -1)
 	var status *StatusError
 	require.ErrorAs(t, err, &status)
@@ -118,7 +119,7 @@ func TestUploadAndView(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, FileInfo{ETag: `"1-7"`, Size: 7, ContentType: "image/png"}, info)
-	_, found, err = c.Stat(t.Context(), FileRef{Filename: "none"})
+	_, found, err = c.Stat(t.Context(), job.FileRef{Filename: "none"})
 	require.NoError(t, err)
 	require.False(t, found)
 

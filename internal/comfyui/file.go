@@ -12,19 +12,15 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// FileRef names a file as ComfyUI does.
-type FileRef struct {
-	// Type is "input", "output" or "temp".
-	Type string
-	// Subfolder is relative to the folder of the type, "" for that folder.
-	Subfolder string
-	Filename  string
-}
+// FileRef is job.FileRef, for programs that know ComfyUI's API and no jobs.
+type FileRef = job.FileRef
 
-func (f FileRef) query() url.Values {
+// viewQuery names a file to /view.
+func viewQuery(f job.FileRef) url.Values {
 	return url.Values{"filename": {f.Filename}, "subfolder": {f.Subfolder}, "type": {f.Type}}
 }
 
@@ -47,8 +43,8 @@ var viewHeaders = [...]string{
 // View opens a file. Of header, ranges and conditions are passed on; nil is
 // fine. The answer is the server's own, whatever its status below 500; the
 // caller closes its body.
-func (c *Client) View(ctx context.Context, ref FileRef, header http.Header) (*http.Response, error) {
-	return c.ViewQuery(ctx, ref.query(), header)
+func (c *Client) View(ctx context.Context, ref job.FileRef, header http.Header) (*http.Response, error) {
+	return c.ViewQuery(ctx, viewQuery(ref), header)
 }
 
 // ViewQuery is [Client.View] with a query of the caller, for previews and channels.
@@ -63,8 +59,8 @@ func (c *Client) ViewQuery(ctx context.Context, query url.Values, header http.He
 }
 
 // Stat asks whether the server has a file.
-func (c *Client) Stat(ctx context.Context, ref FileRef) (info FileInfo, found bool, err error) {
-	r := request{method: http.MethodHead, path: "/view", query: ref.query()}
+func (c *Client) Stat(ctx context.Context, ref job.FileRef) (info FileInfo, found bool, err error) {
+	r := request{method: http.MethodHead, path: "/view", query: viewQuery(ref)}
 	resp, err := c.do(ctx, r)
 	if err != nil {
 		return FileInfo{}, false, err
@@ -84,10 +80,10 @@ func (c *Client) Stat(ctx context.Context, ref FileRef) (info FileInfo, found bo
 // Upload stores a file and returns the name it got: without overwrite another
 // one where the name is taken by other bytes. The body is streamed; size is
 // its length in bytes, -1 when not known.
-func (c *Client) Upload(ctx context.Context, ref FileRef, overwrite bool, body io.Reader, size int64) (FileRef, error) {
+func (c *Client) Upload(ctx context.Context, ref job.FileRef, overwrite bool, body io.Reader, size int64) (job.FileRef, error) {
 	head, tail, boundary, err := uploadForm(ref, overwrite)
 	if err != nil {
-		return FileRef{}, err
+		return job.FileRef{}, err
 	}
 	r := request{
 		method: http.MethodPost, path: "/upload/image",
@@ -100,9 +96,9 @@ func (c *Client) Upload(ctx context.Context, ref FileRef, overwrite bool, body i
 	}
 	data, err := c.read(ctx, r)
 	if err != nil {
-		return FileRef{}, err
+		return job.FileRef{}, err
 	}
-	stored := FileRef{Type: ref.Type, Subfolder: ref.Subfolder}
+	stored := job.FileRef{Type: ref.Type, Subfolder: ref.Subfolder}
 	ok := pyjson.Members(data, func(key string, value []byte) {
 		switch key {
 		case "name":
@@ -114,7 +110,7 @@ func (c *Client) Upload(ctx context.Context, ref FileRef, overwrite bool, body i
 		}
 	})
 	if !ok || stored.Filename == "" {
-		return FileRef{}, fmt.Errorf("/upload/image: %w", ErrMalformed)
+		return job.FileRef{}, fmt.Errorf("/upload/image: %w", ErrMalformed)
 	}
 	return stored, nil
 }
@@ -123,7 +119,7 @@ var escapeQuotes = strings.NewReplacer("\\", "\\\\", `"`, "\\\"", "\r", "%0D", "
 
 // uploadForm returns what stands before and after the file in the form, so that
 // the length of the whole is known without holding the file in memory.
-func uploadForm(ref FileRef, overwrite bool) (head, tail []byte, boundary string, err error) {
+func uploadForm(ref job.FileRef, overwrite bool) (head, tail []byte, boundary string, err error) {
 	var buf bytes.Buffer
 	w := multipart.NewWriter(&buf)
 	// Guessing a boundary that is in the file would truncate it; 26

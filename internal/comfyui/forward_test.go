@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // dangerous are request headers that say who a user is or where a request comes
@@ -251,7 +252,7 @@ func TestHeadersOfTheHubsOwnCalls(t *testing.T) {
 		require.Empty(t, resp.Header.Values(name), name)
 	}
 	require.Equal(t, `"1"`, resp.Header.Get("Etag"))
-	resp, err = c.View(t.Context(), FileRef{Filename: "x"}, http.Header{"Cookie": {"x"}})
+	resp, err = c.View(t.Context(), job.FileRef{Filename: "x"}, http.Header{"Cookie": {"x"}})
 	require.NoError(t, err)
 	resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode)

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // FileSpan is a file that an output names, and where in the output its name
 // stands.
 type FileSpan struct {
-	Ref FileRef
+	Ref job.FileRef
 
 	filename, subfolder, kind pyjson.Span
 	siblings                  []sibling
@@ -42,9 +43,9 @@ func Files(output []byte) []FileSpan {
 // name is asked once for each file. Strings that name the same file are
 // renamed along: any beside it that end in its name, and any elsewhere in the
 // output that are its path. All other bytes stay.
-func Rename(output []byte, name func(FileRef) FileRef) []byte {
+func Rename(output []byte, name func(job.FileRef) job.FileRef) []byte {
 	files := Files(output)
-	to := make([]FileRef, len(files))
+	to := make([]job.FileRef, len(files))
 	for i, f := range files {
 		to[i] = name(f.Ref)
 	}
@@ -53,7 +54,7 @@ func Rename(output []byte, name func(FileRef) FileRef) []byte {
 
 // Splice puts new names into an output: to[i] replaces files[i], which are as
 // [Files] returned them for the same output.
-func Splice(output []byte, files []FileSpan, to []FileRef) []byte {
+func Splice(output []byte, files []FileSpan, to []job.FileRef) []byte {
 	var edits []pyjson.Edit
 	change := func(place pyjson.Span, from, to string) {
 		if from != to && place.To > 0 {

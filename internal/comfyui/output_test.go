@@ -6,12 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 func TestRename(t *testing.T) {
 	t.Parallel()
-	rename := func(f FileRef) FileRef {
+	rename := func(f job.FileRef) job.FileRef {
 		f.Filename = strings.Replace(f.Filename, "_00001_", "_00042_", 1)
 		return f
 	}
@@ -62,8 +63,8 @@ func TestRenameAllParts(t *testing.T) {
 	in := `{"filename": "\u00e9.png", "subfolder": "a\\b", "type": "temp"}`
 	files := Files([]byte(in))
 	require.Len(t, files, 1)
-	require.Equal(t, FileRef{Type: "temp", Subfolder: `a\b`, Filename: "é.png"}, files[0].Ref)
-	out := Splice([]byte(in), files, []FileRef{{Type: "output", Subfolder: "ü", Filename: "x.png"}})
+	require.Equal(t, job.FileRef{Type: "temp", Subfolder: `a\b`, Filename: "é.png"}, files[0].Ref)
+	out := Splice([]byte(in), files, []job.FileRef{{Type: "output", Subfolder: "ü", Filename: "x.png"}})
 	require.Equal(t, `{"filename": "x.png", "subfolder": "\u00fc", "type": "output"}`, string(out))
 }
 
@@ -71,8 +72,8 @@ func TestRenameAllParts(t *testing.T) {
 func FuzzRename(f *testing.F) {
 	f.Add([]byte(`{"images": [{"filename": "A", "subfolder": "", "type": "output", "fullpath": "/x/A"}], "r": ["b/A", NaN]}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		require.Equal(t, string(in), string(Rename(in, func(f FileRef) FileRef { return f })), "the same names, the same bytes")
-		out := Rename(in, func(f FileRef) FileRef { f.Filename += "~"; return f })
+		require.Equal(t, string(in), string(Rename(in, func(f job.FileRef) job.FileRef { return f })), "the same names, the same bytes")
+		out := Rename(in, func(f job.FileRef) job.FileRef { f.Filename += "~"; return f })
 		if _, err := pyjson.Parse(in); err != nil {
 			return
 		}

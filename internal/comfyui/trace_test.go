@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -135,7 +136,7 @@ func TestRecordedHistory(t *testing.T) {
 			if strings.Count(string(raw), quotedID) == 1+strings.Count(string(raw), `"prompt_id": `+quotedID) {
 				require.Equal(t, strings.ReplaceAll(string(raw), quotedID, `"an-id-of-the-client"`), string(out))
 			}
-			require.Equal(t, string(raw), string(Rename(raw, func(f FileRef) FileRef { return f })))
+			require.Equal(t, string(raw), string(Rename(raw, func(f job.FileRef) job.FileRef { return f })))
 		}))
 	}
 	require.Greater(t, entries, 50)

@@ -1,13 +1,12 @@
 package dispatch
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -28,36 +27,19 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 	b.reaches(key, job.Cancelled)
 }
 
-// panics is a store of files that fails in the middle of a run.
-type panics struct {
-	noFiles
-	at string
-}
-
-func (p panics) Push(ctx context.Context, tenant string, pins, graph []byte, instance string, to *comfyui.Client) ([]byte, error) {
-	if p.at == "push" {
-		panic("broken")
-	}
-	return p.noFiles.Push(ctx, tenant, pins, graph, instance, to)
-}
-
-func (p panics) Shown(string, string, []byte) {
-	if p.at == "shown" {
-		panic("broken")
-	}
-}
-
 // A panic in a run ends the run's job with an error and nothing else: the hub
 // goes on, and the instance is free for the next job.
 func TestPanicEndsOneRun(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"push", "shown"} {
+	for at, broken := range map[string]func(*Config){
+		"before the prompt is posted": func(c *Config) { c.Files = files.NewTransfer(nil, nil, nil, nil) },
+		"while it executes":           func(c *Config) { c.Shown = func(string, string, []byte) { panic("broken") } },
+	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
-			files := panics{at: at}
-			b := newDispatching(t, 1, func(_ *dispatching, c *Config) { c.Files = files })
+			b := newDispatching(t, 1, func(_ *dispatching, c *Config) { broken(c) })
 			for range 2 {
-				key := b.submit(picture)
+				key := b.submit(picture, func(s *queue.Submission) { s.Body.Inputs = []byte(`{"v": 1, "held": ["a"]}`) })
 				require.Contains(t, b.failure(key), "The hub failed")
 				b.leaves(key)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -47,7 +48,12 @@ type Config struct {
 	Queue   *queue.Queue
 	Fleet   *fleet.Registry
 	Streams *stream.Streams
-	Files   Files
+	// Files moves the inputs and outputs of runs.
+	Files *files.Transfer
+	// Shown hears each output of a job as the instance wrote it; nil for nobody.
+	Shown func(tenant, instance string, output []byte)
+	// Connected is told which instances are connected.
+	Connected *comfyui.Clients
 	// Connect makes the client of an instance.
 	Connect func(fleet.Instance) (*comfyui.Client, error)
 	// Library parses object_info; equal bodies are parsed once.
@@ -85,7 +91,6 @@ type Dispatcher struct {
 	Config
 	queue    *queue.Queue
 	streams  *stream.Streams
-	files    Files
 	log      *slog.Logger
 	settings func() Settings
 
@@ -116,7 +121,7 @@ type Dispatcher struct {
 func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Dispatcher{
-		Config: c, queue: c.Queue, streams: c.Streams, files: c.Files, log: c.Logger, settings: c.Settings,
+		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
 		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), budget: newBudget(),
 		links: map[string]*link{}, runs: map[string]*run{}, unrunnable: map[string]time.Time{},
 	}
@@ -139,7 +144,8 @@ func (d *Dispatcher) Close() {
 	links := d.links
 	d.links = map[string]*link{}
 	d.mu.Unlock()
-	for _, l := range links {
+	for name, l := range links {
+		d.Connected.Set(name, nil)
 		l.close()
 	}
 }

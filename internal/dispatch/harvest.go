@@ -9,26 +9,9 @@ import (
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
-
-// Files is what dispatch needs of the files of the fleet.
-type Files interface {
-	// Push puts the pinned inputs of a job on an instance and returns the
-	// graph that the instance must be given: the same bytes, but for the
-	// literals of inputs that had to take another name there.
-	Push(ctx context.Context, tenant string, pins, graph []byte, instance string, to *comfyui.Client) ([]byte, error)
-	// Collect gives outputs of one message of an instance their names at the
-	// hub, in order and the same ones each time, and begins to copy them. The
-	// names are durable when Collect returns; wait returns once the bytes are
-	// too.
-	Collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) (names []comfyui.FileRef, wait func(context.Context) error, err error)
-	// Shown hears each output of a job as the instance wrote it.
-	Shown(tenant, instance string, output []byte)
-	// Uses tells how the end of a job that names files is noted as their last
-	// use.
-	Uses(tenant string, names []comfyui.FileRef) queue.Uses
-}
 
 // harvest brings the output files of one run to the hub and knows the names
 // that they have there.
@@ -36,13 +19,13 @@ type harvest struct {
 	run *run
 
 	mu    sync.Mutex
-	names map[comfyui.FileRef]comfyui.FileRef
+	names map[job.FileRef]job.FileRef
 	waits []func(context.Context) error
 	err   error
 }
 
 func newHarvest(r *run) *harvest {
-	return &harvest{run: r, names: map[comfyui.FileRef]comfyui.FileRef{}}
+	return &harvest{run: r, names: map[job.FileRef]job.FileRef{}}
 }
 
 // rename returns an output with the hub's names, and starts copying what it
@@ -50,13 +33,15 @@ func newHarvest(r *run) *harvest {
 // settle reports. The error is queue.ErrAway: no names can be given now, and
 // the output must be renamed again later.
 func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
-	h.run.d.files.Shown(h.run.job().Tenant, h.run.link.name, output)
+	if h.run.d.Shown != nil {
+		h.run.d.Shown(h.run.job().Tenant, h.run.link.name, output)
+	}
 	if !comfyui.HasFiles(output) {
 		return output, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var unknown []comfyui.FileRef
+	var unknown []job.FileRef
 	for _, f := range comfyui.Files(output) {
 		if _, ok := h.names[f.Ref]; !ok && !slices.Contains(unknown, f.Ref) {
 			unknown = append(unknown, f.Ref)
@@ -67,7 +52,7 @@ func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return comfyui.Rename(output, func(f comfyui.FileRef) comfyui.FileRef {
+	return comfyui.Rename(output, func(f job.FileRef) job.FileRef {
 		if name, ok := h.names[f]; ok {
 			return name
 		}
@@ -75,9 +60,9 @@ func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
 	}), nil
 }
 
-func (h *harvest) collect(ctx context.Context, outputs []comfyui.FileRef) error {
+func (h *harvest) collect(ctx context.Context, outputs []job.FileRef) error {
 	r := h.run
-	names, wait, err := r.d.files.Collect(ctx, r.job().Tenant, outputs, r.link.name, r.link.client)
+	names, wait, err := r.d.Files.Collect(ctx, r.job().Tenant, outputs, r.d.target(r.link))
 	if errors.Is(err, queue.ErrAway) {
 		return err
 	}
@@ -119,5 +104,6 @@ func (h *harvest) uses() queue.Uses {
 	if len(names) == 0 {
 		return queue.Uses{}
 	}
-	return h.run.d.files.Uses(h.run.job().Tenant, names)
+	indexes, members := h.run.d.Files.Uses(h.run.job().Tenant, names)
+	return queue.Uses{Indexes: indexes, Members: members}
 }

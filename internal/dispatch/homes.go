@@ -57,7 +57,7 @@ func (d *Dispatcher) Running(tenant, client string) *comfyui.Client {
 // connected.
 func (d *Dispatcher) RanLast(tenant, client string) *comfyui.Client {
 	if name := d.homes.of(tenant, client); name != "" {
-		return d.ByName(name)
+		return d.Connected.ByName(name)
 	}
 	return nil
 }

@@ -2,9 +2,9 @@ package dispatch
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -18,7 +18,7 @@ func (r *run) study(ctx context.Context, why refusal) {
 	}
 	var lessons []queue.Lesson
 	for _, text := range info.Lessons(r.body.Prompt, why.NodeErrors) {
-		lessons = append(lessons, queue.Lesson{Instance: r.link.name, Boot: strconv.FormatInt(i.Report.Boot, 36), Text: text})
+		lessons = append(lessons, queue.Lesson{Instance: r.link.name, Boot: i.BootID(), Text: text})
 	}
 	if err := r.d.queue.Learn(ctx, lessons); err != nil {
 		r.log.Debug("cannot keep what a refusal tells", "error", err)
@@ -38,11 +38,17 @@ func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, 
 		if !ok || !known || i.Report.Boot == 0 {
 			return false
 		}
-		lessons = append(lessons, queue.Lesson{Instance: name, Boot: strconv.FormatInt(i.Report.Boot, 36), Text: text})
+		lessons = append(lessons, queue.Lesson{Instance: name, Boot: i.BootID(), Text: text})
 	}
 	if len(lessons) == 0 {
 		return false
 	}
 	all, err := d.queue.Learnt(ctx, lessons)
 	return err == nil && all
+}
+
+// target is a link's instance as package files knows it.
+func (d *Dispatcher) target(l *link) files.Target {
+	i, _ := d.Fleet.Instance(l.name)
+	return files.Target{Name: l.name, Boot: i.BootID(), Instance: l.client}
 }

@@ -53,17 +53,15 @@ type link struct {
 	given map[string]bool
 }
 
-// openLink begins to keep a connection to an instance. aside takes the messages
-// that belong to no run and reports whether a message was one. lost is called
-// when the socket is lost, changed when the instance becomes ready for work or stops being so.
-func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, learn func(context.Context, *link) error, aside func(comfyui.Frame) bool, lost func(*link), changed func(), log *slog.Logger) *link {
+// openLink begins to keep a connection to an instance.
+func (d *Dispatcher) openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client) *link {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
 		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client,
 		// A fresh id for each link: an old socket of a former hub that closes
 		// late must not silence this one.
 		sid:     "comfyhub-" + uuid.NewString(),
-		log:     log.With("instance", i.Name),
+		log:     d.log.With("instance", i.Name),
 		stop:    stop,
 		done:    make(chan struct{}),
 		refused: map[string]bool{},
@@ -72,29 +70,31 @@ func openLink(ctx context.Context, i fleet.Instance, client *comfyui.Client, lea
 	l.feed = &feed{
 		client: client, sid: l.sid,
 		up: func(ctx context.Context) error {
-			if err := learn(ctx, l); err != nil {
+			if err := d.learn(ctx, l); err != nil {
 				if ctx.Err() == nil {
 					l.log.Warn("cannot read what the instance can run", "error", err)
 				}
 				return err
 			}
+			d.setConnected(l, client) // whoever finds it open finds its client, too
 			l.setOpen(true)
 			l.deliver(event{kind: socketUp})
-			changed()
+			d.Wake()
 			return nil
 		},
 		down: func(err error) {
-			lost(l)
+			d.panels.dropOf(l)
 			if l.setOpen(false) {
 				l.log.Warn("instance connection lost", "error", err)
 			}
 			l.deliver(event{kind: socketDown, err: err})
-			changed()
+			d.setConnected(l, nil)
+			d.Wake()
 		},
 		frame: func(fr comfyui.Frame) {
 			l.touch()
-			if aside(fr) {
-				return
+			if d.takeLog(l.name, fr) {
+				return // of no run
 			}
 			l.overheard.note(fr)
 			l.deliver(event{kind: frameArrived, frame: fr})

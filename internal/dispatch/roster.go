@@ -39,6 +39,7 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 		if i, ok := known[name]; !ok || i.URL != l.url || i.Key != l.key {
 			closing[name] = l
 			delete(d.links, name)
+			d.Connected.Set(name, nil)
 		}
 	}
 	for name, i := range known {
@@ -50,8 +51,7 @@ func (d *Dispatcher) reconcile(ctx context.Context) {
 			d.log.Error("instance cannot be used", "instance", name, "error", err)
 			continue
 		}
-		aside := func(f comfyui.Frame) bool { return d.takeLog(name, f) }
-		d.links[name] = openLink(ctx, i, client, d.learn, aside, d.panels.dropOf, d.Wake, d.log)
+		d.links[name] = d.openLink(ctx, i, client)
 	}
 	d.mu.Unlock()
 	for name, l := range closing {
@@ -76,6 +76,16 @@ func (d *Dispatcher) retire(l, next *link) {
 		}
 	}
 	d.work.Go(l.close)
+}
+
+// setConnected tells everybody by which client a link's instance can be asked
+// now; nil says that it cannot.
+func (d *Dispatcher) setConnected(l *link, client *comfyui.Client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.links[l.name] == l { // one that is being closed says nothing of the next one
+		d.Connected.Set(l.name, client)
+	}
 }
 
 // link is the link to an instance, or nil.
@@ -171,16 +181,6 @@ func (d *Dispatcher) Clients() []*comfyui.Client {
 func (d *Dispatcher) Primary() *comfyui.Client {
 	if links := d.open(); len(links) > 0 {
 		return links[0].client
-	}
-	return nil
-}
-
-// ByName is the client of an instance, nil while it is not connected.
-func (d *Dispatcher) ByName(instance string) *comfyui.Client {
-	for _, l := range d.open() {
-		if l.name == instance {
-			return l.client
-		}
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestRunEndsWell(t *testing.T) {
 	b.reaches(key, job.Done)
 	b.leaves(key)
 	require.Equal(t, []string{"done"}, b.ends())
-	entry, found, err := b.ByName(b.instances[0].name).History(t.Context(), key)
+	entry, found, err := b.Connected.ByName(b.instances[0].name).History(t.Context(), key)
 	require.NoError(t, err)
 	require.False(t, found, "the instance keeps no record: %s", entry)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -111,9 +112,15 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	log := slog.New(slog.NewTextHandler(b, nil))
 	q, err := queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log})
 	require.NoError(t, err)
+	connected := comfyui.NewClients()
+	storage, err := files.OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	store := files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
+	copies := files.NewCollector(store, files.From(connected), files.CollectorOptions{Logger: log})
 	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: log})
 	c := Config{
-		Queue: q, Fleet: b.fleet, Streams: streams, Files: noFiles{},
+		Queue: q, Fleet: b.fleet, Streams: streams, Connected: connected,
+		Files:   files.NewTransfer(store, copies, files.NewHeld(storage), log),
 		Connect: func(i fleet.Instance) (*comfyui.Client, error) { return comfyui.NewClient(i.URL, comfyui.Options{}) },
 		Library: catalog.NewLibrary(), Learned: func(string, *catalog.Info, comfyui.Version) {},
 		EndedElsewhere: func(context.Context, queue.Event) {},
@@ -135,6 +142,8 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	t.Cleanup(func() {
 		require.NoError(t, streams.Close(context.Background()))
 		b.Dispatcher.Close()
+		copies.Close()
+		require.NoError(t, storage.Close())
 		if t.Failed() {
 			t.Log(b.logged())
 		}
@@ -286,21 +295,6 @@ func (b *dispatching) failure(key string) string {
 	require.Equal(b.t, comfyui.TypeExecutionError, e.End)
 	return string(e.EndData)
 }
-
-// noFiles leaves all files where they are.
-type noFiles struct{}
-
-func (noFiles) Push(_ context.Context, _ string, _, graph []byte, _ string, _ *comfyui.Client) ([]byte, error) {
-	return graph, nil
-}
-
-func (noFiles) Collect(_ context.Context, _ string, outputs []comfyui.FileRef, _ string, _ *comfyui.Client) ([]comfyui.FileRef, func(context.Context) error, error) {
-	return outputs, func(context.Context) error { return nil }, nil
-}
-
-func (noFiles) Shown(string, string, []byte) {}
-
-func (noFiles) Uses(string, []comfyui.FileRef) queue.Uses { return queue.Uses{} }
 
 // refuse is an instance's answer to a prompt that it does not take.
 func refuse(w http.ResponseWriter, _ *http.Request, _ http.Handler) {

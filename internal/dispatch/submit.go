@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -30,7 +31,7 @@ var errDied = errors.New("it died when it got the prompt")
 // instance can be asked.
 func (r *run) submit(ctx context.Context) error {
 	j := r.job()
-	graph, err := r.d.files.Push(ctx, j.Tenant, r.body.Inputs, r.body.Prompt, r.link.name, r.link.client)
+	graph, err := r.push(ctx)
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
@@ -56,6 +57,29 @@ func (r *run) submit(ctx context.Context) error {
 	default:
 		return err
 	}
+}
+
+// push puts the inputs on the instance and returns the graph that it must be
+// given: the same bytes, but for the literals of inputs that had to take another
+// name there.
+func (r *run) push(ctx context.Context) ([]byte, error) {
+	in, err := files.DecodeInputs(r.body.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	rewrites, err := r.d.Files.Push(ctx, r.job().Tenant, in, r.d.target(r.link))
+	if err != nil {
+		return nil, err
+	}
+	var edits []catalog.Edit
+	for _, rewrite := range rewrites {
+		for _, place := range in.Places {
+			if place.Ref == rewrite.From {
+				edits = append(edits, catalog.InputFile{Path: place.Path}.Rename(rewrite.Literal(place.Value)))
+			}
+		}
+	}
+	return catalog.Splice(r.body.Prompt, edits)
 }
 
 // respell puts the names of models into the instance's own spelling: one that

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // rememberSources is how long the files of an instance's boot are known after
@@ -17,10 +19,10 @@ const rememberSources = 30 * 24 * time.Hour
 const longestRun = 24 * time.Hour
 
 // AllotOutput is AllotOutputs for one file.
-func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (Ref, error) {
+func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job.FileRef, error) {
 	refs, err := s.AllotOutputs(ctx, tenant, []Source{src})
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	return refs[0], nil
 }
@@ -34,14 +36,14 @@ func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (Ref
 //
 // Sources of one call are of one instance and boot. Those that are not
 // [Source.Viewable] keep their names and get no entry.
-func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]Ref, error) {
-	refs := make([]Ref, len(sources))
+func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, error) {
+	refs := make([]job.FileRef, len(sources))
 	var args []any
 	at := map[string]int{} // source id -> place in the reply
 	now := s.now()
 	for i, src := range sources {
 		refs[i] = src.Ref()
-		p, ok := refs[i].place()
+		p, ok := placeOf(refs[i])
 		if !ok {
 			continue
 		}
@@ -81,7 +83,7 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 	}
 	for i, src := range sources {
 		if n, ok := at[src.id()]; ok {
-			p, _ := refs[i].place()
+			p, _ := placeOf(refs[i])
 			refs[i].Filename = refs[i].Filename[:len(refs[i].Filename)-len(p.name)] + reply[1+n]
 		}
 	}
@@ -104,7 +106,7 @@ type Copied struct {
 // faster its entry stands and is returned. ErrNotFound says that the name was
 // removed or given to an upload meanwhile.
 func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied) (Entry, error) {
-	p, ok := e.Ref.place()
+	p, ok := placeOf(e.Ref)
 	if !ok {
 		return Entry{}, ErrNotFound
 	}

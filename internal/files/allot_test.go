@@ -7,15 +7,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-func output(name string) Ref { return Ref{Type: TypeOutput, Filename: name} }
+func output(name string) job.FileRef { return job.FileRef{Type: job.TypeOutput, Filename: name} }
 
 // made is a file that an instance made, told apart by its ETag.
 func made(instance, name, etag string) Source {
-	return Source{Instance: instance, Boot: "b1", Type: TypeOutput, Filename: name, ETag: `"` + etag + `"`}
+	return Source{Instance: instance, Boot: "b1", Type: job.TypeOutput, Filename: name, ETag: `"` + etag + `"`}
 }
 
 func TestAllot(t *testing.T) {
@@ -128,20 +129,20 @@ func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		src := made("a", "x_00001_.png", "1")
 		for _, where := range []struct{ tenant, typ, dir string }{
-			{"t1", TypeOutput, ""},
-			{"t1", TypeOutput, "sub"},
-			{"t1", TypeTemp, ""},
-			{"t2", TypeOutput, ""},
-			{"t1:6:output", TypeOutput, ""}, // a tenant that looks like a part of a key
+			{"t1", job.TypeOutput, ""},
+			{"t1", job.TypeOutput, "sub"},
+			{"t1", job.TypeTemp, ""},
+			{"t2", job.TypeOutput, ""},
+			{"t1:6:output", job.TypeOutput, ""}, // a tenant that looks like a part of a key
 		} {
 			src.Type, src.Subfolder = where.typ, where.dir
 			ref, err := s.AllotOutput(t.Context(), where.tenant, src)
 			require.NoError(t, err)
 			require.Equal(t, src.Ref(), ref, "%v", where)
 		}
-		_, err := s.Resolve(t.Context(), "t2", Ref{Type: TypeOutput, Subfolder: "sub", Filename: "x_00001_.png"})
+		_, err := s.Resolve(t.Context(), "t2", job.FileRef{Type: job.TypeOutput, Subfolder: "sub", Filename: "x_00001_.png"})
 		require.ErrorIs(t, err, ErrNotFound)
-		folders, err := s.Folders(t.Context(), "t1", TypeOutput)
+		folders, err := s.Folders(t.Context(), "t1", job.TypeOutput)
 		require.NoError(t, err)
 		require.Equal(t, []string{"", "sub"}, folders)
 	})
@@ -172,10 +173,10 @@ func TestAllotForgetsRemoved(t *testing.T) {
 		s := newStore(t, db)
 		first, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))
 		require.NoError(t, err)
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{first, output("never")}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{first, output("never")}))
 		_, err = s.Resolve(t.Context(), tenant, first)
 		require.ErrorIs(t, err, ErrNotFound)
-		folders, err := s.Folders(t.Context(), tenant, TypeOutput)
+		folders, err := s.Folders(t.Context(), tenant, job.TypeOutput)
 		require.NoError(t, err)
 		require.Empty(t, folders)
 		left, err := db.Client().HLen(t.Context(), s.knownKey(tenant, made("a", "", ""))).Result()

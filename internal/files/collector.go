@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // Fetch asks an instance's /view for a file. Of the header, ranges and
@@ -92,8 +94,8 @@ func (c *Collector) Done() <-chan struct{} { return c.ctx.Done() }
 // need be. ErrNotFound: no such name. ErrGone: the instance does not have the
 // file any more. ErrChanged: it has another one there. Other errors are the
 // instance's, the storage's (ErrStorage) or Redis's, and may pass.
-func (c *Collector) Collect(ctx context.Context, tenant string, ref Ref) (Entry, error) {
-	p, ok := ref.place()
+func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
+	p, ok := placeOf(ref)
 	if !ok {
 		return Entry{}, ErrNotFound
 	}

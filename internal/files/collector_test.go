@@ -13,11 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // allotted makes a file on an instance and names it at the hub.
-func allotted(t testing.TB, s *Store, i *instance, name, data string) Ref {
+func allotted(t testing.TB, s *Store, i *instance, name, data string) job.FileRef {
 	t.Helper()
 	i.put(output(name), data)
 	ref, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", output(name)))
@@ -195,7 +196,7 @@ func TestSetStoredOfALostName(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
 		require.ErrorIs(t, err, ErrNotFound, "the upload has the name now")
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{ref}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{ref}))
 		_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
 		require.ErrorIs(t, err, ErrNotFound)
 	})

@@ -1,7 +1,7 @@
 // Package files makes a fleet look like one ComfyUI with one input folder and
 // one output folder.
 //
-// A [Ref] is a file's name as clients know it. Each tenant has a name space of
+// A [job.FileRef] is a file's name as clients know it. Each tenant has a name space of
 // its own, kept in Redis: (type, subfolder, filename) to an [Entry], which says
 // where the bytes are. The bytes lie in a [Storage], or still only on the
 // instance that made them.

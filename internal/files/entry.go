@@ -9,13 +9,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Entry is what the hub knows of a named file.
 type Entry struct {
 	// Ref is the file's name in its clean spelling.
-	Ref Ref
+	Ref job.FileRef
 	// Key is the blob in the storage; empty while the bytes are only on the
 	// instance that made them.
 	Key string
@@ -54,13 +55,15 @@ type Source struct {
 }
 
 // Ref is the file's name on its instance.
-func (s Source) Ref() Ref { return Ref{Type: s.Type, Subfolder: s.Subfolder, Filename: s.Filename} }
+func (s Source) Ref() job.FileRef {
+	return job.FileRef{Type: s.Type, Subfolder: s.Subfolder, Filename: s.Filename}
+}
 
 // Viewable reports whether /view would show a file of this name. Outputs can
 // hold things that only look like files, such as absolute paths; they are shown
 // as they are and never copied.
 func (s Source) Viewable() bool {
-	_, ok := s.Ref().place()
+	_, ok := placeOf(s.Ref())
 	return ok
 }
 

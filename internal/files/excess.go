@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // Excess is what a tenant's outputs take too much.
@@ -115,7 +117,7 @@ func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until
 // Adopt counts the outputs that hubs before this version have made to their
 // tenants. It may be run at any time.
 func (s *Store) Adopt(ctx context.Context) error {
-	scan := s.db.Client().ZScan(ctx, s.usedKey(TypeOutput), 0, "", expireBatch).Iterator()
+	scan := s.db.Client().ZScan(ctx, s.usedKey(job.TypeOutput), 0, "", expireBatch).Iterator()
 	var args []any
 	flush := func() error {
 		if len(args) == 0 {

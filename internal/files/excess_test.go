@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -39,13 +40,13 @@ func TestLevelOf(t *testing.T) {
 // outputOf makes an output of another tenant than the usual one.
 func (s *Store) outputOf(t *testing.T, i *instance, c *Collector, owner, name string, size, at int) {
 	t.Helper()
-	ref := Ref{TypeOutput, "", name}
+	ref := job.FileRef{Type: job.TypeOutput, Filename: name}
 	i.put(ref, strings.Repeat("x", size))
 	got, err := s.AllotOutput(t.Context(), owner, i.source("gpu", ref))
 	require.NoError(t, err)
 	_, err = c.Collect(t.Context(), owner, got)
 	require.NoError(t, err)
-	indexes, members := s.Uses(owner, []Ref{got})
+	indexes, members := s.Uses(owner, []job.FileRef{got})
 	require.Len(t, indexes, 2)
 	for _, index := range indexes {
 		require.NoError(t, s.db.Client().Do(t.Context(), "ZADD", index, "XX", minute(at).UnixMilli(), members[0]).Err())

@@ -10,13 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // output makes an output of size bytes that the hub has.
-func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, size int) Ref {
+func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, size int) job.FileRef {
 	t.Helper()
-	ref := Ref{TypeOutput, "", name}
+	ref := job.FileRef{Type: job.TypeOutput, Filename: name}
 	i.put(ref, strings.Repeat("x", size))
 	got, err := s.AllotOutput(t.Context(), tenant, i.source("gpu", ref))
 	require.NoError(t, err)
@@ -27,7 +28,7 @@ func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, siz
 
 // ends is the end of a job whose history entry names files, as package queue
 // writes it.
-func (s *Store) ends(t testing.TB, at time.Time, refs ...Ref) {
+func (s *Store) ends(t testing.TB, at time.Time, refs ...job.FileRef) {
 	t.Helper()
 	indexes, members := s.Uses(tenant, refs)
 	for _, index := range indexes {
@@ -60,23 +61,25 @@ func TestExpireOutputs(t *testing.T) {
 		for n := range 5 {
 			s.output(t, i, c, fmt.Sprintf("x_%05d_.png", n), 10)
 		}
-		out := func(n int) Ref { return Ref{TypeOutput, "", fmt.Sprintf("x_%05d_.png", n)} }
-		swept, err := s.Expire(ctx, TypeOutput, time.Now(), keep(nil))
+		out := func(n int) job.FileRef {
+			return job.FileRef{Type: job.TypeOutput, Filename: fmt.Sprintf("x_%05d_.png", n)}
+		}
+		swept, err := s.Expire(ctx, job.TypeOutput, time.Now(), keep(nil))
 		require.NoError(t, err)
 		require.Zero(t, swept.Files, "their runs go on")
 
 		s.ends(t, minute(0), out(0), out(1), out(3))
 		s.ends(t, minute(5), out(1), out(4)) // a cached run
-		pinned, err := s.Pin(ctx, tenant, []Ref{out(3)})
+		pinned, err := s.Pin(ctx, tenant, []job.FileRef{out(3)})
 		require.NoError(t, err)
 		s.ends(t, minute(0), out(3)) // as if it had been pinned long ago
 		s.letGo(t, s.blobs(t)...)
 		kept := map[string]bool{pinned.Keys()[0]: true}
 
-		swept, err = s.Expire(ctx, TypeOutput, minute(-1), keep(kept))
+		swept, err = s.Expire(ctx, job.TypeOutput, minute(-1), keep(kept))
 		require.NoError(t, err)
 		require.Zero(t, swept.Files)
-		swept, err = s.Expire(ctx, TypeOutput, minute(1), keep(kept))
+		swept, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(kept))
 		require.NoError(t, err)
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, swept)
 		_, err = s.Resolve(ctx, tenant, out(0))
@@ -86,13 +89,13 @@ func TestExpireOutputs(t *testing.T) {
 			require.Len(t, s.mustRead(t, out(n)), 10, n)
 		}
 		// The pinned one counts as used when it was looked at.
-		swept, err = s.Expire(ctx, TypeOutput, minute(1), keep(nil))
+		swept, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(nil))
 		require.NoError(t, err)
 		require.Zero(t, swept.Files)
-		swept, err = s.Expire(ctx, TypeOutput, minute(5), keep(nil))
+		swept, err = s.Expire(ctx, job.TypeOutput, minute(5), keep(nil))
 		require.NoError(t, err)
 		require.Equal(t, 2, swept.Files)
-		require.ElementsMatch(t, []string{"x_00002_.png", "x_00003_.png"}, s.names(t, TypeOutput))
+		require.ElementsMatch(t, []string{"x_00002_.png", "x_00003_.png"}, s.names(t, job.TypeOutput))
 
 		// The instance still has the file, and a cached run names it again.
 		again, err := s.AllotOutput(ctx, tenant, i.source("gpu", out(0)))
@@ -112,19 +115,19 @@ func TestExpireInputs(t *testing.T) {
 			s.mustUpload(t, input(name), name)
 		}
 		s.letGo(t, s.blobs(t)...)
-		require.NoError(t, s.db.Client().Do(ctx, "ZADD", s.usedKey(TypeInput), minute(0).UnixMilli(), redis.Pack(tenant, TypeInput, "", "a"),
-			minute(0).UnixMilli(), redis.Pack(tenant, TypeInput, "", "b"), minute(0).UnixMilli(), redis.Pack(tenant, TypeInput, "", "c")).Err())
+		require.NoError(t, s.db.Client().Do(ctx, "ZADD", s.usedKey(job.TypeInput), minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "a"),
+			minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "b"), minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "c")).Err())
 		// Uploaded again, and used by a job.
 		require.Equal(t, "b", s.mustUpload(t, input("b"), "b").Filename)
-		_, err := s.Pin(ctx, tenant, []Ref{input("c")})
+		_, err := s.Pin(ctx, tenant, []job.FileRef{input("c")})
 		require.NoError(t, err)
-		_, err = s.Expire(ctx, TypeOutput, minute(1), keep(nil))
+		_, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(nil))
 		require.NoError(t, err)
-		require.ElementsMatch(t, []string{"a", "b", "c"}, s.names(t, TypeInput), "inputs are no outputs")
-		swept, err := s.Expire(ctx, TypeInput, minute(1), keep(nil))
+		require.ElementsMatch(t, []string{"a", "b", "c"}, s.names(t, job.TypeInput), "inputs are no outputs")
+		swept, err := s.Expire(ctx, job.TypeInput, minute(1), keep(nil))
 		require.NoError(t, err)
 		require.Equal(t, Swept{Files: 1, Bytes: 1}, swept)
-		require.ElementsMatch(t, []string{"b", "c"}, s.names(t, TypeInput))
+		require.ElementsMatch(t, []string{"b", "c"}, s.names(t, job.TypeInput))
 	})
 }
 
@@ -133,7 +136,7 @@ func TestExcess(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx, i := t.Context(), newInstance()
 		c := newCollector(t, s, i)
-		var refs []Ref
+		var refs []job.FileRef
 		for n := range 4 {
 			refs = append(refs, s.output(t, i, c, fmt.Sprintf("x_%05d_.png", n), 100))
 			s.ends(t, minute(n), refs[n])
@@ -155,7 +158,7 @@ func TestExcess(t *testing.T) {
 		require.Equal(t, minute(1), excess(299))
 		require.Equal(t, minute(3), excess(0))
 		s.letGo(t, s.blobs(t)...)
-		swept, err := s.Expire(ctx, TypeOutput, excess(250), keep(nil))
+		swept, err := s.Expire(ctx, job.TypeOutput, excess(250), keep(nil))
 		require.NoError(t, err)
 		require.Equal(t, Swept{Files: 2, Bytes: 200}, swept)
 		require.Zero(t, excess(250))
@@ -176,7 +179,7 @@ func TestExpireWithoutPins(t *testing.T) {
 		ref := s.output(t, i, newCollector(t, s, i), "x_00001_.png", 1)
 		s.ends(t, minute(0), ref)
 		away := errors.New("away")
-		_, err := s.Expire(t.Context(), TypeOutput, minute(1), func(context.Context) (map[string]bool, error) { return nil, away })
+		_, err := s.Expire(t.Context(), job.TypeOutput, minute(1), func(context.Context) (map[string]bool, error) { return nil, away })
 		require.ErrorIs(t, err, away)
 		require.Equal(t, "x", s.mustRead(t, ref))
 	})

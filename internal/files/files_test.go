@@ -21,6 +21,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 )
 
@@ -58,14 +60,14 @@ func painted(t testing.TB, width, height int, c color.NRGBA, size int) []byte {
 	return buf.Bytes()
 }
 
-func (s *Store) mustUpload(t testing.TB, ref Ref, data string) Ref {
+func (s *Store) mustUpload(t testing.TB, ref job.FileRef, data string) job.FileRef {
 	t.Helper()
 	got, err := s.Upload(t.Context(), tenant, ref, false, strings.NewReader(data))
 	require.NoError(t, err)
 	return got
 }
 
-func (s *Store) mustRead(t testing.TB, ref Ref) string {
+func (s *Store) mustRead(t testing.TB, ref job.FileRef) string {
 	t.Helper()
 	e, err := s.Resolve(t.Context(), tenant, ref)
 	require.NoError(t, err)
@@ -82,7 +84,7 @@ func (s *Store) mustRead(t testing.TB, ref Ref) string {
 // hooks of this package. It counts what it is asked.
 type instance struct {
 	mu      sync.Mutex
-	files   map[Ref]instanceFile
+	files   map[job.FileRef]instanceFile
 	fetches int
 	views   int
 	uploads int
@@ -99,23 +101,23 @@ type instanceFile struct {
 }
 
 func newInstance() *instance {
-	return &instance{files: map[Ref]instanceFile{}, clock: time.Unix(1_790_000_000, 123456789)}
+	return &instance{files: map[job.FileRef]instanceFile{}, clock: time.Unix(1_790_000_000, 123456789)}
 }
 
-func (i *instance) put(ref Ref, data string) {
+func (i *instance) put(ref job.FileRef, data string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.clock = i.clock.Add(time.Second)
 	i.files[ref] = instanceFile{[]byte(data), i.clock}
 }
 
-func (i *instance) drop(ref Ref) {
+func (i *instance) drop(ref job.FileRef) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.files, ref)
 }
 
-func (i *instance) get(ref Ref) (instanceFile, bool) {
+func (i *instance) get(ref job.FileRef) (instanceFile, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	f, ok := i.files[ref]
@@ -123,7 +125,7 @@ func (i *instance) get(ref Ref) (instanceFile, bool) {
 }
 
 // source names a file of the instance as its hub knows it.
-func (i *instance) source(name string, ref Ref) Source {
+func (i *instance) source(name string, ref job.FileRef) Source {
 	src := Source{Instance: name, Boot: "b1", Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename}
 	if f, ok := i.get(ref); ok && !i.plain {
 		src.ETag = makeETag(f.modified, int64(len(f.data)))
@@ -165,19 +167,19 @@ func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*
 	return resp, nil
 }
 
-func (i *instance) Stat(_ context.Context, ref Ref) (string, int64, bool, error) {
+func (i *instance) Stat(_ context.Context, ref job.FileRef) (comfyui.FileInfo, bool, error) {
 	f, ok := i.get(ref)
 	if !ok {
-		return "", -1, false, nil
+		return comfyui.FileInfo{Size: -1}, false, nil
 	}
-	etag := makeETag(f.modified, int64(len(f.data)))
+	info := comfyui.FileInfo{ETag: makeETag(f.modified, int64(len(f.data))), Size: int64(len(f.data))}
 	if i.plain {
-		etag = ""
+		info.ETag = ""
 	}
-	return etag, int64(len(f.data)), true, nil
+	return info, true, nil
 }
 
-func (i *instance) View(_ context.Context, ref Ref) (io.ReadCloser, error) {
+func (i *instance) View(_ context.Context, ref job.FileRef, _ http.Header) (*http.Response, error) {
 	f, ok := i.get(ref)
 	if !ok {
 		return nil, ErrGone
@@ -185,16 +187,18 @@ func (i *instance) View(_ context.Context, ref Ref) (io.ReadCloser, error) {
 	i.mu.Lock()
 	i.views++
 	i.mu.Unlock()
-	return io.NopCloser(bytes.NewReader(f.data)), nil
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(f.data))}, nil
 }
 
-func (i *instance) Upload(_ context.Context, ref Ref, overwrite bool, body io.Reader, size int64) (Ref, error) {
+func (i *instance) Put(context.Context, string, string, io.Reader, int64) error { return nil }
+
+func (i *instance) Upload(_ context.Context, ref job.FileRef, overwrite bool, body io.Reader, size int64) (job.FileRef, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	if int64(len(data)) != size {
-		return Ref{}, io.ErrUnexpectedEOF
+		return job.FileRef{}, io.ErrUnexpectedEOF
 	}
 	if old, taken := i.get(ref); taken && !overwrite && !bytes.Equal(old.data, data) {
 		ref.Filename += " (1)"

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 func FuzzPlace(f *testing.F) {
@@ -18,7 +20,7 @@ func FuzzPlace(f *testing.F) {
 		f.Add(s[0], s[1])
 	}
 	f.Fuzz(func(t *testing.T, subfolder, filename string) {
-		p, ok := Ref{TypeInput, subfolder, filename}.place()
+		p, ok := placeOf(job.FileRef{Type: job.TypeInput, Subfolder: subfolder, Filename: filename})
 		if !ok {
 			return
 		}
@@ -29,24 +31,10 @@ func FuzzPlace(f *testing.F) {
 		require.NotContains(t, p.dir+p.name, `\`)
 		require.NotContains(t, p.dir+p.name, "\x00")
 		require.NotContains(t, p.name, "/")
-		again, ok := p.ref().place()
+		again, ok := placeOf(p.ref())
 		require.True(t, ok)
 		require.Equal(t, p, again, "one spelling only")
 		require.True(t, strings.HasSuffix(filename, p.name))
-	})
-}
-
-func FuzzValue(f *testing.F) {
-	for _, s := range []string{"a.png", "sub/a.png [output]", "[temp]", "ü[input]", `a\b [temp]`, "a [output] [input]", "/0", "//0", "a//0"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, value string) {
-		ref := ParseValue(value, TypeInput)
-		require.True(t, knownType(ref.Type))
-		if ref.Filename == "" {
-			return
-		}
-		require.Equal(t, ref, ParseValue(ref.Value(true), TypeTemp))
 	})
 }
 
@@ -121,20 +109,20 @@ func FuzzQuery(f *testing.F) {
 		q := parseQuery(raw)
 		pictureAsked(q)
 		if p, status := viewPlace(q); status == http.StatusOK {
-			_, ok := p.ref().place()
+			_, ok := placeOf(p.ref())
 			require.True(t, ok)
 		}
 	})
 }
 
 func FuzzEntry(f *testing.F) {
-	src := Source{Instance: "a", Boot: "b", Type: TypeOutput, Filename: `"key":"x"`, ETag: `"e"`}
+	src := Source{Instance: "a", Boot: "b", Type: job.TypeOutput, Filename: `"key":"x"`, ETag: `"e"`}
 	raw, err := Entry{Key: "content/ab/abc", Size: 5, Modified: time.Unix(5, 6), Source: &src}.encode()
 	require.NoError(f, err)
 	f.Add(raw)
 	f.Add(`{"v":2,"new":{"x":[1,2]},"size":1e3}`)
 	f.Fuzz(func(t *testing.T, raw string) {
-		e, err := decodeEntry(raw, place{typ: TypeInput, name: "n"})
+		e, err := decodeEntry(raw, place{typ: job.TypeInput, name: "n"})
 		if err != nil {
 			return
 		}
@@ -142,7 +130,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		back, err := decodeEntry(again, place{typ: TypeInput, name: "n"})
+		back, err := decodeEntry(again, place{typ: job.TypeInput, name: "n"})
 		require.NoError(t, err)
 		require.Equal(t, e.Key, back.Key)
 		require.Equal(t, e.Source, back.Source)
@@ -179,7 +167,7 @@ func FuzzPNGText(f *testing.F) {
 // Members that this hub does not know come through a change.
 func TestEntryKeepsWhatANewerHubWrote(t *testing.T) {
 	t.Parallel()
-	e, err := decodeEntry(`{"v":9,"key":"","size":-1,"etag":"","tier":{"cold":true},"source_id":"x"}`, place{typ: TypeInput, name: "n"})
+	e, err := decodeEntry(`{"v":9,"key":"","size":-1,"etag":"","tier":{"cold":true},"source_id":"x"}`, place{typ: job.TypeInput, name: "n"})
 	require.NoError(t, err)
 	e.Key = "k"
 	raw, err := e.encode()

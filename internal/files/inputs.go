@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Pin is what one input of a job meant when the job was accepted.
 type Pin struct {
 	// Ref is the input as the graph names it.
-	Ref Ref `json:"ref"`
+	Ref job.FileRef `json:"ref"`
 	// Key is the blob; empty while the bytes were still on the instance that
 	// made them.
 	Key string `json:"key,omitempty"`
@@ -68,13 +69,13 @@ func (p Pins) Keys() []string {
 // name does not change the job. Inputs that the hub does not know are left out:
 // they may be files of the instance's own. The blobs are safe from Sweep for an
 // hour, time enough for the job to be queued.
-func (s *Store) Pin(ctx context.Context, tenant string, refs []Ref) (Pins, error) {
+func (s *Store) Pin(ctx context.Context, tenant string, refs []job.FileRef) (Pins, error) {
 	if len(refs) == 0 {
 		return nil, nil
 	}
 	var found Pins
 	var used []any
-	seen := map[Ref]bool{}
+	seen := map[job.FileRef]bool{}
 	for _, ref := range refs {
 		if seen[ref] {
 			continue
@@ -88,7 +89,7 @@ func (s *Store) Pin(ctx context.Context, tenant string, refs []Ref) (Pins, error
 			return nil, err
 		}
 		found = append(found, pin)
-		if p, ok := ref.place(); ok {
+		if p, ok := placeOf(ref); ok {
 			used = append(used, tenant, p.typ, p.dir, p.name)
 		}
 	}
@@ -102,7 +103,7 @@ func (s *Store) Pin(ctx context.Context, tenant string, refs []Ref) (Pins, error
 
 // pin holds the blob and looks again: between the look and the hold the name
 // may have been given to another blob, and the old one swept.
-func (s *Store) pin(ctx context.Context, tenant string, ref Ref) (Pin, error) {
+func (s *Store) pin(ctx context.Context, tenant string, ref job.FileRef) (Pin, error) {
 	e, err := s.Resolve(ctx, tenant, ref)
 	for {
 		if err != nil {
@@ -151,8 +152,8 @@ func (s *Store) recall(ctx context.Context, instance string, p place) (known, bo
 
 // Remembers reports whether a hub has put a file into a place on an instance,
 // or looked at what lies there, lately.
-func (s *Store) Remembers(ctx context.Context, instance string, ref Ref) (bool, error) {
-	p, ok := ref.place()
+func (s *Store) Remembers(ctx context.Context, instance string, ref job.FileRef) (bool, error) {
+	p, ok := placeOf(ref)
 	if !ok {
 		return false, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // holdFor is how long a blob without a name is kept. It covers the writing of
@@ -19,14 +21,14 @@ const holdFor = time.Hour
 // name; the subfolder is echoed as it was sent. Without overwrite, a taken name
 // gets " (1)", " (2)" and so on, except where the file of that name has the same
 // bytes. Refused names are a *StatusError.
-func (s *Store) Upload(ctx context.Context, tenant string, ref Ref, overwrite bool, r io.Reader) (Ref, error) {
+func (s *Store) Upload(ctx context.Context, tenant string, ref job.FileRef, overwrite bool, r io.Reader) (job.FileRef, error) {
 	u, err := s.newUpload(ctx, tenant, ref, overwrite)
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	sp, err := newSpool(s.spool, r, 0)
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	defer sp.Close()
 	return u.keep(ctx, sp, sp.sha256)
@@ -36,14 +38,14 @@ func (s *Store) Upload(ctx context.Context, tenant string, ref Ref, overwrite bo
 type upload struct {
 	store     *Store
 	tenant    string
-	ref       Ref // as sent
+	ref       job.FileRef // as sent
 	place     place
 	overwrite bool
 }
 
 // newUpload checks a name as ComfyUI does: 400 for one that leads out of its
 // folder, 500 for one on which writing the file would fail.
-func (s *Store) newUpload(ctx context.Context, tenant string, ref Ref, overwrite bool) (*upload, error) {
+func (s *Store) newUpload(ctx context.Context, tenant string, ref job.FileRef, overwrite bool) (*upload, error) {
 	if !knownType(ref.Type) {
 		return nil, &StatusError{http.StatusInternalServerError}
 	}
@@ -78,7 +80,7 @@ var errUnsafe = errors.New("files: blob may have been swept")
 
 // keep stores the spooled bytes under the upload's name and returns the name it
 // got. compare is the hash that decides whether a file of the name is the same.
-func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, error) {
+func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileRef, error) {
 	key := contentKey(sp.sha256)
 	now := u.store.now()
 	entry, err := Entry{
@@ -86,18 +88,18 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, erro
 		ETag: makeETag(now, sp.size), Modified: now, Created: now,
 	}.encode()
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	// First, so that what is refused is not written.
 	if _, _, err := u.name(ctx, compare, entry, true); err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	for try := 0; ; try++ {
 		if err := u.store.hold(ctx, key); err != nil {
-			return Ref{}, err
+			return job.FileRef{}, err
 		}
 		if err := u.store.writeContent(ctx, key, sp); err != nil {
-			return Ref{}, err
+			return job.FileRef{}, err
 		}
 		ref, _, err := u.name(ctx, compare, entry, false)
 		if !errors.Is(err, errUnsafe) || try == 2 {
@@ -108,13 +110,13 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (Ref, erro
 
 // expect returns the name that keep would give, and stores nothing; same says
 // that the file of this name has the bytes already.
-func (u *upload) expect(ctx context.Context, compare string) (name Ref, same bool, err error) {
+func (u *upload) expect(ctx context.Context, compare string) (name job.FileRef, same bool, err error) {
 	return u.name(ctx, compare, "", true)
 }
 
 // name finds the upload's name and writes it down, unless it is only to say
 // what the name would be and whether there is room.
-func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (name Ref, same bool, err error) {
+func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (name job.FileRef, same bool, err error) {
 	stem, ext := splitExt(u.place.name)
 	n, isNumbered := parseNumbered(u.place.name)
 	number := ""
@@ -128,15 +130,15 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ,
 		limits.Bytes, limits.Files, flag(dry))
 	if err != nil {
-		return Ref{}, false, fmt.Errorf("files: name an upload: %w", err)
+		return job.FileRef{}, false, fmt.Errorf("files: name an upload: %w", err)
 	}
 	switch reply[0] {
 	case "unsafe":
-		return Ref{}, false, errUnsafe
+		return job.FileRef{}, false, errUnsafe
 	case "full":
-		return Ref{}, false, &FullError{Limit: reply[1]}
+		return job.FileRef{}, false, &FullError{Limit: reply[1]}
 	case "crowded":
-		return Ref{}, false, &StatusError{http.StatusInternalServerError}
+		return job.FileRef{}, false, &StatusError{http.StatusInternalServerError}
 	}
 	// Folders inside the name come back as they were sent.
 	ref := u.ref

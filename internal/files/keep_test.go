@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -19,7 +20,7 @@ type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
 
-func input(name string) Ref { return Ref{Type: TypeInput, Filename: name} }
+func input(name string) job.FileRef { return job.FileRef{Type: job.TypeInput, Filename: name} }
 
 func TestUploadNames(t *testing.T) {
 	t.Parallel()
@@ -41,7 +42,7 @@ func TestUploadNames(t *testing.T) {
 			require.Equal(t, step.want, got.Filename)
 			require.Equal(t, step.data, s.mustRead(t, got))
 		}
-		entries, err := s.List(t.Context(), tenant, TypeInput, "")
+		entries, err := s.List(t.Context(), tenant, job.TypeInput, "")
 		require.NoError(t, err)
 		require.Len(t, entries, 9)
 	})
@@ -50,39 +51,39 @@ func TestUploadNames(t *testing.T) {
 func TestUploadRefusals(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
-	s.mustUpload(t, Ref{TypeInput, "there", "x"}, "x")
+	s.mustUpload(t, job.FileRef{Type: job.TypeInput, Subfolder: "there", Filename: "x"}, "x")
 	long := strings.Repeat("n", 256)
 	for _, c := range []struct {
-		ref    Ref
+		ref    job.FileRef
 		status int
 	}{
-		{Ref{"", "", "a"}, 500},
-		{Ref{"Input", "", "a"}, 500},
-		{Ref{TypeInput, "", ""}, 400},
-		{Ref{TypeInput, "..", "a"}, 400},
-		{Ref{TypeInput, `..\..`, "a"}, 400},
-		{Ref{TypeInput, "/etc", "a"}, 400},
-		{Ref{TypeInput, "", ".."}, 400},
-		{Ref{TypeInput, "a", "../../b"}, 400},
-		{Ref{TypeInput, "", "."}, 500},
-		{Ref{TypeInput, "sub", "."}, 500},
-		{Ref{TypeInput, "", "a/"}, 500},
-		{Ref{TypeInput, "", "not/there"}, 500},
-		{Ref{TypeInput, "", `not\there`}, 500},
-		{Ref{TypeInput, "", "nul\x00"}, 500},
-		{Ref{TypeInput, "nul\x00", "a"}, 500},
-		{Ref{TypeInput, "", long}, 500},
-		{Ref{TypeInput, long, "a"}, 500},
+		{job.FileRef{Type: "", Filename: "a"}, 500},
+		{job.FileRef{Type: "Input", Filename: "a"}, 500},
+		{job.FileRef{Type: job.TypeInput, Filename: ""}, 400},
+		{job.FileRef{Type: job.TypeInput, Subfolder: "..", Filename: "a"}, 400},
+		{job.FileRef{Type: job.TypeInput, Subfolder: `..\..`, Filename: "a"}, 400},
+		{job.FileRef{Type: job.TypeInput, Subfolder: "/etc", Filename: "a"}, 400},
+		{job.FileRef{Type: job.TypeInput, Filename: ".."}, 400},
+		{job.FileRef{Type: job.TypeInput, Subfolder: "a", Filename: "../../b"}, 400},
+		{job.FileRef{Type: job.TypeInput, Filename: "."}, 500},
+		{job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "."}, 500},
+		{job.FileRef{Type: job.TypeInput, Filename: "a/"}, 500},
+		{job.FileRef{Type: job.TypeInput, Filename: "not/there"}, 500},
+		{job.FileRef{Type: job.TypeInput, Filename: `not\there`}, 500},
+		{job.FileRef{Type: job.TypeInput, Filename: "nul\x00"}, 500},
+		{job.FileRef{Type: job.TypeInput, Subfolder: "nul\x00", Filename: "a"}, 500},
+		{job.FileRef{Type: job.TypeInput, Filename: long}, 500},
+		{job.FileRef{Type: job.TypeInput, Subfolder: long, Filename: "a"}, 500},
 	} {
 		_, err := s.Upload(t.Context(), tenant, c.ref, false, strings.NewReader("x"))
 		var refused *StatusError
 		require.ErrorAs(t, err, &refused, "%q", c.ref)
 		require.Equal(t, c.status, refused.Status, "%q", c.ref)
 	}
-	got := s.mustUpload(t, Ref{TypeInput, "", "there/y.png"}, "y")
-	require.Equal(t, Ref{TypeInput, "", "there/y.png"}, got)
-	require.Equal(t, "y", s.mustRead(t, Ref{TypeInput, "./there//", "y.png"}))
-	require.Equal(t, "there/y (1).png", s.mustUpload(t, Ref{TypeInput, "", "there/y.png"}, "z").Filename)
+	got := s.mustUpload(t, job.FileRef{Type: job.TypeInput, Filename: "there/y.png"}, "y")
+	require.Equal(t, job.FileRef{Type: job.TypeInput, Filename: "there/y.png"}, got)
+	require.Equal(t, "y", s.mustRead(t, job.FileRef{Type: job.TypeInput, Subfolder: "./there//", Filename: "y.png"}))
+	require.Equal(t, "there/y (1).png", s.mustUpload(t, job.FileRef{Type: job.TypeInput, Filename: "there/y.png"}, "z").Filename)
 }
 
 func TestUploadOverwrites(t *testing.T) {
@@ -180,18 +181,18 @@ func TestListNewestFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		for minute, names := range [][]string{{"b", "a"}, {"d"}, {"c"}} {
 			for _, name := range names {
-				s.at(minute).mustUpload(t, Ref{TypeInput, "sub", name}, name)
+				s.at(minute).mustUpload(t, job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: name}, name)
 			}
 		}
 		s.mustUpload(t, input("elsewhere"), "x")
-		entries, err := s.List(t.Context(), tenant, TypeInput, "./sub/")
+		entries, err := s.List(t.Context(), tenant, job.TypeInput, "./sub/")
 		require.NoError(t, err)
 		var names []string
 		for _, e := range entries {
 			names = append(names, e.Ref.Filename)
 		}
 		require.Equal(t, []string{"c", "d", "a", "b"}, names)
-		for _, none := range [][2]string{{TypeInput, "nothing"}, {TypeInput, ".."}, {"bad", ""}} {
+		for _, none := range [][2]string{{job.TypeInput, "nothing"}, {job.TypeInput, ".."}, {"bad", ""}} {
 			entries, err := s.List(t.Context(), tenant, none[0], none[1])
 			require.NoError(t, err)
 			require.Empty(t, entries)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -36,8 +37,8 @@ func (s *Store) atKey(instance string) string {
 
 // usedKey names the index of the last use of files of a type.
 func (s *Store) usedKey(typ string) string {
-	if typ != TypeInput {
-		typ = TypeOutput
+	if typ != job.TypeInput {
+		typ = job.TypeOutput
 	}
 	return s.db.Key("files", "used", typ)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -87,7 +88,7 @@ func checkWhole(t *testing.T, dir string, answered map[string]bool) {
 	require.NoError(t, err)
 	defer storage.Close()
 	s := New(db, storage, Options{})
-	entries, err := s.List(t.Context(), tenant, TypeInput, "")
+	entries, err := s.List(t.Context(), tenant, job.TypeInput, "")
 	require.NoError(t, err)
 	there := map[string]bool{}
 	for _, e := range entries {

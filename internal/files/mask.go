@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/picture"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -16,7 +17,7 @@ import (
 // keepMask lays the uploaded alpha over the original and stores the result. The
 // name is chosen by the uploaded bytes, as in ComfyUI, which compares those and
 // not the result with what is there.
-func (s *Uploads) keepMask(r *http.Request, caller string, u *upload, f *form) (Ref, error) {
+func (s *Uploads) keepMask(r *http.Request, caller string, u *upload, f *form) (job.FileRef, error) {
 	ctx := r.Context()
 	name, same, err := u.expect(ctx, f.file.sha256)
 	if err != nil || same {
@@ -31,16 +32,16 @@ func (s *Uploads) keepMask(r *http.Request, caller string, u *upload, f *form) (
 		return name, nil
 	}
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	composed, err := s.compose(ctx, caller, e, f.file)
 	switch {
 	case errors.Is(err, ErrGone), errors.Is(err, ErrChanged):
 		return name, nil
 	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrBomb), errors.Is(err, picture.ErrTooLarge), errors.Is(err, errPNGText):
-		return Ref{}, &StatusError{http.StatusInternalServerError}
+		return job.FileRef{}, &StatusError{http.StatusInternalServerError}
 	case err != nil:
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	defer composed.Close()
 	return u.keep(ctx, composed, f.file.sha256)
@@ -71,12 +72,12 @@ func originalPlace(reference string) (p place, found bool, err error) {
 	if _, given := object.Get("filename"); !ok || !given {
 		return place{}, false, trouble
 	}
-	name, typ := splitAnnotation(annotated)
+	name, typ := job.SplitAnnotation(annotated)
 	if name == "" || strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
 		return place{}, false, nil
 	}
 	if typ == "" {
-		if typ, ok = text("type", TypeOutput); !ok || !knownType(typ) {
+		if typ, ok = text("type", job.TypeOutput); !ok || !knownType(typ) {
 			return place{}, false, nil
 		}
 	}

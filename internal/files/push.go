@@ -7,20 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Instance is the ComfyUI server that a job will run on, as far as its files go.
+// Instance is the ComfyUI server that a job runs on, as far as its files go: a
+// [comfyui.Client].
 type Instance interface {
-	// Stat asks whether the file is there; size is -1 when not told.
-	Stat(ctx context.Context, ref Ref) (etag string, size int64, found bool, err error)
-	// View reads a file that is there.
-	View(ctx context.Context, ref Ref) (io.ReadCloser, error)
+	// Stat asks whether the file is there.
+	Stat(ctx context.Context, ref job.FileRef) (info comfyui.FileInfo, found bool, err error)
+	// View reads a file.
+	View(ctx context.Context, ref job.FileRef, header http.Header) (*http.Response, error)
 	// Upload stores a file and returns the name it got.
-	Upload(ctx context.Context, ref Ref, overwrite bool, body io.Reader, size int64) (Ref, error)
+	Upload(ctx context.Context, ref job.FileRef, overwrite bool, body io.Reader, size int64) (job.FileRef, error)
+	// Put sends a body to a route of custom nodes.
+	Put(ctx context.Context, path, contentType string, body io.Reader, size int64) error
 }
 
 // Target is an instance with its name and boot.
@@ -32,15 +38,15 @@ type Target struct {
 // Rewrite says that an input lies under another name on the instance.
 type Rewrite struct {
 	// From is the input as the graph names it.
-	From Ref
+	From job.FileRef
 	// To is where it lies, always of type input.
-	To Ref
+	To job.FileRef
 }
 
 // Literal writes the new value in the form of the old one: with the type in
 // brackets if that had one.
 func (r Rewrite) Literal(old string) string {
-	_, annotated := splitAnnotation(old)
+	_, annotated := job.SplitAnnotation(old)
 	return r.To.Value(annotated != "")
 }
 
@@ -92,32 +98,32 @@ func (p *Pusher) Push(ctx context.Context, tenant string, pins Pins, to Target) 
 
 // push brings one input and returns where it lies; the Ref itself when it kept
 // its name.
-func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (Ref, error) {
+func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (job.FileRef, error) {
 	pin, err := p.complete(ctx, tenant, pin)
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
-	own, ok := pin.Ref.place()
+	own, ok := placeOf(pin.Ref)
 	if !ok {
-		return Ref{}, ErrGone
+		return job.FileRef{}, ErrGone
 	}
 	d := delivery{store: p.store, pin: pin, to: to, ext: strings.ToLower(path.Ext(own.name))}
 	if p.options.Apart {
 		d.scope = tenant
 	}
-	if !p.options.Apart && own.typ == TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
+	if !p.options.Apart && own.typ == job.TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
 		kept, err := d.keepName(ctx, own)
 		if err != nil {
-			return Ref{}, err
+			return job.FileRef{}, err
 		}
 		if kept {
 			return pin.Ref, nil
 		}
 	}
-	byContent := place{typ: TypeInput, dir: hubFolder + "/" + pin.SHA256[:32], name: own.name}
+	byContent := place{typ: job.TypeInput, dir: hubFolder + "/" + pin.SHA256[:32], name: own.name}
 	lies, err := d.putByContent(ctx, byContent)
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	if lies == own {
 		return pin.Ref, nil
@@ -161,12 +167,12 @@ type delivery struct {
 // another name do not stand for it: the instance would take a node for cached
 // that one ComfyUI executes.
 func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
-	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	info, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
 		return false, err
 	}
 	if found {
-		return d.same(ctx, at, etag, size)
+		return d.same(ctx, at, info)
 	}
 	return d.send(ctx, at, false)
 }
@@ -174,12 +180,12 @@ func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
 // putByContent makes sure that the input lies in the folder of its content, or
 // in another place where its bytes were already.
 func (d delivery) putByContent(ctx context.Context, at place) (place, error) {
-	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	info, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
 		return place{}, err
 	}
 	if found {
-		if same, err := d.same(ctx, at, etag, size); err != nil || same {
+		if same, err := d.same(ctx, at, info); err != nil || same {
 			return at, err
 		}
 	}
@@ -201,13 +207,13 @@ func (d delivery) elsewhere(ctx context.Context) (place, bool, error) {
 	if err != nil || !ok {
 		return place{}, false, err
 	}
-	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	info, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil || !found {
 		return place{}, false, err
 	}
 	// It is not read again: sending is as dear.
 	k, ok, err := d.store.recall(ctx, d.to.Name, at)
-	return at, err == nil && ok && d.unchanged(k, etag, size) && k.SHA256 == d.pin.SHA256, err
+	return at, err == nil && ok && d.unchanged(k, info) && k.SHA256 == d.pin.SHA256, err
 }
 
 // content is what stands for the bytes in what is known of an instance.
@@ -215,43 +221,46 @@ func (d delivery) content() string { return redis.Pack(d.pin.SHA256, d.ext, d.sc
 
 // unchanged reports whether a file is what it was when it was noted. Its ETag
 // tells, or where there is none the instance's boot.
-func (d delivery) unchanged(k known, etag string, size int64) bool {
-	if etag == "" {
-		return k.ETag == "" && k.Boot == d.to.Boot && k.Size == size
+func (d delivery) unchanged(k known, now comfyui.FileInfo) bool {
+	if now.ETag == "" {
+		return k.ETag == "" && k.Boot == d.to.Boot && k.Size == now.Size
 	}
-	return k.ETag == etag
+	return k.ETag == now.ETag
 }
 
 // same reports whether the file on the instance has the input's bytes. It is
 // read once, and again when it has changed.
-func (d delivery) same(ctx context.Context, at place, etag string, size int64) (bool, error) {
-	if size >= 0 && size != d.pin.Size {
+func (d delivery) same(ctx context.Context, at place, info comfyui.FileInfo) (bool, error) {
+	if info.Size >= 0 && info.Size != d.pin.Size {
 		return false, nil
 	}
 	k, ok, err := d.store.recall(ctx, d.to.Name, at)
 	if err != nil {
 		return false, err
 	}
-	if ok && d.unchanged(k, etag, size) {
+	if ok && d.unchanged(k, info) {
 		return k.SHA256 == d.pin.SHA256, nil
 	}
 	sum, err := d.hash(ctx, at)
 	if err != nil {
 		return false, err
 	}
-	err = d.store.note(ctx, d.to.Name, at, known{ETag: etag, Size: size, Boot: d.to.Boot, SHA256: sum})
+	err = d.store.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: sum})
 	return sum == d.pin.SHA256, err
 }
 
 // hash reads the file on the instance.
 func (d delivery) hash(ctx context.Context, at place) (string, error) {
-	body, err := d.to.Instance.View(ctx, at.ref())
+	resp, err := d.to.Instance.View(ctx, at.ref(), nil)
 	if err != nil {
 		return "", err
 	}
-	defer body.Close()
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", &comfyui.StatusError{Method: http.MethodGet, Path: "/view", Status: resp.StatusCode}
+	}
 	hash := sha256.New()
-	if _, err := io.Copy(hash, body); err != nil {
+	if _, err := io.Copy(hash, resp.Body); err != nil {
 		return "", fmt.Errorf("files: compare an input: %w", err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
@@ -269,17 +278,17 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 	if err != nil {
 		return false, err
 	}
-	if p, ok := got.place(); !ok || p != at {
+	if p, ok := placeOf(got); !ok || p != at {
 		return false, nil
 	}
-	etag, size, found, err := d.to.Instance.Stat(ctx, at.ref())
+	info, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
 		return false, err
 	}
-	if !found || (size >= 0 && size != d.pin.Size) {
+	if !found || (info.Size >= 0 && info.Size != d.pin.Size) {
 		return false, fmt.Errorf("files: the instance did not keep an input")
 	}
-	if err := d.store.note(ctx, d.to.Name, at, known{ETag: etag, Size: size, Boot: d.to.Boot, SHA256: d.pin.SHA256}); err != nil {
+	if err := d.store.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: d.pin.SHA256}); err != nil {
 		return false, err
 	}
 	return true, d.store.noteContent(ctx, d.to.Name, d.content(), at)

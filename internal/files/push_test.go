@@ -8,12 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-func byContent(data, name string) Ref {
-	return Ref{TypeInput, "comfyhub/" + sum([]byte(data))[:32], name}
+func byContent(data, name string) job.FileRef {
+	return job.FileRef{Type: job.TypeInput, Subfolder: "comfyhub/" + sum([]byte(data))[:32], Filename: name}
 }
 
 func TestPush(t *testing.T) {
@@ -29,11 +30,11 @@ func TestPush(t *testing.T) {
 			if plain {
 				who, to.Name = "other", "gpu2"
 			}
-			upload := func(ref Ref, data string) {
+			upload := func(ref job.FileRef, data string) {
 				_, err := s.Upload(t.Context(), who, ref, true, strings.NewReader(data))
 				require.NoError(t, err)
 			}
-			push := func(refs ...Ref) []Rewrite {
+			push := func(refs ...job.FileRef) []Rewrite {
 				t.Helper()
 				pins, err := s.Pin(t.Context(), who, refs)
 				require.NoError(t, err)
@@ -45,7 +46,7 @@ func TestPush(t *testing.T) {
 				require.NoError(t, err)
 				return rewrites
 			}
-			holds := func(ref Ref, want string) {
+			holds := func(ref job.FileRef, want string) {
 				t.Helper()
 				f, ok := i.get(ref)
 				require.True(t, ok, "%v", ref)
@@ -106,9 +107,9 @@ func TestPush(t *testing.T) {
 			require.Equal(t, rewrites[0].To.Value(false), rewrites[0].Literal("o_00001_.png"))
 
 			// Folders stay; the spelling is the graph's.
-			upload(Ref{TypeInput, "sub", "a.png"}, "in a folder")
-			require.Empty(t, push(Ref{TypeInput, "./sub//", "a.png"}))
-			holds(Ref{TypeInput, "sub", "a.png"}, "in a folder")
+			upload(job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "a.png"}, "in a folder")
+			require.Empty(t, push(job.FileRef{Type: job.TypeInput, Subfolder: "./sub//", Filename: "a.png"}))
+			holds(job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "a.png"}, "in a folder")
 		}
 	})
 }
@@ -121,11 +122,11 @@ func TestPinOutlivesTheName(t *testing.T) {
 		p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		s.mustUpload(t, input("a"), "then")
-		pins, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
+		pins, err := s.Pin(t.Context(), tenant, []job.FileRef{input("a")})
 		require.NoError(t, err)
 		_, err = s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("now"))
 		require.NoError(t, err)
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("a")}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a")}))
 		_, err = p.Push(t.Context(), tenant, pins, to)
 		require.NoError(t, err)
 		f, _ := i.get(input("a"))
@@ -133,13 +134,13 @@ func TestPinOutlivesTheName(t *testing.T) {
 
 		// An output that vanished before it was copied is nowhere.
 		ref := allotted(t, s, i, "o.png", "picture")
-		pins, err = s.Pin(t.Context(), tenant, []Ref{ref})
+		pins, err = s.Pin(t.Context(), tenant, []job.FileRef{ref})
 		require.NoError(t, err)
 		require.Empty(t, pins.Keys())
 		i.drop(ref)
 		_, err = p.Push(t.Context(), tenant, pins, to)
 		require.ErrorIs(t, err, ErrGone)
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{ref}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{ref}))
 		_, err = p.Push(t.Context(), tenant, pins, to)
 		require.ErrorIs(t, err, ErrGone)
 	})
@@ -148,7 +149,7 @@ func TestPinOutlivesTheName(t *testing.T) {
 // rival puts a file of its own under the name between the look and the upload.
 type rival struct{ *instance }
 
-func (r rival) Upload(ctx context.Context, ref Ref, overwrite bool, body io.Reader, size int64) (Ref, error) {
+func (r rival) Upload(ctx context.Context, ref job.FileRef, overwrite bool, body io.Reader, size int64) (job.FileRef, error) {
 	if ref.Subfolder == "" {
 		r.put(ref, "rival")
 	}
@@ -160,7 +161,7 @@ func TestPushAgainstARival(t *testing.T) {
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
 	p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 	s.mustUpload(t, input("a"), "ours")
-	pins, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
+	pins, err := s.Pin(t.Context(), tenant, []job.FileRef{input("a")})
 	require.NoError(t, err)
 	rewrites, err := p.Push(t.Context(), tenant, pins, Target{Name: "gpu1", Instance: rival{i}})
 	require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestPushApart(t *testing.T) {
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		for _, name := range []string{"a.png", "b.png"} {
 			s.mustUpload(t, input(name), name[:1])
-			pins, err := s.Pin(t.Context(), tenant, []Ref{input(name)})
+			pins, err := s.Pin(t.Context(), tenant, []job.FileRef{input(name)})
 			require.NoError(t, err)
 			rewrites, err := p.Push(t.Context(), tenant, pins, to)
 			require.NoError(t, err)
@@ -214,10 +215,10 @@ func TestNothingIsSentTwice(t *testing.T) {
 		i := newInstance()
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		collector := newCollector(t, s, i)
-		push := func(who, name string) Ref {
+		push := func(who, name string) job.FileRef {
 			_, err := s.Upload(t.Context(), who, input(name), true, strings.NewReader("same"))
 			require.NoError(t, err)
-			pins, err := s.Pin(t.Context(), who, []Ref{input(name)})
+			pins, err := s.Pin(t.Context(), who, []job.FileRef{input(name)})
 			require.NoError(t, err)
 			rewrites, err := NewPusher(s, collector, PushOptions{Apart: who != tenant}).Push(t.Context(), who, pins, to)
 			require.NoError(t, err)

@@ -3,73 +3,13 @@ package files
 import (
 	"path"
 	"strings"
-	"unicode/utf8"
-)
 
-// The types of files, each a folder of its own in ComfyUI.
-const (
-	TypeInput  = "input"
-	TypeOutput = "output"
-	TypeTemp   = "temp"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
-
-// Ref names a file as ComfyUI does.
-type Ref struct {
-	// Type is "input", "output" or "temp".
-	Type string
-	// Subfolder is relative to the folder of the type, "" for that folder.
-	Subfolder string
-	Filename  string
-}
 
 // knownType reports whether typ is a folder that ComfyUI has.
 func knownType(typ string) bool {
-	return typ == TypeInput || typ == TypeOutput || typ == TypeTemp
-}
-
-// ParseValue reads the value of a node's input: folders and a name, and at the
-// end perhaps the type in brackets, as in "sub/a.png [output]". Without brackets
-// the type is typ.
-func ParseValue(value, typ string) Ref {
-	name, annotated := splitAnnotation(value)
-	if annotated != "" {
-		typ = annotated
-	}
-	dir, file := path.Split(slashes(name))
-	if dir != "" && dir != "/" { // an absolute path must not pass for a plain name
-		dir = dir[:len(dir)-1]
-	}
-	return Ref{Type: typ, Subfolder: dir, Filename: file}
-}
-
-// Value writes the file as the value of a node's input; annotated adds the type
-// in brackets.
-func (r Ref) Value(annotated bool) string {
-	value := r.Filename
-	switch r.Subfolder {
-	case "":
-	case "/":
-		value = "/" + value
-	default:
-		value = r.Subfolder + "/" + value
-	}
-	if annotated {
-		value += " [" + r.Type + "]"
-	}
-	return value
-}
-
-// splitAnnotation cuts a type in brackets off the end. ComfyUI cuts a fixed
-// number of characters: it takes for granted that a blank stands before the
-// bracket and drops whatever is there.
-func splitAnnotation(value string) (name, typ string) {
-	for _, typ := range [...]string{TypeOutput, TypeInput, TypeTemp} {
-		if name, ok := strings.CutSuffix(value, "["+typ+"]"); ok {
-			_, size := utf8.DecodeLastRuneInString(name)
-			return name[:len(name)-size], typ
-		}
-	}
-	return value, ""
+	return typ == job.TypeInput || typ == job.TypeOutput || typ == job.TypeTemp
 }
 
 // place is where a file lies in a tenant's name space: a Ref in its only
@@ -80,11 +20,11 @@ type place struct {
 	name string // one path element
 }
 
-func (p place) ref() Ref { return Ref{Type: p.typ, Subfolder: p.dir, Filename: p.name} }
+func (p place) ref() job.FileRef { return job.FileRef{Type: p.typ, Subfolder: p.dir, Filename: p.name} }
 
-// place finds where the file lies; ok is false for names that lead out of the
+// placeOf finds where a file lies; ok is false for names that lead out of the
 // folder or cannot be files.
-func (r Ref) place() (p place, ok bool) {
+func placeOf(r job.FileRef) (p place, ok bool) {
 	dir, ok := cleanFolder(r.Subfolder)
 	if !ok || !knownType(r.Type) {
 		return place{}, false

@@ -4,27 +4,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-func TestParseValue(t *testing.T) {
+func TestNamesThatLeadOut(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]Ref{
-		"a.png":                  {TypeInput, "", "a.png"},
-		"a.png [output]":         {TypeOutput, "", "a.png"},
-		"clipspace/m.png [temp]": {TypeTemp, "clipspace", "m.png"},
-		"a/b/c.png [input]":      {TypeInput, "a/b", "c.png"},
-		`a\b.png`:                {TypeInput, "a", "b.png"},
-		"a.png[output]":          {TypeOutput, "", "a.pn"}, // one character is cut, whatever it is
-		"aü[temp]":               {TypeTemp, "", "a"},
-		"[temp]":                 {TypeTemp, "", ""},
-		"a.png [Output]":         {TypeInput, "", "a.png [Output]"},
-		"/etc/hostname":          {TypeInput, "/etc", "hostname"},
-		"/hostname":              {TypeInput, "/", "hostname"},
-	} {
-		require.Equal(t, want, ParseValue(value, TypeInput), value)
-	}
 	for _, absolute := range []string{"/hostname", "/etc/hostname", "../x", "a/../../x", `..\x`} {
-		_, ok := ParseValue(absolute, TypeInput).place()
+		_, ok := placeOf(job.ParseFileRef(absolute, job.TypeInput))
 		require.False(t, ok, absolute)
 	}
 }

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Remove takes names away; those that are not there are no error. Outputs stay
 // on their instances, and blobs until they are swept, because a job may have
 // them pinned and other names may share them.
-func (s *Store) Remove(ctx context.Context, tenant string, refs []Ref) error {
+func (s *Store) Remove(ctx context.Context, tenant string, refs []job.FileRef) error {
 	for _, ref := range refs {
-		p, ok := ref.place()
+		p, ok := placeOf(ref)
 		if !ok {
 			continue
 		}
@@ -66,13 +67,13 @@ func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (
 // Uses gives the indexes of outputs and the members of them that stand for files
 // of a tenant. Who writes down that a history entry names them sets their score
 // to the time of its end, in milliseconds: see queue.Uses.
-func (s *Store) Uses(tenant string, refs []Ref) (indexes, members []string) {
+func (s *Store) Uses(tenant string, refs []job.FileRef) (indexes, members []string) {
 	for _, ref := range refs {
-		if p, ok := ref.place(); ok && p.typ != TypeInput {
+		if p, ok := placeOf(ref); ok && p.typ != job.TypeInput {
 			members = append(members, redis.Pack(tenant, p.typ, p.dir, p.name))
 		}
 	}
-	return []string{s.usedKey(TypeOutput), s.ownKey(tenant)}, members
+	return []string{s.usedKey(job.TypeOutput), s.ownKey(tenant)}, members
 }
 
 // indexed reads a member of the index of last uses.

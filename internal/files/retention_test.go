@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -80,10 +81,10 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 		s.mustUpload(t, input("c"), "old")
 		_, err := s.Upload(t.Context(), tenant, input("c"), true, strings.NewReader("new"))
 		require.NoError(t, err)
-		pinned, err := s.Pin(t.Context(), tenant, []Ref{input("c"), input("unknown"), input("c")})
+		pinned, err := s.Pin(t.Context(), tenant, []job.FileRef{input("c"), input("unknown"), input("c")})
 		require.NoError(t, err)
 		require.Len(t, pinned, 1)
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("a"), input("c")}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a"), input("c")}))
 
 		sweep := func(pinned map[string]bool) int {
 			return next.sweepAll(t, pinned).Files
@@ -96,7 +97,7 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 		require.Equal(t, 1, sweep(nil), "the pinned one, once its job has ended")
 		require.Equal(t, []string{contentKey(sum([]byte("shared")))}, s.blobs(t), "b still has it")
 		require.Equal(t, "shared", s.mustRead(t, input("b")))
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("b")}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("b")}))
 		require.Equal(t, 1, sweep(nil))
 		require.Empty(t, s.blobs(t))
 	})
@@ -108,9 +109,9 @@ func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "a")
 		s.letGo(t, s.blobs(t)...)
-		_, err := s.Pin(t.Context(), tenant, []Ref{input("a")})
+		_, err := s.Pin(t.Context(), tenant, []job.FileRef{input("a")})
 		require.NoError(t, err)
-		require.NoError(t, s.Remove(t.Context(), tenant, []Ref{input("a")}))
+		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a")}))
 		require.Zero(t, s.later(2*time.Hour).sweepAll(t, nil).Files)
 	})
 }
@@ -158,7 +159,7 @@ func TestSweepAgainstUploads(t *testing.T) {
 			got := s.mustUpload(t, input("a"), "again and again")
 			s.letGo(t, key)
 			require.Equal(t, "again and again", s.mustRead(t, got))
-			require.NoError(t, s.Remove(t.Context(), tenant, []Ref{got}))
+			require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{got}))
 		}
 		stop()
 		wg.Wait()

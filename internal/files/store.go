@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -58,8 +59,8 @@ func New(db *redis.DB, storage *Storage, o Options) *Store {
 }
 
 // Resolve finds a file by its name, or ErrNotFound.
-func (s *Store) Resolve(ctx context.Context, tenant string, ref Ref) (Entry, error) {
-	p, ok := ref.place()
+func (s *Store) Resolve(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
+	p, ok := placeOf(ref)
 	if !ok {
 		return Entry{}, ErrNotFound
 	}

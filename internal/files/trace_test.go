@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 type trace struct {
@@ -212,7 +214,7 @@ func makeViewed(t *testing.T, first step, store *Store, inst *instance, collecto
 	u, err := url.Parse(first.Request.Path)
 	require.NoError(t, err)
 	q := u.Query()
-	ref := Ref{Type: q.Get("type"), Subfolder: q.Get("subfolder"), Filename: q.Get("filename")}
+	ref := job.FileRef{Type: q.Get("type"), Subfolder: q.Get("subfolder"), Filename: q.Get("filename")}
 	inst.put(ref, string(painted(t, 16, 16, color.NRGBA{R: 9, G: 8, B: 7, A: 255}, first.Response.Bytes)))
 	got, err := store.AllotOutput(t.Context(), tenant, inst.source("gpu1", ref))
 	require.NoError(t, err)

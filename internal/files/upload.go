@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // DefaultMaxUpload is the largest file of an upload, in bytes, as in ComfyUI.
@@ -44,11 +46,11 @@ func NewUploads(store *Store, view *View, o UploadOptions) *Uploads {
 
 // keeper stores an upload whose name was found good, and returns the name it
 // got.
-type keeper func(r *http.Request, u *upload, f *form) (Ref, error)
+type keeper func(r *http.Request, u *upload, f *form) (job.FileRef, error)
 
 // ServeImage stores a file of any kind, streamed to disk.
 func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant string) {
-	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (Ref, error) {
+	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) {
 		return u.keep(r.Context(), f.file, f.file.sha256)
 	})
 }
@@ -58,7 +60,7 @@ func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant stri
 // there is no error in ComfyUI: nothing is stored, and the answer is a name.
 // Pictures are made for callers in turn.
 func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant, caller string) {
-	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (Ref, error) { return s.keepMask(r, caller, u, f) })
+	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) { return s.keepMask(r, caller, u, f) })
 }
 
 func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) {
@@ -84,35 +86,35 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 
 // take reads the form and checks it in ComfyUI's order: the type before the
 // file, the file before its name.
-func (s *Uploads) take(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) (Ref, error) {
+func (s *Uploads) take(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) (job.FileRef, error) {
 	f, err := readForm(w, r, s.store.spool, s.options.MaxSize())
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	defer f.Close()
 	typ, given := f.fields["type"]
 	if !given {
-		typ.text = TypeInput
+		typ.text = job.TypeInput
 	}
 	subfolder := f.fields["subfolder"]
 	if typ.binary || !knownType(typ.text) {
-		return Ref{}, &StatusError{http.StatusInternalServerError}
+		return job.FileRef{}, &StatusError{http.StatusInternalServerError}
 	}
 	if f.file == nil {
 		status := http.StatusInternalServerError
 		if image := f.fields["image"]; image.text == "" {
 			status = http.StatusBadRequest
 		}
-		return Ref{}, &StatusError{status}
+		return job.FileRef{}, &StatusError{status}
 	}
 	if subfolder.binary {
-		return Ref{}, &StatusError{http.StatusInternalServerError}
+		return job.FileRef{}, &StatusError{http.StatusInternalServerError}
 	}
 	overwrite := f.fields["overwrite"]
-	ref := Ref{Type: typ.text, Subfolder: subfolder.text, Filename: f.filename}
+	ref := job.FileRef{Type: typ.text, Subfolder: subfolder.text, Filename: f.filename}
 	u, err := s.store.newUpload(r.Context(), tenant, ref, !overwrite.binary && (overwrite.text == "true" || overwrite.text == "1"))
 	if err != nil {
-		return Ref{}, err
+		return job.FileRef{}, err
 	}
 	return keep(r, u, f)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -155,8 +156,8 @@ func TestMask(t *testing.T) {
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
 	u := newUploads(t, s, i, 1<<20)
 	original := withText(withText(painted(t, 5, 4, color.NRGBA{R: 10, G: 20, B: 30, A: 255}, 0), "tEXt", "workflow\x00{}"), "iTXt", "p\x00\x00\x00\x00\x00ü")
-	i.put(Ref{TypeTemp, "sub", "o_00001_.png"}, string(original))
-	_, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", Ref{TypeTemp, "sub", "o_00001_.png"}))
+	i.put(job.FileRef{Type: job.TypeTemp, Subfolder: "sub", Filename: "o_00001_.png"}, string(original))
+	_, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", job.FileRef{Type: job.TypeTemp, Subfolder: "sub", Filename: "o_00001_.png"}))
 	require.NoError(t, err)
 
 	img := image.NewNRGBA(image.Rect(0, 0, 5, 4))
@@ -169,7 +170,7 @@ func TestMask(t *testing.T) {
 		text("original_ref", `{"filename": "o_00001_.png [temp]", "subfolder": "sub", "type": "output", "x": NaN}`))
 	require.Equal(t, `{"name": "m.png", "subfolder": "clipspace", "type": "input"}`, rec.Body.String())
 
-	got := s.mustRead(t, Ref{TypeInput, "clipspace", "m.png"})
+	got := s.mustRead(t, job.FileRef{Type: job.TypeInput, Subfolder: "clipspace", Filename: "m.png"})
 	composed, err := png.Decode(strings.NewReader(got))
 	require.NoError(t, err)
 	for k := range 5 * 4 {

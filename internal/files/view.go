@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
@@ -29,7 +30,7 @@ type ViewOptions struct {
 	Strict func() bool
 	// Missing asks the instances for a file that the hub does not know. It
 	// must not find files of other tenants.
-	Missing func(ctx context.Context, tenant string, ref Ref) (Source, bool)
+	Missing func(ctx context.Context, tenant string, ref job.FileRef) (Source, bool)
 	// Preview asks an instance's /view with a query of its own.
 	Preview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
 	// PictureMemory bounds what pictures being made take, in bytes. Default:
@@ -83,13 +84,13 @@ func viewPlace(q query) (place, int) {
 	if !given {
 		return place{}, http.StatusNotFound
 	}
-	name, typ := splitAnnotation(name)
+	name, typ := job.SplitAnnotation(name)
 	if name == "" || strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
 		return place{}, http.StatusBadRequest
 	}
 	if typ == "" {
 		if typ, given = q["type"]; !given {
-			typ = TypeOutput
+			typ = job.TypeOutput
 		}
 	}
 	if !knownType(typ) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 		i := newInstance()
 		c := newCollector(t, s, i)
 		v := NewView(s, i.fetch, ViewOptions{})
-		taken := Source{Instance: "gpu0", Boot: "b", Type: TypeOutput, Filename: "x_00001_.png"}
+		taken := Source{Instance: "gpu0", Boot: "b", Type: job.TypeOutput, Filename: "x_00001_.png"}
 		_, err := s.AllotOutput(t.Context(), tenant, taken)
 		require.NoError(t, err)
 		ref := allotted(t, s, i, "x_00001_.png", "0123456789")
@@ -114,8 +115,8 @@ func TestViewThroughTroubles(t *testing.T) {
 func TestViewAsksTheInstancesForUnknownFiles(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
-	i.put(Ref{TypeInput, "sub", "own.png"}, "the instance's own")
-	v := NewView(s, i.fetch, ViewOptions{Missing: func(_ context.Context, who string, ref Ref) (Source, bool) {
+	i.put(job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "own.png"}, "the instance's own")
+	v := NewView(s, i.fetch, ViewOptions{Missing: func(_ context.Context, who string, ref job.FileRef) (Source, bool) {
 		require.Equal(t, tenant, who)
 		_, ok := i.get(ref)
 		return i.source("gpu1", ref), ok

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -56,6 +57,9 @@ type Instance struct {
 	// LastSeen is when that came; zero before the first time.
 	LastSeen time.Time
 }
+
+// BootID tells one life of the instance's process from the next, as a short text.
+func (i Instance) BootID() string { return strconv.FormatInt(i.Report.Boot, 36) }
 
 // record is what the registry keeps of one instance.
 type record struct {

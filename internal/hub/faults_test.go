@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"mime/multipart"
@@ -14,9 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -75,26 +71,6 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 1, started(b), "it ran once")
 	require.NotContains(t, types[1:], "execution_start")
-}
-
-// A copy that waits for Redis must not outlive the hub.
-func TestHubClosesWhileACopyWaits(t *testing.T) {
-	t.Parallel()
-	server, log := redistest.Start(t), &heardLog{}
-	b := newBench(t, 0, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
-	server.Stop()
-	copied := make(chan error, 1)
-	go func() {
-		copied <- b.hub.copy(context.WithoutCancel(t.Context()), job.DefaultTenant, files.Ref{Type: files.TypeOutput, Filename: "x.png"})
-	}()
-	require.Eventually(t, func() bool { return log.has("copy an output") }, 60*time.Second, 10*time.Millisecond)
-	b.stop()
-	select {
-	case err := <-copied:
-		require.ErrorIs(t, err, redis.ErrAway)
-	case <-time.After(60 * time.Second):
-		require.Fail(t, "the copy goes on")
-	}
 }
 
 // Without Redis it is not known which files are there: a prompt that names one

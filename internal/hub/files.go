@@ -4,27 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/redis"
-	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
-
-// errNoInstance says that the instance that has a file is not connected.
-var errNoInstance = errors.New("hub: instance not connected")
 
 // spoolFolder is the folder in Identity.Data for what is on its way.
 const spoolFolder = "spool"
@@ -48,7 +37,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
 	})
-	h.held = &held{storage: h.storage}
+	h.held = files.NewHeld(h.storage)
 	if h.known, err = newLastKnown(h.storage); err != nil {
 		return err
 	}
@@ -57,7 +46,8 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
-	h.copies = files.NewCollector(h.store, h.fetch, files.CollectorOptions{Logger: log})
+	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log})
+	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
 	return h.checkShared(ctx)
 }
 
@@ -65,10 +55,10 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 // dispatcher, which it asks for instances and for the fleet's version.
 func (h *Hub) openViews() {
 	log := h.log()
-	h.view = files.NewView(h.store, h.fetch, files.ViewOptions{
+	h.view = files.NewView(h.store, files.From(h.clients), files.ViewOptions{
 		Strict:        func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
 		Missing:       h.ofInstance,
-		Preview:       h.preview,
+		Preview:       files.PreviewFrom(h.clients),
 		PictureMemory: func() int64 { return h.Settings().PictureMemory },
 		Away:          h.metrics.faults.Inc,
 		Logger:        log,
@@ -120,156 +110,29 @@ func (h *Hub) refuseUpload(w http.ResponseWriter, limit string) {
 	h.requests.RefuseFull(w, limit, e)
 }
 
-// fetch reads a file from the instance that made it.
-func (h *Hub) fetch(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
-	client := h.dispatch.ByName(src.Instance)
-	if client == nil {
-		return nil, errNoInstance
-	}
-	return client.View(ctx, comfyui.FileRef(src.Ref()), header)
-}
-
 // ofInstance finds an input that lies on an instance and not at the hub: what
 // /object_info offers, the web interface also shows. Only where nobody has
 // logged in, and nothing that a hub may have put there: that is somebody's.
-func (h *Hub) ofInstance(ctx context.Context, tenant string, ref files.Ref) (files.Source, bool) {
-	if ref.Type != files.TypeInput || tenant != job.DefaultTenant {
+func (h *Hub) ofInstance(ctx context.Context, tenant string, ref job.FileRef) (files.Source, bool) {
+	if ref.Type != job.TypeInput || tenant != job.DefaultTenant {
 		return files.Source{}, false
 	}
 	for _, name := range h.stock.offering(ref.Value(false)) {
-		client := h.dispatch.ByName(name)
+		client := h.clients.ByName(name)
 		if client == nil {
 			continue
 		}
 		if put, err := h.store.Remembers(ctx, name, ref); put || err != nil {
 			continue
 		}
-		info, found, err := client.Stat(ctx, comfyui.FileRef(ref))
+		info, found, err := client.Stat(ctx, ref)
 		if err != nil || !found {
 			continue
 		}
+		i, _ := h.fleet.Instance(name)
 		return files.Source{
-			Instance: name, Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename, ETag: info.ETag, Boot: h.bootOf(name),
+			Instance: name, Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename, ETag: info.ETag, Boot: i.BootID(),
 		}, true
 	}
 	return files.Source{}, false
-}
-
-// preview asks the instance that made a file for a picture in another form.
-func (h *Hub) preview(ctx context.Context, src files.Source, q url.Values) (*http.Response, error) {
-	client := h.dispatch.ByName(src.Instance)
-	if client == nil {
-		return nil, errNoInstance
-	}
-	return client.ViewQuery(ctx, q, nil)
-}
-
-// collect gives outputs their names at the hub and begins to copy them.
-func (h *Hub) collect(ctx context.Context, tenant string, outputs []comfyui.FileRef, instance string, from *comfyui.Client) ([]comfyui.FileRef, func(context.Context) error, error) {
-	boot := "" // an ETag tells files apart over any restart of hub or agent
-	sources := make([]files.Source, len(outputs))
-	for n, f := range outputs {
-		src := files.Source{Instance: instance, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
-		if src.Viewable() {
-			info, found, err := from.Stat(ctx, f)
-			if err == nil && !found {
-				err = files.ErrGone // a cached run may name a file that somebody has deleted
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-			if src.ETag = info.ETag; src.ETag == "" {
-				boot = h.bootOf(instance)
-			}
-		}
-		sources[n] = src
-	}
-	for n := range sources {
-		sources[n].Boot = boot
-	}
-	refs, err := h.store.AllotOutputs(ctx, tenant, sources)
-	if err != nil {
-		return nil, nil, err
-	}
-	names := make([]comfyui.FileRef, len(refs))
-	copying, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeout)
-	var group errgroup.Group
-	for n, ref := range refs {
-		names[n] = comfyui.FileRef(ref)
-		if sources[n].Viewable() {
-			group.Go(func() error { return h.copy(copying, tenant, ref) })
-		}
-	}
-	done := make(chan struct{})
-	go func() {
-		defer cancel()
-		err = group.Wait()
-		close(done)
-	}()
-	return names, func(ctx context.Context) error {
-		select {
-		case <-done:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}, nil
-}
-
-// copy brings one output to the storage. A Redis that is away meanwhile is
-// waited for: the work of a run must not be lost because Redis restarts.
-func (h *Hub) copy(ctx context.Context, tenant string, ref files.Ref) error {
-	pauses := retry.New(copyPause, copyPause)
-	for {
-		_, err := h.copies.Collect(ctx, tenant, ref)
-		if !errors.Is(err, redis.ErrAway) {
-			return err
-		}
-		h.log().Warn("Redis is away, will try again", "step", "copy an output", "error", err)
-		select {
-		case <-time.After(pauses.Next()):
-		case <-h.copies.Done():
-			return err // the hub that comes next looks for the run's outputs
-		case <-ctx.Done():
-			return err
-		}
-	}
-}
-
-// copyPause is the longest time between two tries of a copy while Redis is away.
-const copyPause = time.Second
-
-// bootOf tells one life of an instance's process from the next.
-func (h *Hub) bootOf(instance string) string {
-	i, _ := h.fleet.Instance(instance)
-	return strconv.FormatInt(i.Report.Boot, 36)
-}
-
-// copyTimeout bounds the copying of one output; a video over a slow line may
-// take its time.
-const copyTimeout = 30 * time.Minute
-
-// onInstance is an instance as package files needs it.
-type onInstance struct{ client *comfyui.Client }
-
-func (i onInstance) Stat(ctx context.Context, ref files.Ref) (etag string, size int64, found bool, err error) {
-	info, found, err := i.client.Stat(ctx, comfyui.FileRef(ref))
-	return info.ETag, info.Size, found, err
-}
-
-func (i onInstance) View(ctx context.Context, ref files.Ref) (io.ReadCloser, error) {
-	resp, err := i.client.View(ctx, comfyui.FileRef(ref), nil)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		resp.Body.Close()
-		return nil, &comfyui.StatusError{Method: http.MethodGet, Path: "/view", Status: resp.StatusCode}
-	}
-	return resp.Body, nil
-}
-
-func (i onInstance) Upload(ctx context.Context, ref files.Ref, overwrite bool, body io.Reader, size int64) (files.Ref, error) {
-	got, err := i.client.Upload(ctx, comfyui.FileRef(ref), overwrite, body, size)
-	return files.Ref(got), err
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -30,7 +29,7 @@ func TestInputsOfInstancesAreShown(t *testing.T) {
 		status, _ := b.get("/view?" + query)
 		require.Equal(t, http.StatusNotFound, status, query)
 	}
-	own := files.Ref{Type: files.TypeInput, Filename: "its own.png"}
+	own := job.FileRef{Type: job.TypeInput, Filename: "its own.png"}
 	_, found := b.hub.ofInstance(t.Context(), job.DefaultTenant, own)
 	require.True(t, found)
 	_, found = b.hub.ofInstance(t.Context(), "somebody", own)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -17,7 +16,7 @@ import (
 // files. Where nobody logs in the inputs that lie on an instance only are there
 // as well, after the others: LoadImage offers them, and /view shows them.
 func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	if !slices.Contains([]string{files.TypeInput, files.TypeOutput, files.TypeTemp}, path[0]) {
+	if !slices.Contains([]string{job.TypeInput, job.TypeOutput, job.TypeTemp}, path[0]) {
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid directory type")
 		return
 	}
@@ -30,7 +29,7 @@ func (h *Hub) getFolder(w http.ResponseWriter, r *http.Request, a api.Requester,
 	for _, e := range entries {
 		found = append(found, e.Ref.Filename)
 	}
-	if path[0] == files.TypeInput && a.Tenant == job.DefaultTenant && !h.logins.lately() {
+	if path[0] == job.TypeInput && a.Tenant == job.DefaultTenant && !h.logins.lately() {
 		for _, name := range h.stock.inputs() {
 			if !strings.ContainsRune(name, '/') && !slices.Contains(found, name) {
 				found = append(found, name)

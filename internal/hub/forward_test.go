@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -31,7 +32,7 @@ func newPack(t *testing.T, name string, c sim.Config) *pack {
 	p := &pack{name: name}
 	p.Server = simtest.Front(t, i.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 		own := strings.HasPrefix(strings.TrimPrefix(r.URL.Path, "/api"), "/pack/") || isOfManager(r.URL.Path) || strings.HasPrefix(r.URL.Path, "/extensions/")
-		own = own || strings.HasPrefix(r.URL.Path, heldPath) && !strings.HasSuffix(r.URL.Path, "nope")
+		own = own || strings.HasPrefix(r.URL.Path, files.HeldPath) && !strings.HasSuffix(r.URL.Path, "nope")
 		log := r.URL.Path == "/internal/logs/subscribe"
 		if own || log {
 			body, _ := io.ReadAll(r.Body)
@@ -72,7 +73,7 @@ func (p *pack) answer(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			_ = conn.Write(r.Context(), kind, append([]byte(p.name+": "), frame...))
 		}
-	case strings.HasPrefix(r.URL.Path, heldPath):
+	case strings.HasPrefix(r.URL.Path, files.HeldPath):
 		_, _ = io.WriteString(w, p.name)
 	case r.URL.Path == "/pack/file":
 		http.ServeContent(w, r, "x.bin", time.Unix(1, 0), strings.NewReader("0123456789"))

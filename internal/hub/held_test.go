@@ -1,15 +1,14 @@
 package hub
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -40,9 +39,11 @@ func TestHeldPictures(t *testing.T) {
 	encoded, err := b.hub.pin(ctx, "default", parsed, nil)
 	require.NoError(t, err)
 	require.Contains(t, string(encoded), `"held":["a/b"]`)
-	sent, err := (*transport)(b.hub).Push(ctx, "default", encoded, graph, "one", b.hub.dispatch.Primary())
+	in, err := files.DecodeInputs(encoded)
 	require.NoError(t, err)
-	require.Equal(t, graph, sent)
+	renamed, err := b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Primary()})
+	require.NoError(t, err)
+	require.Empty(t, renamed)
 	require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
 	none, err := b.hub.pin(ctx, "another", parsed, nil)
 	require.NoError(t, err)
@@ -52,10 +53,8 @@ func TestHeldPictures(t *testing.T) {
 	pinned, err := b.hub.pinned(ctx)
 	require.NoError(t, err)
 	require.Empty(t, pinned)
-	require.NoError(t, b.hub.held.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes))
-	require.True(t, b.hub.held.has(ctx, "default", "a/b"))
-	require.NoError(t, b.hub.held.expire(ctx, time.Now().Add(time.Hour), maxAllHeldBytes))
-	require.False(t, b.hub.held.has(ctx, "default", "a/b"))
+	require.NoError(t, b.hub.held.Expire(ctx))
+	require.True(t, b.hub.held.Has(ctx, "default", "a/b"))
 }
 
 func TestHeldPicturesAreBounded(t *testing.T) {
@@ -64,7 +63,7 @@ func TestHeldPicturesAreBounded(t *testing.T) {
 	resp := b.send(exchange{method: "PUT", path: "/api/etn/image/x", body: "0123456789"})
 	status, _ := read(t, resp)
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	require.False(t, b.hub.held.has(t.Context(), "default", "x"))
+	require.False(t, b.hub.held.Has(t.Context(), "default", "x"))
 
 	req, err := http.NewRequest(http.MethodPut, b.web.URL+"/api/etn/image/x", struct{ *strings.Reader }{strings.NewReader("0123456789")})
 	require.NoError(t, err)
@@ -73,36 +72,5 @@ func TestHeldPicturesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	status, _ = read(t, resp)
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	require.False(t, b.hub.held.has(t.Context(), "default", "x"))
-
-	ctx := t.Context()
-	for _, id := range []string{"a", "b", "c"} {
-		require.NoError(t, b.hub.held.put(ctx, "default", id, strings.NewReader("1234")))
-	}
-	require.NoError(t, b.hub.held.shrink(ctx, b.hub.held.folder("default"), 8, 9))
-	require.False(t, b.hub.held.has(ctx, "default", "a"), "the oldest gives way")
-	require.True(t, b.hub.held.has(ctx, "default", "c"))
-}
-
-// A tenant's pictures push out its own, by number as by size; over the bound of
-// all, those of the tenant that has the most go.
-func TestHeldPicturesOfOthersStay(t *testing.T) {
-	t.Parallel()
-	b, ctx := newBench(t, 0), t.Context()
-	put := func(tenant, id string, size int) {
-		require.NoError(t, b.hub.held.put(ctx, tenant, id, strings.NewReader(strings.Repeat("x", size))))
-	}
-	left := func(tenant string) int { return b.stored(b.hub.held.folder(tenant)) }
-	put("small", "1", 50)
-	for n := range 5 {
-		put("many", fmt.Sprint(n), 10)
-		put("large", fmt.Sprint(n), 100)
-	}
-	require.NoError(t, b.hub.held.shrink(ctx, b.hub.held.folder("many"), 1000, 3))
-	require.Equal(t, 3, left("many"))
-	require.NoError(t, b.hub.held.expire(ctx, time.Now().Add(-heldFor), 300))
-	require.Equal(t, 1, left("small"))
-	require.Equal(t, 3, left("many"))
-	require.Equal(t, 2, left("large"))
-	require.True(t, b.hub.held.has(ctx, "large", "4"), "the oldest go")
+	require.False(t, b.hub.held.Has(t.Context(), "default", "x"))
 }

@@ -21,7 +21,7 @@ func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid id")
 		return
 	}
-	if h.held.has(r.Context(), a.Tenant, path[0]) {
+	if h.held.Has(r.Context(), a.Tenant, path[0]) {
 		api.WriteJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
 		return
 	}
@@ -31,7 +31,7 @@ func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 		return
 	}
 	bounded := http.MaxBytesReader(w, r.Body, limit)
-	err := h.held.put(r.Context(), a.Tenant, path[0], bounded)
+	err := h.held.Put(r.Context(), a.Tenant, path[0], bounded)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -46,9 +46,9 @@ func (h *Hub) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 // getHeld answers GET /api/etn/image/{id}: a picture that the client has put,
 // or one that a node has left in the memory of the instance that ran it.
 func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	key := h.held.key(a.Tenant, path[0])
-	if blob, err := h.storage.Stat(r.Context(), key); err == nil {
-		h.writeHeld(w, r, blob)
+	body, kind, size, err := h.held.Open(r.Context(), a.Tenant, path[0])
+	if err == nil {
+		writeHeld(w, body, kind, size)
 		return
 	}
 	if api.Climbs(path[0]) {
@@ -56,7 +56,7 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 		return
 	}
 	for _, client := range h.holders(a, path[0]) {
-		resp, err := client.Ask(r.Context(), heldPath+url.PathEscape(path[0]), nil)
+		resp, err := client.Ask(r.Context(), files.HeldPath+url.PathEscape(path[0]), nil)
 		if err != nil {
 			continue
 		}
@@ -76,7 +76,7 @@ func (h *Hub) holders(a api.Requester, id string) []*comfyui.Client {
 	if !h.seesAll(viewerOf(a)) {
 		var at string
 		h.left.Read(a.Tenant, id, func(instance *string) { at = *instance })
-		if client := h.dispatch.ByName(at); client != nil {
+		if client := h.clients.ByName(at); client != nil {
 			return []*comfyui.Client{client}
 		}
 		return nil
@@ -88,9 +88,9 @@ func (h *Hub) holders(a api.Requester, id string) []*comfyui.Client {
 	return clients
 }
 
-// Shown implements dispatch.Files: it notes the pictures that a node has left in
-// its instance's memory.
-func (t *transport) Shown(tenant, instance string, output []byte) {
+// noteLeft notes the pictures that an output tells of: a node has left them in its
+// instance's memory.
+func (h *Hub) noteLeft(tenant, instance string, output []byte) {
 	if !bytes.Contains(output, []byte(`"http"`)) {
 		return
 	}
@@ -102,7 +102,7 @@ func (t *transport) Shown(tenant, instance string, output []byte) {
 	eachObject(v, func(o *pyjson.Object) {
 		if id := o.String("id"); id != "" && o.String("source") == "http" && noted < maxHeldIDs {
 			noted++
-			t.left.Change(tenant, id, func(at *string) { *at = instance })
+			h.left.Change(tenant, id, func(at *string) { *at = instance })
 		}
 	})
 }
@@ -122,21 +122,11 @@ func eachObject(v pyjson.Value, f func(*pyjson.Object)) {
 	}
 }
 
-func (h *Hub) writeHeld(w http.ResponseWriter, r *http.Request, blob files.Blob) {
-	body, err := h.storage.Open(r.Context(), blob.Key, 0, -1)
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
-	}
+func writeHeld(w http.ResponseWriter, body io.ReadCloser, kind string, size int64) {
 	defer body.Close()
-	kind, whole, err := sniff(body)
-	if err != nil {
-		h.requests.Fail(w, r, err)
-		return
-	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Content-Length", strconv.FormatInt(blob.Size, 10))
+	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusOK)
-	_, _ = io.Copy(w, whole) // the visitor may be gone
+	_, _ = io.Copy(w, body) // the visitor may be gone
 }

@@ -75,10 +75,11 @@ type Hub struct {
 	storage  *files.Storage
 	store    *files.Store
 	copies   *files.Collector
+	transfer *files.Transfer
 	view     *files.View
 	uploads  *files.Uploads
 	users    *userdata.Store
-	held     *held
+	held     *files.Held
 	known    *lastKnown
 	ring     *keyring.Ring
 	signer   *signer
@@ -87,6 +88,7 @@ type Hub struct {
 	streams  *stream.Streams
 	fleet    *fleet.Registry
 	stock    *inventory
+	clients  *comfyui.Clients
 	dispatch *dispatch.Dispatcher
 	gossip   *membership
 	statics  *statics
@@ -98,7 +100,7 @@ type Hub struct {
 // New builds a hub without any outside effect: nothing is opened, dialled or
 // started before Start.
 func New(id Identity) *Hub {
-	h := &Hub{id: id, fleet: fleet.NewRegistry(), stock: newInventory()}
+	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), stock: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.table = h.routes()
@@ -196,8 +198,8 @@ func (h *Hub) open(ctx context.Context) error {
 		Logger:    log,
 	})
 	h.dispatch = dispatch.New(dispatch.Config{
-		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: (*transport)(h),
-		Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
+		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: h.noteLeft,
+		Connected: h.clients, Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
 		EndedElsewhere: h.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -153,7 +154,7 @@ func TestPicturesLeftByNodes(t *testing.T) {
 	p := newPack(t, "one", sim.Config{})
 	b := packed(t, p)
 	stranger, ada, eve := b.script(), b.login("ada"), b.login("eve")
-	const path = heldPath + "1"
+	const path = files.HeldPath + "1"
 	status, _ := stranger.send("GET", path, "")
 	require.Equal(t, http.StatusOK, status, "where nobody logs in")
 	status, _ = ada.send("GET", path, "")
@@ -161,7 +162,7 @@ func TestPicturesLeftByNodes(t *testing.T) {
 
 	at := b.hub.fleet.Instances()[0].Name
 	output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
-	(*transport)(b.hub).Shown("ada", at, output)
+	b.hub.noteLeft("ada", at, output)
 	status, body := ada.send("GET", path, "")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "one", string(body))
@@ -169,16 +170,16 @@ func TestPicturesLeftByNodes(t *testing.T) {
 		status, _ = v.send("GET", path, "")
 		require.Equal(t, http.StatusNotFound, status)
 	}
-	status, _ = ada.send("GET", heldPath+"2", "")
+	status, _ = ada.send("GET", files.HeldPath+"2", "")
 	require.Equal(t, http.StatusNotFound, status)
 
 	// What a client has put there itself is its tenant's as well.
-	status, _ = eve.send("PUT", heldPath+"mine", "eve's")
+	status, _ = eve.send("PUT", files.HeldPath+"mine", "eve's")
 	require.Equal(t, http.StatusCreated, status)
-	status, body = eve.send("GET", heldPath+"mine", "")
+	status, body = eve.send("GET", files.HeldPath+"mine", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "eve's", string(body))
-	status, _ = ada.send("GET", heldPath+"mine", "")
+	status, _ = ada.send("GET", files.HeldPath+"mine", "")
 	require.Equal(t, http.StatusNotFound, status)
 }
 

@@ -2,11 +2,11 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -57,7 +57,7 @@ func (h *Hub) keepHouse(ctx context.Context) {
 				h.log().Warn("cannot count the files of each tenant", "error", err)
 			}
 		}
-		if err := h.held.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes); err != nil {
+		if err := h.held.Expire(ctx); err != nil {
 			h.log().Warn("cannot delete old held pictures", "error", err)
 		}
 		for range sweptAtOnce {
@@ -113,7 +113,7 @@ func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
 		}
 	}
 	if s.InputAge > 0 {
-		swept, err := h.store.Expire(ctx, files.TypeInput, oldEnough(now.Add(-s.InputAge), now), h.pinned)
+		swept, err := h.store.Expire(ctx, job.TypeInput, oldEnough(now.Add(-s.InputAge), now), h.pinned)
 		h.tellSwept("deleted inputs that nobody uses", swept)
 		return err
 	}
@@ -131,7 +131,7 @@ func (h *Hub) forget(ctx context.Context, tenant string, until, now time.Time) e
 	var swept files.Swept
 	var err error
 	if tenant == "" {
-		swept, err = h.store.Expire(ctx, files.TypeOutput, until, h.pinned)
+		swept, err = h.store.Expire(ctx, job.TypeOutput, until, h.pinned)
 	} else {
 		swept, err = h.store.ExpireOwn(ctx, tenant, until, h.pinned)
 	}
@@ -162,8 +162,8 @@ func (h *Hub) pinned(ctx context.Context) (map[string]bool, error) {
 		if err != nil || len(body.Inputs) == 0 {
 			return err // what cannot be read may be needed
 		}
-		var in inputs
-		if err := json.Unmarshal(body.Inputs, &in); err != nil {
+		in, err := files.DecodeInputs(body.Inputs)
+		if err != nil {
 			return err
 		}
 		pins, err := files.DecodePins(in.Pins)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // ErrNoFile says that the tenant has no such file, or that it is gone.
@@ -15,7 +16,7 @@ var ErrNoFile = errors.New("hub: no such file")
 
 // File is a stored file.
 type File struct {
-	Ref      files.Ref
+	Ref      job.FileRef
 	ETag     string
 	Modified time.Time
 	Size     int64 // bytes
@@ -38,7 +39,7 @@ func noFile(err error) error {
 }
 
 // stored finds a file whose bytes the hub has.
-func (h *Hub) stored(ctx context.Context, tenant string, ref files.Ref) (File, error) {
+func (h *Hub) stored(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
 	e, err := h.store.Resolve(ctx, tenant, ref)
 	if err == nil && !e.Stored() {
 		err = files.ErrGone
@@ -57,7 +58,7 @@ func (h *Hub) stored(ctx context.Context, tenant string, ref files.Ref) (File, e
 // Link makes a link to a tenant's file that works for whoever holds it until it
 // expires: the file's name, escaped, and a query. The errors are ErrNoFile,
 // keyring.ErrAway, or one of Redis.
-func (h *Hub) Link(ctx context.Context, tenant string, ref files.Ref, expires time.Time) (string, error) {
+func (h *Hub) Link(ctx context.Context, tenant string, ref job.FileRef, expires time.Time) (string, error) {
 	f, err := h.stored(ctx, tenant, ref)
 	if err != nil {
 		return "", err

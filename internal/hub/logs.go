@@ -81,7 +81,7 @@ func (h *Hub) allLogs(ctx context.Context, instances []fleet.Instance) (logs map
 	answers := make([]*pyjson.Object, len(instances))
 	var wait sync.WaitGroup
 	for n, i := range instances {
-		if client := h.dispatch.ByName(i.Name); client != nil {
+		if client := h.clients.ByName(i.Name); client != nil {
 			wait.Go(func() {
 				answer, _ := ask(ctx, client, "/internal/logs/raw", nil)
 				answers[n], _ = answer.(*pyjson.Object)

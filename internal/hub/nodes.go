@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -31,7 +31,7 @@ func (h *Hub) writeDocument(w http.ResponseWriter, r *http.Request, d catalog.Do
 func (h *Hub) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 	var names catalog.Uploads
 	for _, folder := range []string{"", "3d"} {
-		entries, err := h.store.List(ctx, tenant, files.TypeInput, folder)
+		entries, err := h.store.List(ctx, tenant, job.TypeInput, folder)
 		if err != nil {
 			return nil // the listing is still useful without them
 		}

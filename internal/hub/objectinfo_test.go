@@ -187,7 +187,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 	shelves[1].put("loras", "new.safetensors")
 	// A call of a custom node's own, such as an upload, makes it doubtful.
 	for _, s := range shelves {
-		b.hub.dispatch.Doubt(b.hub.dispatch.ByName(nameOf(b, s)))
+		b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, s)))
 	}
 	var wait sync.WaitGroup
 	for range 100 {
@@ -266,7 +266,7 @@ func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 	}
 	shelves[1].put("loras", "new.safetensors")
 	b.taken(withLora("new.safetensors"))
-	b.hub.dispatch.Doubt(b.hub.dispatch.ByName(nameOf(b, shelves[0])))
+	b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, shelves[0])))
 	b.lists("new.safetensors")
 	shelves[0].put("loras", "other.safetensors")
 	close(hold)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -47,8 +48,8 @@ func (h *Hub) routes() *api.Router {
 	t.Handle("PATCH /internal/logs/subscribe", h.patchLogs)
 	t.Handle("GET /internal/folder_paths", h.getKnown("{}"))
 	t.Handle("GET /internal/files/*", h.getFolder)
-	t.Both("PUT "+heldPath+"*", h.putHeld)
-	t.Both("GET "+heldPath+"*", h.getHeld)
+	t.Both("PUT "+files.HeldPath+"*", h.putHeld)
+	t.Both("GET "+files.HeldPath+"*", h.getHeld)
 	// As written, and once more below /api; there is no bare /jobs.
 	t.Both("GET /api/jobs", h.getComfyJobs)
 	t.Both("POST /api/jobs/cancel", h.postComfyJobsCancel)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
@@ -52,7 +52,7 @@ func newSigner(seal *keyring.Sealer) *signer { return &signer{seal} }
 
 // link is the name and query of a link to a tenant's file. Errors:
 // keyring.ErrAway.
-func (s *signer) link(tenant string, ref files.Ref, now, expires time.Time) (string, error) {
+func (s *signer) link(tenant string, ref job.FileRef, now, expires time.Time) (string, error) {
 	of, err := json.Marshal(owned{Tenant: tenant, Type: ref.Type, Subfolder: ref.Subfolder, Issued: now.Unix()})
 	if err != nil {
 		return "", fmt.Errorf("hub: link: %w", err)
@@ -67,31 +67,31 @@ func (s *signer) link(tenant string, ref files.Ref, now, expires time.Time) (str
 }
 
 // open reads a link. Errors: ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, keyring.ErrAway.
-func (s *signer) open(ctx context.Context, name, exp, sealed string, now time.Time) (tenant string, ref files.Ref, err error) {
+func (s *signer) open(ctx context.Context, name, exp, sealed string, now time.Time) (tenant string, ref job.FileRef, err error) {
 	sig, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
-		return "", files.Ref{}, ErrLinkForged
+		return "", job.FileRef{}, ErrLinkForged
 	}
 	plain, err := s.seal.Open(ctx, sig, signed(name, exp))
 	if errors.Is(err, keyring.ErrForged) {
-		return "", files.Ref{}, ErrLinkForged
+		return "", job.FileRef{}, ErrLinkForged
 	}
 	if err != nil {
-		return "", files.Ref{}, fmt.Errorf("hub: link: %w", err)
+		return "", job.FileRef{}, fmt.Errorf("hub: link: %w", err)
 	}
 	var of owned
 	seconds, err := strconv.ParseInt(exp, 10, 64)
 	if err != nil || json.Unmarshal(plain, &of) != nil {
-		return "", files.Ref{}, ErrLinkForged
+		return "", job.FileRef{}, ErrLinkForged
 	}
 	latest := now.Add(clockSkew)
 	switch {
 	case now.Unix() >= seconds:
-		return "", files.Ref{}, ErrLinkExpired
+		return "", job.FileRef{}, ErrLinkExpired
 	case seconds > latest.Add(MaxLinkLife).Unix(), of.Issued > latest.Unix(), seconds-of.Issued > int64(MaxLinkLife/time.Second):
-		return "", files.Ref{}, ErrLinkTooLong
+		return "", job.FileRef{}, ErrLinkTooLong
 	}
-	return of.Tenant, files.Ref{Type: of.Type, Subfolder: of.Subfolder, Filename: name}, nil
+	return of.Tenant, job.FileRef{Type: of.Type, Subfolder: of.Subfolder, Filename: name}, nil
 }
 
 // signed is what stands in a link for everybody to read. The time has no colon,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
@@ -126,7 +127,7 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 	location := t.TempDir()
 	one, same, two := newSignerOf(t, location), newSignerOf(t, location), newSignerOf(t, t.TempDir())
 	for _, name := range []string{"a.png", "with space.mp4", "100%.png", "семь.webp", "a?b#c&d=e.png", "x:1.png"} {
-		ref := files.Ref{Type: "output", Subfolder: "sub/folder", Filename: name}
+		ref := job.FileRef{Type: "output", Subfolder: "sub/folder", Filename: name}
 		link, err := one.link("ann", ref, now.Add(-time.Hour), now)
 		require.NoError(t, err)
 		u, err := url.Parse(api.LinkPath + link)
@@ -153,7 +154,7 @@ func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	s := newSignerOf(t, t.TempDir())
-	ref := files.Ref{Type: "output", Filename: "a.png"}
+	ref := job.FileRef{Type: "output", Filename: "a.png"}
 	for _, tc := range []struct {
 		name            string
 		issued, expires time.Duration // from now
@@ -183,7 +184,7 @@ func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
 	b := newBench(t, 1)
 	name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 	now := time.Now()
-	link, err := b.hub.signer.link("", files.Ref{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
+	link, err := b.hub.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
 	require.NoError(t, err)
 	status, body := b.get(api.LinkPath + link)
 	require.Equal(t, http.StatusForbidden, status)

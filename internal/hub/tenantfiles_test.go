@@ -13,8 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // pixel is a picture of one colour.
@@ -41,7 +40,7 @@ func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 	b := newBench(t, 1)
 	ctx := t.Context()
 	client := b.hub.dispatch.Primary()
-	left := comfyui.FileRef{Type: "input", Filename: "left.png"}
+	left := job.FileRef{Type: "input", Filename: "left.png"}
 	data := pixel(t, color.Gray{1})
 	_, err := client.Upload(ctx, left, false, strings.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
@@ -52,13 +51,13 @@ func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 	e := b.finished(b.submit(loading("mine.png"), "ada"))
 	require.Equal(t, "success", e.Status.Text)
 	require.Contains(t, string(e.Prompt[2]), `"mine.png"`, "the graph is shown as it was sent")
-	_, found, err := client.Stat(ctx, comfyui.FileRef{Type: "input", Filename: "mine.png"})
+	_, found, err := client.Stat(ctx, job.FileRef{Type: "input", Filename: "mine.png"})
 	require.NoError(t, err)
 	require.False(t, found, "on the instance it lies apart")
-	body, err := b.hub.store.Resolve(ctx, "ada", files.Ref{Type: "input", Filename: "mine.png"})
+	body, err := b.hub.store.Resolve(ctx, "ada", job.FileRef{Type: "input", Filename: "mine.png"})
 	require.NoError(t, err)
 	apart := "comfyhub/" + body.SHA256[:32] + "/mine.png"
-	_, found, err = client.Stat(ctx, comfyui.FileRef{Type: "input", Subfolder: "comfyhub/" + body.SHA256[:32], Filename: "mine.png"})
+	_, found, err = client.Stat(ctx, job.FileRef{Type: "input", Subfolder: "comfyhub/" + body.SHA256[:32], Filename: "mine.png"})
 	require.NoError(t, err)
 	require.True(t, found)
 

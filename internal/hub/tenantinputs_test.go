@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -106,7 +107,7 @@ func TestUploadCountsDoNotLeak(t *testing.T) {
 	require.Equal(t, "3", counts["=files"])
 	require.Equal(t, "3", counts["=bytes"])
 	for _, name := range []string{"1.png", "2.png", "3.png"} {
-		require.NoError(t, b.hub.store.Remove(t.Context(), "ann", []files.Ref{{Type: "input", Filename: name}}))
+		require.NoError(t, b.hub.store.Remove(t.Context(), "ann", []job.FileRef{{Type: "input", Filename: name}}))
 	}
 	left, err := b.hub.db.Client().Exists(t.Context(), key).Result()
 	require.NoError(t, err)

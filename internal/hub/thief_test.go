@@ -269,7 +269,7 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	h.settings.AllowDirect = []string{"127.0.0.1"}
 	require.NoError(t, h.hub.Start(t.Context(), h.settings))
 	agent.say(direct("direct", inside.address))
-	require.Eventually(t, func() bool { return len(h.hub.dispatch.Clients()) == 1 && h.hub.dispatch.ByName("direct") != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(h.hub.dispatch.Clients()) == 1 && h.hub.clients.ByName("direct") != nil }, time.Minute, time.Millisecond)
 	h.finished(h.submit(picture(9), "ann"))
 	require.Len(t, inside.got(), 1)
 

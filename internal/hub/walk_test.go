@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -270,7 +271,7 @@ func endow(t *testing.T, b *bench) {
 		{method: "POST", path: "/userdata/" + owner + ".json", body: `{"note": "` + content + `"}`},
 		{method: "POST", path: "/userdata/" + owner + "%2Fdeep.json", body: `{"note": "` + content + `"}`},
 		{method: "POST", path: "/settings", body: fmt.Sprintf(`{%q: %q}`, owner+".setting", content)},
-		{method: "PUT", path: heldPath + owner + "-held", body: content},
+		{method: "PUT", path: files.HeldPath + owner + "-held", body: content},
 	} {
 		resp := b.send(step)
 		status, answer := read(t, resp)
@@ -289,7 +290,7 @@ func belongings(t *testing.T, b *bench) map[string]string {
 		"/queue", "/history", "/api/jobs", "/hub/jobs", "/prompt?clientId=" + owner + "-client",
 		"/settings", "/userdata?dir=.&recurse=true&split=true", "/userdata/" + owner + ".json", "/userdata/" + owner + "%2Fdeep.json",
 		"/view?type=input&filename=" + owner + ".png", "/view?filename=" + owner + "_00001_.png",
-		"/internal/files/input", "/internal/files/output", heldPath + owner + "-held", "/object_info/LoadImage", "/users",
+		"/internal/files/input", "/internal/files/output", files.HeldPath + owner + "-held", "/object_info/LoadImage", "/users",
 	} {
 		status, body := b.get(path)
 		require.Equal(t, http.StatusOK, status, path)
@@ -350,7 +351,7 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	}
 	for _, route := range []string{
 		"/queue", "/api/queue", "/history", "/history/*", "/view", "/api/jobs", "/api/jobs/*", "/settings", "/settings/*",
-		"/userdata/*", "/hub/jobs", "/hub/jobs/*", heldPath + "*",
+		"/userdata/*", "/hub/jobs", "/hub/jobs/*", files.HeldPath + "*",
 	} {
 		require.True(t, found[route], "%s shows the owner its own", route)
 	}

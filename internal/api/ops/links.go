@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -24,7 +25,7 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 	ask := struct {
 		Filename, Subfolder, Type string
 		ExpiresIn                 int64 `json:"expires_in"` // seconds
-	}{Type: files.TypeOutput, ExpiresIn: int64(hub.LinkLife / time.Second)}
+	}{Type: job.TypeOutput, ExpiresIn: int64(hub.LinkLife / time.Second)}
 	if json.Unmarshal(body, &ask) != nil || ask.Filename == "" {
 		api.WriteErrorText(w, http.StatusBadRequest, "filename, and perhaps subfolder, type and expires_in, are needed as JSON")
 		return
@@ -34,7 +35,7 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 		return
 	}
 	expires := time.Now().Add(time.Duration(ask.ExpiresIn) * time.Second)
-	ref := files.Ref{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename}
+	ref := job.FileRef{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename}
 	link, err := o.hub.Link(r.Context(), a.Tenant, ref, expires)
 	switch {
 	case errors.Is(err, hub.ErrNoFile):

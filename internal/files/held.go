@@ -1,0 +1,197 @@
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"sync"
+	"time"
+)
+
+// HeldPath is the route of held pictures at an instance, followed by their id.
+const HeldPath = "/api/etn/image/"
+
+const (
+	heldPrefix = "held/"
+	// heldFor is how long a held picture is kept.
+	heldFor = 24 * time.Hour
+	// maxHeldBytes and maxHeldPictures bound those of one tenant; the oldest
+	// give way.
+	maxHeldBytes    = 2 << 30
+	maxHeldPictures = 2000
+	// maxAllHeldBytes bounds those of all; the oldest of the tenant that has
+	// the most give way.
+	maxAllHeldBytes = 16 << 30
+)
+
+// Held are the pictures that wait for their instance. The tooling nodes that the
+// Krita plugin needs keep pictures in an instance's memory under ids of the
+// client's: it puts them there before it posts the prompt that names them. The
+// hub does not know yet which instance that will be, so it holds them, and puts
+// them on the instance that gets the job.
+type Held struct {
+	storage *Storage
+	// locks let one at a time count and evict, by folder: a tenant with
+	// thousands of pictures is counted for a while.
+	locks [16]sync.Mutex
+}
+
+// NewHeld keeps pictures in a storage.
+func NewHeld(storage *Storage) *Held { return &Held{storage: storage} }
+
+func (h *Held) folder(tenant string) string { return heldPrefix + hashed(tenant) + "/" }
+
+func (h *Held) key(tenant, id string) string { return h.folder(tenant) + hashed(id) }
+
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Has reports whether a tenant has put a picture.
+func (h *Held) Has(ctx context.Context, tenant, id string) bool {
+	_, err := h.storage.Stat(ctx, h.key(tenant, id))
+	return err == nil
+}
+
+// Put stores a picture and lets the oldest go where the tenant has too many.
+func (h *Held) Put(ctx context.Context, tenant, id string, body io.Reader) error {
+	if _, err := h.storage.Write(ctx, h.key(tenant, id), body); err != nil {
+		return err
+	}
+	folder := h.folder(tenant)
+	lock := &h.locks[folder[len(heldPrefix)]%byte(len(h.locks))]
+	lock.Lock()
+	defer lock.Unlock()
+	return h.shrink(ctx, folder, maxHeldBytes, maxHeldPictures)
+}
+
+// shrink deletes a tenant's oldest pictures beyond a number of bytes and of
+// pictures, but for the newest.
+func (h *Held) shrink(ctx context.Context, folder string, most int64, pictures int) error {
+	all, err := h.list(ctx, folder)
+	if err != nil {
+		return err
+	}
+	var size int64
+	for n, b := range all {
+		size += b.Size
+		if n > 0 && (size > most || n >= pictures) {
+			if err := h.storage.Delete(ctx, b.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// list gives the pictures below a prefix, the newest first.
+func (h *Held) list(ctx context.Context, prefix string) ([]Blob, error) {
+	var all []Blob
+	err := h.storage.List(ctx, prefix, func(b Blob) error { all = append(all, b); return nil })
+	slices.SortFunc(all, func(a, b Blob) int { return cmp.Compare(b.Modified.UnixNano(), a.Modified.UnixNano()) })
+	return all, err
+}
+
+// Expire deletes what nobody has fetched for a day, and of what is left the oldest
+// of the tenant that has the most while all together take too much.
+func (h *Held) Expire(ctx context.Context) error {
+	return h.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes)
+}
+
+// expire deletes what nobody has fetched since a moment, and of what is left
+// the oldest of the tenant that has the most until all take at most most bytes.
+func (h *Held) expire(ctx context.Context, before time.Time, most int64) error {
+	all, err := h.list(ctx, heldPrefix)
+	if err != nil {
+		return err
+	}
+	var total int64
+	sizes, folders := map[string]int64{}, map[string][]Blob{}
+	for _, b := range all {
+		if b.Modified.Before(before) {
+			if err := h.storage.Delete(ctx, b.Key); err != nil {
+				return err
+			}
+			continue
+		}
+		folder := path.Dir(b.Key)
+		folders[folder] = append(folders[folder], b)
+		sizes[folder] += b.Size
+		total += b.Size
+	}
+	for total > most {
+		largest := ""
+		for folder, size := range sizes {
+			if largest == "" || size > sizes[largest] {
+				largest = folder
+			}
+		}
+		last := len(folders[largest]) - 1
+		oldest := folders[largest][last]
+		if err := h.storage.Delete(ctx, oldest.Key); err != nil {
+			return err
+		}
+		folders[largest] = folders[largest][:last]
+		sizes[largest] -= oldest.Size
+		total -= oldest.Size
+	}
+	return nil
+}
+
+// Open reads a picture; kind is its type, told by its beginning. The error is
+// ErrGone when there is none. The caller closes body.
+func (h *Held) Open(ctx context.Context, tenant, id string) (body io.ReadCloser, kind string, size int64, err error) {
+	blob, err := h.storage.Stat(ctx, h.key(tenant, id))
+	if err != nil {
+		return nil, "", 0, err
+	}
+	if body, err = h.storage.Open(ctx, blob.Key, 0, -1); err != nil {
+		return nil, "", 0, err
+	}
+	kind, whole, err := sniff(body)
+	if err != nil {
+		body.Close()
+		return nil, "", 0, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{whole, body}, kind, blob.Size, nil
+}
+
+// push puts a held picture on an instance. One that is gone is left to the
+// node, which says so better than the hub could.
+func (h *Held) push(ctx context.Context, tenant, id string, to Instance) error {
+	body, kind, size, err := h.Open(ctx, tenant, id)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := to.Put(ctx, HeldPath+url.PathEscape(id), kind, body, size); err != nil {
+		return fmt.Errorf("files: held picture: %w", err)
+	}
+	return nil
+}
+
+// sniff tells the type of a body by its beginning.
+func sniff(body io.Reader) (kind string, whole io.Reader, err error) {
+	head := make([]byte, 512)
+	n, err := io.ReadFull(body, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", nil, err
+	}
+	return http.DetectContentType(head[:n]), io.MultiReader(bytes.NewReader(head[:n]), body), nil
+}

@@ -1,0 +1,72 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newHeld(t *testing.T) *Held {
+	t.Helper()
+	storage, err := OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, storage.Close()) })
+	return NewHeld(storage)
+}
+
+// left counts a tenant's pictures.
+func (h *Held) left(t *testing.T, tenant string) int {
+	t.Helper()
+	all, err := h.list(context.Background(), h.folder(tenant))
+	require.NoError(t, err)
+	return len(all)
+}
+
+func TestHeldPicturesExpire(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHeld(t), t.Context()
+	require.NoError(t, h.Put(ctx, "default", "a/b", strings.NewReader("1234")))
+	require.NoError(t, h.Expire(ctx))
+	require.True(t, h.Has(ctx, "default", "a/b"))
+	require.NoError(t, h.expire(ctx, time.Now().Add(time.Hour), maxAllHeldBytes))
+	require.False(t, h.Has(ctx, "default", "a/b"))
+	_, _, _, err := h.Open(ctx, "default", "a/b")
+	require.ErrorIs(t, err, ErrGone)
+}
+
+func TestHeldPicturesOfATenantAreBounded(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHeld(t), t.Context()
+	for _, id := range []string{"a", "b", "c"} {
+		require.NoError(t, h.Put(ctx, "default", id, strings.NewReader("1234")))
+	}
+	require.NoError(t, h.shrink(ctx, h.folder("default"), 8, 9))
+	require.False(t, h.Has(ctx, "default", "a"), "the oldest gives way")
+	require.True(t, h.Has(ctx, "default", "c"))
+}
+
+// A tenant's pictures push out its own, by number as by size; over the bound of
+// all, those of the tenant that has the most go.
+func TestHeldPicturesOfOthersStay(t *testing.T) {
+	t.Parallel()
+	h, ctx := newHeld(t), t.Context()
+	put := func(tenant, id string, size int) {
+		require.NoError(t, h.Put(ctx, tenant, id, strings.NewReader(strings.Repeat("x", size))))
+	}
+	put("small", "1", 50)
+	for n := range 5 {
+		put("many", fmt.Sprint(n), 10)
+		put("large", fmt.Sprint(n), 100)
+	}
+	require.NoError(t, h.shrink(ctx, h.folder("many"), 1000, 3))
+	require.Equal(t, 3, h.left(t, "many"))
+	require.NoError(t, h.expire(ctx, time.Now().Add(-heldFor), 300))
+	require.Equal(t, 1, h.left(t, "small"))
+	require.Equal(t, 3, h.left(t, "many"))
+	require.Equal(t, 2, h.left(t, "large"))
+	require.True(t, h.Has(ctx, "large", "4"), "the oldest go")
+}

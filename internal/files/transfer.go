@@ -1,0 +1,168 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// copyTimeout bounds the copying of the outputs of one message; a video over
+	// a slow line may take its time.
+	copyTimeout = 30 * time.Minute
+	// copyPause is the longest time between two tries of a copy while Redis is away.
+	copyPause = time.Second
+)
+
+// ErrNotConnected says that the instance that has a file is not connected.
+var ErrNotConnected = errors.New("files: instance not connected")
+
+// From fetches files from the instances that are connected.
+func From(clients *comfyui.Clients) Fetch {
+	return func(ctx context.Context, src Source, header http.Header) (*http.Response, error) {
+		client := clients.ByName(src.Instance)
+		if client == nil {
+			return nil, ErrNotConnected
+		}
+		return client.View(ctx, src.Ref(), header)
+	}
+}
+
+// FetchPreview asks the instance that made a file for a picture in another form.
+// The caller closes the answer's body.
+type FetchPreview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
+
+// PreviewFrom asks the instances that are connected.
+func PreviewFrom(clients *comfyui.Clients) FetchPreview {
+	return func(ctx context.Context, src Source, q url.Values) (*http.Response, error) {
+		client := clients.ByName(src.Instance)
+		if client == nil {
+			return nil, ErrNotConnected
+		}
+		return client.ViewQuery(ctx, q, nil)
+	}
+}
+
+// Transfer moves the files of runs: inputs to the instance that gets a job, and
+// outputs from it to the storage.
+type Transfer struct {
+	store     *Store
+	collector *Collector
+	held      *Held
+	log       *slog.Logger
+}
+
+// NewTransfer makes a Transfer. The collector stays the caller's to close.
+func NewTransfer(store *Store, collector *Collector, held *Held, log *slog.Logger) *Transfer {
+	return &Transfer{store: store, collector: collector, held: held, log: log}
+}
+
+// Push makes sure that an instance has the inputs of a job, and returns those
+// that lie under another name there, as [Pusher.Push] does.
+func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target) ([]Rewrite, error) {
+	for _, id := range in.Held {
+		if err := t.held.push(ctx, tenant, id, to.Instance); err != nil {
+			return nil, err
+		}
+	}
+	pins, err := DecodePins(in.Pins)
+	if err != nil || len(pins) == 0 {
+		return nil, err
+	}
+	p := NewPusher(t.store, t.collector, PushOptions{Apart: tenant != job.DefaultTenant})
+	return p.Push(ctx, tenant, pins, to)
+}
+
+// Collect gives outputs of one message of an instance their names at the hub, in
+// order and the same ones each time, and begins to copy them. The names are
+// durable when Collect returns; wait returns once the bytes are too.
+func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.FileRef, from Target) (names []job.FileRef, wait func(context.Context) error, err error) {
+	boot := "" // an ETag tells files apart over any restart of hub or agent
+	sources := make([]Source, len(outputs))
+	for n, f := range outputs {
+		src := Source{Instance: from.Name, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
+		if src.Viewable() {
+			info, found, err := from.Instance.Stat(ctx, f)
+			if err == nil && !found {
+				err = ErrGone // a cached run may name a file that somebody has deleted
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			if src.ETag = info.ETag; src.ETag == "" {
+				boot = from.Boot
+			}
+		}
+		sources[n] = src
+	}
+	for n := range sources {
+		sources[n].Boot = boot
+	}
+	if names, err = t.store.AllotOutputs(ctx, tenant, sources); err != nil {
+		return nil, nil, err
+	}
+	return names, t.copyAll(ctx, tenant, names, sources), nil
+}
+
+// copyAll begins to copy the files that sources name; wait returns once all are
+// copied.
+func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source) (wait func(context.Context) error) {
+	copying, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeout)
+	var group errgroup.Group
+	for n, name := range names {
+		if sources[n].Viewable() {
+			group.Go(func() error { return t.copy(copying, tenant, name) })
+		}
+	}
+	var failure error
+	done := make(chan struct{})
+	go func() {
+		defer cancel()
+		failure = group.Wait()
+		close(done)
+	}()
+	return func(ctx context.Context) error {
+		select {
+		case <-done:
+			return failure
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// copy brings one output to the storage. A Redis that is away meanwhile is
+// waited for: the work of a run must not be lost because Redis restarts.
+func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef) error {
+	pauses := retry.New(copyPause, copyPause)
+	for {
+		_, err := t.collector.Collect(ctx, tenant, ref)
+		if !errors.Is(err, redis.ErrAway) {
+			return err
+		}
+		t.log.Warn("Redis is away, will try again", "step", "copy an output", "error", err)
+		select {
+		case <-time.After(pauses.Next()):
+		case <-t.collector.Done():
+			return err // the hub that comes next looks for the run's outputs
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Uses tells how the end of a job that names files is noted as their last use,
+// see [Store.Uses].
+func (t *Transfer) Uses(tenant string, names []job.FileRef) (indexes, members []string) {
+	return t.store.Uses(tenant, names)
+}

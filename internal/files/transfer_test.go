@@ -1,0 +1,87 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// heardLog keeps a log.
+type heardLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (h *heardLog) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(p)
+}
+
+func (h *heardLog) has(text string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return bytes.Contains(h.text.Bytes(), []byte(text))
+}
+
+// A copy that waits for Redis must not outlive the hub.
+func TestCloseEndsACopyThatWaits(t *testing.T) {
+	t.Parallel()
+	server, log := redistest.Start(t), &heardLog{}
+	s := newStore(t, redistest.Open(t, server.URL()))
+	c := NewCollector(s, From(comfyui.NewClients()), CollectorOptions{})
+	transfer := NewTransfer(s, c, nil, slog.New(slog.NewTextHandler(log, nil)))
+	server.Stop()
+	copied := make(chan error, 1)
+	go func() {
+		copied <- transfer.copy(context.WithoutCancel(t.Context()), tenant, job.FileRef{Type: job.TypeOutput, Filename: "x.png"})
+	}()
+	require.Eventually(t, func() bool { return log.has("copy an output") }, 60*time.Second, 10*time.Millisecond)
+	c.Close()
+	select {
+	case err := <-copied:
+		require.ErrorIs(t, err, redis.ErrAway)
+	case <-time.After(60 * time.Second):
+		require.Fail(t, "the copy goes on")
+	}
+}
+
+// The outputs of a run are named at once, copied meanwhile, and lost with those
+// that the instance does not have.
+func TestTransferCollects(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s, i := newStore(t, db), newInstance()
+		transfer := NewTransfer(s, newCollector(t, s, i), nil, slog.New(slog.DiscardHandler))
+		from := Target{Name: "gpu", Boot: "b1", Instance: i}
+		there := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
+		i.put(there, "picture")
+		names, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there, {Type: "custom", Filename: "x"}}, from)
+		require.NoError(t, err)
+		require.NoError(t, wait(t.Context()))
+		require.Equal(t, "picture", s.mustRead(t, names[0]))
+		again, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there}, from)
+		require.NoError(t, err)
+		require.NoError(t, wait(t.Context()))
+		require.Equal(t, names[:1], again, "the same names each time")
+		_, _, err = transfer.Collect(t.Context(), tenant, []job.FileRef{{Type: job.TypeOutput, Filename: "gone.png"}}, from)
+		require.ErrorIs(t, err, ErrGone)
+		i.hook = func(r *http.Response) { r.StatusCode = http.StatusInternalServerError }
+		broken := job.FileRef{Type: job.TypeOutput, Filename: "b_00001_.png"}
+		i.put(broken, "picture")
+		_, wait, err = transfer.Collect(t.Context(), tenant, []job.FileRef{broken}, from)
+		require.NoError(t, err)
+		require.ErrorContains(t, wait(t.Context()), "instance answers 500", "a copy that failed")
+	})
+}
