@@ -131,7 +131,7 @@ func (a *agent) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := a.gossip.Leave(ctx); err != nil {
-		a.log.Debug("the farewell was not heard", "error", err)
+		a.log.Debug("cannot announce that the agent leaves", "error", err)
 	}
 }
 

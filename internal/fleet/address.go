@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Policy says to which addresses agents may send a hub. A machine that was
-// stolen must not make the hub call its own loopback, a neighbour, or the
-// metadata service of a cloud.
+// Policy restricts the addresses that agents may make a hub call. A stolen machine
+// must not make the hub call its own loopback, a neighbour, or the metadata service
+// of a cloud.
 type Policy struct {
-	// Local says that the whole fleet is on this machine: its gossip is on
+	// Local means that the whole fleet is on this machine: its gossip is on
 	// loopback and has no key.
 	Local bool
-	// Prefix is how the path of an instance begins that its agent serves.
+	// Prefix is the start of the path of an instance that its agent serves.
 	Prefix string
-	// Networks and Hosts are allowed besides, over plain HTTP too. Hosts are
+	// Networks and Hosts are allowed in addition, also over plain HTTP. Hosts are
 	// names in lower case.
 	Networks []netip.Prefix
 	Hosts    []string
 }
 
-// ParseAllowed reads a network, an address or a host name that is allowed.
+// ParseAllowed parses a network, an address or a host name that is allowed.
 func (p *Policy) ParseAllowed(text string) error {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		p.Networks = append(p.Networks, network.Masked())
@@ -41,13 +41,12 @@ func (p *Policy) ParseAllowed(text string) error {
 	return nil
 }
 
-// notAllowed is the reason that everybody may see. Addresses are for the
-// operator.
+// notAllowed is the reason that everybody may see. Addresses are for the operator
+// only.
 const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } in the Caddyfile allows it"
 
-// Restrict takes the addresses out of a report at which the hub must not call.
-// Their instances are shown, offline; faults says by name what is wrong with
-// them.
+// Restrict removes the addresses that the hub must not call from a report. Their
+// instances are shown, offline; faults says by name what is wrong with them.
 func (p Policy) Restrict(r Report) (allowed Report, faults map[string]string) {
 	r.Instances = slices.Clone(r.Instances)
 	for n := range r.Instances {
@@ -63,7 +62,7 @@ func (p Policy) Restrict(r Report) (allowed Report, faults map[string]string) {
 	return r, faults
 }
 
-// fault says what is wrong with the address of an instance; empty for nothing.
+// fault describes what is wrong with the address of an instance; empty for nothing.
 func (p Policy) fault(i InstanceReport, from Sender) string {
 	u, err := url.Parse(i.URL)
 	switch {
@@ -81,7 +80,7 @@ func (p Policy) fault(i InstanceReport, from Sender) string {
 	addr, err := netip.ParseAddr(host)
 	switch {
 	case p.Local && (host == "localhost" || err == nil && addr.Unmap().IsLoopback()):
-		return "" // without a key there is nobody but this machine
+		return "" // without a key only this machine can be in the group
 	case i.Direct:
 		return fmt.Sprintf("its agent wants it to be called at %s (--direct); gossip { allow_direct %s } in the Caddyfile lets the hub do that", u.Host, host)
 	case u.Scheme != "https":
@@ -93,8 +92,8 @@ func (p Policy) fault(i InstanceReport, from Sender) string {
 	return ""
 }
 
-// callable says whether an agent can be at an address. The hub's own loopback
-// is one: the agent must prove by its key that it is there.
+// callable reports whether an agent can be at an address. The hub's own loopback is
+// one: the agent must prove with its key that it is there.
 func callable(a netip.Addr) bool {
 	return a.Zone() == "" && (a.IsGlobalUnicast() || a.IsLoopback())
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// kept is how long the name of an instance stays with an agent that is away
-// and has a key to come back with.
-const kept = 10 * time.Minute
+// nameKeptFor is how long the name of an instance is reserved for an agent that is
+// absent and has a key to return with.
+const nameKeptFor = 10 * time.Minute
 
 // admit decides whether a report is the newest of the agent that owns its name.
 func (r *Registry) admit(report Report, now time.Time) error {
@@ -42,9 +42,8 @@ func (r *Registry) admit(report Report, now time.Time) error {
 	case report.Boot < owner.boot && report.Sender.Key == owner.key:
 		return ErrStale
 	case host != "" && host == owner.host && report.Boot > owner.boot:
-		// Restarted: no two processes can listen at one address. Another key
-		// gets here only where none is pinned, on a machine that is the whole
-		// fleet.
+		// Restarted: no two processes can listen on one address. Another key gets
+		// here only if none is pinned, when one machine is the whole fleet.
 	default:
 		return fmt.Errorf("%w: an agent %q at %s is alive; the one at %s needs another --name",
 			ErrNameTaken, report.Agent, owner.host, host)
@@ -57,8 +56,8 @@ func (r *Registry) admit(report Report, now time.Time) error {
 	return nil
 }
 
-// moved adds the addresses of a report to those that its agent has given since
-// it started. An instance without one is shown only.
+// moved adds the addresses in a report to those that its agent has given since it
+// started. An instance without one is shown only.
 func moved(urls map[string]string, report Report) (map[string]string, error) {
 	all := make(map[string]string, len(urls)+len(report.Instances))
 	maps.Copy(all, urls)
@@ -77,7 +76,7 @@ func moved(urls map[string]string, report Report) (map[string]string, error) {
 	return all, nil
 }
 
-// servedAt is the address at which an agent serves its instances.
+// servedAt returns the address at which an agent serves its instances.
 func servedAt(report Report) string {
 	for _, i := range report.Instances {
 		if u, err := url.Parse(i.URL); err == nil && !i.Direct {
@@ -87,11 +86,11 @@ func servedAt(report Report) string {
 	return ""
 }
 
-// free reports whether an instance's name may go to another agent: its own has
-// left or gone silent, and if nobody else can be that one, for so long that it
-// does not merely restart.
+// free reports whether an instance's name may go to another agent: its own has left
+// or gone silent. If nobody else can be its own agent, the name is kept long enough
+// for a restart.
 func (r *Registry) free(rec *record, now time.Time) bool {
-	return !rec.static && r.absent(rec.agent, now) && (rec.key == "" || now.Sub(rec.seen) > kept)
+	return !rec.static && r.absent(rec.agent, now) && (rec.key == "" || now.Sub(rec.seen) > nameKeptFor)
 }
 
 // absent reports whether an agent has left or gone silent.
@@ -100,10 +99,10 @@ func (r *Registry) absent(name string, now time.Time) bool {
 	return a == nil || a.left || now.Sub(a.heard) > takeover
 }
 
-// AgentLeft notes that an agent has left the gossip or was found dead. Its
-// instances take no job until they are reported or observed again. A boot or a
-// key that is not the current one changes nothing: it is the farewell of a
-// predecessor, or of somebody who would like to be the successor.
+// AgentLeft records that an agent has left the gossip or was found dead. Its
+// instances take no job until they are reported or observed again. A boot or a key
+// that is not the current one changes nothing: it is the leave message of an
+// earlier process, or an attempt to take the agent's place.
 func (r *Registry) AgentLeft(name string, boot int64, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

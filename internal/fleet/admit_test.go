@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// signed is a report of an agent that has a key.
+// signed returns a report of an agent that has a key.
 func signed(key, agent, host string, boot int64, seq uint64, names ...string) Report {
 	r := report(agent, host, boot, seq, names...)
 	r.Sender.Key = key
@@ -28,7 +28,7 @@ func TestALiveNameStaysWithItsKey(t *testing.T) {
 		require.NoError(t, r.Apply(signed("owner", "a", "h:1", 10, 1, "a")))
 		require.ErrorIs(t, r.Apply(theft), ErrNameTaken, name)
 		r.AgentLeft("a", 10, theft.Sender.Key)
-		require.Equal(t, Idle, state(t, r, "a"), "%s: a farewell in another's name", name)
+		require.Equal(t, Idle, state(t, r, "a"), "%s: a leave message in another's name", name)
 		i, _ := r.Instance("a")
 		require.Equal(t, "https://h:1/i/a", i.URL, name)
 		require.Equal(t, "owner", i.Key, name)
@@ -58,7 +58,7 @@ func TestAddressesStayForABoot(t *testing.T) {
 	require.ErrorIs(t, r.Apply(signed("k", "a", "h:1", 11, 1<<30, "onemore")), ErrTooMany)
 }
 
-// The name of an instance is a way to its jobs as well.
+// The name of an instance also leads to its jobs.
 func TestInstanceNamesOutlastARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestInstanceNamesOutlastARestart(t *testing.T) {
 		require.ErrorIs(t, r.Apply(signed("thief", "b", "x:1", 20, 1, "left")), ErrNameTaken)
 		require.NoError(t, r.Apply(signed("k", "a", "h:1", 11, 1, "left")))
 		r.AgentLeft("a", 11, "k")
-		time.Sleep(kept + time.Second)
+		time.Sleep(nameKeptFor + time.Second)
 		require.NoError(t, r.Apply(signed("other", "b", "x:1", 20, 2, "left")), "an agent that was given another name")
 	})
 }

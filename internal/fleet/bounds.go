@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Names of agents and instances end up in paths, files and dashboards. An
-// instance that was found by its port is named after both.
+// Names of agents and instances end up in paths, files and dashboards. An instance
+// that was found by its port is named after both.
 var (
 	agentName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	instanceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
 )
 
-// ErrName says that a name cannot be used.
+// ErrName is returned for a name that cannot be used.
 var ErrName = errors.New("a name has 1 to 64 letters, digits, dots, dashes and underscores")
 
 // CheckName returns [ErrName] for the name of an agent that cannot be used.
@@ -36,9 +36,8 @@ const (
 	maxCount = math.MaxInt32
 )
 
-// check bounds a report that was read: it may come from a machine that means
-// harm. What identifies something must be right; texts, which are only shown,
-// are cut.
+// check bounds a report that was decoded: it may come from a hostile machine.
+// Identifiers must be valid; texts, which are only shown, are cut.
 func (r *Report) check() error {
 	if err := CheckName(r.Agent); err != nil {
 		return err
@@ -67,8 +66,8 @@ func (r *Report) check() error {
 	return nil
 }
 
-// clip bounds a text and takes control characters out, which would reach
-// somebody's terminal.
+// clip bounds a text and removes control characters, which would reach somebody's
+// terminal.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	if strings.ContainsFunc(text, unicode.IsControl) {

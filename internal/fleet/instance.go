@@ -8,53 +8,53 @@ import (
 	"time"
 )
 
-// State is what an instance is good for.
+// State says what an instance can be used for.
 type State string
 
 // The states, from the best to the worst.
 const (
-	// Idle instances take a job.
+	// Idle instances can take a job.
 	Idle State = "idle"
-	// Busy instances run a hub's job.
+	// Busy instances are running a hub's job.
 	Busy State = "busy"
-	// Foreign instances run something that no hub sent, or their GPU is used
-	// by another program. They are left alone.
+	// Foreign instances are running something that no hub sent, or another program
+	// uses their GPU. They are left alone.
 	Foreign State = "foreign"
 	// Draining instances finish their run and get no other.
 	Draining State = "draining"
 	// Sick instances answer but do not work.
 	Sick State = "sick"
-	// Offline instances cannot be reached, or nobody vouches for them.
+	// Offline instances cannot be reached, or nothing has reported them recently.
 	Offline State = "offline"
 )
 
-// States are all states, from the best to the worst.
+// States returns all states, from the best to the worst.
 func States() []State { return []State{Idle, Busy, Foreign, Draining, Sick, Offline} }
 
 // Instance is one instance in a snapshot.
 type Instance struct {
 	Name  string
 	State State
-	// Reason says in plain words why the instance takes no job; empty when it
-	// does, or is merely busy.
+	// Reason says in plain words why the instance takes no job; empty if it does,
+	// or is merely busy.
 	Reason string
 	// URL is where the hub reaches the instance.
 	URL  string
 	Kind string
-	// Agent is the agent's name, empty for a static instance, and Key its
-	// public key, empty for one that has none.
+	// Agent is the agent's name, empty for a static instance; Key is its public
+	// key, empty if it has none.
 	Agent string
 	Key   string
-	// Direct says that URL is the instance's own address. A refused
-	// connection then means that the instance's process is dead; otherwise it
-	// means only that its agent is.
+	// Direct means that URL is the instance's own address. A refused connection
+	// then means that the instance's process is dead; otherwise it means only that
+	// its agent is.
 	Direct bool
-	// Running is the prompt_id of the hub's job there as the client knows it;
-	// for what others run, the instance's own id; empty when nothing runs.
+	// Running is the prompt_id of the hub's job there, as the client knows it; for
+	// other prompts, the instance's own id; empty if nothing runs.
 	Running string
 	// Report is what was last observed.
 	Report InstanceReport
-	// LastSeen is when that came; zero before the first time.
+	// LastSeen is when Report arrived; zero before the first.
 	LastSeen time.Time
 }
 
@@ -71,13 +71,14 @@ type record struct {
 	running  string // the hub's own run
 	draining bool
 	sick     string // why, empty when well
-	// orphaned says that the agent has left and nobody has vouched since.
+	// orphaned means that the agent has left and nothing has reported the instance
+	// since.
 	orphaned bool
 }
 
-// silence is how long an instance is believed to be as last seen. Agents
-// repeat their reports every few seconds, and a hub its own observations.
-const silence = 20 * time.Second
+// staleAfter is how long an instance is believed to be as last seen. Agents repeat
+// their reports every few seconds, and a hub its own observations.
+const staleAfter = 20 * time.Second
 
 func (r *record) snapshot(now time.Time) Instance {
 	i := Instance{
@@ -94,7 +95,7 @@ func (r *record) snapshot(now time.Time) Instance {
 	return i
 }
 
-// state is the one place that decides what an instance is good for.
+// state is the one place that decides the state of an instance.
 func (r *record) state(now time.Time) (State, string) {
 	switch {
 	case r.seen.IsZero():
@@ -103,8 +104,8 @@ func (r *record) state(now time.Time) (State, string) {
 		return Offline, "its agent has left"
 	case !r.report.Up:
 		return Offline, r.report.Reason
-	case r.agent != "" && r.running == "" && now.Sub(r.seen) > silence:
-		return Offline, fmt.Sprintf("no report from its agent for %s", silence)
+	case r.agent != "" && r.running == "" && now.Sub(r.seen) > staleAfter:
+		return Offline, fmt.Sprintf("no report from its agent for %s", staleAfter)
 	case r.sick != "":
 		return Sick, r.sick
 	case r.draining:
@@ -119,8 +120,8 @@ func (r *record) state(now time.Time) (State, string) {
 	return Idle, ""
 }
 
-// StaticName is the name of an instance without an agent: host and port of
-// its address.
+// StaticName returns the name of an instance without an agent: host and port of its
+// address.
 func StaticName(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -3,23 +3,23 @@ package fleet
 import "time"
 
 const (
-	// refusedFor is how long it shows that an agent is refused. One that is
+	// refusedFor is how long it is shown that an agent is refused. An agent that is
 	// still there is refused again every few seconds.
 	refusedFor = time.Minute
-	// maxRefused bounds those that are remembered: anybody in the gossip can
-	// think of names.
+	// maxRefused bounds the refused agents that are remembered: anybody in the
+	// gossip can make up names.
 	maxRefused = 256
 )
 
-// refusal says why an agent is not listened to.
+// refusal says why an agent's reports are refused.
 type refusal struct {
 	reason string
 	at     time.Time
 }
 
-// Refuse notes that reports in the name of an agent are refused, and why. It
-// shows where the agent's instances are offline, or in an entry of the agent's
-// name while none is known; an agent that is well is not touched by it.
+// Refuse records that reports in the name of an agent are refused, and why. This is
+// shown on the agent's instances if they are offline, or in an entry of the agent's
+// name if the agent is unknown; it does not affect an agent that works.
 func (r *Registry) Refuse(agent, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,15 +39,14 @@ func (r *Registry) Refuse(agent, reason string) {
 	}
 }
 
-// Present reports whether an agent is there: it has neither left nor gone
-// silent.
+// Present reports whether an agent is there: it has neither left nor gone silent.
 func (r *Registry) Present(agent string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.absent(agent, time.Now())
 }
 
-// snapshot is a record as others see it.
+// snapshot returns a record as others see it.
 func (r *Registry) snapshot(rec *record, now time.Time) Instance {
 	i := rec.snapshot(now)
 	if why, ok := r.refused[rec.agent]; ok && rec.agent != "" && i.State == Offline && now.Sub(why.at) <= refusedFor {
@@ -56,8 +55,8 @@ func (r *Registry) snapshot(rec *record, now time.Time) Instance {
 	return i
 }
 
-// strangers are entries for refused agents of which nothing else is known.
-func (r *Registry) strangers(now time.Time) []Instance {
+// refusedAgents returns entries for refused agents of which nothing else is known.
+func (r *Registry) refusedAgents(now time.Time) []Instance {
 	var list []Instance
 	for name, why := range r.refused {
 		if now.Sub(why.at) > refusedFor || r.instances[name] != nil || r.hasInstances(name) {
@@ -77,8 +76,8 @@ func (r *Registry) hasInstances(agent string) bool {
 	return false
 }
 
-// ForgetAgent removes an agent that is not there, with its instances. It
-// reports whether there was anything to remove.
+// ForgetAgent removes an absent agent and its instances. It reports whether there
+// was anything to remove.
 func (r *Registry) ForgetAgent(agent string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

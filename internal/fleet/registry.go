@@ -10,42 +10,41 @@ import (
 )
 
 var (
-	// ErrStale says that a report is older than what is known; reports
-	// overtake each other on the network, so this is nothing to worry about.
+	// ErrStale means that a report is older than what is known. This is normal:
+	// reports overtake each other on the network.
 	ErrStale = errors.New("stale report")
-	// ErrNameTaken says that two agents, or an agent and a static instance,
-	// use one name. The first one keeps it while it lives.
+	// ErrNameTaken means that two agents, or an agent and a static instance, use
+	// one name. The first one keeps it while it lives.
 	ErrNameTaken = errors.New("name taken")
-	// ErrMoved says that a report has another address for an instance than
-	// the reports before it. An agent that moves restarts.
+	// ErrMoved means that a report has another address for an instance than earlier
+	// reports. An agent that moves restarts.
 	ErrMoved = errors.New("an instance has moved while its agent ran")
-	// ErrTooMany says that the fleet is full.
+	// ErrTooMany means that the fleet is full.
 	ErrTooMany = errors.New("too many agents or instances")
 )
 
 const (
-	// takeover is how long the owner of a name must be silent before another
-	// agent of that name is believed. Reports come every 3 s.
+	// takeover is how long the owner of a name must be silent before another agent
+	// of that name is believed. Reports come every 3 s.
 	takeover = 6 * time.Second
 	// forgetAfter is how long an instance that left is listed.
 	forgetAfter = 24 * time.Hour
-	// maxAgents and maxFleet bound the agents and instances that are known,
-	// maxMoves the names that one agent has used since it started.
+	// maxAgents and maxFleet bound the agents and instances that are known;
+	// maxMoves bounds the names that one agent may use from its start.
 	maxAgents = 4096
 	maxFleet  = 16384
 	maxMoves  = 1024
 )
 
-// Registry is what a hub knows of its instances. It is safe for use by several
-// goroutines.
+// Registry is what a hub knows of its instances. It is safe for concurrent use.
 type Registry struct {
 	mu        sync.Mutex
 	agents    map[string]*agent
 	instances map[string]*record
-	// refused are the agents that are not listened to, by name.
+	// refused holds the agents whose reports are refused, by name.
 	refused     map[string]refusal
 	subscribers map[chan struct{}]struct{}
-	tidied      time.Time // when what is old was last forgotten
+	cleaned     time.Time // when old entries were last dropped
 }
 
 // agent is the owner of a name.
@@ -68,11 +67,10 @@ func NewRegistry() *Registry {
 	}
 }
 
-// Apply takes an agent's report. The error is [ErrStale] for one that comes too
-// late, [ErrMoved] for one that changes an address, [ErrTooMany] for one that
-// does not fit in, and [ErrNameTaken] for one of an agent, or with an instance,
-// whose name belongs to another; the agent's other instances are taken then all
-// the same.
+// Apply applies an agent's report. It returns [ErrStale] for a report that comes
+// too late, [ErrMoved] for one that changes an address, [ErrTooMany] for one that
+// does not fit, and [ErrNameTaken] if the name of the agent or of an instance
+// belongs to another agent; the agent's other instances are applied all the same.
 func (r *Registry) Apply(report Report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +110,7 @@ func (r *Registry) Apply(report Report) error {
 		delete(r.refused, report.Agent)
 		changed = true
 	}
-	if now.Sub(r.tidied) > time.Minute {
+	if now.Sub(r.cleaned) > time.Minute {
 		r.forgetOld(now)
 	}
 	if changed {
@@ -121,13 +119,13 @@ func (r *Registry) Apply(report Report) error {
 	return errors.Join(taken...)
 }
 
-// take stores an observation and reports whether anything changed but its time.
+// take stores an observation and reports whether anything but its time has changed.
 func (r *record) take(report InstanceReport, now time.Time) bool {
 	before, was := r.state(now)
 	changed := r.report != report || r.orphaned
 	if report.Up && (r.report.Boot != report.Boot || r.report.Queue > 0 && report.Queue == 0) {
-		// Another process, or one that has got rid of what it hung on: a dead
-		// worker keeps its prompt for ever.
+		// The process restarted or got rid of what it hung on: a dead worker keeps
+		// its prompt for ever.
 		r.sick = ""
 	}
 	r.report, r.seen, r.orphaned = report, now, false
@@ -135,7 +133,7 @@ func (r *record) take(report InstanceReport, now time.Time) bool {
 	return changed || before != after || was != is
 }
 
-// AddStatic adds an instance that has no agent, under its [StaticName]. Adding it
+// AddStatic adds an instance without an agent, under its [StaticName]. Adding it
 // again changes nothing.
 func (r *Registry) AddStatic(address string) (name string, err error) {
 	name, err = StaticName(address)
@@ -156,7 +154,7 @@ func (r *Registry) AddStatic(address string) (name string, err error) {
 	return name, nil
 }
 
-// RemoveStatic takes a static instance out of the fleet.
+// RemoveStatic removes a static instance from the fleet.
 func (r *Registry) RemoveStatic(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,9 +164,8 @@ func (r *Registry) RemoveStatic(name string) {
 	}
 }
 
-// Observe stores what the hub itself has seen of an instance: of a static one,
-// or of one whose agent has left. The report of an agent that is present
-// knows better.
+// Observe stores what the hub itself has observed of a static instance, or of one
+// whose agent has left. Reports of a present agent take precedence.
 func (r *Registry) Observe(report InstanceReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,8 +179,8 @@ func (r *Registry) Observe(report InstanceReport) {
 	}
 }
 
-// SetRunning notes that the hub has sent a job to an instance; id is the
-// client's prompt_id, empty when the run has ended.
+// SetRunning records that the hub has sent a job to an instance; id is the client's
+// prompt_id, empty when the run has ended.
 func (r *Registry) SetRunning(name, id string) {
 	r.update(name, func(rec *record) bool {
 		changed := rec.running != id
@@ -192,8 +189,8 @@ func (r *Registry) SetRunning(name, id string) {
 	})
 }
 
-// SetSick notes that an instance answers but does not work, and why. An empty
-// reason takes that back; so does a restart of the instance.
+// SetSick records that an instance answers but does not work, and why. An empty
+// reason clears that; so does a restart of the instance.
 func (r *Registry) SetSick(name, reason string) {
 	r.update(name, func(rec *record) bool {
 		changed := rec.sick != reason
@@ -202,8 +199,8 @@ func (r *Registry) SetSick(name, reason string) {
 	})
 }
 
-// SetDraining makes an instance take no further job, or take jobs again. It
-// reports whether the instance is known.
+// SetDraining makes an instance take no further job, or take jobs again. It reports
+// whether the instance is known.
 func (r *Registry) SetDraining(name string, draining bool) bool {
 	return r.update(name, func(rec *record) bool {
 		changed := rec.draining != draining
@@ -212,8 +209,8 @@ func (r *Registry) SetDraining(name string, draining bool) bool {
 	})
 }
 
-// Forget removes an instance that is offline. It reports whether it did; one
-// whose agent still reports it would only come back.
+// Forget removes an instance that is offline. It reports whether it did; an
+// instance that its agent still reports would only come back.
 func (r *Registry) Forget(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +241,7 @@ func (r *Registry) update(name string, change func(*record) bool) bool {
 
 // forgetOld drops instances of agents that left long ago.
 func (r *Registry) forgetOld(now time.Time) {
-	r.tidied = now
+	r.cleaned = now
 	for name, rec := range r.instances {
 		if !rec.static && now.Sub(rec.seen) > forgetAfter {
 			delete(r.instances, name)
@@ -266,7 +263,7 @@ func (r *Registry) Instances() []Instance {
 	for _, rec := range r.instances {
 		list = append(list, r.snapshot(rec, now))
 	}
-	list = append(list, r.strangers(now)...)
+	list = append(list, r.refusedAgents(now)...)
 	slices.SortFunc(list, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
@@ -283,7 +280,7 @@ func (r *Registry) Instance(name string) (Instance, bool) {
 }
 
 // Subscribe returns a channel that holds a value whenever something may have
-// changed since it was last emptied: changes are coalesced, none is missed.
+// changed since it was last emptied: changes are coalesced, and none is missed.
 // cancel ends the subscription.
 func (r *Registry) Subscribe() (changes <-chan struct{}, cancel func()) {
 	c := make(chan struct{}, 1)
@@ -301,7 +298,7 @@ func (r *Registry) notify() {
 	for c := range r.subscribers {
 		select {
 		case c <- struct{}{}:
-		default: // there is one to be seen already
+		default: // a value is already waiting
 		}
 	}
 }

@@ -7,58 +7,58 @@ import (
 	"net/netip"
 )
 
-// Report is all that an agent knows of its instances at one moment.
+// Report is everything an agent knows of its instances at one moment.
 type Report struct {
 	// Agent is the agent's name, unique in the fleet.
 	Agent string `json:"agent"`
-	// Boot is when the agent process started, in milliseconds since the Unix
-	// epoch by its own clock, taken once. A later boot wins.
+	// Boot is when the agent process started, in milliseconds since the Unix epoch
+	// by its own clock, read once. A later boot wins.
 	Boot int64 `json:"boot"`
 	// Seq counts the reports of one boot, from 1.
 	Seq uint64 `json:"seq"`
 	// Instances are all instances of the agent; one that is left out is gone.
 	Instances []InstanceReport `json:"instances"`
-	// Sender is who has sent it. It does not travel with the report: who
-	// receives one finds it out.
+	// Sender is who sent the report. It is not part of the encoding: the receiver
+	// determines it.
 	Sender Sender `json:"-"`
 }
 
-// Sender is the agent that a report is proven to come from. The zero value is
-// one that proves nothing, as agents did in former versions.
+// Sender is the agent that a report is proven to come from. The zero value proves
+// nothing, as with agents of earlier versions.
 type Sender struct {
 	// Key is the public key that signed the report.
 	Key string
-	// Addr is where the agent says it is. It is the same for one boot, and
+	// Addr is where the agent says it is. It stays the same for one boot, and
 	// nothing proves that it is true.
 	Addr netip.Addr
 }
 
-// InstanceReport is what an agent, or the hub itself for an instance without
-// one, has observed of an instance.
+// InstanceReport is what an agent, or the hub itself for an instance without one,
+// has observed of an instance.
 type InstanceReport struct {
 	// Name is unique in the fleet.
 	Name string `json:"name"`
 	// URL is where the hub reaches the instance, path prefix included.
 	URL string `json:"url"`
-	// Direct says that URL is the instance's own address, not its agent's.
+	// Direct means that URL is the instance's own address, not its agent's.
 	Direct bool `json:"direct,omitempty"`
 	// Kind is KindComfyUI; empty means that too.
 	Kind string `json:"kind,omitempty"`
-	// Up says that the instance answers; Reason says why it does not.
+	// Up means that the instance answers; Reason says why it does not.
 	Up     bool   `json:"up,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Queue counts the prompts that run and wait there, Foreign those of
-	// them that no hub sent.
+	// Queue counts the prompts that run and wait there; Foreign counts those that
+	// no hub sent.
 	Queue   int `json:"queue,omitempty"`
 	Foreign int `json:"foreign,omitempty"`
-	// Running is the instance's id of the running prompt, Job and Fence say
-	// whose it is; empty for a foreign one.
+	// Running is the instance's id of the running prompt; Job and Fence identify
+	// the hub's job, and are empty for a foreign one.
 	Running string `json:"running,omitempty"`
 	Job     string `json:"job,omitempty"`
 	Fence   int64  `json:"fence,omitempty"`
-	// Load says what else keeps the GPU busy, empty when nothing does.
+	// Load says what else keeps the GPU busy; empty if nothing does.
 	Load string `json:"load,omitempty"`
-	// Version is comfyui_version as the instance says it.
+	// Version is the instance's comfyui_version.
 	Version string `json:"version,omitempty"`
 	GPU     string `json:"gpu,omitempty"`
 	GPUType string `json:"gpu_type,omitempty"`
@@ -67,8 +67,8 @@ type InstanceReport struct {
 	VRAMFree  int64 `json:"vram_free,omitempty"`
 	// ObjectInfo is the hash of the instance's object_info, empty until read.
 	ObjectInfo string `json:"object_info,omitempty"`
-	// Boot tells one life of the instance's process from the next, in
-	// milliseconds since the Unix epoch.
+	// Boot tells one run of the instance's process from the next, in milliseconds
+	// since the Unix epoch.
 	Boot int64 `json:"boot,omitempty"`
 	// Since is when the instance last came, went, or became idle or busy, in
 	// milliseconds since the Unix epoch.
@@ -82,20 +82,20 @@ const KindComfyUI = "comfyui"
 func (r InstanceReport) Idle() bool { return r.Up && r.Queue == 0 && r.Load == "" }
 
 const (
-	// codecJSON is the version byte of the one encoding so far. Fields may be
-	// added to it: old hubs ignore what they do not know, and new hubs read
-	// missing fields as zero. A change of meaning needs another byte.
+	// codecJSON is the version byte of the only encoding so far. Fields may be
+	// added: old hubs ignore what they do not know, and new hubs read missing
+	// fields as zero. A change of meaning needs another byte.
 	codecJSON = 1
 	// maxInstances bounds one report; no machine has so many GPUs.
 	maxInstances = 256
-	// maxReport bounds its bytes.
+	// maxReport bounds its size in bytes.
 	maxReport = 1 << 20
 )
 
-// ErrReport says that bytes are no report that this version can read.
+// ErrReport means that this version cannot read a report.
 var ErrReport = errors.New("unreadable report")
 
-// Encode writes the report.
+// Encode encodes the report.
 func (r Report) Encode() []byte {
 	body, err := json.Marshal(r)
 	if err != nil { // strings and integers only
@@ -104,7 +104,7 @@ func (r Report) Encode() []byte {
 	return append([]byte{codecJSON}, body...)
 }
 
-// DecodeReport reads what [Report.Encode] wrote, here or in another version of
+// DecodeReport decodes what [Report.Encode] returned, here or in another version of
 // the agent. The error is [ErrReport].
 func DecodeReport(data []byte) (Report, error) {
 	if len(data) == 0 {

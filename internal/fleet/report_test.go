@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 var golden = Report{
 	Agent: "gpu-box", Boot: 1795226193538, Seq: 42,
@@ -26,7 +26,7 @@ var golden = Report{
 	},
 }
 
-// The bytes on the wire: a hub must go on reading what older agents send.
+// The bytes on the wire: a hub must still read what older agents send.
 func TestReportGolden(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "report-1.golden")
@@ -105,7 +105,7 @@ func FuzzDecodeReport(f *testing.F) {
 		}
 		Policy{}.Restrict(r)
 		registry := NewRegistry()
-		_ = registry.Apply(r) // must not fall over whatever it says
+		_ = registry.Apply(r) // must not panic, whatever it says
 		registry.Instances()
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// addresses sets where to listen and what to tell others.
+// addresses sets where to listen and which address to advertise.
 func (g *Gossip) addresses(m *memberlist.Config) error {
 	c := g.config
 	host, port, err := splitAddress(c.Bind)
@@ -34,9 +34,8 @@ func (g *Gossip) addresses(m *memberlist.Config) error {
 		}
 		m.AdvertiseAddr, m.AdvertisePort = ip.String(), port
 	case isAny(m.BindAddr) && len(c.Join) > 0:
-		// Of several interfaces the one that leads to the hub is right;
-		// memberlist would take the first private one, often a bridge of
-		// Docker.
+		// With several interfaces, only the one that leads to the hub is right;
+		// memberlist would take the first private one, often a Docker bridge.
 		ip := localToward(c.Join[0])
 		if ip == "" {
 			break
@@ -82,8 +81,8 @@ func isAny(host string) bool {
 	return err == nil && ip.IsUnspecified()
 }
 
-// localToward is the local address from which packets to a member leave.
-// Nothing is sent.
+// localToward returns the local address from which packets to a member are sent. It
+// sends none itself.
 func localToward(member string) string {
 	host, port, err := splitAddress(member)
 	if err != nil {
@@ -101,7 +100,7 @@ func localToward(member string) string {
 	return local.IP.String()
 }
 
-// freePort finds a port at which nothing listens. Another process may take it
+// freePort finds a port on which nothing listens. Another process may take the port
 // before it is used; the caller then fails and is started again.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", ":0")

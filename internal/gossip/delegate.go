@@ -7,40 +7,41 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// The first byte of each user message and of the state that members exchange.
+// The first byte of each user message, and of the state that members exchange.
 const (
-	messageReport         byte = 1 // a report follows, unsigned
-	messageFarewell       byte = 2 // the sender's description follows, unsigned
-	messageSignedReport   byte = 3 // an envelope with a report
-	messageSignedFarewell byte = 4 // an envelope with nothing
-	messageRefusal        byte = 5 // what a hub tells an agent, see refusal
+	messageReport       byte = 1 // followed by a report, unsigned
+	messageLeave        byte = 2 // followed by the sender's description, unsigned
+	messageSignedReport byte = 3 // an envelope with a report
+	messageSignedLeave  byte = 4 // an envelope without content
+	messageRefusal      byte = 5 // what a hub tells an agent, see refusal
 )
 
-// delegate is what memberlist calls. Nothing in it waits.
+// delegate receives memberlist's callbacks. None of them blocks.
 type delegate struct {
-	self   string // node name
-	meta   []byte
-	roster *roster
-	inbox  *inbox
-	state  func() []byte // nil for members that report nothing
+	self    string // node name
+	meta    []byte
+	members *memberSet
+	inbox   *inbox
+	state   func() []byte // nil for members that report nothing
 }
 
 // NodeMeta returns this member's description.
 func (d *delegate) NodeMeta(int) []byte { return d.meta }
 
-// NotifyMsg takes a message of another member; memberlist reuses the buffer.
+// NotifyMsg receives a message from another member; memberlist reuses the buffer.
 func (d *delegate) NotifyMsg(message []byte) {
 	if len(message) < 2 {
 		return
 	}
-	// Signatures are checked by whoever takes it from there: that costs time.
+	// Signatures are checked by the goroutine that handles the message: that takes
+	// time.
 	d.inbox.message(bytes.Clone(message))
 }
 
 // GetBroadcasts has nothing to add to the gossip.
 func (d *delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState is this member's part of a full exchange.
+// LocalState returns this member's part of a full state exchange.
 func (d *delegate) LocalState(bool) []byte {
 	if d.state == nil {
 		return nil
@@ -48,31 +49,31 @@ func (d *delegate) LocalState(bool) []byte {
 	return d.state()
 }
 
-// MergeRemoteState takes the other's part.
+// MergeRemoteState receives the other member's part.
 func (d *delegate) MergeRemoteState(state []byte, _ bool) { d.NotifyMsg(state) }
 
-// NotifyJoin takes a member that has come.
+// NotifyJoin records that a member has joined.
 func (d *delegate) NotifyJoin(n *memberlist.Node) { d.notify(n, false) }
 
-// NotifyLeave takes a member that has gone.
+// NotifyLeave records that a member has left.
 func (d *delegate) NotifyLeave(n *memberlist.Node) { d.notify(n, true) }
 
-// NotifyUpdate takes a member that has changed; descriptions of ours never do.
+// NotifyUpdate records that a member has changed; our descriptions never do.
 func (d *delegate) NotifyUpdate(n *memberlist.Node) {
 	if n.Name != d.self {
-		d.roster.add(n)
+		d.members.add(n)
 	}
 }
 
-// NotifyAlive keeps programs out that share the key but are none of ours, and
-// descriptions of an agent that it has not given of itself.
+// NotifyAlive keeps out programs that share the key but are not members of
+// ComfyHub, and descriptions that an agent has not given of itself.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	if n.Name == d.self {
 		return nil
 	}
 	m, err := decodeMeta(n.Meta)
 	if err != nil || m.Key == "" {
-		return err // hubs and older agents sign nothing; nobody relies on theirs
+		return err // hubs and older agents sign nothing; nothing relies on their descriptions
 	}
 	if n.Name != m.node() || n.Address() != m.Addr {
 		return fmt.Errorf("%w: it describes %s at %s", ErrForged, m.node(), m.Addr)
@@ -86,9 +87,9 @@ func (d *delegate) notify(n *memberlist.Node, left bool) {
 		return
 	}
 	if left {
-		d.roster.remove(n)
+		d.members.remove(n)
 	} else {
-		d.roster.add(n)
+		d.members.add(n)
 	}
 	d.inbox.event(Event{Member: m, Left: left})
 }

@@ -10,22 +10,22 @@ import (
 )
 
 var (
-	// ErrUnsigned says that a message of an agent carries no signature: its
-	// agent is older than that.
+	// ErrUnsigned means that an agent's message has no signature, because the agent
+	// is too old to sign.
 	ErrUnsigned = errors.New("not signed: the agent is older than this hub, upgrade it")
-	// ErrForged says that a message is not of the agent that it names.
+	// ErrForged means that a message is not from the agent that it names.
 	ErrForged = errors.New("the signature is not that of the sender")
 )
 
-// What an identity signs, each for one purpose only: a signature under one is
-// worthless under another.
+// What an identity signs. Each prefix serves one purpose, so that a signature made
+// for one is worthless for another.
 const (
-	signsMember   = "comfyhub member v1"
-	signsReport   = "comfyhub report v1"
-	signsFarewell = "comfyhub farewell v1"
+	signsMember = "comfyhub member v1"
+	signsReport = "comfyhub report v1"
+	signsLeave  = "comfyhub farewell v1"
 )
 
-// statement frames texts so that no two lists give the same bytes.
+// statement encodes texts so that no two lists produce the same bytes.
 func statement(purpose string, parts ...string) []byte {
 	b := append([]byte(purpose), 0)
 	for _, p := range parts {
@@ -35,11 +35,11 @@ func statement(purpose string, parts ...string) []byte {
 	return b
 }
 
-// An envelope carries what an agent says together with who it is, so that no
-// hub needs to have heard of the agent before, and none has to believe whoever
-// delivered it:
+// An envelope carries an agent's message together with the agent's description, so
+// that a hub need not have heard of the agent before, nor trust whoever delivered
+// the message:
 //
-//	byte     messageReport, messageFarewell ...
+//	byte     messageReport, messageLeave ...
 //	uint16   size of the description
 //	bytes    the sender's description, signed by itself
 //	64 bytes signature of the rest
@@ -56,13 +56,13 @@ func (i Identity) seal(kind byte, description, body []byte) []byte {
 }
 
 func purposeOf(kind byte) string {
-	if kind == messageSignedFarewell {
-		return signsFarewell
+	if kind == messageSignedLeave {
+		return signsLeave
 	}
 	return signsReport
 }
 
-// unseal checks a sealed message and returns who sent it and what.
+// unseal checks a sealed message and returns its sender and content.
 func unseal(message []byte) (meta, []byte, error) {
 	if len(message) < envelopeHead {
 		return meta{}, nil, fmt.Errorf("%w: cut off", ErrForged)
@@ -87,7 +87,7 @@ func unseal(message []byte) (meta, []byte, error) {
 	return from, body, nil
 }
 
-// sign makes the description the identity's.
+// sign signs the description with the identity.
 func (m meta) sign(i Identity) meta {
 	m.Key = i.Key()
 	m.Signature = base64.RawURLEncoding.EncodeToString(ed25519.Sign(i.private, m.statement()))
@@ -98,7 +98,7 @@ func (m meta) statement() []byte {
 	return statement(signsMember, string(m.Role), m.Name, strconv.FormatInt(m.Boot, 10), m.Version, strconv.Itoa(m.Protocol), m.Addr, m.Key)
 }
 
-// verify checks that a description was signed by the key in it.
+// verify checks that a description was signed with the key in it.
 func (m meta) verify() error {
 	if m.Key == "" {
 		return ErrUnsigned

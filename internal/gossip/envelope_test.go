@@ -17,7 +17,7 @@ func described(id Identity) meta {
 }
 
 // ear is a hub that hears what it is sent.
-func ear(key string) (g *Gossip, heard *[]fleet.Report, refused *[]error) {
+func hubThatHears(key string) (g *Gossip, heard *[]fleet.Report, refused *[]error) {
 	heard, refused = new([]fleet.Report), new([]error)
 	g = &Gossip{
 		log: slog.New(slog.DiscardHandler), gone: map[process]time.Time{}, ended: map[process]time.Time{},
@@ -47,8 +47,8 @@ func TestOnlyWhatAnAgentSignsIsHeard(t *testing.T) {
 	}
 	flipped := bytes.Clone(sealed)
 	flipped[len(flipped)-3] ^= 1
-	asFarewell := bytes.Clone(sealed)
-	asFarewell[0] = messageSignedFarewell
+	asLeave := bytes.Clone(sealed)
+	asLeave[0] = messageSignedLeave
 	hubs := described(id)
 	hubs.Role = RoleHub
 	for name, c := range map[string]struct {
@@ -70,12 +70,12 @@ func TestOnlyWhatAnAgentSignsIsHeard(t *testing.T) {
 		"of a hub":                      {id.seal(messageSignedReport, hubs.sign(id).encode(), report.Encode()), ErrForged},
 		"no address":                    {id.seal(messageSignedReport, meta{Role: RoleAgent, Name: "box", Boot: 5}.sign(id).encode(), report.Encode()), fleet.ErrReport},
 		"no report":                     {id.seal(messageSignedReport, described(id).encode(), []byte("x")), fleet.ErrReport},
-		"a report as farewell":          {asFarewell, ErrForged},
+		"a report as leave message":     {asLeave, ErrForged},
 		"unsigned":                      {append([]byte{messageReport}, report.Encode()...), ErrUnsigned},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, heard, refused := ear("the gossip key")
+			g, heard, refused := hubThatHears("the gossip key")
 			g.message(c.message)
 			if c.want == nil {
 				require.Len(t, *heard, 1)
@@ -90,7 +90,7 @@ func TestOnlyWhatAnAgentSignsIsHeard(t *testing.T) {
 			require.ErrorIs(t, (*refused)[0], c.want)
 		})
 	}
-	g, heard, _ := ear("")
+	g, heard, _ := hubThatHears("")
 	g.message(append([]byte{messageReport}, report.Encode()...))
 	require.Len(t, *heard, 1, "a group without a key is this machine's: older agents may go on there")
 }
@@ -163,14 +163,14 @@ func TestOlderHubsGetWhatTheyKnow(t *testing.T) {
 func FuzzUnseal(f *testing.F) {
 	id := NewIdentity()
 	f.Add(id.seal(messageSignedReport, described(id).encode(), []byte("x")))
-	f.Add([]byte{messageSignedFarewell, 0, 0})
+	f.Add([]byte{messageSignedLeave, 0, 0})
 	f.Add(append([]byte{messageReport}, fleet.Report{Agent: "a"}.Encode()...))
 	f.Add([]byte("\x05{}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) < 2 {
 			return // the delegate leaves these out
 		}
-		g, _, _ := ear("key")
+		g, _, _ := hubThatHears("key")
 		g.message(data) // must not fall over whatever it is sent
 		if from, body, err := unseal(data); err == nil {
 			require.NoError(t, from.verify())
@@ -188,7 +188,7 @@ func BenchmarkReport(b *testing.B) {
 		name := string(rune('a' + n))
 		report.Instances = append(report.Instances, fleet.InstanceReport{Name: name, URL: "https://10.0.0.5:7947/i/" + name, GPU: "cuda:0 NVIDIA GeForce RTX 4090", ObjectInfo: "0123456789abcdef0123456789abcdef"})
 	}
-	g, heard, _ := ear("key")
+	g, heard, _ := hubThatHears("key")
 	description := described(id).encode()
 	message := id.seal(messageSignedReport, description, report.Encode())
 	b.Run("sign", func(b *testing.B) {
@@ -203,7 +203,7 @@ func BenchmarkReport(b *testing.B) {
 		}
 	})
 	b.Run("hear-unsigned", func(b *testing.B) {
-		g, heard, _ := ear("")
+		g, heard, _ := hubThatHears("")
 		message := append([]byte{messageReport}, report.Encode()...)
 		for b.Loop() {
 			g.message(message)

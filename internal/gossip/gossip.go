@@ -15,48 +15,48 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// DefaultPort is where members listen if nothing else is said.
+// DefaultPort is the port on which members listen by default.
 const DefaultPort = 7946
 
-// Config says who this member is and what it wants to know.
+// Config describes this member and what it wants to be told.
 type Config struct {
 	Role Role
-	// Name is the member's, see [CheckName].
+	// Name is the member's name, see [CheckName].
 	Name string
-	// Boot is when this process started, in milliseconds since the Unix
-	// epoch. Default: now.
+	// Boot is when this process started, in milliseconds since the Unix epoch.
+	// Default: now.
 	Boot int64
 	// Version of the program, shown to others.
 	Version string
-	// Bind is the host:port to listen at, UDP and TCP. An empty host means
-	// all addresses, port 0 a free one.
+	// Bind is the host:port to listen on, UDP and TCP. An empty host means all
+	// addresses, port 0 a free one.
 	Bind string
-	// Advertise is the host:port that others are told, where it is not Bind:
-	// behind port forwarding. Default: from Bind.
+	// Advertise is the host:port that others are told, if it is not Bind: for port
+	// forwarding. Default: from Bind.
 	Advertise string
-	// Key is any text, the same at all members, or several on a line each, see
+	// Key is any text, the same for all members, or several with one per line, see
 	// [Keys]. It may be empty on loopback only.
 	Key string
-	// Join are addresses of members, host:port or host, tried again and again
-	// until a hub is found and from time to time afterwards.
+	// Join lists addresses of members, host:port or host. They are tried until a
+	// hub is found, and from time to time afterwards.
 	Join []string
-	// Logger gets comings and goings. Default: none.
+	// Logger records members that join and leave. Default: none.
 	Logger *slog.Logger
-	// OnMember gets every other member's coming and going. It and OnReport
-	// are called from one goroutine, after Join has returned or during it.
+	// OnMember is called when another member joins or leaves. It and OnReport are
+	// called from one goroutine, possibly before Join has returned.
 	OnMember func(Event)
-	// OnReport gets the reports of agents, each with its proven sender: those
-	// that cannot be read or are not of the agent that they name are left
-	// out, those out of order are not.
+	// OnReport is called with the reports of agents, each with its proven sender.
+	// Reports that cannot be read or are not from the agent that they name are left
+	// out; reports that are out of order are not.
 	OnReport func(fleet.Report)
-	// OnRefused gets what was left out: the agent that it names, empty when
-	// not even that can be read, and [ErrUnsigned], [ErrForged] or
-	// [fleet.ErrReport]. Anybody in the group can make one of these.
+	// OnRefused is called for what was left out, with the agent that it names
+	// (empty if not even that can be read) and [ErrUnsigned], [ErrForged] or
+	// [fleet.ErrReport]. Anybody in the group can cause one of these.
 	OnRefused func(agent string, err error)
-	// Identity is what an agent signs with. Default: a new one.
+	// Identity signs an agent's messages. Default: a new one.
 	Identity Identity
-	// Report makes the current report of an agent, with the next number. It
-	// is called from several goroutines. Nil for hubs.
+	// Report returns the current report of an agent, with the next number. It is
+	// called from several goroutines. Nil for hubs.
 	Report func() fleet.Report
 
 	tune func(*memberlist.Config) // for tests
@@ -70,23 +70,22 @@ type Gossip struct {
 	meta     meta
 	local    Member
 	delegate *delegate
-	roster   roster
+	members  memberSet
 	inbox    *inbox
 	hubs     senders
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 
-	// gone are the members that have left, ended those of them that have said
-	// so themselves. Both belong to the goroutine of the inbox, and so does
-	// refusedAt.
+	// gone holds the members that have left, ended those that announced it
+	// themselves. Like refusedAt, both are used by the inbox goroutine only.
 	gone, ended map[process]time.Time
 	// refusedAt is when a hub's refusal was last logged.
 	refusedAt time.Time
-	tell      teller
+	refusals  limitedSender
 }
 
-// process is one life of a member. The key is in it so that nobody can end
-// another one's.
+// process identifies one run of a member. It includes the key, so that nobody can
+// end another member's run.
 type process struct {
 	role Role
 	name string
@@ -97,17 +96,17 @@ type process struct {
 func processOf(m Member) process { return process{m.Role, m.Name, m.Boot, m.Key} }
 
 const (
-	// repeatEvery is how often an agent reports without need, which repairs
-	// what the network has lost.
+	// repeatEvery is how often an agent reports even if nothing has changed, to
+	// make up for lost reports.
 	repeatEvery = 3 * time.Second
-	// tcpTimeout bounds connecting to other members, and with it how long a
-	// farewell can take.
+	// tcpTimeout bounds connecting to other members, and so how long announcing a
+	// leave can take.
 	tcpTimeout = 3 * time.Second
 )
 
-// Join becomes a member. It does not wait for others and does not fail when
-// there are none: agents and hubs start in any order. Errors are about this
-// process: its address, its name, its key.
+// Join becomes a member. It does not wait for others and does not fail if there are
+// none: agents and hubs may start in any order. Errors concern this process only:
+// its address, its name, its key.
 func Join(ctx context.Context, c Config) (*Gossip, error) {
 	c.Boot = cmp.Or(c.Boot, time.Now().UnixMilli())
 	c.Key = strings.Join(Keys(c.Key), "\n") // a text of blank lines is no key
@@ -137,7 +136,7 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	return g, nil
 }
 
-// settings is memberlist's configuration: its own for local networks, made
+// settings returns memberlist's configuration: its own for local networks, made
 // faster. Jobs are recovered by leases, so a wrong suspicion costs little.
 func (g *Gossip) settings() (*memberlist.Config, error) {
 	c := g.config
@@ -170,7 +169,7 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 		Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)], Protocol: protocolSigned,
 	}.fit()
 	m.Name = g.meta.node()
-	g.delegate = &delegate{self: m.Name, roster: &g.roster, inbox: g.inbox, meta: g.meta.encode()}
+	g.delegate = &delegate{self: m.Name, members: &g.members, inbox: g.inbox, meta: g.meta.encode()}
 	if c.Report != nil {
 		g.delegate.state = func() []byte { return g.reportFor(protocolSigned) }
 	}
@@ -181,8 +180,8 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 	return m, nil
 }
 
-// introduce completes the description of this member by its address, which is
-// known only now, and by an agent's signature. Nobody else knows of it yet.
+// introduce completes the description of this member with its address, which is
+// known only now, and with an agent's signature. Nobody else has seen it yet.
 func (g *Gossip) introduce() {
 	defer func() { g.local, _ = memberOf(g.list.LocalNode()) }()
 	if g.config.Role != RoleAgent {
@@ -196,13 +195,13 @@ func (g *Gossip) introduce() {
 	}
 }
 
-// Local is this member as the others see it.
+// Local returns this member as the others see it.
 func (g *Gossip) Local() Member { return g.local }
 
-// Members lists the other members that are thought to be alive.
+// Members returns the other members that are believed to be alive.
 func (g *Gossip) Members() []Member {
 	var list []Member
-	for _, n := range g.roster.all() {
+	for _, n := range g.members.all() {
 		if m, ok := memberOf(n); ok {
 			list = append(list, m)
 		}
@@ -212,11 +211,11 @@ func (g *Gossip) Members() []Member {
 
 func (g *Gossip) event(e Event) {
 	p := processOf(e.Member)
-	if e.farewell {
+	if e.announced {
 		note(g.ended, p, true)
 	}
 	if _, gone := g.gone[p]; gone && e.Left {
-		return // what a member has said, memberlist finds out as well
+		return // memberlist also reports a leave that was announced
 	}
 	note(g.gone, p, e.Left)
 	what := "member joined"
@@ -235,8 +234,8 @@ func (g *Gossip) event(e Event) {
 // maxNoted bounds the processes that are remembered.
 const maxNoted = 10_000
 
-// note adds a process to a set or takes it out. After an hour nothing of it can
-// be under way any more.
+// note adds a process to a set or removes it. Entries older than an hour are
+// dropped: nothing from them can still be on its way.
 func note(set map[process]time.Time, p process, in bool) {
 	now := time.Now()
 	for old, at := range set {
@@ -251,26 +250,27 @@ func note(set map[process]time.Time, p process, in bool) {
 }
 
 func (g *Gossip) lost(n int) {
-	g.log.Warn("reports came faster than they could be handled; their repetitions will do", "dropped", n)
+	g.log.Warn("reports arrived too fast and were dropped; agents repeat them", "dropped", n)
 }
 
-// Leave says farewell, so that nobody has to find out, and ends the membership.
+// Leave announces that this process leaves, so that nobody has to find out, and
+// ends the membership.
 func (g *Gossip) Leave(ctx context.Context) error {
 	timeout := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline))
 	}
 	g.hubs.close()
-	g.tell.wait()
-	g.sayFarewell()
+	g.refusals.wait()
+	g.announceLeave()
 	err := g.list.Leave(max(timeout, time.Millisecond))
 	return errors.Join(err, g.shutdown())
 }
 
-// shutdown ends the membership without a word, as a crash would.
+// shutdown ends the membership without announcing it, as a crash would.
 func (g *Gossip) shutdown() error {
 	g.stop()
-	g.tell.wait()
+	g.refusals.wait()
 	err := g.list.Shutdown()
 	g.work.Wait()
 	g.hubs.close()

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// party is a member under test and all that it has heard.
-type party struct {
+// testMember is a member under test and everything it has heard.
+type testMember struct {
 	*Gossip
 	bind string
 	name string
@@ -37,27 +37,27 @@ type party struct {
 	queue   int
 }
 
-func (p *party) setQueue(n int) {
+func (p *testMember) setQueue(n int) {
 	p.mu.Lock()
 	p.queue = n
 	p.mu.Unlock()
 	p.Push(true)
 }
 
-func (p *party) report() fleet.Report {
+func (p *testMember) report() fleet.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq++
 	return fleet.Report{Agent: p.name, Boot: p.boot, Seq: p.seq, Instances: []fleet.InstanceReport{{Name: "a", URL: "http://a", Up: true, Queue: p.queue}}}
 }
 
-func (p *party) heard() []fleet.Report {
+func (p *testMember) heard() []fleet.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]fleet.Report(nil), p.reports...)
 }
 
-func (p *party) saw(name string, left bool) bool {
+func (p *testMember) saw(name string, left bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.events {
@@ -68,8 +68,8 @@ func (p *party) saw(name string, left bool) bool {
 	return false
 }
 
-// names are those of the other members, ghosts included.
-func (p *party) names() []string {
+// names returns the names of the other members, ghosts included.
+func (p *testMember) names() []string {
 	var list []string
 	for _, m := range p.Members() {
 		list = append(list, m.Name)
@@ -84,10 +84,10 @@ func quick(m *memberlist.Config) {
 	m.GossipInterval = 10 * time.Millisecond
 }
 
-// enter joins; change may alter the configuration.
-func enter(t *testing.T, role Role, name string, change func(*Config)) *party {
+// enter joins the group; change may alter the configuration.
+func enter(t *testing.T, role Role, name string, change func(*Config)) *testMember {
 	t.Helper()
-	p := &party{name: name, boot: time.Now().UnixMilli()}
+	p := &testMember{name: name, boot: time.Now().UnixMilli()}
 	c := Config{
 		Role: role, Name: name, Boot: p.boot, Bind: "127.0.0.1:0", Key: "a key that is long enough", tune: quick,
 		OnMember: func(e Event) {
@@ -113,7 +113,7 @@ func enter(t *testing.T, role Role, name string, change func(*Config)) *party {
 	return p
 }
 
-func leave(t *testing.T, p *party) {
+func leave(t *testing.T, p *testMember) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -140,7 +140,7 @@ func TestReportsReachEveryHub(t *testing.T) {
 		return len(one.Members()) == 2 && len(two.Members()) == 2 && len(a.Members()) == 2
 	})
 	a.setQueue(7)
-	for _, hub := range []*party{one, two} {
+	for _, hub := range []*testMember{one, two} {
 		eventually(t, "the newest report", func() bool {
 			for _, r := range hub.heard() {
 				if r.Instances[0].Queue == 7 {
@@ -153,7 +153,7 @@ func TestReportsReachEveryHub(t *testing.T) {
 	}
 	require.Empty(t, a.heard(), "agents get no reports")
 	leave(t, a)
-	eventually(t, "a farewell needs no suspicion", func() bool { return one.saw("a", true) && two.saw("a", true) })
+	eventually(t, "an announced leave needs no suspicion", func() bool { return one.saw("a", true) && two.saw("a", true) })
 }
 
 // What is sent many times a second must end in the newest state at the hub.
@@ -177,8 +177,8 @@ func TestNewestReportArrives(t *testing.T) {
 	})
 }
 
-// A report that is overtaken by its sender's farewell must not raise the dead;
-// one of a member that was merely thought dead must.
+// A report that arrives after its sender's leave message must not bring the sender
+// back; one from a member that was merely believed dead must.
 func TestLateReports(t *testing.T) {
 	t.Parallel()
 	var heard []fleet.Report
@@ -201,11 +201,11 @@ func TestLateReports(t *testing.T) {
 	send(id, messageSignedReport, 5)
 	require.Len(t, heard, 1)
 	require.Equal(t, fleet.Sender{Key: id.Key(), Addr: netip.MustParseAddr("10.0.0.5")}, heard[0].Sender)
-	send(thief, messageSignedFarewell, 5)
-	g.message(append([]byte{messageFarewell}, meta{Role: RoleAgent, Name: "a", Boot: 5}.encode()...))
+	send(thief, messageSignedLeave, 5)
+	g.message(append([]byte{messageLeave}, meta{Role: RoleAgent, Name: "a", Boot: 5}.encode()...))
 	send(id, messageSignedReport, 5)
-	require.Len(t, heard, 2, "a farewell in another's name")
-	send(id, messageSignedFarewell, 5)
+	require.Len(t, heard, 2, "a leave message in another's name")
+	send(id, messageSignedLeave, 5)
 	send(id, messageSignedReport, 5)
 	require.Len(t, heard, 2)
 	send(id, messageSignedReport, 6)
@@ -214,14 +214,14 @@ func TestLateReports(t *testing.T) {
 	require.Len(t, heard, 3)
 }
 
-// A farewell reaches the hubs by itself, before the gossip spreads it.
-func TestFarewell(t *testing.T) {
+// A leave message reaches the hubs directly, before the gossip spreads it.
+func TestLeaveIsAnnounced(t *testing.T) {
 	t.Parallel()
 	hub := enter(t, RoleHub, "hub", nil)
 	defer leave(t, hub)
 	polite := enter(t, RoleAgent, "polite", joining(hub.bind))
 	eventually(t, "it is in", func() bool { return hub.saw("polite", false) && len(polite.Members()) == 1 })
-	polite.sayFarewell()
+	polite.announceLeave()
 	eventually(t, "what is said counts at once", func() bool { return hub.saw("polite", true) })
 	leave(t, polite)
 	eventually(t, "and is true soon", func() bool { return len(hub.Members()) == 0 })
@@ -312,8 +312,8 @@ func TestLoopbackNeedsNoKey(t *testing.T) {
 	eventually(t, "in", func() bool { return len(hub.Members()) == 1 && len(hub.heard()) > 0 })
 }
 
-// A hub that hangs must not keep news from the others, and gets only the
-// newest when it comes back.
+// A hub that hangs must not delay reports to the others, and gets only the newest
+// when it recovers.
 func TestSendersCoalesce(t *testing.T) {
 	t.Parallel()
 	release, sent := make(chan struct{}), make(chan string, 100)
@@ -333,7 +333,7 @@ func TestSendersCoalesce(t *testing.T) {
 	require.Equal(t, "slow", <-sent)
 	require.Equal(t, "slow", <-sent)
 	s.close()
-	require.Empty(t, sent, "fifty wakes, two deliveries")
+	require.Empty(t, sent, "fifty wake-ups, two deliveries")
 	s.wake(slow)
 	s.close()
 	require.Empty(t, sent, "nothing after the end")

@@ -15,26 +15,26 @@ import (
 	"runtime"
 )
 
-// Identity is the key pair of one agent. The gossip key says that somebody
-// belongs to the group, and every machine of the group has it; the identity
-// says who it is, and never leaves the machine. The zero value is none.
+// Identity is the key pair of one agent. The gossip key proves that a member
+// belongs to the group, and every machine of the group has it; the identity proves
+// which agent it is, and never leaves the machine. The zero value is no identity.
 type Identity struct{ private ed25519.PrivateKey }
 
-// pemType is what LoadIdentity's files hold, as openssl writes it too.
+// pemType is the type of LoadIdentity's files, the same as openssl writes.
 const pemType = "PRIVATE KEY"
 
-// NewIdentity makes an identity that ends with the process.
+// NewIdentity returns an identity that ends with the process.
 func NewIdentity() Identity {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil { // never, see crypto/rand
+	if err != nil { // never happens, see crypto/rand
 		panic(fmt.Sprintf("gossip: %v", err))
 	}
 	return Identity{private}
 }
 
-// LoadIdentity reads the identity in a file, and makes both at the first time,
-// the folder included. A file that cannot be read is an error: hubs would take
-// a new identity for another machine.
+// LoadIdentity reads the identity from a file. If there is none, it creates the
+// identity and the file, including its folder. An unreadable file is an error: with
+// a new identity, hubs would take the agent for another machine.
 func LoadIdentity(file string) (Identity, error) {
 	id, err := readIdentity(file)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +46,7 @@ func LoadIdentity(file string) (Identity, error) {
 	if err := NewIdentity().write(file); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Identity{}, fmt.Errorf("agent key: %w", err)
 	}
-	return readIdentity(file) // of two processes that start at once one has lost
+	return readIdentity(file) // another process that started at the same time was faster
 }
 
 func readIdentity(file string) (Identity, error) {
@@ -76,8 +76,8 @@ func readIdentity(file string) (Identity, error) {
 	return Identity{private}, nil
 }
 
-// write creates the file whole or not at all. The error is fs.ErrExist when it
-// is there already.
+// write creates the file completely or not at all. The error is fs.ErrExist if it
+// already exists.
 func (i Identity) write(file string) error {
 	der, err := x509.MarshalPKCS8PrivateKey(i.private)
 	if err != nil {
@@ -97,7 +97,7 @@ func (i Identity) write(file string) error {
 
 func (i Identity) none() bool { return i.private == nil }
 
-// Key is the public half as text, empty for no identity.
+// Key returns the public half as text, empty for no identity.
 func (i Identity) Key() string {
 	if i.none() {
 		return ""
@@ -105,7 +105,7 @@ func (i Identity) Key() string {
 	return base64.RawURLEncoding.EncodeToString(i.private.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // ed25519 has no other
 }
 
-// parseKey reads what Identity.Key wrote.
+// parseKey decodes what Identity.Key returns.
 func parseKey(key string) (ed25519.PublicKey, error) {
 	b, err := base64.RawURLEncoding.DecodeString(key)
 	if err != nil || len(b) != ed25519.PublicKeySize {
@@ -114,8 +114,8 @@ func parseKey(key string) (ed25519.PublicKey, error) {
 	return b, nil
 }
 
-// Fingerprint shortens a public key for people, who compare it with what the
-// agent says of its own.
+// Fingerprint shortens a public key so that people can compare it with the one that
+// the agent shows.
 func Fingerprint(key string) string {
 	if key == "" {
 		return "none"

@@ -13,7 +13,7 @@ import (
 func TestIdentityLasts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state", "box.key")
-	// Two processes of one name start at once for the first time.
+	// Two processes with the same name start at the same time for the first time.
 	keys := make([]string, 8)
 	var work sync.WaitGroup
 	for n := range keys {
@@ -43,8 +43,8 @@ func TestIdentityLasts(t *testing.T) {
 	require.Equal(t, "none", Fingerprint(Identity{}.Key()))
 }
 
-// A key that cannot be read must not be replaced: the hubs would take the
-// machine for another one.
+// A key that cannot be read must not be replaced: hubs would take the machine for
+// another one.
 func TestIdentityIsNeverReplaced(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

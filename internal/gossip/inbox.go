@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// maxInbox bounds the messages that wait to be handled. Reports are repeated, so
-// the oldest are the ones to lose.
+// maxInbox bounds the messages that wait to be handled. Beyond it the oldest are
+// dropped, because reports are repeated.
 const maxInbox = 1024
 
-// inbox takes what memberlist delivers and hands it on in its own goroutine.
-// memberlist calls from the goroutine that also keeps the membership: a
-// handler that waits there would make live members look dead.
+// inbox queues what memberlist delivers and hands it on in its own goroutine.
+// memberlist calls from the goroutine that also maintains the membership: a handler
+// that blocks there would make live members look dead.
 type inbox struct {
 	mu       sync.Mutex
 	events   []Event
@@ -29,7 +29,7 @@ func (b *inbox) event(e Event) {
 	b.signal()
 }
 
-// message takes a message; data must not change afterwards.
+// message queues a message; data must not change afterwards.
 func (b *inbox) message(data []byte) {
 	b.mu.Lock()
 	if len(b.messages) >= maxInbox {
@@ -57,8 +57,8 @@ func (b *inbox) take() (events []Event, messages [][]byte, dropped int) {
 	return events, messages, dropped
 }
 
-// run hands on until ctx ends. Members come before reports: a report of an
-// agent that left a moment ago must not make it look alive.
+// run hands on what arrives until ctx ends. Members come before reports: a report
+// of an agent that has just left must not make it look alive.
 func (b *inbox) run(ctx context.Context, event func(Event), message func([]byte), dropped func(int)) {
 	for {
 		select {

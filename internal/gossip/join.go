@@ -14,13 +14,13 @@ const (
 	// minRejoin and maxRejoin bound the pauses while no hub is known.
 	minRejoin = 200 * time.Millisecond
 	maxRejoin = 5 * time.Second
-	// healEvery is how often the given addresses are tried though a hub is
-	// known: two halves of a group that was cut do not find together again by
+	// healEvery is how often the given addresses are tried while a hub is known:
+	// the two halves of a partitioned group do not find each other again by
 	// themselves.
 	healEvery = time.Minute
 )
 
-// keepJoined looks for a hub whenever none is known, for ever.
+// keepJoined looks for a hub whenever none is known, until ctx ends.
 func (g *Gossip) keepJoined(ctx context.Context) {
 	if len(g.config.Join) == 0 {
 		return
@@ -36,14 +36,14 @@ func (g *Gossip) keepJoined(ctx context.Context) {
 		}
 		if err != nil && !said {
 			said = true
-			g.log.Warn("cannot reach the group yet, trying on",
+			g.log.Warn("cannot reach the group yet, still trying",
 				"join", strings.Join(g.config.Join, " "), "error", strings.Join(strings.Fields(err.Error()), " "), "hint", hint(err))
 		}
 		g.sleep(ctx, pauses.Next())
 	}
 }
 
-// sleep waits, but no longer than a hub is known.
+// sleep waits. While a hub is known it returns early once that is no longer so.
 func (g *Gossip) sleep(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -88,7 +88,7 @@ func (g *Gossip) knowsHub() bool {
 	return false
 }
 
-// hint says what an operator should look at.
+// hint suggests what an operator should check.
 func hint(err error) string {
 	text := err.Error()
 	switch {

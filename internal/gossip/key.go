@@ -12,11 +12,11 @@ import (
 )
 
 var (
-	// ErrKeyRequired says that the group would be open to everybody who
-	// reaches the port: to join it, to dispatch work, to end it.
+	// ErrKeyRequired means that, without a key, anybody who reaches the port could
+	// join the group, dispatch work to it, and shut it down.
 	ErrKeyRequired = errors.New("a gossip key is required off loopback")
-	// ErrPeer says that the other side of a connection does not have the key
-	// that it must have: the gossip key, or the agent's own.
+	// ErrPeer means that the other side of a connection does not have the required
+	// key: the gossip key, or the agent's own.
 	ErrPeer = errors.New("the other side is not who it should be")
 )
 
@@ -26,8 +26,8 @@ const (
 	purposeTLS    = "comfyhub agent tls v1"
 )
 
-// derive makes key material of the passphrase. The derivation is fast: it
-// protects a random key well and a guessable word badly.
+// derive derives key material from the passphrase. It is fast: it protects a random
+// key well and a guessable word badly.
 func derive(key, purpose string, size int) ([]byte, error) {
 	material, err := hkdf.Key(sha256.New, []byte(key), nil, purpose, size)
 	if err != nil {
@@ -36,9 +36,9 @@ func derive(key, purpose string, size int) ([]byte, error) {
 	return material, nil
 }
 
-// Keys gives the keys of a text that has one on each line. The first is used,
-// and each is accepted, so that a group can change its key one member at a time:
-// all members get the new key as the second, then as the first, and then alone.
+// Keys splits a text into keys, one per line. The first is used, and all are
+// accepted, so that a group can change its key one member at a time: all members
+// get the new key as the second, then as the first, and then alone.
 func Keys(text string) []string {
 	var keys []string
 	for line := range strings.Lines(text) {
@@ -49,8 +49,7 @@ func Keys(text string) []string {
 	return keys
 }
 
-// keyring is what memberlist encrypts with and decrypts with, nil without a
-// key.
+// keyring returns what memberlist encrypts and decrypts with, nil without a key.
 func keyring(text string) (*memberlist.Keyring, error) {
 	keys := Keys(text)
 	if len(keys) == 0 {

@@ -47,7 +47,7 @@ func TestTLS(t *testing.T) {
 	withOwn.Certificates = []tls.Certificate{must(selfSigned(thief.private))}
 	require.Error(t, get(server.URL, withOwn), "being somebody does not make one a hub")
 
-	// While the key is changed, agents take the old and the new one.
+	// While the key is being changed, agents accept the old and the new one.
 	changing := serve("key one\nkey two\n", agent)
 	for _, key := range []string{"key one", "key two", "key two\nkey one"} {
 		require.NoError(t, get(changing.URL, dial(key, agent)), key)
@@ -58,7 +58,7 @@ func TestTLS(t *testing.T) {
 	former := dial("key one", agent)
 	former.ServerName, former.VerifyConnection = "", holds(publicOf(must(groupKeys("key one")))...)
 	require.NoError(t, get(server.URL, former))
-	// A newer hub is never content with that.
+	// A newer hub does not accept that.
 	downgraded := dial("key one", agent)
 	downgraded.ServerName = ""
 	require.ErrorIs(t, get(server.URL, downgraded), ErrPeer)
@@ -107,8 +107,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// While the key of a group is changed, one member after the other, each hears
-// each: all take the new key as the second, then as the first, then alone.
+// While the key of a group is changed one member at a time, all members keep
+// hearing each other: all take the new key as the second, then as the first, then
+// alone.
 func TestChangingTheKey(t *testing.T) {
 	t.Parallel()
 	const before, after = "the key until now, long enough", "the key from now on, long enough"

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// quiet is how long a line of one kind is not repeated above debug level.
-// memberlist writes one for each packet that it cannot read.
+// quiet is how long a message of one kind is not repeated above debug level.
+// memberlist logs one for each packet that it cannot read.
 const quiet = time.Minute
 
 // newLog turns memberlist's lines ("[WARN] memberlist: ...") into records.
@@ -29,7 +29,7 @@ type lineWriter struct {
 
 var address = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+|\[[0-9a-f:]+\]:\d+`)
 
-// Write takes one line.
+// Write logs one line.
 func (w *lineWriter) Write(line []byte) (int, error) {
 	level, text := parseLine(string(bytes.TrimSpace(line)))
 	if strings.Contains(text, "No installed keys could decrypt") {
@@ -42,8 +42,8 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// parseLine reads level and text. memberlist calls an error what is a lost
-// packet to us, and a warning what it repairs itself.
+// parseLine returns the level and text of a line. What memberlist logs as an error
+// is only a lost packet to us, and it repairs by itself what it warns of.
 func parseLine(line string) (slog.Level, string) {
 	level, rest := slog.LevelDebug, line
 	if tag, after, ok := strings.Cut(line, "] "); ok && strings.HasPrefix(tag, "[") {

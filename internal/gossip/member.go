@@ -23,43 +23,43 @@ const (
 // Member is one process in the group.
 type Member struct {
 	Role Role
-	// Name is chosen by the operator. Nothing keeps two members from using
-	// the same: Boot tells them apart.
+	// Name is chosen by the operator. Two members may use the same name: Boot tells
+	// them apart.
 	Name string
 	// Boot is when the process started, in milliseconds since the Unix epoch.
 	Boot int64
-	// Version is of the program.
+	// Version of the member's program.
 	Version string
-	// Addr is the host:port at which the member can be reached by gossip.
+	// Addr is the host:port at which gossip reaches the member.
 	Addr string
 	// Key is the public key of the agent's [Identity]; empty for hubs, and for
-	// agents that are older than that.
+	// agents that are too old to have one.
 	Key string
 }
 
-// Event says that a member has come or gone.
+// Event reports that a member has joined or left.
 type Event struct {
 	Member Member
-	// Left is true for a member that has gone or was found dead.
+	// Left is true if the member has left or was found dead.
 	Left bool
 
-	farewell bool // it has said so itself
+	announced bool // the member said so itself
 }
 
-// ErrName says that a name cannot be used.
+// ErrName is returned for a name that cannot be used.
 var ErrName = fleet.ErrName
 
-// CheckName returns [ErrName] for a name that cannot be used. It must fit the
+// CheckName returns [ErrName] for a name that cannot be used. It must fit into the
 // 512 bytes that the group carries for each member.
 func CheckName(name string) error { return fleet.CheckName(name) }
 
-// metaJSON is the version byte of the one encoding so far.
+// metaJSON is the version byte of the only encoding so far.
 const metaJSON = 1
 
 const maxVersion = 64
 
-// protocolSigned is the first version of the protocol in which agents sign what
-// they say. Hubs before it know neither envelopes nor identities.
+// protocolSigned is the first protocol version in which agents sign their messages.
+// Earlier hubs know neither envelopes nor identities.
 const protocolSigned = 1
 
 // meta is what the group carries for each member.
@@ -69,16 +69,16 @@ type meta struct {
 	Boot     int64  `json:"b"`
 	Version  string `json:"v,omitempty"`
 	Protocol int    `json:"p,omitempty"`
-	// Addr, Key and Signature are an agent's: where it is, who it is, and the
-	// proof that it has said all of this itself.
+	// Addr, Key and Signature are set by agents: where the agent is, who it is, and
+	// the proof that it said so itself.
 	Addr      string `json:"a,omitempty"`
 	Key       string `json:"k,omitempty"`
 	Signature string `json:"s,omitempty"`
 }
 
-// node is the member's name to memberlist, one of its own for each process:
-// memberlist holds on to the address of a name, and would refuse a member that
-// restarts at another port.
+// node returns the member's name in memberlist, which is unique per process:
+// memberlist ties a name to its address, and would refuse a member that restarts at
+// another port.
 func (m meta) node() string {
 	return string(m.Role) + "/" + m.Name + "/" + strconv.FormatInt(m.Boot, 36)
 }
@@ -86,8 +86,8 @@ func (m meta) node() string {
 // signatureRoom is what key and signature add to a description.
 const signatureRoom = len(`,"a":"","k":"","s":""`) + 64 + 43 + 86
 
-// fit leaves out what is optional if the description would be too long. It
-// must come before signing.
+// fit drops optional fields if the description would be too long. Call it before
+// signing.
 func (m meta) fit() meta {
 	body, err := json.Marshal(m)
 	if err == nil && len(body)+1+signatureRoom > memberlist.MetaMaxSize {
@@ -96,8 +96,8 @@ func (m meta) fit() meta {
 	return m
 }
 
-// encode writes the meta. It must fit memberlist's limit, beyond which it
-// panics: CheckName bounds the name, and fit sees to the version.
+// encode encodes the meta. memberlist panics if it exceeds its limit: CheckName
+// bounds the name, and fit drops the version.
 func (m meta) encode() []byte {
 	body, err := json.Marshal(m)
 	if err != nil { // strings and an integer only
@@ -127,7 +127,7 @@ func (m meta) member(addr string) Member {
 	return Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version, Addr: addr, Key: m.Key}
 }
 
-// memberOf reads a node; ok is false for one that is no member of ours.
+// memberOf decodes a node; ok is false if it is not a member of ComfyHub.
 func memberOf(n *memberlist.Node) (m Member, ok bool) {
 	d, err := decodeMeta(n.Meta)
 	if err != nil {

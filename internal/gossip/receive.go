@@ -10,36 +10,37 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// message takes what another member has sent.
+// message handles a message from another member.
 func (g *Gossip) message(data []byte) {
 	switch data[0] {
-	case messageSignedReport, messageSignedFarewell:
+	case messageSignedReport, messageSignedLeave:
 		from, body, err := unseal(data)
 		switch {
 		case err != nil:
 			g.refuse(from.Name, err)
-		case data[0] == messageSignedFarewell:
-			g.farewell(from)
+		case data[0] == messageSignedLeave:
+			g.leaveAnnounced(from)
 		default:
 			g.report(from, body)
 		}
 	case messageReport:
 		g.unsignedReport(data[1:])
-	case messageFarewell:
-		// An older agent's, or a hub's, whose farewell nobody relies on.
+	case messageLeave:
+		// From an older agent, or from a hub, on whose leave messages nothing
+		// relies.
 		if m, err := decodeMeta(data[1:]); err == nil && m.Key == "" {
-			g.farewell(m)
+			g.leaveAnnounced(m)
 		}
 	case messageRefusal:
 		g.refused(data[1:])
 	}
 }
 
-func (g *Gossip) farewell(from meta) {
-	g.event(Event{Member: from.member(from.Addr), Left: true, farewell: true})
+func (g *Gossip) leaveAnnounced(from meta) {
+	g.event(Event{Member: from.member(from.Addr), Left: true, announced: true})
 }
 
-// report takes a report that is proven to be of its sender.
+// report handles a report that is proven to be from its sender.
 func (g *Gossip) report(from meta, body []byte) {
 	if g.config.OnReport == nil {
 		return
@@ -60,9 +61,9 @@ func (g *Gossip) report(from meta, body []byte) {
 	g.deliver(r)
 }
 
-// unsignedReport takes the report of an agent that is older than signatures.
-// Without a gossip key the group is on loopback, where there is nobody to be
-// kept out; everywhere else anybody could have sent it.
+// unsignedReport handles the report of an agent that is too old to sign. Without a
+// gossip key the group is on loopback, where nobody has to be kept out; anywhere
+// else anybody could have sent it.
 func (g *Gossip) unsignedReport(body []byte) {
 	if g.config.OnReport == nil {
 		return
@@ -80,7 +81,7 @@ func (g *Gossip) unsignedReport(body []byte) {
 
 func (g *Gossip) deliver(r fleet.Report) {
 	if _, over := g.ended[process{RoleAgent, r.Agent, r.Boot, r.Sender.Key}]; over {
-		return // overtaken by the farewell: it would raise the dead
+		return // the leave message overtook it: it would bring the agent back
 	}
 	g.config.OnReport(r)
 }
@@ -94,7 +95,7 @@ func (g *Gossip) refuse(agent string, err error) {
 	}
 }
 
-// refusal is what a hub tells an agent whose reports it does not take.
+// refusal is what a hub tells an agent whose reports it does not accept.
 type refusal struct {
 	Boot   int64  `json:"boot"`
 	Reason string `json:"reason"`
@@ -103,28 +104,28 @@ type refusal struct {
 const (
 	// maxRefusal bounds the text of a refusal, in bytes.
 	maxRefusal = 400
-	// refusalEvery is how often an agent logs one: anybody in the group can
+	// refusalEvery is how often an agent logs a refusal: anybody in the group can
 	// send them.
 	refusalEvery = time.Minute
-	// maxTelling bounds the refusals under way.
-	maxTelling = 8
+	// maxRefusalsInFlight bounds the refusals that are being sent.
+	maxRefusalsInFlight = 8
 )
 
-// Refuse tells an agent why its reports are not taken, so that the operator
-// finds it in the log of the machine that is concerned. It does not wait, and
-// says nothing to a process that is not there.
+// Refuse tells an agent why its reports are not accepted, so that the operator
+// finds the reason in the log of the machine concerned. It does not block, and does
+// nothing if the process is gone.
 func (g *Gossip) Refuse(agent string, boot int64, reason string) {
 	body, err := json.Marshal(refusal{Boot: boot, Reason: reason[:min(len(reason), maxRefusal)]})
 	if err != nil {
 		return
 	}
 	message := append([]byte{messageRefusal}, body...)
-	for _, n := range g.roster.all() {
+	for _, n := range g.members.all() {
 		m, ok := memberOf(n)
 		if !ok || m.Role != RoleAgent || m.Name != agent || m.Boot != boot {
 			continue
 		}
-		g.tell.do(func() {
+		g.refusals.do(func() {
 			if err := g.list.SendReliable(n, message); err != nil {
 				g.log.Debug("a refusal was not delivered", "to", n.Address(), "error", err)
 			}
@@ -132,7 +133,7 @@ func (g *Gossip) Refuse(agent string, boot int64, reason string) {
 	}
 }
 
-// refused takes what a hub has said.
+// refused handles a hub's refusal.
 func (g *Gossip) refused(body []byte) {
 	var r refusal
 	if g.config.Role != RoleAgent || json.Unmarshal(body, &r) != nil || r.Boot != g.config.Boot || len(r.Reason) > maxRefusal {
@@ -144,18 +145,18 @@ func (g *Gossip) refused(body []byte) {
 	}
 }
 
-// teller sends a few messages at a time, and forgets those beyond.
-type teller struct {
+// limitedSender sends a few messages at a time and drops any beyond that.
+type limitedSender struct {
 	mu   sync.Mutex
 	busy int
 	over bool
 	work sync.WaitGroup
 }
 
-func (t *teller) do(send func()) {
+func (t *limitedSender) do(send func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over || t.busy >= maxTelling {
+	if t.over || t.busy >= maxRefusalsInFlight {
 		return
 	}
 	t.busy++
@@ -167,8 +168,8 @@ func (t *teller) do(send func()) {
 	})
 }
 
-// wait ends the sending.
-func (t *teller) wait() {
+// wait waits for the messages being sent and refuses new ones.
+func (t *limitedSender) wait() {
 	t.mu.Lock()
 	t.over = true
 	t.mu.Unlock()

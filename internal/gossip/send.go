@@ -8,13 +8,13 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// maxDatagram bounds what is tried by UDP. Larger reports, of machines with
-// very many instances, go by TCP alone.
+// maxDatagram bounds what is sent by UDP. Larger reports, from machines with very
+// many instances, go by TCP only.
 const maxDatagram = 32 << 10
 
-// Push sends the current report to every hub at once. edge says that an
-// instance has become idle or busy, or has come or gone: that must arrive, so
-// it goes by TCP as well. Push does not wait.
+// Push sends the current report to every hub. edge means that an instance has
+// become idle or busy, or has come or gone: the report must arrive, so it goes by
+// TCP as well. Push does not block.
 func (g *Gossip) Push(edge bool) {
 	if g.config.Report == nil {
 		return
@@ -36,8 +36,8 @@ func (g *Gossip) Push(edge bool) {
 	}
 }
 
-// reportFor is the current report as it goes over the wire to a member that
-// speaks a version of the protocol.
+// reportFor encodes the current report for a member with the given protocol
+// version.
 func (g *Gossip) reportFor(protocol int) []byte {
 	body := g.config.Report().Encode()
 	if protocol < protocolSigned {
@@ -46,7 +46,7 @@ func (g *Gossip) reportFor(protocol int) []byte {
 	return g.config.Identity.seal(messageSignedReport, g.meta.encode(), body)
 }
 
-// protocolOf is the version that a node speaks, 0 for one that does not say.
+// protocolOf returns a node's protocol version, 0 for one that does not state it.
 func protocolOf(n *memberlist.Node) int {
 	m, err := decodeMeta(n.Meta)
 	if err != nil {
@@ -57,7 +57,7 @@ func protocolOf(n *memberlist.Node) int {
 
 func (g *Gossip) hubNodes() []*memberlist.Node {
 	var hubs []*memberlist.Node
-	for _, n := range g.roster.all() {
+	for _, n := range g.members.all() {
 		if m, ok := memberOf(n); ok && m.Role == RoleHub {
 			hubs = append(hubs, n)
 		}
@@ -84,27 +84,27 @@ func (g *Gossip) sendReliable(n *memberlist.Node) {
 	}
 }
 
-// sayFarewell tells every hub that this process will not be heard again.
-// memberlist's own farewell does not: to the hub it looks like a death, after
-// which a late report would be taken for a sign of life.
-func (g *Gossip) sayFarewell() {
+// announceLeave tells every hub that this process is leaving. memberlist's own
+// leave does not: to the hub it looks like a death, after which a late report would
+// count as a sign of life.
+func (g *Gossip) announceLeave() {
 	var work sync.WaitGroup
 	for _, n := range g.hubNodes() {
-		message := append([]byte{messageFarewell}, g.meta.encode()...)
+		message := append([]byte{messageLeave}, g.meta.encode()...)
 		if !g.config.Identity.none() && protocolOf(n) >= protocolSigned {
-			message = g.config.Identity.seal(messageSignedFarewell, g.meta.encode(), nil)
+			message = g.config.Identity.seal(messageSignedLeave, g.meta.encode(), nil)
 		}
 		work.Go(func() {
 			if err := g.list.SendReliable(n, message); err != nil {
-				g.log.Debug("a farewell was not delivered", "to", n.Address(), "error", err)
+				g.log.Debug("a leave message was not delivered", "to", n.Address(), "error", err)
 			}
 		})
 	}
 	work.Wait()
 }
 
-// senders are the goroutines that deliver by TCP, one a hub while it has
-// something to do: a hub that hangs must not hold up the others. Each makes its
+// senders deliver reports by TCP, with one goroutine per hub while there is
+// something to send: a hub that hangs must not delay the others. Each makes its
 // report when it sends it, so that only the newest is ever pending.
 type senders struct {
 	send func(*memberlist.Node)

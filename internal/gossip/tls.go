@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// serverName is what hubs ask agents for by SNI. Hubs that are older than
-// identities ask for nothing, and are shown the certificate of the gossip key.
+// serverName is the name that hubs ask agents for by SNI. Hubs that are older than
+// identities ask for none, and are shown the certificate of the gossip key.
 const serverName = "agent.comfyhub.internal"
 
-// ServeTLS is how an agent serves its instances. It proves that it is the
-// agent of its identity, and lets in who has one of the gossip keys (see
-// [Keys]): no certificate authority, no names, and no clocks that must be right.
+// ServeTLS returns the TLS configuration with which an agent serves its instances.
+// The agent proves its identity and accepts clients that have one of the gossip
+// keys (see [Keys]). There is no certificate authority, there are no names, and
+// clocks need not be right.
 func ServeTLS(key string, id Identity) (*tls.Config, error) {
 	groups, err := groupKeys(key)
 	if err != nil {
@@ -47,14 +48,14 @@ func ServeTLS(key string, id Identity) (*tls.Config, error) {
 		},
 		ClientAuth:       tls.RequireAnyClientCert,
 		VerifyConnection: holds(publicOf(groups)...),
-		// HTTP/2 has no room for WebSocket upgrades.
+		// HTTP/2 does not support WebSocket upgrades here.
 		NextProtos: []string{"http/1.1"},
 	}, nil
 }
 
-// DialTLS is how a hub reaches one agent: it proves that it has the first of the
-// gossip keys, and talks to nobody but the holder of the agent's own, as
-// [Identity.Key] gives it.
+// DialTLS returns the TLS configuration with which a hub reaches one agent. The hub
+// proves that it has the first of the gossip keys, and accepts only the holder of
+// the agent's own key, as returned by [Identity.Key].
 func DialTLS(key, agent string) (*tls.Config, error) {
 	groups, err := groupKeys(key)
 	if err != nil {
@@ -72,15 +73,16 @@ func DialTLS(key, agent string) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		ServerName:   serverName,
 		Certificates: []tls.Certificate{certificate},
-		// The public key is pinned by VerifyConnection, which is stricter
-		// than any chain; names say nothing here.
+		// VerifyConnection pins the public key, which is stricter than any chain;
+		// names mean nothing here.
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		VerifyConnection:   holds(theirs),
 		NextProtos:         []string{"http/1.1"},
 	}, nil
 }
 
-// holds lets connections pass whose other side has one of the keys.
+// holds returns a check that accepts connections whose other side has one of the
+// keys.
 func holds(keys ...ed25519.PublicKey) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if len(s.PeerCertificates) == 0 {
@@ -94,8 +96,7 @@ func holds(keys ...ed25519.PublicKey) func(tls.ConnectionState) error {
 	}
 }
 
-// groupKeys are the key pairs that everybody derives from the gossip keys, at
-// least one.
+// groupKeys returns the key pairs derived from the gossip keys, at least one.
 func groupKeys(text string) ([]ed25519.PrivateKey, error) {
 	keys := Keys(text)
 	if len(keys) == 0 {
@@ -124,7 +125,7 @@ func selfSigned(pair ed25519.PrivateKey) (tls.Certificate, error) {
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "comfyhub"},
-		// GPU machines with dead clock batteries must get in as well.
+		// GPU machines with dead clock batteries must be accepted as well.
 		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:  time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
