@@ -67,8 +67,8 @@ var mayImport = map[string][]string{
 		"internal/pyjson", "internal/recent", "internal/redis",
 	},
 	"internal/api/comfy": {
-		"internal/aiohttp", "internal/api", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/pyjson",
-		"internal/userdata",
+		"internal/aiohttp", "internal/api", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson",
+		"internal/python", "internal/userdata",
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},

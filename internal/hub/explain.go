@@ -20,10 +20,10 @@ type Explanation struct {
 type Candidate = dispatch.Candidate
 
 // Explain tells what is known of the viewer's newest job of an id. What cannot
-// be read now is left out: half an explanation is better than none. The errors
-// are ErrNoJob, or one of Redis.
-func (h *Hub) Explain(ctx context.Context, v Viewer, id string) (Explanation, error) {
-	j, err := h.queue.Find(ctx, v.Tenant, id)
+// be read now is left out: half an explanation is better than none. The error may
+// be ErrNoJob.
+func (s *JobViews) Explain(ctx context.Context, v Viewer, id string) (Explanation, error) {
+	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -31,15 +31,15 @@ func (h *Hub) Explain(ctx context.Context, v Viewer, id string) (Explanation, er
 	position := -1
 	switch j.State {
 	case job.Queued:
-		position = h.position(ctx, j)
-		if needs, ok := h.needs(ctx, j); ok {
-			candidates, j.Reason = h.dispatch.Candidates(needs, j.Key), h.dispatch.Explain(needs)
+		position = s.position(ctx, j)
+		if needs, ok := s.needs(ctx, j); ok {
+			candidates, j.Reason = s.dispatch.Candidates(needs, j.Key), s.dispatch.Explain(needs)
 		}
 	case job.Leased, job.Running:
 		j.Reason = "it is being run by " + j.Run.Instance
 	default:
 	}
-	clean := h.withoutAddresses(v)
+	clean := s.without(v)
 	for n := range candidates {
 		candidates[n].Why = clean(candidates[n].Why)
 	}

@@ -85,6 +85,7 @@ type Hub struct {
 	signer   *signer
 	queue    *queue.Queue
 	jobs     *Jobs
+	jobViews *JobViews
 	streams  *stream.Streams
 	fleet    *fleet.Registry
 	stock    *inventory
@@ -203,6 +204,7 @@ func (h *Hub) open(ctx context.Context) error {
 		EndedElsewhere: h.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
+	h.jobViews = &JobViews{queue: h.queue, dispatch: h.dispatch, without: h.withoutAddresses}
 	h.openViews()
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
@@ -316,6 +318,13 @@ func (h *Hub) Release() string { return Version }
 
 // Users keeps settings and user files. It is there after the first Start.
 func (h *Hub) Users() *userdata.Store { return h.users }
+
+// Jobs are all jobs, as a dialect lists and finds them. They are there after the
+// first Start.
+func (h *Hub) Jobs() *Jobs { return h.jobs }
+
+// JobViews are jobs as viewers may see them. They are there after the first Start.
+func (h *Hub) JobViews() *JobViews { return h.jobViews }
 
 func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
 

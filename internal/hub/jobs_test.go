@@ -279,21 +279,6 @@ func TestDeletedJobsLeaveTheListing(t *testing.T) {
 	require.Empty(t, b.jobs("").ids())
 }
 
-func FuzzJobQuery(f *testing.F) {
-	f.Add("status=pending,&limit=1&offset=-1")
-	f.Fuzz(func(t *testing.T, query string) {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			return
-		}
-		q, fault := parseJobQuery(values)
-		if fault == "" {
-			require.GreaterOrEqual(t, q.offset, 0)
-			require.GreaterOrEqual(t, q.limit, 0)
-		}
-	})
-}
-
 // GET /prompt without a client id counts what was posted from the same address,
 // each job once.
 func TestPromptCountsEachJobOnce(t *testing.T) {

@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// maxEndedJobs bounds the ended jobs of Jobs.
+// maxEndedJobs bounds the ended jobs of List.
 const maxEndedJobs = 200
 
 // JobView is a job as a viewer may see it: its reason and what was lost name no
@@ -31,14 +32,24 @@ func view(j job.Job, position int, clean func(string) string) JobView {
 	return JobView{Job: j, Position: position}
 }
 
-// Jobs are the viewer's own: what runs and waits, then what has ended, the
-// newest first and at most maxEndedJobs of it. The error is one of Redis.
-func (h *Hub) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
-	live, err := h.queue.Live(ctx, v.Tenant)
+// JobViews shows jobs to viewers. Its errors are those of Redis, besides those
+// that a method names.
+type JobViews struct {
+	queue    *queue.Queue
+	dispatch *dispatch.Dispatcher
+	// without gives a function that takes out the addresses that a viewer may not
+	// learn.
+	without func(Viewer) func(string) string
+}
+
+// List are the viewer's own jobs: what runs and waits, then what has ended, the
+// newest first and at most maxEndedJobs of it.
+func (s *JobViews) List(ctx context.Context, v Viewer) ([]JobView, error) {
+	live, err := s.queue.Live(ctx, v.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	clean := h.withoutAddresses(v)
+	clean := s.without(v)
 	var out []JobView
 	waiting := 0
 	for _, j := range live {
@@ -50,7 +61,7 @@ func (h *Hub) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 		out = append(out, view(j, position, clean))
 	}
 	limit := maxEndedJobs
-	ended, err := h.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
+	ended, err := s.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
 	if err != nil {
 		return nil, err
 	}
@@ -60,26 +71,26 @@ func (h *Hub) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	return out, nil
 }
 
-// Job is the viewer's newest job of an id; the reason of one that waits says for
-// what. The errors are ErrNoJob, or one of Redis.
-func (h *Hub) Job(ctx context.Context, v Viewer, id string) (JobView, error) {
-	j, err := h.queue.Find(ctx, v.Tenant, id)
+// Get is the viewer's newest job of an id; the reason of one that waits says for
+// what. The error may be ErrNoJob.
+func (s *JobViews) Get(ctx context.Context, v Viewer, id string) (JobView, error) {
+	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {
 		return JobView{}, err
 	}
 	position := -1
 	if j.State == job.Queued {
-		position = h.position(ctx, j)
-		if needs, ok := h.needs(ctx, j); ok {
-			j.Reason = h.dispatch.Explain(needs)
+		position = s.position(ctx, j)
+		if needs, ok := s.needs(ctx, j); ok {
+			j.Reason = s.dispatch.Explain(needs)
 		}
 	}
-	return view(j, position, h.withoutAddresses(v)), nil
+	return view(j, position, s.without(v)), nil
 }
 
 // position is the place of a waiting job, -1 if it cannot be told.
-func (h *Hub) position(ctx context.Context, j job.Job) int {
-	position, err := h.queue.Position(ctx, j.Key)
+func (s *JobViews) position(ctx context.Context, j job.Job) int {
+	position, err := s.queue.Position(ctx, j.Key)
 	if err != nil {
 		return -1
 	}
@@ -88,8 +99,8 @@ func (h *Hub) position(ctx context.Context, j job.Job) int {
 
 // needs is what a waiting job requires of an instance; false if it cannot be
 // told.
-func (h *Hub) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool) {
-	body, err := h.queue.Body(ctx, j.Key)
+func (s *JobViews) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool) {
+	body, err := s.queue.Body(ctx, j.Key)
 	if err != nil {
 		return catalog.Requirements{}, false
 	}

@@ -4,15 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -67,46 +64,4 @@ func TestListingsWhileJobsEnd(t *testing.T) {
 			}, time.Minute, time.Millisecond)
 		})
 	}
-}
-
-// What is shown of jobs that end, or are deleted, between two questions.
-func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	ctx := t.Context()
-	ended := b.submitWith(endless(1), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
-	stays := b.submitWith(endless(2), `{}`)
-	deleted := b.submitWith(endless(3), `{}`)
-	live, err := b.hub.queue.Live(ctx, job.DefaultTenant)
-	require.NoError(t, err)
-	require.Len(t, live, 3)
-	shown := func(statuses ...string) (out []string) {
-		rows := make([]*jobRow, len(live))
-		for n, j := range live {
-			rows[n] = &jobRow{job: j}
-		}
-		list, err := b.hub.showJobs(ctx, rows, jobQuery{statuses: statuses})
-		require.NoError(t, err)
-		for _, v := range list {
-			o := v.(*pyjson.Object)
-			out = append(out, o.String("id")+" "+o.String("status")+" "+o.String("workflow_id"))
-		}
-		return out
-	}
-	b.post("/queue", fmt.Sprintf(`{"delete": [%q]}`, deleted))
-	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, ended))
-	b.finished(ended)
-
-	require.Equal(t, []string{ended + " cancelled wf-1", stays + " pending "}, shown(jobInProgress, jobPending, jobCancelled))
-	require.Equal(t, []string{stays + " pending "}, shown(jobInProgress, jobPending))
-	list := b.hub.newListing(api.Requester{Tenant: job.DefaultTenant})
-	require.NoError(t, list.tuples(ctx, live))
-	answer := httptest.NewRecorder()
-	list.answer(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", nil), nil)
-	list.close()
-	var items [][]any
-	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &items))
-	require.Len(t, items, 1)
-	require.Equal(t, stays, items[0][1])
 }

@@ -15,11 +15,6 @@ func (h *Hub) routes() *api.Router {
 	t.Both("GET /ws", h.getSocket)
 	t.Both("GET /prompt", h.getPrompt)
 	t.Both("POST /prompt", h.postPrompt)
-	t.Both("GET /queue", h.getQueue)
-	t.Both("POST /queue", h.postQueue)
-	t.Both("GET /history", h.getHistory)
-	t.Both("POST /history", h.postHistory)
-	t.Both("GET /history/*", h.getHistoryOf)
 	t.Both("POST /interrupt", h.postInterrupt)
 	t.Both("GET /view", h.getView)
 	t.Both("POST /upload/image", h.postUpload)
@@ -51,9 +46,7 @@ func (h *Hub) routes() *api.Router {
 	t.Both("PUT "+files.HeldPath+"*", h.putHeld)
 	t.Both("GET "+files.HeldPath+"*", h.getHeld)
 	// As written, and once more below /api; there is no bare /jobs.
-	t.Both("GET /api/jobs", h.getComfyJobs)
 	t.Both("POST /api/jobs/cancel", h.postComfyJobsCancel)
-	t.Both("GET /api/jobs/*", h.getComfyJob)
 	t.Both("POST /api/jobs/*/cancel", h.postComfyJobCancel)
 	return t
 }

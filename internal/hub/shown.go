@@ -89,9 +89,9 @@ func rankOf(mine bool) int {
 	return 1
 }
 
-// asListed gives jobs the states that the requester's listings show: where those
+// AsListed gives jobs the states that the requester's listings show: where those
 // have one running job only, the others wait.
-func (h *Hub) asListed(a api.Requester, jobs []job.Job) []job.Job {
+func (h *Hub) AsListed(a api.Requester, jobs []job.Job) []job.Job {
 	if !a.QueueOne {
 		return jobs
 	}
@@ -104,9 +104,9 @@ func (h *Hub) asListed(a api.Requester, jobs []job.Job) []job.Job {
 	return jobs
 }
 
-// listedRunning is the key of the job that a site with `queue one` lists as
+// ListedRunning is the key of the job that a site with `queue one` lists as
 // running for the requester.
-func (h *Hub) listedRunning(ctx context.Context, a api.Requester) (string, error) {
+func (h *Hub) ListedRunning(ctx context.Context, a api.Requester) (string, error) {
 	jobs, err := h.queue.Live(ctx, a.Tenant)
 	return h.oneOf(a, jobs), err
 }

@@ -16,8 +16,8 @@ import (
 // deletes must go, whether it waits or runs: see shownOf. A running prompt that
 // is taken back leaves no trace, like a waiting one that is deleted.
 
-// takeBackAll does what POST /queue asks for: to clear all, and to delete some ids.
-func (h *Hub) takeBackAll(ctx context.Context, a api.Requester, all bool, ids []string) error {
+// TakeBack does what POST /queue asks for: to clear all, and to delete some ids.
+func (h *Hub) TakeBack(ctx context.Context, a api.Requester, all bool, ids []string) error {
 	t := takeback{hub: h, requester: a, behind: h.lately.behind(a), strict: len(ids) > 1 && a.Page}
 	if all {
 		if err := t.clear(ctx); err != nil {
@@ -130,7 +130,7 @@ func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
 		return h.takeBackOrStop(ctx, j, shown)
 	}
 	if t.requester.QueueOne {
-		switch listed, err := h.listedRunning(ctx, t.requester); {
+		switch listed, err := h.ListedRunning(ctx, t.requester); {
 		case err != nil:
 			return err
 		case listed != j.Key:

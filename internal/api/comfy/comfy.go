@@ -1,7 +1,8 @@
 // Package comfy is the room of ComfyUI's own API: it translates between its
-// routes, its errors and its shapes and the core. It answers what is about users,
-// their settings and their files, about assets and the web UI, and passes on what
-// is no route of the hub; the other routes are still in package hub.
+// routes, its errors and its shapes and the core. It answers what is about the
+// queue, the history and the jobs in them, about users, their settings and their
+// files, about assets and the web UI, and passes on what is no route of the hub;
+// the other routes are still in package hub.
 package comfy
 
 import (
@@ -23,6 +24,14 @@ func New(h *hub.Hub) *Room { return &Room{Requests: h.Requests(), hub: h} }
 // AddRoutes adds what the room answers to a table of ComfyUI's routes.
 func (c *Room) AddRoutes(t *api.Router) {
 	c.addAssets(t)
+	t.Both("GET /queue", c.getQueue)
+	t.Both("POST /queue", c.postQueue)
+	t.Both("GET /history", c.getHistory)
+	t.Both("POST /history", c.postHistory)
+	t.Both("GET /history/*", c.getHistoryOf)
+	// As written, and once more below /api; there is no bare /jobs.
+	t.Both("GET /api/jobs", c.getJobs)
+	t.Both("GET /api/jobs/*", c.getJob)
 	t.Both("GET /users", c.getUsers)
 	t.Both("POST /users", c.postUsers)
 	t.Both("GET /settings", c.getSettings)

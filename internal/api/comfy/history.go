@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
 // getHistory answers GET /history: entries by id, oldest first.
-func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	var page HistoryPage
+func (c *Room) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	var page hub.HistoryPage
 	q := api.QueryOf(r)
 	for name, field := range map[string]**int{"max_items": &page.Max, "offset": &page.Offset} {
 		if !q.Has(name) {
@@ -26,35 +27,35 @@ func (h *Hub) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester
 		}
 		*field = &n
 	}
-	entries, err := h.jobs.History(r.Context(), a.Tenant, page)
+	entries, err := c.hub.Jobs().History(r.Context(), a.Tenant, page)
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
-	if h.writeEntries(w, r, a, entries) == nil {
-		h.listed(a, entries)
+	if c.writeEntries(w, r, a, entries) == nil {
+		c.listed(a, entries)
 	}
 }
 
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
 // for unknown ids, never 404; pollers rely on it.
-func (h *Hub) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	entry, err := h.jobs.HistoryEntry(r.Context(), a.Tenant, path[0])
-	if errors.Is(err, ErrNoJob) {
+func (c *Room) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	entry, err := c.hub.Jobs().HistoryEntry(r.Context(), a.Tenant, path[0])
+	if errors.Is(err, hub.ErrNoJob) {
 		api.WriteJSON(w, http.StatusOK, []byte("{}"))
 		return
 	}
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
-	if h.writeEntries(w, r, a, []HistoryEntry{entry}) == nil {
-		h.fetched(a, entry)
+	if c.writeEntries(w, r, a, []hub.HistoryEntry{entry}) == nil {
+		c.fetched(a, entry)
 	}
 }
 
-func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []HistoryEntry) error {
-	list := h.newListing(a)
+func (c *Room) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []hub.HistoryEntry) error {
+	list := c.newListing(a)
 	defer list.close()
 	var err error
 	list.text("{")
@@ -71,8 +72,8 @@ func (h *Hub) writeEntries(w http.ResponseWriter, r *http.Request, a api.Request
 }
 
 // entry writes an entry of the history.
-func (l *listing) entry(ctx context.Context, separator string, e HistoryEntry) error {
-	release, err := l.hub.intake.Reserve(ctx, l.share, 3*e.Size())
+func (l *listing) entry(ctx context.Context, separator string, e hub.HistoryEntry) error {
+	release, err := l.room.Intake.Reserve(ctx, l.share, 3*e.Size())
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (l *listing) entry(ctx context.Context, separator string, e HistoryEntry) e
 	body, err := e.JSON()
 	if err != nil {
 		// One broken entry must not break the listing.
-		l.hub.log().Error("a history entry cannot be read", "job", e.Key, "error", err)
+		l.room.Log().Error("a history entry cannot be read", "job", e.Key, "error", err)
 		body = []byte("{}")
 	}
 	if e.Number != "" {
@@ -94,20 +95,20 @@ func (l *listing) entry(ctx context.Context, separator string, e HistoryEntry) e
 }
 
 // postHistory answers POST /history: {"clear": true} and {"delete": [ids]}.
-func (h *Hub) postHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	order, ok := h.readOrder(w, r, a)
+func (c *Room) postHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	order, ok := c.readOrder(w, r, a)
 	if !ok {
 		return
 	}
 	a.SetClient(order.client)
 	if order.clear {
-		if err := h.jobs.ClearHistory(r.Context(), a.Tenant, h.recent.Callers(a)); err != nil {
-			h.requests.Fail(w, r, err)
+		if err := c.hub.Jobs().ClearHistory(r.Context(), a.Tenant, c.hub.Recent().Callers(a)); err != nil {
+			c.Fail(w, r, err)
 			return
 		}
 	}
-	if err := h.jobs.DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
-		h.requests.Fail(w, r, err)
+	if err := c.hub.Jobs().DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
+		c.Fail(w, r, err)
 		return
 	}
 	api.WriteEmpty(w, http.StatusOK)

@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -57,19 +58,19 @@ func millis(o *pyjson.Object, key string) float64 {
 	return n.Float64()
 }
 
-// getComfyJobs answers GET /api/jobs.
-func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+// getJobs answers GET /api/jobs.
+func (c *Room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	q, fault := parseJobQuery(api.QueryOf(r))
 	if fault != "" {
 		api.WriteErrorText(w, http.StatusBadRequest, fault)
 		return
 	}
-	rows, err := h.jobRows(r.Context(), a, q)
+	rows, err := c.jobRows(r.Context(), a, q)
 	if err == nil && q.workflow != "" {
-		rows, err = h.ofWorkflow(r.Context(), rows, q)
+		rows, err = c.ofWorkflow(r.Context(), rows, q)
 	}
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	sortJobs(rows, q)
@@ -80,9 +81,9 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a api.Request
 		limit = pyjson.Int(int64(q.limit))
 		rows = rows[:min(q.limit, len(rows))]
 	}
-	shown, err := h.showJobs(r.Context(), rows, q)
+	shown, err := c.showJobs(r.Context(), rows, q)
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	api.WriteListing(w, r, pyjson.NewObject(
@@ -99,14 +100,14 @@ func (h *Hub) getComfyJobs(w http.ResponseWriter, r *http.Request, a api.Request
 // jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
 // ended. What runs is read before what has ended, so that a job that ends
 // meanwhile is found twice rather than not at all.
-func (h *Hub) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
+func (c *Room) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
 	var rows []*jobRow
 	if q.wants(jobInProgress) || q.wants(jobPending) {
-		live, err := h.jobs.Live(ctx, a.Tenant)
+		live, err := c.hub.Jobs().Live(ctx, a.Tenant)
 		if err != nil {
 			return nil, err
 		}
-		live = h.asListed(a, live)
+		live = c.hub.AsListed(a, live)
 		slices.SortStableFunc(live, func(a, b job.Job) int {
 			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
 		})
@@ -119,7 +120,7 @@ func (h *Hub) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobR
 	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
 		return rows, nil
 	}
-	ended, err := h.jobs.Ended(ctx, a.Tenant)
+	ended, err := c.hub.Jobs().Ended(ctx, a.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +138,8 @@ func (h *Hub) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobR
 }
 
 // ofWorkflow keeps the jobs of one workflow.
-func (h *Hub) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
-	live, err := h.liveBodies(ctx, rows)
+func (c *Room) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
+	live, err := c.liveBodies(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +169,8 @@ func sortJobs(rows []*jobRow, q jobQuery) {
 }
 
 // showJobs writes out the rows of a page.
-func (h *Hub) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
-	live, err := h.liveBodies(ctx, rows)
+func (c *Room) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
+	live, err := c.liveBodies(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +182,8 @@ func (h *Hub) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.
 		}
 		summary := row.parsed()
 		if !row.whole {
-			entry, err := h.jobs.HistoryEntry(ctx, row.job.Tenant, row.job.ID)
-			if errors.Is(err, ErrNoJob) {
+			entry, err := c.hub.Jobs().HistoryEntry(ctx, row.job.Tenant, row.job.ID)
+			if errors.Is(err, hub.ErrNoJob) {
 				continue // deleted just now
 			}
 			if err != nil {
@@ -199,14 +200,14 @@ func (h *Hub) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.
 
 // liveBodies reads the bodies of those rows that wait or run. A row whose body
 // is gone has ended since: it becomes that of the ended job, or a gone one.
-func (h *Hub) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
+func (c *Room) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
 	var keys []string
 	for _, r := range rows {
 		if !r.job.State.Ended() {
 			keys = append(keys, r.job.Key)
 		}
 	}
-	bodies, ended, err := h.jobs.Bodies(ctx, keys)
+	bodies, ended, err := c.hub.Jobs().Bodies(ctx, keys)
 	for _, r := range rows {
 		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
 			continue
@@ -255,11 +256,11 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 	return o
 }
 
-// getComfyJob answers GET /api/jobs/{id}: an ended job with its outputs and
+// getJob answers GET /api/jobs/{id}: an ended job with its outputs and
 // its graph.
-func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := h.jobs.Look(r.Context(), a.Tenant, path[0])
-	if errors.Is(err, ErrNoJob) {
+func (c *Room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, err := c.hub.Jobs().Look(r.Context(), a.Tenant, path[0])
+	if errors.Is(err, hub.ErrNoJob) {
 		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 		return
 	}
@@ -269,22 +270,22 @@ func (h *Hub) getComfyJob(w http.ResponseWriter, r *http.Request, a api.Requeste
 	case j.State.Ended():
 		shown, err = endedJobWhole(j)
 	default:
-		shown, err = h.liveJobWhole(r.Context(), a, j)
+		shown, err = c.liveJobWhole(r.Context(), a, j)
 	}
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	api.WriteDetail(w, shown)
 	if j.State.Ended() {
-		h.fetched(a, j.Entry)
+		c.fetched(a, j.Entry)
 	}
 }
 
 // liveJobWhole is a waiting or running job as the requester's listings show it.
-func (h *Hub) liveJobWhole(ctx context.Context, a api.Requester, j FoundJob) (*pyjson.Object, error) {
+func (c *Room) liveJobWhole(ctx context.Context, a api.Requester, j hub.FoundJob) (*pyjson.Object, error) {
 	if a.QueueOne && j.State != job.Queued {
-		one, err := h.listedRunning(ctx, a)
+		one, err := c.hub.ListedRunning(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -296,7 +297,7 @@ func (h *Hub) liveJobWhole(ctx context.Context, a api.Requester, j FoundJob) (*p
 }
 
 // endedJobWhole is an ended job with its outputs and its graph.
-func endedJobWhole(j FoundJob) (*pyjson.Object, error) {
+func endedJobWhole(j hub.FoundJob) (*pyjson.Object, error) {
 	raw, err := j.Entry.JSON()
 	if err != nil {
 		return nil, err

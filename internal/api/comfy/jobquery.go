@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"net/url"

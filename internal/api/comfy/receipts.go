@@ -1,20 +1,23 @@
-package hub
+package comfy
 
-import "github.com/comfyhub/comfyhub/internal/api"
+import (
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
 
 // maxFetched bounds the prompts of one listing that count as read.
 const maxFetched = 256
 
 // fetched notes that the requester was answered with the end of a prompt that it
 // named: its next socket must not be told again.
-func (h *Hub) fetched(a api.Requester, e HistoryEntry) {
-	h.Fetched(a.Tenant, h.recent.Clients(a), []string{e.ID})
+func (c *Room) fetched(a api.Requester, e hub.HistoryEntry) {
+	c.hub.Fetched(a.Tenant, c.hub.Recent().Clients(a), []string{e.ID})
 }
 
 // listed notes that the requester was answered with the history. Of several clients
 // at one place it was one, and another may still wait for its end.
-func (h *Hub) listed(a api.Requester, entries []HistoryEntry) {
-	clients := h.recent.Clients(a)
+func (c *Room) listed(a api.Requester, entries []hub.HistoryEntry) {
+	clients := c.hub.Recent().Clients(a)
 	if len(clients) != 1 {
 		return
 	}
@@ -22,5 +25,5 @@ func (h *Hub) listed(a api.Requester, entries []HistoryEntry) {
 	for _, e := range entries[max(len(entries)-maxFetched, 0):] { // the newest are last
 		ids = append(ids, e.ID)
 	}
-	h.Fetched(a.Tenant, clients, ids)
+	c.hub.Fetched(a.Tenant, clients, ids)
 }

@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"net/http"
@@ -12,14 +12,14 @@ import (
 
 // getQueue answers GET /queue: what runs and what waits, over the whole fleet.
 // The caller's own come first, because scripts look at queue_running[0].
-func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	jobs, err := h.jobs.Live(r.Context(), a.Tenant)
+func (c *Room) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	jobs, err := c.hub.Jobs().Live(r.Context(), a.Tenant)
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
-	jobs = h.asListed(a, jobs)
-	mine := h.recent.Callers(a)
+	jobs = c.hub.AsListed(a, jobs)
+	mine := c.hub.Recent().Callers(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
 	})
@@ -31,7 +31,7 @@ func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, 
 			running = append(running, j)
 		}
 	}
-	list := h.newListing(a)
+	list := c.newListing(a)
 	defer list.close()
 	list.text(`{"queue_running": `)
 	err = list.tuples(r.Context(), running)
@@ -43,17 +43,25 @@ func (h *Hub) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	list.answer(w, r, err)
 }
 
+// rankOf puts what is mine first.
+func rankOf(mine bool) int {
+	if mine {
+		return 0
+	}
+	return 1
+}
+
 // postQueue answers POST /queue: {"clear": true} and {"delete": [ids]}. Both
 // are about what waits, or would wait if there were one ComfyUI; clear only
-// about the caller's own. See takeback.go.
-func (h *Hub) postQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	order, ok := h.readOrder(w, r, a)
+// about the caller's own. See [hub.Hub.TakeBack].
+func (c *Room) postQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	order, ok := c.readOrder(w, r, a)
 	if !ok {
 		return
 	}
 	a.SetClient(order.client)
-	if err := h.takeBackAll(r.Context(), a, order.clear, order.delete); err != nil {
-		h.requests.Fail(w, r, err)
+	if err := c.hub.TakeBack(r.Context(), a, order.clear, order.delete); err != nil {
+		c.Fail(w, r, err)
 		return
 	}
 	api.WriteEmpty(w, http.StatusOK)
@@ -68,8 +76,8 @@ type order struct {
 
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
 // is answered 500 here, and what would be ignored there is ignored.
-func (h *Hub) readOrder(w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
-	v, done, ok := h.requests.ReadJSON(w, r, a, api.ListBody)
+func (c *Room) readOrder(w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
+	v, done, ok := c.ReadJSON(w, r, a, api.ListBody)
 	if !ok {
 		return order{}, false
 	}

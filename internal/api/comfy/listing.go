@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -42,15 +43,15 @@ func orEmpty(raw []byte) []byte {
 // larger than memory: bodies that were sent compressed a thousand times, and ten
 // thousand of them.
 type listing struct {
-	hub    *Hub
+	room   *Room
 	share  string
 	buffer *intake.Buffer
 	sum    hash.Hash
 	err    error // the first one
 }
 
-func (h *Hub) newListing(a api.Requester) *listing {
-	return &listing{hub: h, share: a.Share(), buffer: h.intake.NewBuffer(a.Share()), sum: sha256.New()}
+func (c *Room) newListing(a api.Requester) *listing {
+	return &listing{room: c, share: a.Share(), buffer: c.Intake.NewBuffer(a.Share()), sum: sha256.New()}
 }
 
 func (l *listing) close() { l.buffer.Take().Close() }
@@ -77,15 +78,15 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	}
 	separator := ""
 	l.text("[")
-	err := l.hub.jobs.EachBody(ctx, keys, func(stored StoredBody) error {
-		release, err := l.hub.intake.Reserve(ctx, l.share, 3*stored.Size())
+	err := l.room.hub.Jobs().EachBody(ctx, keys, func(stored hub.StoredBody) error {
+		release, err := l.room.Intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err
 		}
 		defer release()
 		body, err := stored.Read()
 		if err != nil {
-			l.hub.log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
+			l.room.Log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
 		}
 		l.text(separator)
 		l.write(appendTuple(nil, byKey[stored.Key], body))
@@ -99,7 +100,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 // answer sends the list, or what went wrong with it.
 func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
 	if err = cmp.Or(err, l.err); err != nil {
-		l.hub.requests.RefuseBody(w, r, l.share, api.SmallBody, err)
+		l.room.RefuseBody(w, r, l.share, api.SmallBody, err)
 		return
 	}
 	body := l.buffer.Take()

@@ -1,0 +1,72 @@
+package comfy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// bench is a room on a hub that has one simulated instance.
+type bench struct {
+	*Room
+
+	t        *testing.T
+	server   *api.Server
+	instance *sim.Server
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	instance, err := sim.New(sim.Config{TimeScale: 0.02})
+	require.NoError(t, err)
+	t.Cleanup(instance.Close)
+	web := httptest.NewServer(instance.Handler())
+	t.Cleanup(web.Close)
+	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	room := New(h)
+	room.AddRoutes(h.Table())
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	require.NoError(t, h.Start(t.Context(), hub.Settings{Instances: []string{web.URL}, Logger: slog.New(slog.DiscardHandler)}))
+	server := api.NewServer(h, h.Requests(), h.Recent(), api.Rooms{Own: &api.Router{}, ComfyUI: h.Table(), Forward: room.Forward})
+	return &bench{Room: room, t: t, server: server, instance: instance}
+}
+
+// send makes a request that must succeed.
+func (b *bench) send(method, path, body string) string {
+	b.t.Helper()
+	answer := httptest.NewRecorder()
+	b.server.Serve(answer, httptest.NewRequestWithContext(b.t.Context(), method, path, strings.NewReader(body)), api.Visitor{IP: "127.0.0.1"})
+	require.Equal(b.t, http.StatusOK, answer.Code, "%s %s: %s", method, path, answer.Body)
+	return answer.Body.String()
+}
+
+// submit posts a graph that runs until it is interrupted, and returns its id.
+func (b *bench) submit(nonce int, extra string) string {
+	b.t.Helper()
+	graph := fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 0}},
+		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 3600, "steps": 720, "fail": "none", "nonce": %d}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, nonce)
+	var accepted struct {
+		ID string `json:"prompt_id"`
+	}
+	answer := b.send(http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "c", "extra_data": %s}`, graph, extra))
+	require.NoError(b.t, json.Unmarshal([]byte(answer), &accepted), answer)
+	return accepted.ID
+}
+
+func (b *bench) eventually(condition func() bool) {
+	b.t.Helper()
+	require.Eventually(b.t, condition, time.Minute, time.Millisecond)
+}
