@@ -1,5 +1,5 @@
 // The panel that lists what waits, runs and has run. Its two forms: the side bar's Queue (to about 1.33 of the web
-// UI), and the job list under the Run button (later). Both give the same: tasks() from newest to oldest, each
+// UI), and the job list under the Run button (later; at first without names for tests). Both give the same: tasks() from newest to oldest, each
 // {id, state, picture}; state is pending, running, done or ended (failed or cancelled).
 
 /** The panel of the web UI that this page has loaded, opened. */
@@ -47,11 +47,11 @@ class JobList {
   constructor(page, toggle) {
     this.page = page;
     this.toggle = toggle;
-    this.items = page.locator('[data-job-id]');
+    this.items = page.locator('[data-job-id], .border-secondary-background.bg-secondary-background.p-1');
   }
 
   async open() {
-    if (await this.page.locator('[data-testid=job-assets-list]').count()) return;
+    if (await this.page.locator('[data-testid=job-assets-list]').or(this.page.getByText('Job Queue', { exact: true })).count()) return;
     await this.toggle.click();
   }
 

@@ -4,13 +4,21 @@ import { panelOf } from './panel.mjs';
 import { until } from './wait.mjs';
 
 export const READY = 180_000; // ms; a visit loads 20 MB of scripts
+const GREETING = 30_000; // ms; after that there is none
 const LINKS = '/api/settings/Comfy.LinkRenderMode';
+const DIALOG = '.p-dialog-mask, [role=dialog]';
+const GREETED = '/api/settings/Comfy.TutorialCompleted'; // what a first visit sets when it greets
 const FILE = '#comfy-file-input'; // what "Open" in the menu clicks
 
 export class WebUI {
+  #greeting = false;
+
   constructor(page, watch) {
     this.page = page;
     this.watch = watch;
+    page.on('request', (request) => {
+      if (request.method() === 'POST' && new URL(request.url()).pathname === GREETED) this.#greeting = true;
+    });
   }
 
   /** Opens the page and waits until it is drawn and its socket is open. */
@@ -33,13 +41,21 @@ export class WebUI {
   async #ready() {
     await this.page.waitForFunction(() => window.app?.extensionManager && window.app.canvas && window.app.api?.socket?.readyState === 1
       && Object.keys(window.LiteGraph?.registered_node_types ?? {}).length > 10, null, { timeout: READY });
-    // A first visit is greeted with a dialog of templates.
-    await this.page.waitForTimeout(500);
+    await this.#greeted();
     await this.closeDialogs();
   }
 
+  /** Waits until a first visit has been greeted with a dialog of templates, which lies over everything else. */
+  async #greeted() {
+    const decided = (dialog) => window.app.extensionManager.setting.get('Comfy.TutorialCompleted') || document.querySelector(dialog);
+    await this.page.waitForFunction(decided, DIALOG, { timeout: GREETING }).catch(() => {});
+    await this.page.waitForTimeout(500);
+    if (this.#greeting) await this.page.locator(DIALOG).first().waitFor({ timeout: GREETING }).catch(() => {});
+    this.#greeting = false;
+  }
+
   async closeDialogs() {
-    const dialog = this.page.locator('.p-dialog-mask, [role=dialog]').first();
+    const dialog = this.page.locator(DIALOG).first();
     for (let n = 0; n < 5 && await dialog.isVisible(); n++) {
       await this.page.keyboard.press('Escape');
       await this.page.waitForTimeout(300);
