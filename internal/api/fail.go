@@ -15,10 +15,10 @@ func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		return // nobody is there to read an answer
-	case errors.Is(err, keyring.ErrAway):
+	case errors.Is(err, keyring.ErrUnavailable):
 		q.Log().Warn("the keys of the hub cannot be read", "error", err)
 		writeNoKeys(w)
-	case errors.Is(err, redis.ErrAway):
+	case errors.Is(err, redis.ErrUnavailable):
 		q.Unavailable()
 		q.Log().Warn("Redis is away", "error", err)
 		writeUnavailable(w)

@@ -37,7 +37,7 @@ func (r *run) carry(ctx context.Context) result {
 	switch {
 	case errors.Is(err, errDied):
 		v = killed
-	case errors.Is(err, comfyui.ErrUnreachable), errors.Is(err, queue.ErrAway):
+	case errors.Is(err, comfyui.ErrUnreachable), errors.Is(err, queue.ErrUnavailable):
 		v = excused
 	}
 	return result{verdict: v, reason: "the instance did not take it: " + err.Error()}

@@ -126,7 +126,7 @@ func (r *run) giveBack(ctx context.Context, res result) {
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		err := do(ctx)
-		if err == nil || !errors.Is(err, queue.ErrAway) {
+		if err == nil || !errors.Is(err, queue.ErrUnavailable) {
 			if errors.Is(err, queue.ErrStale) {
 				r.log.Warn("the run is no longer this hub's", "step", step)
 			}

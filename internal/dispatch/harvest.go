@@ -30,7 +30,7 @@ func newHarvest(r *run) *harvest {
 
 // rename returns an output with the hub's names, and starts copying what it
 // has not seen yet. A file that cannot be had makes the run lost, which
-// settle reports. The error is queue.ErrAway: no names can be given now, and
+// settle reports. The error is queue.ErrUnavailable: no names can be given now, and
 // the output must be renamed again later.
 func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
 	if h.run.d.Shown != nil {
@@ -63,7 +63,7 @@ func (h *harvest) rename(ctx context.Context, output []byte) ([]byte, error) {
 func (h *harvest) collect(ctx context.Context, outputs []job.FileRef) error {
 	r := h.run
 	names, wait, err := r.d.Files.Collect(ctx, r.job().Tenant, outputs, r.d.target(r.link))
-	if errors.Is(err, queue.ErrAway) {
+	if errors.Is(err, queue.ErrUnavailable) {
 		return err
 	}
 	if err != nil {

@@ -59,7 +59,7 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Lo
 	case errors.Is(err, picture.ErrBusy):
 		w.Header().Set("Retry-After", "2")
 		answerHub(w, http.StatusServiceUnavailable, "too_many_pictures", "Too many pictures are being made; try again")
-	case errors.Is(err, redis.ErrAway):
+	case errors.Is(err, redis.ErrUnavailable):
 		if away != nil {
 			away()
 		}

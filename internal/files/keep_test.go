@@ -167,7 +167,7 @@ func TestUploadWithoutRedis(t *testing.T) {
 	s := newStore(t, redistest.Open(t, server.URL()))
 	server.Kill()
 	_, err := s.Upload(t.Context(), tenant, input("a"), false, strings.NewReader("x"))
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	srv := viewServer(t, s)
 	resp, err := srv.Client().Get(srv.URL + "/view?filename=a&type=input")
 	require.NoError(t, err)

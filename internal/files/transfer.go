@@ -147,7 +147,7 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef) err
 	pauses := retry.New(copyPause, copyPause)
 	for {
 		_, err := t.collector.Collect(ctx, tenant, ref)
-		if !errors.Is(err, redis.ErrAway) {
+		if !errors.Is(err, redis.ErrUnavailable) {
 			return err
 		}
 		t.log.Warn("Redis is away, will try again", "step", "copy an output", "error", err)

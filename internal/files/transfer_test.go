@@ -51,7 +51,7 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 	c.Close()
 	select {
 	case err := <-copied:
-		require.ErrorIs(t, err, redis.ErrAway)
+		require.ErrorIs(t, err, redis.ErrUnavailable)
 	case <-time.After(60 * time.Second):
 		require.Fail(t, "the copy goes on")
 	}

@@ -32,7 +32,7 @@ func (l *lookup) has(ref job.FileRef) bool {
 		l.known = map[job.FileRef]bool{}
 	}
 	l.known[ref] = err == nil
-	if errors.Is(err, redis.ErrAway) {
+	if errors.Is(err, redis.ErrUnavailable) {
 		l.err = err
 	}
 	return err == nil

@@ -37,7 +37,7 @@ func (h *Hub) openKeys(ctx context.Context) error {
 		return fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
 	case errors.Is(err, keyring.ErrCorrupt):
 		return fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
-	case errors.Is(err, keyring.ErrAway) && h.storage.Remote():
+	case errors.Is(err, keyring.ErrUnavailable) && h.storage.Remote():
 		// Like the rest of the hub it waits for the object store; prompts with
 		// API keys and links are answered 503 until then.
 		h.log().Warn("the keys of links and API keys cannot be read yet", "error", err)

@@ -57,7 +57,7 @@ func (h *Hub) stored(ctx context.Context, tenant string, ref job.FileRef) (File,
 
 // Link makes a link to a tenant's file that works for whoever holds it until it
 // expires: the file's name, escaped, and a query. The errors are ErrNoFile,
-// keyring.ErrAway, or one of Redis.
+// keyring.ErrUnavailable, or one of Redis.
 func (h *Hub) Link(ctx context.Context, tenant string, ref job.FileRef, expires time.Time) (string, error) {
 	f, err := h.stored(ctx, tenant, ref)
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Hub) Link(ctx context.Context, tenant string, ref job.FileRef, expires 
 
 // Linked is the file of a link, given the link's name, "exp" and "sig". The
 // errors are ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, ErrNoFile,
-// keyring.ErrAway, or one of Redis.
+// keyring.ErrUnavailable, or one of Redis.
 func (h *Hub) Linked(ctx context.Context, name, exp, sig string) (File, error) {
 	tenant, ref, err := h.signer.open(ctx, name, exp, sig, time.Now())
 	if err != nil {

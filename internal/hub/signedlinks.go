@@ -51,7 +51,7 @@ type owned struct {
 func newSigner(seal *keyring.Sealer) *signer { return &signer{seal} }
 
 // link is the name and query of a link to a tenant's file. Errors:
-// keyring.ErrAway.
+// keyring.ErrUnavailable.
 func (s *signer) link(tenant string, ref job.FileRef, now, expires time.Time) (string, error) {
 	of, err := json.Marshal(owned{Tenant: tenant, Type: ref.Type, Subfolder: ref.Subfolder, Issued: now.Unix()})
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *signer) link(tenant string, ref job.FileRef, now, expires time.Time) (s
 	return url.PathEscape(ref.Filename) + "?" + query.Encode(), nil
 }
 
-// open reads a link. Errors: ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, keyring.ErrAway.
+// open reads a link. Errors: ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, keyring.ErrUnavailable.
 func (s *signer) open(ctx context.Context, name, exp, sealed string, now time.Time) (tenant string, ref job.FileRef, err error) {
 	sig, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {

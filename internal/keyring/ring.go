@@ -33,8 +33,8 @@ const (
 )
 
 var (
-	// ErrAway says that the store could not be read yet, so that no key is known.
-	ErrAway = errors.New("the keys of the hub cannot be read yet")
+	// ErrUnavailable says that the store could not be read yet, so that no key is known.
+	ErrUnavailable = errors.New("the keys of the hub cannot be read yet")
 	// ErrLocked says that a key in the store was sealed with a secret that is
 	// not among those given.
 	ErrLocked = errors.New("a key of the hub is sealed under another secret")
@@ -91,7 +91,7 @@ type Ring struct {
 
 // Open reads the ring, and makes its first key where there is none. Errors:
 // ErrLocked and ErrCorrupt, after which nothing in the store has changed; and
-// ErrAway when the store does not answer, with a ring that seals and opens
+// ErrUnavailable when the store does not answer, with a ring that seals and opens
 // nothing until Refresh or Follow could read it.
 func Open(ctx context.Context, o Options) (*Ring, error) {
 	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, slow: cmp.Or(o.iterations, iterations), asked: map[Purpose]time.Time{}}
@@ -178,7 +178,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 	defer cancel()
 	names, err := r.store.List(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrAway, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !isName(name) })
 	if len(names) > maxKeys {
@@ -211,7 +211,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 		}
 	}
 	if err := errors.Join(errs...); len(ring) == 0 || err != nil && (all || len(known) == 0) {
-		return cmp.Or(err, fmt.Errorf("%w: all were deleted just now", ErrAway))
+		return cmp.Or(err, fmt.Errorf("%w: all were deleted just now", ErrUnavailable))
 	}
 	r.use(ring)
 	r.sealAgain(ctx)
@@ -222,7 +222,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 func (r *Ring) load(ctx context.Context, name string) (*key, error) {
 	body, found, err := r.store.Read(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if !found {
 		return nil, nil
@@ -262,7 +262,7 @@ func (r *Ring) add(ctx context.Context) (*key, error) {
 	}
 	k.by = firstOf(r.locks)
 	if err := r.store.Write(ctx, k.name, k.encode(k.by)); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	ring := map[string]*key{k.name: k}
 	for _, other := range *r.keys.Load() {
@@ -317,7 +317,7 @@ func (r *Ring) Expire(ctx context.Context, now time.Time) error {
 			break // the younger ones were replaced later still
 		}
 		if err := r.store.Delete(ctx, keys[n].name); err != nil {
-			return fmt.Errorf("%w: %w", ErrAway, err)
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		r.log.Info("deleted a key that was replaced long ago", "key", keys[n].id.String())
 		left := slices.Clone(keys[n+1:])

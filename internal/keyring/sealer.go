@@ -21,11 +21,11 @@ type Sealer struct {
 func (r *Ring) Sealer(p Purpose) *Sealer { return &Sealer{r, p} }
 
 // Seal encrypts a value. label binds it to its place and is needed to open it.
-// Errors: ErrAway.
+// Errors: ErrUnavailable.
 func (s *Sealer) Seal(value, label []byte) ([]byte, error) {
 	k := s.ring.sealing()
 	if k == nil {
-		return nil, ErrAway
+		return nil, ErrUnavailable
 	}
 	head := append([]byte{sealedVersion}, k.id[:]...)
 	return k.aeads[s.purpose].Seal(head, nil, value, label), nil //nolint:gosec // this AEAD draws its nonces itself
@@ -33,7 +33,7 @@ func (s *Sealer) Seal(value, label []byte) ([]byte, error) {
 
 // Open undoes Seal. A value whose key is not known leads to a reading of the
 // ring, not too often. Errors: ErrForged, also for a key that was deleted;
-// ErrAway.
+// ErrUnavailable.
 func (s *Sealer) Open(ctx context.Context, sealed, label []byte) ([]byte, error) {
 	if len(sealed) < headSize || sealed[0] != sealedVersion {
 		return nil, ErrForged
@@ -48,7 +48,7 @@ func (s *Sealer) Open(ctx context.Context, sealed, label []byte) ([]byte, error)
 	}
 	if k == nil {
 		if s.ring.sealing() == nil {
-			return nil, ErrAway
+			return nil, ErrUnavailable
 		}
 		return nil, fmt.Errorf("%w: its key is not known", ErrForged)
 	}

@@ -51,7 +51,7 @@ func TestSecretsOfTheOperator(t *testing.T) {
 		r, err := keyring.Open(t.Context(), options(m, secrets...))
 		require.ErrorIs(t, err, keyring.ErrLocked)
 		_, err = r.Sealer(keyring.Links).Seal([]byte("x"), nil)
-		require.ErrorIs(t, err, keyring.ErrAway)
+		require.ErrorIs(t, err, keyring.ErrUnavailable)
 		require.Equal(t, before, m.snapshot())
 	}
 
@@ -123,18 +123,18 @@ func TestStoreThatIsAway(t *testing.T) {
 	m := newMemory()
 	m.away = true
 	r, err := keyring.Open(t.Context(), keyring.Options{Store: m})
-	require.ErrorIs(t, err, keyring.ErrAway)
+	require.ErrorIs(t, err, keyring.ErrUnavailable)
 	_, err = r.Sealer(keyring.Links).Seal([]byte("x"), nil)
-	require.ErrorIs(t, err, keyring.ErrAway)
+	require.ErrorIs(t, err, keyring.ErrUnavailable)
 	for range 3 { // also where the store is not asked again
 		_, err = r.Sealer(keyring.Links).Open(t.Context(), append([]byte{1}, make([]byte, 60)...), nil)
-		require.ErrorIs(t, err, keyring.ErrAway)
+		require.ErrorIs(t, err, keyring.ErrUnavailable)
 	}
 	m.change(func(m *memory) { m.away = false })
 	require.NoError(t, r.Refresh(t.Context()))
 	sealed := seal(t, r, keyring.Links, "value")
 	m.change(func(m *memory) { m.away = true })
-	require.ErrorIs(t, r.Refresh(t.Context()), keyring.ErrAway)
+	require.ErrorIs(t, r.Refresh(t.Context()), keyring.ErrUnavailable)
 	opens(t, r, keyring.Links, sealed, "value")
 
 	// An empty store is no reason for a new ring in a hub that has one.

@@ -69,16 +69,16 @@ func TestRedisIsKilled(t *testing.T) {
 
 	s := submission("b")
 	_, err := b.Enqueue(ctx, s)
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	_, err = b.Live(ctx, "")
-	require.ErrorIs(t, err, redis.ErrAway, "a listing is never shorter than it is")
+	require.ErrorIs(t, err, redis.ErrUnavailable, "a listing is never shorter than it is")
 	_, err = b.History(ctx, "tenant", queue.Page{})
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	_, err = b.Peek(ctx, []string{"class"}, 1)
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	_, err = b.Body(ctx, j.Key)
-	require.ErrorIs(t, err, redis.ErrAway)
-	require.ErrorIs(t, b.Finish(ctx, run, done("{}")), redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
+	require.ErrorIs(t, b.Finish(ctx, run, done("{}")), redis.ErrUnavailable)
 
 	server.Start()
 	require.Eventually(t, func() bool { return b.Finish(ctx, run, done("{}")) == nil },

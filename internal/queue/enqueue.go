@@ -50,7 +50,7 @@ type Accepted struct {
 // Enqueue accepts a job, or finds the one that was accepted before under the
 // same key, or under the same id with the same BodyHash. On the embedded
 // server the job is on disk when Enqueue returns. Errors: ErrFull,
-// ErrTenantFull, ErrAway.
+// ErrTenantFull, ErrUnavailable.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")

@@ -277,7 +277,7 @@ func TestNoKeyForSecrets(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{Sealer: noKeys{}}, func(t *testing.T, b *bench) {
 		_, err := b.Enqueue(t.Context(), submission("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") }))
-		require.ErrorIs(t, err, queue.ErrAway)
+		require.ErrorIs(t, err, queue.ErrUnavailable)
 		live, err := b.Live(t.Context(), "")
 		require.NoError(t, err)
 		require.Empty(t, live)

@@ -58,11 +58,11 @@ import (
 
 // What can go wrong.
 var (
-	// ErrAway says that Redis cannot be used now, or that the key for a job's
+	// ErrUnavailable says that Redis cannot be used now, or that the key for a job's
 	// API keys cannot be had; whether the change was made
 	// is not known. Asking again is safe: an Enqueue of the same key, a Claim
 	// of the same upstream id and an end of the same run take effect once.
-	ErrAway = redis.ErrAway
+	ErrUnavailable = redis.ErrUnavailable
 	// ErrFull says that MaxQueue jobs are waiting, or MaxQueueBytes.
 	ErrFull = errors.New("queue: full")
 	// ErrFullBytes is the ErrFull of MaxQueueBytes.

@@ -60,11 +60,11 @@ func (v *Vault) Open(_ context.Context, sealed, label []byte) ([]byte, error) {
 }
 
 // seal encrypts the secrets of one job: they cannot be moved to another one.
-// Errors: ErrAway.
+// Errors: ErrUnavailable.
 func (q *Queue) seal(key string, secrets []byte) ([]byte, error) {
 	sealed, err := q.o.Sealer.Seal(secrets, []byte(key))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return sealed, nil
 }

@@ -236,7 +236,7 @@ func (e *embedded) journaled(do func(*journal) error) error {
 		return nil
 	}
 	if err := do(e.journal); err != nil {
-		return &awayError{fmt.Errorf("journal: %w", err)}
+		return &unavailableError{fmt.Errorf("journal: %w", err)}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@
 //   - A script that changes something runs once per call of [DB.Run], also
 //     when a reply is lost on the way and the script is sent again: it
 //     remembers its reply under a nonce for a minute.
-//   - An error that means "Redis cannot be used now" matches [ErrAway],
+//   - An error that means "Redis cannot be used now" matches [ErrUnavailable],
 //     whatever the cause. It is decided in one place.
 //
 // Every key begins with "{prefix}:", one hash tag, so that all keys of a hub
@@ -93,7 +93,7 @@ type DB struct {
 }
 
 // Open prepares a connection. It does not wait for a Redis that is away:
-// commands fail with ErrAway until it is there. The embedded server is
+// commands fail with ErrUnavailable until it is there. The embedded server is
 // started and restored from its journal, which fails when the journal cannot
 // be read or another process uses the folder.
 func Open(ctx context.Context, o Options) (*DB, error) {
@@ -121,8 +121,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	goredis.SetLogger(silence{})
 	db.client, db.pubsub = open(), open()
 	db.closed, db.hangUp = context.WithCancel(context.Background())
-	db.client.AddHook(awayHook{})
-	db.pubsub.AddHook(awayHook{})
+	db.client.AddHook(errorHook{})
+	db.pubsub.AddHook(errorHook{})
 	return db, nil
 }
 
@@ -139,7 +139,7 @@ func (db *DB) Close() (err error) {
 	return err
 }
 
-// Client reads. A command that fails because Redis is away matches ErrAway.
+// Client reads. A command that fails because Redis is away matches ErrUnavailable.
 func (db *DB) Client() Client { return db.client }
 
 // Embedded reports whether the server runs inside this process.

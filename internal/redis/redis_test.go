@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 
 		_, err = db.Run(ctx, redis.NewScript("broken", redis.Write, `error('no')`))
 		require.ErrorContains(t, err, "script broken")
-		require.NotErrorIs(t, err, redis.ErrAway, "a script's own fault is not Redis's")
+		require.NotErrorIs(t, err, redis.ErrUnavailable, "a script's own fault is not Redis's")
 	})
 }
 
@@ -119,18 +119,18 @@ func TestHungServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := db.Run(ctx, addScript(redis.Write), 1)
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	require.Error(t, ctx.Err())
 
 	// Without a deadline of the caller's the connection's own one counts.
 	_, err = db.Run(context.WithoutCancel(t.Context()), addScript(redis.Write), 1)
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = db.Run(gone, addScript(redis.Write), 1)
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotErrorIs(t, err, redis.ErrAway, "the caller left, not Redis")
+	require.NotErrorIs(t, err, redis.ErrUnavailable, "the caller left, not Redis")
 }
 
 func TestAwayAtStart(t *testing.T) {
@@ -138,11 +138,11 @@ func TestAwayAtStart(t *testing.T) {
 	server := redistest.Start(t)
 	server.Stop()
 	db := redistest.Open(t, server.URL())
-	require.ErrorIs(t, db.Ping(t.Context()), redis.ErrAway)
+	require.ErrorIs(t, db.Ping(t.Context()), redis.ErrUnavailable)
 	_, err := db.Run(t.Context(), addScript(redis.Write), 1)
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	_, err = db.Warnings(t.Context())
-	require.ErrorIs(t, err, redis.ErrAway)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
 	server.Start()
 	require.Eventually(t, func() bool {
 		_, err := db.Run(t.Context(), addScript(redis.Write), 1)
@@ -164,12 +164,12 @@ func TestAwayReplies(t *testing.T) {
 	} {
 		server.SetError(text)
 		_, err := db.Client().Get(t.Context(), "x").Result()
-		require.ErrorIs(t, err, redis.ErrAway, text)
+		require.ErrorIs(t, err, redis.ErrUnavailable, text)
 		_, err = db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "x"); return nil })
-		require.ErrorIs(t, err, redis.ErrAway, text)
+		require.ErrorIs(t, err, redis.ErrUnavailable, text)
 	}
 	server.SetError("ERR something else")
-	require.NotErrorIs(t, db.Client().Get(t.Context(), "x").Err(), redis.ErrAway)
+	require.NotErrorIs(t, db.Client().Get(t.Context(), "x").Err(), redis.ErrUnavailable)
 	server.SetError("")
 	require.ErrorIs(t, db.Client().Get(t.Context(), "x").Err(), redis.Nil)
 }

@@ -24,7 +24,7 @@ const (
 // Run runs a script with the arguments as ARGV and gives its reply, a flat
 // list of strings. A script that changes something takes effect once, also
 // when the connection breaks and Run sends it again; when Run fails with
-// ErrAway it may or may not have taken effect. On the embedded server a
+// ErrUnavailable it may or may not have taken effect. On the embedded server a
 // Durable script is on disk when Run returns without an error.
 func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error) {
 	src, keys := s.source, []string{db.root()}

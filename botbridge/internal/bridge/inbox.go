@@ -133,7 +133,7 @@ func (in *inbox) finish(ctx context.Context, e platform.Event) {
 				return
 			}
 		}
-		if !errors.Is(err, state.ErrAway) {
+		if !errors.Is(err, state.ErrUnavailable) {
 			tries++
 		}
 		pauses.Wait(ctx)

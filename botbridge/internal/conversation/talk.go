@@ -243,6 +243,6 @@ func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 
 // mayPass reports whether handling the event again may help.
 func mayPass(err error) bool {
-	return errors.Is(err, state.ErrAway) || errors.Is(err, state.ErrDeposed) || errors.Is(err, outbox.ErrNotSent) ||
+	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrDeposed) || errors.Is(err, outbox.ErrNotSent) ||
 		errors.Is(err, context.Canceled)
 }

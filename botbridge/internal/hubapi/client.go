@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	// ErrAway says that the hub cannot do it now: it cannot be reached, does
+	// ErrUnavailable says that the hub cannot do it now: it cannot be reached, does
 	// not answer in time, or says itself that it cannot. Asking again helps.
-	ErrAway = errors.New("the hub is away")
+	ErrUnavailable = errors.New("the hub is away")
 	// ErrNotFound says that the hub does not know the job or file.
 	ErrNotFound = errors.New("the hub does not know it")
 
@@ -105,17 +105,17 @@ func (c *Client) sign(h http.Header, tenant string) {
 	}
 }
 
-// send does a request; an answer that means "not now" is ErrAway.
+// send does a request; an answer that means "not now" is ErrUnavailable.
 func (c *Client) send(r *http.Request) (*http.Response, error) {
 	response, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout, http.StatusInternalServerError:
 		response.Body.Close()
-		return nil, fmt.Errorf("%w: %s %s: status %d", ErrAway, r.Method, r.URL.Path, response.StatusCode)
+		return nil, fmt.Errorf("%w: %s %s: status %d", ErrUnavailable, r.Method, r.URL.Path, response.StatusCode)
 	}
 	return response, nil
 }
@@ -129,7 +129,7 @@ func (c *Client) read(r *http.Request) (int, []byte, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return response.StatusCode, body, nil
 }
@@ -192,7 +192,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (position int, err er
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return -1, fmt.Errorf("%w: %w", ErrAway, err)
+		return -1, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return -1, refusal(response.StatusCode, answer)

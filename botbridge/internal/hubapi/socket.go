@@ -30,7 +30,7 @@ func (c *Client) Follow(ctx context.Context, tenant, client string) (*Socket, er
 		response.Body.Close()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	conn.SetReadLimit(maxFrame)
 	return &Socket{conn}, nil
@@ -53,7 +53,7 @@ func (s *Socket) Next(ctx context.Context) (Happening, error) {
 		kind, frame, err := s.conn.Read(ctx)
 		if err != nil {
 			s.Close()
-			return Happening{}, fmt.Errorf("%w: %w", ErrAway, err)
+			return Happening{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		if kind == websocket.MessageBinary {
 			if b, ok := comfyui.ParseBinary(frame); ok && len(b.Image) > 0 && b.Format != 0 {

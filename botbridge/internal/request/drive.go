@@ -58,7 +58,7 @@ func (j *job) drive(ctx context.Context) {
 		case errors.Is(err, state.ErrStale):
 			j.r.o.Logger.Warn("a request was changed by somebody else", "request", j.rec.ID)
 			return
-		case errors.Is(err, hubapi.ErrAway):
+		case errors.Is(err, hubapi.ErrUnavailable):
 			j.hubAway(ctx)
 		default:
 			j.r.o.Logger.Warn("a step of a request failed", "request", j.rec.ID, "phase", j.rec.Phase, "error", err)
@@ -109,7 +109,7 @@ func (j *job) save(ctx context.Context) error {
 }
 
 // isAway reports whether the state cannot be reached now.
-func isAway(err error) bool { return errors.Is(err, state.ErrAway) }
+func isUnavailable(err error) bool { return errors.Is(err, state.ErrUnavailable) }
 
 // wantCancel notes that the person wants no more of it.
 func (j *job) wantCancel(ctx context.Context) error {

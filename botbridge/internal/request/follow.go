@@ -67,7 +67,7 @@ func (j *job) follow(ctx context.Context) error {
 				if misses++; misses >= lostAfter {
 					return j.repost(ctx)
 				}
-			case errors.Is(err, hubapi.ErrAway):
+			case errors.Is(err, hubapi.ErrUnavailable):
 				j.hubAway(ctx)
 			case err != nil:
 				return err

@@ -147,7 +147,7 @@ func (j *job) linkBig(ctx context.Context) error {
 			continue
 		}
 		link, err := j.link(ctx, *out)
-		if errors.Is(err, hubapi.ErrAway) {
+		if errors.Is(err, hubapi.ErrUnavailable) {
 			return err
 		}
 		if err != nil {

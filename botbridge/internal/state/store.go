@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	// ErrAway says that Redis cannot be used now.
-	ErrAway = redis.ErrAway
+	// ErrUnavailable says that Redis cannot be used now.
+	ErrUnavailable = redis.ErrUnavailable
 	// ErrDeposed says that another process acts now.
 	ErrDeposed = errors.New("state: another process has taken over")
 	// ErrStale says that a record has changed since it was read.

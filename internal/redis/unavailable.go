@@ -10,41 +10,41 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// ErrAway says that Redis cannot be used now: it cannot be reached, does not
+// ErrUnavailable says that Redis cannot be used now: it cannot be reached, does not
 // answer in time, is still loading, takes no writes or has no memory left.
 // Whether a write that failed so was done is not known. Errors that match it
 // also wrap their cause.
-var ErrAway = errors.New("redis: away")
+var ErrUnavailable = errors.New("redis: unavailable")
 
-// awayError adds ErrAway to a cause without losing it.
-type awayError struct{ cause error }
+// unavailableError adds ErrUnavailable to a cause without losing it.
+type unavailableError struct{ cause error }
 
-func (e *awayError) Error() string   { return "redis: away: " + e.cause.Error() }
-func (e *awayError) Unwrap() []error { return []error{ErrAway, e.cause} }
+func (e *unavailableError) Error() string   { return "redis: unavailable: " + e.cause.Error() }
+func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
 
-// awayReplies begin the errors of a server that is there but of no use now.
+// unavailableReplies begin the errors of a server that is there but of no use now.
 // They are looked for anywhere in the text, because a script that meets one
 // in the middle passes it on inside its own message.
-var awayReplies = [...]string{
+var unavailableReplies = [...]string{
 	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "OOM ", "MISCONF ",
 	"BUSY ", "NOREPLICAS ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "UNBLOCKED ",
 	"ERR max number of clients reached",
 }
 
-// classify is the one place that decides what ErrAway is.
+// classify is the one place that decides what ErrUnavailable is.
 func classify(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, goredis.Nil), errors.Is(err, ErrAway):
+	case err == nil, errors.Is(err, goredis.Nil), errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
 		// The caller went away, not Redis.
 		return err
 	case isNetwork(err):
-		return &awayError{err}
+		return &unavailableError{err}
 	}
-	for _, reply := range awayReplies {
+	for _, reply := range unavailableReplies {
 		if strings.Contains(err.Error(), reply) {
-			return &awayError{err}
+			return &unavailableError{err}
 		}
 	}
 	return err
@@ -60,14 +60,14 @@ func isNetwork(err error) bool {
 		errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted)
 }
 
-// awayHook classifies the error of every command. Plain commands only read,
+// errorHook classifies the error of every command. Plain commands only read,
 // so it sends those again whose connection broke; scripts are sent again by
 // Run, which sees to it that they take effect once.
-type awayHook struct{}
+type errorHook struct{}
 
-func (awayHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (errorHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
-func (awayHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (errorHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		var err error
 		if strings.HasPrefix(cmd.Name(), "eval") {
@@ -81,7 +81,7 @@ func (awayHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-func (awayHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (errorHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		err := tryAgain(ctx, func() error {
 			for _, cmd := range cmds {
