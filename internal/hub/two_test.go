@@ -8,11 +8,9 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -35,14 +33,6 @@ func newPair(t *testing.T, atOne, atTwo int) (one, two *bench) {
 		b.id.GossipBind = "localhost:0"
 	})
 	return one, two
-}
-
-// kill is kill -9 for a hub: nothing of what it does reaches the others any
-// more, and it says no word.
-func (b *bench) kill() {
-	b.t.Helper()
-	require.NoError(b.t, b.hub.db.Close())
-	b.stop()
 }
 
 // heard is a message of any kind.
@@ -227,59 +217,6 @@ func TestSerialAcrossHubs(t *testing.T) {
 	require.Positive(t, started(two))
 }
 
-// A socket with live events sees two jobs that run at once, at one hub or two.
-func TestLiveEvents(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		option bool
-		query  string
-	}{
-		"handler option": {option: true},
-		"query":          {query: "&events=live"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 2, func(b *bench) { b.live = c.option })
-			watchLive(t, b.dial("ann"+c.query), b, b)
-		})
-		t.Run(name+" at another hub", func(t *testing.T) {
-			t.Parallel()
-			one, two := newPair(t, 1, 1)
-			two.live = c.option
-			watchLive(t, two.dial("ann"+c.query), one, two)
-		})
-	}
-}
-
-// watchLive runs two jobs at once: both are seen before either ends.
-func watchLive(t *testing.T, socket *client, at ...*bench) {
-	t.Helper()
-	open := map[string]bool{}
-	for n, b := range at {
-		open[b.submit(work(3600, n, "none"), "ann")] = true
-	}
-	seen := map[string]int{}
-	for len(seen) < 2 || slices.Min(slices.Collect(maps.Values(seen))) < 3 {
-		m := socket.next()
-		require.True(t, open[m.Data.PromptID], m.raw)
-		seen[m.Data.PromptID]++
-	}
-	for id := range open {
-		status, _ := at[0].post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
-		require.Equal(t, http.StatusOK, status)
-	}
-	last := map[string]string{}
-	for len(open) > 0 {
-		m := socket.next()
-		id := m.Data.PromptID
-		if m.Type == "executing" && m.Data.Node == nil {
-			require.Equal(t, "execution_interrupted", last[id])
-			delete(open, id)
-		}
-		last[id] = m.Type
-	}
-}
-
 // status counts the caller's jobs wherever they are posted and run.
 func TestCountsAcrossHubs(t *testing.T) {
 	t.Parallel()
@@ -364,58 +301,4 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 	keys, err := one.hub.db.Client().Keys(t.Context(), one.hub.db.Key("s", "parcel", "*")).Result()
 	require.NoError(t, err)
 	require.Empty(t, keys)
-}
-
-// The hub that follows a job is killed, and the one that has the client's
-// socket takes the job over: the client gets one end.
-func TestHubIsKilledWhileAnotherHasTheSocket(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	socket := two.dial("ann")
-	id := one.submit(work(200, 1, "none"), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
-	one.kill()
-	two.settings.Instances = one.settings.Instances
-	require.NoError(t, two.hub.Start(t.Context(), two.settings))
-	types := socket.until(id)
-	require.Equal(t, "execution_success", types[len(types)-2])
-	require.Contains(t, types, "executed")
-	require.Equal(t, 1, started(one), "it was taken over, not run again")
-	next := two.submit(picture(5), "ann")
-	socket.until(next)
-	requireDelivered(t, two, socket, id)
-}
-
-// The hub that has the client's socket is killed; the client comes to the
-// other one.
-func TestHubWithTheSocketIsKilled(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	socket := two.dial("ann")
-	id := one.submit(work(20, 1, "none"), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
-	two.kill()
-	one.finished(id)
-	socket = one.dial("ann")
-	types := socket.until(id)
-	require.Equal(t, "execution_start", types[0])
-	require.Equal(t, "execution_success", types[len(types)-2])
-	requireDelivered(t, one, socket, id)
-}
-
-// The hub that ran a job was killed before it could tell the job's end: the
-// end comes from the history.
-func TestEndOfAKilledHub(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	id := one.submit(picture(3), "ann")
-	one.finished(id)
-	one.kill()
-	// Nothing of the job was ever said to the other hub.
-	socket := two.dial("ann")
-	types := socket.until(id)
-	require.Equal(t, "execution_start", types[0])
-	require.Contains(t, types, "executed")
-	require.Equal(t, "execution_success", types[len(types)-2])
-	requireDelivered(t, two, socket, id)
 }

@@ -1,0 +1,69 @@
+package hub
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// kill is kill -9 for a hub: nothing of what it does reaches the others any
+// more, and it says no word.
+func (b *bench) kill() {
+	b.t.Helper()
+	require.NoError(b.t, b.hub.db.Close())
+	b.stop()
+}
+
+// The hub that follows a job is killed, and the one that has the client's
+// socket takes the job over: the client gets one end.
+func TestHubIsKilledWhileAnotherHasTheSocket(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	socket := two.dial("ann")
+	id := one.submit(work(200, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	one.kill()
+	two.settings.Instances = one.settings.Instances
+	require.NoError(t, two.hub.Start(t.Context(), two.settings))
+	types := socket.until(id)
+	require.Equal(t, "execution_success", types[len(types)-2])
+	require.Contains(t, types, "executed")
+	require.Equal(t, 1, started(one), "it was taken over, not run again")
+	next := two.submit(picture(5), "ann")
+	socket.until(next)
+	requireDelivered(t, two, socket, id)
+}
+
+// The hub that has the client's socket is killed; the client comes to the
+// other one.
+func TestHubWithTheSocketIsKilled(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	socket := two.dial("ann")
+	id := one.submit(work(20, 1, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	two.kill()
+	one.finished(id)
+	socket = one.dial("ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_start", types[0])
+	require.Equal(t, "execution_success", types[len(types)-2])
+	requireDelivered(t, one, socket, id)
+}
+
+// The hub that ran a job was killed before it could tell the job's end: the
+// end comes from the history.
+func TestEndOfAKilledHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	id := one.submit(picture(3), "ann")
+	one.finished(id)
+	one.kill()
+	// Nothing of the job was ever said to the other hub.
+	socket := two.dial("ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_start", types[0])
+	require.Contains(t, types, "executed")
+	require.Equal(t, "execution_success", types[len(types)-2])
+	requireDelivered(t, two, socket, id)
+}

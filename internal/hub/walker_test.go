@@ -1,0 +1,230 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+)
+
+// The walk sends every request that the hub's own route table allows, under
+// every method and many spellings of its path, as a tenant that tries to reach
+// what belongs to another one.
+const (
+	// owner is the tenant under attack, and the beginning of all its names.
+	owner = "victim"
+	// nobody is as long as owner and sorts as it does, so that listings of the
+	// two differ in nothing else. No name of a thing begins with it.
+	nobody = "victor"
+	// content is inside everything that the owner has.
+	content = "s3cr3t-content"
+)
+
+// walker makes the requests of one pass.
+type walker struct {
+	rooms  Rooms
+	tenant string
+	// who begins the names that the requests ask for.
+	who string
+	// answers are what came back, in the order of the requests.
+	answers []answer
+}
+
+// answer is one answer and the request that it belongs to.
+type answer struct {
+	route, request string
+	status         int
+	header         http.Header
+	body           string
+}
+
+// names are what a request may name: everything that the owner has.
+func (w *walker) names() []string {
+	return []string{
+		w.who + "-ended", w.who + "-running", w.who + "-waiting", w.who + ".png", w.who + "_00001_.png",
+		w.who + ".json", w.who + ".setting", w.who + "-held", w.who,
+	}
+}
+
+// spelling is one way to write a path.
+type spelling func(path string) string
+
+// spellings are the ways in which servers and proxies read a path differently.
+func spellings() map[string]spelling {
+	escape := func(format string) spelling {
+		return func(path string) string {
+			var out strings.Builder
+			for _, c := range []byte(path) {
+				if c == '/' {
+					out.WriteByte(c)
+					continue
+				}
+				fmt.Fprintf(&out, format, c)
+			}
+			return out.String()
+		}
+	}
+	return map[string]spelling{
+		"plain":          func(path string) string { return path },
+		"all escaped":    escape("%%%02x"),
+		"upper escapes":  escape("%%%02X"),
+		"twice escaped":  escape("%%25%02x"),
+		"first escaped":  func(path string) string { return fmt.Sprintf("/%%%02x%s", path[1], path[2:]) },
+		"api":            func(path string) string { return "/api" + path },
+		"escaped api":    func(path string) string { return "/%61pi" + path },
+		"two slashes":    func(path string) string { return "/" + path },
+		"api, slashes":   func(path string) string { return "/api/" + path },
+		"slashes within": func(path string) string { return "/" + strings.ReplaceAll(path[1:], "/", "//") },
+		"slash after":    func(path string) string { return path + "/" },
+		"upper case":     strings.ToUpper,
+		"capital":        func(path string) string { return "/" + strings.ToUpper(path[1:2]) + path[2:] },
+		"parameter":      func(path string) string { return path + ";x=1" },
+		"nul":            func(path string) string { return path + "%00" },
+		"question":       func(path string) string { return path + "%3fx" },
+		"dot":            func(path string) string { return "/." + path },
+		"dots":           func(path string) string { return "/x/.." + path },
+		"escaped dots":   func(path string) string { return "/x/%2e%2e" + path },
+		"escaped slash":  func(path string) string { return "/" + strings.ReplaceAll(path[1:], "/", "%2f") },
+		"backslash":      func(path string) string { return `/x\..` + path },
+		"prefix":         func(path string) string { return "/hub" + path },
+		"blank":          func(path string) string { return path + "%20" },
+		"line feed":      func(path string) string { return path + "%0a" },
+	}
+}
+
+// walk sends the requests of the whole table under some methods.
+func (w *walker) walk(t *testing.T, methods ...string) {
+	t.Helper()
+	for _, table := range w.rooms.Routers() {
+		for pattern := range table.All() {
+			w.route(t, pattern.String(), methods)
+		}
+	}
+}
+
+// route sends the requests of one route: each name as each wildcard's value,
+// and in the query and the body.
+func (w *walker) route(t *testing.T, pattern string, methods []string) {
+	t.Helper()
+	all := spellings()
+	for i, name := range w.names() {
+		path := strings.ReplaceAll(strings.ReplaceAll(pattern, "**", name), "*", name)
+		for _, as := range slices.Sorted(maps.Keys(all)) {
+			if i > 0 && as != "plain" {
+				continue // the spelling decides about the route, not about the name
+			}
+			for _, method := range methods {
+				if as != "plain" && method != http.MethodGet && method != http.MethodPost && method != http.MethodDelete {
+					continue // nor does the method decide how a path is read
+				}
+				w.request(t, pattern, method, all[as](path)+"?"+w.query(name), "", "")
+				if as == "plain" {
+					w.request(t, pattern, method, path, "", "") // parameters may hide things, too
+				}
+				if method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions {
+					continue
+				}
+				w.request(t, pattern, method, all[as](path), "application/json", w.body(name))
+				if as == "plain" {
+					w.request(t, pattern, method, all[as](path), "application/json", `{"clear": true}`)
+					kind, form := w.form(t, name)
+					w.request(t, pattern, method, all[as](path)+"?overwrite=true", kind, form)
+				}
+			}
+		}
+	}
+}
+
+// query asks for a name in every parameter that a route may read.
+func (w *walker) query(name string) string {
+	return url.Values{
+		"clientId": {w.who + "-client"}, "client_id": {w.who + "-client"}, "filename": {name}, "subfolder": {""},
+		"type": {"output"}, "dir": {w.who}, "path": {w.who}, "recurse": {"true"}, "full_info": {"true"},
+		"prompt_id": {name}, "id": {name}, "tenant": {w.who}, "user": {w.who}, "status": {"completed"},
+		"workflow_id": {w.who}, "exp": {"99999999999"}, "sig": {"AAAA"}, "token": {w.who},
+	}.Encode()
+}
+
+// body names a thing in every member that a route may read.
+func (w *walker) body(name string) string {
+	body, _ := json.Marshal(map[string]any{
+		"delete": w.names(), "prompt_id": name, "prompt_ids": w.names(), "job_ids": w.names(), "ids": w.names(), "id": name,
+		"client_id": w.who + "-client", "clientId": w.who + "-client", "enabled": true, "filename": name,
+		"subfolder": "", "type": "output", "username": w.who, "tenant": w.who, "unload_models": true, "free_memory": true,
+		w.who + ".setting": "changed", "extra_data": map[string]any{"client_id": w.who + "-client"},
+	})
+	return string(body)
+}
+
+// form uploads over a name.
+func (w *walker) form(t *testing.T, name string) (kind, body string) {
+	t.Helper()
+	var out bytes.Buffer
+	form := multipart.NewWriter(&out)
+	require.NoError(t, form.SetBoundary("boundary"))
+	part, err := form.CreateFormFile("image", name)
+	require.NoError(t, err)
+	_, err = part.Write([]byte(pixel(t, color.Gray{99})))
+	require.NoError(t, err)
+	for key, value := range map[string]string{"overwrite": "true"} {
+		require.NoError(t, form.WriteField(key, value))
+	}
+	require.NoError(t, form.WriteField("original_ref", fmt.Sprintf(`{"filename": %q, "type": "output", "subfolder": ""}`, name)))
+	require.NoError(t, form.Close())
+	return form.FormDataContentType(), out.String()
+}
+
+// request sends one request as the bytes that a client would send.
+func (w *walker) request(t *testing.T, route, method, target, kind, body string) {
+	t.Helper()
+	raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: hub.test\r\nUser-Agent: walk\r\nX-ComfyHub-Tenant: %s\r\nComfy-User: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		method, target, w.who, w.who, kind, len(body), body)
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+	if err != nil {
+		return // the web server refuses it before the hub sees it
+	}
+	got := httptest.NewRecorder()
+	w.rooms.Serve(got, r, api.Visitor{Tenant: w.tenant, IP: "10.0.0.1"})
+	line := method + " " + target
+	if body != "" && len(body) < 1000 {
+		line += " " + body
+	}
+	w.answers = append(w.answers, answer{route, line, got.Code, got.Result().Header, got.Body.String()})
+}
+
+// varying is what differs between two equal answers: numbers, times, ids.
+var varying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|[0-9][0-9.e+:]*`)
+
+// alike is an answer without what varies, and without whose names it repeats.
+func (a answer) alike() string {
+	header := a.header.Clone()
+	for _, name := range []string{"Date", "Etag", "Last-Modified", "Content-Length"} {
+		header.Del(name)
+	}
+	text := fmt.Sprint(a.status, header, a.body)
+	for _, who := range []string{owner, nobody} {
+		for _, spelled := range []string{who, strings.ToUpper(who), strings.ToUpper(who[:1]) + who[1:], fmt.Sprintf("%x", who), fmt.Sprintf("%X", who)} {
+			text = strings.ReplaceAll(text, spelled, "WHO")
+		}
+	}
+	return varying.ReplaceAllString(text, "#")
+}
+
+// has reports whether an answer shows a text, in its body or in a header.
+func (a answer) has(text string) bool {
+	return strings.Contains(a.body, text) || strings.Contains(fmt.Sprint(a.header), text)
+}
