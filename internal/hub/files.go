@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
@@ -38,7 +39,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
 	})
 	h.held = files.NewHeld(h.storage)
-	if h.known, err = newLastKnown(h.storage); err != nil {
+	if h.known, err = lastknown.New(h.storage, h.log()); err != nil {
 		return err
 	}
 	log := h.log()

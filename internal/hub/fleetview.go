@@ -15,7 +15,7 @@ func (h *Hub) AllInstances() []fleet.Instance { return h.fleet.Instances() }
 func (h *Hub) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 	instances := h.fleet.Instances()
 	running := h.runningOf(ctx, v, instances)
-	all := h.seesAll(v)
+	all := h.SeesAll(v)
 	for n := range instances {
 		i := &instances[n]
 		i.Running = running[i.Name]
@@ -77,7 +77,7 @@ func (h *Hub) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	var s Stats
 	var live int
 	var err error
-	if h.seesAll(v) {
+	if h.SeesAll(v) {
 		live, s.Waiting, err = h.queue.CountAll(ctx)
 		s.Sockets = h.streams.Sockets()
 	} else {

@@ -23,6 +23,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/lastknown"
+	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/recent"
@@ -49,9 +51,6 @@ type Hub struct {
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
 	left recent.Map[string]
-	// readers are the clients that read an instance's log.
-	readers logReaders
-	lines   logLines
 	// lately is what callers have just deleted, cleared and interrupted.
 	lately lately
 	// logins tell whether tenants share this hub.
@@ -80,7 +79,7 @@ type Hub struct {
 	uploads  *files.Uploads
 	users    *userdata.Store
 	held     *files.Held
-	known    *lastKnown
+	known    *lastknown.Answers
 	ring     *keyring.Ring
 	signer   *signer
 	queue    *queue.Queue
@@ -91,6 +90,8 @@ type Hub struct {
 	stock    *inventory
 	clients  *comfyui.Clients
 	dispatch *dispatch.Dispatcher
+	classes  *Classes
+	logs     *logs.Readers
 	gossip   *membership
 	statics  *statics
 
@@ -190,7 +191,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.boot = boot
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
-		Features:  func() json.RawMessage { return h.features() },
+		Features:  func() json.RawMessage { return h.Features() },
 		Count:     h.queue.Count,
 		Shares:    h.shares,
 		Delivered: h.delivered,
@@ -198,6 +199,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Arrived:   h.arrived,
 		Logger:    log,
 	})
+	h.logs = logs.NewReaders(h.streams)
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: h.noteLeft,
 		Connected: h.clients, Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
@@ -205,6 +207,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
 	h.jobViews = &JobViews{queue: h.queue, dispatch: h.dispatch, without: h.withoutAddresses}
+	h.classes = &Classes{stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.openViews()
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
@@ -214,7 +217,7 @@ func (h *Hub) open(ctx context.Context) error {
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
 	h.house.Go(func() { h.keepHouse(house) })
-	h.house.Go(func() { h.rememberAnswers(house) })
+	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.followAbsence(house) })
 	return nil
@@ -326,9 +329,15 @@ func (h *Hub) Jobs() *Jobs { return h.jobs }
 // JobViews are jobs as viewers may see them. They are there after the first Start.
 func (h *Hub) JobViews() *JobViews { return h.jobViews }
 
-func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
+// LastKnown are the last answers of instances to what a web UI asks while it
+// loads. They are there after the first Start.
+func (h *Hub) LastKnown() *lastknown.Answers { return h.known }
 
-func (h *Hub) catalog() *catalog.Catalog { return h.stock.catalog() }
+// Classes are the node classes of the fleet. They are there after the first
+// Start.
+func (h *Hub) Classes() *Classes { return h.classes }
+
+func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
 
 func (h *Hub) dispatchSettings() dispatch.Settings {
 	s := h.Settings()

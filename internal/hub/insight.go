@@ -20,15 +20,15 @@ func viewerOf(a api.Requester) Viewer {
 	return Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
 }
 
-// seesAll reports whether a viewer may learn addresses, reasons and numbers of
+// SeesAll reports whether a viewer may learn addresses, reasons and numbers of
 // everybody: everybody may where nobody logs in, else only those who may speak
 // for every tenant and speak for none.
-func (h *Hub) seesAll(v Viewer) bool { return !v.Login && (v.Trusted || !h.logins.lately()) }
+func (h *Hub) SeesAll(v Viewer) bool { return !v.Login && (v.Trusted || !h.logins.lately()) }
 
 // withoutAddresses gives a function that replaces the addresses of instances by
 // their names, where the viewer may not learn them.
 func (h *Hub) withoutAddresses(v Viewer) func(string) string {
-	if h.seesAll(v) {
+	if h.SeesAll(v) {
 		return func(text string) string { return text }
 	}
 	var pairs []string

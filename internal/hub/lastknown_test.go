@@ -2,7 +2,6 @@ package hub
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -109,50 +107,6 @@ func TestLastKnownAnswers(t *testing.T) {
 	require.JSONEq(t, string(classes), string(body))
 	status, _ := b.get("/object_info/KSampler")
 	require.Equal(t, http.StatusOK, status)
-}
-
-// What is known is bounded, and only what has the shape that the web UI reads
-// is kept: an instance that talks nonsense once must not be believed for ever.
-func TestLastKnownIsBounded(t *testing.T) {
-	t.Parallel()
-	storage, err := files.OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	k, err := newLastKnown(storage)
-	require.NoError(t, err)
-	require.NoError(t, k.load(t.Context()))
-	for n := range maxKnownAnswers + 10 {
-		k.keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", nil)
-		_, ok := k.answer(t.Context(), "/models/0")
-		require.True(t, ok, "the one in use stays")
-	}
-	require.Len(t, k.answers, maxKnownAnswers)
-	_, ok := k.answer(t.Context(), "/models/1")
-	require.False(t, ok)
-
-	for _, odd := range []string{`{"error": 1}`, `[`, ``, `<html>`, `null`} {
-		k.keep("/extensions", []byte(odd), "[]", nil)
-		_, ok := k.answer(t.Context(), "/extensions")
-		require.False(t, ok, odd)
-	}
-	require.NoError(t, k.save(t.Context()))
-
-	again, err := newLastKnown(storage)
-	require.NoError(t, err)
-	again.keep("/models/0", []byte(`["newer"]`), "[]", nil)
-	require.NoError(t, again.load(t.Context()))
-	body, ok := again.answer(t.Context(), "/models/0")
-	require.True(t, ok)
-	require.JSONEq(t, `["newer"]`, string(body), "what this process knows counts")
-	require.Equal(t, k.size, again.size-len(again.answers["/models/0"].Body)+len(k.answers["/models/0"].Body))
-
-	// A blob of another make is as good as none.
-	_, err = storage.Write(t.Context(), lastKnownKey, strings.NewReader(`{"x": [`))
-	require.NoError(t, err)
-	odd, err := newLastKnown(storage)
-	require.NoError(t, err)
-	require.NoError(t, odd.load(t.Context()))
-	_, ok = odd.answer(t.Context(), "/models/0")
-	require.False(t, ok)
 }
 
 // Without a web UI the page says so, in the visitor's language, and looks again.
@@ -286,5 +240,6 @@ func TestSubgraphsAreAskedForOnce(t *testing.T) {
 		require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
 	}
 	require.EqualValues(t, 4, asked.Load())
-	require.NotContains(t, b.hub.known.answers, "/global_subgraphs/made-up")
+	_, kept := b.hub.known.Last(t.Context(), "/global_subgraphs/made-up")
+	require.False(t, kept)
 }

@@ -64,7 +64,7 @@ func (h *Hub) takePrompt(w http.ResponseWriter, r *http.Request, a api.Requester
 	a.SetClient(request.ClientID)
 	have := &lookup{hub: h, ctx: r.Context(), tenant: a.Tenant}
 	// The catalog is one and the same for all steps: a merge may come in between.
-	c, verdict := h.validate(r.Context(), catalog.Prompt{
+	c, verdict := h.classes.validate(r.Context(), catalog.Prompt{
 		Graph: request.Graph, Targets: request.Targets, Version: h.dispatch.Version(), Known: have.has,
 		OwnFiles: a.Tenant != job.DefaultTenant,
 		Makes:    func(q catalog.Question) bool { return h.dispatch.Makes(r.Context(), h.stock.infos(), q) },

@@ -14,6 +14,9 @@ func (h *Hub) Primary() *comfyui.Client { return h.dispatch.Primary() }
 // Clients are those of all connected instances, the primary's first.
 func (h *Hub) Clients() []*comfyui.Client { return h.dispatch.Clients() }
 
+// ClientOf is that of an instance by its name, nil while it is not connected.
+func (h *Hub) ClientOf(instance string) *comfyui.Client { return h.clients.ByName(instance) }
+
 // ClientFor is the instance for a call that is no route of the hub, given the
 // client ids that it may come from: the one that runs a job of theirs, because a
 // node may be waiting for just this call; else the one that ran their last; else

@@ -1,8 +1,9 @@
 // Package comfy is the room of ComfyUI's own API: it translates between its
 // routes, its errors and its shapes and the core. It answers what is about the
-// queue, the history and the jobs in them, about users, their settings and their
-// files, about assets and the web UI, and passes on what is no route of the hub;
-// the other routes are still in package hub.
+// queue, the history and the jobs in them, about node classes, models and logs,
+// about users, their settings and their files, about assets and the web UI, and
+// passes on what is no route of the hub; the other routes are still in package
+// hub.
 package comfy
 
 import (
@@ -32,6 +33,24 @@ func (c *Room) AddRoutes(t *api.Router) {
 	// As written, and once more below /api; there is no bare /jobs.
 	t.Both("GET /api/jobs", c.getJobs)
 	t.Both("GET /api/jobs/*", c.getJob)
+	t.Both("GET /object_info", c.getObjectInfo)
+	t.Both("GET /object_info/*", c.getObjectInfoOf)
+	t.Both("GET /system_stats", c.getSystemStats)
+	t.Both("GET /features", c.getFeatures)
+	t.Both("GET /embeddings", c.getUnion)
+	t.Both("GET /models", c.getUnion)
+	t.Both("GET /models/*", c.getUnion)
+	t.Both("GET /view_metadata/*", c.getFromAny)
+	t.Both("GET /experiment/models", c.getModelFolders)
+	t.Both("GET /experiment/models/*", c.getModelFolder)
+	t.Both("GET /experiment/models/preview/*/*/**", c.getFromAny)
+	t.Both("GET /extensions", c.getKnown("[]"))
+	t.Both("GET /i18n", c.getKnown("{}"))
+	t.Both("GET /workflow_templates", c.getKnown("{}"))
+	t.Both("GET /global_subgraphs", c.getKnown("{}"))
+	t.Both("GET /global_subgraphs/*", c.getSettled("null"))
+	t.Both("GET /node_replacements", c.getKnown("{}"))
+	t.Both("POST /free", c.postFree)
 	t.Both("GET /users", c.getUsers)
 	t.Both("POST /users", c.postUsers)
 	t.Both("GET /settings", c.getSettings)
@@ -44,4 +63,14 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Both("POST /userdata/*", c.postUserfile)
 	t.Both("DELETE /userdata/*", c.deleteUserfile)
 	t.Both("POST /userdata/*/move/*", c.postUserfileMove)
+	// Bare only.
+	t.Handle("GET /internal/logs", c.getLogs)
+	t.Handle("GET /internal/logs/raw", c.getLogs)
+	t.Handle("PATCH /internal/logs/subscribe", c.patchLogs)
+	t.Handle("GET /internal/files/*", c.getFolder)
+	t.Handle("GET /internal/folder_paths", c.getKnown("{}"))
+}
+
+func viewerOf(a api.Requester) hub.Viewer {
+	return hub.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
 }

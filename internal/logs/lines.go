@@ -1,4 +1,4 @@
-package hub
+package logs
 
 import (
 	"cmp"
@@ -9,22 +9,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// maxLogEntries bounds the entries that are read at once from all logs; an
-// instance keeps 300.
-const maxLogEntries = 3000
+// maxLines bounds the lines of all logs together; an instance keeps 300 entries.
+const maxLines = 3000
 
-// logLines joins the logs of several instances into one terminal, each line
-// with the name of its instance before it. An instance writes in pieces: a line
-// with its end, a line and then its end, or, for a progress bar, a return and
-// the bar. Without care the pieces of two instances would stand on one line.
-type logLines struct {
+// lines joins the logs of several instances as they come. An instance writes in
+// pieces: a line with its end, a line and then its end, or, for a progress bar,
+// a return and the bar. Pieces of two instances must not end up on one line.
+type lines struct {
 	mu sync.Mutex
 	// open is the instance whose line has not ended yet, "" for none.
 	open string
 }
 
 // labelled puts labels into the entries of a message of one instance.
-func (l *logLines) labelled(instance string, entries pyjson.Array) pyjson.Array {
+func (l *lines) labelled(instance string, entries pyjson.Array) pyjson.Array {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make(pyjson.Array, 0, len(entries))
@@ -34,7 +32,7 @@ func (l *logLines) labelled(instance string, entries pyjson.Array) pyjson.Array 
 			continue
 		}
 		if text := l.piece(instance, entry.String("m")); text != "" {
-			out = append(out, logEntry(entry.String("t"), text))
+			out = append(out, Entry(entry.String("t"), text))
 		}
 	}
 	return out
@@ -42,7 +40,7 @@ func (l *logLines) labelled(instance string, entries pyjson.Array) pyjson.Array 
 
 // message is a message of one instance with labels, nil if nothing is left of it.
 // It changes the size of nobody's terminal: that is one for all instances.
-func (l *logLines) message(instance string, frame []byte) []byte {
+func (l *lines) message(instance string, frame []byte) []byte {
 	v, err := pyjson.Parse(frame)
 	if err != nil {
 		return nil
@@ -61,7 +59,7 @@ func (l *logLines) message(instance string, frame []byte) []byte {
 }
 
 // piece is a piece of an instance's log with labels.
-func (l *logLines) piece(instance, text string) string {
+func (l *lines) piece(instance, text string) string {
 	if text == "" {
 		return ""
 	}
@@ -97,20 +95,26 @@ func (l *logLines) piece(instance, text string) string {
 
 func label(instance string) string { return "[" + instance + "] " }
 
-func logEntry(time, text string) *pyjson.Object {
+// Entry is a piece of a log as ComfyUI writes it in JSON.
+func Entry(time, text string) *pyjson.Object {
 	return pyjson.NewObject(
 		pyjson.Member{Key: "t", Value: pyjson.String(time)},
 		pyjson.Member{Key: "m", Value: pyjson.String(text)},
 	)
 }
 
-// logText is a line of one instance's log, or several that were written at once.
-type logText struct{ time, text string }
+// Line is a line of one instance's log, or several that were written at once,
+// with the instance's name and the end of the line.
+type Line struct {
+	// Time is when it was written, in the instance's own form.
+	Time string
+	Text string
+}
 
 // wholeLines joins the pieces of one instance's log to lines with labels. A bar
 // that was drawn over is shown as it was last.
-func wholeLines(instance string, entries pyjson.Array) []logText {
-	var out []logText
+func wholeLines(instance string, entries pyjson.Array) []Line {
+	var out []Line
 	var at, line string
 	flush := func() {
 		if body := strings.TrimRight(line, "\n"); strings.Trim(body, "\r") != "" {
@@ -119,7 +123,7 @@ func wholeLines(instance string, entries pyjson.Array) []logText {
 				row = strings.TrimRight(row, "\r")
 				rows[n] = label(instance) + row[strings.LastIndexByte(row, '\r')+1:] + "\n"
 			}
-			out = append(out, logText{at, strings.Join(rows, "")})
+			out = append(out, Line{at, strings.Join(rows, "")})
 		}
 		at, line = "", ""
 	}
@@ -140,10 +144,10 @@ func wholeLines(instance string, entries pyjson.Array) []logText {
 	return out
 }
 
-// joinLogs are the lines of all instances by time, the newest ones if there are
-// too many.
-func joinLogs(logs map[string]pyjson.Array) []logText {
-	var all []logText
+// Join joins the logs of instances, the entries by the instance's name, into
+// lines in order of time. Of more than 3000 lines the newest are kept.
+func Join(logs map[string]pyjson.Array) []Line {
+	var all []Line
 	names := make([]string, 0, len(logs))
 	for name := range logs {
 		names = append(names, name)
@@ -152,6 +156,6 @@ func joinLogs(logs map[string]pyjson.Array) []logText {
 	for _, name := range names {
 		all = append(all, wholeLines(name, logs[name])...)
 	}
-	slices.SortStableFunc(all, func(a, b logText) int { return cmp.Compare(a.time, b.time) })
-	return all[max(0, len(all)-maxLogEntries):]
+	slices.SortStableFunc(all, func(a, b Line) int { return cmp.Compare(a.Time, b.Time) })
+	return all[max(0, len(all)-maxLines):]
 }

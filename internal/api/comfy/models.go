@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"net/http"
@@ -10,13 +10,13 @@ import (
 
 // getModelFolders answers GET /experiment/models: the model folders of the
 // fleet with the places and file types of all instances.
-func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	answers, reached := h.askAll(r.Context(), "/experiment/models", nil)
+func (c *Room) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	answers, reached := c.askAll(r.Context(), "/experiment/models", nil)
 	if len(answers) == 0 {
-		h.writeUnlisted(w, r, reached)
+		c.writeUnlisted(w, r, reached)
 		return
 	}
-	h.writeListing(w, r, mergeNamed(answers, func(into, from *pyjson.Object) {
+	c.writeListing(w, r, mergeNamed(answers, func(into, from *pyjson.Object) {
 		for _, key := range []string{"folders", "extensions"} {
 			if from.Has(key) {
 				into.Set(key, union(into.Array(key), from.Array(key)))
@@ -27,19 +27,53 @@ func (h *Hub) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Requ
 
 // getModelFolder answers GET /experiment/models/{folder}: the models that any
 // instance has.
-func (h *Hub) getModelFolder(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
-	answers, reached := h.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
+func (c *Room) getModelFolder(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
+	answers, reached := c.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
 	if len(answers) == 0 {
-		h.writeUnlisted(w, r, reached)
+		c.writeUnlisted(w, r, reached)
 		return
 	}
-	h.writeListing(w, r, mergeNamed(answers, func(_, _ *pyjson.Object) {}))
+	c.writeListing(w, r, mergeNamed(answers, func(_, _ *pyjson.Object) {}))
+}
+
+// getUnion answers a listing with the union over the fleet: a model that any
+// instance has can be used.
+func (c *Room) getUnion(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	answers, reached := c.askAll(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
+	if len(answers) == 0 {
+		c.writeUnlisted(w, r, reached)
+		return
+	}
+	var all []pyjson.Array
+	for _, answer := range answers {
+		list, _ := answer.(pyjson.Array)
+		all = append(all, list)
+	}
+	c.writeListing(w, r, union(all...))
+}
+
+// writeListing answers with the union of the fleet's lists, and keeps it.
+func (c *Room) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
+	body := pyjson.Marshal(list)
+	c.hub.LastKnown().Keep(knownPath(r), body, "[]", nil)
+	api.WriteJSON(w, http.StatusOK, body)
+}
+
+// writeUnlisted answers for a listing that no instance has: with 404, as ComfyUI
+// does for an unknown folder, or with the last known one while no instance can
+// be asked.
+func (c *Room) writeUnlisted(w http.ResponseWriter, r *http.Request, reached bool) {
+	if reached {
+		api.WriteEmpty(w, http.StatusNotFound)
+		return
+	}
+	c.writeKnown(w, r, "[]")
 }
 
 // getFromAny answers what only an instance that has a file can tell: the first
 // that does not say 404 answers.
-func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	for _, client := range h.dispatch.Clients() {
+func (c *Room) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	for _, client := range c.hub.Clients() {
 		resp, err := client.Ask(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
 		if err != nil {
 			continue // another may have it
@@ -50,12 +84,12 @@ func (h *Hub) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester
 		}
 		resp.Body.Close()
 	}
-	h.writeNowhere(w)
+	c.writeNowhere(w)
 }
 
 // writeNowhere is ComfyUI's answer for a file or folder that nobody has.
-func (h *Hub) writeNowhere(w http.ResponseWriter) {
-	if h.dispatch.Primary() == nil {
+func (c *Room) writeNowhere(w http.ResponseWriter) {
+	if c.hub.Primary() == nil {
 		api.WriteNoInstance(w)
 		return
 	}

@@ -1,0 +1,72 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// Classes are the node classes of the fleet, and what each of its inputs may be.
+type Classes struct {
+	stock    *inventory
+	dispatch *dispatch.Dispatcher
+	store    *files.Store
+	// age is how old the answer about one class may be, see Settings.CatalogAge.
+	age func() time.Duration
+}
+
+// All describes all node classes to a tenant; false while none is known.
+// Whoever asks may look for a new model, so the instances are asked again if
+// what is known of them may have changed.
+func (c *Classes) All(ctx context.Context, tenant string) (catalog.Document, bool) {
+	if c.stock.catalog() == nil {
+		return catalog.Document{}, false
+	}
+	c.dispatch.Refresh(ctx)
+	return c.stock.catalog().ObjectInfo(c.uploaded(ctx, tenant)), true
+}
+
+// One describes a single node class to a tenant: {} if no instance has it.
+func (c *Classes) One(ctx context.Context, tenant, class string) catalog.Document {
+	c.dispatch.AskClasses(ctx, []string{class}, time.Now().Add(-c.age()), false)
+	return c.stock.catalog().Class(class, c.uploaded(ctx, tenant))
+}
+
+// uploaded are the tenant's files in the input folder, which the widgets of
+// file inputs offer beside what lies on the instances.
+func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
+	var names catalog.Uploads
+	for _, folder := range []string{"", "3d"} {
+		entries, err := c.store.List(ctx, tenant, job.TypeInput, folder)
+		if err != nil {
+			return nil // the listing is still useful without them
+		}
+		for _, e := range entries {
+			names = append(names, e.Ref.Value(false))
+		}
+	}
+	return names
+}
+
+// validate checks a prompt against what the fleet can run. An instance may have
+// got a file since it was asked last. So before a prompt is refused because it
+// names what no list has, the instances are asked again for those classes. A
+// prompt that is accepted all the same goes to an instance that has the file.
+func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict) {
+	now := time.Now()
+	known := c.stock.catalog()
+	verdict := known.Validate(p)
+	if len(verdict.Unlisted) == 0 {
+		return known, verdict
+	}
+	whole := verdict.Accepted() && verdict.NodeErrors.Len() == 0
+	c.dispatch.AskClasses(ctx, verdict.Unlisted, now, whole)
+	if fresh := c.stock.catalog(); fresh != known {
+		return fresh, fresh.Validate(p)
+	}
+	return known, verdict
+}

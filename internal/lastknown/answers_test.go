@@ -1,0 +1,56 @@
+package lastknown
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// What is known is bounded, and only what has the shape that the web UI reads
+// is kept: an instance that talks nonsense once must not be believed for ever.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	storage, err := files.OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	k, err := New(storage, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, k.load(t.Context()))
+	for n := range maxAnswers + 10 {
+		k.Keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", nil)
+		_, ok := k.Last(t.Context(), "/models/0")
+		require.True(t, ok, "the one in use stays")
+	}
+	require.Len(t, k.answers, maxAnswers)
+	_, ok := k.Last(t.Context(), "/models/1")
+	require.False(t, ok)
+
+	for _, odd := range []string{`{"error": 1}`, `[`, ``, `<html>`, `null`} {
+		k.Keep("/extensions", []byte(odd), "[]", nil)
+		_, ok := k.Last(t.Context(), "/extensions")
+		require.False(t, ok, odd)
+	}
+	require.NoError(t, k.save(t.Context()))
+
+	again, err := New(storage, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	again.Keep("/models/0", []byte(`["newer"]`), "[]", nil)
+	require.NoError(t, again.load(t.Context()))
+	body, ok := again.Last(t.Context(), "/models/0")
+	require.True(t, ok)
+	require.JSONEq(t, `["newer"]`, string(body), "what this process knows counts")
+	require.Equal(t, k.size, again.size-len(again.answers["/models/0"].Body)+len(k.answers["/models/0"].Body))
+
+	// A blob of another make is as good as none.
+	_, err = storage.Write(t.Context(), storageKey, strings.NewReader(`{"x": [`))
+	require.NoError(t, err)
+	odd, err := New(storage, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, odd.load(t.Context()))
+	_, ok = odd.Last(t.Context(), "/models/0")
+	require.False(t, ok)
+}
