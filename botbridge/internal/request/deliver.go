@@ -233,7 +233,7 @@ func (j *job) finish(ctx context.Context) error {
 	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
 		_, err := j.r.o.Store.Finish(ctx, j.rec.ID, j.version, &j.rec, end)
 		return err
-	}, isAway)
+	}, isUnavailable)
 	switch {
 	case err == nil:
 		j.r.o.Observe(j.rec.Command, j.rec.Outcome)

@@ -105,10 +105,10 @@ func (j *job) save(ctx context.Context) error {
 			j.version = version
 		}
 		return err
-	}, isAway)
+	}, isUnavailable)
 }
 
-// isAway reports whether the state cannot be reached now.
+// isUnavailable reports whether the state cannot be reached now.
 func isUnavailable(err error) bool { return errors.Is(err, state.ErrUnavailable) }
 
 // wantCancel notes that the person wants no more of it.
