@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/comfy": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
-		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/userdata",
+		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/stream", "internal/userdata",
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},

@@ -33,10 +33,10 @@ func (h *Hub) delivered(k stream.Key, promptID string) {
 	}
 }
 
-// missed gives a client that opens its socket the ends that it has not
+// TellMissed gives a client that opens its socket the ends that it has not
 // received and that this process does not remember, because an earlier one
 // held its stream. Only what ended within the replay window is told.
-func (h *Hub) missed(ctx context.Context, k stream.Key) {
+func (h *Hub) TellMissed(ctx context.Context, k stream.Key) {
 	if time.Since(h.since) > h.Settings().ReplayWindow {
 		return // all that may be missed ended under this process
 	}
@@ -109,13 +109,6 @@ func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
 		if !r.Delivered && h.streams.Holds(k) {
 			h.streams.Tell(k, r.Job.ID, r.Job.Key, h.rebuilt(ctx, r.Job)...)
 		}
-	}
-}
-
-// tellEnd sends the messages of an ended job, rebuilt from its history entry.
-func (h *Hub) tellEnd(ctx context.Context, j job.Job) {
-	if frames := h.rebuilt(ctx, j); len(frames) > 0 {
-		h.streams.Ended(stream.Key{Tenant: j.Tenant, Client: j.Client}, stream.Attempt{Prompt: j.ID}, frames...)
 	}
 }
 

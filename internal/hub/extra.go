@@ -1,11 +1,10 @@
 package hub
 
 import (
-	"net/http"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -17,11 +16,10 @@ func withClient(extra []byte, client string) []byte {
 	return withMember(extra, "client_id", pyjson.String(client))
 }
 
-// stamped adds to extra_data what a server of the fleet's version adds itself:
-// when the prompt came, and from which of Comfy's own programs.
-func (h *Hub) stamped(extra []byte, r *http.Request) []byte {
-	version := h.dispatch.Version()
-	if source := r.Header.Get("Comfy-Usage-Source"); source != "" && len(source) <= api.MaxName && version.AtLeast(0, 25, 0) {
+// stamped adds to extra_data what a server of a version adds itself: when the
+// prompt came, and from which of Comfy's own programs.
+func stamped(extra []byte, source string, version comfyui.Version) []byte {
+	if source != "" && version.AtLeast(0, 25, 0) {
 		extra = withMember(extra, "comfy_usage_source", pyjson.String(source))
 	}
 	if version.AtLeast(0, 3, 69) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // TestInterruptBetweenClaimAndStart interrupts jobs as early as their clients
@@ -49,18 +48,6 @@ func TestWishBeforeTheRunListens(t *testing.T) {
 	e := b.finished(id)
 	last := e.Status.Messages[len(e.Status.Messages)-1]
 	require.JSONEq(t, `"execution_interrupted"`, string(last[0]))
-}
-
-func TestTakesNumber(t *testing.T) {
-	t.Parallel()
-	for body, takes := range map[string]bool{
-		`{}`: true, `{"prompt": 1}`: true, `{"number": null}`: false, `{"number": 3}`: false,
-		`[]`: true, `["number"]`: false, `[[]]`: true, `"prompt"`: true, `"a number"`: false,
-		`null`: false, `5`: false, `{`: false, ``: false,
-	} {
-		v, _ := pyjson.Parse([]byte(body)) // what is no JSON is no value
-		require.Equal(t, takes, takesNumber(v), body)
-	}
 }
 
 // A prompt that is posted twice under one id is one job, although the hub

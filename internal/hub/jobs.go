@@ -38,6 +38,18 @@ func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	return s.queue.Live(ctx, tenant)
 }
 
+// Count is how many jobs of some callers wait or run.
+func (s *Jobs) Count(ctx context.Context, callers []string) (total int, err error) {
+	for _, caller := range callers {
+		n, err := s.queue.Count(ctx, caller)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
 // Ended are a tenant's ended jobs, oldest first. A listing of both reads Live
 // first: a job that ends meanwhile is then found twice rather than not at all.
 func (s *Jobs) Ended(ctx context.Context, tenant string) ([]EndedJob, error) {

@@ -6,15 +6,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // routes are what the hub answers itself. Each exists bare and under /api.
 // Any other path goes to an instance.
 func (h *Hub) routes() *api.Router {
 	t := &api.Router{}
-	t.Both("GET /ws", h.getSocket)
-	t.Both("GET /prompt", h.getPrompt)
-	t.Both("POST /prompt", h.postPrompt)
 	t.Both("POST /interrupt", h.postInterrupt)
 	t.Both("GET /view", h.getView)
 	t.Both("POST /upload/image", h.postUpload)
@@ -36,6 +34,10 @@ func (h *Hub) Requests() *api.Requests { return h.requests }
 
 // Recent are the client ids that were used lately from each place.
 func (h *Hub) Recent() *api.RecentClients { return &h.recent }
+
+// Streams are the event streams of all clients. They are there after the first
+// Start.
+func (h *Hub) Streams() *stream.Streams { return h.streams }
 
 // Started reports whether the hub can answer requests.
 func (h *Hub) Started() bool { return h.started.Load() }

@@ -25,6 +25,9 @@ func New(h *hub.Hub) *Room { return &Room{Requests: h.Requests(), hub: h} }
 // AddRoutes adds what the room answers to a table of ComfyUI's routes.
 func (c *Room) AddRoutes(t *api.Router) {
 	c.addAssets(t)
+	t.Both("GET /ws", c.getSocket)
+	t.Both("GET /prompt", c.getPrompt)
+	t.Both("POST /prompt", c.postPrompt)
 	t.Both("GET /queue", c.getQueue)
 	t.Both("POST /queue", c.postQueue)
 	t.Both("GET /history", c.getHistory)

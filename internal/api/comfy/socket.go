@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 )
 
 // getSocket answers GET /ws: the client's event stream.
-func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		asked := cmp.Or(r.Header.Get("Upgrade"), "None") // as Python prints what is missing
 		api.WriteText(w, http.StatusBadRequest, "No WebSocket UPGRADE hdr: "+asked+"\n Can \"Upgrade\" only to \"WebSocket\".")
@@ -25,12 +25,12 @@ func (h *Hub) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester,
 		id := uuid.New()
 		a.Client = hexOf(id)
 	}
-	h.recent.Note(a, a.Client)
-	h.missed(r.Context(), stream.Key{Tenant: a.Tenant, Client: a.Client})
-	err := h.streams.Serve(w, r, stream.Ident{Tenant: a.Tenant, Client: a.Client, Caller: a.Caller(), Network: a.Network, Live: a.Live})
+	c.hub.Recent().Note(a, a.Client)
+	c.hub.TellMissed(r.Context(), stream.Key{Tenant: a.Tenant, Client: a.Client})
+	err := c.hub.Streams().Serve(w, r, stream.Ident{Tenant: a.Tenant, Client: a.Client, Caller: a.Caller(), Network: a.Network, Live: a.Live})
 	switch {
 	case errors.Is(err, stream.ErrTenantFull):
-		h.requests.RefuseFull(w, "sockets", api.Error{
+		c.RefuseFull(w, "sockets", api.Error{
 			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full",
 			Message: "You have too many open sockets", Details: "Close some windows.", RetryAfter: 5,
 		})

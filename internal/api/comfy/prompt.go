@@ -1,0 +1,168 @@
+package comfy
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// getPrompt answers GET /prompt: how many of the caller's jobs are not done.
+func (c *Room) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	callers := c.hub.Recent().Callers(a)
+	if a.Anonymous() {
+		callers = []string{a.Caller()} // a number may tell of everybody's
+	}
+	total, err := c.hub.Jobs().Count(r.Context(), callers)
+	if err != nil {
+		c.Fail(w, r, err)
+		return
+	}
+	api.WriteJSON(w, http.StatusOK, []byte(`{"exec_info": {"queue_remaining": `+strconv.Itoa(total)+`}}`))
+}
+
+// maxPromptValues bounds the JSON values of a POST /prompt. The largest
+// workflows known have some ten thousand; each takes about 100 bytes here, and
+// more in the Python of an instance.
+const maxPromptValues = 1_000_000
+
+// postPrompt answers POST /prompt. When it answers 200 the job is safe.
+func (c *Room) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, body, ok := c.ReadLargeJSON(w, r, a, intake.Class{Limit: c.hub.Settings().MaxBody, Values: maxPromptValues})
+	if !ok {
+		return
+	}
+	defer body.Close()
+	if err := c.submit(w, r, a, v); err != nil {
+		c.refuse(w, r, a, v, err)
+		body.Refuse()
+	}
+}
+
+// submit hands a prompt to the hub and answers it, unless it is refused.
+func (c *Room) submit(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value) error {
+	request, err := catalog.ReadRequest(body)
+	if err != nil {
+		return err
+	}
+	a.SetClient(request.ClientID)
+	p := hub.Submission{
+		Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID, ID: request.PromptID,
+		Graph: request.Graph, Targets: request.Targets, Extra: request.Extra, Secrets: request.Secrets,
+		Priority: priorityOf(r, request), Front: request.Front,
+	}
+	if source := r.Header.Get("Comfy-Usage-Source"); len(source) <= api.MaxName {
+		p.Source = source
+	}
+	if request.Number != "" {
+		n := request.Number.Float64()
+		p.Number = &n
+	}
+	return c.hub.Submit(r.Context(), p, func(accepted hub.Accepted) {
+		c.hub.Recent().Note(a, request.ClientID)
+		if accepted.Position >= 0 {
+			w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
+		}
+		api.WriteValue(w, pyjson.NewObject(
+			pyjson.Member{Key: "prompt_id", Value: pyjson.String(accepted.ID)},
+			pyjson.Member{Key: "number", Value: accepted.Number},
+			pyjson.Member{Key: "node_errors", Value: accepted.NodeErrors},
+		))
+		_ = http.NewResponseController(w).Flush()
+	})
+}
+
+// refuse answers a prompt that was not taken.
+func (c *Room) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value, err error) {
+	own := api.Error{
+		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your prompts are waiting",
+		Details: "Try again when some of your own prompts have been executed.", RetryAfter: 10,
+	}
+	var answer *catalog.Answer
+	var refusal *hub.Refusal
+	switch {
+	case errors.As(err, &answer):
+		// ComfyUI's counter moves on for these too.
+		if takesNumber(body) {
+			c.hub.TakeNumber(r.Context(), a.Tenant)
+		}
+		writeAnswer(w, r, answer)
+	case errors.As(err, &refusal):
+		api.WriteJSON(w, http.StatusBadRequest, short(refusal.Answer))
+	case errors.Is(err, hub.ErrTenantQueueSize):
+		c.RefuseFull(w, "queue_size", own)
+	case errors.Is(err, hub.ErrTenantWaiting):
+		c.RefuseFull(w, "waiting", own)
+	case errors.Is(err, hub.ErrQueueFull):
+		api.WriteError(w, api.Error{
+			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
+			Details: "Try again when some prompts have been executed.", RetryAfter: 10,
+		})
+	default:
+		c.Fail(w, r, err)
+	}
+}
+
+// writeAnswer answers as ComfyUI does to the same body.
+func writeAnswer(w http.ResponseWriter, r *http.Request, answer *catalog.Answer) {
+	if answer.Status == http.StatusInternalServerError {
+		api.WriteInternalError(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", answer.ContentType)
+	text := short(answer.Body)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(text)
+}
+
+// takesNumber reports whether ComfyUI's counter moves on for a body of POST
+// /prompt that is refused: it is taken before anything is checked, unless the
+// body has a number of its own, or is none that Python can look into.
+func takesNumber(body pyjson.Value) bool {
+	switch v := body.(type) {
+	case *pyjson.Object:
+		return !v.Has("number")
+	case pyjson.Array:
+		return !slices.Contains(v, pyjson.Value(pyjson.String("number")))
+	case pyjson.String:
+		return !strings.Contains(string(v), "number")
+	}
+	return false
+}
+
+// priorityOf reads the wish for a priority: the header, else
+// extra_data.comfyhub.priority; anything odd counts as none.
+func priorityOf(r *http.Request, request *catalog.Request) int {
+	wish := r.Header.Get("X-ComfyHub-Priority")
+	if wish == "" {
+		p, _ := request.ExtraData.Object("comfyhub").Get("priority")
+		n, _ := p.(pyjson.Number)
+		wish = string(n)
+	}
+	n, err := strconv.Atoi(wish)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// maxAnswer bounds an answer that repeats what was wrong with a prompt.
+const maxAnswer = 1 << 20
+
+// short is an answer to a prompt, or a shorter one that says less: what was
+// sent must not come back by the megabyte.
+func short(body []byte) []byte {
+	if len(body) <= maxAnswer {
+		return body
+	}
+	return api.PromptError("prompt_outputs_failed_validation", "Prompt outputs failed validation",
+		"There is more wrong with the prompt than fits into an answer.")
+}

@@ -1,0 +1,211 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// Errors of [Hub.Submit]: the queue is full, or what one tenant may have in it.
+var (
+	ErrQueueFull       = queue.ErrFull
+	ErrTenantWaiting   = queue.ErrTenantFull
+	ErrTenantQueueSize = queue.ErrTenantFullBytes // is ErrTenantWaiting, too
+)
+
+// Submission is a prompt that somebody wants to be run. The byte slices must not
+// be changed.
+type Submission struct {
+	Tenant string
+	// Caller is whose job it is, see [job.Job].
+	Caller string
+	// Client is the client id whose socket gets the messages; empty for none.
+	Client string
+	// ID is the prompt id that the client chose; empty for a new one. The same
+	// prompt sent twice under one id is one job.
+	ID    string
+	Graph *catalog.Graph
+	// Targets is ComfyUI's partial_execution_targets; nil runs all outputs.
+	Targets []byte
+	// Extra is ComfyUI's extra_data, an object without the client id and secrets.
+	Extra []byte
+	// Secrets are the API keys of extra_data as an object; nil without any.
+	Secrets []byte
+	// Source says which of Comfy's own programs sends the prompt; empty for none.
+	Source string
+	// Priority goes from -100 to 100; more is cut to that.
+	Priority int
+	// Number is the place in the queue that the client asks for; nil for none.
+	Number *float64
+	// Front asks for a place before all that wait. It is without effect beside a
+	// Number.
+	Front bool
+}
+
+// Accepted is a job that is safe: the queue has it.
+type Accepted struct {
+	ID string
+	// Number is ComfyUI's queue number.
+	Number pyjson.Number
+	// NodeErrors say why some outputs will not run, as ComfyUI does.
+	NodeErrors *pyjson.Object
+	// Position is the place in the queue from 0 on, -1 for a job that does not
+	// wait and for one whose place cannot be told.
+	Position int
+}
+
+// Refusal is what an instance says of a prompt that it does not take.
+type Refusal struct {
+	// Answer is the body of ComfyUI's answer 400.
+	Answer []byte
+}
+
+// Error leaves the answer out, which may quote a user's text.
+func (*Refusal) Error() string { return "hub: an instance has refused the prompt" }
+
+// Submit checks a prompt as ComfyUI would, puts it into the queue and calls
+// answer, which must send the client its answer before it returns: messages of
+// the run follow then, and several clients lose a prompt whose messages arrive
+// before they have read its id. answer is called only if Submit returns nil.
+//
+// The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
+// *[Refusal], those above, or one of Redis or the storage.
+func (h *Hub) Submit(ctx context.Context, p Submission, answer func(Accepted)) error {
+	s, verdict, err := h.checked(ctx, p)
+	if err != nil {
+		return err
+	}
+	door := h.dispatch.Door(s.Key)
+	defer door.Close()
+	accepted, err := h.enqueue(ctx, s, verdict, door)
+	if err != nil {
+		return err
+	}
+	answer(accepted)
+	door.Close()
+	h.dispatch.Wake()
+	return nil
+}
+
+// TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that
+// it refuses. A number that is not taken harms nobody.
+func (h *Hub) TakeNumber(ctx context.Context, tenant string) {
+	if _, err := h.queue.TakeNumber(ctx, tenant); err != nil {
+		h.log().Debug("cannot advance the number", "error", err)
+	}
+}
+
+// checked makes a job of a prompt that passes the checks.
+func (h *Hub) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
+	have := &lookup{hub: h, ctx: ctx, tenant: p.Tenant}
+	// The catalog is one and the same for all steps: a merge may come in between.
+	c, verdict := h.classes.validate(ctx, catalog.Prompt{
+		Graph: p.Graph, Targets: p.Targets, Version: h.dispatch.Version(), Known: have.has,
+		OwnFiles: p.Tenant != job.DefaultTenant,
+		Makes:    func(q catalog.Question) bool { return h.dispatch.Makes(ctx, h.stock.infos(), q) },
+	})
+	if have.err != nil {
+		return queue.Submission{}, nil, have.err // a file may be there that could not be asked for
+	}
+	if !verdict.Accepted() {
+		return queue.Submission{}, nil, verdict.Answer
+	}
+	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
+	pins, err := h.pin(ctx, p.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	if err != nil {
+		return queue.Submission{}, nil, err
+	}
+	s := queue.Submission{
+		Key: uuid.NewString(), ID: p.ID, Tenant: p.Tenant, Caller: p.Caller, Client: p.Client,
+		Class: needs.Signature(), Priority: p.Priority, Number: p.Number, Front: p.Front,
+		Body: job.Body{
+			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
+			Outputs: verdict.Outputs, Targets: p.Targets, Secrets: p.Secrets,
+			Inputs: pins, Requires: needs.Encode(),
+		},
+	}
+	if s.ID == "" {
+		s.ID = s.Key
+	}
+	s.BodyHash = hashOf(s.Body.Prompt, s.Body.Extra, s.Body.Targets)
+	s.Body.Extra = stamped(s.Body.Extra, p.Source, h.dispatch.Version()) // differs each time, so it is no part of the hash
+	if verdict.Doubtful && h.dispatch.HasIdle(needs) {
+		s.Door = doorLife
+	}
+	return s, verdict, nil
+}
+
+// enqueue puts a job into the queue and waits for an instance's word on it where
+// that is needed.
+func (h *Hub) enqueue(ctx context.Context, s queue.Submission, verdict *catalog.Verdict, door *dispatch.Door) (Accepted, error) {
+	// Before it is queued: the run may begin before Enqueue has returned, and a
+	// client without a socket yet must be sent all of it.
+	k := stream.Key{Tenant: s.Tenant, Client: s.Client}
+	h.streams.Posted(k, time.Now())
+	h.streams.GoesOn(k, s.ID)
+	accepted, err := h.queue.Enqueue(ctx, s)
+	if err != nil {
+		return Accepted{}, err
+	}
+	j, nodeErrors := accepted.Job, verdict.NodeErrors
+	if j.DoorUntil > 0 {
+		if accepted.Existing {
+			door = nil // an earlier request waits there
+		}
+		answer, err := h.ask(ctx, j, door)
+		if err != nil {
+			return Accepted{}, err
+		}
+		nodeErrors = nodeErrorsOf(answer, nodeErrors)
+	}
+	if accepted.Existing && j.State.Ended() {
+		h.replay(ctx, j)
+	} else {
+		h.streams.StatusChanged(j.Caller)
+	}
+	position, err := h.queue.Position(ctx, j.Key)
+	if err != nil {
+		position = -1
+	}
+	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position}, nil
+}
+
+// replay sends the messages of an ended job again, because the same prompt was
+// posted again: its client may have missed the answer, or the end.
+func (h *Hub) replay(ctx context.Context, j job.Job) {
+	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
+	if h.streams.Replay(k, j.ID) {
+		return
+	}
+	if frames := h.rebuilt(ctx, j); len(frames) > 0 {
+		h.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
+	}
+}
+
+// hashStep is hashed at once. Hashing cannot be interrupted, and all of the hub
+// waits for it when a garbage collection begins.
+const hashStep = 256 << 10
+
+// hashOf identifies what was asked.
+func hashOf(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":"))
+		for step := range slices.Chunk(p, hashStep) {
+			h.Write(step)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
