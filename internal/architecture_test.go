@@ -81,14 +81,14 @@ var mayImport = map[string][]string{
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/retry", "internal/stream",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/rescue", "internal/retry", "internal/stream",
 	},
 
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/pins":      {"internal/redis"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
-	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/retry"},
+	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry"},
 	"internal/picture":   {"internal/webp"},
 	"internal/intake":    {"internal/pyjson"},
 	"internal/fleet":     {},
@@ -104,6 +104,7 @@ var mayImport = map[string][]string{
 	"internal/keyring":         {},
 	"internal/aiohttp":         {}, // standard library only
 	"internal/redis":           {"internal/retry"},
+	"internal/rescue":          {},
 	"internal/retry":           {},
 	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
 	"internal/freeport":        {},
@@ -358,5 +359,25 @@ func TestNoTestSleeps(t *testing.T) {
 				t.Errorf("%s:%d: poll with a deadline, or use testing/synctest", file.path, i+1)
 			}
 		}
+	}
+}
+
+// bareGoroutine starts a goroutine in which a panic ends the process.
+var bareGoroutine = regexp.MustCompile(`\bgo func\(|\.Go\(func\(`)
+
+// A panic in a goroutine that works for one job, client or instance ends no more
+// than that: packages with such goroutines start them by package rescue. Those
+// counted here are loops of the hub itself, or contain their panics.
+func TestPanicsAreContained(t *testing.T) {
+	t.Parallel()
+	bare := map[string]int{
+		"internal/dispatch/dispatcher.go": 4, "internal/dispatch/link.go": 1,
+		"internal/files/collector.go": 1, "internal/files/transfer.go": 2,
+	}
+	for _, s := range sources(t) {
+		if s.isTest() || s.folder() != "internal/dispatch" && s.folder() != "internal/files" {
+			continue
+		}
+		require.Len(t, bareGoroutine.FindAll(s.text, -1), bare[s.path], "%s: use package rescue", s.path)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -135,8 +136,11 @@ func (r *run) bringHome(ctx context.Context) result {
 		return result{verdict: dropped} // the hub stops
 	}
 	if err := r.files.settle(ctx); err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return result{verdict: dropped}
+		case errors.Is(err, rescue.ErrPanic):
+			return result{verdict: crashed}
 		}
 		return result{verdict: lost, reason: err.Error()}
 	}

@@ -3,27 +3,37 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // perform takes a run through its steps and brings it to its end. A panic on
 // the way ends this run only.
-func (r *run) perform(ctx context.Context, steps func(context.Context) result) (v verdict) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			r.log.Error("panic in a run", "panic", cause, "stack", string(debug.Stack()))
-			v = finished
-			r.crash(ctx)
-		}
-	}()
-	res := steps(ctx)
-	r.conclude(ctx, res)
+func (r *run) perform(ctx context.Context, steps func(context.Context) result) verdict {
+	var res result
+	if rescue.Do(r.log, "a run", func() error {
+		res = steps(ctx)
+		r.conclude(ctx, res)
+		return nil
+	}) != nil {
+		_ = rescue.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
+		return finished
+	}
 	return res.verdict
+}
+
+// beside does work for the run in a goroutine of its own. A panic in it ends the
+// run, as one in the run's own goroutine does.
+func (r *run) beside(work string, f func()) {
+	r.d.work.Go(r.log, work, func() {
+		if err := rescue.Do(r.log, work, func() error { f(); return nil }); err != nil {
+			r.mail.put(event{kind: hubFailed})
+		}
+	})
 }
 
 // conclude does what the result of a run asks for.
@@ -35,6 +45,8 @@ func (r *run) conclude(ctx context.Context, res result) {
 		if collected {
 			r.clean(ctx)
 		}
+	case crashed:
+		r.crash(ctx)
 	case lost, excused, killed:
 		r.giveBack(ctx, res)
 	case dropped:
@@ -48,11 +60,6 @@ func (r *run) conclude(ctx context.Context, res result) {
 // attempt would fail in the same way. It relies on nothing that the run has
 // made.
 func (r *run) crash(ctx context.Context) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			r.log.Error("panic at the end of a run", "panic", cause, "stack", string(debug.Stack()))
-		}
-	}()
 	r.lose()
 	if r.phase == ended {
 		return

@@ -1,14 +1,20 @@
 package dispatch
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // A job whose body cannot be read and whose cancel was asked for ends as
@@ -31,20 +37,88 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 // goes on, and the instance is free for the next job.
 func TestPanicEndsOneRun(t *testing.T) {
 	t.Parallel()
-	for at, broken := range map[string]func(*Config){
-		"before the prompt is posted": func(c *Config) { c.Files = files.NewTransfer(nil, nil, nil, nil) },
-		"while it executes":           func(c *Config) { c.Shown = func(string, string, []byte) { panic("broken") } },
+	for at, broken := range map[string]func(*dispatching, *Config){
+		"before the prompt is posted": func(_ *dispatching, c *Config) { c.Files = files.NewTransfer(nil, nil, nil, nil) },
+		"while it executes":           func(_ *dispatching, c *Config) { c.Shown = func(string, string, []byte) { panic("broken") } },
+		"while an output is copied": func(b *dispatching, _ *Config) {
+			b.fetch = func(context.Context, files.Source, http.Header) (*http.Response, error) { panic("broken") }
+		},
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
-			b := newDispatching(t, 1, func(_ *dispatching, c *Config) { broken(c) })
+			b := newDispatching(t, 1, broken)
 			for range 2 {
 				key := b.submit(picture, func(s *queue.Submission) { s.Body.Inputs = []byte(`{"v": 1, "held": ["a"]}`) })
 				require.Contains(t, b.failure(key), "The hub failed")
 				b.leaves(key)
 			}
-			require.Contains(t, b.logged(), "dispatch.(*run).", "the log has the stack")
+			require.Contains(t, b.logged(), "rescue.Do", "the log has the stack")
 			require.Equal(t, []string{"failed", "failed"}, b.ends())
 		})
 	}
+}
+
+// So does one in a goroutine that works beside the run.
+func TestPanicBesideARun(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	key := b.submit(endless)
+	b.runs(key)
+	b.followed(key).beside("testing", func() { panic("broken") })
+	require.Contains(t, b.failure(key), "The hub failed")
+	b.leaves(key)
+	b.reaches(b.submit(picture), job.Done)
+	require.Contains(t, b.logged(), "TestPanicBesideARun.func", "the log has the stack")
+}
+
+// A reader of an instance's messages that panics loses its socket and opens it
+// again; the run that has it ends.
+func TestPanicOfAReader(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t)
+	client, err := comfyui.NewClient(s.web.URL, comfyui.Options{})
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		up    int // which opening panics
+		frame bool
+		lost  bool // whether the socket is
+	}{
+		"at a frame": {frame: true, lost: true},
+		"at opening": {up: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, stop := context.WithTimeout(t.Context(), deadline)
+			defer stop()
+			ups := 0
+			var lost error
+			f := &feed{
+				client: client, sid: uuid.NewString(), log: slog.New(slog.DiscardHandler),
+				up: func(context.Context) error {
+					ups++
+					switch ups {
+					case tt.up:
+						panic("broken")
+					case 2:
+						stop()
+					}
+					return nil
+				},
+				down: func(err error) { lost = err },
+				frame: func(comfyui.Frame) {
+					if tt.frame {
+						panic("broken")
+					}
+				},
+			}
+			f.run(ctx)
+			require.Equal(t, 2, ups, "it is opened again")
+			require.Equal(t, tt.lost, errors.Is(lost, rescue.ErrPanic))
+		})
+	}
+	b := newDispatching(t, 1)
+	key := b.submit(endless)
+	b.runs(key)
+	b.link(b.instances[0].name).deliver(event{kind: socketDown, err: rescue.ErrPanic})
+	require.Contains(t, b.failure(key), "The hub failed")
 }

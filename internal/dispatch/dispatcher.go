@@ -20,6 +20,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -96,8 +97,12 @@ type Dispatcher struct {
 
 	ctx  context.Context
 	stop context.CancelFunc
-	work sync.WaitGroup
-	wake chan struct{}
+	// loops are those of the dispatcher itself. A panic in one of them ends the
+	// process, which is better than a hub that does half its work; one in other
+	// work ends that work only.
+	loops sync.WaitGroup
+	work  rescue.Group
+	wake  chan struct{}
 	// homes says where each client's jobs ran last.
 	homes homes
 	// logsWanted says that somebody reads the primary's log.
@@ -129,16 +134,17 @@ func New(c Config) *Dispatcher {
 
 // Start connects to the instances and begins to dispatch.
 func (d *Dispatcher) Start() {
-	d.work.Go(func() { d.followFleet(d.ctx) })
-	d.work.Go(func() { d.followQueue(d.ctx) })
-	d.work.Go(func() { d.loop(d.ctx) })
-	d.work.Go(func() { d.keepLeases(d.ctx) })
+	d.loops.Go(func() { d.followFleet(d.ctx) })
+	d.loops.Go(func() { d.followQueue(d.ctx) })
+	d.loops.Go(func() { d.loop(d.ctx) })
+	d.loops.Go(func() { d.keepLeases(d.ctx) })
 }
 
 // Close lets go of everything and waits. Runs go on at their instances; their
 // leases end, or the next hub takes them over.
 func (d *Dispatcher) Close() {
 	d.stop()
+	d.loops.Wait()
 	d.work.Wait()
 	d.mu.Lock()
 	links := d.links
@@ -313,7 +319,7 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 	if r.link != nil {
 		d.homes.note(j.Tenant, j.Client, r.link.name)
 	}
-	d.work.Go(func() {
+	d.work.Go(r.log, "ending a run", func() {
 		v := r.perform(d.ctx, steps)
 		d.mu.Lock()
 		if d.runs[j.Key] == r {
@@ -338,5 +344,5 @@ func (d *Dispatcher) progressed(r *run, m comfyui.Message) {
 	}
 	r.noted = time.Now()
 	fraction := min(max(m.Float("value")/top, 0), 1)
-	d.work.Go(func() { _ = d.queue.Progress(d.ctx, r.lease(), fraction) })
+	r.beside("noting the progress of a run", func() { _ = d.queue.Progress(d.ctx, r.lease(), fraction) })
 }

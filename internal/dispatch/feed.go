@@ -3,11 +3,12 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"sync"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -23,11 +24,12 @@ const (
 type feed struct {
 	client *comfyui.Client
 	sid    string
+	log    *slog.Logger
 	// up is called after each successful opening, before any frame of it, and
 	// again for as long as it fails and the socket stands.
 	up func(ctx context.Context) error
-	// down is called when the socket is lost and after each failed attempt to
-	// open it.
+	// down is called when the socket is lost, which a panic of up or of frame
+	// has as its consequence, and after each failed attempt to open it.
 	down func(err error)
 	// frame is called for each message and must not block.
 	frame func(comfyui.Frame)
@@ -55,7 +57,7 @@ func (f *feed) run(ctx context.Context) {
 		socket, err := f.client.Dial(ctx, f.sid)
 		if err == nil {
 			pauses.Reset()
-			err = f.serve(ctx, socket)
+			err = rescue.Do(f.log, "reading an instance's messages", func() error { return f.serve(ctx, socket) })
 			socket.Close()
 		}
 		if ctx.Err() != nil {
@@ -71,22 +73,27 @@ func (f *feed) serve(ctx context.Context, socket *comfyui.Socket) error {
 	f.socket.Store(socket)
 	defer f.socket.Store(nil)
 	standing, lost := context.WithCancel(ctx)
-	var again sync.WaitGroup
+	var again rescue.Group
 	defer again.Wait()
 	defer lost()
-	if f.up(standing) != nil {
+	if f.opened(standing) != nil {
 		// Beside the reading: the instance waits for those who do not read.
-		again.Go(func() { f.upAgain(standing) })
+		again.Go(f.log, "opening a socket", func() { f.upAgain(standing) })
 	}
 	return f.read(ctx, socket)
 }
 
 func (f *feed) upAgain(ctx context.Context) {
 	for pauses := retry.New(minRedial, maxRedial); pauses.Wait(ctx); {
-		if f.up(ctx) == nil {
+		if f.opened(ctx) == nil {
 			return
 		}
 	}
+}
+
+// opened calls up.
+func (f *feed) opened(ctx context.Context) error {
+	return rescue.Do(f.log, "opening a socket", func() error { return f.up(ctx) })
 }
 
 func (f *feed) read(ctx context.Context, socket *comfyui.Socket) error {

@@ -201,12 +201,12 @@ func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
 		return stop
 	}
 	f := &feed{
-		client: r.link.client, sid: sid,
+		client: r.link.client, sid: sid, log: r.log,
 		up:    func(context.Context) error { r.mail.put(event{kind: socketUp}); return nil },
 		down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
 		frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
 	}
-	r.d.work.Go(func() { f.run(ctx) })
+	r.beside("reading the messages of a run", func() { f.run(ctx) })
 	return stop
 }
 

@@ -68,7 +68,7 @@ func (d *Dispatcher) openLink(ctx context.Context, i fleet.Instance, client *com
 		ask:     newAsking(),
 	}
 	l.feed = &feed{
-		client: client, sid: l.sid,
+		client: client, sid: l.sid, log: l.log,
 		up: func(ctx context.Context) error {
 			if err := d.learn(ctx, l); err != nil {
 				if ctx.Err() == nil {

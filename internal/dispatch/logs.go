@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // typeLogs is the message with which an instance tells subscribers its log.
@@ -19,9 +19,9 @@ func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	d.logsWanted.Store(wanted)
 	links := d.open()
 	errs := make([]error, len(links))
-	var wait sync.WaitGroup
+	var wait rescue.Group
 	for n, l := range links {
-		wait.Go(func() { errs[n] = l.client.SubscribeLogs(ctx, l.sid, wanted) })
+		wait.Go(l.log, "subscribing to a log", func() { errs[n] = l.client.SubscribeLogs(ctx, l.sid, wanted) })
 	}
 	wait.Wait()
 	return errors.Join(errs...)

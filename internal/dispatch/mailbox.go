@@ -27,6 +27,8 @@ const (
 	// moved: the instance is reached at another address now, by the event's
 	// link.
 	moved
+	// hubFailed: a goroutine that works for the run has panicked.
+	hubFailed
 	// silence: nothing arrived for the asked time.
 	silence
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -115,7 +116,7 @@ func (d *Dispatcher) panel(l *link, k stream.Key) *panel {
 		d.panels.all = map[*panel]struct{}{}
 	}
 	d.panels.all[p] = struct{}{}
-	d.work.Go(func() {
+	d.work.Go(l.log, "serving a client's socket", func() {
 		defer d.panels.drop(p)
 		p.serve(ctx, d)
 	})
@@ -182,10 +183,10 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 	}
 	close(p.opened)
 	frames := make(chan arrived, panelBacklog)
-	var passing sync.WaitGroup
+	var passing rescue.Group
 	defer passing.Wait()
 	defer close(frames)
-	passing.Go(func() { p.pass(ctx, d, frames) })
+	passing.Go(p.link.log, "passing messages to a client", func() { p.pass(ctx, d, frames) })
 	stop := p.watchIdle(d)
 	defer stop()
 	for {
@@ -207,7 +208,7 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 func (p *panel) watchIdle(d *Dispatcher) (stop func()) {
 	tick := time.NewTicker(panelIdle / 4)
 	done := make(chan struct{})
-	d.work.Go(func() {
+	d.work.Go(p.link.log, "watching a client's socket", func() {
 		defer tick.Stop()
 		for {
 			select {

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -37,7 +38,7 @@ func (d *Dispatcher) Refresh(ctx context.Context) {
 		for _, l := range d.open() {
 			q, mine := l.ask.wholeSince(now, age)
 			if mine {
-				d.work.Go(func() { d.reread(l, q) })
+				d.work.Go(l.log, "reading what an instance can run", func() { d.reread(l, q) })
 			}
 			if q != nil {
 				waits = append(waits, q)
@@ -79,7 +80,7 @@ func (d *Dispatcher) AskClasses(ctx context.Context, classes []string, asOf time
 				}
 				q, mine := l.ask.partSince(class, asOf, allowed)
 				if mine {
-					d.work.Go(func() { d.askClass(l, class, q) })
+					d.work.Go(l.log, "asking about a class", func() { d.askClass(l, class, q) })
 				}
 				if q != nil {
 					waits = append(waits, q)
@@ -139,7 +140,7 @@ func (d *Dispatcher) learnFrom(refused *comfyui.Refused) {
 	}
 	slices.Sort(classes)
 	now := time.Now()
-	d.work.Go(func() { d.AskClasses(d.ctx, slices.Compact(classes), now, false) })
+	d.work.Go(d.log, "asking about classes", func() { d.AskClasses(d.ctx, slices.Compact(classes), now, false) })
 }
 
 // Doubt notes that an instance may have changed, because a client called one of
@@ -161,7 +162,7 @@ func (d *Dispatcher) Relearn(instance string) {
 	}
 	l.ask.doubt()
 	if q, mine := l.ask.wholeSince(time.Now(), 0); mine {
-		d.work.Go(func() { d.reread(l, q) })
+		d.work.Go(l.log, "reading what an instance can run", func() { d.reread(l, q) })
 	}
 }
 
@@ -170,7 +171,7 @@ func (d *Dispatcher) reread(l *link, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, wholeTimeout)
 	defer cancel()
 	retry.Sleep(ctx, time.Until(q.from))
-	err := d.readAgain(ctx, l)
+	err := rescue.Do(l.log, "reading what an instance can run", func() error { return d.readAgain(ctx, l) })
 	if err != nil && d.ctx.Err() == nil {
 		l.log.Warn("cannot read what the instance can run", "error", err)
 	}
@@ -196,7 +197,11 @@ func (d *Dispatcher) readAgain(ctx context.Context, l *link) error {
 func (d *Dispatcher) askClass(l *link, class string, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, partTimeout)
 	defer cancel()
-	changed, err := d.readClass(ctx, l, class)
+	var changed bool
+	err := rescue.Do(l.log, "asking about a class", func() (err error) {
+		changed, err = d.readClass(ctx, l, class)
+		return err
+	})
 	if err != nil && d.ctx.Err() == nil {
 		l.log.Debug("cannot read what the instance offers", "error", err)
 	}

@@ -12,6 +12,8 @@ const (
 	finished
 	// overran: as finished, with the error that it exceeded job_timeout.
 	overran
+	// crashed: the hub itself has failed; the job ends with that error.
+	crashed
 	// rejected: the instance's refusal was the answer to the client; there
 	// never was such a job.
 	rejected

@@ -75,7 +75,7 @@ func (d *Dispatcher) retire(l, next *link) {
 			r.mail.put(event{kind: socketDown, err: errDropped})
 		}
 	}
-	d.work.Go(l.close)
+	d.work.Go(l.log, "closing a connection", l.close)
 }
 
 // setConnected tells everybody by which client a link's instance can be asked

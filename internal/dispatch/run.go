@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -81,6 +82,8 @@ func (r *run) watch(ctx context.Context) result {
 				r.downSince = time.Now()
 			}
 			switch {
+			case errors.Is(e.err, rescue.ErrPanic):
+				return result{verdict: crashed}
 			case gone(e.err) && r.phase == executing:
 				return result{verdict: killed, reason: "the instance died" + r.where()}
 			case gone(e.err), errors.Is(e.err, errDropped), time.Since(r.downSince) > r.d.settings().ContactTimeout:
@@ -94,6 +97,8 @@ func (r *run) watch(ctx context.Context) result {
 			r.interrupt(ctx)
 		case leaseLost:
 			return result{verdict: dropped}
+		case hubFailed:
+			return result{verdict: crashed}
 		case moved:
 			r.link, r.missed.messages, r.downSince = e.link, true, time.Time{}
 			stop := r.listen(ctx)

@@ -94,6 +94,8 @@ type dispatching struct {
 	instances  []*scripted
 
 	config Config
+	// fetch reads outputs from the instances.
+	fetch files.Fetch
 
 	mu       sync.Mutex
 	settings Settings
@@ -116,7 +118,11 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	storage, err := files.OpenStorage(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	store := files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
-	copies := files.NewCollector(store, files.From(connected), files.CollectorOptions{Logger: log})
+	b.fetch = files.From(connected)
+	fetch := func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
+		return b.fetch(ctx, src, header)
+	}
+	copies := files.NewCollector(store, fetch, files.CollectorOptions{Logger: log})
 	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: log})
 	c := Config{
 		Queue: q, Fleet: b.fleet, Streams: streams, Connected: connected,

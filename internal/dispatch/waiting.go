@@ -45,7 +45,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Ended:
 		d.streams.JobChanged(e.Tenant, e.Caller)
 		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {
-			d.work.Go(func() { d.EndedElsewhere(d.ctx, e) })
+			d.work.Go(d.log, "telling of a job's end", func() { d.EndedElsewhere(d.ctx, e) })
 		}
 	case queue.Claimed:
 		d.streams.JobChanged(e.Tenant, e.Caller)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // Fetch asks an instance's /view for a file. Of the header, ranges and
@@ -134,7 +135,10 @@ func (c *Collector) board(key flightKey) (*flight, error) {
 	c.flights[key] = f
 	c.running.Go(func() {
 		defer cancel()
-		f.entry, f.err = c.copy(ctx, key)
+		f.err = rescue.Do(c.log, "copying an output", func() (err error) {
+			f.entry, err = c.copy(ctx, key)
+			return err
+		})
 		c.mu.Lock()
 		if c.flights[key] == f {
 			delete(c.flights, key)

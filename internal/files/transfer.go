@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -121,7 +122,9 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 	var group errgroup.Group
 	for n, name := range names {
 		if sources[n].Viewable() {
-			group.Go(func() error { return t.copy(copying, tenant, name) })
+			group.Go(func() error {
+				return rescue.Do(t.log, "copying an output", func() error { return t.copy(copying, tenant, name) })
+			})
 		}
 	}
 	var failure error

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // heardLog keeps a log.
@@ -83,5 +84,26 @@ func TestTransferCollects(t *testing.T) {
 		_, wait, err = transfer.Collect(t.Context(), tenant, []job.FileRef{broken}, from)
 		require.NoError(t, err)
 		require.ErrorContains(t, wait(t.Context()), "instance answers 500", "a copy that failed")
+	})
+}
+
+// A panic while an output is copied is an error for whoever waits for that copy,
+// and no more.
+func TestPanicOfACopy(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s, i, log := newStore(t, db), newInstance(), &heardLog{}
+		logger := slog.New(slog.NewTextHandler(log, nil))
+		broken := func(context.Context, Source, http.Header) (*http.Response, error) { panic("broken") }
+		c := NewCollector(s, broken, CollectorOptions{Logger: logger})
+		t.Cleanup(c.Close)
+		ref := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
+		i.put(ref, "picture")
+		for _, copies := range []*Collector{c, nil} {
+			_, wait, err := NewTransfer(s, copies, nil, logger).Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Instance: i})
+			require.NoError(t, err)
+			require.ErrorIs(t, wait(t.Context()), rescue.ErrPanic)
+		}
+		require.True(t, log.has("TestPanicOfACopy.func"), "the log has the stack")
 	})
 }

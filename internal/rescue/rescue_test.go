@@ -1,0 +1,58 @@
+package rescue_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/rescue"
+)
+
+func TestDo(t *testing.T) {
+	t.Parallel()
+	own := errors.New("own")
+	for name, tt := range map[string]struct {
+		f    func() error
+		want error
+	}{
+		"nothing":  {func() error { return nil }, nil},
+		"an error": {func() error { return own }, own},
+		"a panic":  {func() error { panic("broken") }, rescue.ErrPanic},
+		"a nil pointer": {func() error {
+			var p *strings.Builder
+			return errors.New(p.String()[1:])
+		}, rescue.ErrPanic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log strings.Builder
+			err := rescue.Do(slog.New(slog.NewTextHandler(&log, nil)), "testing", tt.f)
+			if !errors.Is(tt.want, rescue.ErrPanic) {
+				require.Equal(t, tt.want, err)
+				require.Empty(t, log.String())
+				return
+			}
+			require.ErrorIs(t, err, rescue.ErrPanic)
+			require.Contains(t, log.String(), "work=testing")
+			require.Contains(t, log.String(), "rescue_test.TestDo.func", "the log has the stack")
+		})
+	}
+}
+
+// Whoever waits for a group waits for those that panic, too.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	var (
+		log  strings.Builder
+		g    rescue.Group
+		done = make(chan struct{})
+	)
+	g.Go(slog.New(slog.NewTextHandler(&log, nil)), "testing", func() { panic("broken") })
+	g.Go(slog.New(slog.DiscardHandler), "testing", func() { close(done) })
+	g.Wait()
+	<-done
+	require.Contains(t, log.String(), "broken")
+}
