@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// foldedBy is how many times smaller than itself a body is counted at
-	// least. One that is a single letter a million times takes no room while it
-	// waits, but all of its size in each listing.
+	// foldedBy limits how far compression may reduce what a body counts for: to
+	// this fraction of its size at most. A body that repeats one letter a million
+	// times takes no space while it waits, but its full size in each listing.
 	foldedBy = 16
-	// fewBodies are read at a time for EachBody: they may be large.
+	// fewBodies is how many bodies EachBody reads at a time: they may be large.
 	fewBodies = 4
 )
 
-// weigh gives the bytes that a stored body counts for while it waits.
+// weigh returns the bytes that a stored body counts for while it waits.
 func weigh(b job.Body, stored, sealed []byte) int64 {
 	plain := len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs)
 	return int64(max(len(stored)+len(sealed), plain/foldedBy))
@@ -32,15 +32,16 @@ type StoredBody struct {
 	codec  *codec
 }
 
-// Size is about the number of bytes that Read takes.
+// Size returns roughly how many bytes Read needs.
 func (s StoredBody) Size() int64 { return unpackedSize(s.stored) }
 
-// maxBlock is the most that a block of zstd holds, in bytes.
+// maxBlock is the largest zstd block, in bytes.
 const maxBlock = 128 << 10
 
-// unpackedSize is what a stored value takes once it is read, beside itself: no
-// less, and little more. The size of a short one is not in its header. Counted
-// as the largest, it would wait for the memory of all large bodies.
+// unpackedSize returns how much memory a stored value needs, besides itself, once
+// it is read: no less, and little more. The header of a short value does not state
+// its size. If it counted as the largest, it would wait for the memory of all large
+// bodies.
 func unpackedSize(stored []byte) int64 {
 	var head zstd.Header
 	err := head.Decode(stored)
@@ -50,14 +51,15 @@ func unpackedSize(stored []byte) int64 {
 	case err == nil && !head.HasFCS && head.FirstBlock.OK && head.FirstBlock.Last:
 		return int64(len(stored)) + maxBlock
 	}
-	return maxUnpacked // it cannot be told, or cannot be read
+	return maxUnpacked // unknown or unreadable
 }
 
-// Read gives the body without its secrets and requirements. Errors: ErrCorrupt.
+// Read returns the body without its secrets and requirements. Errors: ErrCorrupt.
 func (s StoredBody) Read() (job.Body, error) { return s.codec.decodeBody(s.stored) }
 
-// EachBody gives the bodies of those of the jobs that are live, in the order of
-// the keys, few of them in memory at a time. It ends at the first error of use.
+// EachBody passes the bodies of the live ones among the jobs to use, in the order
+// of the keys, with only a few of them in memory at a time. It ends at the first
+// error of use.
 func (q *Queue) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
 	for begin := 0; begin < len(keys); begin += fewBodies {
 		part := keys[begin:min(begin+fewBodies, len(keys))]

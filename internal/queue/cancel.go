@@ -7,30 +7,28 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// CancelResult is what Cancel found.
+// CancelResult is the result of Cancel.
 type CancelResult struct {
-	// Was is the state before. From queued the job is gone; from leased and
-	// running it is the holder's to interrupt and Finish; an ended job
-	// stays as it ended.
+	// Was is the previous state. A queued job is gone; a leased or running one is
+	// to be interrupted and finished by its holder; an ended job stays as it ended.
 	Was job.State
-	// Withdrawn says that the job runs and its client has taken it back.
+	// Withdrawn means that the job is running and its client has withdrawn it.
 	Withdrawn bool
-	// Run is the job's last run; the one to interrupt where it is leased or
-	// running.
+	// Run is the job's last run; the one to interrupt if it is leased or running.
 	Run job.Run
 }
 
-// Cancel removes a waiting job, without a history entry as in ComfyUI, or
-// asks the holder of a run to end it: by an event at once, and by each Renew.
-// Errors: ErrNotFound.
+// Cancel removes a waiting job, without a history entry, as in ComfyUI. For a run
+// it asks the holder to end it: by an event at once, and in each Renew. Errors:
+// ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	return q.cancel(ctx, key, "")
 }
 
-// Withdraw takes a job back as if it had never been sent: a waiting one as
-// Cancel does; a running one is in no listing and no count from now on, its
-// holder is asked to end it, and its end leaves no history entry. A job whose
-// cancel was asked for before ends as that says. Errors: ErrNotFound.
+// Withdraw removes a job as if it had never been sent. It removes a waiting job as
+// Cancel does. A running job disappears from all listings and counts, its holder is
+// asked to end it, and its end leaves no history entry. A job that was cancelled
+// before ends as cancelled. Errors: ErrNotFound.
 func (q *Queue) Withdraw(ctx context.Context, key string) (CancelResult, error) {
 	return q.cancel(ctx, key, "1")
 }
@@ -47,8 +45,8 @@ func (q *Queue) cancel(ctx context.Context, key, withdraw string) (CancelResult,
 	return CancelResult{Was: job.State(values[0]), Withdrawn: j.Withdrawn, Run: j.Run}, err
 }
 
-// CancelWaiting removes those of the jobs that wait, as ComfyUI's delete and
-// clear do, and gives their keys. Others are left alone.
+// CancelWaiting removes those of the jobs that are waiting, as ComfyUI's delete and
+// clear do, and returns their keys. Other jobs are left alone.
 func (q *Queue) CancelWaiting(ctx context.Context, keys []string) ([]string, error) {
 	var removed []string
 	for batch := range slices.Chunk(keys, batchSize) {

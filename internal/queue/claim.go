@@ -8,8 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Classes gives the classes that have waiting jobs, each with its
-// requirements.
+// Classes returns the classes that have waiting jobs, each with its requirements.
 func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 	classes, err := q.db.Client().SMembers(ctx, q.keys.classes()).Result()
 	if err != nil {
@@ -24,7 +23,7 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 	}
 	out := make(map[string][]byte, len(classes))
 	for i, class := range classes {
-		// A class whose last job ended since has no requirements any more.
+		// The requirements of a class disappear with its last job.
 		if text, err := requires[i].Bytes(); err == nil {
 			out[class] = text
 		}
@@ -32,8 +31,8 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 	return out, nil
 }
 
-// Peek gives the n best waiting jobs over the classes, in rank order. They
-// may be gone by the time of a Claim, which decides.
+// Peek returns the n best waiting jobs of the classes, in rank order. They may be
+// gone by the time of a Claim, which decides.
 func (q *Queue) Peek(ctx context.Context, classes []string, n int) ([]job.Job, error) {
 	if n <= 0 || len(classes) == 0 {
 		return nil, nil
@@ -61,14 +60,14 @@ type ClaimRequest struct {
 	Instance string
 	// Hub is the id and boot of the hub that will hold the run.
 	Hub string
-	// Upstream is the prompt_id that the instance will know; a new one for
-	// each request.
+	// Upstream is the prompt_id that the instance will know; a new one for each
+	// request.
 	Upstream string
 	// SID is the client_id given to the instance.
 	SID string
 }
 
-// Claim gives a waiting job to an instance and its run to a hub, for the time
+// Claim assigns a waiting job to an instance, and its run to a hub for the duration
 // of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken,
 // ErrNotFound.
 func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {

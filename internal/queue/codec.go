@@ -10,15 +10,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// copyStep is copied at once. A copy cannot be interrupted, and all of the hub
-// waits for its end when a garbage collection begins.
+// copyStep is how many bytes are copied at a time. A copy cannot be interrupted,
+// and the whole hub waits for its end when a garbage collection begins.
 const copyStep = 256 << 10
 
-// maxUnpacked bounds what a stored value may grow to when it is read: more is
-// damage, or somebody's bomb.
+// maxUnpacked bounds the size of a stored value once it is read: anything larger is
+// damaged, or a decompression bomb.
 const maxUnpacked = 512 << 20
 
-// codec turns bodies and history entries into stored values and back.
+// codec encodes bodies and history entries as stored values and decodes them.
 type codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
@@ -36,7 +36,7 @@ func newCodec() (*codec, error) {
 	return &codec{enc: enc, dec: dec}, nil
 }
 
-// compress makes a stored value of any bytes.
+// compress turns bytes into a stored value.
 func (c *codec) compress(data []byte) []byte {
 	return c.enc.EncodeAll(data, make([]byte, 0, len(data)/4+64))
 }
@@ -53,13 +53,13 @@ func (c *codec) expand(stored []byte) ([]byte, error) {
 	return data, nil
 }
 
-// The fields of a stored body: a tag, a length, the bytes; tags that a reader
-// does not know are skipped, so that hubs of two versions can share a queue.
+// The fields of a stored body, each with a tag, a length and its bytes. Readers
+// skip tags that they do not know, so that hubs of two versions can share a queue.
 // Secrets are stored elsewhere, Requires with the class.
 const (
 	tagPrompt  = 1
 	tagExtra   = 2
-	tagOutput  = 3 // one for each output node
+	tagOutput  = 3 // one per output node
 	tagTargets = 4
 	tagInputs  = 5
 )
@@ -73,7 +73,7 @@ func appendField(dst []byte, tag uint64, data []byte) []byte {
 	return dst
 }
 
-// encodeBody gives a stored body.
+// encodeBody encodes a body.
 func (c *codec) encodeBody(b job.Body) []byte {
 	size := 64 + len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs)
 	data := make([]byte, 0, size)

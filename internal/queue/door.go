@@ -8,11 +8,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// refusalLife is how long the answer of an instance that refused a job is kept
-// for the hub at the door, which asks within a fraction of that.
+// refusalLife is how long the answer of an instance that refused a job is kept for
+// the hub whose client is waiting for it. That hub asks within a fraction of this
+// time.
 const refusalLife = time.Minute
 
-// doorTime is Submission.Door as the script takes it.
+// doorTime converts Submission.Door for the script.
 func doorTime(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -20,21 +21,20 @@ func doorTime(d time.Duration) int64 {
 	return milliseconds(d)
 }
 
-// Reject turns away a job whose instance has refused it while its client still
-// waits for an answer: the job is gone without a trace, as if it had never been
-// accepted, and [Queue.Admit] gives the instance's answer to the hub that has
-// the client. Errors: ErrAnswered when the client has been told otherwise, and
-// ErrStale; then nothing was changed. On the embedded server the end is on disk
-// when Reject returns.
+// Reject removes a job whose instance has refused it while its client is still
+// waiting for an answer: the job disappears as if it had never been accepted, and
+// [Queue.Admit] returns the instance's answer to the hub that has the client.
+// Errors: ErrAnswered if the client was already told otherwise, and ErrStale; then
+// nothing was changed. On the embedded server the end is on disk when Reject
+// returns.
 func (q *Queue) Reject(ctx context.Context, run job.Run, answer []byte) error {
 	return q.fenced(ctx, rejectScript, run.Key, run.Fence, q.codec.compress(answer), milliseconds(refusalLife))
 }
 
-// Admit closes the door behind a job that was enqueued with a Door: either its
-// instance has refused it, and the answer of that instance is given, or no
-// refusal can come any more and the client may be told that the job is
-// accepted. Admit may be called again, and gives the same result. Errors:
-// ErrNotFound.
+// Admit ends the wait for a refusal of a job that was enqueued with a Door. Either
+// its instance has refused it, and Admit returns the instance's answer; or no
+// refusal can come any more, and the client may be told that the job is accepted.
+// Admit may be called again, with the same result. Errors: ErrNotFound.
 func (q *Queue) Admit(ctx context.Context, key string) (answer []byte, refused bool, err error) {
 	code, values, err := q.run(ctx, admitScript, key)
 	if err != nil {

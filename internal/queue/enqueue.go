@@ -13,8 +13,8 @@ import (
 
 // Submission is a prompt that has passed all checks.
 type Submission struct {
-	// Key is the job's key, a new lowercase UUID; a Submission sent twice
-	// with one key is one job.
+	// Key is the job's key, a new lowercase UUID. Sending a Submission twice with
+	// one key creates one job.
 	Key string
 	// ID is the client's prompt_id; never empty.
 	ID     string
@@ -24,33 +24,31 @@ type Submission struct {
 	Client string
 	// Class is the signature of Body.Requires.
 	Class string
-	// Priority goes from -100 to 100; more is cut to that.
+	// Priority is from -100 to 100; values beyond are clamped.
 	Priority int
-	// Number is what the client sent as number, as a float as ComfyUI takes
-	// it; nil takes the next one of the tenant's counter, or its negative
-	// with Front.
+	// Number is the number sent by the client, a float as in ComfyUI. nil takes the
+	// next one of the tenant's counter, or its negative with Front.
 	Number *float64
 	Front  bool
-	// BodyHash tells the same prompt from another one under the same id.
+	// BodyHash tells the same prompt from a different one with the same id.
 	BodyHash string
 	Body     job.Body
-	// Door is for how long an instance's refusal may still be the answer to
-	// the client, see [Queue.Admit]. Zero is for a job that is accepted at once.
+	// Door is how long an instance's refusal may still become the answer to the
+	// client, see [Queue.Admit]. With zero, the job is accepted at once.
 	Door time.Duration
 }
 
 // Accepted is the answer to a Submission.
 type Accepted struct {
 	Job job.Job
-	// Existing is true when the job had been accepted before; nothing was
-	// changed then, and the job may have ended.
+	// Existing means that the job had been accepted before. Nothing was changed,
+	// and the job may have ended.
 	Existing bool
 }
 
-// Enqueue accepts a job, or finds the one that was accepted before under the
-// same key, or under the same id with the same BodyHash. On the embedded
-// server the job is on disk when Enqueue returns. Errors: ErrFull,
-// ErrTenantFull, ErrUnavailable.
+// Enqueue accepts a job, or finds the one that was accepted before with the same
+// key, or with the same id and BodyHash. On the embedded server the job is on disk
+// when Enqueue returns. Errors: ErrFull, ErrTenantFull, ErrUnavailable.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -87,8 +85,8 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	return Accepted{Job: j, Existing: existing}, err
 }
 
-// TakeNumber consumes the next number of a tenant's counter, as ComfyUI does
-// for prompts that it rejects. The first is 0.
+// TakeNumber consumes the next number of a tenant's counter, as ComfyUI does for
+// prompts that it rejects. The first is 0.
 func (q *Queue) TakeNumber(ctx context.Context, tenant string) (int64, error) {
 	_, reply, err := q.run(ctx, numberScript, tenant)
 	if err != nil {

@@ -7,38 +7,40 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Kind says what an Event tells.
+// Kind is the kind of an Event.
 type Kind string
 
 // The kinds of events.
 const (
-	// Resync: events may have been missed; look at everything. It comes
-	// first, and after each reconnection.
+	// Resync: events may have been missed, so look at everything. It is the first
+	// event, and follows each reconnection.
 	Resync Kind = "resync"
-	// Queued: a job waits, new or again.
+	// Queued: a job is waiting, new or again.
 	Queued Kind = "queued"
-	// Asked: a job waits that its client does not know to be accepted.
+	// Asked: a job is waiting, and its client does not know yet that it is
+	// accepted.
 	Asked Kind = "asked"
-	// Refused: the instance has refused a job at the door, see [Queue.Admit].
+	// Refused: the instance has refused a job before its client was answered, see
+	// [Queue.Admit].
 	Refused Kind = "refused"
-	// Claimed: a job was given to an instance.
+	// Claimed: a job was assigned to an instance.
 	Claimed Kind = "claimed"
-	// Started: an instance began to execute.
+	// Started: an instance has started to execute.
 	Started Kind = "started"
 	// CancelAsk: the holder should end a run.
 	CancelAsk Kind = "cancel"
-	// Withdrawn: as CancelAsk, and no one is to hear of the run any more.
+	// Withdrawn: like CancelAsk, and the run must not be shown to anybody any more.
 	Withdrawn Kind = "withdrawn"
-	// Freed: an instance has no run any more.
+	// Freed: an instance no longer has a run.
 	Freed Kind = "freed"
 	// Ended: a job has ended, or was cancelled while it waited.
 	Ended Kind = "ended"
 )
 
-// Event is a hint that something happened. It may be late, lost or doubled.
+// Event is a hint that something happened. It may be delayed, lost or duplicated.
 type Event struct {
 	Kind Kind
-	// Key to Client are the job's; all empty in a Resync.
+	// Key to Client are the job's; all are empty in a Resync.
 	Key    string
 	ID     string
 	Tenant string
@@ -47,12 +49,12 @@ type Event struct {
 	// Instance and Hub are those of its last run, empty before the first.
 	Instance string
 	Hub      string
-	// State is the job's state after what happened.
+	// State is the job's state after the event.
 	State job.State
 }
 
-// eventFields is how many strings make an event; see tell() in lib.lua. More
-// are a newer hub's and are skipped.
+// eventFields is the number of strings in an event; see tell() in lib.lua. A newer
+// hub may send more, which are skipped.
 const eventFields = 9
 
 func readEvent(payload string) (Event, bool) {
@@ -66,9 +68,9 @@ func readEvent(payload string) (Event, bool) {
 	}, true
 }
 
-// Subscribe gives the events of all hubs, this one's too, until the context
-// ends; then the channel is closed. A slow reader misses some and gets a
-// Resync for them.
+// Subscribe returns the events of all hubs, including this one, until the context
+// ends; then it closes the channel. A slow reader misses some and gets a Resync
+// instead.
 func (q *Queue) Subscribe(ctx context.Context) <-chan Event {
 	out := make(chan Event)
 	go func() {

@@ -12,24 +12,24 @@ import (
 type Outcome struct {
 	// State is job.Done, job.Failed or job.Cancelled.
 	State job.State
-	// Entry is the history entry: any JSON, given back byte for byte.
+	// Entry is the history entry: any JSON, returned byte for byte.
 	Entry []byte
-	// Summary is what listings show of an ended job without reading its
-	// entry: opaque, small; nil for none.
+	// Summary is what listings show of an ended job without reading its entry:
+	// opaque and small; nil for none.
 	Summary []byte
-	// Reason says in plain words why it failed; empty when it did not.
+	// Reason says in plain words why the job failed; empty if it did not.
 	Reason string
 	// Uses are the files that the entry names.
 	Uses Uses
 }
 
-// Uses are files in indexes of package files. The end of a run is noted there
-// as their last use in the same step that writes the entry, so that entries and
-// files grow old together.
+// Uses are files in indexes of package files. The end of a run is recorded there as
+// their last use, in the same step that writes the entry, so that entries and files
+// expire together.
 type Uses struct {
 	// Indexes are keys of sorted sets, of the same Redis and prefix.
 	Indexes []string
-	// Members that are not in an index are left out.
+	// Members that are not in an index are skipped.
 	Members []string
 }
 
@@ -47,11 +47,11 @@ func (u Uses) args() []any {
 	return args
 }
 
-// Finish ends a run and its job and writes its history entry, which replaces
-// one of the same id. The body and the API keys are deleted. The same end
-// sent twice is no error. On the embedded server the end is on disk when
-// Finish returns. Errors: ErrStale, and then nothing was changed; ErrWithdrawn
-// when the job's client had taken it back: it has ended, without an entry.
+// Finish ends a run and its job, and writes its history entry, which replaces one
+// with the same id. It deletes the body and the API keys. Sending the same end
+// twice is not an error. On the embedded server the end is on disk when Finish
+// returns. Errors: ErrStale, if nothing was changed; ErrWithdrawn if the client had
+// withdrawn the job, which has then ended without an entry.
 func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	if !o.State.Ended() {
 		return fmt.Errorf("queue: %q is no end", o.State)
@@ -59,8 +59,8 @@ func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	return q.end(ctx, o, finishScript, run.Key, run.Fence, string(o.State))
 }
 
-// FailWaiting ends a waiting job that nobody can run. Outcome.State and Uses are
-// not looked at. Errors: ErrNotQueued, ErrNotFound.
+// FailWaiting ends a waiting job that no instance can run. Outcome.State and Uses
+// are ignored. Errors: ErrNotQueued, ErrNotFound.
 func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
 	return q.end(ctx, o, failWaitingScript, key)
 }
@@ -81,24 +81,23 @@ func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any
 type RequeueOptions struct {
 	// Reason is one line, kept in Job.Lost.
 	Reason string
-	// Excused runs do not count as attempts: the job was not to blame.
+	// Excused runs do not count as attempts: the job was not at fault.
 	Excused bool
-	// Killed says that the instance died in the run. It counts as an attempt,
+	// Killed means that the instance died during the run. It counts as an attempt,
 	// whatever Excused says.
 	Killed bool
 }
 
-// MaxKills is how many instances may die while they run a job. One may have
-// died of something else; after the second one it is the job, and no third
-// one gets it.
+// MaxKills is how many instances may die while they run a job. The first may have
+// died of something else; after the second the job is to blame, and no third
+// instance gets it.
 const MaxKills = 2
 
-// Requeue puts the job of a lost run back at its old place. Errors: ErrStale;
-// ErrExhausted when it has no attempts left, or has killed too many instances
-// (see Job.Kills), and ErrCancelled when its cancel
-// was asked for. With the last two the job is given, too; the caller still
-// holds the run and must Finish it; should the caller die first, the sweep
-// hands the run to another hub.
+// Requeue puts the job of a lost run back in its old place. Errors: ErrStale;
+// ErrExhausted if the job has no attempts left or has killed too many instances
+// (see Job.Kills); ErrCancelled if its cancel was requested. The last two also
+// return the job: the caller still holds the run and must Finish it. If the caller
+// dies first, the sweep hands the run to another hub.
 func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
 	blame := "attempt"
 	switch {

@@ -12,25 +12,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Entry is a history entry. It stays compressed until its JSON is asked for,
-// so that a listing of thousands needs little memory.
+// Entry is a history entry. It stays compressed until its JSON is requested, so
+// that a listing of thousands needs little memory.
 type Entry struct {
 	Key    string
 	Tenant string
 	ID     string
-	// Number is the queue number that the entry is to show in place of its
-	// own, because a younger job of the tenant had ended before or an older
-	// hub has written NaN there; "" for its own.
+	// Number is the queue number that the entry must show instead of its own,
+	// because a younger job of the tenant had ended earlier or an older hub has
+	// written NaN there; "" for its own.
 	Number string
 
 	stored []byte
 	codec  *codec
 }
 
-// Size is about the number of bytes that JSON takes.
+// Size returns roughly how many bytes JSON needs.
 func (e Entry) Size() int64 { return unpackedSize(e.stored) }
 
-// JSON gives the entry as it was written.
+// JSON returns the entry as it was written.
 func (e Entry) JSON() ([]byte, error) {
 	if e.codec == nil {
 		return nil, ErrNotFound
@@ -38,19 +38,19 @@ func (e Entry) JSON() ([]byte, error) {
 	return e.codec.expand(e.stored)
 }
 
-// Page selects history entries as ComfyUI's /history does. The zero value
-// selects all.
+// Page selects history entries as ComfyUI's /history does. The zero value selects
+// all.
 type Page struct {
-	// Max is max_items; nil means no bound.
+	// Max is max_items; nil means no limit.
 	Max *int
-	// Offset counts from the oldest entry; nil or negative means that Max
-	// selects the newest entries.
+	// Offset counts from the oldest entry; nil or negative means that Max selects
+	// the newest entries.
 	Offset *int
 }
 
-// span gives the first entry and the one after the last, of n. ComfyUI counts
-// while it walks, so that a bound below 1 together with an offset still gives
-// one entry.
+// span returns the first entry and the one after the last, of n. ComfyUI counts
+// while it iterates, so a limit below 1 together with an offset still selects one
+// entry.
 func (p Page) span(n int) (from, to int) {
 	if p.Offset != nil && *p.Offset >= 0 {
 		from = min(*p.Offset, n)
@@ -65,7 +65,7 @@ func (p Page) span(n int) (from, to int) {
 	return 0, n
 }
 
-// page gives the keys of a page, oldest first.
+// page returns the keys of a page, oldest first.
 func (q *Queue) page(ctx context.Context, tenant string, p Page) ([]string, error) {
 	n, err := q.db.Client().ZCard(ctx, q.keys.history(tenant)).Result()
 	if err != nil {
@@ -82,7 +82,7 @@ func (q *Queue) page(ctx context.Context, tenant string, p Page) ([]string, erro
 	return keys, nil
 }
 
-// History gives entries of a tenant, oldest first, with ComfyUI's paging.
+// History returns entries of a tenant, oldest first, with ComfyUI's paging.
 func (q *Queue) History(ctx context.Context, tenant string, p Page) ([]Entry, error) {
 	keys, err := q.page(ctx, tenant, p)
 	if err != nil {
@@ -91,7 +91,7 @@ func (q *Queue) History(ctx context.Context, tenant string, p Page) ([]Entry, er
 	return q.readEntries(ctx, tenant, keys)
 }
 
-// HistoryEntry gives the entry of an id. Errors: ErrNotFound.
+// HistoryEntry returns the entry of an id. Errors: ErrNotFound.
 func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, error) {
 	key, err := q.db.Client().HGet(ctx, q.keys.entries(tenant), id).Result()
 	if errors.Is(err, redis.Nil) {
@@ -110,8 +110,7 @@ func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, err
 	return entries[0], nil
 }
 
-// readEntries reads entries by their jobs; those that were removed since are
-// left out.
+// readEntries reads the entries of jobs; those that have been removed are skipped.
 func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
 	fields := make([]*redis.SliceCmd, len(keys))
 	texts := make([]*redis.StringCmd, len(keys))
@@ -146,11 +145,11 @@ func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) (
 type Record struct {
 	Job     job.Job
 	Summary []byte
-	// Delivered is true when the client has confirmed that it got the end.
+	// Delivered means that the client has confirmed the end.
 	Delivered bool
 }
 
-// Ended gives the records of a tenant's ended jobs, in the order and with the
+// Ended returns the records of a tenant's ended jobs, in the order and with the
 // paging of History, without reading the entries.
 func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, error) {
 	keys, err := q.page(ctx, tenant, p)
@@ -160,13 +159,14 @@ func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, err
 	return q.EndedOf(ctx, keys)
 }
 
-// EndedKeys gives the keys of a tenant's ended jobs in the order of History.
+// EndedKeys returns the keys of a tenant's ended jobs in the order of History.
 func (q *Queue) EndedKeys(ctx context.Context, tenant string) ([]string, error) {
 	return q.page(ctx, tenant, Page{})
 }
 
-// EndedOf gives the records of those of the jobs that have ended; unknown ones,
-// and those that were cancelled while they waited, are left out. But for Delivered a record never changes once it is there.
+// EndedOf returns the records of those of the jobs that have ended; unknown ones,
+// and those that were cancelled while they waited, are skipped. Except for
+// Delivered, a record never changes once it exists.
 func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered", "gone")...)
 	if err != nil {
@@ -179,7 +179,7 @@ func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 			continue
 		}
 		if err != nil {
-			q.log.Error("a job's record cannot be read", "job", keys[i], "error", err)
+			q.log.Error("cannot read a job's record", "job", keys[i], "error", err)
 			continue
 		}
 		if !j.State.Ended() || r["gone"] == "1" {
@@ -190,14 +190,14 @@ func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 	return out, nil
 }
 
-// DeleteHistory removes the entries of ids; unknown ids are no error. Files
+// DeleteHistory removes the entries of ids; unknown ids are not an error. Files
 // stay, as in ComfyUI.
 func (q *Queue) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
 	return q.forget(ctx, tenant, "ids", ids)
 }
 
-// ClearHistory removes the entries of a tenant that are there now, or those
-// of one of its callers where caller is not empty.
+// ClearHistory removes the current entries of a tenant, or those of one of its
+// callers if caller is not empty.
 func (q *Queue) ClearHistory(ctx context.Context, tenant, caller string) error {
 	keys, err := q.page(ctx, tenant, Page{})
 	if err != nil {
@@ -233,8 +233,8 @@ func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string)
 	return nil
 }
 
-// ExpireHistory drops the entries of jobs that ended at a moment or before, those
-// of a tenant, or of all with "".
+// ExpireHistory drops the entries of jobs that ended at or before a time, of one
+// tenant or, with "", of all.
 func (q *Queue) ExpireHistory(ctx context.Context, tenant string, until time.Time) error {
 	for {
 		_, dropped, err := q.run(ctx, expireScript, until.UnixMilli(), tenant)
@@ -244,9 +244,9 @@ func (q *Queue) ExpireHistory(ctx context.Context, tenant string, until time.Tim
 	}
 }
 
-// RecountHistory counts the history entries that hubs before this version wrote
-// to their tenants, so that these pay their share too. It may be run at any
-// time, by several hubs at once.
+// RecountHistory counts the history entries that earlier versions wrote toward
+// their tenants, so that these pay their share too. It may be run at any time, by
+// several hubs at once.
 func (q *Queue) RecountHistory(ctx context.Context) error {
 	for from := 0; ; from += batchSize {
 		_, looked, err := q.run(ctx, recountScript, from, batchSize)
@@ -256,14 +256,14 @@ func (q *Queue) RecountHistory(ctx context.Context) error {
 	}
 }
 
-// DeliveredEnd notes that the client confirmed the end of its job. Errors:
+// DeliveredEnd records that the client confirmed the end of its job. Errors:
 // ErrNotFound.
 func (q *Queue) DeliveredEnd(ctx context.Context, key string) error {
 	return q.fenced(ctx, deliveredScript, key)
 }
 
-// Undelivered gives ended jobs of a client that has not confirmed the end, in
-// the order in which they ended, as long as their history entries are there.
+// Undelivered returns ended jobs of a client that has not confirmed the end, in the
+// order in which they ended, as long as their history entries exist.
 func (q *Queue) Undelivered(ctx context.Context, tenant, client string) ([]job.Job, error) {
 	keys, err := q.db.Client().ZRange(ctx, q.keys.undelivered(tenant, client), 0, -1).Result()
 	if err != nil {

@@ -58,7 +58,7 @@ func (k keys) entries(tenant string) string { return k.db.Key("q", "entries", te
 func (k keys) lessons() string              { return k.db.Key("q", "lessons") }
 func (k keys) events() string               { return k.db.Key("q", "events") }
 
-// live is the zset of a tenant's live jobs, or of all with "".
+// live returns the zset of a tenant's live jobs, or of all with "".
 func (k keys) live(tenant string) string {
 	if tenant == "" {
 		return k.db.Key("q", "live")

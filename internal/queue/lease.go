@@ -9,22 +9,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Started says that the instance began to execute: leased becomes running.
-// Said again it changes nothing. Errors: ErrStale; ErrCancelled for a run that
-// is noted all the same, ErrWithdrawn where also its client has taken it back.
+// Started records that the instance has started to execute: leased becomes running.
+// Repeating it changes nothing. Errors: ErrStale; ErrCancelled for a run that is
+// recorded all the same; ErrWithdrawn if its client has also withdrawn it.
 func (q *Queue) Started(ctx context.Context, run job.Run) error {
 	return q.fenced(ctx, startedScript, run.Key, run.Fence)
 }
 
-// Progress notes how far the running node is, from 0 to 1. At most once a
-// second a run: it is for listings. Errors: ErrStale.
+// Progress records how far the running node is, from 0 to 1. Call it at most once a
+// second per run: it is for listings. Errors: ErrStale.
 func (q *Queue) Progress(ctx context.Context, run job.Run, fraction float64) error {
 	return q.fenced(ctx, progressScript, run.Key, run.Fence,
 		strconv.FormatFloat(min(max(fraction, 0), 1), 'g', 4, 64))
 }
 
-// Release frees the instance of a run that has ended there; the job stays
-// with its holder, who collects its results. Errors: ErrStale.
+// Release frees the instance of a run that has ended there; the job stays with its
+// holder, who collects its results. Errors: ErrStale.
 func (q *Queue) Release(ctx context.Context, run job.Run) error {
 	return q.fenced(ctx, releaseScript, run.Key, run.Fence)
 }
@@ -40,16 +40,16 @@ func (q *Queue) fenced(ctx context.Context, s *redis.Script, args ...any) error 
 
 // RenewResult tells a hub about the runs that it holds or believes to hold.
 type RenewResult struct {
-	// Lost runs belong to somebody else now, or their job has ended.
+	// Lost runs now belong to another holder, or their job has ended.
 	Lost []job.Run
-	// Cancelled runs are still held; their job's cancel was asked for.
+	// Cancelled runs are still held; their job's cancel was requested.
 	Cancelled []job.Run
-	// Withdrawn runs are as cancelled ones, and nobody is to hear of them.
+	// Withdrawn runs are cancelled, too, and must not be shown to anybody.
 	Withdrawn []job.Run
 }
 
-// Renew prolongs the leases of a hub's runs, all at once. It should be done
-// about three times in the time of a lease.
+// Renew extends the leases of all of a hub's runs. Call it about three times per
+// lease.
 func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	var result RenewResult
 	if len(runs) == 0 {
@@ -80,23 +80,23 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 	return result, nil
 }
 
-// Orphan is a run taken over from another holder, with what its job's record
-// says of it. The run has a new fence, so that whatever the old holder still
-// sends is stale; the instance knows it by Upstream and SID as before.
+// Orphan is a run taken over from another holder, with what its job's record says
+// of it. The run has a new fence, so that whatever the old holder still sends is
+// stale; the instance still knows it by Upstream and SID.
 type Orphan struct {
 	job.Run
 	State job.State
-	// Released is true when the instance was free again and only the
-	// results were missing.
+	// Released means that the instance was free again and only the results were
+	// missing.
 	Released bool
-	// Exhausted is true when the run is known to be lost and the job has no
-	// attempts left: it needs a Finish.
+	// Exhausted means that the run is known to be lost and the job has no attempts
+	// left: it needs a Finish.
 	Exhausted bool
-	// CancelAsked is true when the job's cancel was asked for.
+	// CancelAsked means that the job's cancel was requested.
 	CancelAsked bool
 }
 
-// orphanFields is how many values of a reply make an Orphan; see orphan() in
+// orphanFields is the number of values of an Orphan in a reply; see orphan() in
 // lib.lua.
 const orphanFields = 11
 
@@ -129,14 +129,14 @@ func readOrphans(values []string) ([]Orphan, error) {
 	return orphans, nil
 }
 
-// Sweep hands runs whose lease ended to the asking hub, at most limit of
-// them, each under a new lease and a new fence: no two hubs get the same. The
-// hub looks at the instance and follows, collects or requeues. Every hub
-// sweeps about once a second.
+// Sweep hands runs whose lease has ended to the calling hub, at most limit of them,
+// each with a new lease and a new fence: no two hubs get the same run. The hub
+// looks at the instance and follows, collects or requeues. Every hub sweeps about
+// once a second.
 //
-// When no hub has swept for the time of a lease, Redis was away, most likely,
-// and nobody could renew: leases that ended meanwhile are prolonged once
-// instead, so that their holders can.
+// If no hub has swept for the duration of a lease, Redis was probably unavailable
+// and nobody could renew. Leases that ended meanwhile are then extended once
+// instead, so that their holders can renew them.
 func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, error) {
 	_, values, err := q.run(ctx, sweepScript, hub, milliseconds(q.o.Lease), limit)
 	if err != nil {
@@ -145,9 +145,9 @@ func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, err
 	return readOrphans(values)
 }
 
-// Adopt takes a run over, under a new lease and a new fence, from a hub that
-// is known to be dead: an older boot of the same hub. Errors: ErrStale when
-// the run has changed hands or ended.
+// Adopt takes over a run, with a new lease and a new fence, from a hub that is
+// known to be dead: an older boot of the same hub. Errors: ErrStale if the run has
+// changed hands or ended.
 func (q *Queue) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, error) {
 	code, values, err := q.run(ctx, adoptScript, run.Key, run.Fence, hub, milliseconds(q.o.Lease))
 	if err != nil {
@@ -163,7 +163,7 @@ func (q *Queue) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, err
 	return orphans[0], nil
 }
 
-// Runs gives all runs that are held, also those whose lease has ended.
+// Runs returns all runs that are held, including those whose lease has ended.
 func (q *Queue) Runs(ctx context.Context) ([]job.Run, error) {
 	held, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 )
 
 // Lesson is a check that an instance is known to make, because it has refused a
-// prompt by it. It is no part of the queue, but all hubs share it in the same
-// way.
+// prompt for it. Lessons are not part of the queue, but all hubs share them in the
+// same way.
 type Lesson struct {
 	Instance string
-	// Boot tells one life of the instance's process from the next: another
-	// one may run other code.
+	// Boot tells one run of the instance's process from the next, which may have
+	// different code.
 	Boot string
-	// Text is as package catalog words it.
+	// Text is worded by package catalog.
 	Text string
 }
 
@@ -25,12 +25,12 @@ func (l Lesson) member() string { return redis.Pack(l.Instance, l.Boot, l.Text) 
 const (
 	// maxLessons bounds the lessons that are kept; the oldest go first.
 	maxLessons = 10_000
-	// lessonLife is how long one is believed. An instance that is asked again
-	// answers in milliseconds.
+	// lessonLife is how long a lesson is believed. Asking an instance again takes
+	// milliseconds.
 	lessonLife = 30 * 24 * time.Hour
 )
 
-// Learn keeps lessons for all hubs.
+// Learn stores lessons for all hubs.
 func (q *Queue) Learn(ctx context.Context, lessons []Lesson) error {
 	if len(lessons) == 0 {
 		return nil
@@ -43,7 +43,7 @@ func (q *Queue) Learn(ctx context.Context, lessons []Lesson) error {
 	return err
 }
 
-// Learnt reports whether every one of the lessons is known.
+// Learnt reports whether all of the lessons are known.
 func (q *Queue) Learnt(ctx context.Context, lessons []Lesson) (bool, error) {
 	scores := make([]*redis.FloatCmd, len(lessons))
 	err := q.pipeline(ctx, len(lessons), batchSize, func(p redis.Pipeliner, i int) {

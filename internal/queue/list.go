@@ -11,15 +11,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// batchSize is how many keys one round trip or one script is about, so that
-// neither a reply nor a script's time grows with the queue.
+// batchSize is how many keys one round trip or one script handles, so that neither
+// a reply nor a script's time grows with the queue.
 const batchSize = 256
 
-// heavyBatch is the same for reads of values that can be megabytes: a batch
-// has to arrive within one timeout.
+// heavyBatch is the same for values that can be megabytes: a batch has to arrive
+// within one timeout.
 const heavyBatch = 16
 
-// pipeline does n reads, batch by batch. Missing values are no errors.
+// pipeline does n reads, batch by batch. Missing values are not errors.
 func (q *Queue) pipeline(ctx context.Context, n, batch int, read func(p redis.Pipeliner, i int)) error {
 	for begin := 0; begin < n; begin += batch {
 		_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -56,8 +56,8 @@ func (q *Queue) records(ctx context.Context, keys []string, fields ...string) ([
 	return records, nil
 }
 
-// jobs reads jobs; unknown ones are left out. A record that cannot be read is
-// logged and left out: one odd job must not break a listing for others.
+// jobs reads jobs; unknown ones are skipped. A record that cannot be decoded is
+// logged and skipped: one bad job must not break a listing for others.
 func (q *Queue) jobs(ctx context.Context, keys []string) ([]job.Job, error) {
 	records, err := q.records(ctx, keys, recordFields[:]...)
 	if err != nil {
@@ -70,7 +70,7 @@ func (q *Queue) jobs(ctx context.Context, keys []string) ([]job.Job, error) {
 		}
 		j, err := r.job()
 		if err != nil {
-			q.log.Error("a job's record cannot be read", "job", keys[i], "error", err)
+			q.log.Error("cannot read a job's record", "job", keys[i], "error", err)
 			continue
 		}
 		jobs = append(jobs, j)
@@ -86,13 +86,12 @@ func keysOf(ranks []string) []string {
 	return keys
 }
 
-// GetAll reads jobs by their keys; unknown ones are left out.
+// GetAll returns jobs by their keys; unknown ones are skipped.
 func (q *Queue) GetAll(ctx context.Context, keys []string) ([]job.Job, error) {
 	return q.jobs(ctx, keys)
 }
 
-// Get gives a job: live, ended, or cancelled a short while ago. Errors:
-// ErrNotFound.
+// Get returns a job: live, ended, or cancelled recently. Errors: ErrNotFound.
 func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
 	records, err := q.records(ctx, []string{key}, recordFields[:]...)
 	if err != nil {
@@ -104,7 +103,7 @@ func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
 	return records[0].job()
 }
 
-// Find gives the newest job of an id. Errors: ErrNotFound.
+// Find returns the newest job of an id. Errors: ErrNotFound.
 func (q *Queue) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	key, err := q.db.Client().HGet(ctx, q.keys.ids(tenant), id).Result()
 	if errors.Is(err, redis.Nil) {
@@ -116,8 +115,8 @@ func (q *Queue) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	return q.Get(ctx, key)
 }
 
-// Position counts the jobs that wait before this one, over all tenants; 0 is
-// the next. Errors: ErrNotQueued, ErrNotFound.
+// Position counts the jobs that are ahead of a waiting job, over all tenants; 0
+// means it is next. Errors: ErrNotQueued, ErrNotFound.
 func (q *Queue) Position(ctx context.Context, key string) (int, error) {
 	j, err := q.Get(ctx, key)
 	if err != nil {
@@ -133,8 +132,8 @@ func (q *Queue) Position(ctx context.Context, key string) (int, error) {
 	return int(position), nil
 }
 
-// Live gives the running and waiting jobs of a tenant, or of all with "", in
-// rank order. Those of a tenant are without the jobs at the door, see
+// Live returns the running and waiting jobs of a tenant, or of all with "", in rank
+// order. Those of a tenant exclude jobs whose client has not been answered yet, see
 // [Queue.Admit].
 func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	jobs, err := q.live(ctx, q.keys.live(tenant))
@@ -144,8 +143,8 @@ func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	return jobs, err
 }
 
-// LiveOf gives the running and waiting jobs of a caller in rank order, without
-// those at the door.
+// LiveOf returns the running and waiting jobs of a caller in rank order, except
+// those whose client has not been answered yet.
 func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
 	jobs, err := q.live(ctx, q.keys.caller(caller))
 	return listed(jobs), err
@@ -162,11 +161,11 @@ func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	jobs, err := q.jobs(ctx, keysOf(ranks))
-	// Those that ended since are in the history by now.
+	// Jobs that have ended meanwhile are in the history by now.
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !j.State.Live() }), err
 }
 
-// Count counts the live jobs of a caller.
+// Count returns the number of live jobs of a caller.
 func (q *Queue) Count(ctx context.Context, caller string) (int, error) {
 	n, err := q.db.Client().ZCard(ctx, q.keys.caller(caller)).Result()
 	if err != nil {
@@ -175,7 +174,8 @@ func (q *Queue) Count(ctx context.Context, caller string) (int, error) {
 	return int(n), nil
 }
 
-// CountOf counts the live jobs of a tenant, and those of them that wait.
+// CountOf returns the number of live jobs of a tenant, and how many of them are
+// waiting.
 func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, err error) {
 	n, err := q.db.Client().ZCard(ctx, q.keys.live(tenant)).Result()
 	if err != nil {
@@ -185,7 +185,8 @@ func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, 
 	return int(n), waiting, err
 }
 
-// CountAll counts the live jobs of all, and those of them that wait.
+// CountAll returns the number of live jobs of all tenants, and how many of them are
+// waiting.
 func (q *Queue) CountAll(ctx context.Context) (live, waiting int, err error) {
 	var all, queued *redis.IntCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -198,8 +199,8 @@ func (q *Queue) CountAll(ctx context.Context) (live, waiting int, err error) {
 	return int(all.Val()), int(queued.Val()), nil
 }
 
-// Waiting counts the waiting jobs of a tenant, or of all with "", and the bytes
-// of their bodies and secrets as they are stored.
+// Waiting returns the number of waiting jobs of a tenant, or of all with "", and
+// the bytes of their bodies and secrets as they are stored.
 func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int64, err error) {
 	var number, size *redis.StringCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -213,8 +214,8 @@ func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int
 	return int(p.int("jobs")), p.int("bytes"), p.err
 }
 
-// Body gives a live job's body with its secrets and requirements. Errors:
-// ErrNotFound; ErrSecrets, with the rest of the body given all the same.
+// Body returns a live job's body with its secrets and requirements. Errors:
+// ErrNotFound; ErrSecrets, together with the rest of the body.
 func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 	var stored, sealed, class *redis.StringCmd
 	_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -244,7 +245,7 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 	return body, nil
 }
 
-// Bodies gives the bodies of those of the jobs that are live, without their
+// Bodies returns the bodies of those of the jobs that are live, without their
 // secrets and requirements, for listings. One that cannot be read is empty.
 func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
 	reads := make([]*redis.StringCmd, len(keys))
@@ -261,7 +262,7 @@ func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body,
 		}
 		body, err := q.codec.decodeBody([]byte(read.Val()))
 		if err != nil {
-			q.log.Error("a job's body cannot be read", "job", keys[i], "error", err)
+			q.log.Error("cannot read a job's body", "job", keys[i], "error", err)
 		}
 		bodies[keys[i]] = body
 	}

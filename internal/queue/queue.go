@@ -1,47 +1,47 @@
-// Package queue keeps the laws of the queue. It holds every job from its
-// acceptance to the end of its history entry, in Redis, for all hubs alike.
+// Package queue implements the queue and its invariants. It holds every job in
+// Redis, from its acceptance to the end of its history entry, for all hubs.
 //
-// # The laws
+// # Invariants
 //
-// One transition is one Lua script: atomic, by Redis's clock, and run once
-// also when its reply is lost (package redis sees to that). The scripts lie
-// in scripts/. They enforce the states and transitions in Lua; the tests compare
-// them with the table of package job.
+// Each transition is one Lua script: it is atomic, uses Redis's clock, and takes
+// effect once even if its reply is lost (package redis ensures that). The scripts
+// in scripts/ enforce the states and transitions; the tests compare them with the
+// table of package job.
 //
 //		Enqueue      -> queued                 FailWaiting   queued -> failed
 //		Claim        queued -> leased          CancelWaiting queued -> gone
 //		Started      leased -> running         Finish        leased, running -> done, failed, cancelled; gone if withdrawn
-//		Requeue      leased, running -> queued Cancel        queued -> gone; else a wish for the holder
-//		                                       Withdraw      as Cancel, and the job is in Live no more
+//		Requeue      leased, running -> queued Cancel        queued -> gone; otherwise a request to the holder
+//		                                       Withdraw      as Cancel, and the job is no longer in Live
 //		Reject       leased -> gone
 //
 //	  - A job is accepted once: the same id of the same tenant with the same
-//	    body is the same job, also when it has ended. With another body a new
-//	    job takes the id over; the older one runs on.
-//	  - A job keeps its rank for life. A run that was lost goes back to its old
+//	    body is the same job, even after it has ended. With another body, a new
+//	    job takes over the id; the older one continues.
+//	  - A job keeps its rank for life. The job of a lost run returns to its old
 //	    place.
-//	  - A run is one attempt, held by one hub under a lease and known by its
-//	    fence, a number that only grows, with each claim and each change of the
-//	    holder. Whoever presents an older fence gets ErrStale and changes
-//	    nothing, so that a hub that slept through the end of its lease cannot
-//	    undo what another did since.
+//	  - A run is one attempt, held by one hub under a lease and identified by its
+//	    fence, a number that grows with each claim and each change of the
+//	    holder. A caller with an older fence gets ErrStale and changes nothing,
+//	    so that a hub that slept through the end of its lease cannot undo what
+//	    another has done since.
 //	  - An instance has one run at a time: Claim refuses a second one until the
 //	    first is released, finished or requeued.
-//	  - A lease that ended is handed to one hub (Sweep), which looks at the
-//	    instance before it decides: collect, follow or requeue.
+//	  - When a lease ends, one hub gets the run (Sweep). It looks at the
+//	    instance before it decides whether to collect, follow or requeue.
 //	  - A job is lost at most MaxAttempts times, and kills at most MaxKills
 //	    instances; then Requeue refuses and its holder must end it. No job
-//	    vanishes in between: whoever dies leaves a lease that ends.
-//	  - An end is written once, together with the history entry: a job is at
-//	    every moment in Live or in History. Cancelling a waiting job leaves no
-//	    entry, as in ComfyUI; neither does withdrawing one that runs, which
-//	    leaves Live at once and keeps its lease until its run has ended.
+//	    vanishes in between: a hub that dies leaves a lease that ends.
+//	  - An end is written once, together with the history entry: a job is always
+//	    in Live or in History. Cancelling a waiting job leaves no entry, as in
+//	    ComfyUI. Withdrawing a running job leaves none either; it is removed
+//	    from Live at once, but its lease is kept until its run has ended.
 //	  - Messages to other hubs (Subscribe) are hints. Nothing depends on them;
-//	    whoever waits also looks from time to time.
+//	    every waiter also polls from time to time.
 //
-// Nothing here knows of HTTP, of instances' addresses or of schedules: which
-// job goes where is package dispatch's business, what a class of
-// requirements means is package catalog's.
+// The package knows nothing of HTTP, of the addresses of instances or of
+// scheduling. Package dispatch decides which job goes where, and package catalog
+// what a class of requirements means.
 package queue
 
 import (
@@ -56,55 +56,55 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// What can go wrong.
+// Errors of the queue.
 var (
-	// ErrUnavailable says that Redis cannot be used now, or that the key for a job's
-	// API keys cannot be had; whether the change was made
-	// is not known. Asking again is safe: an Enqueue of the same key, a Claim
-	// of the same upstream id and an end of the same run take effect once.
+	// ErrUnavailable means that Redis, or the key for a job's API keys, is
+	// unavailable now; the change may or may not have been made. Repeating is safe:
+	// an Enqueue of the same key, a Claim of the same upstream id and an end of the
+	// same run take effect once.
 	ErrUnavailable = redis.ErrUnavailable
-	// ErrFull says that MaxQueue jobs are waiting, or MaxQueueBytes.
+	// ErrFull means that MaxQueue jobs are waiting, or MaxQueueBytes.
 	ErrFull = errors.New("queue: full")
 	// ErrFullBytes is the ErrFull of MaxQueueBytes.
 	ErrFullBytes = fmt.Errorf("%w: too many bytes", ErrFull)
-	// ErrTenantFull says that the tenant has TenantMaxQueue jobs waiting, or
+	// ErrTenantFull means that the tenant has TenantMaxQueue jobs waiting, or
 	// TenantMaxQueueBytes. Others are not affected.
 	ErrTenantFull = errors.New("queue: full for this tenant")
 	// ErrTenantFullBytes is the ErrTenantFull of TenantMaxQueueBytes.
 	ErrTenantFullBytes = fmt.Errorf("%w: too many bytes", ErrTenantFull)
-	// ErrNotFound says that there is no such job: never, or no longer.
+	// ErrNotFound means that there is no such job: never, or no longer.
 	ErrNotFound = errors.New("queue: no such job")
-	// ErrNotQueued says that the job does not wait any more: it was claimed
-	// or has ended.
+	// ErrNotQueued means that the job is no longer waiting: it was claimed or has
+	// ended.
 	ErrNotQueued = errors.New("queue: job is not waiting")
-	// ErrTaken says that the instance has a run.
+	// ErrTaken means that the instance has a run.
 	ErrTaken = errors.New("queue: instance is taken")
-	// ErrStale says that the run is not, or no longer, the caller's: another
-	// holder, another attempt, or an end written by somebody else.
+	// ErrStale means that the run is not, or no longer, the caller's: there is
+	// another holder, another attempt, or an end written by another hub.
 	ErrStale = errors.New("queue: stale run")
-	// ErrExhausted says that the job has no attempts left: the caller still
-	// holds the run and must Finish it as failed.
+	// ErrExhausted means that the job has no attempts left: the caller still holds
+	// the run and must Finish it as failed.
 	ErrExhausted = errors.New("queue: no attempts left")
-	// ErrCancelled says that the job's cancel was asked for: the caller still
+	// ErrCancelled means that the job's cancel was requested: the caller still
 	// holds the run and must Finish it as cancelled.
 	ErrCancelled = errors.New("queue: cancel was asked for")
-	// ErrWithdrawn says that the job's client has taken it back: the run must
-	// end, and nobody is told of it.
+	// ErrWithdrawn means that the job's client has withdrawn it: the run must end,
+	// and nobody is told of it.
 	ErrWithdrawn = errors.New("queue: withdrawn")
-	// ErrAnswered says that the client has been told that the job was
-	// accepted, so that a refusal comes too late.
+	// ErrAnswered means that the client has been told that the job was accepted, so
+	// that a refusal comes too late.
 	ErrAnswered = errors.New("queue: the client has its answer")
-	// ErrSecrets says that a job's API keys cannot be decrypted: they were
+	// ErrSecrets means that a job's API keys cannot be decrypted: they were
 	// encrypted with another key.
 	ErrSecrets = errors.New("queue: secrets cannot be decrypted")
-	// ErrCorrupt says that a stored value cannot be read.
+	// ErrCorrupt means that a stored value cannot be decoded.
 	ErrCorrupt = errors.New("queue: corrupt value")
 )
 
-// Options of a queue. The zero value of each means its default.
+// Options of a queue. The zero value of each field means its default.
 type Options struct {
-	// HistoryEntries bounds the ended jobs kept, over all tenants; beyond it the
-	// oldest of the tenant with the most go first. Default: 10000, as in ComfyUI.
+	// HistoryEntries bounds the ended jobs that are kept, over all tenants; beyond
+	// it the tenant with the most loses its oldest. Default: 10000, as in ComfyUI.
 	HistoryEntries int
 	// TenantHistory bounds those of one tenant. Default: HistoryEntries.
 	TenantHistory int
@@ -112,31 +112,30 @@ type Options struct {
 	HistoryBytes int64
 	// MaxQueue bounds the waiting jobs. Default: 10000.
 	MaxQueue int
-	// MaxQueueBytes bounds their bodies as they are stored: compressed, with
-	// the API keys. Default: 1 GiB.
+	// MaxQueueBytes bounds their bodies as they are stored: compressed, with the
+	// API keys. Default: 1 GiB.
 	MaxQueueBytes int64
-	// TenantMaxQueue bounds the waiting jobs of one tenant. Default: no bound
-	// of its own.
+	// TenantMaxQueue bounds the waiting jobs of one tenant. Default: no limit per
+	// tenant.
 	TenantMaxQueue int
 	// TenantMaxQueueBytes is the same for MaxQueueBytes.
 	TenantMaxQueueBytes int64
 	// MaxAttempts is how many runs of a job may be lost. Default: 3.
 	MaxAttempts int
-	// Lease is how long a run stays with its holder without a Renew.
-	// Default: 15 s.
+	// Lease is how long a run stays with its holder without a Renew. Default: 15 s.
 	Lease time.Duration
-	// Tombstone is how long Get still knows a job that was cancelled while
-	// it waited. Default: 10 min.
+	// Tombstone is how long Get still knows a job that was cancelled while it
+	// waited. Default: 10 min.
 	Tombstone time.Duration
-	// Sealer encrypts API keys in Redis. Without it a random key is made, and
+	// Sealer encrypts API keys in Redis. Without it a random key is used, and the
 	// API keys of waiting jobs are lost with the process.
 	Sealer Sealer
-	// Logger gets what an operator should know; default: nothing is logged.
+	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Queue is the queue of all hubs that share a Redis and a prefix. It holds no
-// state of its own but its limits, and is safe for concurrent use.
+// Queue is the queue of all hubs that share a Redis and a prefix. It holds no state
+// of its own except its limits, and is safe for concurrent use.
 type Queue struct {
 	db    *redis.DB
 	keys  keys
@@ -146,7 +145,7 @@ type Queue struct {
 	log   *slog.Logger
 }
 
-// New gives the queue in a Redis.
+// New returns the queue in a Redis.
 func New(db *redis.DB, o Options) (*Queue, error) {
 	o.Lease = cmp.Or(o.Lease, 15*time.Second)
 	o.Tombstone = cmp.Or(o.Tombstone, 10*time.Minute)
@@ -171,22 +170,22 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// Limits are those of the Options that may change while the queue is in use.
-// The zero value of each means its default.
+// Limits are those of the Options that may change while the queue is in use. The
+// zero value of each field means its default.
 type Limits struct {
 	HistoryEntries int
 	TenantHistory  int
 	HistoryBytes   int64
 	MaxQueue       int
 	MaxQueueBytes  int64
-	// TenantQueue gives what TenantMaxQueue and TenantMaxQueueBytes are for a
-	// tenant; 0 is no bound. Default: no bound for anybody.
+	// TenantQueue returns TenantMaxQueue and TenantMaxQueueBytes for a tenant; 0
+	// means no limit. Default: no limit for any tenant.
 	TenantQueue func(tenant string) (jobs int, bytes int64)
 	MaxAttempts int
 }
 
-// SetLimits replaces the limits, as a reload of the configuration may. What is
-// over a new limit goes with the next change of its kind.
+// SetLimits replaces the limits, as a reload of the configuration may. What exceeds
+// a new limit is dropped with the next change of its kind.
 func (q *Queue) SetLimits(l Limits) {
 	l.HistoryEntries = cmp.Or(l.HistoryEntries, 10000)
 	l.TenantHistory = cmp.Or(l.TenantHistory, l.HistoryEntries)
@@ -200,7 +199,7 @@ func (q *Queue) SetLimits(l Limits) {
 	q.limit.Store(&l)
 }
 
-// run runs a script and gives the code of its reply and what follows it.
+// run runs a script and returns the code of its reply and the rest.
 func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, []string, error) {
 	reply, err := q.db.Run(ctx, s, args...)
 	if err != nil {
@@ -212,7 +211,7 @@ func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, 
 	return reply[0], reply[1:], nil
 }
 
-// refusal gives the error behind a script's code; "ok" has none.
+// refusal returns the error for a script's code; nil for "ok".
 func refusal(code string) error {
 	switch code {
 	case "ok":
@@ -246,5 +245,5 @@ func refusal(code string) error {
 	}
 }
 
-// milliseconds is a duration as scripts take it.
+// milliseconds converts a duration for scripts.
 func milliseconds(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

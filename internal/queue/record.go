@@ -10,22 +10,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// recordFields are the fields of a job's record that a job.Job is made of. The
-// field v is the version of the record, 1: a reader takes any version, because
-// fields are only ever added and unknown ones are left alone.
+// recordFields are the fields of a job's record from which a job.Job is made. The
+// field v is the version of the record, 1. A reader accepts any version, because
+// fields are only ever added and unknown ones are ignored.
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished", "withdrawn", "door",
 }
 
-// keyOf gives the key at the end of a rank.
+// keyOf returns the key at the end of a rank.
 func keyOf(rank string) string { return rank[strings.LastIndexByte(rank, ':')+1:] }
 
 // record is a job's hash.
 type record map[string]string
 
-// replied reads a record out of a script's reply, without its code.
+// replied reads a record from a script's reply, without its code.
 func replied(fields []string) record {
 	r := make(record, len(fields)/2)
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -34,7 +34,7 @@ func replied(fields []string) record {
 	return r
 }
 
-// job gives the job of a record.
+// job returns the job of a record.
 func (r record) job() (job.Job, error) {
 	p := parser{r: r}
 	j := job.Job{
@@ -82,7 +82,7 @@ func (r record) job() (job.Job, error) {
 	return j, p.err
 }
 
-// parser reads the numbers of a record and keeps the first error.
+// parser parses the numbers of a record and keeps the first error.
 type parser struct {
 	r   record
 	err error

@@ -9,7 +9,7 @@ import (
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// The scripts of the queue. Durable ones are the accepts and the ends.
+// The scripts of the queue. Those that accept or end jobs are durable.
 var (
 	enqueueScript       = script("enqueue", redis.Durable, "lib")
 	numberScript        = script("number", redis.Write)
@@ -36,13 +36,13 @@ var (
 	deliveredScript     = script("delivered", redis.Write, "lib", "history")
 )
 
-// script makes a script of files in scripts/: libraries, then its own.
+// script returns a script made of files in scripts/: libraries, then its own.
 func script(name string, mode redis.Mode, libraries ...string) *redis.Script {
 	parts := make([]string, 0, len(libraries)+1)
 	for _, part := range append(libraries, name) {
 		text, err := sources.ReadFile("scripts/" + part + ".lua")
 		if err != nil {
-			panic(err) // a file that is not compiled in: no test would pass
+			panic(err) // the file is missing from the binary: no test would pass
 		}
 		parts = append(parts, string(text))
 	}

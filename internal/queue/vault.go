@@ -10,18 +10,18 @@ import (
 	"fmt"
 )
 
-// Sealer encrypts API keys, so that a copy of Redis's data gives none away. All
-// hubs of a Redis need to open what one of them has sealed.
+// Sealer encrypts API keys, so that a copy of Redis's data does not reveal them.
+// All hubs of a Redis must be able to open what one of them has sealed.
 type Sealer interface {
-	// Seal encrypts a value for one job; label says which. An error means that
-	// no key is at hand now.
+	// Seal encrypts a value for one job, which label identifies. An error means
+	// that no key is available now.
 	Seal(value, label []byte) ([]byte, error)
 	// Open undoes Seal.
 	Open(ctx context.Context, sealed, label []byte) ([]byte, error)
 }
 
-// Vault is a Sealer with one fixed key. Versions before the keyring sealed with
-// it; now it only opens what they left.
+// Vault is a Sealer with one fixed key. Versions before the keyring sealed with it;
+// now it only opens what they left.
 type Vault struct{ aead cipher.AEAD }
 
 // NewVault derives the key from a secret of any length.

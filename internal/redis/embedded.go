@@ -20,23 +20,23 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// ErrLocked says that another process, or another DB of this one, uses the
+// ErrLocked means that another process, or another DB of this one, is using the
 // data folder.
 var ErrLocked = errors.New("the data folder is in use by another hub")
 
 const (
 	journalFile = "queue.aof"
 	lockFile    = "queue.lock"
-	// housekeeping is how often the journal is synced for writes that nobody
+	// maintenanceInterval is how often the journal is synced for writes that nobody
 	// waits for, and how often keys expire.
-	housekeeping = time.Second
+	maintenanceInterval = time.Second
 )
 
-// embedded is the server inside this process: miniredis, which speaks
-// Redis's protocol and runs its scripts but keeps nothing, with a journal in
-// front. Scripts tell the journal what they wrote through two commands of our
-// own (COMFYHUB.EFFECT, COMFYHUB.COMMIT), which run under the server's lock:
-// the journal has the order in which things happened.
+// embedded is the server inside this process: miniredis, which speaks Redis's
+// protocol and runs its scripts but stores nothing on disk, behind a journal.
+// Scripts report their writes to the journal with two commands of our own
+// (COMFYHUB.EFFECT, COMFYHUB.COMMIT). These run under the server's lock, so the
+// journal records the writes in the order in which they happened.
 type embedded struct {
 	server  *miniredis.Miniredis
 	journal *journal // nil without a data folder
@@ -49,8 +49,8 @@ type embedded struct {
 	done    sync.WaitGroup
 }
 
-// startEmbedded starts the server and restores it from the journal in dir.
-// With an empty dir nothing is kept.
+// startEmbedded starts the server and restores it from the journal in dir. If dir
+// is empty, nothing is stored.
 func startEmbedded(_ context.Context, dir string, log *slog.Logger) (_ *embedded, err error) {
 	e := &embedded{server: miniredis.NewMiniRedis(), log: log, ticked: time.Now()}
 	defer func() {
@@ -80,11 +80,11 @@ func startEmbedded(_ context.Context, dir string, log *slog.Logger) (_ *embedded
 	log.Info("the queue is embedded in this process: fine for one hub and small fleets; use a Redis for more")
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.done.Go(func() { e.keepHouse(ctx) })
+	e.done.Go(func() { e.maintain(ctx) })
 	return e, nil
 }
 
-// register adds the commands that scripts use to tell what they did.
+// register adds the commands with which scripts report what they did.
 func (e *embedded) register() error {
 	s := e.server.Server()
 	return errors.Join(
@@ -111,7 +111,7 @@ func (e *embedded) register() error {
 	)
 }
 
-// effect takes note of a command that a script has done.
+// effect records a command that a script has executed.
 func (e *embedded) effect(args []string) error {
 	if len(args) < 2 {
 		return errors.New("COMFYHUB.EFFECT needs a command")
@@ -128,8 +128,8 @@ func (e *embedded) effect(args []string) error {
 	return nil
 }
 
-// repeatable refuses commands that would have another effect when the journal
-// repeats them later, and kinds of values that the snapshot does not know.
+// repeatable refuses commands that would have a different effect when the journal
+// repeats them later, and types of values that the snapshot does not support.
 func repeatable(args []string) error {
 	name := strings.ToUpper(args[0])
 	switch name {
@@ -149,7 +149,7 @@ func repeatable(args []string) error {
 	return nil
 }
 
-// open makes a client of the server.
+// open returns a client of the server.
 func (e *embedded) open() goredis.UniversalClient {
 	o := &goredis.Options{
 		Addr: "embedded",
@@ -159,15 +159,14 @@ func (e *embedded) open() goredis.UniversalClient {
 			return client, nil
 		},
 	}
-	// Only a caller's own context ends a wait: there is no server that could
-	// be away, and a machine that is busy is no fault.
+	// Only a caller's own context ends a wait: the server cannot be unreachable,
+	// and a busy machine is not an error.
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = -1, -1, time.Hour
 	tune(o)
 	return goredis.NewClient(o)
 }
 
-// do runs a command as a client would. It is for the time before and after
-// there are clients.
+// do runs a command as a client would. It is used while there are no clients.
 func (e *embedded) do(args ...string) error {
 	_, err := dispatch(e.server.Server(), nil, args)
 	return err
@@ -187,9 +186,9 @@ func dispatch(s *server.Server, peerCtx any, args []string) (any, error) {
 	return server.ParseReply(bufio.NewReader(&reply))
 }
 
-// keepHouse does what is due every second.
-func (e *embedded) keepHouse(ctx context.Context) {
-	tick := time.NewTicker(housekeeping)
+// maintain does the periodic work.
+func (e *embedded) maintain(ctx context.Context) {
+	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -211,8 +210,8 @@ func (e *embedded) keepHouse(ctx context.Context) {
 	}
 }
 
-// expire lets keys expire. miniredis would do it by itself (ClockTTL), but it
-// then walks all its keys before every command.
+// expire expires keys. miniredis could do it by itself (ClockTTL), but would then
+// walk all its keys before every command.
 func (e *embedded) expire() {
 	e.tickMu.Lock()
 	defer e.tickMu.Unlock()
@@ -223,14 +222,14 @@ func (e *embedded) expire() {
 	e.ticked = now
 }
 
-// sync brings all that was committed to the disk.
+// sync writes everything that was committed to disk.
 func (e *embedded) sync() error { return e.journaled((*journal).sync) }
 
-// usable fails while the journal cannot be written.
+// usable returns an error while the journal cannot be written.
 func (e *embedded) usable() error { return e.journaled((*journal).usable) }
 
-// journaled does something with the journal, if there is one. A disk that takes
-// nothing is a Redis that is away.
+// journaled applies do to the journal, if there is one. A disk that cannot be
+// written counts as an unavailable Redis.
 func (e *embedded) journaled(do func(*journal) error) error {
 	if e.journal == nil {
 		return nil
@@ -241,8 +240,7 @@ func (e *embedded) journaled(do func(*journal) error) error {
 	return nil
 }
 
-// close writes the journal anew and stops the server. Clients are closed
-// before.
+// close rewrites the journal and stops the server. Clients must be closed before.
 func (e *embedded) close() error {
 	e.stop()
 	e.done.Wait()
@@ -254,7 +252,7 @@ func (e *embedded) close() error {
 	return err
 }
 
-// abandon stops the server and gives the folder back, without another write.
+// abandon stops the server and releases the folder, without another write.
 func (e *embedded) abandon() {
 	e.server.Close()
 	if e.journal != nil {

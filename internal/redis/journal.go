@@ -11,29 +11,29 @@ import (
 	"sync/atomic"
 )
 
-// shortenFrom is the size from which on a journal that has doubled since it
-// was last written anew is written anew.
+// shortenFrom is the minimum size at which a journal is rewritten once it has
+// doubled since the last rewrite.
 const shortenFrom = 8 << 20
 
-// maxPending bounds what waits for a disk that takes nothing.
+// maxPending bounds what waits for a disk that cannot be written.
 const maxPending = 64 << 20
 
-// journal is the append-only file of the embedded server, in the format of
-// Redis's own: the commands that scripts have done, one MULTI block a script.
-// A block that is not complete never happened.
+// journal is the append-only file of the embedded server. It has the format of
+// Redis's own: the commands that scripts have executed, with one MULTI block per
+// script. An incomplete block never happened.
 //
-// It has two locks. mu guards what scripts touch and is held for moments,
-// inside the server's own lock; files guards the file and is held while the
-// disk works, which makes it the group commit: whoever waited for it mostly
-// finds that the one before has synced his block, too.
+// It has two locks. mu guards what scripts touch and is held only briefly, inside
+// the server's own lock. files guards the file and is held while the disk works.
+// That makes it a group commit: whoever waited for the lock usually finds that the
+// previous holder has already synced its block.
 type journal struct {
 	path   string
 	server *embedded
 	log    *slog.Logger
 
 	mu        sync.Mutex
-	block     []byte // of the script that runs
-	pending   []byte // blocks that are not in the file
+	block     []byte // of the running script
+	pending   []byte // blocks that are not in the file yet
 	committed int64  // bytes ever committed
 	last      snapshot
 
@@ -41,15 +41,16 @@ type journal struct {
 
 	files  sync.Mutex
 	file   *os.File
-	size   int64 // of the file, all of it whole blocks
+	size   int64 // of the file, complete blocks only
 	base   int64 // size after the last rewrite
-	synced int64 // of committed, what is on the disk
-	unsure bool  // a sync failed: what the file holds is not known
+	synced int64 // how much of committed is on disk
+	unsure bool  // a sync failed: the file's content is unknown
 }
 
-// openJournal opens the file, makes it if need be, and restores the server.
+// openJournal opens the file, creating it if necessary, and restores the server
+// from it.
 func openJournal(path string, e *embedded, log *slog.Logger) (*journal, error) {
-	// A rewrite that was cut short leaves its file behind.
+	// An interrupted rewrite leaves its file behind.
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ var (
 	endBlock   = appendCommand(nil, "EXEC")
 )
 
-// record adds a command to the block of the script that runs.
+// record adds a command to the block of the running script.
 func (j *journal) record(args []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,7 +97,7 @@ func (j *journal) commit() {
 	j.block = j.block[:0]
 }
 
-// sync returns when all that is committed now is on the disk.
+// sync returns once everything committed by now is on disk.
 func (j *journal) sync() (err error) {
 	j.mu.Lock()
 	target := j.committed
@@ -108,15 +109,15 @@ func (j *journal) sync() (err error) {
 		return nil
 	}
 	if j.unsure {
-		// After a failed fsync the kernel may have dropped the data and
-		// call the next one a success; only a new file is certain.
+		// After a failed fsync the kernel may have dropped the data and report
+		// success for the next one; only a new file is safe.
 		return j.rewrite()
 	}
 	return j.flush()
 }
 
-// usable fails while the disk takes nothing: what a script did then could not
-// be kept, and its caller would do it again.
+// usable returns an error while the disk cannot be written: a script's changes
+// could not be kept, and its caller would repeat them.
 func (j *journal) usable() error {
 	if !j.failing.Load() {
 		return nil
@@ -131,8 +132,8 @@ func (j *journal) flush() error {
 	j.pending = nil
 	j.mu.Unlock()
 	if _, err := j.file.WriteAt(data, j.size); err != nil {
-		// The disk is full, most likely: what was half written goes, and the
-		// next sync tries again.
+		// The disk is probably full: remove what was half written; the next sync
+		// tries again.
 		j.putBack(data)
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
@@ -145,8 +146,8 @@ func (j *journal) flush() error {
 	return nil
 }
 
-// putBack takes up again what could not be written. More than a rewrite would
-// write is not worth keeping.
+// putBack keeps what could not be written for the next attempt. Beyond the size of
+// a rewrite, it is not worth keeping.
 func (j *journal) putBack(data []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -156,7 +157,7 @@ func (j *journal) putBack(data []byte) {
 	}
 }
 
-// shorten writes the file anew when it has doubled.
+// shorten rewrites the file once it has doubled.
 func (j *journal) shorten() error {
 	j.files.Lock()
 	defer j.files.Unlock()
@@ -166,7 +167,7 @@ func (j *journal) shorten() error {
 	return j.rewrite()
 }
 
-// close writes the file anew if anything happened since it was.
+// close rewrites the file if anything has happened since the last rewrite.
 func (j *journal) close() error {
 	if err := j.sync(); err != nil {
 		return err
@@ -179,10 +180,10 @@ func (j *journal) close() error {
 	return j.rewrite()
 }
 
-// syncFolder makes a new name in a folder last.
+// syncFolder makes a new name in a folder durable.
 func syncFolder(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // it has no such thing
+		return nil // no such thing here
 	}
 	d, err := os.Open(dir)
 	if err != nil {

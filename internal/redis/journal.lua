@@ -1,6 +1,6 @@
--- The embedded server's ending: what the script wrote goes to the journal as
--- one block, also when it failed in the middle, because what it did until
--- then has been done.
+-- The ending on the embedded server: what the script wrote goes to the journal
+-- as one block, even if the script failed halfway, because its writes until then
+-- have been done.
 local done, reply = pcall(main)
 redis.call('COMFYHUB.COMMIT')
 if not done then

@@ -8,9 +8,9 @@ import (
 	"os"
 )
 
-// lockFolder takes the lock of a data folder. Where there is no flock, an
-// open file that cannot be removed stands for the lock: Windows refuses to
-// remove a file that a living process holds open.
+// lockFolder locks a data folder. Where there is no flock, an open file that cannot
+// be removed serves as the lock: Windows refuses to remove a file that a living
+// process has open.
 func lockFolder(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrLocked
@@ -22,5 +22,5 @@ func lockFolder(path string) (*os.File, error) {
 	return f, err
 }
 
-// unlockFolder gives the lock back.
+// unlockFolder releases the lock.
 func unlockFolder(f *os.File) { f.Close() }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lockFolder takes the lock of a data folder. The kernel gives it back when
-// the process ends, however it ends.
+// lockFolder locks a data folder. The kernel releases the lock when the process
+// ends, however it ends.
 func lockFolder(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -27,9 +27,9 @@ func lockFolder(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// unlockFolder gives the lock back. Closing the file alone would not do: a
-// child that another goroutine has just forked holds it open until it runs its
-// program, and the lock with it.
+// unlockFolder releases the lock. Closing the file is not enough: a child that
+// another goroutine has just forked keeps it open, and the lock with it, until it
+// executes its program.
 func unlockFolder(f *os.File) {
 	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	f.Close()

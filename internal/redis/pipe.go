@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// pipe makes a connection inside the process whose writes never wait.
+// pipe returns a connection inside the process whose writes never block.
 //
-// net.Pipe has no buffer: a client that writes a long pipeline would wait for
-// the server, which waits for the client to read its first replies; and a
-// subscriber that does not read would stop the whole server, which publishes
-// under its lock. Both ends are ours and each request is bounded, so an
-// unbounded buffer is bounded by what is asked for.
+// net.Pipe has no buffer: a client that writes a long pipeline would wait for the
+// server, which waits for the client to read the first replies; and a subscriber
+// that does not read would stop the whole server, which publishes under its lock.
+// Both ends are ours and each request is bounded, so the buffer needs no bound of
+// its own.
 func pipe() (client, server net.Conn) {
 	up, down := newHalf(), newHalf()
 	return &pipeEnd{in: down, out: up}, &pipeEnd{in: up, out: down}
@@ -32,7 +32,7 @@ type half struct {
 
 func newHalf() *half { return &half{wake: make(chan struct{})} }
 
-// change runs f under the lock and wakes the readers.
+// change runs f with the lock held and wakes the readers.
 func (h *half) change(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,7 +59,7 @@ func (h *half) read(p []byte) (int, error) {
 		n := copy(p, h.data)
 		h.data = h.data[n:]
 		if len(h.data) == 0 {
-			h.data = nil // else a drained buffer would keep its largest size
+			h.data = nil // otherwise a drained buffer would keep its largest size
 		}
 		closed, deadline, wake := h.closed, h.deadline, h.wake
 		h.mu.Unlock()
@@ -101,8 +101,8 @@ type pipeEnd struct{ in, out *half }
 func (e *pipeEnd) Read(p []byte) (int, error)  { return e.in.read(p) }
 func (e *pipeEnd) Write(p []byte) (int, error) { return e.out.write(p) }
 
-// Close ends both directions; what the other end has not read yet it can
-// still read.
+// Close closes both directions; the other end can still read what it has not read
+// yet.
 func (e *pipeEnd) Close() error {
 	e.in.change(func() { e.in.closed = true })
 	e.out.change(func() { e.out.closed = true })
@@ -114,7 +114,7 @@ func (e *pipeEnd) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline does nothing: writes never wait.
+// SetWriteDeadline does nothing: writes never block.
 func (e *pipeEnd) SetWriteDeadline(time.Time) error { return nil }
 
 func (e *pipeEnd) SetDeadline(t time.Time) error { return e.SetReadDeadline(t) }

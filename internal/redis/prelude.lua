@@ -1,4 +1,4 @@
--- What every script finds ready. See package redis, script.go.
+-- Predefined names of every script. See package redis, script.go.
 --
 -- KEYS[1] is the prefix of all keys, in its hash tag. Scripts build the names
 -- of their keys from it (key()): all lie in one slot, so that Redis Cluster
@@ -10,8 +10,8 @@ local function key(...)
   return prefix .. table.concat({...}, ':')
 end
 
--- pack frames strings of any bytes so that no two lists of strings give the
--- same text, as Pack does in Go.
+-- pack encodes strings of any bytes so that no two lists produce the same text,
+-- as Pack does in Go.
 local function pack(...)
   local out = {}
   for i, s in ipairs({...}) do
@@ -20,13 +20,13 @@ local function pack(...)
   return table.concat(out)
 end
 
--- int writes a number without an exponent or a fraction: tostring turns to
--- exponents at 15 digits.
+-- int formats a number without an exponent or a fraction: tostring uses
+-- exponents from 15 digits.
 local function int(n)
   return string.format('%.0f', n)
 end
 
--- now is Redis's clock in milliseconds, the same through one script.
+-- now returns Redis's clock in milliseconds, the same throughout one script.
 local clock
 local function now()
   if not clock then
@@ -36,7 +36,7 @@ local function now()
   return clock
 end
 
--- write does a command that changes something; scripts never use redis.call
--- for these. Expiry is absolute (PEXPIREAT) and nothing is left to chance
--- (no SPOP), because the journal of the embedded server repeats the commands.
+-- write executes a command that changes something; scripts never use redis.call
+-- for these. Expiry is absolute (PEXPIREAT) and nothing is random (no SPOP),
+-- because the journal of the embedded server repeats the commands.
 local write = redis.call

@@ -1,19 +1,20 @@
-// Package redis connects the hub to its Redis and runs the scripts that are
-// the only way to change anything in it.
+// Package redis connects the hub to its Redis and runs the scripts, which are the
+// only way to change anything in it.
 //
-// Three laws hold here, so that packages with scripts need not think of them:
+// The package guarantees three things, so that packages with scripts need not think
+// of them:
 //
 //   - All writes go through scripts ([DB.Run]); plain commands on [DB.Client]
-//     only read. The embedded server keeps its journal by this law.
-//   - A script that changes something runs once per call of [DB.Run], also
-//     when a reply is lost on the way and the script is sent again: it
-//     remembers its reply under a nonce for a minute.
-//   - An error that means "Redis cannot be used now" matches [ErrUnavailable],
-//     whatever the cause. It is decided in one place.
+//     only read. The journal of the embedded server depends on this.
+//   - A script that changes something runs once per call of [DB.Run], even if
+//     its reply is lost and the script is sent again: it remembers its reply
+//     under a nonce for a minute.
+//   - An error that means "Redis cannot be used now" matches
+//     [ErrUnavailable], whatever the cause. This is decided in one place.
 //
-// Every key begins with "{prefix}:", one hash tag, so that all keys of a hub
-// lie in one slot of a Redis Cluster and scripts may build the names of the
-// keys that they use.
+// Every key begins with "{prefix}:", a single hash tag. All keys of a hub are
+// therefore in one slot of a Redis Cluster, and scripts may build the names of
+// their keys.
 package redis
 
 import (
@@ -31,10 +32,10 @@ import (
 // Embedded is the URL of the server inside this process.
 const Embedded = "embedded"
 
-// DefaultPrefix begins every key where Options name no other.
+// DefaultPrefix begins every key unless Options say otherwise.
 const DefaultPrefix = "comfyhub"
 
-// Options say which Redis to use.
+// Options select the Redis to use.
 type Options struct {
 	// URL is one of
 	//
@@ -47,25 +48,25 @@ type Options struct {
 	// with rediss in place of redis for TLS. Options in the query are those
 	// of go-redis.
 	URL string
-	// Dir is the data folder of the embedded server: its journal queue.aof
-	// and the lock that keeps a second process out. Not used otherwise.
+	// Dir is the data folder of the embedded server. It holds the journal queue.aof
+	// and the lock that keeps a second process out. Other servers do not use it.
 	Dir string
-	// Prefix begins every key; hubs that share a prefix share everything.
-	// Default: "comfyhub".
+	// Prefix begins every key; hubs that share a prefix share everything. Default:
+	// "comfyhub".
 	Prefix string
-	// Logger gets what an operator should know; default: nothing is logged.
+	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Names of go-redis for those who read. Writes go through DB.Run.
+// Names of go-redis for packages that read. Writes go through DB.Run.
 type (
-	// Client does plain commands.
+	// Client runs plain commands.
 	Client = goredis.UniversalClient
 	// Pipeliner collects commands into one round trip.
 	Pipeliner = goredis.Pipeliner
-	// IntCmd is a number that a pipeline will bring.
+	// IntCmd is a number that a pipeline will return.
 	IntCmd = goredis.IntCmd
-	// SliceCmd is a list of values, of which some may be missing.
+	// SliceCmd is a list of values, some of which may be missing.
 	SliceCmd = goredis.SliceCmd
 	// ZRangeBy is a range of scores.
 	ZRangeBy = goredis.ZRangeBy
@@ -77,7 +78,7 @@ type (
 	FloatCmd = goredis.FloatCmd
 )
 
-// Nil is the answer of a read where there is nothing.
+// Nil is the result of reading what does not exist.
 const Nil = goredis.Nil
 
 // DB is a connection to Redis, safe for concurrent use.
@@ -85,17 +86,17 @@ type DB struct {
 	client   goredis.UniversalClient
 	pubsub   goredis.UniversalClient
 	prefix   string
-	embedded *embedded // nil for a server of its own
+	embedded *embedded // nil for an external server
 	log      *slog.Logger
 	closed   context.Context // ends subscriptions
 	hangUp   context.CancelFunc
 	closing  sync.Once
 }
 
-// Open prepares a connection. It does not wait for a Redis that is away:
+// Open prepares a connection. It does not wait for a Redis that is unavailable:
 // commands fail with ErrUnavailable until it is there. The embedded server is
-// started and restored from its journal, which fails when the journal cannot
-// be read or another process uses the folder.
+// started and restored from its journal; that fails if the journal cannot be read
+// or another process is using the folder.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	db := &DB{prefix: o.Prefix, log: o.Logger}
 	if db.prefix == "" {
@@ -117,7 +118,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		}
 		open = db.embedded.open
 	}
-	// go-redis prints each failed dial to stderr; callers get these errors.
+	// go-redis prints each failed dial to stderr; callers get these errors anyway.
 	goredis.SetLogger(silence{})
 	db.client, db.pubsub = open(), open()
 	db.closed, db.hangUp = context.WithCancel(context.Background())
@@ -126,7 +127,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Close ends all connections; the embedded server writes its journal first.
+// Close closes all connections; the embedded server writes its journal first.
 // Closing again does nothing.
 func (db *DB) Close() (err error) {
 	db.closing.Do(func() {
@@ -139,14 +140,15 @@ func (db *DB) Close() (err error) {
 	return err
 }
 
-// Client reads. A command that fails because Redis is away matches ErrUnavailable.
+// Client returns a client for reading. A command that fails because Redis is
+// unavailable matches ErrUnavailable.
 func (db *DB) Client() Client { return db.client }
 
 // Embedded reports whether the server runs inside this process.
 func (db *DB) Embedded() bool { return db.embedded != nil }
 
-// Ping asks whether Redis answers, and the embedded server whether it can keep
-// what it is told.
+// Ping checks that Redis answers, and that the embedded server can store what it is
+// told.
 func (db *DB) Ping(ctx context.Context) error {
 	if db.embedded != nil {
 		if err := db.embedded.usable(); err != nil {
@@ -157,14 +159,14 @@ func (db *DB) Ping(ctx context.Context) error {
 }
 
 // Key builds the name of a key: the prefix in its hash tag, then the parts,
-// with colons between. A part that anyone outside can choose must be the last
-// one or be packed ([Pack]), else two names could meet in one key.
+// separated by colons. A part that anyone outside can choose must be the last one
+// or be packed ([Pack]); otherwise two names could end up as the same key.
 func (db *DB) Key(parts ...string) string { return db.root() + strings.Join(parts, ":") }
 
-// root is what all keys begin with; scripts get it as KEYS[1].
+// root is the start of all keys; scripts get it as KEYS[1].
 func (db *DB) root() string { return "{" + db.prefix + "}:" }
 
-// Now is the clock of the server, to the millisecond.
+// Now returns the server's clock, to the millisecond.
 func (db *DB) Now(ctx context.Context) (time.Time, error) {
 	return db.client.Time(ctx).Result()
 }

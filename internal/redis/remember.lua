@@ -1,5 +1,5 @@
--- Runs main once for each nonce (KEYS[2]): the reply is kept for a minute and
--- given again when the script is sent again because its reply was lost.
+-- Runs main once per nonce (KEYS[2]): the reply is stored for a minute, and
+-- returned again if the script is resent because its reply was lost.
 local nonce = KEYS[2]
 local seen = redis.call('LRANGE', nonce, 0, -1)
 if #seen > 0 then

@@ -9,21 +9,21 @@ import (
 	"strconv"
 )
 
-// Bounds of a command in a journal; more is damage, not data. They keep a
-// damaged length from asking for all memory.
+// Bounds of a command in a journal; anything larger is damage, not data. They keep
+// a damaged length from allocating all memory.
 const (
 	maxCommandArgs = 1 << 20
-	maxBulk        = 512 << 20 // as Redis's proto-max-bulk-len
+	maxBulk        = 512 << 20 // same as Redis's proto-max-bulk-len
 )
 
-// errTorn says that a journal ends in the middle of a command, as it does
-// after a crash; errDamaged that something is wrong before its end.
+// errTorn means that a journal ends in the middle of a command, as after a crash;
+// errDamaged that something before its end is wrong.
 var (
 	errTorn    = errors.New("ends in the middle of a command")
 	errDamaged = errors.New("not a command")
 )
 
-// appendCommand appends a command in Redis's wire format, which is also that
+// appendCommand appends a command in Redis's wire format, which is also the format
 // of its append-only files.
 func appendCommand[S ~string | ~[]byte](dst []byte, args ...S) []byte {
 	dst = append(dst, '*')
@@ -39,7 +39,7 @@ func appendCommand[S ~string | ~[]byte](dst []byte, args ...S) []byte {
 	return dst
 }
 
-// commandReader reads commands and knows where each one ends.
+// commandReader reads commands and tracks where each one ends.
 type commandReader struct {
 	r      *bufio.Reader
 	offset int64
@@ -49,8 +49,8 @@ func newCommandReader(r io.Reader) *commandReader {
 	return &commandReader{r: bufio.NewReaderSize(r, 1<<16)}
 }
 
-// next gives the next command. At the end of the data it gives io.EOF, in the
-// middle of a command errTorn, for anything else errDamaged.
+// next returns the next command. At the end of the data it returns io.EOF, in the
+// middle of a command errTorn, and for anything else errDamaged.
 func (c *commandReader) next() ([]string, error) {
 	n, err := c.length('*', maxCommandArgs)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *commandReader) next() ([]string, error) {
 	return args, nil
 }
 
-// inside turns an end of the data into one in the middle of a command.
+// inside converts an end of the data into one in the middle of a command.
 func inside(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errTorn
@@ -82,7 +82,8 @@ func inside(err error) error {
 	return err
 }
 
-// length reads a line such as "*3\r\n".
+// length reads a line such as "*3\r
+// ".
 func (c *commandReader) length(kind byte, limit int) (int, error) {
 	line, err := c.r.ReadSlice('\n')
 	c.offset += int64(len(line))
@@ -112,8 +113,8 @@ func (c *commandReader) length(kind byte, limit int) (int, error) {
 	return n, nil
 }
 
-// bulk reads size bytes and the line end. It grows with what is there, so
-// that a damaged length costs nothing.
+// bulk reads size bytes and the line end. Its buffer grows with the data, so that a
+// damaged length costs nothing.
 func (c *commandReader) bulk(size int) (string, error) {
 	var buf bytes.Buffer
 	buf.Grow(min(size, 1<<16) + 2)

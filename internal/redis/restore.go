@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// restore repeats the commands of a journal and gives the size of what it
-// kept: an end that was torn by a crash is cut off. Nothing that was synced
-// can be in a torn end. Damage before the end is an error, because what it
-// took away nobody knows.
+// restore repeats the commands of a journal and returns the size of the valid part.
+// An end that was torn by a crash is cut off; nothing that was synced can be in it.
+// Damage before the end is an error, because there is no telling what was lost.
 func restore(f *os.File, e *embedded, log *slog.Logger) (int64, error) {
 	commands, kept := newCommandReader(f), int64(0)
 	var block [][]string // since MULTI
@@ -57,7 +56,7 @@ func restore(f *os.File, e *embedded, log *slog.Logger) (int64, error) {
 	}
 }
 
-// repeat does a command of the journal.
+// repeat executes a command of the journal.
 func (e *embedded) repeat(args []string) error {
 	if strings.EqualFold(args[0], "PEXPIREAT") {
 		e.expires.Store(true)
@@ -82,9 +81,9 @@ func cutEnd(f *os.File, kept int64, log *slog.Logger) error {
 	return f.Sync()
 }
 
-// tornByZeros reports whether what follows the last whole block is the
-// beginning of another one and then zeros: some file systems give a file its
-// new length before its data, so that a crash leaves zeros.
+// tornByZeros reports whether the last complete block is followed by the start of
+// another one and then zeros: some file systems set a file's new length before
+// writing its data, so that a crash leaves zeros.
 func tornByZeros(f *os.File, from int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -108,7 +107,7 @@ func tornByZeros(f *os.File, from int64) (bool, error) {
 	}
 }
 
-// trimZeros gives the end of the file without the zeros at its end.
+// trimZeros returns the offset at which the trailing zeros of a file begin.
 func trimZeros(f io.ReaderAt, from, end int64) (int64, error) {
 	buf := make([]byte, 1<<16)
 	for end > from {

@@ -13,19 +13,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// Retries of one script or read. What took as long as a Redis that hangs is
-// not tried again: its caller has waited enough.
+// Bounds on retrying a script or read. After as long as a hanging Redis takes,
+// nothing is retried: the caller has waited enough.
 const (
 	maxTries   = 3
 	retryFor   = ioTimeout
 	retryPause = 50 * time.Millisecond
 )
 
-// Run runs a script with the arguments as ARGV and gives its reply, a flat
-// list of strings. A script that changes something takes effect once, also
-// when the connection breaks and Run sends it again; when Run fails with
-// ErrUnavailable it may or may not have taken effect. On the embedded server a
-// Durable script is on disk when Run returns without an error.
+// Run runs a script with the arguments as ARGV and returns its reply, a flat list
+// of strings. A script that changes something takes effect once, even if the
+// connection breaks and Run sends it again. If Run fails with ErrUnavailable, it
+// may or may not have taken effect. On the embedded server a Durable script is on
+// disk when Run returns without an error.
 func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error) {
 	src, keys := s.source, []string{db.root()}
 	if db.embedded != nil {
@@ -42,8 +42,8 @@ func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error)
 	if db.embedded == nil {
 		err = tryAgain(ctx, eval)
 	} else {
-		// There is no network, so there are no nonces; a deadline that passed
-		// while the script ran must not run it again.
+		// There is no network, so there are no nonces; a deadline that passed while
+		// the script ran must not run it again.
 		if s.mode == Durable {
 			err = db.embedded.usable()
 		}
@@ -60,8 +60,8 @@ func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error)
 	return reply, nil
 }
 
-// tryAgain does something that may be done twice, until it works, fails for
-// another reason than the network, or has taken too long.
+// tryAgain calls do, which may safely be repeated, until it succeeds, fails for a
+// reason other than the network, or has taken too long.
 func tryAgain(ctx context.Context, do func() error) error {
 	begin := time.Now()
 	pauses := retry.New(retryPause, 2*retryPause)
@@ -74,8 +74,8 @@ func tryAgain(ctx context.Context, do func() error) error {
 	}
 }
 
-// eval sends the hash of the script, and the script itself to a server that
-// does not know it.
+// eval sends the hash of the script, and the script itself to a server that does
+// not know it.
 func (db *DB) eval(ctx context.Context, src source, keys []string, args []any) ([]string, error) {
 	reply, err := db.client.EvalSha(ctx, src.sha, keys, args...).StringSlice()
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
@@ -87,7 +87,7 @@ func (db *DB) eval(ctx context.Context, src source, keys []string, args []any) (
 	return reply, err
 }
 
-// settle brings what a script wrote to the journal of the embedded server.
+// settle brings what a script wrote into the journal of the embedded server.
 func (db *DB) settle(s *Script) error {
 	if db.embedded == nil || s.mode != Durable {
 		return nil

@@ -1,7 +1,7 @@
 package redis
 
 import (
-	"crypto/sha1" // #nosec G505 -- the name that Redis gives a script, not security
+	"crypto/sha1" // #nosec G505 -- Redis identifies scripts by it; not for security
 	_ "embed"
 	"encoding/hex"
 	"strconv"
@@ -23,18 +23,18 @@ type Mode int
 const (
 	// ReadOnly scripts change nothing and may be sent any number of times.
 	ReadOnly Mode = iota
-	// Write scripts change something that may be lost when the process dies
-	// within a second of it (progress, leases).
+	// Write scripts make changes that may be lost if the process dies within a
+	// second (progress, leases).
 	Write
-	// Durable scripts change something that must not be lost once it was
-	// answered (accepts and ends): the embedded server's journal is synced
-	// before Run returns. A Redis of its own follows its appendfsync.
+	// Durable scripts make changes that must not be lost once they were confirmed
+	// (accepts and ends): the journal of the embedded server is synced before Run
+	// returns. An external Redis follows its appendfsync.
 	Durable
 )
 
-// Script is one Lua script. Its body is the inside of a function and returns
-// a flat list of strings, the first of which says how it went; numbers are
-// turned into strings with int(). It finds these names ready:
+// Script is one Lua script. Its text is the body of a function that returns a flat
+// list of strings, the first of which is a result code; numbers are converted with
+// int(). These names are predefined:
 //
 //	ARGV          the arguments of Run
 //	key(...)      the name of a key, as DB.Key
@@ -44,19 +44,19 @@ const (
 //	pack(...)     a list of strings in one, as Pack
 //	int(n)        a whole number as text
 //
-// Expiry is written as PEXPIREAT, and messages to subscribers are
-// redis.call('PUBLISH', ...), which changes nothing.
+// Expiry is written as PEXPIREAT. Messages to subscribers are redis.call('PUBLISH',
+// ...), which changes nothing.
 type Script struct {
 	name     string
 	mode     Mode
-	source   source // for a server of its own
+	source   source // for an external server
 	embedded source // for the server inside the process
 }
 
 type source struct{ text, sha string }
 
-// NewScript makes a script of Lua parts: libraries first, the body last.
-// Name is for errors and logs.
+// NewScript returns a script made of Lua parts: libraries first, the body last. The
+// name is used in errors and logs.
 func NewScript(name string, mode Mode, parts ...string) *Script {
 	last := len(parts) - 1
 	libraries, body := strings.Join(parts[:last], "\n"), parts[last]
@@ -87,11 +87,11 @@ write = function(...)
 end
 `
 
-// Name is the script's name.
+// Name returns the script's name.
 func (s *Script) Name() string { return s.name }
 
-// Pack frames strings of any bytes in one, so that no two lists give the same
-// text. Scripts have the same function.
+// Pack encodes strings of any bytes in one string, so that no two lists produce the
+// same text. Scripts have the same function.
 func Pack(parts ...string) string {
 	var b strings.Builder
 	for _, part := range parts {
@@ -102,7 +102,7 @@ func Pack(parts ...string) string {
 	return b.String()
 }
 
-// Unpack undoes Pack; ok is false for anything that Pack does not make.
+// Unpack undoes Pack; ok is false for anything that Pack does not produce.
 func Unpack(packed string) (parts []string, ok bool) {
 	for packed != "" {
 		digits, rest, found := strings.Cut(packed, ":")

@@ -13,16 +13,16 @@ import (
 // dumpBatch is how many elements one command of a dump carries.
 const dumpBatch = 128
 
-// snapshot is all that there was at one moment.
+// snapshot is the complete data at one moment.
 type snapshot struct {
-	dump []byte // commands that make it anew
+	dump []byte // commands that recreate it
 	held []byte // what was pending then, which the dump contains
-	upTo int64  // committed then
+	upTo int64  // what was committed then
 }
 
-// rewrite replaces the file by one that holds what is there now. The caller
-// holds files: whoever waits for a sync waits for the rewrite, which is as
-// good. Scripts go on meanwhile, but for the moment of the cut.
+// rewrite replaces the file with one that holds the current data. The caller holds
+// files: whoever waits for a sync waits for the rewrite, which serves the same
+// purpose. Scripts continue meanwhile, except during the cut.
 func (j *journal) rewrite() error {
 	j.server.expire()
 	if err := j.server.do("EVAL", "return redis.call('COMFYHUB.CUT')", "0"); err != nil {
@@ -41,7 +41,7 @@ func (j *journal) rewrite() error {
 	j.file.Close()
 	j.file, j.size, j.base = f, int64(len(snap.dump)), int64(len(snap.dump))
 	if err != nil {
-		// After a crash the old file may be back under the name.
+		// After a crash, the old file may be back under the name.
 		j.unsure = true
 		return err
 	}
@@ -62,9 +62,9 @@ func (j *journal) cut(do func(args ...string) (any, error)) error {
 	return nil
 }
 
-// writeNew puts a file of the given content in the place of the old one; when
-// the process dies, either is there, whole. A file that is given together
-// with an error has its name, but perhaps not for good.
+// writeNew replaces a file with one of the given content. If the process dies,
+// either the old or the new one is there, complete. A file that is returned
+// together with an error has its name, but perhaps not durably.
 func writeNew(path string, data []byte) (*os.File, error) {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
@@ -84,7 +84,7 @@ func writeNew(path string, data []byte) (*os.File, error) {
 	return f, syncFolder(filepath.Dir(path))
 }
 
-// dumpAll gives commands that make all keys anew.
+// dumpAll returns commands that recreate all keys.
 func dumpAll(do func(args ...string) (any, error)) ([]byte, error) {
 	keys, err := texts(do("KEYS", "*"))
 	if err != nil {
@@ -108,7 +108,7 @@ func dumpKey(out []byte, key string, do func(args ...string) (any, error)) ([]by
 	step := dumpBatch
 	switch kind[0] {
 	case "none":
-		return out, nil // it expired on being looked at
+		return out, nil // it expired when it was accessed
 	case "string":
 		read, write = []string{"GET", key}, []string{"SET", key}
 	case "hash":
@@ -149,7 +149,7 @@ func dumpKey(out []byte, key string, do func(args ...string) (any, error)) ([]by
 	return out, nil
 }
 
-// texts turns a reply into strings.
+// texts converts a reply into strings.
 func texts(reply any, err error) ([]string, error) {
 	if err != nil {
 		return nil, err

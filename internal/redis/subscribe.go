@@ -12,26 +12,27 @@ import (
 const (
 	// subscriberQueue is how many notices wait for a slow reader.
 	subscriberQueue = 256
-	// pingEvery is how often a subscription asks whether its connection
-	// lives; two silent rounds end it.
+	// pingEvery is how often a subscription checks that its connection is alive;
+	// two intervals without an answer end it.
 	pingEvery = 3 * time.Second
-	// resubscribeAfter is the longest pause before the next attempt. It spares a Redis that is away.
+	// resubscribeAfter is the longest pause before the next attempt, to spare a
+	// Redis that is unavailable.
 	resubscribeAfter = 200 * time.Millisecond
 )
 
-// Notice is what a subscriber gets: the payload of a message, or the news
-// that messages may have been missed.
+// Notice is what a subscriber receives: the payload of a message, or the
+// information that messages may have been missed.
 type Notice struct {
 	Payload string
-	// Resync is true on the first notice and whenever some may be missing:
-	// after a reconnection and when the reader was too slow. Look at the
-	// data itself then.
+	// Resync is true on the first notice and whenever some may be missing: after a
+	// reconnection, and when the reader was too slow. The reader must then look at
+	// the data itself.
 	Resync bool
 }
 
-// Subscribe listens to channels named as [DB.Key] names keys, until the
-// context ends or the DB is closed; then the returned channel is closed. A slow reader delays
-// nobody: what it has no room for is dropped and a Resync stands for it.
+// Subscribe listens to channels, named like keys by [DB.Key], until the context
+// ends or the DB is closed; then it closes the returned channel. A slow reader
+// delays nobody: notices that do not fit are dropped, and a Resync replaces them.
 func (db *DB) Subscribe(ctx context.Context, channels ...string) <-chan Notice {
 	out := make(chan Notice, subscriberQueue)
 	ctx, cancel := context.WithCancel(ctx)
@@ -41,9 +42,8 @@ func (db *DB) Subscribe(ctx context.Context, channels ...string) <-chan Notice {
 		defer cancel()
 		defer detach()
 		for pauses := retry.New(resubscribeAfter, resubscribeAfter); ctx.Err() == nil; pauses.Wait(ctx) {
-			// go-redis's own Channel is not used: a full one keeps its
-			// goroutine for a minute after the end, and it does not tell
-			// what it dropped.
+			// go-redis's own Channel is not used: a full one keeps its goroutine
+			// for a minute after the end, and it does not report what it dropped.
 			s := &subscription{sub: db.pubsub.Subscribe(ctx, channels...), out: out}
 			s.run(ctx)
 		}
@@ -114,11 +114,12 @@ func (s *subscription) take(message any) {
 	}
 }
 
-// pass hands a notice on if there is room; the zero notice only tries to
-// bring a waiting Resync.
+// pass delivers a notice if there is room; the zero notice only tries to deliver a
+// pending Resync.
 func (s *subscription) pass(notice Notice) {
 	if s.missed {
-		// Whatever the notice says is part of what the reader will look at.
+		// A Resync makes the reader look at everything, including what the notice
+		// says.
 		notice = Notice{Resync: true}
 	} else if notice == (Notice{}) {
 		return

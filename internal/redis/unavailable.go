@@ -10,10 +10,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// ErrUnavailable says that Redis cannot be used now: it cannot be reached, does not
-// answer in time, is still loading, takes no writes or has no memory left.
-// Whether a write that failed so was done is not known. Errors that match it
-// also wrap their cause.
+// ErrUnavailable means that Redis cannot be used now: it cannot be reached, does
+// not answer in time, is still loading, refuses writes or is out of memory. A write
+// that failed with it may or may not have been done. Errors that match it also wrap
+// their cause.
 var ErrUnavailable = errors.New("redis: unavailable")
 
 // unavailableError adds ErrUnavailable to a cause without losing it.
@@ -22,22 +22,22 @@ type unavailableError struct{ cause error }
 func (e *unavailableError) Error() string   { return "redis: unavailable: " + e.cause.Error() }
 func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
 
-// unavailableReplies begin the errors of a server that is there but of no use now.
-// They are looked for anywhere in the text, because a script that meets one
-// in the middle passes it on inside its own message.
+// unavailableReplies are the prefixes of errors from a server that answers but
+// cannot be used now. They are searched for anywhere in the text, because a script
+// that hits one halfway includes it in its own message.
 var unavailableReplies = [...]string{
 	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "OOM ", "MISCONF ",
 	"BUSY ", "NOREPLICAS ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "UNBLOCKED ",
 	"ERR max number of clients reached",
 }
 
-// classify is the one place that decides what ErrUnavailable is.
+// classify is the one place that decides what counts as ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, goredis.Nil), errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
-		// The caller went away, not Redis.
+		// The caller gave up, not Redis.
 		return err
 	case isNetwork(err):
 		return &unavailableError{err}
@@ -50,8 +50,8 @@ func classify(ctx context.Context, err error) error {
 	return err
 }
 
-// isNetwork reports errors after which it is not known whether the server has
-// seen the command.
+// isNetwork reports errors after which it is unknown whether the server has seen
+// the command.
 func isNetwork(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) ||
@@ -60,9 +60,9 @@ func isNetwork(err error) bool {
 		errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted)
 }
 
-// errorHook classifies the error of every command. Plain commands only read,
-// so it sends those again whose connection broke; scripts are sent again by
-// Run, which sees to it that they take effect once.
+// errorHook classifies the error of every command. Plain commands only read, so the
+// hook resends those whose connection broke; scripts are resent by Run, which
+// ensures that they take effect once.
 type errorHook struct{}
 
 func (errorHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
@@ -85,7 +85,7 @@ func (errorHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		err := tryAgain(ctx, func() error {
 			for _, cmd := range cmds {
-				cmd.SetErr(nil) // of the try before
+				cmd.SetErr(nil) // of the previous attempt
 			}
 			return next(ctx, cmds)
 		})

@@ -12,25 +12,25 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Timeouts of one command. A Redis that is dead or hangs is reported within
-// about two seconds, before a client of the hub gives up by itself.
+// Timeouts of one command. A dead or hanging Redis is reported within about two
+// seconds, before a client of the hub gives up by itself.
 const (
 	dialTimeout = time.Second
 	ioTimeout   = 2 * time.Second
 )
 
-// opener makes a client; DB opens two, so that subscriptions never wait for
-// the connections of commands or take them away.
+// opener returns a new client. DB opens two, so that subscriptions neither wait for
+// the connections of commands nor use them up.
 type opener func() goredis.UniversalClient
 
-// parseURL reads Options.URL; a nil opener means the embedded server.
+// parseURL parses Options.URL; a nil opener means the embedded server.
 func parseURL(raw string) (opener, error) {
 	if raw == "" || raw == Embedded {
 		return nil, nil
 	}
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
-		// The URL may hold a password: it is not repeated in errors.
+		// The URL may contain a password, so errors do not repeat it.
 		return nil, fmt.Errorf("redis: the URL is neither %q nor of the form redis://host:port", Embedded)
 	}
 	base, kind, _ := strings.Cut(scheme, "+")
@@ -58,9 +58,9 @@ func parseSingle(raw string) (opener, error) {
 	return func() goredis.UniversalClient { c := *o; return goredis.NewClient(&c) }, nil
 }
 
-// tune sets what every connection needs, whatever the URL says: a retry
-// inside go-redis would run a script twice, and a context that does not end a
-// read would let a hung Redis hold a request.
+// tune sets what every connection needs, whatever the URL says: a retry inside
+// go-redis would run a script twice, and if a context did not end a read, a hanging
+// Redis could block a request.
 func tune(o *goredis.Options) {
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
@@ -79,9 +79,9 @@ func limit(dial, read, write, pool *time.Duration) {
 	*pool = cmp.Or(*pool, ioTimeout)
 }
 
-// parseSentinel turns redis+sentinel://h1:p,h2:p/master/db into the form that
-// go-redis parses: one host in the URL, the others and the master's name in
-// the query.
+// parseSentinel converts redis+sentinel://h1:p,h2:p/master/db into the form that
+// go-redis parses: one host in the URL, the others and the master's name in the
+// query.
 func parseSentinel(base, rest string) (opener, error) {
 	u, hosts, err := splitHosts(base, rest)
 	if err != nil {
@@ -136,8 +136,8 @@ func parseCluster(base, rest string) (opener, error) {
 	return func() goredis.UniversalClient { c := *o; return goredis.NewClusterClient(&c) }, nil
 }
 
-// splitHosts takes "user:pw@h1:p,h2:p/path?query" apart: the URL with the
-// first host only, and the others. net/url refuses several hosts.
+// splitHosts splits "user:pw@h1:p,h2:p/path?query" into a URL with the first host
+// only, and the other hosts. net/url refuses several hosts.
 func splitHosts(base, rest string) (*url.URL, []string, error) {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -156,7 +156,7 @@ func splitHosts(base, rest string) (*url.URL, []string, error) {
 	return u, hosts[1:], nil
 }
 
-// withoutURL drops the URL from a parse error: it may hold a password.
+// withoutURL removes the URL from a parse error: it may contain a password.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

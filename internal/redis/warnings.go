@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Warnings looks at the settings of the server and says in plain sentences
-// what would lose jobs. Managed services often refuse CONFIG: what cannot be
-// asked is not warned about. The error is not nil when Redis is away.
+// Warnings checks the server's settings and describes in plain sentences what would
+// lose jobs. Managed services often refuse CONFIG: what cannot be queried causes no
+// warning. The error is not nil if Redis is unavailable.
 func (db *DB) Warnings(ctx context.Context) ([]string, error) {
 	if db.embedded != nil {
 		return nil, nil

@@ -1,4 +1,4 @@
--- Closes the door behind a job: from here on a refusal comes too late.
+-- Ends the wait for a refusal of a job: from here on one comes too late.
 --
 -- ARGV[1] key
 --

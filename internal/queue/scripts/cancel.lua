@@ -3,7 +3,7 @@
 -- ARGV[1] key
 -- ARGV[2] life of a tombstone in milliseconds
 -- ARGV[3] '1' to withdraw a running job: no listing shows it from now on, and
---         its end leaves no entry. A job that was cancelled before stays as it is.
+--         its end leaves no entry. A job that was cancelled before does not change.
 --
 -- Output: {'ok', state before, job...} or {'missing'}
 local j = get(ARGV[1])

@@ -1,4 +1,4 @@
--- Removes those of the jobs that wait.
+-- Removes those of the jobs that are waiting.
 --
 -- ARGV[1] life of a tombstone in milliseconds
 -- ARGV[2...] keys

@@ -1,4 +1,4 @@
--- Gives a waiting job to an instance: queued -> leased.
+-- Assigns a waiting job to an instance: queued -> leased.
 --
 -- ARGV[1] key
 -- ARGV[2] instance
@@ -17,7 +17,7 @@ if not j then
   return {'missing'}
 end
 if j.state ~= 'queued' then
-  -- The same claim sent again, because its answer was lost.
+  -- The same claim, sent again because its reply was lost.
   if runs(j) and j.hub == ARGV[3] and j.upstream == ARGV[4] and j.instance == instance then
     return answer('ok', k)
   end
@@ -25,7 +25,7 @@ if j.state ~= 'queued' then
 end
 local holder = redis.call('HGET', key('q', 'instances'), instance)
 if holder then
-  -- Writes that a failover lost can leave a holder that holds no more.
+  -- After a failover that lost writes, the holder may no longer hold anything.
   local h = get(holder)
   if h and runs(h) and h.instance == instance then
     return {'taken'}

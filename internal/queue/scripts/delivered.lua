@@ -1,4 +1,4 @@
--- Notes that a client confirmed the end of its job.
+-- Records that a client confirmed the end of its job.
 --
 -- ARGV[1] key
 --

@@ -19,7 +19,7 @@
 -- ARGV[17] bound of the tenant's waiting jobs, or '0' for none
 -- ARGV[18] bound of their bytes, or '0' for none
 -- ARGV[19] the bytes that this job counts for
--- ARGV[20] how many milliseconds the job stands at the door, '0' for none
+-- ARGV[20] how many milliseconds a refusal may become the answer, '0' for none
 --
 -- Output: {'ok', job...}        accepted
 --         {'existing', job...}  the same job was accepted before
@@ -57,14 +57,14 @@ if other then
 end
 local weight = tonumber(ARGV[19])
 
--- too_heavy reports whether a job does not fit beside what waits. Where nothing
--- waits every job fits: a bound below the size of one must not stop everything.
+-- too_heavy reports whether a job does not fit beside the waiting ones. Without
+-- any, every job fits: a bound below the size of one must not stop everything.
 local function too_heavy(of, bound)
   local waits = share('waiting_bytes', of)
   return waits > 0 and waits + weight > tonumber(bound)
 end
 
--- The tenant's own bounds first: who is at his own is to hear that.
+-- The tenant's own bounds come first, so that it is told of them.
 if ARGV[17] ~= '0' and share('waiting_jobs', tenant) >= tonumber(ARGV[17]) then
   return {'tenant_full'}
 end

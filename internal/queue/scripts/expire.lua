@@ -1,6 +1,6 @@
--- Drops the history entries that ended longest ago, up to a moment.
+-- Drops the oldest history entries, up to a time.
 --
--- ARGV[1] the moment in milliseconds
+-- ARGV[1] the time in milliseconds
 -- ARGV[2] the tenant whose entries may go, or '' for all
 --
 -- Output: {'ok', number of entries dropped}; 0 when there are no more

@@ -1,4 +1,4 @@
--- Keeps lessons about what instances check.
+-- Stores lessons about what instances check.
 --
 -- ARGV[1] bound of lessons
 -- ARGV[2] how long they are kept, in milliseconds

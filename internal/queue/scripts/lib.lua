@@ -1,14 +1,13 @@
--- What all scripts of the queue share. The keys are listed in keys.go.
+-- Functions shared by all scripts of the queue. keys.go lists the keys.
 --
 -- A job's record is the hash q:job:<key>. Scripts set single fields and never
--- write it whole: a newer hub may have added fields that this one does not
--- know.
+-- write all of it: a newer hub may have added fields that this one does not know.
 
 local function job_key(k)
   return key('q', 'job', k)
 end
 
--- get gives a job's record as a table with its key as j.key, or nil.
+-- get returns a job's record as a table with its key as j.key, or nil.
 local function get(k)
   local flat = redis.call('HGETALL', job_key(k))
   if #flat == 0 then
@@ -30,7 +29,7 @@ local function set(j, ...)
   write('HSET', job_key(j.key), unpack(fields))
 end
 
--- answer is a reply of a code and a job's record as it is now.
+-- answer returns a reply with a code and a job's current record.
 local function answer(code, k)
   local out = redis.call('HGETALL', job_key(k))
   table.insert(out, 1, code)
@@ -49,34 +48,34 @@ local function at_door(j)
   return j.door and j.door ~= '' and tonumber(j.door) > now()
 end
 
--- tell_waits tells that a job waits. One at the door changes no count that a
--- client may see: it may turn out never to have been accepted.
+-- tell_waits announces that a job is waiting. Before the client has its answer
+-- the job changes no count that a client may see: it may still be refused.
 local function tell_waits(j)
   tell(at_door(j) and 'asked' or 'queued', j)
 end
 
 -- add changes a share of the waiting jobs: of a tenant, or of all for ''. A
--- share of nothing is removed, so that tenants who left take no room.
+-- share of zero is removed, so that tenants without jobs take no space.
 local function add(share, tenant, n)
   if write('HINCRBY', key('q', share), tenant, int(n)) <= 0 then
     write('HDEL', key('q', share), tenant)
   end
 end
 
--- share is what add has counted.
+-- share returns what add has counted.
 local function share(name, tenant)
   return tonumber(redis.call('HGET', key('q', name), tenant) or '0')
 end
 
--- count adds a waiting job to the shares; uncount takes it out again. The
--- record says what was added for a job, so that nothing is counted twice or
--- taken out twice, also when a hub of a version that does not count has had it
--- in between. recount() in sweep.lua mends what such a hub has left.
+-- count adds a waiting job to the shares; uncount removes it again. The record
+-- says what was added for a job, so that nothing is added or removed twice, even
+-- if a hub of a version that does not count had the job in between. recount() in
+-- sweep.lua repairs what such a hub has left.
 local function count(j)
   if j.counted and j.counted ~= '' then
     return
   end
-  -- A version that did not count noted no weight.
+  -- A version that did not count recorded no weight.
   local bytes = tonumber(j.weight or '0')
   if bytes == 0 then
     bytes = redis.call('STRLEN', key('q', 'body', j.key)) + redis.call('STRLEN', key('q', 'secret', j.key))
@@ -100,7 +99,7 @@ local function uncount(j)
   end
 end
 
--- wait puts a job among the waiting ones; unwait takes it out.
+-- wait adds a job to the waiting ones; unwait removes it.
 local function wait(j)
   write('ZADD', key('q', 'waiting'), '0', j.rank)
   write('ZADD', key('q', 'wait', j.class), '0', j.rank)
@@ -117,7 +116,7 @@ local function unwait(j)
   uncount(j)
 end
 
--- list puts a job among the live ones; unlist takes it out.
+-- list adds a job to the live ones; unlist removes it.
 local function list(j)
   write('ZADD', key('q', 'live'), '0', j.rank)
   write('ZADD', key('q', 'live', j.tenant), '0', j.rank)
@@ -130,7 +129,7 @@ local function unlist(j)
   write('ZREM', key('q', 'caller', j.caller), j.rank)
 end
 
--- leave removes all that is kept for a live job only.
+-- leave removes everything that is kept for live jobs only.
 local function leave(j)
   unlist(j)
   uncount(j)
@@ -140,12 +139,12 @@ local function leave(j)
   write('DEL', key('q', 'body', j.key), key('q', 'secret', j.key))
 end
 
--- runs reports whether a job is on its way on an instance.
+-- runs reports whether a job is assigned to an instance.
 local function runs(j)
   return j.state == 'leased' or j.state == 'running'
 end
 
--- held gives the job of a run if the fence is its present one, else nil.
+-- held returns the job of a run if the fence is the current one, else nil.
 local function held(k, fence)
   local j = get(k)
   if j and runs(j) and j.fence == fence then
@@ -154,20 +153,20 @@ local function held(k, fence)
   return nil
 end
 
--- next_fence is above every fence that this job ever had, also when a
+-- next_fence returns a fence above all that this job ever had, even if a
 -- failover lost the last ones: it is not below the clock.
 local function next_fence(j)
   return int(math.max(tonumber(j.fence) + 1, now()))
 end
 
--- hold gives a run to a hub for the time of a lease.
+-- hold assigns a run to a hub for the duration of a lease.
 local function hold(j, hub, lease)
   local till = int(now() + tonumber(lease))
   set(j, 'fence', next_fence(j), 'hub', hub, 'lease', till)
   write('ZADD', key('q', 'leases'), till, j.key)
 end
 
--- free gives the instance of a run back.
+-- free releases the instance of a run.
 local function free(j)
   if j.released == '1' then
     return
@@ -187,7 +186,7 @@ local function let_go(j)
 end
 
 -- vanish removes a live job without a history entry. A tombstone stays for a
--- while, so that Get can say what became of it.
+-- while, so that Get can report what happened to it.
 local function vanish(j, tombstone)
   leave(j)
   set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
@@ -195,7 +194,7 @@ local function vanish(j, tombstone)
   tell('ended', j)
 end
 
--- orphan is a run in a reply: ORPHAN_FIELDS values; see lease.go.
+-- orphan returns a run as ORPHAN_FIELDS values of a reply; see lease.go.
 local function orphan(out, j)
   for _, field in ipairs({'key', 'fence', 'instance', 'hub', 'upstream', 'sid', 'lease', 'state',
                           'released', 'exhausted', 'cancel'}) do

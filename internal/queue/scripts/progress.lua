@@ -1,4 +1,4 @@
--- Notes how far the running node is.
+-- Records how far the running node is.
 --
 -- ARGV[1] key
 -- ARGV[2] fence

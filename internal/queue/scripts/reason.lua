@@ -1,4 +1,4 @@
--- Notes why a job waits.
+-- Records why a job is waiting.
 --
 -- ARGV[1] key
 -- ARGV[2] reason

@@ -1,4 +1,4 @@
--- Prolongs the leases of a hub's runs.
+-- Extends the leases of a hub's runs.
 --
 -- ARGV[1] hub
 -- ARGV[2] lease in milliseconds

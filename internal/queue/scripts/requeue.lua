@@ -1,4 +1,4 @@
--- Puts the job of a lost run back at its old place: leased, running -> queued.
+-- Puts the job of a lost run back in its old place: leased, running -> queued.
 --
 -- ARGV[1] key
 -- ARGV[2] fence
@@ -10,7 +10,7 @@
 --
 -- Output: {'ok', job...}
 --         {'stale'}
---         {'cancelled', job...}  its cancel was asked for: the holder must end it
+--         {'cancelled', job...}  its cancel was requested: the holder must end it
 --         {'exhausted', job...}  no attempts left, or too many kills: the holder must end it
 local j = held(ARGV[1], ARGV[2])
 if not j then

@@ -1,11 +1,11 @@
--- Notes that an instance began to execute: leased -> running.
+-- Records that an instance has started to execute: leased -> running.
 --
 -- ARGV[1] key
 -- ARGV[2] fence
 --
 -- Output: {'ok'}
---         {'cancelled'}  its cancel was asked for: the holder must end it
---         {'withdrawn'}  as cancelled, and no one is to hear of it
+--         {'cancelled'}  its cancel was requested: the holder must end it
+--         {'withdrawn'}  as cancelled, and nobody must be told of it
 --         {'stale'}
 local j = held(ARGV[1], ARGV[2])
 if not j then

@@ -1,5 +1,5 @@
--- Hands runs whose lease has ended to a hub, buries old tombstones, and counts
--- the waiting jobs again where their shares are wrong.
+-- Hands runs whose lease has ended to a hub, removes old tombstones, and recounts
+-- the waiting jobs if their shares are wrong.
 --
 -- ARGV[1] hub
 -- ARGV[2] lease in milliseconds
@@ -7,9 +7,10 @@
 --
 -- Output: {'ok', run, run, ...}; run is what orphan() gives
 
--- recount makes the shares of the waiting jobs anew. They are wrong after an
+-- recount recomputes the shares of the waiting jobs. They are wrong after an
 -- upgrade from a version that did not count, and while a hub of such a version
--- shares this Redis. At most every ten seconds: it looks at all live jobs.
+-- shares this Redis. It runs at most every ten seconds, because it reads all
+-- live jobs.
 local function recount()
   if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) then
     return
@@ -40,8 +41,8 @@ end
 local last = redis.call('HGET', key('q', 'counters'), 'swept')
 write('HSET', key('q', 'counters'), 'swept', int(now()))
 local ended = redis.call('ZRANGEBYSCORE', key('q', 'leases'), '-inf', int(now()), 'LIMIT', '0', ARGV[3])
--- When nobody has swept for the time of a lease, Redis itself was away, most
--- likely, and no holder could renew: they get the time to do so now, once.
+-- If nobody has swept for the duration of a lease, Redis was probably
+-- unavailable and no holder could renew: they get time to do so now, once.
 local away = last and now() - tonumber(last) > tonumber(ARGV[2])
 for _, k in ipairs(ended) do
   local j = get(k)

@@ -1,12 +1,12 @@
 -- Removing a job as if it had never been sent.
 
--- withdraw takes a waiting job away without a history entry, as ComfyUI does.
+-- withdraw removes a waiting job without a history entry, as ComfyUI does.
 local function withdraw(j, tombstone)
   unwait(j)
   vanish(j, tombstone)
 end
 
--- unname gives the id of a withdrawn job back to the older job that had it.
+-- unname returns the id of a withdrawn job to the older job that had it.
 local function unname(j)
   if redis.call('HGET', key('q', 'ids', j.tenant), j.id) ~= j.key then
     return
