@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/comfy": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
-		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/stream", "internal/userdata",
+		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata",
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	// moved to internal/api/comfy yet.
 	"internal/hub": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/python", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
 		"internal/userdata",
 	},
 	"internal/dispatch": {

@@ -26,6 +26,8 @@ type Rooms struct {
 	*api.Server
 	// AwaitingBuild is that of a comfy.Room.
 	AwaitingBuild func() int64
+	// RememberCalls is that of a comfy.Room.
+	RememberCalls func(together, after time.Duration)
 }
 
 // NewRooms makes the API of a hub, and InstancesJSON is that of package ops; see

@@ -51,8 +51,6 @@ type Hub struct {
 	// left are the instances that hold pictures which nodes have left in their
 	// memory, by id.
 	left recent.Map[string]
-	// lately is what callers have just deleted, cleared and interrupted.
-	lately lately
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
@@ -94,6 +92,8 @@ type Hub struct {
 	logs     *logs.Readers
 	gossip   *membership
 	statics  *statics
+
+	canceller *Canceller
 
 	house     sync.WaitGroup
 	stopHouse context.CancelFunc
@@ -208,6 +208,7 @@ func (h *Hub) open(ctx context.Context) error {
 	})
 	h.jobViews = &JobViews{queue: h.queue, dispatch: h.dispatch, without: h.withoutAddresses}
 	h.classes = &Classes{stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
+	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.openViews()
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -36,6 +37,25 @@ type Jobs struct {
 // Live are a tenant's running and waiting jobs in the order in which they run.
 func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	return s.queue.Live(ctx, tenant)
+}
+
+// LiveOf are those of some of a tenant's callers.
+func (s *Jobs) LiveOf(ctx context.Context, tenant string, callers ...string) ([]job.Job, error) {
+	var own []job.Job
+	for _, caller := range callers {
+		jobs, err := s.queue.LiveOf(ctx, caller)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, jobs...)
+	}
+	return slices.DeleteFunc(own, func(j job.Job) bool { return j.Tenant != tenant }), nil
+}
+
+// Running are those jobs of some keys that run and that somebody may see.
+func (s *Jobs) Running(ctx context.Context, keys []string) ([]job.Job, error) {
+	jobs, err := s.queue.GetAll(ctx, keys)
+	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !running(j) || j.Withdrawn }), err
 }
 
 // Count is how many jobs of some callers wait or run.
@@ -104,7 +124,7 @@ func (s *Jobs) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 // FindLive is the job of an id that runs, else one that waits, else a zero one.
 func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error) {
 	newest, err := s.Find(ctx, tenant, id)
-	if err != nil || newest.State == job.Leased || newest.State == job.Running {
+	if err != nil || running(newest) {
 		return newest, err
 	}
 	// An older one may run or wait. What the newest was a moment ago counts: it
@@ -124,6 +144,18 @@ func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error)
 	}
 	return newest, err
 }
+
+// FindRunning is the running job of an id, or a zero one.
+func (s *Jobs) FindRunning(ctx context.Context, tenant, id string) (job.Job, error) {
+	j, err := s.FindLive(ctx, tenant, id)
+	if err != nil || !running(j) {
+		return job.Job{}, err
+	}
+	return j, nil
+}
+
+// running reports whether an instance has a job.
+func running(j job.Job) bool { return j.State == job.Leased || j.State == job.Running }
 
 // FoundJob is a job that was asked for by its id.
 type FoundJob struct {

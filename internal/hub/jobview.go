@@ -107,14 +107,3 @@ func (s *JobViews) needs(ctx context.Context, j job.Job) (catalog.Requirements, 
 	needs, err := catalog.DecodeRequirements(body.Requires)
 	return needs, err == nil
 }
-
-// Cancel ends a tenant's newest job of an id, wherever it is, and reports
-// whether there was one to end. The error is one of Redis.
-func (h *Hub) Cancel(ctx context.Context, tenant, id string) (bool, error) {
-	j, err := h.jobs.Find(ctx, tenant, id)
-	if err != nil || j.Key == "" || !j.State.Live() {
-		return false, err
-	}
-	err = h.stop(ctx, j)
-	return err == nil, err
-}

@@ -1,11 +1,9 @@
 package hub
 
 import (
-	"errors"
-
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -13,15 +11,11 @@ import (
 // Any other path goes to an instance.
 func (h *Hub) routes() *api.Router {
 	t := &api.Router{}
-	t.Both("POST /interrupt", h.postInterrupt)
 	t.Both("GET /view", h.getView)
 	t.Both("POST /upload/image", h.postUpload)
 	t.Both("POST /upload/mask", h.postMask)
 	t.Both("PUT "+files.HeldPath+"*", h.putHeld)
 	t.Both("GET "+files.HeldPath+"*", h.getHeld)
-	// As written, and once more below /api; there is no bare /jobs.
-	t.Both("POST /api/jobs/cancel", h.postComfyJobsCancel)
-	t.Both("POST /api/jobs/*/cancel", h.postComfyJobCancel)
 	return t
 }
 
@@ -39,16 +33,16 @@ func (h *Hub) Recent() *api.RecentClients { return &h.recent }
 // Start.
 func (h *Hub) Streams() *stream.Streams { return h.streams }
 
+// Canceller ends jobs. It is there after the first Start.
+func (h *Hub) Canceller() *Canceller { return h.canceller }
+
+// Shows reports whether the client of a running job is being shown its messages.
+func (h *Hub) Shows(j job.Job) bool {
+	return h.streams.Shows(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key)
+}
+
 // Started reports whether the hub can answer requests.
 func (h *Hub) Started() bool { return h.started.Load() }
 
 // NoteLogin tells of a request by somebody who has logged in.
 func (h *Hub) NoteLogin() { h.logins.note() }
-
-// ignoreNotFound treats a job that is not there as nothing to do.
-func ignoreNotFound(err error) error {
-	if errors.Is(err, queue.ErrNotFound) {
-		return nil
-	}
-	return err
-}

@@ -234,7 +234,7 @@ func TestWhatStopsWhat(t *testing.T) {
 		t.Run(fmt.Sprintf("%d on %d, socket %t", c.prompts, c.instances, c.socket), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, c.instances)
-			b.hub.lately.together, b.hub.lately.after = time.Hour, time.Hour
+			b.rooms.RememberCalls(time.Hour, time.Hour)
 			for n, order := range orders(c.gestures) {
 				p := &person{b: b, client: fmt.Sprint("client", n), socket: c.socket, slots: c.instances}
 				p.begin(c.prompts)

@@ -1,9 +1,9 @@
 // Package comfy is the room of ComfyUI's own API: it translates between its
-// routes, its errors and its shapes and the core. It answers what is about the
-// queue, the history and the jobs in them, about node classes, models and logs,
-// about users, their settings and their files, about assets and the web UI, and
-// passes on what is no route of the hub; the other routes are still in package
-// hub.
+// routes, its errors and its shapes and the core. It answers what is about
+// prompts, sockets, the queue, the history and the jobs in them, about node
+// classes, models and logs, about users, their settings and their files, about
+// assets and the web UI, and passes on what is no route of the hub; the other
+// routes are still in package hub.
 package comfy
 
 import (
@@ -15,21 +15,28 @@ import (
 type Room struct {
 	*api.Requests
 	hub *hub.Hub
+	// cancels takes prompts back.
+	cancels *cancels
 	// builds answers for files of the web UI's build.
 	builds buildFiles
 }
 
 // New makes the room of a hub.
-func New(h *hub.Hub) *Room { return &Room{Requests: h.Requests(), hub: h} }
+func New(h *hub.Hub) *Room {
+	return &Room{
+		Requests: h.Requests(), hub: h,
+		cancels: &cancels{Requests: h.Requests(), hub: h, shown: shown{h}},
+	}
+}
 
 // AddRoutes adds what the room answers to a table of ComfyUI's routes.
 func (c *Room) AddRoutes(t *api.Router) {
 	c.addAssets(t)
+	c.cancels.addRoutes(t)
 	t.Both("GET /ws", c.getSocket)
 	t.Both("GET /prompt", c.getPrompt)
 	t.Both("POST /prompt", c.postPrompt)
 	t.Both("GET /queue", c.getQueue)
-	t.Both("POST /queue", c.postQueue)
 	t.Both("GET /history", c.getHistory)
 	t.Both("POST /history", c.postHistory)
 	t.Both("GET /history/*", c.getHistoryOf)

@@ -96,7 +96,7 @@ func (l *listing) entry(ctx context.Context, separator string, e hub.HistoryEntr
 
 // postHistory answers POST /history: {"clear": true} and {"delete": [ids]}.
 func (c *Room) postHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	order, ok := c.readOrder(w, r, a)
+	order, ok := readOrder(c.Requests, w, r, a)
 	if !ok {
 		return
 	}

@@ -107,7 +107,7 @@ func (c *Room) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*job
 		if err != nil {
 			return nil, err
 		}
-		live = c.hub.AsListed(a, live)
+		live = c.cancels.shown.asListed(a, live)
 		slices.SortStableFunc(live, func(a, b job.Job) int {
 			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
 		})
@@ -285,7 +285,7 @@ func (c *Room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, p
 // liveJobWhole is a waiting or running job as the requester's listings show it.
 func (c *Room) liveJobWhole(ctx context.Context, a api.Requester, j hub.FoundJob) (*pyjson.Object, error) {
 	if a.QueueOne && j.State != job.Queued {
-		one, err := c.hub.ListedRunning(ctx, a)
+		one, err := c.cancels.shown.listedRunning(ctx, a)
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ func (c *Room) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 		c.Fail(w, r, err)
 		return
 	}
-	jobs = c.hub.AsListed(a, jobs)
+	jobs = c.cancels.shown.asListed(a, jobs)
 	mine := c.hub.Recent().Callers(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
@@ -43,30 +43,6 @@ func (c *Room) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 	list.answer(w, r, err)
 }
 
-// rankOf puts what is mine first.
-func rankOf(mine bool) int {
-	if mine {
-		return 0
-	}
-	return 1
-}
-
-// postQueue answers POST /queue: {"clear": true} and {"delete": [ids]}. Both
-// are about what waits, or would wait if there were one ComfyUI; clear only
-// about the caller's own. See [hub.Hub.TakeBack].
-func (c *Room) postQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	order, ok := c.readOrder(w, r, a)
-	if !ok {
-		return
-	}
-	a.SetClient(order.client)
-	if err := c.hub.TakeBack(r.Context(), a, order.clear, order.delete); err != nil {
-		c.Fail(w, r, err)
-		return
-	}
-	api.WriteEmpty(w, http.StatusOK)
-}
-
 // order is the body of POST /queue and POST /history.
 type order struct {
 	clear  bool
@@ -76,7 +52,7 @@ type order struct {
 
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
 // is answered 500 here, and what would be ignored there is ignored.
-func (c *Room) readOrder(w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
+func readOrder(c *api.Requests, w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
 	v, done, ok := c.ReadJSON(w, r, a, api.ListBody)
 	if !ok {
 		return order{}, false

@@ -91,7 +91,7 @@ func seconds(ms int64) pyjson.Value {
 
 // postJobCancel answers POST /hub/jobs/{id}/cancel, wherever the job is.
 func (o *room) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	cancelled, err := o.hub.Cancel(r.Context(), a.Tenant, path[0])
+	cancelled, err := o.hub.Canceller().Cancel(r.Context(), a.Tenant, path[0])
 	if err != nil {
 		o.Fail(w, r, err)
 		return

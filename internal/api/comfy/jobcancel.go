@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"context"
@@ -12,18 +12,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// postComfyJobCancel answers POST /api/jobs/{id}/cancel, wherever the job is:
+// postJobCancel answers POST /api/jobs/{id}/cancel, wherever the job is:
 // one that runs is interrupted, one that waits vanishes without a trace.
-func (h *Hub) postComfyJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	h.cancelJobs(w, r, a, path[:1])
+func (c *cancels) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	c.cancelJobs(w, r, a, path[:1])
 }
 
 // maxBadIDs bounds the ids that an answer repeats.
 const maxBadIDs = 1000
 
-// postComfyJobsCancel answers POST /api/jobs/cancel.
-func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	body, done, ok := h.requests.ReadBody(w, r, a, api.ListBody)
+// postJobsCancel answers POST /api/jobs/cancel.
+func (c *cancels) postJobsCancel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := c.ReadBody(w, r, a, api.ListBody)
 	if !ok {
 		return
 	}
@@ -63,18 +63,18 @@ func (h *Hub) postComfyJobsCancel(w http.ResponseWriter, r *http.Request, a api.
 		)))
 		return
 	}
-	h.cancelJobs(w, r, a, ids)
+	c.cancelJobs(w, r, a, ids)
 }
 
 // cancelJobs cancels what is the requester's to cancel. Pages send the ids of all
 // that they list as running: of several ids a page means its own prompts, of
 // one just that, whosever it is.
-func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester, ids []string) {
+func (c *cancels) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester, ids []string) {
 	hit := false
 	for _, id := range ids {
-		done, err := h.cancelJob(r.Context(), a, id, len(ids) > 1 && a.Page)
+		done, err := c.cancelJob(r.Context(), a, id, len(ids) > 1 && a.Page)
 		if err != nil {
-			h.requests.Fail(w, r, err)
+			c.Fail(w, r, err)
 			return
 		}
 		hit = hit || done
@@ -84,30 +84,29 @@ func (h *Hub) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester
 
 // cancelJob stops the job of an id and reports whether there was one to stop.
 // strict means the requester's own jobs only.
-func (h *Hub) cancelJob(ctx context.Context, a api.Requester, id string, strict bool) (bool, error) {
-	j, err := h.jobs.FindLive(ctx, a.Tenant, id)
-	if err != nil || j.Key == "" || strict && !h.owns(a, j) {
+func (c *cancels) cancelJob(ctx context.Context, a api.Requester, id string, strict bool) (bool, error) {
+	j, err := c.hub.Jobs().FindLive(ctx, a.Tenant, id)
+	if err != nil || j.Key == "" || strict && !c.owns(a, j) {
 		return false, err
 	}
 	if j.State == job.Queued {
-		gone, err := h.queue.CancelWaiting(ctx, []string{j.Key})
+		gone, err := c.hub.Canceller().CancelWaiting(ctx, j.Key)
 		if err != nil {
 			return false, err
 		}
-		h.streams.StatusChanged()
 		if len(gone) > 0 {
 			return true, nil
 		}
 		// An instance took it between the look and the cancel.
-		if j, err = h.running(ctx, a.Tenant, id); err != nil || j.Key == "" {
+		if j, err = c.hub.Jobs().FindRunning(ctx, a.Tenant, id); err != nil || j.Key == "" {
 			return false, err
 		}
 	}
 	visible := true
 	if a.QueueOne { // what it lists as waiting vanishes, unless its client sees it run
-		if visible, err = h.shown(ctx, j); err != nil {
+		if visible, err = c.shown.sees(ctx, j); err != nil {
 			return false, err
 		}
 	}
-	return true, h.takeBackOrStop(ctx, j, visible)
+	return true, c.takeBackOrStop(ctx, j, visible)
 }

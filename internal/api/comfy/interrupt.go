@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 // postInterrupt answers POST /interrupt. With a prompt_id it stops that job if
 // it runs; without one it stops one job of the caller, never anybody else's.
-func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	body, done, ok := h.requests.ReadBody(w, r, a, api.SmallBody)
+func (c *cancels) postInterrupt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	body, done, ok := c.ReadBody(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -35,36 +35,36 @@ func (h *Hub) postInterrupt(w http.ResponseWriter, r *http.Request, a api.Reques
 	}
 	var err error
 	if id == "" {
-		err = h.interruptBare(r.Context(), a)
+		err = c.interruptBare(r.Context(), a)
 	} else {
-		err = h.interruptNamed(r.Context(), a, id)
+		err = c.interruptNamed(r.Context(), a, id)
 	}
 	if err != nil {
-		h.requests.Fail(w, r, err)
+		c.Fail(w, r, err)
 		return
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }
 
-func (h *Hub) interruptNamed(ctx context.Context, a api.Requester, id string) error {
-	j, err := h.running(ctx, a.Tenant, id)
+func (c *cancels) interruptNamed(ctx context.Context, a api.Requester, id string) error {
+	j, err := c.hub.Jobs().FindRunning(ctx, a.Tenant, id)
 	if err != nil || j.Key == "" {
 		return err
 	}
-	return h.stop(ctx, j)
+	return c.hub.Canceller().Stop(ctx, j)
 }
 
 // interruptBare stops what an interrupt without an id means: what a delete of
 // the same caller has just named; else, just after a clear, all that ran then;
 // else the job that the caller is being shown, or its longest-running.
-func (h *Hub) interruptBare(ctx context.Context, a api.Requester) error {
-	own, err := h.liveOfCaller(ctx, a)
+func (c *cancels) interruptBare(ctx context.Context, a api.Requester) error {
+	own, err := c.live(ctx, a)
 	if err != nil {
 		return err
 	}
 	running := slices.DeleteFunc(slices.Clone(own), func(j job.Job) bool { return j.State == job.Queued })
-	shown := h.shownOf(running)
-	targets, err := h.interruptTargets(ctx, a, running, shown)
+	shown := c.shown.of(running)
+	targets, err := c.interruptTargets(ctx, a, running, shown)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (h *Hub) interruptBare(ctx context.Context, a api.Requester) error {
 		// One of the caller's own that is not shown would have waited, and so have
 		// been cleared.
 		visible := shown[j.Key] || !slices.ContainsFunc(running, func(o job.Job) bool { return o.Key == j.Key })
-		if err := h.takeBackOrStop(ctx, j, visible); err != nil {
+		if err := c.takeBackOrStop(ctx, j, visible); err != nil {
 			return err
 		}
 	}
@@ -84,23 +84,22 @@ func (h *Hub) interruptBare(ctx context.Context, a api.Requester) error {
 			behind = append(behind, j.Key)
 		}
 	}
-	h.lately.interrupt(a, behind)
+	c.lately.interrupt(a, behind)
 	return nil
 }
 
 // interruptTargets picks the jobs that a bare interrupt means, see
 // interruptBare.
-func (h *Hub) interruptTargets(ctx context.Context, a api.Requester, running []job.Job, shown map[string]bool) ([]job.Job, error) {
-	cleared := h.lately.cleared(a)
+func (c *cancels) interruptTargets(ctx context.Context, a api.Requester, running []job.Job, shown map[string]bool) ([]job.Job, error) {
+	cleared := c.lately.cleared(a)
 	targets := slices.DeleteFunc(slices.Clone(running), func(j job.Job) bool { return !slices.Contains(cleared, j.Key) })
-	if named := h.lately.named(a); len(named) > 0 {
-		jobs, err := h.queue.GetAll(ctx, named) // a delete may name those of others
+	if named := c.lately.named(a); len(named) > 0 {
+		jobs, err := c.hub.Jobs().Running(ctx, named) // a delete may name those of others
 		if err != nil {
 			return nil, err
 		}
 		for _, j := range jobs {
-			runs := j.State == job.Leased || j.State == job.Running
-			if runs && !j.Withdrawn && !slices.ContainsFunc(targets, func(t job.Job) bool { return t.Key == j.Key }) {
+			if !slices.ContainsFunc(targets, func(t job.Job) bool { return t.Key == j.Key }) {
 				targets = append(targets, j)
 			}
 		}
@@ -117,35 +116,4 @@ func (h *Hub) interruptTargets(ctx context.Context, a api.Requester, running []j
 		}
 		return 1
 	})}, nil
-}
-
-// running is the running job of an id, or a zero one.
-func (h *Hub) running(ctx context.Context, tenant, id string) (job.Job, error) {
-	j, err := h.jobs.Find(ctx, tenant, id)
-	if err != nil || j.State == job.Leased || j.State == job.Running {
-		return j, err
-	}
-	jobs, err := h.queue.Live(ctx, tenant)
-	for _, j := range jobs {
-		if j.ID == id && j.State != job.Queued {
-			return j, err
-		}
-	}
-	return job.Job{}, err
-}
-
-// stop interrupts a job wherever it is.
-func (h *Hub) stop(ctx context.Context, j job.Job) error {
-	result, err := h.queue.Cancel(ctx, j.Key)
-	if err != nil {
-		return ignoreNotFound(err)
-	}
-	if result.Was == job.Queued {
-		// It was lost and requeued between the look and the cancel; it is out
-		// of the queue now and its client must hear of it all the same.
-		h.dispatch.Interrupted(j)
-	}
-	h.dispatch.CancelRun(j.Key)
-	h.streams.StatusChanged(j.Caller)
-	return nil
 }

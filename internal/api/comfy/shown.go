@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"context"
@@ -6,44 +6,47 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// shownOf tells which of the running jobs their clients see run, by key: those
+// shown tells which running jobs clients see run.
+type shown struct{ hub *hub.Hub }
+
+// of tells which of the running jobs their clients see run, by key: those
 // whose messages a client is being shown, else the client's first. At one
 // ComfyUI the client's others would still wait. The jobs should be all of their
 // clients'; those without a client id count as one client's for each caller.
-func (h *Hub) shownOf(jobs []job.Job) map[string]bool {
+func (s shown) of(jobs []job.Job) map[string]bool {
 	type owner struct{ tenant, client, caller string }
-	shown, seen, first := map[string]bool{}, map[owner]bool{}, map[owner]job.Job{}
+	out, seen, first := map[string]bool{}, map[owner]bool{}, map[owner]job.Job{}
 	for _, j := range jobs {
 		if j.State == job.Queued {
 			continue
 		}
-		of := owner{tenant: j.Tenant, client: j.Client}
+		by := owner{tenant: j.Tenant, client: j.Client}
 		if j.Client == "" {
-			of.caller = j.Caller
+			by.caller = j.Caller
 		}
-		if h.streams.Shows(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key) {
-			shown[j.Key], seen[of] = true, true
+		if s.hub.Shows(j) {
+			out[j.Key], seen[by] = true, true
 		}
-		if f, ok := first[of]; !ok || before(j, f) {
-			first[of] = j
-		}
-	}
-	for of, j := range first {
-		if !seen[of] {
-			shown[j.Key] = true
+		if f, ok := first[by]; !ok || before(j, f) {
+			first[by] = j
 		}
 	}
-	return shown
+	for by, j := range first {
+		if !seen[by] {
+			out[j.Key] = true
+		}
+	}
+	return out
 }
 
-// shown reports whether the client of a running job sees it run.
-func (h *Hub) shown(ctx context.Context, j job.Job) (bool, error) {
-	jobs, err := h.queue.LiveOf(ctx, j.Caller)
-	return h.shownOf(append(jobs, j))[j.Key], err
+// sees reports whether the client of a running job sees it run.
+func (s shown) sees(ctx context.Context, j job.Job) (bool, error) {
+	jobs, err := s.hub.Jobs().LiveOf(ctx, j.Tenant, j.Caller)
+	return s.of(append(jobs, j))[j.Key], err
 }
 
 // before orders running jobs by their start; those that are only claimed come
@@ -65,8 +68,8 @@ func began(j job.Job) int64 {
 // oneOf is the running job that one ComfyUI would list as running, of those of
 // a tenant: one of the requester's own, if there is any, and one that is shown
 // rather than another. It is "" if nothing runs.
-func (h *Hub) oneOf(a api.Requester, jobs []job.Job) string {
-	mine, shown := h.recent.Callers(a), h.shownOf(jobs)
+func (s shown) oneOf(a api.Requester, jobs []job.Job) string {
+	mine, shown := s.hub.Recent().Callers(a), s.of(jobs)
 	rank := func(j job.Job) int {
 		return 2*rankOf(slices.Contains(mine, j.Caller)) + rankOf(shown[j.Key])
 	}
@@ -82,6 +85,7 @@ func (h *Hub) oneOf(a api.Requester, jobs []job.Job) string {
 	return one.Key
 }
 
+// rankOf puts what is mine first.
 func rankOf(mine bool) int {
 	if mine {
 		return 0
@@ -89,13 +93,13 @@ func rankOf(mine bool) int {
 	return 1
 }
 
-// AsListed gives jobs the states that the requester's listings show: where those
+// asListed gives jobs the states that the requester's listings show: where those
 // have one running job only, the others wait.
-func (h *Hub) AsListed(a api.Requester, jobs []job.Job) []job.Job {
+func (s shown) asListed(a api.Requester, jobs []job.Job) []job.Job {
 	if !a.QueueOne {
 		return jobs
 	}
-	one := h.oneOf(a, jobs)
+	one := s.oneOf(a, jobs)
 	for n := range jobs {
 		if jobs[n].Key != one {
 			jobs[n].State = job.Queued
@@ -104,9 +108,9 @@ func (h *Hub) AsListed(a api.Requester, jobs []job.Job) []job.Job {
 	return jobs
 }
 
-// ListedRunning is the key of the job that a site with `queue one` lists as
+// listedRunning is the key of the job that a site with `queue one` lists as
 // running for the requester.
-func (h *Hub) ListedRunning(ctx context.Context, a api.Requester) (string, error) {
-	jobs, err := h.queue.Live(ctx, a.Tenant)
-	return h.oneOf(a, jobs), err
+func (s shown) listedRunning(ctx context.Context, a api.Requester) (string, error) {
+	jobs, err := s.hub.Jobs().Live(ctx, a.Tenant)
+	return s.oneOf(a, jobs), err
 }

@@ -1,4 +1,4 @@
-package hub
+package comfy
 
 import (
 	"cmp"
@@ -25,6 +25,12 @@ type lately struct {
 	recent.Map[gestures]
 	// together and after stand in for togetherFor and behindFor where not zero.
 	together, after time.Duration
+}
+
+// RememberCalls replaces the times for which a delete, a clear and an interrupt
+// are remembered, before the first request. Tests need longer ones.
+func (c *Room) RememberCalls(together, after time.Duration) {
+	c.cancels.lately.together, c.cancels.lately.after = together, after
 }
 
 // gestures are the last calls of a caller that tell what others of it mean.

@@ -1,30 +1,63 @@
-package hub
+package comfy
 
 import (
 	"context"
+	"net/http"
 	"slices"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // A client that knows one ComfyUI takes every prompt of its own but the first
 // for one that waits, though the hub runs several at once. What such a client
-// deletes must go, whether it waits or runs: see shownOf. A running prompt that
+// deletes must go, whether it waits or runs: see [shown.of]. A running prompt that
 // is taken back leaves no trace, like a waiting one that is deleted.
 
-// TakeBack does what POST /queue asks for: to clear all, and to delete some ids.
-func (h *Hub) TakeBack(ctx context.Context, a api.Requester, all bool, ids []string) error {
-	t := takeback{hub: h, requester: a, behind: h.lately.behind(a), strict: len(ids) > 1 && a.Page}
-	if all {
+// cancels answers the routes that take prompts back.
+type cancels struct {
+	*api.Requests
+	hub   *hub.Hub
+	shown shown
+	// lately is what callers have just deleted, cleared and interrupted.
+	lately lately
+}
+
+// addRoutes adds the routes that take prompts back.
+func (c *cancels) addRoutes(t *api.Router) {
+	t.Both("POST /queue", c.postQueue)
+	t.Both("POST /interrupt", c.postInterrupt)
+	// As written, and once more below /api; there is no bare /jobs.
+	t.Both("POST /api/jobs/cancel", c.postJobsCancel)
+	t.Both("POST /api/jobs/*/cancel", c.postJobCancel)
+}
+
+// postQueue answers POST /queue: {"clear": true} and {"delete": [ids]}. Both
+// are about what waits, or would wait if there were one ComfyUI; clear only
+// about the caller's own.
+func (c *cancels) postQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	order, ok := readOrder(c.Requests, w, r, a)
+	if !ok {
+		return
+	}
+	a.SetClient(order.client)
+	if err := c.takeBackAll(r.Context(), a, order); err != nil {
+		c.Fail(w, r, err)
+		return
+	}
+	api.WriteEmpty(w, http.StatusOK)
+}
+
+// takeBackAll does what POST /queue asks for.
+func (c *cancels) takeBackAll(ctx context.Context, a api.Requester, o order) error {
+	t := takeback{cancels: c, requester: a, behind: c.lately.behind(a), strict: len(o.delete) > 1 && a.Page}
+	if o.clear {
 		if err := t.clear(ctx); err != nil {
 			return err
 		}
 	}
-	for _, id := range ids {
+	for _, id := range o.delete {
 		if err := t.name(ctx, id); err != nil {
 			return err
 		}
@@ -34,7 +67,8 @@ func (h *Hub) TakeBack(ctx context.Context, a api.Requester, all bool, ids []str
 
 // takeback is one POST /queue.
 type takeback struct {
-	hub       *Hub
+	*cancels
+
 	requester api.Requester
 	// behind were the caller's others when it interrupted what it was shown, a
 	// moment ago. The next of them is shown by now, and was waiting to the
@@ -43,9 +77,9 @@ type takeback struct {
 	// strict leaves out what is not the caller's own: pages send the ids of
 	// everything that they list.
 	strict bool
-	// live are the tenant's jobs by id, the waiting ones first; nil until they are
+	// byID are the tenant's jobs by id, the waiting ones first; nil until they are
 	// needed.
-	live map[string]job.Job
+	byID map[string]job.Job
 	// waiting are the keys of waiting jobs to remove, named the ids that were
 	// named for them.
 	waiting []string
@@ -56,25 +90,25 @@ type takeback struct {
 // is taken back only together with a bare interrupt: the listing says that it
 // runs, unless it follows one ComfyUI's.
 func (t *takeback) clear(ctx context.Context) error {
-	own, err := t.hub.liveOfCaller(ctx, t.requester)
+	own, err := t.live(ctx, t.requester)
 	if err != nil {
 		return err
 	}
-	shown := t.hub.shownOf(own)
+	shown := t.shown.of(own)
 	var running []string
 	for _, j := range own {
 		switch {
 		case j.State == job.Queued:
 			t.waiting = append(t.waiting, j.Key)
 		case slices.Contains(t.behind, j.Key), t.requester.QueueOne && !shown[j.Key]:
-			if err := t.hub.takeBackOrStop(ctx, j, shown[j.Key]); err != nil {
+			if err := t.takeBackOrStop(ctx, j, shown[j.Key]); err != nil {
 				return err
 			}
 		default:
 			running = append(running, j.Key)
 		}
 	}
-	t.hub.lately.clear(t.requester, running)
+	t.lately.clear(t.requester, running)
 	return nil
 }
 
@@ -82,7 +116,7 @@ func (t *takeback) clear(ctx context.Context) error {
 // One that would run there goes on, and is what a bare interrupt then means.
 func (t *takeback) name(ctx context.Context, id string) error {
 	j, err := t.find(ctx, id)
-	if err != nil || j.Key == "" || t.strict && !t.hub.owns(t.requester, j) {
+	if err != nil || j.Key == "" || t.strict && !t.owns(t.requester, j) {
 		return err
 	}
 	if j.State == job.Queued {
@@ -95,23 +129,23 @@ func (t *takeback) name(ctx context.Context, id string) error {
 // find is the job of an id that waits, else one that runs, else a zero one. The
 // newest is found at once, an older one only if the id was used twice.
 func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
-	j, err := t.hub.jobs.Find(ctx, t.requester.Tenant, id)
+	j, err := t.hub.Jobs().Find(ctx, t.requester.Tenant, id)
 	if err != nil || j.Key == "" || j.State == job.Queued {
 		return j, err
 	}
-	if t.live == nil { // once for all ids: clients send those of ended jobs by the thousand
-		all, err := t.hub.queue.Live(ctx, t.requester.Tenant)
+	if t.byID == nil { // once for all ids: clients send those of ended jobs by the thousand
+		all, err := t.hub.Jobs().Live(ctx, t.requester.Tenant)
 		if err != nil {
 			return job.Job{}, err
 		}
-		t.live = make(map[string]job.Job, len(all))
+		t.byID = make(map[string]job.Job, len(all))
 		for _, other := range all {
-			if known, ok := t.live[other.ID]; !ok || known.State != job.Queued {
-				t.live[other.ID] = other
+			if known, ok := t.byID[other.ID]; !ok || known.State != job.Queued {
+				t.byID[other.ID] = other
 			}
 		}
 	}
-	if other, ok := t.live[id]; ok && (other.State == job.Queued || j.State.Ended()) {
+	if other, ok := t.byID[id]; ok && (other.State == job.Queued || j.State.Ended()) {
 		return other, nil
 	}
 	if j.State.Ended() {
@@ -121,23 +155,22 @@ func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
 }
 
 func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
-	h := t.hub
-	shown, err := h.shown(ctx, j)
+	shown, err := t.shown.sees(ctx, j)
 	if err != nil {
 		return err
 	}
 	if !shown || slices.Contains(t.behind, j.Key) {
-		return h.takeBackOrStop(ctx, j, shown)
+		return t.takeBackOrStop(ctx, j, shown)
 	}
 	if t.requester.QueueOne {
-		switch listed, err := h.ListedRunning(ctx, t.requester); {
+		switch listed, err := t.shown.listedRunning(ctx, t.requester); {
 		case err != nil:
 			return err
 		case listed != j.Key:
-			return h.stop(ctx, j) // to this caller it was listed as waiting
+			return t.hub.Canceller().Stop(ctx, j) // to this caller it was listed as waiting
 		}
 	}
-	h.lately.name(t.requester, j.Key)
+	t.lately.name(t.requester, j.Key)
 	return nil
 }
 
@@ -146,17 +179,12 @@ func (t *takeback) remove(ctx context.Context) error {
 	if len(t.waiting) == 0 {
 		return nil
 	}
-	h := t.hub
-	gone, err := h.queue.CancelWaiting(ctx, t.waiting)
-	if err != nil {
+	gone, err := t.hub.Canceller().CancelWaiting(ctx, t.waiting...)
+	if err != nil || len(gone) == len(t.waiting) {
 		return err
 	}
-	h.streams.StatusChanged()
-	if len(gone) == len(t.waiting) {
-		return nil
-	}
 	for _, id := range t.named { // instances took some of them meanwhile
-		j, err := h.running(ctx, t.requester.Tenant, id)
+		j, err := t.hub.Jobs().FindRunning(ctx, t.requester.Tenant, id)
 		if err == nil && j.Key != "" {
 			err = t.nameRunning(ctx, j)
 		}
@@ -168,39 +196,20 @@ func (t *takeback) remove(ctx context.Context) error {
 }
 
 // takeBackOrStop ends a running job: without a trace, unless its client sees it
-// run. Should the client be shown the job just now, it is told that the prompt
-// was interrupted.
-func (h *Hub) takeBackOrStop(ctx context.Context, j job.Job, shown bool) error {
+// run.
+func (c *cancels) takeBackOrStop(ctx context.Context, j job.Job, shown bool) error {
 	if shown {
-		return h.stop(ctx, j)
+		return c.hub.Canceller().Stop(ctx, j)
 	}
-	result, err := h.queue.Withdraw(ctx, j.Key)
-	if err != nil {
-		return ignoreNotFound(err)
-	}
-	if result.Withdrawn {
-		h.streams.Drop(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key,
-			stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
-		h.dispatch.WithdrawRun(j.Key)
-	}
-	h.streams.StatusChanged(j.Caller)
-	return nil
+	return c.hub.Canceller().Withdraw(ctx, j)
 }
 
-// liveOfCaller are the waiting and running jobs of the requester's own.
-func (h *Hub) liveOfCaller(ctx context.Context, a api.Requester) ([]job.Job, error) {
-	var own []job.Job
-	for _, caller := range h.recent.Callers(a) {
-		jobs, err := h.queue.LiveOf(ctx, caller)
-		if err != nil {
-			return nil, err
-		}
-		own = append(own, jobs...)
-	}
-	return slices.DeleteFunc(own, func(j job.Job) bool { return j.Tenant != a.Tenant }), nil
+// live are the waiting and running jobs of the requester's own.
+func (c *cancels) live(ctx context.Context, a api.Requester) ([]job.Job, error) {
+	return c.hub.Jobs().LiveOf(ctx, a.Tenant, c.hub.Recent().Callers(a)...)
 }
 
 // owns reports whether a job is the requester's own.
-func (h *Hub) owns(a api.Requester, j job.Job) bool {
-	return slices.Contains(h.recent.Callers(a), j.Caller)
+func (c *cancels) owns(a api.Requester, j job.Job) bool {
+	return slices.Contains(c.hub.Recent().Callers(a), j.Caller)
 }

@@ -1,0 +1,84 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// Canceller ends jobs that wait or run, at whichever hub they are, for every
+// dialect alike. A job that is not there any more is none to end. Errors are
+// those of Redis.
+type Canceller struct {
+	queue    *queue.Queue
+	jobs     *Jobs
+	dispatch *dispatch.Dispatcher
+	streams  *stream.Streams
+}
+
+// Cancel ends a tenant's newest job of an id, wherever it is, and reports
+// whether there was one to end.
+func (c *Canceller) Cancel(ctx context.Context, tenant, id string) (bool, error) {
+	j, err := c.jobs.Find(ctx, tenant, id)
+	if err != nil || j.Key == "" || !j.State.Live() {
+		return false, err
+	}
+	err = c.Stop(ctx, j)
+	return err == nil, err
+}
+
+// Stop ends a job wherever it is. A client that has seen it run is told that it
+// was interrupted.
+func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
+	result, err := c.queue.Cancel(ctx, j.Key)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	if result.Was == job.Queued {
+		// It was lost and requeued between the look and the cancel; it is out
+		// of the queue now and its client must hear of it all the same.
+		c.dispatch.Interrupted(j)
+	}
+	c.dispatch.CancelRun(j.Key)
+	c.streams.StatusChanged(j.Caller)
+	return nil
+}
+
+// Withdraw ends a running job without a trace. Should its client be shown it
+// just now, it is told that the prompt was interrupted.
+func (c *Canceller) Withdraw(ctx context.Context, j job.Job) error {
+	result, err := c.queue.Withdraw(ctx, j.Key)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	if result.Withdrawn {
+		c.streams.Drop(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key,
+			stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
+		c.dispatch.WithdrawRun(j.Key)
+	}
+	c.streams.StatusChanged(j.Caller)
+	return nil
+}
+
+// CancelWaiting takes jobs out of the queue without a trace, and gives the keys
+// of those that were still in it.
+func (c *Canceller) CancelWaiting(ctx context.Context, keys ...string) (gone []string, err error) {
+	if gone, err = c.queue.CancelWaiting(ctx, keys); err == nil {
+		c.streams.StatusChanged()
+	}
+	return gone, err
+}
+
+// ignoreNotFound treats a job that is not there as nothing to do.
+func ignoreNotFound(err error) error {
+	if errors.Is(err, queue.ErrNotFound) {
+		return nil
+	}
+	return err
+}
