@@ -22,7 +22,7 @@ type Candidate = dispatch.Candidate
 // Explain tells what is known of the viewer's newest job of an id. What cannot
 // be read now is left out: half an explanation is better than none. The error may
 // be ErrNoJob.
-func (s *JobViews) Explain(ctx context.Context, v Viewer, id string) (Explanation, error) {
+func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation, error) {
 	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {
 		return Explanation{}, err
@@ -39,7 +39,7 @@ func (s *JobViews) Explain(ctx context.Context, v Viewer, id string) (Explanatio
 		j.Reason = "it is being run by " + j.Run.Instance
 	default:
 	}
-	clean := s.without(v)
+	clean := s.withoutAddresses(v)
 	for n := range candidates {
 		candidates[n].Why = clean(candidates[n].Why)
 	}

@@ -12,10 +12,10 @@ func (h *Hub) AllInstances() []fleet.Instance { return h.fleet.Instances() }
 
 // Instances is the fleet as a viewer may see it: prompts of others make an
 // instance busy and are not named. While Redis is away no running prompt is.
-func (h *Hub) Instances(ctx context.Context, v Viewer) []fleet.Instance {
-	instances := h.fleet.Instances()
-	running := h.runningOf(ctx, v, instances)
-	all := h.SeesAll(v)
+func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
+	instances := s.fleet.Instances()
+	running := s.runningOf(ctx, v, instances)
+	all := s.SeesAll(v)
 	for n := range instances {
 		i := &instances[n]
 		i.Running = running[i.Name]
@@ -27,7 +27,7 @@ func (h *Hub) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 }
 
 // runningOf are the viewer's own prompts by the instance that runs them.
-func (h *Hub) runningOf(ctx context.Context, v Viewer, instances []fleet.Instance) map[string]string {
+func (s *Insight) runningOf(ctx context.Context, v Viewer, instances []fleet.Instance) map[string]string {
 	var keys []string
 	for _, i := range instances {
 		if i.Report.Job != "" {
@@ -37,9 +37,9 @@ func (h *Hub) runningOf(ctx context.Context, v Viewer, instances []fleet.Instanc
 	if len(keys) == 0 {
 		return nil
 	}
-	jobs, err := h.queue.GetAll(ctx, keys)
+	jobs, err := s.queue.GetAll(ctx, keys)
 	if err != nil {
-		h.log().Debug("cannot tell whose prompts run", "error", err)
+		s.log().Debug("cannot tell whose prompts run", "error", err)
 	}
 	running := map[string]string{}
 	for _, j := range jobs {
@@ -72,25 +72,25 @@ type Stats struct {
 	Instances map[fleet.State]int
 }
 
-// Stats counts what a viewer may know of. The error is one of Redis.
-func (h *Hub) Stats(ctx context.Context, v Viewer) (Stats, error) {
-	var s Stats
+// Stats counts what a viewer may know of.
+func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
+	var out Stats
 	var live int
 	var err error
-	if h.SeesAll(v) {
-		live, s.Waiting, err = h.queue.CountAll(ctx)
-		s.Sockets = h.streams.Sockets()
+	if s.SeesAll(v) {
+		live, out.Waiting, err = s.queue.CountAll(ctx)
+		out.Sockets = s.streams.Sockets()
 	} else {
-		live, s.Waiting, err = h.queue.CountOf(ctx, v.Tenant)
-		s.Sockets = h.streams.SocketsOf(v.Tenant)
+		live, out.Waiting, err = s.queue.CountOf(ctx, v.Tenant)
+		out.Sockets = s.streams.SocketsOf(v.Tenant)
 	}
-	s.Running = live - s.Waiting
-	s.Instances = map[fleet.State]int{}
+	out.Running = live - out.Waiting
+	out.Instances = map[fleet.State]int{}
 	for _, state := range fleet.States() {
-		s.Instances[state] = 0
+		out.Instances[state] = 0
 	}
-	for _, i := range h.fleet.Instances() {
-		s.Instances[i.State]++
+	for _, i := range s.fleet.Instances() {
+		out.Instances[i.State]++
 	}
-	return s, err
+	return out, err
 }

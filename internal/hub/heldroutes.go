@@ -73,7 +73,7 @@ func (h *Hub) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, p
 // memory. Where people log in it is the one on which a job of the requester's has
 // named that picture, if any: ids can be guessed, and instances are shared.
 func (h *Hub) holders(a api.Requester, id string) []*comfyui.Client {
-	if !h.SeesAll(viewerOf(a)) {
+	if !h.insight.SeesAll(viewerOf(a)) {
 		var at string
 		h.left.Read(a.Tenant, id, func(instance *string) { at = *instance })
 		if client := h.clients.ByName(at); client != nil {

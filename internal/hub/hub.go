@@ -79,10 +79,10 @@ type Hub struct {
 	held     *files.Held
 	known    *lastknown.Answers
 	ring     *keyring.Ring
-	signer   *signer
+	links    *Links
 	queue    *queue.Queue
 	jobs     *Jobs
-	jobViews *JobViews
+	insight  *Insight
 	streams  *stream.Streams
 	fleet    *fleet.Registry
 	stock    *inventory
@@ -206,7 +206,7 @@ func (h *Hub) open(ctx context.Context) error {
 		EndedElsewhere: h.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
-	h.jobViews = &JobViews{queue: h.queue, dispatch: h.dispatch, without: h.withoutAddresses}
+	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, log: h.log}
 	h.classes = &Classes{stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.openViews()
@@ -327,8 +327,12 @@ func (h *Hub) Users() *userdata.Store { return h.users }
 // first Start.
 func (h *Hub) Jobs() *Jobs { return h.jobs }
 
-// JobViews are jobs as viewers may see them. They are there after the first Start.
-func (h *Hub) JobViews() *JobViews { return h.jobViews }
+// Links makes and opens links to files. It is there after the first Start.
+func (h *Hub) Links() *Links { return h.links }
+
+// Insight shows the fleet and the jobs as viewers may see them. It is there after
+// the first Start.
+func (h *Hub) Insight() *Insight { return h.insight }
 
 // LastKnown are the last answers of instances to what a web UI asks while it
 // loads. They are there after the first Start.

@@ -1,9 +1,14 @@
 package hub
 
 import (
+	"log/slog"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // Viewer is somebody who looks at jobs and at the fleet.
@@ -20,19 +25,30 @@ func viewerOf(a api.Requester) Viewer {
 	return Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
 }
 
+// Insight shows the fleet and the jobs to viewers, to each what it may see. Its
+// errors are those of Redis, besides those that a method names.
+type Insight struct {
+	queue    *queue.Queue
+	fleet    *fleet.Registry
+	dispatch *dispatch.Dispatcher
+	streams  *stream.Streams
+	logins   *logins
+	log      func() *slog.Logger
+}
+
 // SeesAll reports whether a viewer may learn addresses, reasons and numbers of
 // everybody: everybody may where nobody logs in, else only those who may speak
 // for every tenant and speak for none.
-func (h *Hub) SeesAll(v Viewer) bool { return !v.Login && (v.Trusted || !h.logins.lately()) }
+func (s *Insight) SeesAll(v Viewer) bool { return !v.Login && (v.Trusted || !s.logins.lately()) }
 
 // withoutAddresses gives a function that replaces the addresses of instances by
 // their names, where the viewer may not learn them.
-func (h *Hub) withoutAddresses(v Viewer) func(string) string {
-	if h.SeesAll(v) {
+func (s *Insight) withoutAddresses(v Viewer) func(string) string {
+	if s.SeesAll(v) {
 		return func(text string) string { return text }
 	}
 	var pairs []string
-	for _, i := range h.fleet.Instances() {
+	for _, i := range s.fleet.Instances() {
 		_, address, _ := strings.Cut(i.URL, "://")
 		address, _, _ = strings.Cut(address, "/")
 		if address != "" {

@@ -4,12 +4,11 @@ import (
 	"context"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// maxEndedJobs bounds the ended jobs of List.
+// maxEndedJobs bounds the ended jobs of Jobs.
 const maxEndedJobs = 200
 
 // JobView is a job as a viewer may see it: its reason and what was lost name no
@@ -32,24 +31,14 @@ func view(j job.Job, position int, clean func(string) string) JobView {
 	return JobView{Job: j, Position: position}
 }
 
-// JobViews shows jobs to viewers. Its errors are those of Redis, besides those
-// that a method names.
-type JobViews struct {
-	queue    *queue.Queue
-	dispatch *dispatch.Dispatcher
-	// without gives a function that takes out the addresses that a viewer may not
-	// learn.
-	without func(Viewer) func(string) string
-}
-
-// List are the viewer's own jobs: what runs and waits, then what has ended, the
+// Jobs are the viewer's own jobs: what runs and waits, then what has ended, the
 // newest first and at most maxEndedJobs of it.
-func (s *JobViews) List(ctx context.Context, v Viewer) ([]JobView, error) {
+func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	live, err := s.queue.Live(ctx, v.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	clean := s.without(v)
+	clean := s.withoutAddresses(v)
 	var out []JobView
 	waiting := 0
 	for _, j := range live {
@@ -71,9 +60,9 @@ func (s *JobViews) List(ctx context.Context, v Viewer) ([]JobView, error) {
 	return out, nil
 }
 
-// Get is the viewer's newest job of an id; the reason of one that waits says for
+// Job is the viewer's newest job of an id; the reason of one that waits says for
 // what. The error may be ErrNoJob.
-func (s *JobViews) Get(ctx context.Context, v Viewer, id string) (JobView, error) {
+func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error) {
 	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {
 		return JobView{}, err
@@ -85,11 +74,11 @@ func (s *JobViews) Get(ctx context.Context, v Viewer, id string) (JobView, error
 			j.Reason = s.dispatch.Explain(needs)
 		}
 	}
-	return view(j, position, s.without(v)), nil
+	return view(j, position, s.withoutAddresses(v)), nil
 }
 
 // position is the place of a waiting job, -1 if it cannot be told.
-func (s *JobViews) position(ctx context.Context, j job.Job) int {
+func (s *Insight) position(ctx context.Context, j job.Job) int {
 	position, err := s.queue.Position(ctx, j.Key)
 	if err != nil {
 		return -1
@@ -99,7 +88,7 @@ func (s *JobViews) position(ctx context.Context, j job.Job) int {
 
 // needs is what a waiting job requires of an instance; false if it cannot be
 // told.
-func (s *JobViews) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool) {
+func (s *Insight) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool) {
 	body, err := s.queue.Body(ctx, j.Key)
 	if err != nil {
 		return catalog.Requirements{}, false

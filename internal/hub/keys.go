@@ -45,7 +45,7 @@ func (h *Hub) openKeys(ctx context.Context) error {
 		return fmt.Errorf("hub: %w", err)
 	}
 	h.ring = ring
-	h.signer = newSigner(ring.Sealer(keyring.Links))
+	h.links = &Links{store: h.store, signer: newSigner(ring.Sealer(keyring.Links))}
 	return nil
 }
 

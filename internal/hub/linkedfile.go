@@ -38,9 +38,16 @@ func noFile(err error) error {
 	return err
 }
 
+// Links makes links to tenants' files that work for whoever holds them until they
+// expire, and opens them.
+type Links struct {
+	store  *files.Store
+	signer *signer
+}
+
 // stored finds a file whose bytes the hub has.
-func (h *Hub) stored(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
-	e, err := h.store.Resolve(ctx, tenant, ref)
+func (l *Links) stored(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
+	e, err := l.store.Resolve(ctx, tenant, ref)
 	if err == nil && !e.Stored() {
 		err = files.ErrGone
 	}
@@ -50,31 +57,30 @@ func (h *Hub) stored(ctx context.Context, tenant string, ref job.FileRef) (File,
 	return File{
 		Ref: e.Ref, ETag: e.ETag, Modified: e.Modified, Size: e.Size,
 		open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-			return h.store.Open(ctx, e, offset, length)
+			return l.store.Open(ctx, e, offset, length)
 		},
 	}, nil
 }
 
-// Link makes a link to a tenant's file that works for whoever holds it until it
-// expires: the file's name, escaped, and a query. The errors are ErrNoFile,
-// keyring.ErrUnavailable, or one of Redis.
-func (h *Hub) Link(ctx context.Context, tenant string, ref job.FileRef, expires time.Time) (string, error) {
-	f, err := h.stored(ctx, tenant, ref)
+// Make makes a link to a tenant's file: the file's name, escaped, and a query.
+// The errors are ErrNoFile, keyring.ErrUnavailable, or one of Redis.
+func (l *Links) Make(ctx context.Context, tenant string, ref job.FileRef, expires time.Time) (string, error) {
+	f, err := l.stored(ctx, tenant, ref)
 	if err != nil {
 		return "", err
 	}
-	return h.signer.link(tenant, f.Ref, time.Now(), expires)
+	return l.signer.link(tenant, f.Ref, time.Now(), expires)
 }
 
-// Linked is the file of a link, given the link's name, "exp" and "sig". The
+// Open is the file of a link, given the link's name, "exp" and "sig". The
 // errors are ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, ErrNoFile,
 // keyring.ErrUnavailable, or one of Redis.
-func (h *Hub) Linked(ctx context.Context, name, exp, sig string) (File, error) {
-	tenant, ref, err := h.signer.open(ctx, name, exp, sig, time.Now())
+func (l *Links) Open(ctx context.Context, name, exp, sig string) (File, error) {
+	tenant, ref, err := l.signer.open(ctx, name, exp, sig, time.Now())
 	if err != nil {
 		return File{}, err
 	}
-	f, err := h.stored(ctx, tenant, ref)
+	f, err := l.stored(ctx, tenant, ref)
 	f.Ref = ref
 	return f, err
 }

@@ -11,7 +11,7 @@ import (
 // from now on, or ends that. It does nothing for a viewer who does not see
 // everything, since a log tells of everybody's prompts.
 func (h *Hub) ReadLogs(ctx context.Context, v Viewer, client string, wanted bool) {
-	if !h.SeesAll(v) {
+	if !h.insight.SeesAll(v) {
 		return
 	}
 	left := h.logs.Set(stream.Key{Tenant: v.Tenant, Client: client}, wanted)

@@ -184,7 +184,7 @@ func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
 	b := newBench(t, 1)
 	name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 	now := time.Now()
-	link, err := b.hub.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
+	link, err := b.hub.links.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
 	require.NoError(t, err)
 	status, body := b.get(api.LinkPath + link)
 	require.Equal(t, http.StatusForbidden, status)

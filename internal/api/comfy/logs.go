@@ -20,7 +20,7 @@ import (
 func (c *Room) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"
 	instances := c.hub.AllInstances()
-	switch whole := c.hub.SeesAll(viewerOf(a)); {
+	switch whole := c.hub.Insight().SeesAll(viewerOf(a)); {
 	case whole && len(instances) == 1:
 		if client := c.hub.Primary(); client != nil {
 			client.Forward(w, r, api.PathOf(r), nil, func(w http.ResponseWriter, r *http.Request, _ error) {
