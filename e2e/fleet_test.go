@@ -27,15 +27,20 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for name, pkg := range map[string]string{"caddy": "../caddymodule/caddy", "agent": "../agent"} {
+	return dir, build("..", dir)
+})
+
+// build builds the programs of a source tree into a folder.
+func build(tree, dir string) error {
+	for name, pkg := range map[string]string{"caddy": "./caddymodule/caddy", "agent": "./agent"} {
 		build := exec.Command("go", "build", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("%w: %s", err, out)
+			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	return dir, nil
-})
+	return nil
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -52,7 +57,8 @@ type fleet struct {
 	addr    string
 	env     []string
 	gossip  string
-	program string
+	program string // folder of the programs
+	config  string // the Caddyfile
 	hub     *process
 }
 
@@ -64,7 +70,13 @@ func newFleet(t *testing.T, redis string) *fleet {
 	}
 	program, err := programs()
 	require.NoError(t, err)
-	f := &fleet{t: t, dir: t.TempDir(), program: program, addr: freePort(t), gossip: freePort(t)}
+	return fleetOf(t, redis, program, "../Caddyfile")
+}
+
+// fleetOf is newFleet with the programs of a folder and a Caddyfile.
+func fleetOf(t *testing.T, redis, program, config string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, dir: t.TempDir(), program: program, config: config, addr: freePort(t), gossip: freePort(t)}
 	f.env = append(os.Environ(),
 		"COMFYHUB_ADDR="+f.addr, "COMFYHUB_REDIS="+redis, "COMFYHUB_GOSSIP="+f.gossip,
 		"COMFYHUB_ADMIN="+freePort(t), "COMFYHUB_DATA="+filepath.Join(f.dir, "data"),
@@ -83,7 +95,7 @@ func freePort(t *testing.T) string {
 // startHub starts the hub and waits until it answers.
 func (f *fleet) startHub() {
 	f.t.Helper()
-	f.hub = f.start("hub", "caddy", "run", "--config", "../Caddyfile")
+	f.hub = f.start("hub", "caddy", "run", "--config", f.config)
 	f.eventually(func() bool {
 		resp, err := http.Get(f.url("/queue"))
 		if err != nil {

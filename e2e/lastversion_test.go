@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
+)
+
+// lastVersion is what the last version stored and sent; testdata/stored/README.md
+// says how to make it again.
+const lastVersion = "testdata/stored/lastversion.json"
+
+// record tells TestRecordTheLastVersion to write that file.
+const record = "COMFYHUB_RECORD"
+
+// The jobs of the scenario: a tenant's in each state that a job can be in.
+const (
+	doneID        = "00000000-0000-4000-8000-000000000001"
+	failedID      = "00000000-0000-4000-8000-000000000002"
+	interruptedID = "00000000-0000-4000-8000-000000000003"
+	bobsID        = "00000000-0000-4000-8000-000000000004"
+	runningID     = "00000000-0000-4000-8000-000000000005"
+	waitingID     = "00000000-0000-4000-8000-000000000006"
+	bobsWaitingID = "00000000-0000-4000-8000-000000000007"
+	withdrawnID   = "00000000-0000-4000-8000-000000000008"
+)
+
+// apiKey is what ann sends with the job that waits.
+const apiKey = "a-key-of-ann"
+
+// prompted is the body of a prompt.
+func prompted(id, client, source string, work string) string {
+	return fmt.Sprintf(`{"prompt_id": %q, "client_id": %q, "extra_data": {"note": "kept", "api_key_comfy_org": %q}, "prompt": {"1": %s, "2": %s,
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}}`, id, client, apiKey, source, work)
+}
+
+const (
+	blank  = `{"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 255}}`
+	photo  = `{"class_type": "LoadImage", "inputs": {"image": "photo.png"}}`
+	invert = `{"class_type": "ImageInvert", "inputs": {"image": ["1", 0]}}`
+)
+
+// takes is a node that works for so long.
+func takes(seconds float64, fail string, nonce int) string {
+	return fmt.Sprintf(`{"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": %d, "fail": %q, "nonce": %d}}`,
+		seconds, max(1, int(seconds*2)), fail, nonce)
+}
+
+// write lets two hubs of one version make one of everything that is stored: the
+// instance is at the one, ann's socket at the two. It gives what they stored,
+// sent and answered.
+func scenario(t *testing.T, programs string) *stored {
+	t.Helper()
+	server := redistest.Start(t)
+	s := &stored{Answers: map[string]blob{}}
+	c := client(t, server)
+	stop := s.listen(t, c)
+	one, two := newPair(t, server, [2]string{programs, programs})
+	one.startHub()
+	two.startHub()
+	one.startAgent("gpu", 1)
+	one.idle(1)
+
+	one.upload("ann", "photo.png", plain(color.RGBA{200, 100, 50, 255}))
+	one.post("ann", "/prompt", prompted(doneID, "nobody", photo, invert))
+	one.becomes("ann", doneID, "done")
+	one.post("ann", "/prompt", prompted(failedID, "nobody", blank, takes(1, "error", 1)))
+	one.becomes("ann", failedID, "failed")
+	one.post("ann", "/prompt", prompted(interruptedID, "nobody", blank, takes(3600, "none", 2)))
+	one.becomes("ann", interruptedID, "running")
+	two.post("ann", "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, interruptedID))
+	one.becomes("ann", interruptedID, "cancelled")
+	one.post("bob", "/prompt", prompted(bobsID, "nobody", blank, invert))
+	one.becomes("bob", bobsID, "done")
+
+	socket := two.listen("ann", "ann")
+	one.post("ann", "/prompt", prompted(runningID, "ann", blank, takes(3600, "none", 3)))
+	two.hears(socket, runningID, "progress")
+	one.becomes("ann", runningID, "running")
+	one.post("ann", "/prompt", prompted(waitingID, "ann", photo, invert))
+	two.post("bob", "/prompt", prompted(bobsWaitingID, "bob", blank, invert))
+	one.post("ann", "/prompt", prompted(withdrawnID, "ann", blank, invert))
+	two.post("ann", "/queue", fmt.Sprintf(`{"delete": [%q]}`, withdrawnID))
+	one.becomes("ann", withdrawnID, "cancelled")
+
+	for _, tenant := range []string{"ann", "bob"} {
+		for _, path := range append(answered[tenant], two.view(tenant, ends[tenant])) {
+			s.Answers[tenant+" "+path] = blob(two.fetch(tenant, path))
+		}
+	}
+	s.keep(t, c)
+	s.keepFiles(t, one.data())
+	stop()
+	return s
+}
+
+// answered are the requests whose answers another version gives, too.
+var answered = map[string][]string{
+	"ann": {
+		"/history", "/history/" + doneID, "/history/" + failedID, "/history/" + interruptedID,
+		"/hub/jobs/" + doneID, "/hub/jobs/" + failedID, "/hub/jobs/" + interruptedID, "/hub/jobs/" + withdrawnID,
+		"/view?filename=photo.png&type=input",
+	},
+	"bob": {"/history", "/history/" + bobsID, "/hub/jobs/" + bobsID},
+}
+
+// ends are the jobs that have made a picture.
+var ends = map[string]string{"ann": doneID, "bob": bobsID}
+
+// view is the path of the picture that a job has made.
+func (f *fleet) view(tenant, id string) string {
+	f.t.Helper()
+	var all map[string]historyEntry
+	require.NoError(f.t, json.Unmarshal(f.fetch(tenant, "/history/"+id), &all))
+	images := all[id].Outputs[saveNode].Images
+	require.Len(f.t, images, 1, "%s", id)
+	return "/view?" + url.Values{"filename": {images[0].Filename}, "subfolder": {images[0].Subfolder}, "type": {images[0].Type}}.Encode()
+}
+
+// TestRecordTheLastVersion writes the file that the other tests go by.
+func TestRecordTheLastVersion(t *testing.T) {
+	if os.Getenv(record) == "" {
+		t.Skip("writes what another version stores: " + record + "=1")
+	}
+	programs, commit := other(t)
+	s := scenario(t, programs)
+	s.Version = commit
+	s.write(t)
+	require.NotEmpty(t, s.Published)
+}
+
+// This version stores what the last one stored: the same keys, with the same
+// types, fields and kinds of values; and it tells other hubs the same.
+func TestStoresAsTheLastVersion(t *testing.T) {
+	t.Parallel()
+	last, this := readStored(t), scenario(t, "")
+	want, got := last.forms(t), this.forms(t)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)), "keys")
+	for name, w := range want {
+		g := got[name]
+		require.Equal(t, w.Type, g.Type, name)
+		require.Equal(t, w.Leaves, g.Leaves, "%s goes by itself", name)
+		require.ElementsMatch(t, slices.Collect(maps.Keys(w.Fields)), slices.Collect(maps.Keys(g.Fields)), "fields of %s", name)
+		for field, kinds := range w.Fields {
+			if len(kinds) > 0 && len(g.Fields[field]) > 0 {
+				require.Equal(t, kinds, g.Fields[field], "%s, field %q", name, field)
+			}
+		}
+	}
+	said, says := last.messages(), this.messages()
+	require.ElementsMatch(t, slices.Collect(maps.Keys(said)), slices.Collect(maps.Keys(says)), "channels")
+	for channel, words := range said {
+		for word, parts := range words {
+			if now, found := says[channel][word]; found {
+				require.Equal(t, parts, now, "parts of %q on %s", word, channel)
+			}
+		}
+	}
+	var files, now []string
+	for name := range last.Files {
+		files = append(files, plainName(name))
+	}
+	for name := range this.Files {
+		now = append(now, plainName(name))
+	}
+	require.ElementsMatch(t, files, now, "files")
+}
+
+// This version goes on where the last one was: every job, file and key that it
+// left is there, and what waited is done.
+func TestReadsWhatTheLastVersionStored(t *testing.T) {
+	t.Parallel()
+	last := readStored(t)
+	server := redistest.Start(t)
+	f, _ := newPair(t, server, [2]string{})
+	last.fill(t, client(t, server))
+	last.fillFiles(t, f.data())
+	f.startHub()
+	for request, want := range last.Answers {
+		tenant, path, _ := strings.Cut(request, " ")
+		got := f.fetch(tenant, path)
+		if json.Valid([]byte(want)) {
+			require.JSONEq(t, string(want), string(got), request)
+			continue
+		}
+		require.Equal(t, string(want), string(got), request)
+	}
+	for tenant, ids := range map[string][]string{"ann": {runningID, waitingID}, "bob": {bobsWaitingID}} {
+		require.ElementsMatch(t, ids, f.queued(tenant), "the queue of %s", tenant)
+	}
+
+	// One that the other version's hub ran is cancelled here.
+	f.post("ann", "/hub/jobs/"+runningID+"/cancel", "")
+	socket := f.listen("ann", "ann")
+	_, port, err := net.SplitHostPort(freePort(t))
+	require.NoError(t, err)
+	f.start("comfyui", "agent", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
+	bodies := make(chan string, 10)
+	front := simtest.Front(t, "http://127.0.0.1:"+port, func(w http.ResponseWriter, r *http.Request, instance http.Handler) {
+		if r.Method == http.MethodPost && r.URL.Path == "/prompt" {
+			body, err := io.ReadAll(r.Body)
+			if err == nil {
+				bodies <- string(body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+			}
+		}
+		instance.ServeHTTP(w, r)
+	})
+	f.start("gpu", "agent", "run", "--join", f.gossip, "--name", "gpu", "--comfyui", front.URL)
+	f.hears(socket, waitingID, "execution_success")
+	f.becomes("ann", waitingID, "done")
+	f.becomes("bob", bobsWaitingID, "done")
+	f.becomes("ann", runningID, "cancelled")
+	for range 2 {
+		require.Contains(t, <-bodies, apiKey, "the sealed API key reaches the instance")
+	}
+	require.NotEqual(t, f.view("ann", doneID), f.view("ann", waitingID), "the numbers of files go on")
+	require.NotEmpty(t, f.fetch("ann", f.view("ann", waitingID)))
+	require.NotEmpty(t, f.fetch("bob", f.view("bob", bobsWaitingID)))
+}
+
+// queued are the ids of a tenant's jobs that run or wait.
+func (f *fleet) queued(tenant string) (ids []string) {
+	f.t.Helper()
+	var all map[string][][]json.RawMessage
+	require.NoError(f.t, json.Unmarshal(f.fetch(tenant, "/queue"), &all))
+	for _, list := range all {
+		for _, item := range list {
+			var id string
+			require.NoError(f.t, json.Unmarshal(item[1], &id))
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
