@@ -7,7 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Answer is a complete HTTP answer that refuses a request. It is an error, so
+// Answer is a complete HTTP answer that refuses a request. It implements error, so
 // that it can be returned as one.
 type Answer struct {
 	Status      int
@@ -20,8 +20,8 @@ func (a *Answer) Error() string {
 	return fmt.Sprintf("catalog: the request is answered with status %d", a.Status)
 }
 
-// trouble is what a ComfyUI server answers when its code throws.
-func trouble() *Answer {
+// internalError is a ComfyUI server's answer when its code throws.
+func internalError() *Answer {
 	return &Answer{
 		Status:      http.StatusInternalServerError,
 		ContentType: "text/plain; charset=utf-8",
@@ -29,7 +29,7 @@ func trouble() *Answer {
 	}
 }
 
-// refusal is a 400 in ComfyUI's shape.
+// refusal is a 400 in ComfyUI's format.
 func refusal(problem, nodeErrors *pyjson.Object) *Answer {
 	if nodeErrors == nil {
 		nodeErrors = &pyjson.Object{}
@@ -41,7 +41,7 @@ func refusal(problem, nodeErrors *pyjson.Object) *Answer {
 	}
 }
 
-// problem is one error object: of the whole prompt or of one node.
+// problem returns one error object, for the whole prompt or for one node.
 func problem(kind, message, details string, extra *pyjson.Object) *pyjson.Object {
 	if extra == nil {
 		extra = &pyjson.Object{}
@@ -50,7 +50,7 @@ func problem(kind, message, details string, extra *pyjson.Object) *pyjson.Object
 		"details", pyjson.String(details), "extra_info", extra)
 }
 
-// dict makes an object of alternating keys (string) and values.
+// dict returns an object made of alternating keys (string) and values.
 func dict(pairs ...any) *pyjson.Object {
 	o := &pyjson.Object{}
 	for i := 0; i+1 < len(pairs); i += 2 {

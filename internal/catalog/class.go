@@ -13,28 +13,27 @@ import (
 // digest identifies bytes.
 type digest [sha256.Size]byte
 
-// class is one node class as an instance describes it. It is immutable, and
-// shared between the infos of all instances that describe it in the same bytes.
+// class is one node class as an instance describes it. It is immutable, and shared
+// between the infos of all instances that describe it with the same bytes.
 type class struct {
 	name string
 	// raw is the description as received.
 	raw []byte
 	sum digest
-	// base is set on a class that [Merge] made: the one whose raw it has.
+	// base is set on a class that [Merge] made: the class that raw belongs to.
 	base *class
 	// inputs are the required inputs, then the optional ones, in order.
 	inputs []*input
 	// outputs are types: a string, or the options of a V1 combo.
 	outputs pyjson.Array
-	// output says that the node is an output node.
+	// output means that the node is an output node.
 	output bool
-	// v3 says that the class is written for ComfyUI's newer node API.
+	// v3 means that the class is written for ComfyUI's newer node API.
 	v3 bool
-	// core says that the class comes with ComfyUI.
+	// core means that the class comes with ComfyUI.
 	core bool
-	// signature identifies everything that validation looks at, except the
-	// options of combos: instances with the same signature differ in their
-	// files at most.
+	// signature identifies everything that validation looks at, except the options
+	// of combos: instances with the same signature differ only in their files.
 	signature digest
 }
 
@@ -46,12 +45,12 @@ type input struct {
 	kind string
 	// options are what a combo offers.
 	options *options
-	// listStyle says that the type is written as the list itself.
+	// listStyle means that the type is written as the list itself.
 	listStyle bool
 	// spec is the type as declared, extra its options.
 	spec  pyjson.Value
 	extra *pyjson.Object
-	// file says that the input names a file on the instance.
+	// file means that the input names a file on the instance.
 	file bool
 }
 
@@ -65,8 +64,8 @@ const (
 
 var errBadClass = errors.New("catalog: the description of a class has no usable shape")
 
-// parseClass reads one class. An odd input does not spoil it; a description
-// that is no object, or that has no inputs, does.
+// parseClass parses one class. An odd input does not make it fail; a description
+// that is not an object, or that has no inputs, does.
 func parseClass(name string, raw []byte, sum digest) (*class, error) {
 	v, err := pyjson.Parse(raw)
 	if err != nil {
@@ -132,10 +131,10 @@ func (in *input) flag(name string) bool {
 	return python.Bool(v)
 }
 
-// config is the input as errors show it: type and options.
+// config returns the input as errors show it: type and options.
 func (in *input) config() pyjson.Array { return pyjson.Array{in.spec, in.extra} }
 
-// sign makes the signature of a class.
+// sign computes the signature of a class.
 func sign(c *class) digest {
 	var text []byte
 	for _, in := range c.inputs {
@@ -170,8 +169,8 @@ func sign(c *class) digest {
 	return sha256.Sum256(text)
 }
 
-// find returns the input that a key of a prompt's inputs belongs to, dotted
-// keys of dynamic inputs included; nil if none does.
+// find returns the input that a key of a prompt's inputs belongs to, including
+// dotted keys of dynamic inputs; nil if there is none.
 func (c *class) find(key string) *input {
 	i := slices.IndexFunc(c.inputs, func(in *input) bool { return in.name == key })
 	if i >= 0 {

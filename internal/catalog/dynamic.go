@@ -8,17 +8,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// Dynamic inputs stand for several: the flat prompt has dotted keys for them.
-// What they stand for depends on the node's values.
+// A dynamic input stands for several inputs, which have dotted keys in the flat
+// prompt. Which ones depends on the node's values.
 
 const (
-	// maxAutogrow bounds what one autogrow input expands to; ComfyUI's own
-	// bound is 100.
+	// maxAutogrow bounds how many inputs one autogrow input expands to; ComfyUI's
+	// own limit is 100.
 	maxAutogrow = 1000
 	// maxNesting bounds dynamic inputs inside dynamic inputs.
 	maxNesting = 8
-	// maxExpansions bounds the inputs that are looked at for one node, so that
-	// nested declarations cannot multiply without end.
+	// maxExpansions bounds the inputs that are examined for one node, so that
+	// nested declarations cannot multiply without limit.
 	maxExpansions = 5000
 )
 
@@ -49,7 +49,7 @@ type expansion struct {
 	steps  int
 }
 
-// add appends what an input stands for.
+// add appends the inputs that an input stands for.
 func (e *expansion) add(in *input, depth int) {
 	if e.steps++; e.steps > maxExpansions || depth > maxNesting {
 		return
@@ -68,7 +68,8 @@ func (e *expansion) add(in *input, depth int) {
 	case kindAutogrow:
 		e.grow(in, depth)
 	case kindDynamicSlot:
-		// The slot is optional, and so is what comes with it when it is connected.
+		// The slot is optional, and so are the inputs that come with it when it is
+		// connected.
 		slot := *in
 		slot.required = false
 		e.list = append(e.list, &slot)
@@ -86,8 +87,8 @@ func (e *expansion) addAll(in *input, declared *pyjson.Object, depth int) {
 	}
 }
 
-// grow appends the inputs of an autogrow: those that the node has, and those
-// that it must have.
+// grow appends the inputs of an autogrow: those that the node has and those that it
+// must have.
 func (e *expansion) grow(in *input, depth int) {
 	template := in.extra.Object("template")
 	spec, required := growSpec(template)
@@ -104,7 +105,8 @@ func (e *expansion) grow(in *input, depth int) {
 	}
 }
 
-// growNames are the names an autogrow can have, and how many come first.
+// growNames returns the names that an autogrow can have, and how many of them are
+// required.
 func growNames(template *pyjson.Object) (names []string, least int) {
 	bound := func(key string, otherwise int) int {
 		v, _ := template.Get(key)
@@ -130,7 +132,7 @@ func growNames(template *pyjson.Object) (names []string, least int) {
 	return names, least
 }
 
-// growSpec is the declaration that all inputs of an autogrow share.
+// growSpec returns the declaration that all inputs of an autogrow share.
 func growSpec(template *pyjson.Object) (spec pyjson.Value, required bool) {
 	for _, category := range []string{"required", "optional"} {
 		for _, spec := range template.Object("input").Object(category).All() {
@@ -140,8 +142,8 @@ func growSpec(template *pyjson.Object) (spec pyjson.Value, required bool) {
 	return nil, false
 }
 
-// sub finds the declaration behind the rest of a dotted key, without knowing
-// the node's other values: for a dynamic combo it takes all options together.
+// sub finds the declaration for the rest of a dotted key without knowing the node's
+// other values: for a dynamic combo it considers all options together.
 func (in *input) sub(className, rest string) *input {
 	switch in.kind {
 	case kindAutogrow:

@@ -6,15 +6,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Graph is a prompt: node ids and their nodes, with the bytes they came in. It
-// is immutable. It can be any JSON value until [Catalog.Validate] has accepted
-// it.
+// Graph is a prompt: node ids and their nodes, with their original bytes. It is
+// immutable. It can be any JSON value until [Catalog.Validate] has accepted it.
 type Graph struct {
 	raw  []byte
 	root pyjson.Value
 }
 
-// ParseGraph reads a graph from its raw JSON, which must not change afterwards.
+// ParseGraph parses a graph from its raw JSON, which must not change afterwards.
 func ParseGraph(raw []byte) (*Graph, error) {
 	v, err := pyjson.Parse(raw)
 	if err != nil {
@@ -29,8 +28,7 @@ func (g *Graph) Bytes() []byte { return g.raw }
 // Root returns the parsed graph, which must not be changed.
 func (g *Graph) Root() pyjson.Value { return g.root }
 
-// Splice returns the graph with some literals replaced, see the function of
-// that name.
+// Splice returns the graph with some literals replaced, see the function [Splice].
 func (g *Graph) Splice(edits []Edit) (*Graph, error) {
 	if len(edits) == 0 {
 		return g, nil
@@ -42,7 +40,7 @@ func (g *Graph) Splice(edits []Edit) (*Graph, error) {
 	return ParseGraph(raw)
 }
 
-// nodes are the members of the graph; nil if it is no object.
+// nodes returns the members of the graph; nil if it is not an object.
 func (g *Graph) nodes() *pyjson.Object {
 	if g == nil {
 		return nil
@@ -51,15 +49,15 @@ func (g *Graph) nodes() *pyjson.Object {
 	return o
 }
 
-// classType is the class of a node; "" if it has none that is a string.
+// classType returns the class of a node; "" if it has none or it is not a string.
 func (g *Graph) classType(id string) string { return g.nodes().Object(id).String("class_type") }
 
-// inputs are a node's inputs; nil if it has none.
+// inputs returns a node's inputs; nil if it has none.
 func (g *Graph) inputs(id string) *pyjson.Object { return g.nodes().Object(id).Object("inputs") }
 
-// linkTarget returns the node that an input's value links to, as the executor
-// of ComfyUI sees links: an array of a string and a number. Validation takes
-// any array for a link.
+// linkTarget returns the node that an input's value links to, by the rule of
+// ComfyUI's executor: a link is an array of a string and a number. Validation
+// treats any array as a link.
 func linkTarget(v pyjson.Value) (id string, ok bool) {
 	list, _ := v.(pyjson.Array)
 	if len(list) != 2 {
@@ -76,9 +74,9 @@ func linkTarget(v pyjson.Value) (id string, ok bool) {
 	return "", false
 }
 
-// upstream returns the nodes that running the outputs can touch, the outputs
-// included: links in inputs that no class declares are followed too, because
-// the executor follows them. Ids without a node are left out.
+// upstream returns the nodes that running the outputs can touch, including the
+// outputs. It also follows links in inputs that no class declares, because the
+// executor does. Ids without a node are skipped.
 func (g *Graph) upstream(outputs []string) map[string]bool {
 	seen := map[string]bool{}
 	todo := append([]string(nil), outputs...)

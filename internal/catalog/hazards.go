@@ -5,28 +5,28 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// Some prompts pass the validation of a ComfyUI server and then end the thread
-// that runs prompts: the server goes on answering, and nothing runs on it until
-// somebody restarts it. None of them may reach an instance.
+// Some prompts pass the validation of a ComfyUI server and then end the thread that
+// runs prompts: the server keeps answering, but runs nothing until somebody
+// restarts it. None of them may reach an instance.
 //
-//   - A node that no output needs and that has no inputs, or inputs that are no
-//     object. Repaired: the node gets empty inputs. It does not run, so that
+//   - A node that no output needs and that has no inputs, or inputs that are not
+//     an object. Repaired: the node gets empty inputs. It does not run, so that
 //     changes nothing a client can see. (Servers since 0.14 answer 500 to
-//     inputs that are no object, and then so does the hub.)
-//   - An input that the class does not declare, holding a link to a node that
-//     does not exist, where the executor follows it. Refused, in the words that
-//     ComfyUI has for the same link in a declared input.
+//     inputs that are not an object, and then so does the hub.)
+//   - An undeclared input that contains a link to a missing node, where the
+//     executor follows it. Refused, in ComfyUI's words for the same link in a
+//     declared input.
 //   - A node that is reached only over undeclared links and has no inputs.
 //     Repaired as above: it then fails as a node, not as a server.
-//   - A client_id that is no string, and extra_data that is no object: refused
-//     by [ParseRequest].
+//   - A client_id that is not a string, and extra_data that is not an object:
+//     refused by [ParseRequest].
 //
-// Two more are not in the prompt alone: the same prompt_id and number twice in
-// one queue cannot happen, as instances see fresh ids, one at a time; output
-// that is not JSON is made by the node.
+// Two more do not depend on the prompt alone. The same prompt_id and number twice
+// in one queue cannot happen, because instances see new ids, one at a time. Output
+// that is not JSON is produced by the node.
 
-// repairs gives empty inputs to nodes that have none. Nodes that an output
-// needs have been refused before.
+// repairs gives empty inputs to nodes that have none. Nodes that an output needs
+// have already been refused.
 func repairs(g *Graph) []Edit {
 	var edits []Edit
 	for id, v := range g.nodes().All() {
@@ -43,9 +43,9 @@ func repairs(g *Graph) []Edit {
 	return edits
 }
 
-// titles gives a title to nodes of old classes that have no _meta: the step
-// that replaces the class throws without one, and the whole prompt is a 500,
-// though no client of the API sends _meta.
+// titles gives a title to nodes of old classes that have no _meta. The step that
+// replaces the class throws without one, which makes the whole prompt a 500, though
+// no API client sends _meta.
 func (c *Catalog) titles(g *Graph) []Edit {
 	if c == nil || len(c.replaces) == 0 {
 		return nil
@@ -63,8 +63,8 @@ func (c *Catalog) titles(g *Graph) []Edit {
 	return edits
 }
 
-// danglingLinks finds the nodes that cannot run because the executor would
-// follow a link to nowhere for them, with what Python throws at it.
+// danglingLinks finds the nodes that cannot run because the executor would follow a
+// link to a missing node for them, with the exception that Python throws.
 func danglingLinks(g *Graph) map[string]*python.Exception {
 	var faults map[string]*python.Exception
 	var todo []string
@@ -81,7 +81,7 @@ func danglingLinks(g *Graph) map[string]*python.Exception {
 		}
 	}
 	if faults == nil {
-		return nil // as a rule
+		return nil // the usual case
 	}
 	consumers := map[string][]string{}
 	for id := range g.nodes().All() {

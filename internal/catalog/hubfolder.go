@@ -9,13 +9,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// hubFolder is the folder among an instance's inputs into which hubs put what
-// could not keep its name.
+// hubFolder is the folder in an instance's input folder where hubs put files that
+// could not keep their name.
 const hubFolder = "comfyhub"
 
-// hideHubFolder takes the hubs' own folder, and those in it, out of the lists
-// of folders that a class offers: one ComfyUI has none of them, and their names
-// tell what others work with. It returns the description without them.
+// hideHubFolder removes the hubs' own folder and its subfolders from the lists of
+// folders that a class offers: a single ComfyUI has no such folders, and their
+// names reveal what others work with. It returns the description without them.
 func hideHubFolder(className string, o *pyjson.Object, raw []byte) []byte {
 	if !bytes.Contains(raw, []byte(hubFolder)) {
 		return raw
@@ -54,9 +54,9 @@ func withoutHubFolder(folders pyjson.Array) pyjson.Array {
 	})
 }
 
-// WithoutHubFolder is an instance's refusal of a prompt, or the node_errors of
-// it, without what lies in the hub's folder there: the options that such an
-// answer repeats may be the names of somebody else's files.
+// WithoutHubFolder removes what is in the hub's folder from an instance's refusal
+// of a prompt, or from its node_errors: the options that such an answer repeats may
+// be the names of somebody else's files.
 func WithoutHubFolder(answer []byte) []byte {
 	if !bytes.Contains(answer, []byte(hubFolder)) {
 		return answer
@@ -84,8 +84,8 @@ func WithoutHubFolder(answer []byte) []byte {
 	return pyjson.Marshal(v)
 }
 
-// hideOptions takes the hub's folder out of the options that an error repeats,
-// in its input_config and in its words, and reports whether it was there.
+// hideOptions removes the hub's folder from the options that an error repeats, in
+// its input_config and in its message, and reports whether it was there.
 func hideOptions(e *pyjson.Object) bool {
 	config := e.Object("extra_info").Array("input_config")
 	if len(config) == 0 {

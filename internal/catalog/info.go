@@ -16,29 +16,29 @@ type Info struct {
 	names   []string // in the order of the body
 	classes map[string]*class
 	skipped []string
-	// replaces leads from classes that the instance rewrites to the class it
-	// puts in their place; replacesSum identifies that table.
+	// replaces maps classes that the instance rewrites to their replacements;
+	// replacesSum identifies that table.
 	replaces    map[string]string
 	replacesSum digest
 }
 
-// Hash identifies the body the info was parsed from.
+// Hash identifies the body from which the info was parsed.
 func (i *Info) Hash() string { return hex.EncodeToString(i.sum[:16]) }
 
 // Classes returns the number of node classes.
 func (i *Info) Classes() int { return len(i.classes) }
 
-// Skipped returns the names of classes whose description could not be read.
+// Skipped returns the names of classes whose description could not be parsed.
 func (i *Info) Skipped() []string { return i.skipped }
 
-// Has reports whether the instance runs nodes of that class, if need be by
+// Has reports whether the instance can run nodes of that class, if necessary by
 // replacing it with a newer one.
 func (i *Info) Has(className string) bool {
 	_, ok := i.class(className)
 	return ok
 }
 
-// class returns the class as a node of that name is run.
+// class returns the class with which a node of that name is run.
 func (i *Info) class(name string) (*class, bool) {
 	if c, ok := i.classes[name]; ok {
 		return c, true
@@ -50,7 +50,7 @@ func (i *Info) class(name string) (*class, bool) {
 	return nil, false
 }
 
-// WithReplacements returns a copy of the info that knows which old classes the
+// WithReplacements returns a copy of the info with the old classes that the
 // instance rewrites before it validates: the body of /node_replacements, which
 // servers have since 0.14.
 func (i *Info) WithReplacements(body []byte) (*Info, error) {
@@ -80,17 +80,17 @@ func (i *Info) WithReplacements(body []byte) (*Info, error) {
 	return &changed, nil
 }
 
-// ReplacingLike returns a copy of the info that rewrites the same old classes
-// as another one of the same process: they change with its code only.
+// ReplacingLike returns a copy of the info that rewrites the same old classes as
+// another info of the same process: they only change with its code.
 func (i *Info) ReplacingLike(before *Info) *Info {
 	changed := *i
 	changed.replaces, changed.replacesSum = before.replaces, before.replacesSum
 	return &changed
 }
 
-// Satisfies returns what the instance lacks of a requirement, in plain words,
-// such as "node class Foo" and "LoraLoader.lora_name: a.safetensors". It is
-// empty when the instance can run the jobs that have the requirement.
+// Satisfies returns what the instance lacks of a requirement, in plain words, such
+// as "node class Foo" and "LoraLoader.lora_name: a.safetensors". It is empty if the
+// instance can run the jobs that have the requirement.
 func (i *Info) Satisfies(r Requirements) (missing []string) {
 	for _, name := range r.Classes {
 		if !i.Has(name) {
@@ -103,7 +103,7 @@ func (i *Info) Satisfies(r Requirements) (missing []string) {
 		}
 	}
 	for _, choice := range r.Choices {
-		// A class that is missing or replaced is judged above.
+		// A class that is missing or replaced was handled above.
 		c, ok := i.classes[choice.Class]
 		if ok && !c.find(choice.Input).offered().hasKey(choice.Value) {
 			missing = append(missing, choice.Class+"."+choice.Input+": "+choice.Value)
@@ -124,8 +124,8 @@ func (i *Info) Satisfies(r Requirements) (missing []string) {
 	return missing
 }
 
-// offered are the options of an input; nil for an input that is not there or
-// is no combo.
+// offered returns the options of an input; nil for an input that does not exist or
+// is not a combo.
 func (in *input) offered() *options {
 	if in == nil {
 		return nil
@@ -133,9 +133,9 @@ func (in *input) offered() *options {
 	return in.options
 }
 
-// Spelling returns an option as this instance spells it: a Windows instance
-// has backslashes in the names of models. ok is false if the class, the input
-// or the option is not there; the value then stays as it is.
+// Spelling returns an option as this instance spells it: Windows instances have
+// backslashes in the names of models. ok is false if the class, the input or the
+// option does not exist; the value is then not changed.
 func (i *Info) Spelling(className, inputName, value string) (own string, ok bool) {
 	c, known := i.classes[className]
 	if !known {
@@ -147,8 +147,8 @@ func (i *Info) Spelling(className, inputName, value string) (own string, ok bool
 	return "", false
 }
 
-// Choices are the texts that an input offers, in their order; none where the
-// class, the input or its list is not known.
+// Choices returns the strings that an input offers, in order; none if the class,
+// the input or its list is unknown.
 func (i *Info) Choices(className, inputName string) []string {
 	c, known := i.classes[className]
 	if !known {
@@ -176,15 +176,15 @@ func (in *input) spelling(value string) (own string, ok bool) {
 		return "", false
 	}
 	if slices.Contains(in.options.list, pyjson.Value(pyjson.String(value))) {
-		return value, true // both spellings can be there
+		return value, true // both spellings may exist
 	}
 	s, isText := in.options.list[at].(pyjson.String)
 	return string(s), isText
 }
 
-// Respell returns the edits that put the options a graph names into this
-// instance's own spelling, for the nodes that the outputs need; no outputs
-// means all nodes. An instance compares spellings byte by byte.
+// Respell returns the edits that change the options named in a graph to this
+// instance's own spelling, for the nodes that the outputs need; no outputs means
+// all nodes. Instances compare spellings byte by byte.
 func (i *Info) Respell(g *Graph, outputs []string) []Edit {
 	var edits []Edit
 	needed := g.upstream(outputs)

@@ -15,30 +15,29 @@ type InputFile struct {
 	Path  Path
 	Value string
 	Ref   job.FileRef
-	// Declared says that the input is one for files; else its text reads like
-	// the name of one.
+	// Declared means that the input is for files; otherwise its text only looks
+	// like the name of one.
 	Declared bool
-	// Listed says that some instance lists the file itself: if the hub does
-	// not have it, [Requirements] sees to it that such an instance gets the job.
+	// Listed means that some instance lists the file itself: if the hub does not
+	// have it, [Requirements] ensures that such an instance gets the job.
 	Listed bool
 }
 
-// Rename is the edit that gives the file another name in the graph.
+// Rename returns the edit that renames the file in the graph.
 func (f InputFile) Rename(name string) Edit {
 	return Edit{Path: f.Path, Value: pyjson.String(name)}
 }
 
-// InputFiles finds the files that running the outputs of a graph reads:
-// strings, also inside objects and wrapped lists, that
+// InputFiles finds the files that running the outputs of a graph reads. They are
+// strings, including strings inside objects and wrapped lists, that
 //
-//   - belong to an input whose widget uploads files or whose type is made of
+//   - belong to an input whose widget uploads files or whose type consists of
 //     files, or
-//   - end in an annotation such as " [output]", or
-//   - name a file that known has, when they read like a file name.
+//   - end with an annotation such as " [output]", or
+//   - name a file that known has, if they look like a file name.
 //
-// No outputs means all nodes. known is as in [Prompt]; with nil the last rule
-// does not apply. A file need not exist, and its name may lead out of its
-// folder.
+// No outputs means all nodes. known is as in [Prompt]; if nil, the last rule does
+// not apply. A file need not exist, and its name may lead out of its folder.
 func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(job.FileRef) bool) []InputFile {
 	var files []InputFile
 	needed := g.upstream(outputs)
@@ -55,7 +54,7 @@ func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(job.FileRef)
 			in := e.find(name)
 			eachText(Path{id, "inputs", name}, value, 0, func(path Path, s string) {
 				if s == "" || s == "none" {
-					return // what widgets hold when no file is chosen
+					return // the value of widgets when no file is chosen
 				}
 				ref := parseFileRef(s)
 				declared := in != nil && in.file || fileInput(class, name)
@@ -71,8 +70,7 @@ func (c *Catalog) InputFiles(g *Graph, outputs []string, known func(job.FileRef)
 	return files
 }
 
-// find returns the input that a key belongs to in the first variant that has
-// it.
+// find returns the input that a key belongs to, from the first variant that has it.
 func (e *entry) find(key string) *input {
 	if e == nil {
 		return nil

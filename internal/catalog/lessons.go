@@ -6,21 +6,21 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Question is a check of which a class of a custom node pack does not say
-// whether instances make it: it may have a validate function in its place.
+// Question is a check that instances may or may not make: a class of a custom node
+// pack can have a validate function instead, and does not say so.
 type Question struct {
 	// Class and Input are what is checked.
 	Class, Input string
-	// Source is the class at the other end of a link, and Type what it gives.
-	// Both are empty for the check of a value. They belong to the question
-	// because packs use types with a comparison of their own.
+	// Source is the class at the other end of a link, and Type the type it
+	// provides. Both are empty for the check of a value. They are part of the
+	// question because packs use types with their own comparison.
 	Source, Type string
 }
 
-// Lesson names the answer of this instance to a question: when it has once
-// refused a prompt by that check it makes the check, as long as its process
-// lives and describes the classes in these very bytes. ok is false where nothing
-// can be learnt: the class is not there, or is replaced by another.
+// Lesson names this instance's answer to a question: once it has refused a prompt
+// because of that check, it makes the check as long as its process lives and
+// describes the classes with the same bytes. ok is false if nothing can be learnt:
+// the class does not exist, or is replaced by another.
 func (i *Info) Lesson(q Question) (lesson string, ok bool) {
 	c, known := i.plain(q.Class)
 	if !known {
@@ -37,7 +37,7 @@ func (i *Info) Lesson(q Question) (lesson string, ok bool) {
 	return lesson + " " + hex.EncodeToString(source.sum[:16]) + " " + q.Type, true
 }
 
-// plain is a class that the instance runs under its own name.
+// plain returns a class that the instance runs under its own name.
 func (i *Info) plain(name string) (*class, bool) {
 	c, known := i.classes[name]
 	if _, replaced := i.replaces[name]; replaced {
@@ -49,10 +49,11 @@ func (i *Info) plain(name string) (*class, bool) {
 // maxLessons bounds what is learnt from one refusal.
 const maxLessons = 100
 
-// Lessons are what the instance's refusal of a graph teaches. ComfyUI leaves
-// out its checks of bounds and options for an input that the class's validate
-// function takes, and all checks of link types for a class whose function takes
-// them, whatever the value is: one refusal by such a check says that it is made.
+// Lessons returns what the instance's refusal of a graph teaches. ComfyUI skips its
+// checks of bounds and options for an input that the class's validate function
+// takes, and all checks of link types for a class whose function takes them,
+// whatever the value is. One refusal because of such a check therefore proves that
+// it is made.
 func (i *Info) Lessons(graph, nodeErrors []byte) []string {
 	v, err := pyjson.Parse(nodeErrors)
 	if err != nil {
@@ -84,7 +85,7 @@ func (i *Info) Lessons(graph, nodeErrors []byte) []string {
 	return lessons
 }
 
-// questionOf is the question that an error answers.
+// questionOf returns the question that an error answers.
 func questionOf(e *pyjson.Object, g *Graph) (Question, bool) {
 	info := e.Object("extra_info")
 	q := Question{Input: info.String("input_name")}

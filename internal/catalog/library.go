@@ -11,26 +11,26 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Library parses the bodies of /object_info and holds equal parts once: a
-// fleet of a hundred instances mostly serves the same few bodies, and bodies
-// that differ do so in the options of a handful of classes. What no [Info]
-// uses any more is forgotten by the garbage collector's doing; there is nothing
-// to close. A Library is safe for use by several goroutines.
+// Library parses the bodies of /object_info and keeps equal parts once: a fleet of
+// a hundred instances mostly serves the same few bodies, and different bodies
+// differ only in the options of a few classes. The garbage collector frees what no
+// [Info] uses any more; there is nothing to close. A Library is safe for concurrent
+// use.
 type Library struct {
 	mu      sync.Mutex
 	infos   map[digest]weak.Pointer[Info]
 	classes map[digest]weak.Pointer[class]
 }
 
-// What an instance may describe, which may be anybody's: a loader that lists
-// fifty thousand files takes 5 MB, and the largest installations have some ten
-// thousand classes.
+// Limits on what an instance, which may belong to anybody, can describe. A loader
+// that lists fifty thousand files takes 5 MB, and the largest installations have
+// some ten thousand classes.
 const (
 	maxClasses = 50_000
 	maxClass   = 16 << 20
 )
 
-// errMalformed says that bytes which should be JSON are not.
+// errMalformed means that bytes are not valid JSON.
 var errMalformed = errors.New("catalog: malformed JSON")
 
 // NewLibrary returns an empty library.
@@ -38,14 +38,14 @@ func NewLibrary() *Library {
 	return &Library{infos: map[digest]weak.Pointer[Info]{}, classes: map[digest]weak.Pointer[class]{}}
 }
 
-// Parse reads one body on its own, see [Library.Parse].
+// Parse parses a single body, see [Library.Parse].
 func Parse(objectInfo []byte) (*Info, error) { return NewLibrary().Parse(objectInfo) }
 
-// Parse reads the body of GET /object_info. NaN and Infinity are accepted. A
-// class whose description cannot be read is left out, see [Info.Skipped]; the
-// error is about the body as a whole. The body is not kept.
+// Parse parses the body of GET /object_info. NaN and Infinity are accepted. A class
+// whose description cannot be parsed is skipped, see [Info.Skipped]; the error
+// concerns the body as a whole. The body is not retained.
 //
-// Classes beyond maxClasses, and those larger than maxClass, are left out.
+// Classes beyond maxClasses, and those larger than maxClass, are skipped.
 func (l *Library) Parse(objectInfo []byte) (*Info, error) {
 	sum := digest(sha256.Sum256(objectInfo))
 	l.mu.Lock()
@@ -67,8 +67,8 @@ func (l *Library) Parse(objectInfo []byte) (*Info, error) {
 		}
 		c, err := l.class(name, value.Of(objectInfo))
 		if err != nil {
-			// ComfyUI leaves such a class out itself. The instance goes on with
-			// the others; only prompts that use this one are refused.
+			// ComfyUI skips such a class, too. The instance keeps its other
+			// classes; only prompts that use this one are refused.
 			info.skipped = append(info.skipped, name)
 			return true
 		}
@@ -84,7 +84,7 @@ func (l *Library) Parse(objectInfo []byte) (*Info, error) {
 	return l.keep(info), nil
 }
 
-// keep makes the info known, unless another goroutine has just parsed the same.
+// keep registers the info, unless another goroutine has just parsed the same.
 func (l *Library) keep(info *Info) *Info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *Library) keep(info *Info) *Info {
 	return info
 }
 
-// class returns the class described by raw, parsing it only the first time.
+// class returns the class described by raw, which is parsed only the first time.
 func (l *Library) class(name string, raw []byte) (*class, error) {
 	h := sha256.New()
 	h.Write([]byte(name))
@@ -115,7 +115,7 @@ func (l *Library) class(name string, raw []byte) (*class, error) {
 	if known != nil {
 		return known, nil
 	}
-	// A copy: a part of the body would keep all of it in memory.
+	// Copied, because a slice of the body would keep all of it in memory.
 	c, err := parseClass(name, append([]byte(nil), raw...), sum)
 	if err != nil {
 		return nil, err

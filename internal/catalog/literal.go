@@ -7,16 +7,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// outcome is what a literal check found; the zero outcome is a good literal.
+// outcome is the result of checking a literal; the zero outcome means that it is
+// valid.
 type outcome struct {
 	kind    string
 	message string
 	details string
 	// received is the value as the error shows it.
 	received pyjson.Value
-	// hidden says that the error shows no input_config: its list is long.
+	// hidden means that the error shows no input_config, because its list is long.
 	hidden bool
-	// ownCheck says that a validate function of the class replaces this check.
+	// ownCheck means that a validate function of the class replaces this check.
 	ownCheck bool
 	// cause is the exception that a conversion caught.
 	cause *python.Exception
@@ -24,7 +25,7 @@ type outcome struct {
 	fault *python.Exception
 }
 
-// checkLiteral checks and coerces a value that is no link.
+// checkLiteral checks and coerces a value that is not a link.
 func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *python.Exception {
 	coerced, found := in.judge(value, n.behaviour)
 	if coerced != nil {
@@ -67,12 +68,12 @@ func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *python.Exceptio
 	return nil
 }
 
-// ValueNotInList is the type of the error that a new file can cure, and a
-// deleted one cause.
+// ValueNotInList is the type of the error that a new file can resolve and a deleted
+// file cause.
 const ValueNotInList = "value_not_in_list"
 
-// judge checks a literal. coerced is set if the value that ComfyUI goes on
-// with is another one than was sent and can be written in its place.
+// judge checks a literal. coerced is set if ComfyUI continues with a value other
+// than the one sent, and it can be written in its place.
 func (in *input) judge(value pyjson.Value, b behaviour) (coerced pyjson.Value, found outcome) {
 	sent := value
 	wrapped := false
@@ -90,8 +91,8 @@ func (in *input) judge(value pyjson.Value, b behaviour) (coerced pyjson.Value, f
 	}
 	switch value.(type) {
 	case pyjson.Array, *pyjson.Object:
-		// Without its wrapper a list would be a link to the instance, so what
-		// ComfyUI does in its memory is not done to the bytes.
+		// Without its wrapper, a list would be a link to the instance, so the bytes
+		// stay unchanged although ComfyUI unwraps it in memory.
 	default:
 		if wrapped || !pyjson.Equal(sent, value) {
 			coerced = value
@@ -100,9 +101,9 @@ func (in *input) judge(value pyjson.Value, b behaviour) (coerced pyjson.Value, f
 	return coerced, in.checkValue(value, b)
 }
 
-// convert makes the value what the type asks for. Only the plain types are
-// converted; every other type takes what it gets. On failure it returns the
-// value as it was.
+// convert converts the value to the declared type. Only the plain types are
+// converted; every other type accepts any value. On failure it returns the value
+// unchanged.
 func (in *input) convert(value pyjson.Value) (pyjson.Value, *python.Exception) {
 	if in.listStyle {
 		return value, nil
@@ -184,7 +185,7 @@ func (in *input) checkOption(value pyjson.Value, b behaviour) outcome {
 	return found
 }
 
-// selfChecking are ComfyUI's own inputs, beside those that name files, whose
+// selfChecking are ComfyUI's own inputs, besides those that name files, whose
 // options are checked by the class itself or filled in by the frontend.
 var selfChecking = map[[2]string]bool{
 	{"CustomCombo", "choice"}: true,
@@ -195,9 +196,9 @@ func (n *nodeCheck) checksItself(in *input) bool {
 	return selfChecking[[2]string{n.class.name, in.name}] || in.flag("remote") || in.flag("remote_combo")
 }
 
-// mayAppear reports whether an instance's list could have the value when it is
-// read anew. Lists that no instance fills never have it, and a file that comes
-// from the hub needs no list.
+// mayAppear reports whether an instance's list could contain the value once it is
+// read again. Lists that no instance fills never will, and a file that comes from
+// the hub needs no list.
 func (n *nodeCheck) mayAppear(in *input, value pyjson.Value) bool {
 	return !n.checksItself(in) && !(in.file && n.ownFiles) && !n.isUpload(value)
 }
@@ -209,9 +210,9 @@ func (n *nodeCheck) isUpload(value pyjson.Value) bool {
 	return ok && n.known != nil && plausibleFile(string(s)) && n.known(parseFileRef(string(s)))
 }
 
-// checkFile looks for the file that a literal names, as the validate functions
-// of ComfyUI's loaders do: at the hub, which pushes it, else among the files
-// that instances list, unless only files at the hub may be named.
+// checkFile looks for the file that a literal names, as the validate functions of
+// ComfyUI's loaders do: at the hub, which pushes it, or else among the files that
+// instances list, unless only files at the hub may be named.
 func (n *nodeCheck) checkFile(in *input, value pyjson.Value) *python.Exception {
 	complaint, checked := existenceChecks[[2]string{n.class.name, in.name}]
 	name, isText := value.(pyjson.String)

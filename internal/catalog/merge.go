@@ -11,13 +11,13 @@ import (
 // Source is one instance for [Merge].
 type Source struct {
 	Info *Info
-	// Absent says that the instance left. What it had stays known, so that its
-	// jobs wait for it instead of being refused.
+	// Absent means that the instance has left. What it had is still known, so that
+	// its jobs wait for it instead of being refused.
 	Absent bool
 }
 
-// Catalog is what the fleet can do: the infos of many instances united. It is
-// immutable and safe for use by several goroutines. The nil Catalog is empty.
+// Catalog is what the fleet can do: the infos of many instances combined. It is
+// immutable and safe for concurrent use. The nil Catalog is empty.
 type Catalog struct {
 	names    []string
 	entries  map[string]*entry
@@ -30,13 +30,14 @@ type Catalog struct {
 type entry struct {
 	// members are the distinct descriptions, the preferred one first.
 	members []member
-	// variants are the members united by signature, the preferred one first.
+	// variants are the members combined by signature, the preferred one first.
 	variants []variant
-	// cores holds by input what [entry.core] has found.
+	// cores caches by input what [entry.core] has found.
 	cores sync.Map
 }
 
-// member is one description of a class and how many present instances give it.
+// member is one description of a class and the number of present instances that
+// give it.
 type member struct {
 	class   *class
 	present int
@@ -45,21 +46,20 @@ type member struct {
 // variant is one signature of a class.
 type variant struct {
 	of []*class
-	// class has the options of all.
+	// class has the options of all of them.
 	class   *class
 	present int
 }
 
-// Merge unites the infos of instances. Put those of the newest ComfyUI first:
-// the order decides between equals. previous, which may be nil, is an earlier
-// result whose parts are used again, so that a change at one instance costs
-// little.
+// Merge combines the infos of instances. Put those of the newest ComfyUI first: the
+// order decides between equals. previous, which may be nil, is an earlier result
+// whose parts are reused, so that a change at one instance costs little.
 //
-// A class that instances describe with different options only is one class
-// with all options, those of the preferred description first. Where the
-// descriptions differ in more than that (inputs, types, bounds, outputs) they
-// stay apart as variants, and a prompt may fit any of them. Preferred is the
-// description that the most present instances give.
+// A class that instances describe with different options only becomes one class
+// with all options, those of the preferred description first. Descriptions that
+// differ in more than that (inputs, types, bounds, outputs) remain separate
+// variants, and a prompt may match any of them. The preferred description is the
+// one that the most present instances give.
 func Merge(previous *Catalog, sources []Source) *Catalog {
 	c := &Catalog{entries: map[string]*entry{}, replaces: map[string]string{}}
 	for _, g := range groupSources(sources) {
@@ -96,7 +96,7 @@ type group struct {
 	present int
 }
 
-// groupSources counts equal infos once.
+// groupSources merges sources with equal infos into groups.
 func groupSources(sources []Source) []*group {
 	type key struct{ info, replaces digest }
 	byKey := map[key]*group{}
@@ -130,7 +130,7 @@ func (e *entry) join(c *class, present int) {
 	e.members = append(e.members, member{c, present})
 }
 
-// unite makes the variants, taking over those of old that did not change.
+// unite builds the variants, reusing those of old that did not change.
 func (e *entry) unite(old *entry) {
 	slices.SortStableFunc(e.members, func(a, b member) int { return cmp.Compare(b.present, a.present) })
 	for _, m := range e.members {
@@ -156,8 +156,8 @@ func (e *entry) unite(old *entry) {
 	}
 }
 
-// uniteOptions returns the first class with the options of all. It is that
-// very class where the others offer nothing more.
+// uniteOptions returns the first class with the options of all. If the others offer
+// nothing more, it returns that class itself.
 func uniteOptions(list []*class) *class {
 	base := list[0]
 	var united []*input
@@ -189,8 +189,8 @@ func uniteOptions(list []*class) *class {
 	return &merged
 }
 
-// withOptions returns a copy of a combo that offers something else, in the
-// style it was declared in.
+// withOptions returns a copy of a combo with other options, in the style in which
+// it was declared.
 func (in *input) withOptions(o *options) *input {
 	changed := *in
 	changed.options = o
@@ -207,8 +207,8 @@ func (in *input) withOptions(o *options) *input {
 	return &changed
 }
 
-// Empty reports whether no class is known: only the shape of prompts can be
-// checked then.
+// Empty reports whether no class is known: then only the shape of prompts can be
+// checked.
 func (c *Catalog) Empty() bool { return c == nil || len(c.entries) == 0 }
 
 // Classes returns the names of all node classes, in the order of the first
@@ -220,7 +220,7 @@ func (c *Catalog) Classes() []string {
 	return slices.Clone(c.names)
 }
 
-// entry returns what is known of a class; nil if it is not known.
+// entry returns what is known of a class; nil if it is unknown.
 func (c *Catalog) entry(name string) *entry {
 	if c == nil {
 		return nil
@@ -228,7 +228,7 @@ func (c *Catalog) entry(name string) *entry {
 	return c.entries[name]
 }
 
-// replaced reports whether some instance rewrites the class into one it knows.
+// replaced reports whether some instance rewrites the class to one it knows.
 func (c *Catalog) replaced(name string) bool {
 	if c == nil {
 		return false

@@ -14,17 +14,17 @@ type nodeCheck struct {
 	id     string
 	inputs *pyjson.Object
 	class  *class
-	// errors are the node's own.
+	// errors are the node's own errors.
 	errors pyjson.Array
-	// upstreamGood turns false when a node that this one needs failed.
+	// upstreamGood becomes false when a node that this one needs has failed.
 	upstreamGood bool
 }
 
-// own reports whether the class does its own checks as far as anybody knows,
-// so that what the hub finds is not sure.
+// own reports whether the class may do its own checks, so that the hub's findings
+// are uncertain.
 func (n *nodeCheck) own() bool { return !n.class.core }
 
-// made reports whether instances are known to make a check all the same.
+// made reports whether instances are nevertheless known to make a check.
 func (n *nodeCheck) made(q Question) bool {
 	q.Class = n.class.name
 	return n.makes != nil && n.makes(q)
@@ -34,7 +34,7 @@ func (n *nodeCheck) refuse(kind, message, details string, extra *pyjson.Object) 
 	n.errors = append(n.errors, problem(kind, message, details, extra))
 }
 
-// doubt notes a failed check that does not count.
+// doubt records a failed check that does not count.
 func (n *nodeCheck) doubt(kind string) {
 	n.unsure = append(n.unsure, n.id+": "+kind)
 }
@@ -136,8 +136,8 @@ func (n *nodeCheck) source(v pyjson.Value) (string, *python.Exception) {
 	return "", keyError(v)
 }
 
-// slot returns the type of an output; Python's indices count from the end when
-// they are negative.
+// slot returns the type of an output; negative indices count from the end, as in
+// Python.
 func (c *class) slot(v pyjson.Value) (pyjson.Value, *python.Exception) {
 	sequence := "tuple"
 	if c.v3 {
@@ -160,17 +160,17 @@ func (c *class) slot(v pyjson.Value) (pyjson.Value, *python.Exception) {
 	return c.outputs[i], nil
 }
 
-// accepts is the test of a link's type. Types are compared by Python code that
-// custom node packs override, so it only says no where the outcome is sure:
-// between ComfyUI's own classes, and not for wildcards.
+// accepts checks the type of a link. Types are compared by Python code that custom
+// node packs override, so it returns false only if the outcome is certain: between
+// ComfyUI's own classes, and not for wildcards.
 func (n *nodeCheck) accepts(in *input, received pyjson.Value, source *class) bool {
 	if in.dynamic() || in.kind == "" || in.kind == kindMatch {
 		return true
 	}
 	text, ok := received.(pyjson.String)
 	if !ok {
-		// A V1 combo. Its options differ between instances, and so do the
-		// styles in which old and new ones write the same combo.
+		// A V1 combo. Its options differ between instances, and old and new
+		// instances write the same combo in different styles.
 		if _, isList := received.(pyjson.Array); isList && in.kind == kindCombo {
 			return true
 		}
@@ -189,7 +189,7 @@ func (n *nodeCheck) accepts(in *input, received pyjson.Value, source *class) boo
 	return false
 }
 
-// typesMeet compares two types, which can be lists with commas.
+// typesMeet compares two types, which can be lists separated by commas.
 func typesMeet(received, declared string) bool {
 	if received == declared || received == kindMatch {
 		return true
@@ -208,9 +208,9 @@ func typesMeet(received, declared string) bool {
 	return false
 }
 
-// fit returns the variants of a class that a node with these inputs can be
-// meant for: those with the fewest faults, and of them those that ignore the
-// fewest of the node's inputs. The first one is the one to check.
+// fit returns the variants of a class that best fit a node with these inputs: those
+// with the fewest faults, and among them those that ignore the fewest of the node's
+// inputs. The first one is the one to check.
 func (e *entry) fit(inputs *pyjson.Object, b behaviour) []*class {
 	if len(e.variants) == 1 {
 		return []*class{e.variants[0].class}

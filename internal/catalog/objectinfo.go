@@ -9,24 +9,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Document is a JSON body with its entity tag, quotes included.
+// Document is a JSON body with its entity tag, including the quotes.
 type Document struct {
 	ETag string
 	body func() []byte
 }
 
-// Body returns the document. It is made at the first call for a catalog, so a
-// client whose tag still holds costs nothing. It must not be changed.
+// Body returns the document. It is built on the first call for a catalog, so a
+// client whose tag is still valid costs nothing. It must not be changed.
 func (d Document) Body() []byte { return d.body() }
 
-// Uploads are names in the hub's input folder ("a.png", "sub/b.mp4"), which
-// widgets of file inputs offer: without them a client could not choose a file
-// that it has uploaded to the hub.
+// Uploads are names in the hub's input folder ("a.png", "sub/b.mp4"), which the
+// widgets of file inputs offer: otherwise a client could not choose a file that it
+// has uploaded to the hub.
 type Uploads []string
 
-// ObjectInfo is the body of GET /object_info for the fleet. uploads, which may
-// be nil, are in the lists of file inputs: in order where a list is in order,
-// else first.
+// ObjectInfo returns the body of GET /object_info for the fleet. uploads, which may
+// be nil, are added to the lists of file inputs: sorted in if the list is sorted,
+// otherwise first.
 func (c *Catalog) ObjectInfo(uploads Uploads) Document {
 	if c == nil {
 		c = Merge(nil, nil)
@@ -37,7 +37,7 @@ func (c *Catalog) ObjectInfo(uploads Uploads) Document {
 	return Document{ETag: overlayTag(c.etag, uploads), body: func() []byte { return c.build(uploads) }}
 }
 
-// Class is the body of GET /object_info/{class}; "{}" for an unknown class.
+// Class returns the body of GET /object_info/{class}; "{}" for an unknown class.
 func (c *Catalog) Class(name string, uploads Uploads) Document {
 	var body []byte
 	if e := c.entry(name); e != nil {
@@ -63,7 +63,7 @@ func overlayTag(etag string, uploads Uploads) string {
 	return `"` + hex.EncodeToString(h.Sum(nil)[:16]) + `"`
 }
 
-// makeTag identifies what build would make.
+// makeTag identifies what build would return.
 func (c *Catalog) makeTag() string {
 	h := sha256.New()
 	for _, name := range c.names {
@@ -93,8 +93,8 @@ func (c *Catalog) build(uploads Uploads) []byte {
 	return append(body, '}')
 }
 
-// describe returns the class as object_info has it: in the bytes of the
-// instance, but for inputs whose options were united or that show uploads.
+// describe returns the class as in object_info: with the bytes of the instance,
+// except for inputs whose options were combined or that show uploads.
 func (c *class) describe(uploads Uploads) []byte {
 	base := c
 	if c.base != nil {
@@ -118,7 +118,7 @@ func (c *class) describe(uploads Uploads) []byte {
 	}
 	out, err := Splice(base.raw, edits)
 	if err != nil {
-		// Not reached: the inputs were read from these very bytes.
+		// Not reached: the inputs were parsed from these bytes.
 		return base.raw
 	}
 	return out
@@ -141,7 +141,7 @@ func (in *input) withUploads(className string, uploads Uploads) *input {
 	}
 	all := newOptions(list).union(in.options)
 	if slices.IsSortedFunc(in.options.list, byKey) {
-		// As ComfyUI lists a folder; clients take the first one as default.
+		// As ComfyUI lists a folder; clients use the first one as default.
 		sorted := slices.Clone(all.list)
 		slices.SortFunc(sorted, byKey)
 		all = newOptions(sorted)
@@ -151,9 +151,9 @@ func (in *input) withUploads(className string, uploads Uploads) *input {
 
 func byKey(a, b pyjson.Value) int { return strings.Compare(optionKey(a), optionKey(b)) }
 
-// Extensions of the files that ComfyUI lists for each kind of upload. It goes
-// by the MIME type of the name, which depends on the machine; these are the
-// usual ones.
+// Extensions of the files that ComfyUI lists for each kind of upload. ComfyUI uses
+// the MIME type of the name, which depends on the machine; these are the usual
+// ones.
 var (
 	imageExtensions = []string{"png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "avif", "svg", "heic", "jxl"}
 	videoExtensions = []string{"mp4", "webm", "mov", "mkv", "avi", "m4v", "mpg", "mpeg", "gif"}
@@ -161,8 +161,8 @@ var (
 	modelExtensions = []string{"glb", "gltf", "obj", "fbx", "stl", "ply", "splat", "spz", "ksplat", "usdz"}
 )
 
-// uploadFilter tells which uploads an input lists: files of its kind that lie
-// in the input folder itself, or in 3d/ for 3D models.
+// uploadFilter returns which uploads an input lists: files of its kind that are in
+// the input folder itself, or in 3d/ for 3D models.
 func uploadFilter(className string, in *input) func(name string) bool {
 	folder := ""
 	var extensions []string

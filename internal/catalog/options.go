@@ -9,12 +9,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// options is what a combo offers: strings as a rule, numbers and booleans too.
+// options is what a combo offers: usually strings, but also numbers and booleans.
 type options struct {
 	list pyjson.Array
-	// index leads from the key of an option to its place in list.
+	// index maps the key of an option to its position in list.
 	index map[string]int
-	// files says that some option looks like the name of a file.
+	// files means that some option looks like the name of a file.
 	files bool
 }
 
@@ -30,9 +30,9 @@ func newOptions(list pyjson.Array) *options {
 	return o
 }
 
-// optionKey is the text by which options are compared: a Windows instance
-// lists sub\model.safetensors where another lists sub/model.safetensors, and
-// both mean the same file.
+// optionKey is the text by which options are compared: a Windows instance lists
+// sub\model.safetensors where another lists sub/model.safetensors, and both mean
+// the same file.
 func optionKey(v pyjson.Value) string {
 	switch v := v.(type) {
 	case pyjson.String:
@@ -47,8 +47,8 @@ func optionKey(v pyjson.Value) string {
 	return python.Repr(v)
 }
 
-// has reports whether the value is an option. Numbers equal to an option of
-// another type of number count, as in Python.
+// has reports whether the value is an option. As in Python, a number matches an
+// equal option of another numeric type.
 func (o *options) has(v pyjson.Value) bool {
 	if o == nil {
 		return false
@@ -62,7 +62,7 @@ func (o *options) has(v pyjson.Value) bool {
 	if isText == listsText {
 		return true
 	}
-	// "1" and 1 have one key; look closer.
+	// "1" and 1 have the same key, so compare the values.
 	for _, item := range o.list {
 		if python.Equal(item, v) {
 			return true
@@ -80,7 +80,7 @@ func (o *options) hasKey(key string) bool {
 	return ok
 }
 
-// keys are the keys of all options, in order.
+// keys returns the keys of all options, in order.
 func (o *options) keys() []string {
 	if o == nil {
 		return nil
@@ -92,9 +92,9 @@ func (o *options) keys() []string {
 	return keys
 }
 
-// union appends to o what the others offer beyond it. It returns o itself if
-// that is nothing. Folders, which every instance lists in order, make a list in
-// order: clients take the first file as default.
+// union appends to o what only the others offer. It returns o itself if there is
+// nothing to add. The folders of instances are sorted lists and stay sorted:
+// clients use the first file as default.
 func (o *options) union(others ...*options) *options {
 	list := o.list
 	var added map[string]bool
@@ -124,14 +124,14 @@ func (o *options) union(others ...*options) *options {
 	return newOptions(list)
 }
 
-// isFolder reports whether the options are files in order. An empty list can be
-// those of an empty folder.
+// isFolder reports whether the options are sorted files. An empty list can be that
+// of an empty folder.
 func (o *options) isFolder() bool {
 	return o == nil || len(o.list) == 0 || o.files && slices.IsSortedFunc(o.list, byKey)
 }
 
-// looksLikeFile reports whether an option reads like a file name: it has a
-// folder, or an extension with a letter in it.
+// looksLikeFile reports whether an option looks like a file name: it has a folder,
+// or an extension with a letter in it.
 func looksLikeFile(v pyjson.Value) bool {
 	s, ok := v.(pyjson.String)
 	if !ok {

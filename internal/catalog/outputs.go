@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// validateOutputs checks each output with what is upstream of it, and accepts
-// the prompt if one of them is good.
+// validateOutputs checks each output with everything upstream of it, and accepts
+// the prompt if one of them is valid.
 func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verdict {
 	v := &validator{
 		catalog: c, graph: p.Graph, behaviour: b, known: p.Known, ownFiles: p.OwnFiles, makes: p.Makes,
@@ -49,8 +49,8 @@ func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verd
 }
 
 // doubtful reports whether an instance may refuse what passed here: any class
-// but ComfyUI's own may have a validate function, and a replaced class is
-// checked as what it is replaced by.
+// except ComfyUI's own may have a validate function, and a replaced class is
+// checked as its replacement.
 func (v *validator) doubtful() bool {
 	return len(v.unsure) > 0 || slices.ContainsFunc(v.order, func(id string) bool {
 		form := v.form(id)
@@ -58,18 +58,19 @@ func (v *validator) doubtful() bool {
 	})
 }
 
-// unlisted are the classes of the nodes that name what no list has.
+// unlisted returns the classes of the nodes with values that are in no list.
 func (v *validator) unlisted() []string {
 	slices.Sort(v.strays)
 	return slices.Compact(v.strays)
 }
 
-// maxReported bounds the nodes in node_errors and the outputs that each of
-// them lists: ComfyUI's answer grows with the square of a graph made for that.
+// maxReported bounds the nodes in node_errors and the outputs that each of them
+// lists: for a graph designed to do so, ComfyUI's answer grows with the square of
+// its size.
 const maxReported = 1000
 
-// report adds the nodes with errors of their own to node_errors. Nodes that
-// fail for a node upstream have none and are not listed.
+// report adds the nodes with errors of their own to node_errors. Nodes that fail
+// because of an upstream node have none and are not listed.
 func (v *validator) report(output string, nodeErrors *pyjson.Object) {
 	reported := 0
 	for _, id := range v.order {
@@ -96,7 +97,7 @@ func (v *validator) classType(id string) pyjson.Value {
 	return name
 }
 
-// validator checks the nodes of one prompt, each once.
+// validator checks each node of one prompt once.
 type validator struct {
 	catalog   *Catalog
 	graph     *Graph
@@ -107,16 +108,16 @@ type validator struct {
 
 	results map[string]*result
 	order   []string // ids in the order of their results
-	path    []string // nodes whose checks are under way
+	path    []string // nodes that are being checked
 	onPath  map[string]int
 	forms   map[string]*class
 	edits   []Edit
 	unsure  []string
-	strays  []string // classes of nodes that name what no list has
+	strays  []string // classes of nodes with values that are in no list
 }
 
-// result is the outcome for one node. A node that is not valid and has no
-// errors failed for a node upstream.
+// result is the outcome for one node. A node that is invalid but has no errors
+// failed because of an upstream node.
 type result struct {
 	valid  bool
 	errors pyjson.Array
@@ -134,8 +135,8 @@ func (v *validator) fail(id string, errors pyjson.Array) *result {
 	return v.set(id, &result{errors: errors})
 }
 
-// check judges a node and all upstream of it. The exception is what ComfyUI
-// throws instead of a judgement; it is the consumer's to report.
+// check checks a node and everything upstream of it. The exception is what ComfyUI
+// throws instead of a result; the consumer reports it.
 func (v *validator) check(id string) (*result, *python.Exception) {
 	if r, known := v.results[id]; known {
 		return r, nil
@@ -164,8 +165,8 @@ func (v *validator) check(id string) (*result, *python.Exception) {
 	}
 	n := &nodeCheck{validator: v, id: id, inputs: inputs, class: v.form(id), upstreamGood: true}
 	if n.class == nil {
-		// An old class that instances replace: its inputs have other names
-		// there, but what it links to is checked all the same.
+		// An old class that instances replace: its inputs have other names there,
+		// but the nodes it links to are checked all the same.
 		if fault := n.followLinks(); fault != nil {
 			return nil, fault
 		}
@@ -184,12 +185,12 @@ func (v *validator) check(id string) (*result, *python.Exception) {
 	return v.set(id, r), nil
 }
 
-// maxChain is the longest chain of links that is followed. A real server stops
-// at a few hundred, with the limit of Python's stack.
+// maxChain is the longest chain of links that is followed. A real server stops at a
+// few hundred, at Python's recursion limit.
 const maxChain = 5000
 
-// cycle reports nodes that depend on themselves. Older servers run into the
-// limit of their stack and report nothing.
+// cycle reports nodes that depend on themselves. Older servers exceed their
+// recursion limit and report nothing.
 func (v *validator) cycle(nodes []string) *result {
 	if !v.behaviour.cycles {
 		return &result{}
@@ -209,8 +210,8 @@ func (v *validator) cycle(nodes []string) *result {
 	return v.results[nodes[0]]
 }
 
-// form returns the variant of its class that a node fits best; nil for a
-// replaced class.
+// form returns the variant of its class that best fits a node; nil for a replaced
+// class.
 func (v *validator) form(id string) *class {
 	if c, known := v.forms[id]; known {
 		return c

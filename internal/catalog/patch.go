@@ -8,14 +8,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Patch returns a copy of an info in which the classes that a body describes
-// are as the body has them. The body is that of GET /object_info/{class}, which
-// costs an instance a thousandth of the whole. The second result is false, and
-// the info the same, if the body says nothing new: it may be {} for a class
-// that the instance does not have.
+// Patch returns a copy of an info with the classes that a body describes replaced
+// by those descriptions. The body is that of GET /object_info/{class}, which costs
+// an instance a thousandth of the whole. If the body says nothing new, Patch
+// returns the same info and false: the body may be {} for a class that the instance
+// does not have.
 //
-// Only classes that the info has are taken over, and those larger than
-// maxClass, or whose description cannot be read, stay as they were.
+// Only classes that the info has are replaced. Classes larger than maxClass, or
+// whose description cannot be parsed, stay as they were.
 func (l *Library) Patch(info *Info, body []byte) (*Info, bool, error) {
 	fresh := map[string]*class{}
 	s := pyjson.Scanner{Data: body}
@@ -42,9 +42,9 @@ func (l *Library) Patch(info *Info, body []byte) (*Info, bool, error) {
 	return info.with(fresh), true, nil
 }
 
-// with returns a copy of the info with other descriptions of some of its
-// classes. Equal copies of equal infos have equal sums, so that instances that
-// share a folder of models stay one group.
+// with returns a copy of the info with other descriptions of some of its classes.
+// Equal copies of equal infos have equal sums, so that instances that share a
+// folder of models stay one group.
 func (i *Info) with(fresh map[string]*class) *Info {
 	changed := *i
 	changed.classes = maps.Clone(i.classes)

@@ -9,44 +9,43 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// Request is the body of POST /prompt. The byte slices are parts of the body
-// unless said otherwise, and must not be changed.
+// Request is the body of POST /prompt. The byte slices are parts of the body unless
+// said otherwise, and must not be changed.
 type Request struct {
 	Graph *Graph
-	// ClientID is the client whose socket gets the messages: client_id of the
+	// ClientID is the client whose socket receives the messages: client_id of the
 	// body, else of extra_data; "" for none.
 	ClientID string
-	// PromptID is the id the client chose; "" for none. Null, an empty string
-	// and values that are no strings count as none.
+	// PromptID is the id the client chose; "" for none. Null, an empty string and
+	// values that are not strings count as none.
 	PromptID string
-	// RawPromptID is the id as sent; nil when it was absent.
+	// RawPromptID is the id as sent; nil if absent.
 	RawPromptID []byte
 	// Number is the place in the queue that the client asked for, as a float
-	// literal ("2.0", "NaN"); "" when it did not.
+	// literal ("2.0", "NaN"); "" if it did not.
 	Number pyjson.Number
-	// Front asks for a place before all that wait. It is without effect beside
-	// a Number.
+	// Front asks for a place before all waiting jobs. It has no effect together
+	// with a Number.
 	Front bool
-	// Targets is partial_execution_targets as sent; nil when absent.
+	// Targets is partial_execution_targets as sent; nil if absent.
 	Targets []byte
-	// Extra is extra_data without client_id and secrets, "{}" when absent.
+	// Extra is extra_data without client_id and secrets, "{}" if absent.
 	Extra []byte
-	// ExtraData is extra_data as it was parsed; nil when absent. It has the
-	// secrets.
+	// ExtraData is extra_data as parsed, including the secrets; nil if absent.
 	ExtraData *pyjson.Object
-	// Secrets are the API keys from extra_data as an object; nil without any.
+	// Secrets is an object with the API keys from extra_data; nil without any.
 	Secrets []byte
-	// Other is an object of the fields that ComfyUI does not know; custom
-	// nodes may. nil without any.
+	// Other is an object of the fields that ComfyUI does not know, but custom nodes
+	// may; nil without any.
 	Other []byte
 }
 
-// MaxID is the longest prompt_id and client_id, in bytes. Both are kept long
-// after the prompt itself, in several places.
+// MaxID is the longest prompt_id and client_id, in bytes. Both are kept, in several
+// places, long after the prompt itself.
 const MaxID = 256
 
-// isSecret reports whether a member of extra_data must not be stored in clear
-// nor shown to anybody.
+// isSecret reports whether a member of extra_data must neither be stored in clear
+// text nor be shown to anybody.
 func isSecret(key string) bool {
 	return key == "auth_token_comfy_org" || key == "api_key_comfy_org"
 }
@@ -57,23 +56,24 @@ var fields = map[string]bool{
 	"front": true, "partial_execution_targets": true, "extra_data": true,
 }
 
-// ParseRequest reads the body of POST /prompt, whatever its Content-Type said.
-// The error is an *[Answer] to be sent as it is: what ComfyUI answers to the
-// same body (500 where its code throws, 400 no_prompt), except that a
-// client_id that is neither a string nor null is refused with a 400: an object
-// there ends the process of a real server.
+// ParseRequest parses the body of POST /prompt, whatever its Content-Type is. The
+// error is an *[Answer] to be sent unchanged: it is ComfyUI's answer to the same
+// body (500 where its code throws, 400 no_prompt), except that a client_id that is
+// neither a string nor null is refused with a 400: an object there ends the process
+// of a real server.
 //
-// Any extra_data that is no object is a 500, as in new servers; older ones
+// Any extra_data that is not an object is a 500, as in new servers; older ones
 // accept a null there without client_id, and then their worker dies.
 func ParseRequest(body []byte) (*Request, error) {
 	v, err := pyjson.Parse(body)
 	if err != nil {
-		return nil, trouble()
+		return nil, internalError()
 	}
 	return ReadRequest(v)
 }
 
-// ReadRequest is [ParseRequest] for a body that [pyjson.Parse] has read.
+// ReadRequest is [ParseRequest] for a body that was already parsed with
+// [pyjson.Parse].
 func ReadRequest(v pyjson.Value) (*Request, error) {
 	o, ok := v.(*pyjson.Object)
 	if !ok {
@@ -83,7 +83,7 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 	if number, ok := o.Get("number"); ok {
 		n, understood, fault := python.Float(number)
 		if fault != nil || !understood {
-			return nil, trouble()
+			return nil, internalError()
 		}
 		r.Number = n
 	}
@@ -114,22 +114,22 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 	return r, nil
 }
 
-// answerOddBody answers a body that is JSON but no object. ComfyUI tests it
-// with Python's in operator, which finds items of lists and parts of strings,
-// and then throws.
+// answerOddBody answers a body that is JSON but not an object. ComfyUI tests it
+// with Python's in operator, which finds items of lists and parts of strings, and
+// then throws.
 func answerOddBody(v pyjson.Value) error {
 	for _, key := range []string{"number", "front", "prompt"} {
 		switch v := v.(type) {
 		case pyjson.Array:
 			if slices.Contains(v, pyjson.Value(pyjson.String(key))) {
-				return trouble()
+				return internalError()
 			}
 		case pyjson.String:
 			if strings.Contains(string(v), key) {
-				return trouble()
+				return internalError()
 			}
 		default:
-			return trouble()
+			return internalError()
 		}
 	}
 	return noPrompt()
@@ -147,7 +147,7 @@ func (r *Request) readExtra(o *pyjson.Object) error {
 	}
 	extra, ok := v.(*pyjson.Object)
 	if !ok {
-		return trouble()
+		return internalError()
 	}
 	r.Extra, r.ExtraData = o.Raw("extra_data"), extra
 	if hidden := without(extra, func(key string) bool { return !isSecret(key) }); string(hidden) != "{}" {
@@ -159,7 +159,7 @@ func (r *Request) readExtra(o *pyjson.Object) error {
 	return nil
 }
 
-// readClient finds the client id; the one in the body wins.
+// readClient finds the client id; the one in the body takes precedence.
 func (r *Request) readClient(o *pyjson.Object) error {
 	id, ok := o.Get("client_id")
 	if !ok {
@@ -180,8 +180,8 @@ func (r *Request) readClient(o *pyjson.Object) error {
 	return nil
 }
 
-// without writes an object anew from the bytes of its members, leaving some
-// out. The values come through as they were sent.
+// without rebuilds an object from the bytes of its members, leaving some out. The
+// values are copied as sent.
 func without(o *pyjson.Object, drop func(key string) bool) []byte {
 	out := []byte{'{'}
 	for _, key := range o.Keys() {

@@ -56,22 +56,22 @@ func TestParseRequestKeepsExtraData(t *testing.T) {
 
 func TestParseRequestRefuses(t *testing.T) {
 	t.Parallel()
-	const trouble = "500 Internal Server Error\n\nServer got itself in trouble"
+	const internalError = "500 Internal Server Error\n\nServer got itself in trouble"
 	const noPrompt = `{"error": {"type": "no_prompt", "message": "No prompt provided", "details": "No prompt provided", "extra_info": {}}, "node_errors": {}}`
 	const badClient = `{"error": {"type": "invalid_client_id", "message": "client_id must be a string", ` +
 		`"details": "client_id must be the clientId of a websocket, a string; omit it if there is none", "extra_info": {}}, "node_errors": {}}`
 	for body, want := range map[string]string{
-		``: trouble, `{`: trouble, `nul`: trouble, "{\"a\":\"\xff\"}": trouble,
-		`null`: trouble, `5`: trouble, `true`: trouble,
-		`[]`: noPrompt, `["x"]`: noPrompt, `["prompt"]`: trouble, `["front"]`: trouble, `[["number"]]`: noPrompt,
-		`"x"`: noPrompt, `"a prompt"`: trouble,
+		``: internalError, `{`: internalError, `nul`: internalError, "{\"a\":\"\xff\"}": internalError,
+		`null`: internalError, `5`: internalError, `true`: internalError,
+		`[]`: noPrompt, `["x"]`: noPrompt, `["prompt"]`: internalError, `["front"]`: internalError, `[["number"]]`: noPrompt,
+		`"x"`: noPrompt, `"a prompt"`: internalError,
 		`{}`: noPrompt, `{"extra_data":null}`: noPrompt,
-		`{"number":"x"}`:                              trouble,
-		`{"prompt":{},"number":null}`:                 trouble,
-		`{"prompt":{},"number":[1]}`:                  trouble,
-		`{"prompt":{},"extra_data":null}`:             trouble,
-		`{"prompt":{},"extra_data":[]}`:               trouble,
-		`{"prompt":{},"extra_data":"x"}`:              trouble,
+		`{"number":"x"}`:                              internalError,
+		`{"prompt":{},"number":null}`:                 internalError,
+		`{"prompt":{},"number":[1]}`:                  internalError,
+		`{"prompt":{},"extra_data":null}`:             internalError,
+		`{"prompt":{},"extra_data":[]}`:               internalError,
+		`{"prompt":{},"extra_data":"x"}`:              internalError,
 		`{"prompt":{},"client_id":{}}`:                badClient,
 		`{"prompt":{},"client_id":["a"]}`:             badClient,
 		`{"prompt":{},"client_id":5}`:                 badClient,
@@ -81,7 +81,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		var answer *catalog.Answer
 		require.ErrorAs(t, err, &answer, body)
 		require.Equal(t, want, string(answer.Body), body)
-		if want == trouble {
+		if want == internalError {
 			require.Equal(t, 500, answer.Status)
 			require.Equal(t, "text/plain; charset=utf-8", answer.ContentType)
 		} else {

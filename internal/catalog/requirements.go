@@ -14,17 +14,17 @@ import (
 )
 
 // Requirements are what an instance must have to run a job. They depend on the
-// graph's structure and on the models it names, not on texts, seeds and sizes,
-// so that many jobs share them.
+// graph's structure and on the models it names, not on texts, seeds and sizes, so
+// that many jobs share them.
 type Requirements struct {
-	// Classes are the classes of all nodes: ComfyUI refuses a graph that has an
-	// unknown one anywhere.
+	// Classes are the classes of all nodes: ComfyUI refuses a graph with an unknown
+	// class anywhere.
 	Classes []string
 	// Variants restrict classes that instances describe differently.
 	Variants []Variant
 	// Choices are options that must be offered.
 	Choices []Choice
-	// Lists are sets of options of which all must be offered.
+	// Lists are sets of options, all of which must be offered.
 	Lists []List
 }
 
@@ -38,7 +38,7 @@ func (v Variant) allows(c *class) bool {
 	return slices.Contains(v.Signatures, c.signature.short())
 }
 
-// Choice is one option of a combo, with slashes for backslashes.
+// Choice is one option of a combo, with slashes instead of backslashes.
 type Choice struct{ Class, Input, Value string }
 
 // List is a set of options of one combo.
@@ -49,25 +49,25 @@ type List struct {
 
 func (d digest) short() string { return hex.EncodeToString(d[:8]) }
 
-// maxList is the longest list that [Requirements.Lists] states in full.
+// maxList is the longest list that [Requirements.Lists] includes in full.
 const maxList = 64
 
-// Requirements lists what running the outputs of a graph needs. outputs are
-// those of the [Verdict]; none means all nodes. known is as in [Prompt].
+// Requirements lists what running the outputs of a graph needs. outputs are those
+// of the [Verdict]; none means all nodes. known is as in [Prompt].
 //
-// Of the literals that sit in a combo:
+// These rules apply to the literals of a combo:
 //
 //   - A file that the hub has is left out: it is pushed to the instance.
 //   - A value that no known instance offers is left out: it has passed as
-//     unsure, and the instance that gets the job judges it.
+//     unsure, and the instance that gets the job decides.
 //   - A value of a list that names files (models, folders) is a Choice.
 //   - A value of any other list, such as the names of samplers, is left out if
-//     every known instance offers it. In its place stands, once for the input,
-//     the List of all options that every known instance offers. So a job's
-//     requirements do not depend on the sampler it chose, and yet an instance
-//     that joins later satisfies them only if it offers what was left out,
-//     whichever of them it was. Such lists come from ComfyUI's code: they grow
-//     with its versions, and hardly ever shrink.
+//     every known instance offers it. Instead, the requirements contain, once
+//     per input, the List of all options that every known instance offers. A
+//     job's requirements thus do not depend on the sampler it chose, and yet an
+//     instance that joins later satisfies them only if it offers whatever was
+//     left out. Such lists come from ComfyUI's code: they grow with its
+//     versions, and hardly ever shrink.
 //   - Otherwise it is a Choice.
 func (c *Catalog) Requirements(g *Graph, outputs []string, known func(job.FileRef) bool) Requirements {
 	var r Requirements
@@ -104,8 +104,8 @@ func (c *Catalog) Requirements(g *Graph, outputs []string, known func(job.FileRe
 	return r
 }
 
-// literals are the options a value names: itself, or the items of a wrapped
-// list. A link names none.
+// literals returns the options that a value names: itself, or the items of a
+// wrapped list. A link names none.
 func literals(value pyjson.Value) []pyjson.Value {
 	if o, ok := value.(*pyjson.Object); ok {
 		inner, ok := o.Get("__value__")
@@ -165,8 +165,8 @@ func (e *entry) core(inputName string) []string {
 	return core
 }
 
-// sort puts the requirements in the one order that [Requirements.Encode] and
-// the signature rely on.
+// sort sorts the requirements into the order on which [Requirements.Encode] and the
+// signature rely.
 func (r *Requirements) sort() {
 	slices.Sort(r.Classes)
 	r.Classes = slices.Compact(r.Classes)
@@ -186,20 +186,20 @@ func (r *Requirements) sort() {
 	r.Lists = slices.CompactFunc(r.Lists, func(a, b List) bool { return a.Class == b.Class && a.Input == b.Input })
 }
 
-// Signature is a short name for the requirements: equal requirements have
+// Signature returns a short name for the requirements: equal requirements have
 // equal signatures.
 func (r Requirements) Signature() string {
 	sum := sha256.Sum256(r.Encode())
 	return hex.EncodeToString(sum[:16])
 }
 
-// requirementsVersion changes when an older hub could not read the encoding.
+// requirementsVersion changes when an older hub could no longer read the encoding.
 const requirementsVersion = 1
 
-// ErrRequirements says that bytes are no encoded requirements.
+// ErrRequirements means that bytes are not encoded requirements.
 var ErrRequirements = errors.New("catalog: not encoded requirements")
 
-// Encode writes the requirements as JSON; equal ones to equal bytes.
+// Encode encodes the requirements as JSON; equal requirements produce equal bytes.
 func (r Requirements) Encode() []byte {
 	o := dict("v", pyjson.Int(requirementsVersion), "classes", pyjson.Strings(r.Classes))
 	if len(r.Variants) > 0 {
@@ -226,7 +226,7 @@ func (r Requirements) Encode() []byte {
 	return pyjson.Marshal(o)
 }
 
-// DecodeRequirements reads what [Requirements.Encode] wrote. The error is
+// DecodeRequirements decodes what [Requirements.Encode] returned. The error is
 // [ErrRequirements].
 func DecodeRequirements(data []byte) (Requirements, error) {
 	v, err := pyjson.Parse(data)
@@ -257,7 +257,7 @@ func DecodeRequirements(data []byte) (Requirements, error) {
 	return r, nil
 }
 
-// decoder reads parts and remembers whether one was not what it must be.
+// decoder decodes parts and remembers whether one was invalid.
 type decoder struct{ bad bool }
 
 func (d *decoder) parts(v pyjson.Value, n int) pyjson.Array {

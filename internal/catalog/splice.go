@@ -10,26 +10,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// ErrNoSuchPlace says that an [Edit] names a place that the text does not have.
+// ErrNoSuchPlace means that an [Edit] names a place that the text does not have.
 var ErrNoSuchPlace = errors.New("catalog: no such place in the graph")
 
-// Path leads from the root of a JSON text to a value: keys of objects and
-// decimal indices of arrays, such as {"3", "inputs", "ckpt_name"}.
+// Path leads from the root of a JSON text to a value: keys of objects and decimal
+// indices of arrays, such as {"3", "inputs", "ckpt_name"}.
 type Path []string
 
-// Edit puts a new value at a place.
+// Edit replaces the value at a place.
 type Edit struct {
 	Path  Path
 	Value pyjson.Value
-	// Add appends a member to the object that the path without its last step
-	// leads to; there must not be one of that key yet.
+	// Add appends a member to the object that contains Path's last step; the object
+	// must not have a member of that key yet.
 	Add bool
 }
 
-// Splice returns a copy of raw in which the edited literals are replaced and
-// every other byte is as it was. Where an object repeats a key the last member
-// is meant, as in Python. raw must be valid JSON. No edit may lie inside
-// another.
+// Splice returns a copy of raw in which the edited literals are replaced and every
+// other byte is unchanged. If an object repeats a key, the last member is meant, as
+// in Python. raw must be valid JSON. No edit may lie inside another.
 func Splice(raw []byte, edits []Edit) ([]byte, error) {
 	if len(edits) == 0 {
 		return raw, nil
@@ -56,9 +55,9 @@ func Splice(raw []byte, edits []Edit) ([]byte, error) {
 	return pyjson.Splice(raw, cuts), nil
 }
 
-// place is a node of the tree of edits. All edits are found in one walk:
-// graphs have thousands of literals, and looking for each from the start would
-// cost the square of that.
+// place is a node in the tree of edits. All edits are found in one pass: graphs
+// have thousands of literals, and searching for each from the start would take
+// quadratic time.
 type place struct {
 	children map[string]*place
 	edit     *Edit
@@ -88,7 +87,7 @@ func (p *place) plan(e Edit) {
 	p.edit = &e
 }
 
-// locate finds the cuts for this place, whose value stands at where.
+// locate finds the cuts for this place, whose value is at where.
 func (p *place) locate(raw []byte, where pyjson.Span, cuts *[]pyjson.Edit) error {
 	if p.edit != nil {
 		*cuts = append(*cuts, pyjson.Edit{Span: where, With: pyjson.Marshal(p.edit.Value)})
@@ -135,7 +134,7 @@ func (p *place) locate(raw []byte, where pyjson.Span, cuts *[]pyjson.Edit) error
 	return nil
 }
 
-// insertion puts the added members before the closing brace of an object.
+// insertion inserts the added members before the closing brace of an object.
 func (p *place) insertion(object pyjson.Span, members int) pyjson.Edit {
 	var text []byte
 	for i, e := range p.added {

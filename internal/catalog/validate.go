@@ -9,50 +9,49 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// Prompt is what [Catalog.Validate] looks at.
+// Prompt is the input of [Catalog.Validate].
 type Prompt struct {
 	Graph *Graph
-	// Targets is partial_execution_targets as sent; nil when absent.
+	// Targets is partial_execution_targets as sent; nil if absent.
 	Targets []byte
 	// Version is what the hub emulates; nil for the oldest.
 	Version Version
-	// Known reports whether the hub has a file that it can give to the
-	// instance. Nil takes every file for known.
+	// Known reports whether the hub has a file that it can give to the instance. If
+	// nil, every file is treated as known.
 	Known func(job.FileRef) bool
-	// OwnFiles refuses what names a file that Known does not have, also when
-	// it lies on an instance: there it may be somebody else's.
+	// OwnFiles refuses prompts that name a file that Known does not have, even if
+	// an instance has it: there it may be somebody else's.
 	OwnFiles bool
-	// Makes reports whether all instances are known to make a check that a
-	// class of a custom node pack may replace. Nil knows of none.
+	// Makes reports whether all instances are known to make a check that a class of
+	// a custom node pack may replace. If nil, none is known.
 	Makes func(Question) bool
 }
 
-// Verdict is the outcome of a validation.
+// Verdict is the result of a validation.
 type Verdict struct {
 	// Answer refuses the prompt; nil if it is accepted.
 	Answer *Answer
-	// Error is the top level error object of a refusal; nil for a 500.
+	// Error is the top-level error object of a refusal; nil for a 500.
 	Error *pyjson.Object
-	// NodeErrors goes into the answer of an accepted prompt too: it then tells
+	// NodeErrors is also part of the answer to an accepted prompt, where it says
 	// why some of the outputs will not run. It is never nil.
 	NodeErrors *pyjson.Object
-	// Outputs are the output nodes to run, in the order of the graph. It is
-	// empty for an accepted prompt if the catalog is: an instance must find
-	// them.
+	// Outputs are the output nodes to run, in the order of the graph. With an empty
+	// catalog it is empty for an accepted prompt: an instance must find them.
 	Outputs []string
-	// Graph is the graph with literals coerced and hazards repaired; every
-	// other byte is as sent. It is nil in a refusal.
+	// Graph is the graph with literals coerced and hazards repaired; every other
+	// byte is as sent. It is nil in a refusal.
 	Graph *Graph
-	// Doubtful says that only an instance can tell whether it takes the prompt,
-	// because classes that are not ComfyUI's own take part, or checks failed
-	// that the instance may not make.
+	// Doubtful means that only an instance can tell whether it accepts the prompt,
+	// because it uses classes that are not ComfyUI's own, or checks failed that the
+	// instance may not make.
 	Doubtful bool
-	// Unsure names checks that failed and that an instance may not make, as
-	// "node: error type". They did not count.
+	// Unsure lists, as "node: error type", checks that failed but that an instance
+	// may not make. They did not count.
 	Unsure []string
-	// Unlisted are the classes, sorted, one of whose values is in none of the
-	// lists that are known. An instance may list it by now, in an accepted
-	// prompt too.
+	// Unlisted are the classes, sorted, with a value that is in none of the known
+	// lists. An instance may list it by now, so they are set for accepted prompts,
+	// too.
 	Unlisted []string
 }
 
@@ -70,8 +69,8 @@ func refusedWith(problem, nodeErrors *pyjson.Object) *Verdict {
 	return refused(refusal(problem, nodeErrors), problem, nodeErrors)
 }
 
-// Validate checks a prompt as POST /prompt of a ComfyUI server does. With an
-// empty catalog only its shape is checked.
+// Validate checks a prompt as POST /prompt of a ComfyUI server does. With an empty
+// catalog it checks only the shape.
 func (c *Catalog) Validate(p Prompt) *Verdict {
 	b := behaviourOf(p.Version)
 	nodes := p.Graph.nodes()
@@ -94,13 +93,13 @@ func (c *Catalog) Validate(p Prompt) *Verdict {
 	}
 	if p.OwnFiles && verdict.Accepted() {
 		unlisted := verdict.Unlisted
-		verdict = c.refuseForeign(p, verdict)
+		verdict = c.refuseUnknownFiles(p, verdict)
 		verdict.Unlisted = unlisted
 	}
 	return verdict
 }
 
-// refuseShapeless answers a graph that is no object.
+// refuseShapeless answers a graph that is not an object.
 func refuseShapeless(g *Graph, b behaviour) *Verdict {
 	if !b.rewrites && g != nil {
 		switch root := g.root.(type) {
@@ -114,35 +113,35 @@ func refuseShapeless(g *Graph, b behaviour) *Verdict {
 			}
 		}
 	}
-	return refused(trouble(), nil, nil)
+	return refused(internalError(), nil, nil)
 }
 
 func noOutputs() *pyjson.Object {
 	return problem("prompt_no_outputs", "Prompt has no outputs", "", nil)
 }
 
-// checkRewritable answers what the step that replaces old classes throws at.
+// checkRewritable answers prompts on which the step that replaces old classes
+// throws.
 func checkRewritable(nodes *pyjson.Object) *Verdict {
 	for _, v := range nodes.All() {
 		node, ok := v.(*pyjson.Object)
 		if !ok {
-			return refused(trouble(), nil, nil)
+			return refused(internalError(), nil, nil)
 		}
 		if inputs, ok := node.Get("inputs"); ok && node.Has("class_type") {
 			if _, ok := inputs.(*pyjson.Object); !ok {
-				return refused(trouble(), nil, nil)
+				return refused(internalError(), nil, nil)
 			}
 		}
 	}
 	return nil
 }
 
-// selectOutputs checks the class of each node and returns the output nodes
-// that are to run.
+// selectOutputs checks the class of each node and returns the output nodes to run.
 func (c *Catalog) selectOutputs(p Prompt, b behaviour) (outputs []string, verdict *Verdict) {
 	chosen, err := parseTargets(p.Targets)
 	if err != nil {
-		return nil, refused(trouble(), nil, nil)
+		return nil, refused(internalError(), nil, nil)
 	}
 	nodes := p.Graph.nodes()
 	for id, v := range nodes.All() {
@@ -156,7 +155,7 @@ func (c *Catalog) selectOutputs(p Prompt, b behaviour) (outputs []string, verdic
 		}
 		switch classType.(type) {
 		case pyjson.Array, *pyjson.Object: // Python cannot look them up
-			return nil, refused(trouble(), nil, nil)
+			return nil, refused(internalError(), nil, nil)
 		}
 		name, _ := classType.(pyjson.String)
 		e := c.entry(string(name))
@@ -174,7 +173,7 @@ func (c *Catalog) selectOutputs(p Prompt, b behaviour) (outputs []string, verdic
 		}
 		wanted, fault := chosen(id)
 		if fault {
-			return nil, refused(trouble(), nil, nil)
+			return nil, refused(internalError(), nil, nil)
 		}
 		if wanted {
 			outputs = append(outputs, id)
@@ -190,7 +189,7 @@ func (e *entry) outputNode() bool {
 	return slices.ContainsFunc(e.variants, func(v variant) bool { return v.class.output })
 }
 
-// parseTargets reads partial_execution_targets into a test with the meaning of
+// parseTargets converts partial_execution_targets into a test that works like
 // Python's in operator.
 func parseTargets(raw []byte) (chosen func(id string) (wanted, fault bool), err error) {
 	all := func(string) (bool, bool) { return true, false }
@@ -219,8 +218,8 @@ func parseTargets(raw []byte) (chosen func(id string) (wanted, fault bool), err 
 	return func(string) (bool, bool) { return false, true }, nil
 }
 
-// refuseOddNode answers a node that is no object, for versions that get as far
-// as to look for its class_type.
+// refuseOddNode answers a node that is not an object, for versions that get as far
+// as reading its class_type.
 func refuseOddNode(id string, v pyjson.Value) *Verdict {
 	lacksType := false
 	switch v := v.(type) {
@@ -230,7 +229,7 @@ func refuseOddNode(id string, v pyjson.Value) *Verdict {
 		lacksType = !slices.ContainsFunc(v, func(item pyjson.Value) bool { return python.Equal(item, pyjson.String("class_type")) })
 	}
 	if !lacksType {
-		return refused(trouble(), nil, nil)
+		return refused(internalError(), nil, nil)
 	}
 	return refuseMissingType(id, nil, behaviour{})
 }
@@ -242,7 +241,7 @@ func refuseMissingType(id string, node *pyjson.Object, b behaviour) *Verdict {
 	}
 	title, ok := nodeTitle(node, pyjson.Null{})
 	if !ok {
-		return refused(trouble(), nil, nil)
+		return refused(internalError(), nil, nil)
 	}
 	shown := "ID #" + id
 	if python.Bool(title) {
@@ -260,14 +259,14 @@ func refuseUnknownType(id string, node *pyjson.Object, classType pyjson.Value, b
 	}
 	title, ok := nodeTitle(node, classType)
 	if !ok {
-		return refused(trouble(), nil, nil)
+		return refused(internalError(), nil, nil)
 	}
 	return refusedWith(problem("missing_node_type",
 		"Node '"+python.Str(title)+"' not found. The custom node may not be installed.", "Node ID '#"+id+"'",
 		dict("node_id", pyjson.String(id), "class_type", classType, "node_title", title)), nil)
 }
 
-// nodeTitle is node["_meta"]["title"], or otherwise if one of them is absent;
+// nodeTitle returns node["_meta"]["title"], or otherwise if one of them is absent;
 // ok is false where Python throws.
 func nodeTitle(node *pyjson.Object, otherwise pyjson.Value) (title pyjson.Value, ok bool) {
 	meta, present := node.Get("_meta")
@@ -284,9 +283,9 @@ func nodeTitle(node *pyjson.Object, otherwise pyjson.Value) (title pyjson.Value,
 	return otherwise, true
 }
 
-// acceptUnchecked accepts a prompt while no instance is known. What can be
-// told from the graph alone is still done: a link to nowhere is bad for every
-// class that runs.
+// acceptUnchecked accepts a prompt while no instance is known. It still checks what
+// can be seen from the graph alone: a link to a missing node is bad for every class
+// that runs.
 func acceptUnchecked(g *Graph) *Verdict {
 	for id := range g.nodes().All() {
 		for _, v := range g.inputs(id).All() {
@@ -307,18 +306,18 @@ func accept(g *Graph, outputs, unsure []string, edits []Edit, nodeErrors *pyjson
 	changed, err := g.Splice(edits)
 	if err != nil {
 		// Not reached: the edits come from the same graph.
-		return refused(trouble(), nil, nil)
+		return refused(internalError(), nil, nil)
 	}
 	return &Verdict{Graph: changed, Outputs: outputs, Unsure: unsure, NodeErrors: nodeErrors}
 }
 
-// duringValidation is the error of an output whose validation threw.
+// duringValidation returns the error of an output whose validation threw.
 func duringValidation(fault *python.Exception) *pyjson.Object {
 	return problem("exception_during_validation", "Exception when validating node", fault.Text,
 		dict("exception_type", pyjson.String(fault.Type), "traceback", pyjson.Array{}))
 }
 
-// failedOutputs is the top level error when no output is good: one line for
+// failedOutputs returns the top-level error if no output is valid: one line for
 // each error of an output node itself.
 func failedOutputs(reasons []pyjson.Array) *pyjson.Object {
 	var lines []string

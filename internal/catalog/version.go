@@ -1,7 +1,7 @@
 package catalog
 
-// Version is the ComfyUI version whose checks and error shapes are emulated.
-// A nil Version is older than every release.
+// Version is the ComfyUI version whose checks and error formats are emulated. A nil
+// Version is older than every release.
 type Version interface {
 	// AtLeast reports whether it is that release or a later one.
 	AtLeast(major, minor, patch int) bool
@@ -13,8 +13,8 @@ type behaviour struct {
 	combos bool
 	// missingType: missing_node_type replaces invalid_prompt.
 	missingType bool
-	// rewrites: old classes are replaced before validation, in a step that
-	// throws for nodes and inputs that are no objects.
+	// rewrites: old classes are replaced before validation, in a step that throws
+	// for nodes and inputs that are not objects.
 	rewrites bool
 	// cycles: a cycle is reported as dependency_cycle.
 	cycles bool

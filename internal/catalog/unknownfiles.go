@@ -8,18 +8,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// refuseForeign refuses a prompt, accepted otherwise, that would read files of
-// an instance which are not at the hub, as ComfyUI refuses one whose file is
-// not there: they may be somebody else's. It looks at all that may name a file,
-// not only at what ComfyUI's own loaders check.
-func (c *Catalog) refuseForeign(p Prompt, accepted *Verdict) *Verdict {
+// refuseUnknownFiles refuses an otherwise accepted prompt that would read files of
+// an instance which the hub does not have, in the same way as ComfyUI refuses a
+// prompt whose file is missing: the files may be somebody else's. It examines
+// everything that may name a file, not only what ComfyUI's own loaders check.
+func (c *Catalog) refuseUnknownFiles(p Prompt, accepted *Verdict) *Verdict {
 	errors := map[string]pyjson.Array{}
 	add := func(id, input, complaint string) {
 		errors[id] = append(errors[id], problem("custom_validation_failed", "Custom validation failed for node",
 			input+" - "+complaint, dict("input_name", pyjson.String(input))))
 	}
 	for _, f := range c.InputFiles(accepted.Graph, accepted.Outputs, p.Known) {
-		// A text that only ends like an annotated name is no name.
+		// A text that merely ends like an annotated name is not a name.
 		if (f.Declared || looksLikeFile(pyjson.String(f.Ref.Filename))) && !p.Known(f.Ref) {
 			complaint := existenceChecks[[2]string{accepted.Graph.classType(f.Node), f.Input}]
 			add(f.Node, f.Input, cmp.Or(complaint, "Invalid file: ")+f.Value)
@@ -50,7 +50,7 @@ func (c *Catalog) refuseForeign(p Prompt, accepted *Verdict) *Verdict {
 	return refusedWith(failedOutputs(reasons), nodeErrors)
 }
 
-// dependents are the outputs that need a node.
+// dependents returns the outputs that need a node.
 func dependents(v *Verdict, id string) pyjson.Array {
 	outputs := pyjson.Array{}
 	for _, output := range v.Outputs {
