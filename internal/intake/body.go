@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// inMemory is the size up to which a body is kept in memory while it
-	// arrives, if there is room.
+	// inMemory is the size up to which a body is kept in memory while it arrives,
+	// if there is room.
 	inMemory = 1 << 20
-	// chunk is read at a time as a body arrives, and loadStep when it is loaded.
+	// chunk is how much is read at a time while a body arrives, loadStep while it
+	// is loaded.
 	chunk    = 32 << 10
 	loadStep = 256 << 10
-	// valueWeight and byteWeight estimate what it takes to read a body: its
-	// text, the tree of its values with all that was outgrown on the way, and
-	// the copies that are made of its parts.
+	// valueWeight and byteWeight estimate the memory needed to parse a body: its
+	// text, the tree of its values including outgrown buffers, and the copies made
+	// of its parts.
 	valueWeight = 512
 	byteWeight  = 4
 )
 
-// Class says what a body may be. All three matter: a large one may be one
-// string, and a short one a million values.
+// Class says how large a body may be. All three limits matter: a large body may be
+// a single string, and a short one a million values.
 type Class struct {
-	// Limit is the number of bytes that a body must stay below, once it is
-	// unpacked.
+	// Limit is the number of bytes that a body must stay below once it is
+	// decompressed.
 	Limit int64
-	// Values bounds its JSON values; 0 for a body that is not read as JSON.
+	// Values bounds its JSON values; 0 for a body that is not parsed as JSON.
 	Values int
 }
 
-// Body is a body that has arrived whole.
+// Body is a body that has arrived completely.
 type Body struct {
 	in    *Intake
 	share string
@@ -45,14 +46,14 @@ type Body struct {
 	file  *os.File
 	size  int64
 	meter pyjson.Meter
-	// buffered is what data takes of the buffers' pool.
+	// buffered is how much of the buffers' pool data uses.
 	buffered int64
-	release  func() // the memory to read it
+	release  func() // releases the memory for parsing it
 	turn     turn
 	packed   bool // it had a Content-Encoding
 }
 
-// Receive reads a body whole, without its Content-Encoding, and parses nothing.
+// Receive reads a whole body, without its Content-Encoding, and parses nothing.
 // share is the sender. The Body must be closed. Errors: *TooLargeError,
 // ErrInflated, ErrValues, ErrDeep, ErrSlow, ErrBusy, ErrBroken.
 func (in *Intake) Receive(r *http.Request, share string, c Class) (*Body, error) {
@@ -101,7 +102,7 @@ func (b *Body) fill(r *http.Request, c Class) error {
 	}
 }
 
-// fault tells what is wrong with a body that cannot be read on.
+// fault returns the error for a body that cannot be read any further.
 func fault(err error) error {
 	if errors.Is(err, ErrSlow) || errors.Is(err, ErrBusy) || errors.Is(err, ErrInflated) {
 		return err
@@ -109,8 +110,8 @@ func fault(err error) error {
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
 
-// add keeps the next part of the body: in memory while it is short and there is
-// room, else in a file.
+// add stores the next part of the body: in memory while it is short and there is
+// room, otherwise in a file.
 func (b *Body) add(part []byte) error {
 	size := b.size + int64(len(part))
 	if b.file == nil && size <= inMemory && b.grow(size) {
@@ -131,7 +132,7 @@ func (b *Body) add(part []byte) error {
 	return err
 }
 
-// grow makes room in memory and reports whether there was any.
+// grow reserves memory and reports whether there was enough.
 func (b *Body) grow(size int64) bool {
 	if size <= b.buffered {
 		return true
@@ -147,8 +148,8 @@ func (b *Body) grow(size int64) bool {
 	return true
 }
 
-// spill moves what has arrived to a file, which has no name: a hub that is
-// killed leaves nothing behind.
+// spill moves what has arrived to a file. The file has no name, so that a hub that
+// is killed leaves nothing behind.
 func (b *Body) spill() error {
 	file, err := os.CreateTemp(b.in.dir, "comfyhub-body-*")
 	if err != nil {
@@ -157,7 +158,7 @@ func (b *Body) spill() error {
 	_ = os.Remove(file.Name())
 	b.file = file
 	if !b.in.spooled.take(b.share, b.size) {
-		b.size = 0 // none of it is on the account of the disk
+		b.size = 0 // none of it counts as disk space yet
 		return ErrBusy
 	}
 	if _, err := file.Write(b.data); err != nil {
@@ -167,16 +168,16 @@ func (b *Body) spill() error {
 	return nil
 }
 
-// forget gives the buffer up.
+// forget releases the buffer.
 func (b *Body) forget() {
 	b.in.buffers.give(b.share, b.buffered)
 	b.data, b.buffered = nil, 0
 }
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (b *Body) Size() int64 { return b.size }
 
-// Reader reads the body from its beginning, in little memory.
+// Reader reads the body from its beginning, using little memory.
 func (b *Body) Reader() io.Reader {
 	if b.file == nil {
 		return bytes.NewReader(b.data)
@@ -184,8 +185,8 @@ func (b *Body) Reader() io.Reader {
 	return io.NewSectionReader(b.file, 0, b.size)
 }
 
-// Load gives the whole body, once there is memory to read it, which stays taken
-// until Close: the body's JSON may be parsed, and a few copies made of its
+// Load returns the whole body once there is memory to parse it. The memory is held
+// until Close, and suffices to parse the body's JSON and make a few copies of its
 // parts. Errors: ErrBusy, those of ctx.
 func (b *Body) Load(ctx context.Context) ([]byte, error) {
 	leave, err := b.in.gate.enter(ctx, b.share, b.weight(), b.in.wait)
@@ -195,7 +196,7 @@ func (b *Body) Load(ctx context.Context) ([]byte, error) {
 	b.release = leave
 	if b.packed || b.size > unpaced {
 		if err := b.turn.take(ctx); err != nil {
-			return nil, err // Close gives the memory back
+			return nil, err // Close releases the memory
 		}
 	}
 	if b.file == nil {
@@ -210,25 +211,25 @@ func (b *Body) Load(ctx context.Context) ([]byte, error) {
 		b.Rest()
 	}
 	b.drop()
-	b.data = data // the gate's from here on
+	b.data = data // counted by the gate from here on
 	return data, nil
 }
 
-// Rest is to be called now and then by whoever works on a body that was loaded.
-// It returns at once for a small body, and lets others go first where a large one
-// has been worked on for a while.
+// Rest must be called from time to time by code that works on a loaded body. It
+// returns at once for a small body, and lets others go first if a large one has
+// been worked on for a while.
 func (b *Body) Rest() { b.turn.rest() }
 
-// Refuse says that what was loaded is refused: the next large body of its sender
-// waits for longer than after one that was worth the work.
+// Refuse reports that the loaded body is refused: the sender's next large body
+// waits longer than after a valid one.
 func (b *Body) Refuse() { b.turn.refused = true }
 
-// weight is the memory that reading the body takes.
+// weight returns the memory needed to parse the body.
 func (b *Body) weight() int64 {
 	return byteWeight*b.size + valueWeight*int64(b.meter.Values())
 }
 
-// drop gives the file up.
+// drop removes the file.
 func (b *Body) drop() {
 	_ = b.file.Close()
 	_ = os.Remove(b.file.Name()) // where an open file could not be removed
@@ -236,7 +237,7 @@ func (b *Body) drop() {
 	b.in.spooled.give(b.share, b.size)
 }
 
-// Close gives back what the body has taken.
+// Close releases everything that the body uses.
 func (b *Body) Close() {
 	if b.file != nil {
 		b.drop()

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// smallWeight is the most that a body may weigh that takes the lane of the
-	// small ones, which never wait behind large ones.
+	// smallWeight is the largest weight of a body for the lane of small bodies,
+	// which never wait behind large ones.
 	smallWeight = 16 << 20
-	// smallPart is the part of the memory that is theirs.
+	// smallPart is the fraction of the memory reserved for small bodies.
 	smallPart = 4
 	// shareWaiting bounds the bodies of one sender that wait for memory, and
 	// maxWaiting those of all.
 	shareWaiting = 256
 	maxWaiting   = 2048
-	// tidyAfter is how long no large body must have been read before memory
-	// goes back to the system, and tidyEvery how often that happens at most:
-	// it costs a garbage collection.
+	// tidyAfter is how long no large body must have been parsed before memory is
+	// returned to the system, and tidyEvery the shortest time between two such
+	// returns: each costs a garbage collection.
 	tidyAfter = 2 * time.Second
 	tidyEvery = 10 * time.Second
 )
 
-// gate hands out memory for bodies that are read. There are two lanes, of small
-// and of large ones; in each the turns go round the senders.
+// gate hands out memory for parsing bodies. It has two lanes, for small and for
+// large bodies; in each, the senders take turns.
 type gate struct{ small, large lane }
 
 func (g *gate) resize(memory int64) {
@@ -34,7 +34,7 @@ func (g *gate) resize(memory int64) {
 	g.large.tidy = true
 }
 
-// enter waits for memory; leave gives it back. Errors: ErrBusy.
+// enter waits for memory; leave releases it. Errors: ErrBusy.
 func (g *gate) enter(ctx context.Context, share string, weight int64, wait time.Duration) (leave func(), err error) {
 	l := &g.large
 	if weight <= smallWeight {
@@ -43,7 +43,7 @@ func (g *gate) enter(ctx context.Context, share string, weight int64, wait time.
 	return l.enter(ctx, share, weight, wait)
 }
 
-// lane is memory and those who wait for it.
+// lane is an amount of memory and the queue for it.
 type lane struct {
 	tidy bool
 
@@ -52,10 +52,10 @@ type lane struct {
 	used   int64
 	of     map[string]int64
 	queues map[string][]*waiter
-	turns  []string // senders that wait, the next one first
+	turns  []string // waiting senders, the next one first
 	count  int      // of all waiters
 	timer  *time.Timer
-	idle   time.Time // since then nobody has used any
+	idle   time.Time // the time since which it has been unused
 	tidied time.Time
 }
 
@@ -73,7 +73,7 @@ func (l *lane) resize(limit int64) {
 
 func (l *lane) enter(ctx context.Context, share string, weight int64, wait time.Duration) (func(), error) {
 	l.mu.Lock()
-	// What is larger than all memory is read alone.
+	// A body that is larger than all memory is parsed alone.
 	w := &waiter{weight: min(weight, l.limit), ready: make(chan struct{})}
 	if l.count >= maxWaiting || len(l.queues[share]) >= shareWaiting {
 		l.mu.Unlock()
@@ -102,8 +102,8 @@ func (l *lane) enter(ctx context.Context, share string, weight int64, wait time.
 	return sync.OnceFunc(func() { l.leave(share, w.weight) }), nil
 }
 
-// admit lets in whom there is memory for. A sender that holds half of it lets
-// others go first, but memory that nobody else wants is his.
+// admit admits waiters while there is memory for them. A sender that holds half of
+// it lets others go first, but may use memory that nobody else wants.
 func (l *lane) admit() {
 	for n := 0; n < len(l.turns); {
 		share := l.turns[n]
@@ -113,7 +113,7 @@ func (l *lane) admit() {
 			continue
 		}
 		if l.used+w.weight > l.limit {
-			return // whoever comes next must not overtake it for ever
+			return // later ones must not overtake it for ever
 		}
 		l.used += w.weight
 		l.of[share] += w.weight
@@ -123,7 +123,7 @@ func (l *lane) admit() {
 	}
 }
 
-// drop takes a waiter out of its queue and moves its sender to the end of the
+// drop removes a waiter from its queue and moves its sender to the end of the
 // turns.
 func (l *lane) drop(share string, at int) {
 	queue := l.queues[share]
@@ -143,7 +143,7 @@ func (l *lane) drop(share string, at int) {
 	l.turns = append(l.turns, share)
 }
 
-// giveUp takes a waiter out, or gives back what it was handed just now.
+// giveUp removes a waiter, or releases what it was given just now.
 func (l *lane) giveUp(share string, w *waiter, reason error) error {
 	l.mu.Lock()
 	for n, other := range l.queues[share] {
@@ -175,16 +175,16 @@ func (l *lane) leave(share string, weight int64) {
 	}
 }
 
-// tidyUp gives memory back to the system. The runtime keeps what it once had for
-// minutes, and lets garbage grow to the size of what it last found alive: after
-// some large bodies that is most of a small machine. Everybody waits while this
-// is done, so it is not done between two bodies of many.
+// tidyUp returns memory to the system. The runtime keeps freed memory for minutes,
+// and lets garbage grow in proportion to what was last alive: after some large
+// bodies that is most of a small machine's memory. It stops everything for a
+// moment, so it does not run between the bodies of a series.
 func (l *lane) tidyUp() {
 	l.mu.Lock()
 	l.timer = nil
 	if l.used > 0 {
 		l.mu.Unlock()
-		return // whoever leaves last comes back here
+		return // the last one to leave returns here
 	}
 	if idle := time.Since(l.idle); idle < tidyAfter {
 		l.timer = time.AfterFunc(tidyAfter-idle, l.tidyUp)

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// maxArriving bounds the bodies that arrive at one moment, and shareArriving
+	// maxArriving bounds the bodies that arrive at the same time, and shareArriving
 	// those of one sender.
 	maxArriving   = 4096
 	shareArriving = maxArriving / 4
-	// grace and minRate (bytes a second) are what a sender must keep up with:
-	// after the grace the whole body may not have taken longer than at that
-	// rate. A phone on a bad line is faster.
+	// grace and minRate (bytes per second) are the minimum speed of a sender: after
+	// the grace period, the whole body may not have taken longer than at that rate.
+	// A phone on a bad connection is faster.
 	grace   = 30 * time.Second
 	minRate = 8 << 10
 )
 
-// Guard bounds the time in which the body of a request arrives, whoever reads
-// it, and the number of bodies that arrive at once; share is the sender. done
-// must be called when the request has been answered. A body that is cut off
-// gives ErrSlow to its reader. Errors: ErrBusy.
+// Guard bounds the time in which a request's body may arrive, whoever reads it, and
+// the number of bodies that arrive at the same time; share is the sender. done must
+// be called once the request has been answered. If a body is cut off, its reader
+// gets ErrSlow. Errors: ErrBusy.
 func (in *Intake) Guard(w http.ResponseWriter, r *http.Request, share string) (done func(), err error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return func() {}, nil
@@ -37,13 +37,13 @@ func (in *Intake) Guard(w http.ResponseWriter, r *http.Request, share string) (d
 	return g.leave, nil
 }
 
-// guarded is a body whose sender must keep up.
+// guarded is a body with a minimum speed.
 type guarded struct {
 	body    io.ReadCloser
 	control *http.ResponseController
 	leave   func()
 	read    int64
-	waited  time.Duration // for the sender; a reader that takes its time is not to blame on it
+	waited  time.Duration // for the sender; a slow reader is not the sender's fault
 }
 
 // Read implements io.Reader.
@@ -53,15 +53,15 @@ func (g *guarded) Read(p []byte) (int, error) {
 		return 0, ErrSlow
 	}
 	begin := time.Now()
-	// Where the server has no deadlines, the check above still ends it.
+	// If the server has no deadlines, the check above still ends it.
 	_ = g.control.SetReadDeadline(begin.Add(left))
 	n, err := g.body.Read(p)
 	g.waited += time.Since(begin)
 	g.read += int64(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		// The connection lives on without it. After any other end it does not:
-		// the server would wait for the rest of the body.
+		// The connection lives on after a complete body. After any other end it
+		// does not, because the server would wait for the rest of the body.
 		_ = g.control.SetReadDeadline(time.Time{})
 		g.leave()
 	case errors.Is(err, os.ErrDeadlineExceeded):

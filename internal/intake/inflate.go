@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxRatio is how many times larger than what was sent a body may be once
-	// it is unpacked. Workflows shrink to a twentieth, bombs to a thousandth.
+	// maxRatio is how many times larger a body may become when it is decompressed.
+	// Workflows compress to a twentieth, bombs to a thousandth.
 	maxRatio = 100
-	// freeInflation is not held against anybody: a short text of blanks has
-	// any ratio.
+	// freeInflation is the size below which the ratio does not matter: a short text
+	// of blanks can have any ratio.
 	freeInflation = 1 << 20
 )
 
-// unpacked is the body of a request, read from body, without its Content-Encoding, which
-// ComfyUI's web server undoes as well: gzip, and deflate with or without a
-// header. Other encodings come through as they are.
+// unpacked reads the body of a request from body, without its Content-Encoding.
+// Like ComfyUI's web server it decodes gzip, and deflate with or without a header.
+// Other encodings are passed on unchanged.
 func unpacked(r *http.Request, body io.Reader) (io.Reader, error) {
 	sent := &counter{inner: body}
 	var plain io.Reader
@@ -31,8 +31,8 @@ func unpacked(r *http.Request, body io.Reader) (io.Reader, error) {
 		plain, err = gzip.NewReader(sent)
 	case "deflate":
 		buffered := bufio.NewReader(sent)
-		// The first byte of a zlib header names the method, 8; no text that
-		// deflate makes for browsers begins so.
+		// The first byte of a zlib header names the method, 8; no raw deflate
+		// stream made for browsers begins like that.
 		if head, _ := buffered.Peek(1); len(head) == 1 && head[0]&0xF == 8 {
 			plain, err = zlib.NewReader(buffered)
 		} else {
@@ -59,7 +59,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflating is an unpacked body that must not grow too much.
+// inflating is a decompressed body that must not grow too large.
 type inflating struct {
 	plain io.Reader
 	sent  *counter

@@ -11,29 +11,30 @@ import (
 )
 
 const (
-	// owed is the work after which a sender with more bodies in line pauses
-	// for as long as it worked. Shorter pauses would be less exact than timers.
+	// owed is the amount of work after which a sender with more bodies in line
+	// pauses for as long as it worked. Shorter pauses would be less precise than
+	// timers.
 	owed = 5 * time.Millisecond
-	// stint is the work on a loaded body after which it rests for restRatio
-	// times as long, however few others there are.
+	// stint is the amount of work on a loaded body after which it rests for
+	// restRatio times as long, however few others there are.
 	stint     = 2 * time.Millisecond
 	restRatio = 1
 	// unpaced is the size up to which an uncompressed body needs no turn.
 	unpaced = 128 << 10
-	// copyRate is what receiving counts as work, in bytes a second: the system
-	// copies a body outside of its turn.
+	// copyRate converts received bytes per second into work: the system copies a
+	// body outside of its turn.
 	copyRate = 256 << 20
-	// A refused body costs its sender a pause of refusal times the work that
-	// went into it, from minPause to maxPause.
+	// A refused body costs its sender a pause of refusal times the work spent on
+	// it, from minPause to maxPause.
 	refusal  = 10
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
 )
 
-// pace lets each sender's large and compressed bodies be worked on one at a
-// time, in the order of their arrival. Without it a sender takes all
-// processors by opening more connections. A sender with several such bodies gets
-// half of a processor at most; a single body is not held back.
+// pace makes each sender's large and compressed bodies take turns, in the order of
+// their arrival. Otherwise a sender could use all processors by opening more
+// connections. A sender with several such bodies gets at most half of a processor;
+// a single body is not delayed.
 type pace struct {
 	mu sync.Mutex
 	of map[string]*slot // by sender; only while it has such bodies
@@ -41,13 +42,13 @@ type pace struct {
 
 // slot is the right to work on a body of one sender.
 type slot struct {
-	bodies int // that need it now and then
+	bodies int // that need it from time to time
 	taken  bool
 	queue  []chan struct{} // closed when the slot is handed over
-	debt   time.Duration   // work without a pause since there are several
+	debt   time.Duration   // work without a pause since there have been several
 }
 
-// join tells of a body that needs the slot of its sender; part takes it back.
+// join registers a body that needs the slot of its sender; part removes it.
 func (p *pace) join(share string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +104,7 @@ func (p *pace) enter(ctx context.Context, share string, wait time.Duration) erro
 	}
 }
 
-// giveUp takes a waiter out, or hands on the slot it was given just now.
+// giveUp removes a waiter, or hands on the slot it was given just now.
 func (p *pace) giveUp(share string, ready chan struct{}, reason error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +117,7 @@ func (p *pace) giveUp(share string, ready chan struct{}, reason error) error {
 	return reason
 }
 
-// leave gives the slot back after some work, and after a pause.
+// leave releases the slot after some work, and after a pause.
 func (p *pace) leave(share string, worked, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +140,7 @@ func (p *pace) leave(share string, worked, pause time.Duration) {
 	})
 }
 
-// next hands the slot to whoever has waited longest.
+// next hands the slot to the waiter that has waited longest.
 func (p *pace) next(share string) {
 	s := p.of[share]
 	if len(s.queue) == 0 {
@@ -158,11 +159,11 @@ type turn struct {
 	joined bool
 	held   bool
 	begin  time.Time
-	copied int64         // bytes that have come since the slot was given back
+	copied int64         // received since the slot was released
 	stints time.Duration // work before the last rest, since the slot was taken
-	worked time.Duration // in all
-	// refused says that the body was not worth the work, as far as that turned
-	// out after it had arrived.
+	worked time.Duration // in total
+	// refused means that the body was not worth the work, as far as that is known
+	// after it has arrived.
 	refused bool
 }
 
@@ -182,8 +183,8 @@ func (t *turn) take(ctx context.Context) error {
 	return nil
 }
 
-// give gives the slot back; refused says that the body was not worth the work.
-// It does nothing for a turn that holds nothing.
+// give releases the slot; refused means that the body was not worth the work. It
+// does nothing for a turn without the slot.
 func (t *turn) give(refused bool) {
 	if !t.held {
 		return
@@ -198,9 +199,9 @@ func (t *turn) give(refused bool) {
 	t.in.pace.leave(t.share, worked, pause)
 }
 
-// rest interrupts the work for a while if it has gone on for a stint. The slot
-// stays taken: to whom it was given would have its own work to do. Only a pause
-// lets others in, Gosched does not: with all processors busy nobody looks at
+// rest interrupts the work for a while if it has gone on for a stint. It keeps the
+// slot, because the next holder would only do work of its own. It takes a real
+// pause, because Gosched is not enough: with all processors busy, nobody checks
 // what has arrived from the network.
 func (t *turn) rest() {
 	if !t.held {
@@ -215,7 +216,7 @@ func (t *turn) rest() {
 	t.begin = time.Now()
 }
 
-// end gives everything back, when the body is done with.
+// end releases everything when the body is done with.
 func (t *turn) end() {
 	t.give(t.refused)
 	if t.joined {
@@ -224,9 +225,9 @@ func (t *turn) end() {
 	}
 }
 
-// paced holds the slot of a body's sender from one read to the next, while
-// what was read is unpacked, counted and kept. It holds nothing while it waits
-// for the sender, so that a slow body keeps no other one from its turn.
+// paced holds the slot of a body's sender from one read to the next, while what was
+// read is decompressed, counted and stored. It holds nothing while it waits for the
+// sender, so that a slow body does not block another's turn.
 type paced struct {
 	inner io.Reader
 	turn  *turn
@@ -240,7 +241,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.inner.Read(b)
 	p.free -= int64(n)
 	p.turn.copied += int64(n)
-	// At the end, too: there may be more to unpack of what came before.
+	// At the end, too: there may be more to decompress of what came before.
 	if p.free >= 0 || n == 0 && !errors.Is(err, io.EOF) {
 		return n, err
 	}
@@ -250,7 +251,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pacedBody is a request's body that takes turns: an uncompressed one when it
+// pacedBody is a request's body that takes turns; an uncompressed one only once it
 // turns out to be large.
 func pacedBody(r *http.Request, t *turn) io.Reader {
 	p := &paced{inner: r.Body, turn: t, ctx: r.Context(), free: unpaced}
@@ -260,9 +261,8 @@ func pacedBody(r *http.Request, t *turn) io.Reader {
 	return p
 }
 
-// Discard reads at most limit bytes of a request's body and drops them, for a
-// client that looks at the answer only after it has sent all. share is the
-// sender.
+// Discard reads and drops at most limit bytes of a request's body, for a client
+// that reads the answer only after it has sent everything. share is the sender.
 func (in *Intake) Discard(r *http.Request, share string, limit int64) {
 	t := &turn{in: in, share: share}
 	defer t.end()

@@ -2,18 +2,18 @@ package intake
 
 import "context"
 
-// Reserve waits for memory that is not that of a body, such as for making an
-// answer out of many; release gives it back. Errors: ErrBusy, those of ctx.
+// Reserve waits for memory that is not for a body, such as for building an answer
+// from many; release releases it. Errors: ErrBusy, those of ctx.
 func (in *Intake) Reserve(ctx context.Context, share string, size int64) (release func(), err error) {
 	return in.gate.enter(ctx, share, size, in.wait)
 }
 
-// Buffer keeps an answer that is being made: in memory while it is short, else
-// in a file, so that a reader who takes his time holds up no memory. It must be
+// Buffer stores an answer while it is being built: in memory while it is short,
+// otherwise in a file, so that a slow reader does not hold memory. It must be
 // closed.
 type Buffer struct{ body Body }
 
-// NewBuffer gives an empty one; share is who it is for.
+// NewBuffer returns an empty Buffer; share is the receiver of the answer.
 func (in *Intake) NewBuffer(share string) *Buffer {
 	return &Buffer{Body{in: in, share: share}}
 }
@@ -26,5 +26,5 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Take ends the writing and gives what was written.
+// Take ends the writing and returns what was written.
 func (b *Buffer) Take() *Body { return &b.body }

@@ -18,8 +18,8 @@ import (
 // Purpose is what a key derived from the ring is for.
 type Purpose string
 
-// The purposes. The text goes into the derivation: changing it makes all that
-// was sealed for it worthless.
+// The purposes. The text is part of the derivation: changing it makes everything
+// sealed for it worthless.
 const (
 	Links   Purpose = "comfyhub signed links v2"
 	APIKeys Purpose = "comfyhub api keys v2" //nolint:gosec // a label, no secret
@@ -27,7 +27,7 @@ const (
 	Tokens  Purpose = "comfyhub tokens v1" //nolint:gosec // a label, no secret
 )
 
-// purposeID tells the id of a key, which is no secret.
+// purposeID derives the id of a key, which is not secret.
 const purposeID Purpose = "comfyhub key id v1"
 
 const (
@@ -35,8 +35,8 @@ const (
 	idSize     = 8  // bytes
 )
 
-// keyID tells keys apart in sealed values and logs. It is derived from the key,
-// so that a damaged key is seen to be one.
+// keyID tells keys apart in sealed values and logs. It is derived from the key, so
+// that a damaged key is detected.
 type keyID [idSize]byte
 
 func (id keyID) String() string { return hex.EncodeToString(id[:]) }
@@ -57,7 +57,7 @@ func newKey(now time.Time) (*key, error) {
 	return keyOf(secret, now.Truncate(time.Second))
 }
 
-// keyOf derives all that is made of a key.
+// keyOf derives everything that depends on a key.
 func keyOf(secret []byte, created time.Time) (*key, error) {
 	k := &key{secret: secret, created: created, aeads: map[Purpose]cipher.AEAD{}}
 	id, err := hkdf.Key(sha256.New, secret, nil, string(purposeID), idSize)
@@ -90,14 +90,14 @@ func newAEAD(material []byte) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// nameForm is that of an object with a key: others, such as a temporary file
-// that a killed hub left, are none.
+// nameForm is the form of the names of keys. Other objects, such as a temporary
+// file left by a killed hub, are not keys.
 var nameForm = regexp.MustCompile(`^[0-9]{1,12}-[0-9a-f]{16}$`)
 
 func isName(name string) bool { return nameForm.MatchString(name) }
 
-// object is a key in the store: the key itself, or sealed under the operator's
-// secret, whose number is in By.
+// object is a key in the store: either the key itself, or sealed under the
+// operator's secret with the id By.
 type object struct {
 	Version int    `json:"v"`
 	Key     []byte `json:"key,omitempty"`
@@ -105,10 +105,10 @@ type object struct {
 	By      string `json:"by,omitempty"`
 }
 
-// objectVersion is raised when an older hub cannot read a newer key.
+// objectVersion is raised when an older hub cannot decode a newer key.
 const objectVersion = 1
 
-// encode gives the object of a key, sealed unless l is nil.
+// encode returns the object of a key, sealed unless l is nil.
 func (k *key) encode(l *lock) []byte {
 	o := object{Version: objectVersion}
 	if l == nil {
@@ -120,7 +120,7 @@ func (k *key) encode(l *lock) []byte {
 	return append(body, '\n')
 }
 
-// decode reads an object. Errors: ErrLocked, ErrCorrupt.
+// decode decodes an object. Errors: ErrLocked, ErrCorrupt.
 func decode(name string, body []byte, locks []*lock) (*key, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {

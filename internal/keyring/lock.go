@@ -10,23 +10,23 @@ import (
 	"slices"
 )
 
-// MinSecret is the length of the shortest secret of an operator, in bytes. A
-// shorter one can be guessed by whoever has a copy of the store.
+// MinSecret is the minimum length of an operator's secret, in bytes. Anybody with a
+// copy of the store could guess a shorter one.
 const MinSecret = 16
 
-// iterations make guessing a secret slow: about 0.1 s a try on one core. A
-// secret may be a sentence that somebody has thought of.
+// iterations makes guessing a secret slow: about 0.1 s per attempt on one core. A
+// secret may be a sentence that somebody made up.
 const iterations = 600_000
 
-// lock seals the keys in the store under a secret of the operator.
+// lock seals the keys in the store with a secret of the operator.
 type lock struct {
-	// id tells which secret has sealed a key. It comes from the slow derivation,
-	// so it is no quicker way to try guesses.
+	// id tells which secret has sealed a key. It is derived slowly as well, so it
+	// does not speed up guessing.
 	id   string
 	aead cipher.AEAD
 }
 
-// newLocks derives the locks of the secrets, the first one first.
+// newLocks derives the locks of the secrets, in order.
 func newLocks(secrets []string, slow int) ([]*lock, error) {
 	locks := make([]*lock, len(secrets))
 	for n, secret := range secrets {
@@ -58,7 +58,7 @@ func newLock(secret string, slow int) (*lock, error) {
 	return &lock{id: hex.EncodeToString(id), aead: aead}, err
 }
 
-// same reports whether two locks are of one secret; nil is none.
+// same reports whether two locks have the same secret; nil means none.
 func (l *lock) same(other *lock) bool {
 	return l == other || l != nil && other != nil && l.id == other.id
 }

@@ -14,58 +14,60 @@ import (
 )
 
 const (
-	// Spread is how long a new key is known before it seals anything: by then
-	// every hub has read the ring again.
+	// Spread is how long a new key is known before it seals anything: by then every
+	// hub has read the ring again.
 	Spread = 2 * time.Minute
-	// Keep is how long a key opens values after another has taken its place:
-	// longer than any link lives and than any job should wait.
+	// Keep is how long a key opens values after it was replaced: longer than any
+	// link lives and than any job should wait.
 	Keep = 30 * 24 * time.Hour
-	// readEvery is how often a hub reads the ring without need.
+	// readEvery is how often a hub reads the ring as a matter of course.
 	readEvery = 30 * time.Second
-	// askEvery bounds how often values with an unknown key, which anybody can
-	// make up, lead to a reading of the ring.
+	// askEvery bounds how often values with an unknown key, which anybody can make
+	// up, cause the ring to be read.
 	askEvery = 5 * time.Second
-	// readWithin bounds one reading: meanwhile others wait.
+	// readWithin bounds one read, for which others wait.
 	readWithin = 10 * time.Second
-	// maxKeys bounds the ring: more can only be a runaway script, and each costs
-	// a request to the store at the start.
+	// maxKeys bounds the ring: more can only come from a runaway script, and each
+	// costs a request to the store at the start.
 	maxKeys = 1000
 )
 
 var (
-	// ErrUnavailable says that the store could not be read yet, so that no key is known.
+	// ErrUnavailable means that the store could not be read yet, so that no key is
+	// known.
 	ErrUnavailable = errors.New("the keys of the hub cannot be read yet")
-	// ErrLocked says that a key in the store was sealed with a secret that is
-	// not among those given.
+	// ErrLocked means that a key in the store was sealed with a secret that is not
+	// among those given.
 	ErrLocked = errors.New("a key of the hub is sealed under another secret")
-	// ErrCorrupt says that an object in the store is no key, or a damaged one.
+	// ErrCorrupt means that an object in the store is not a key, or a damaged one.
 	ErrCorrupt = errors.New("a key of the hub is damaged")
-	// ErrForged says that a sealed value was not made with a key of this ring.
+	// ErrForged means that a sealed value was not made with a key of this ring.
 	ErrForged = errors.New("not sealed with a key of the hub")
-	// ErrFull says that the ring has too many keys to take another.
+	// ErrFull means that the ring has too many keys to take another.
 	ErrFull = errors.New("too many keys; rotate less often")
 )
 
-// Store keeps the objects of a ring. Nothing but the ring may reach them. An
-// error is about the store, not about what is in it.
+// Store keeps the objects of a ring. Only the ring may have access to them. An
+// error concerns the store, not its content.
 type Store interface {
-	// List gives the names of all objects.
+	// List returns the names of all objects.
 	List(ctx context.Context) ([]string, error)
-	// Read gives an object. found is false where there is none.
+	// Read returns an object. found is false if it does not exist.
 	Read(ctx context.Context, name string) (body []byte, found bool, err error)
-	// Write puts an object, whole or not at all.
+	// Write stores an object, completely or not at all.
 	Write(ctx context.Context, name string, body []byte) error
-	// Delete removes an object; one that is not there is no error.
+	// Delete removes an object; a missing one is not an error.
 	Delete(ctx context.Context, name string) error
 }
 
 // Options of a ring.
 type Options struct {
 	Store Store
-	// Secrets are the operator's: the keys in the store are encrypted under the
-	// first, and each may open them. None: the keys lie there as they are.
+	// Secrets are the operator's: the keys in the store are encrypted with the
+	// first, and any of them may open them. Without secrets, the keys are stored
+	// unencrypted.
 	Secrets []string
-	// Logger is never told a key. Default: nothing is logged.
+	// Logger is never given a key. Default: nothing is logged.
 	Logger *slog.Logger
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -78,21 +80,21 @@ type Ring struct {
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
-	slow  int // how slow it is to derive a lock
+	slow  int // iterations for deriving a lock
 
 	// keys are replaced as a whole, the oldest first; empty until they could be
 	// read.
 	keys atomic.Pointer[[]*key]
 
-	mu    sync.Mutex // one reads or changes the ring at a time
+	mu    sync.Mutex // only one goroutine reads or changes the ring at a time
 	locks []*lock
 	asked map[Purpose]time.Time
 }
 
-// Open reads the ring, and makes its first key where there is none. Errors:
-// ErrLocked and ErrCorrupt, after which nothing in the store has changed; and
-// ErrUnavailable when the store does not answer, with a ring that seals and opens
-// nothing until Refresh or Follow could read it.
+// Open reads the ring, and creates its first key if there is none. Errors:
+// ErrLocked and ErrCorrupt, after which nothing in the store has changed;
+// ErrUnavailable if the store does not answer, together with a ring that seals and
+// opens nothing until Refresh or Follow has read it.
 func Open(ctx context.Context, o Options) (*Ring, error) {
 	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, slow: cmp.Or(o.iterations, iterations), asked: map[Purpose]time.Time{}}
 	if r.log == nil {
@@ -110,8 +112,8 @@ func Open(ctx context.Context, o Options) (*Ring, error) {
 	return r, r.Refresh(ctx)
 }
 
-// SetSecrets replaces the operator's secrets. The ring stays as it was when a
-// key cannot be read with the new ones.
+// SetSecrets replaces the operator's secrets. If a key cannot be opened with the
+// new ones, the ring does not change.
 func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
 	locks, err := newLocks(secrets, r.slow)
 	if err != nil {
@@ -135,7 +137,7 @@ func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
 func (r *Ring) Follow(ctx context.Context) {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
-	told := "" // the fault that was logged: each is once
+	told := "" // the error that was logged last: each is logged once
 	for {
 		select {
 		case <-tick.C:
@@ -162,17 +164,16 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// Refresh reads the ring again. After an error the keys known before stay.
+// Refresh reads the ring again. After an error the known keys stay.
 func (r *Ring) Refresh(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.read(ctx, false)
 }
 
-// read takes in what the store has. Objects do not change but for how they are
-// sealed, so those known are not read again, unless all is true. A damaged key
-// does not keep a running hub from learning the others. The caller holds the
-// lock.
+// read reads the store's keys. Objects never change, except how they are sealed, so
+// known ones are not read again unless all is true. A damaged key does not prevent
+// a running hub from learning the others. The caller holds the lock.
 func (r *Ring) read(ctx context.Context, all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -191,7 +192,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 	if len(names) == 0 {
 		if len(known) > 0 {
 			// Somebody has emptied the store, or it is not mounted. A new ring
-			// would make all that was sealed worthless.
+			// would make everything that was sealed worthless.
 			return fmt.Errorf("%w: there are none any more", ErrCorrupt)
 		}
 		_, err := r.add(ctx)
@@ -234,8 +235,8 @@ func (r *Ring) load(ctx context.Context, name string) (*key, error) {
 	return k, nil
 }
 
-// sealAgain writes the keys that are not sealed under the first secret anew. A
-// failure is no loss: the next hub that starts tries again.
+// sealAgain reseals the keys that are not sealed with the first secret. If that
+// fails, the next hub that starts tries again.
 func (r *Ring) sealAgain(ctx context.Context) {
 	first := firstOf(r.locks)
 	if first == nil {
@@ -254,7 +255,7 @@ func (r *Ring) sealAgain(ctx context.Context) {
 	}
 }
 
-// add makes a key and takes it into the ring. The caller holds the lock.
+// add creates a key and adds it to the ring. The caller holds the lock.
 func (r *Ring) add(ctx context.Context) (*key, error) {
 	k, err := newKey(r.now())
 	if err != nil {
@@ -273,7 +274,7 @@ func (r *Ring) add(ctx context.Context) (*key, error) {
 	return k, nil
 }
 
-// use puts a set of keys in force.
+// use replaces the set of keys.
 func (r *Ring) use(ring map[string]*key) {
 	keys := slices.SortedFunc(maps.Values(ring), func(a, b *key) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
@@ -281,15 +282,15 @@ func (r *Ring) use(ring map[string]*key) {
 	r.keys.Store(&keys)
 }
 
-// Rotation is what Rotate has done.
+// Rotation is the result of Rotate.
 type Rotation struct {
 	Key  string    // the id of the new key
-	From time.Time // when it begins to seal
+	From time.Time // when it starts to seal
 	Keys int       // how many keys open values now
 }
 
-// Rotate adds a key. All hubs learn it within Spread and seal with it from then
-// on; what the older keys have sealed can be opened for Keep.
+// Rotate adds a key. All hubs learn of it within Spread and seal with it from then
+// on; what older keys have sealed can be opened for Keep.
 func (r *Ring) Rotate(ctx context.Context) (Rotation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,15 +307,15 @@ func (r *Ring) Rotate(ctx context.Context) (Rotation, error) {
 	return Rotation{Key: k.id.String(), From: k.created.Add(Spread), Keys: len(*r.keys.Load())}, nil
 }
 
-// Expire deletes the keys that were replaced longer than Keep ago. It may run
-// on several hubs at once.
+// Expire deletes the keys that were replaced more than Keep ago. Several hubs may
+// run it at the same time.
 func (r *Ring) Expire(ctx context.Context, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys := *r.keys.Load()
 	for n := 0; n+1 < len(keys); n++ {
 		if now.Before(keys[n+1].created.Add(Spread + Keep)) {
-			break // the younger ones were replaced later still
+			break // the younger ones were replaced even later
 		}
 		if err := r.store.Delete(ctx, keys[n].name); err != nil {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -326,8 +327,8 @@ func (r *Ring) Expire(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// sealing is the key that seals now: the newest that every hub knows; in the
-// first minutes of a ring the first.
+// sealing returns the key that seals now: the newest that every hub knows; in the
+// first minutes of a ring, the first one.
 func (r *Ring) sealing() *key {
 	keys := *r.keys.Load()
 	spread := r.now().Add(-Spread)
@@ -342,7 +343,7 @@ func (r *Ring) sealing() *key {
 	return keys[0]
 }
 
-// find gives a key by its id, nil for an unknown one.
+// find returns a key by its id, nil for an unknown one.
 func (r *Ring) find(id keyID) *key {
 	for _, k := range *r.keys.Load() {
 		if k.id == id {
@@ -352,9 +353,9 @@ func (r *Ring) find(id keyID) *key {
 	return nil
 }
 
-// ask is find for an id that was not known: the ring is read again, but not
-// each time, as anybody can make up an id. Each purpose has a limit of its own,
-// so that forged links do not keep a hub from opening API keys.
+// ask is find for an id that was unknown: it reads the ring again, but not every
+// time, because anybody can make up an id. Each purpose has its own limit, so that
+// forged links do not keep a hub from opening API keys.
 func (r *Ring) ask(ctx context.Context, p Purpose, id keyID) (*key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// sealedVersion begins each sealed value; the id of its key follows.
+// sealedVersion is the first byte of each sealed value; the id of its key follows.
 const sealedVersion = 1
 
 const headSize = 1 + idSize
@@ -17,11 +17,11 @@ type Sealer struct {
 	purpose Purpose
 }
 
-// Sealer gives the sealer of a purpose.
+// Sealer returns the sealer for a purpose.
 func (r *Ring) Sealer(p Purpose) *Sealer { return &Sealer{r, p} }
 
-// Seal encrypts a value. label binds it to its place and is needed to open it.
-// Errors: ErrUnavailable.
+// Seal encrypts a value. label binds the value to its place and is needed to open
+// it. Errors: ErrUnavailable.
 func (s *Sealer) Seal(value, label []byte) ([]byte, error) {
 	k := s.ring.sealing()
 	if k == nil {
@@ -31,9 +31,8 @@ func (s *Sealer) Seal(value, label []byte) ([]byte, error) {
 	return k.aeads[s.purpose].Seal(head, nil, value, label), nil //nolint:gosec // this AEAD draws its nonces itself
 }
 
-// Open undoes Seal. A value whose key is not known leads to a reading of the
-// ring, not too often. Errors: ErrForged, also for a key that was deleted;
-// ErrUnavailable.
+// Open undoes Seal. An unknown key causes the ring to be read again, but not too
+// often. Errors: ErrForged, also for a key that was deleted; ErrUnavailable.
 func (s *Sealer) Open(ctx context.Context, sealed, label []byte) ([]byte, error) {
 	if len(sealed) < headSize || sealed[0] != sealedVersion {
 		return nil, ErrForged

@@ -6,8 +6,8 @@ import (
 )
 
 // rows reads a picture row by row with straight alpha: what a transparent pixel
-// hides must survive when the alpha is dropped or exchanged. Nothing has all
-// pixels twice.
+// hides must survive when the alpha is dropped or replaced. No copy of all pixels
+// is made.
 type rows struct {
 	image.Image
 	palette []color.NRGBA
@@ -24,14 +24,14 @@ func rowsOf(img image.Image) *rows {
 	return r
 }
 
-// Opaque reports whether no pixel lets anything through.
+// Opaque reports whether all pixels are opaque.
 func (r *rows) Opaque() bool {
 	o, ok := r.Image.(interface{ Opaque() bool })
 	return ok && o.Opaque()
 }
 
-// Row gives row y, counted from 0, as 4 bytes a pixel. It may be to, which has
-// room for it, or a part of the picture: it must not be changed.
+// Row returns row y, counted from 0, with 4 bytes per pixel. It may be to, which
+// has room for it, or a part of the picture: it must not be changed.
 func (r *rows) Row(y int, to []uint8) []uint8 {
 	b := r.Bounds()
 	width := b.Dx()
@@ -71,7 +71,7 @@ func (r *rows) Row(y int, to []uint8) []uint8 {
 	case *image.NRGBA64:
 		pix := img.Pix[img.PixOffset(b.Min.X, y):]
 		for n := range to {
-			to[n] = pix[2*n] // the high byte, as Pillow takes it
+			to[n] = pix[2*n] // the high byte, as in Pillow
 		}
 	case *image.RGBA:
 		pix := img.Pix[img.PixOffset(b.Min.X, y):]
@@ -116,14 +116,14 @@ func yccRow(img *image.YCbCr, x, y int, to []uint8) {
 	}
 }
 
-// toNRGBA gives a picture that can be changed, the same one where it has that
-// form already.
+// toNRGBA returns a picture that can be changed; it is the same picture if it
+// already has that form.
 func toNRGBA(img image.Image) *image.NRGBA {
 	switch img := img.(type) {
 	case *image.NRGBA:
 		return img
 	case *image.RGBA:
-		if img.Opaque() { // then both forms are the same bytes
+		if img.Opaque() { // then both forms have the same bytes
 			return &image.NRGBA{Pix: img.Pix, Stride: img.Stride, Rect: img.Rect}
 		}
 	}
@@ -170,7 +170,7 @@ func (f flat) Row(y int, to []uint8) []uint8 {
 	return row
 }
 
-// AlphaOf is the alpha channel of a picture, row by row.
+// AlphaOf returns the alpha channel of a picture, row by row.
 func AlphaOf(img image.Image) []uint8 {
 	from, size := rowsOf(img), img.Bounds().Size()
 	alpha, row := make([]uint8, 0, size.X*size.Y), make([]uint8, 4*size.X)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// Decode reads a picture whose header is known. It ends early when ctx does.
-// Errors are ErrFormat, ErrBomb, that of ctx or those of r.
+// Decode decodes a picture whose header is known. It ends early if ctx does. Errors
+// are ErrFormat, ErrBomb, that of ctx or those of r.
 func Decode(ctx context.Context, r io.Reader, h Header) (image.Image, error) {
 	from := &watched{ctx: ctx, r: r}
 	if h.Format == "jpeg" {
@@ -38,9 +38,8 @@ var decoders = map[string]func(io.Reader) (image.Image, error){
 	"jpeg": jpeg.Decode, "png": png.Decode, "gif": gif.Decode, "webp": webp.Decode, "bmp": bmp.Decode, "tiff": tiff.Decode,
 }
 
-// maxScans bounds the scans of a progressive JPEG. Encoders write some 10, and
-// each goes over the whole picture, however few bytes it has: 60,000 would take
-// hours.
+// maxScans bounds the scans of a progressive JPEG. Encoders write about 10, and
+// each covers the whole picture, however few bytes it has: 60,000 would take hours.
 func maxScans(pixels int64) int {
 	const (
 		least, most = 24, 100
@@ -49,14 +48,14 @@ func maxScans(pixels int64) int {
 	return int(min(max(work/max(pixels, 1), least), most))
 }
 
-// watched is the source of a decoder. It breaks off when nobody waits for the
-// picture any more, and when a JPEG turns out to cost more than it seemed.
+// watched is the source of a decoder. It stops when nobody waits for the picture
+// any more, and when a JPEG turns out to cost more than expected.
 type watched struct {
 	ctx   context.Context
 	r     io.Reader
-	n     int64 // bytes that were read
+	n     int64 // bytes read
 	err   error // not io.EOF
-	scans int   // of a JPEG that may still come; 0 where it is none
+	scans int   // of a JPEG that may still come; 0 for other formats
 	// scansAt and settled are as in Header.
 	scansAt int64
 	settled bool
@@ -83,9 +82,9 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check looks for the bytes that begin a scan, and for a segment behind one that
-// makes the picture RGB: its header did not count the copy that this needs.
-// Compressed data cannot hold these bytes.
+// check looks for the bytes that begin a scan, and for a later segment that makes
+// the picture RGB: the cost from its header does not include the copy that this
+// needs. Compressed data cannot contain these bytes.
 func (w *watched) check(p []byte) bool {
 	for _, b := range p {
 		if w.last == 0xff {

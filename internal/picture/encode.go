@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/webp"
 )
 
-// Form is what is made of a picture.
+// Form is an encoded form of a picture.
 type Form int
 
 // The forms of a picture.
@@ -26,11 +26,11 @@ const (
 	RGB
 	// Alpha is a PNG of black pixels with the alpha.
 	Alpha
-	// Masked is a PNG whose alpha is exchanged.
+	// Masked is a PNG whose alpha is replaced.
 	Masked
 )
 
-// Type is the content type of the form.
+// Type returns the content type of the form.
 func (f Form) Type() string {
 	switch f {
 	case WebP, FlatWebP:
@@ -42,8 +42,8 @@ func (f Form) Type() string {
 	}
 }
 
-// Cost is an upper bound of the bytes that decoding a picture and making a form
-// of it allocate, all in all: what is freed on the way may still be there.
+// Cost returns an upper bound for the bytes that decoding a picture and encoding it
+// in a form allocate in total: what is freed on the way may still be in memory.
 func Cost(h Header, f Form) int64 {
 	cost := h.decoding + encoderOverhead
 	switch f {
@@ -62,19 +62,18 @@ func Cost(h Header, f Form) int64 {
 			cost += 4 * h.pixels()
 		}
 		if f == Alpha || f == Masked {
-			cost += 4 * h.pixels() // alwaysAlpha makes a value of each pixel
+			cost += 4 * h.pixels() // alwaysAlpha creates a value for each pixel
 		}
 		cost += 8 * 4 * int64(h.Width) // rows with each of the filters
 	}
 	return cost
 }
 
-// encoderOverhead is what an encoder takes besides the pixels.
+// encoderOverhead is the memory of an encoder besides the pixels.
 const encoderOverhead = 1400 << 10
 
-// Encode writes a form of a picture, which it may change. quality is from 0 to
-// 100 as Pillow takes it: what is beyond is brought to the nearest bound. It
-// ends early when ctx does.
+// Encode encodes a picture, which it may change. quality is from 0 to 100, as in
+// Pillow: values beyond are clamped. It ends early if ctx does.
 func Encode(ctx context.Context, w io.Writer, img image.Image, f Form, quality int) error {
 	w = &whileWanted{ctx, w}
 	switch f {
@@ -89,8 +88,8 @@ func Encode(ctx context.Context, w io.Writer, img image.Image, f Form, quality i
 		}
 		own := toNRGBA(img)
 		dropAlpha(own)
-		// The picture is opaque, so this type fits as well; for it the encoder
-		// has a fast way.
+		// The picture is opaque, so this type fits as well, and the encoder has a
+		// fast path for it.
 		return wrong(jpeg.Encode(w, &image.RGBA{Pix: own.Pix, Stride: own.Stride, Rect: own.Rect}, options))
 	case RGB:
 		own := toNRGBA(img)
@@ -109,8 +108,8 @@ func Encode(ctx context.Context, w io.Writer, img image.Image, f Form, quality i
 	}
 }
 
-// EncodeMasked writes a PNG of a picture with another alpha channel, row by row,
-// and changes the picture.
+// EncodeMasked encodes a PNG of a picture with another alpha channel, row by row.
+// It changes the picture.
 func EncodeMasked(ctx context.Context, w io.Writer, img image.Image, alpha []uint8) error {
 	own := toNRGBA(img)
 	width := own.Rect.Dx()
@@ -123,7 +122,7 @@ func EncodeMasked(ctx context.Context, w io.Writer, img image.Image, alpha []uin
 	return wrong(encodePNG(&whileWanted{ctx, w}, withAlpha(own)))
 }
 
-// wrong marks what an encoder cannot write, such as too large a size.
+// wrong marks errors about what an encoder cannot write, such as too large a size.
 func wrong(err error) error {
 	if err == nil || errors.As(err, new(*writeError)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -141,7 +140,7 @@ type alwaysAlpha struct{ *image.NRGBA }
 
 func (alwaysAlpha) Opaque() bool { return false }
 
-// withAlpha keeps the fast way of the encoder where there is transparency.
+// withAlpha keeps the encoder's fast path if there is transparency.
 func withAlpha(img *image.NRGBA) image.Image {
 	if img.Opaque() {
 		return alwaysAlpha{img}
@@ -149,7 +148,7 @@ func withAlpha(img *image.NRGBA) image.Image {
 	return img
 }
 
-// whileWanted ends an encoder when nobody waits for the picture any more.
+// whileWanted stops an encoder when nobody waits for the picture any more.
 type whileWanted struct {
 	ctx context.Context
 	w   io.Writer
@@ -166,7 +165,7 @@ func (w *whileWanted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// writeError is an error of where a picture goes, not of the picture.
+// writeError is an error of the destination, not of the picture.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }

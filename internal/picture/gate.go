@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// DefaultMemory is how many bytes pictures may take at one time.
+	// DefaultMemory is how many bytes pictures may use at one time.
 	DefaultMemory = 768 << 20
-	// smallCost is the most that a small picture takes, in bytes: enough for the
-	// preview of 1.5 megapixels. Of the memory a part of smallShare is for small
-	// ones only, which then never wait for large ones.
+	// smallCost is the largest cost of a small picture, in bytes: enough for the
+	// preview of 1.5 megapixels. A part of the memory, smallShare, is reserved for
+	// small pictures, which therefore never wait for large ones.
 	smallCost  = 32 << 20
 	smallShare = 6
-	// releaseFrom is from how many bytes on the garbage of a picture is collected
-	// and given back to the system before another one may begin.
+	// releaseFrom is the cost in bytes from which the garbage of a picture is
+	// collected and returned to the system before another one may begin.
 	releaseFrom = 128 << 20
 
 	maxWaiting = 4096 // in each lane
-	maxOfOne   = 256  // of one caller
+	maxOfOne   = 256  // per caller
 )
 
 var (
-	// ErrTooLarge says that a picture needs more memory than there is for all.
+	// ErrTooLarge means that a picture needs more memory than there is in total.
 	ErrTooLarge = errors.New("picture: it needs too much memory")
-	// ErrBusy says that too many wait already.
+	// ErrBusy means that too many are already waiting.
 	ErrBusy = errors.New("picture: too many are waiting")
 )
 
-// Gate lets pictures be made one after the other, as memory and processors allow.
-// Callers take turns, so that one with many pictures does not hold up another
+// Gate limits how many pictures are made at one time, as memory and processors
+// allow. Callers take turns, so that one with many pictures does not block another
 // with one, and small pictures have a lane of their own, so that they do not wait
 // for large ones.
 type Gate struct {
@@ -41,17 +41,17 @@ type Gate struct {
 	asked        lane
 }
 
-// NewGate makes a gate. memory says how many bytes there are, and may say another
-// number later; nil, or 0, means DefaultMemory.
+// NewGate returns a gate. memory returns how many bytes there are, which may change
+// later; nil, or 0, means DefaultMemory.
 func NewGate(memory func() int64) *Gate {
-	// Each picture takes one processor; some are left for everything else.
+	// Each picture uses one processor; some are left for everything else.
 	slots := max(runtime.GOMAXPROCS(0)/2, 1)
 	g := &Gate{memory: memory, small: lane{slots: slots}, large: lane{slots: max(slots-1, 1)}, asked: lane{slots: 4}}
 	g.share()
 	return g
 }
 
-// share gives the lanes their parts of the memory.
+// share divides the memory between the lanes.
 func (g *Gate) share() (small, large int64) {
 	memory := int64(0)
 	if g.memory != nil {
@@ -66,7 +66,7 @@ func (g *Gate) share() (small, large int64) {
 	return small, memory - small
 }
 
-// Acquire waits for a turn to make a picture that costs so many bytes, until ctx
+// Acquire waits for a turn to make a picture that costs that many bytes, until ctx
 // ends. release must be called when nothing of the picture is in use any more.
 // Errors are ErrTooLarge, ErrBusy and that of ctx.
 func (g *Gate) Acquire(ctx context.Context, caller string, cost int64) (release func(), err error) {
@@ -89,8 +89,8 @@ func (g *Gate) Acquire(ctx context.Context, caller string, cost int64) (release 
 	}, nil
 }
 
-// AcquireAsked waits for a turn to have a server make a picture: servers do so
-// while everything else of theirs stands still.
+// AcquireAsked waits for a turn to have a server make a picture, which blocks that
+// server completely.
 func (g *Gate) AcquireAsked(ctx context.Context, caller string) (release func(), err error) {
 	if err := g.asked.acquire(ctx, caller, 0); err != nil {
 		return nil, err
@@ -98,10 +98,10 @@ func (g *Gate) AcquireAsked(ctx context.Context, caller string) (release func(),
 	return func() { g.asked.release(caller, 0) }, nil
 }
 
-// lane is a queue with a line for each caller. They take turns. The next one in
+// lane is a queue with a line for each caller. Callers take turns. The next one in
 // turn waits until there is room for it, and nobody overtakes it.
 type lane struct {
-	memory int64 // bytes for all
+	memory int64 // bytes in total
 	slots  int
 
 	mu      sync.Mutex
@@ -109,7 +109,7 @@ type lane struct {
 	running int
 	waiting int
 	lines   map[string]*line
-	turns   []*line // those with somebody waiting
+	turns   []*line // lines that are not empty
 }
 
 type line struct {
@@ -120,7 +120,7 @@ type line struct {
 
 type ticket struct {
 	cost  int64
-	ready chan struct{} // closed when it is its turn
+	ready chan struct{} // closed when its turn has come
 }
 
 func (l *lane) acquire(ctx context.Context, caller string, cost int64) error {
@@ -186,7 +186,7 @@ func (l *lane) done(own *line, cost int64) {
 	l.admit()
 }
 
-// leave takes somebody who is gone out of the line. The lock is held.
+// leave removes a ticket from its line. The lock is held.
 func (l *lane) leave(own *line, t *ticket) {
 	for n, other := range own.waiting {
 		if other == t {
@@ -204,12 +204,12 @@ func (l *lane) leave(own *line, t *ticket) {
 		}
 		l.forget(own)
 	}
-	l.admit() // the next may fit where this one did not
+	l.admit() // the next one may fit where this one did not
 }
 
-// admit begins all turns that there is room for. A caller has at most half of
-// the slots, so that another one does not wait for the end of a long turn. The
-// lock is held.
+// admit starts all turns for which there is room. A caller has at most half of the
+// slots, so that another one need not wait for the end of a long turn. The lock is
+// held.
 func (l *lane) admit() {
 	most := max((l.slots+1)/2, 1)
 	for at := 0; at < len(l.turns); {
@@ -219,8 +219,8 @@ func (l *lane) admit() {
 			continue
 		}
 		t := own.waiting[0]
-		// Where nothing else runs there is room for each: one that was let in
-		// may wait while the memory becomes less.
+		// If nothing else is running there is room for any picture, because the
+		// memory may have been reduced while it waited.
 		if l.running >= l.slots || l.running > 0 && l.used+t.cost > l.memory {
 			return
 		}
@@ -237,7 +237,7 @@ func (l *lane) admit() {
 	}
 }
 
-// forget drops a line that nobody is in. The lock is held.
+// forget drops an empty line. The lock is held.
 func (l *lane) forget(own *line) {
 	if own.running == 0 && len(own.waiting) == 0 {
 		delete(l.lines, own.caller)

@@ -1,7 +1,7 @@
 // Package picture decodes and encodes the pictures of previews and masks within
-// bounds of memory and processor time. What a picture will take is read from its
-// header before anything is decoded: a file of some kilobytes can hold billions
-// of bytes of pixels.
+// limits on memory and processor time. What a picture will cost is determined from
+// its header before anything is decoded: a file of a few kilobytes can contain
+// billions of bytes of pixels.
 package picture
 
 import (
@@ -17,14 +17,14 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// MaxPixels is the largest picture that is looked at: Pillow, and with it
-// ComfyUI, refuses larger ones as decompression bombs.
+// MaxPixels is the largest picture that is decoded: Pillow, and with it ComfyUI,
+// refuses larger ones as decompression bombs.
 const MaxPixels = 178_956_970
 
 var (
-	// ErrFormat says that a file is no picture that can be decoded here.
+	// ErrFormat means that a file is not a picture that can be decoded here.
 	ErrFormat = errors.New("picture: not a picture that can be decoded")
-	// ErrBomb says that a picture would cost more than any honest one.
+	// ErrBomb means that a picture would cost more than any legitimate one.
 	ErrBomb = errors.New("picture: too costly to decode")
 )
 
@@ -34,23 +34,24 @@ type Header struct {
 	Format        string
 	Width, Height int
 
-	// decoding is the sum in bytes of all that decoding allocates.
+	// decoding is the sum in bytes of everything that decoding allocates.
 	decoding int64
-	// straight says that what is decoded can be used without a copy: it has 8
-	// bits a channel and straight alpha.
+	// straight means that the decoded picture can be used without a copy: it has 8
+	// bits per channel and straight alpha.
 	straight bool
-	// planar says that the JPEG encoder takes what is decoded as it is.
+	// planar means that the JPEG encoder accepts the decoded picture as it is.
 	planar bool
-	// settled says that no later segment of a JPEG can change its colours.
+	// settled means that no later segment of a JPEG can change its colours.
 	settled bool
-	// scans is how many a JPEG may have, and scansAt the place of the first.
+	// scans is how many scans a JPEG may have, and scansAt the offset of the first.
 	scans   int
 	scansAt int64
 	alpha   bool
 }
 
-// ReadHeader reads as much of a file as tells what decoding it will take. size
-// is the whole file's, in bytes. Errors are ErrFormat, ErrBomb or those of r.
+// ReadHeader reads as much of a file as is needed to know what decoding it will
+// cost. size is that of the whole file, in bytes. Errors are ErrFormat, ErrBomb or
+// those of r.
 func ReadHeader(r io.Reader, size int64) (Header, error) {
 	from := &watched{r: r}
 	buffered := bufio.NewReader(from)
@@ -91,8 +92,8 @@ func readHeader(r *bufio.Reader, size int64) (Header, error) {
 			return Header{}, fmt.Errorf("%w: a TIFF of %d bytes", ErrBomb, size)
 		}
 		config, err := tiff.DecodeConfig(r)
-		// The decoder holds the whole file and whole strips, both in slices
-		// that grow, and a strip may be the whole picture.
+		// The decoder keeps the whole file and whole strips in memory, both in
+		// slices that grow, and a strip may be the whole picture.
 		h, err := configHeader("tiff", config, err, 9)
 		h.decoding += 6*size + 1<<20
 		return h, err
@@ -100,8 +101,8 @@ func readHeader(r *bufio.Reader, size int64) (Header, error) {
 	return Header{}, ErrFormat
 }
 
-// maxTIFF bounds a TIFF file in bytes: its decoder reads the whole of it before
-// the first look at the header.
+// maxTIFF bounds a TIFF file in bytes: its decoder reads all of it before it looks
+// at the header.
 const maxTIFF = 32 << 20
 
 // sized sets the size of a picture, or refuses it.
@@ -115,8 +116,8 @@ func (h *Header) sized(width, height int) error {
 
 func (h *Header) pixels() int64 { return int64(h.Width) * int64(h.Height) }
 
-// configHeader makes a header of what one of the decoders says itself; copies is
-// how often it has all pixels.
+// configHeader returns a header made from a decoder's own configuration; copies is
+// how many copies of all pixels it has.
 func configHeader(format string, c image.Config, err error, copies int64) (Header, error) {
 	h := Header{Format: format}
 	if err == nil {
@@ -145,7 +146,7 @@ func configHeader(format string, c image.Config, err error, copies int64) (Heade
 	return h, nil
 }
 
-// overhead is what every decoder takes besides pixels: tables, and the windows
+// overhead is the memory of every decoder besides pixels: tables, and the windows
 // and buffers of decompression.
 const overhead = 128 << 10
 
@@ -188,8 +189,8 @@ func pngHeader(r *bufio.Reader) (Header, error) {
 	return h, nil
 }
 
-// pngTransparent reports whether a colour is transparent, which changes the form
-// of what is decoded.
+// pngTransparent reports whether a colour is transparent, which changes the type of
+// the decoded picture.
 func pngTransparent(r *bufio.Reader) (bool, error) {
 	for {
 		var head [8]byte
@@ -208,8 +209,8 @@ func pngTransparent(r *bufio.Reader) (bool, error) {
 	}
 }
 
-// gifHeader takes the whole canvas for the first frame, which is all that is
-// decoded of an animation.
+// gifHeader assumes that the first frame, the only one that is decoded of an
+// animation, fills the canvas.
 func gifHeader(r *bufio.Reader) (Header, error) {
 	h := Header{Format: "gif", alpha: true}
 	var b [10]byte
@@ -219,6 +220,6 @@ func gifHeader(r *bufio.Reader) (Header, error) {
 	if err := h.sized(int(binary.LittleEndian.Uint16(b[6:])), int(binary.LittleEndian.Uint16(b[8:]))); err != nil {
 		return h, err
 	}
-	h.decoding = 2*h.pixels() + overhead // twice where it is interlaced
+	h.decoding = 2*h.pixels() + overhead // twice if it is interlaced
 	return h, nil
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// The markers of JPEG that matter here.
+// The JPEG markers that matter here.
 const (
 	markerSOF0  = 0xc0
 	markerSOF2  = 0xc2
@@ -63,8 +63,8 @@ func jpegHeader(r *bufio.Reader) (Header, error) {
 	}
 }
 
-// jpegMarker reads on to a marker with a segment; what stands before it is
-// passed over, as the decoder does.
+// jpegMarker reads up to a marker with a segment; like the decoder, it skips
+// everything before it.
 func jpegMarker(r *bufio.Reader) (byte, error) {
 	last := byte(0)
 	for {
@@ -82,16 +82,16 @@ func jpegMarker(r *bufio.Reader) (byte, error) {
 	}
 }
 
-// jpegFrame is what the segments before the first scan say.
+// jpegFrame is what the segments before the first scan contain.
 type jpegFrame struct {
 	found       []byte // the frame's segment
 	progressive bool
 	jfif        bool
-	unknown     bool // Adobe's word for RGB and CMYK
+	unknown     bool // Adobe's transform "unknown": RGB or CMYK
 }
 
-// header counts what the decoder allocates: all samples, and in a progressive
-// picture all coefficients, of 4 bytes each, until the last scan is read.
+// header adds up what the decoder allocates: all samples and, for a progressive
+// picture, all coefficients, with 4 bytes each, until the last scan is read.
 func (f *jpegFrame) header() (Header, error) {
 	h, frame := Header{Format: "jpeg"}, f.found
 	if len(frame) < 9 || len(frame) != 6+3*int(frame[5]) || frame[0] != 8 {
@@ -127,10 +127,10 @@ func (f *jpegFrame) header() (Header, error) {
 		h.decoding += 4 * samples
 	}
 	rgb := count == 3 && !f.jfif && (f.unknown || frame[6] == 'R' && frame[9] == 'G' && frame[12] == 'B')
-	if count == 4 || rgb { // put together in a copy
+	if count == 4 || rgb { // combined in a copy
 		h.decoding += 4 * h.pixels()
 	}
-	// One that is not progressive has a scan for each component at most.
+	// A non-progressive picture has at most one scan per component.
 	h.scans = 2 * 4
 	if f.progressive {
 		h.scans = maxScans(h.pixels())

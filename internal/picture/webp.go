@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// webpHeader reads chunks up to the picture's.
+// webpHeader reads chunks up to that of the picture.
 func webpHeader(r *bufio.Reader, size int64) (Header, error) {
 	h := Header{Format: "webp"}
 	if _, err := r.Discard(12); err != nil {
@@ -60,7 +60,7 @@ func (h *Header) webpPicture(kind string, start []byte, canvas, lossyAlpha bool,
 		}
 		width, height = int(binary.LittleEndian.Uint16(start[6:])&0x3fff), int(binary.LittleEndian.Uint16(start[8:])&0x3fff)
 	}
-	// A large picture in a small canvas is made to deceive.
+	// A picture that does not match its canvas is made to deceive.
 	if canvas && (width != h.Width || height != h.Height) {
 		return ErrFormat
 	}
@@ -82,17 +82,17 @@ func (h *Header) webpPicture(kind string, start []byte, canvas, lossyAlpha bool,
 	return nil
 }
 
-// lossless is what decoding VP8L takes: the pixels, once more for those of a
-// palette, the small pictures of its transforms, and the tables of Huffman codes.
-// Each tile of 4 by 4 pixels can have codes of its own, at most 2600 all in all.
+// lossless returns what decoding VP8L allocates: the pixels, once more for those of
+// a palette, the small pictures of its transforms, and the tables of Huffman codes.
+// Each tile of 4 by 4 pixels can have its own codes, at most 2600 in total.
 func lossless(pixels, size int64) int64 {
 	const (
 		most   = 2600
-		tables = 84 << 10 // of one set of codes, all symbols used
-		// A code must be in the file: this many bytes of tables for each of it.
+		tables = 84 << 10 // for one set of codes with all symbols used
+		// A code must be in the file: this many bytes of tables per byte of it.
 		ratio = 400
-		plain = 16 << 10 // of one set of codes that use one symbol each
+		plain = 16 << 10 // for one set of codes that use one symbol each
 	)
-	sets := min(pixels/16+2, size/2+2, most) // a set takes 20 bits at least
+	sets := min(pixels/16+2, size/2+2, most) // a set takes at least 20 bits
 	return 8*pixels + pixels + min(sets*tables, sets*plain+ratio*size) + overhead
 }

@@ -1,10 +1,10 @@
-// Package pins remembers which agent owns which name. An agent is its key: the
-// first that comes with a name keeps it, and the hubs of one Redis agree on who
-// that was. Nothing here is secret, the keys are public ones.
+// Package pins remembers which agent owns which name. An agent is identified by its
+// key: the first agent that uses a name keeps it, and the hubs of one Redis agree
+// on who that was. Nothing here is secret; the keys are public keys.
 //
 // Its key:
 //
-//	g:pins  hash  of a name: when its agent was last here, in milliseconds, and its key
+//	g:pins  hash  per name: when its agent was last here, in milliseconds, and its key
 package pins
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// Kept is how long a name stays with a key that nobody has come with.
+	// Kept is how long a name is reserved for a key that no longer appears.
 	Kept = 30 * 24 * time.Hour
-	// maxPins bounds the names: whoever may join can think of any number.
+	// maxPins bounds the names: anybody who may join can make up any number.
 	maxPins = 10_000
 )
 
-// ErrFull says that there is no room for another name.
+// ErrFull means that there is no room for another name.
 var ErrFull = errors.New("pins: too many names")
 
 //go:embed scripts/claim.lua
@@ -33,7 +33,7 @@ var claimLua string
 //go:embed scripts/forget.lua
 var forgetLua string
 
-// A name that a thief could take after a crash would be no name.
+// Durable, because a thief must not be able to take a name after a crash.
 var (
 	claimScript  = redis.NewScript("pins/claim", redis.Durable, claimLua)
 	forgetScript = redis.NewScript("pins/forget", redis.Durable, forgetLua)
@@ -46,12 +46,12 @@ type Pins struct {
 	most int
 }
 
-// New gives the pins in a Redis.
+// New returns the pins in a Redis.
 func New(db *redis.DB) *Pins { return &Pins{db: db, kept: Kept, most: maxPins} }
 
-// Claim gives a name to a key unless it has another one, and notes that its
-// agent is here. It returns the key that owns the name from now on. The error
-// is [ErrFull] or one of Redis.
+// Claim assigns a name to a key unless it has another one, and records that its
+// agent is here. It returns the key that now owns the name. The error is [ErrFull]
+// or one of Redis.
 func (p *Pins) Claim(ctx context.Context, name, key string) (owner string, err error) {
 	reply, err := p.db.Run(ctx, claimScript, name, key, p.kept.Milliseconds(), p.most)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Pins) Claim(ctx context.Context, name, key string) (owner string, err e
 	return "", fmt.Errorf("pins: %d values of a claim", len(reply))
 }
 
-// Forget takes a name from its key, and reports whether it had one.
+// Forget releases a name, and reports whether it had an owner.
 func (p *Pins) Forget(ctx context.Context, name string) (bool, error) {
 	reply, err := p.db.Run(ctx, forgetScript, name)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrExists says that there is a file which must not be replaced.
+// ErrExists means that a file exists and must not be replaced.
 var ErrExists = errors.New("userdata: file exists")
 
 // File is a stored file.
@@ -20,7 +20,7 @@ type File struct {
 	Modified time.Time
 }
 
-// Stat describes a file. A missing one is fs.ErrNotExist.
+// Stat describes a file. For a missing one the error is fs.ErrNotExist.
 func (f Folder) Stat(ctx context.Context, p Path) (File, error) {
 	if p == "" {
 		return File{}, fs.ErrNotExist
@@ -40,15 +40,15 @@ func (f Folder) has(ctx context.Context, p Path) (bool, error) {
 	return err == nil, err
 }
 
-// Open reads length bytes of a file from offset on, all that follow if length
-// is negative.
+// Open reads length bytes of a file from offset on, or all that follow if length is
+// negative.
 func (f Folder) Open(ctx context.Context, p Path, offset, length int64) (io.ReadCloser, error) {
 	return f.store.storage.Open(ctx, f.fileKey(p), offset, length)
 }
 
-// Write stores a file and the folders that it lies in. Errors: ErrExists where
-// it must not be replaced and is there, ErrName where a folder has its name or
-// a file that of one of its folders, ErrFull where the tenant has no room left.
+// Write stores a file and the folders that contain it. Errors: ErrExists if the
+// file exists and must not be replaced, ErrName if a folder has its name or a file
+// that of one of its folders, ErrFull if the tenant has no space left.
 func (f Folder) Write(ctx context.Context, p Path, r io.Reader, overwrite bool) (File, error) {
 	defer f.lock()()
 	if !overwrite {
@@ -59,7 +59,8 @@ func (f Folder) Write(ctx context.Context, p Path, r io.Reader, overwrite bool) 
 	return f.write(ctx, p, r, 0)
 }
 
-// write stores a file; freed are the bytes that the caller deletes afterwards.
+// write stores a file; freed is the number of bytes that the caller deletes
+// afterwards.
 func (f Folder) write(ctx context.Context, p Path, r io.Reader, freed int64) (File, error) {
 	quota, err := f.quota(ctx)
 	if err != nil {
@@ -119,8 +120,8 @@ func (f Folder) Move(ctx context.Context, from, to Path, overwrite bool) (File, 
 	return moved, nil
 }
 
-// Delete removes a file; the folders that it lay in stay. A missing one is
-// fs.ErrNotExist.
+// Delete removes a file; the folders that contained it stay. For a missing one the
+// error is fs.ErrNotExist.
 func (f Folder) Delete(ctx context.Context, p Path) error {
 	defer f.lock()()
 	file, err := f.Stat(ctx, p)
@@ -144,7 +145,7 @@ func (f Folder) mustBeFree(ctx context.Context, p Path) error {
 	return nil
 }
 
-// makeRoom makes the folders of a file, as far as they are missing.
+// makeRoom creates the missing folders of a file.
 func (f Folder) makeRoom(ctx context.Context, p Path, quota *quota) error {
 	if p == "" {
 		return ErrName

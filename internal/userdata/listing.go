@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// List gives the files of a folder, with recurse also those of the folders
-// below it, by path. Hidden ones, whose name or folder below dir begins with
-// a dot, are left out, as ComfyUI's pattern does. Paths are relative to dir.
-// A folder that is not there is fs.ErrNotExist.
+// List returns the files of a folder, with recurse also those of its subfolders,
+// sorted by path. As with ComfyUI's pattern, files whose name, or whose folder
+// below dir, begins with a dot are left out. Paths are relative to dir. For a
+// missing folder the error is fs.ErrNotExist.
 func (f Folder) List(ctx context.Context, dir Path, recurse bool) ([]File, error) {
 	if there, err := f.hasFolder(ctx, dir); err != nil || !there {
 		return nil, notThere(err)
@@ -34,10 +34,9 @@ type Entry struct {
 	Directory bool
 }
 
-// Walk gives all that lies in a folder at any depth, hidden or not: folders
-// first, then files, both by name in small letters. Paths are relative to the
-// user's folder. A folder that is not there is fs.ErrNotExist, a file in its
-// place ErrName.
+// Walk returns everything in a folder at any depth, hidden or not: first folders,
+// then files, both sorted by lower-case name. Paths are relative to the user's
+// folder. For a missing folder the error is fs.ErrNotExist, for a file ErrName.
 func (f Folder) Walk(ctx context.Context, dir Path) ([]Entry, error) {
 	if there, err := f.hasFolder(ctx, dir); err != nil || !there {
 		if taken, _ := f.has(ctx, dir); taken {

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what disks and object stores take.
+// Limits of disks and object stores.
 const (
 	maxPath    = 700 // bytes of a whole path
 	maxSegment = 200 // bytes of a name
 )
 
 var (
-	// ErrOutside says that a path leaves the user's folder.
+	// ErrOutside means that a path leaves the user's folder.
 	ErrOutside = errors.New("userdata: path leaves the user's folder")
-	// ErrName says that no file can have this name.
+	// ErrName means that no file can have this name.
 	ErrName = errors.New("userdata: no valid file name")
 )
 
@@ -25,15 +25,15 @@ var (
 // folder itself. It never leaves the folder.
 type Path string
 
-// ParsePath reads a path as clients send it. Like ComfyUI it undoes percent
+// ParsePath parses a path as sent by clients. Like ComfyUI it undoes percent
 // escapes once more than HTTP did. Errors: ErrOutside, ErrName.
 func ParsePath(raw string) (Path, error) {
 	p := unquote(raw)
 	if strings.HasPrefix(p, "/") {
 		return "", ErrOutside
 	}
-	// What is cleaned from the left may not pass the top, whatever it comes
-	// back to.
+	// When a path is evaluated from the left it must not rise above the top, even
+	// if it comes back.
 	p = path.Clean(p)
 	if p == ".." || strings.HasPrefix(p, "../") {
 		return "", ErrOutside
@@ -52,9 +52,9 @@ func ParsePath(raw string) (Path, error) {
 	return Path(p), nil
 }
 
-// validName refuses names that some storage cannot keep apart from others:
-// control characters, backslashes (separators elsewhere), and what looks like
-// the storage's own escapes and temporary files.
+// validName refuses names that some storage cannot tell from others: control
+// characters, backslashes (separators elsewhere), and names that look like the
+// storage's own escapes and temporary files.
 func validName(name string) bool {
 	if name == "" || len(name) > maxSegment || strings.Contains(name, "__0x") || isTemporary(name) {
 		return false
@@ -62,8 +62,8 @@ func validName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' })
 }
 
-// isTemporary reports names of the form NAME.HEX.tmp, under which a folder
-// storage writes files that are not complete yet.
+// isTemporary reports names of the form NAME.HEX.tmp, which folder storage uses for
+// incomplete files.
 func isTemporary(name string) bool {
 	rest, ok := strings.CutSuffix(name, ".tmp")
 	if !ok {
@@ -74,11 +74,11 @@ func isTemporary(name string) bool {
 	return err == nil && len(digits) >= 12 && len(digits) < len(rest)
 }
 
-// Name is the last part of a path.
+// Name returns the last part of a path.
 func (p Path) Name() string { return path.Base(string(p)) }
 
-// parents are the folders that a path lies in, the outermost first, without
-// the user's own.
+// parents returns the folders that contain a path, the outermost first, without the
+// user's own.
 func (p Path) parents() []Path {
 	var out []Path
 	for i, c := range p {
@@ -89,7 +89,7 @@ func (p Path) parents() []Path {
 	return out
 }
 
-// under is a path relative to a folder that it lies in.
+// under returns a path relative to a folder that contains it.
 func (p Path) under(dir Path) Path {
 	if dir == "" {
 		return p
@@ -97,8 +97,7 @@ func (p Path) under(dir Path) Path {
 	return p[len(dir)+1:]
 }
 
-// unquote is Python's urllib.parse.unquote: escapes that are none stay as
-// they are.
+// unquote is Python's urllib.parse.unquote: invalid escapes stay as they are.
 func unquote(s string) string {
 	if !strings.Contains(s, "%") {
 		return s

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Limits bound what one tenant may store over all its users. Zero is no bound.
+// Limits bound what one tenant may store over all its users. Zero means no limit.
 type Limits struct {
 	Bytes int64
-	// Files counts folders too, as each is an object of the storage.
+	// Files includes folders, because each is an object of the storage.
 	Files int
 }
 
 var (
-	// ErrFull says that a tenant may not store more.
+	// ErrFull means that a tenant may not store more.
 	ErrFull = errors.New("userdata: the tenant's space is used up")
 	// ErrFullFiles is the ErrFull of Limits.Files.
 	ErrFullFiles = fmt.Errorf("%w: too many files", ErrFull)
 )
 
 const (
-	// usageFor is how long a listing of a tenant's files is believed; changes
-	// that this hub makes are added to it, those of other hubs show later.
+	// usageFor is how long a listing of a tenant's files is used; changes made by
+	// this hub are added to it, those of other hubs show later.
 	usageFor = time.Minute
-	// maxUsages bounds the tenants of whom that is remembered; to forget one
-	// costs a listing.
+	// maxUsages bounds the tenants whose usage is remembered; forgetting one costs
+	// a listing.
 	maxUsages = 1000
 )
 
@@ -39,7 +39,7 @@ type usage struct {
 	at    time.Time
 }
 
-// usages remember what tenants have stored.
+// usages remembers what tenants have stored.
 type usages struct {
 	mu sync.Mutex
 	of map[string]usage
@@ -59,7 +59,7 @@ func (u *usages) set(tenant string, now usage) {
 		u.of = map[string]usage{}
 	}
 	if _, known := u.of[tenant]; !known && len(u.of) >= maxUsages {
-		for other := range u.of { // any one
+		for other := range u.of { // any of them
 			delete(u.of, other)
 			break
 		}
@@ -67,7 +67,7 @@ func (u *usages) set(tenant string, now usage) {
 	u.of[tenant] = now
 }
 
-// freed takes off what was deleted.
+// freed subtracts what was deleted.
 func (u *usages) freed(tenant string, bytes int64, files int) {
 	if known, ok := u.get(tenant); ok {
 		known.bytes -= bytes
@@ -76,18 +76,18 @@ func (u *usages) freed(tenant string, bytes int64, files int) {
 	}
 }
 
-// quota is what a tenant may store beyond what it has, for the time of one
-// change; the tenant's lock is held.
+// quota is what a tenant may store in addition to what it has, for one change; the
+// tenant's lock is held.
 type quota struct {
 	store  *Store
 	tenant string
 	limits Limits
 	now    usage
-	// bounded is false where there are no limits: nothing is counted then.
+	// bounded is false if there are no limits: nothing is counted then.
 	bounded bool
 }
 
-// quota reads what the tenant has, if that matters.
+// quota reads what the tenant has, if there are limits.
 func (f Folder) quota(ctx context.Context) (*quota, error) {
 	q := &quota{store: f.store, tenant: f.tenant, limits: f.store.limits(f.tenant)}
 	if q.bounded = q.limits != (Limits{}); !q.bounded {
@@ -109,7 +109,7 @@ func (f Folder) quota(ctx context.Context) (*quota, error) {
 	return q, nil
 }
 
-// take counts files that are made.
+// take counts files that are created.
 func (q *quota) take(files int) error {
 	if q.limits.Files > 0 && q.now.files+files > q.limits.Files {
 		return ErrFullFiles
@@ -118,14 +118,14 @@ func (q *quota) take(files int) error {
 	return nil
 }
 
-// free takes off what is replaced or deleted.
+// free subtracts what is replaced or deleted.
 func (q *quota) free(bytes int64, files int) {
 	q.now.bytes -= bytes
 	q.now.files -= files
 }
 
-// bound lets as much of r through as there is room for, counts it, and then
-// fails with ErrFull.
+// bound passes on as much of r as there is space for, counts it, and then fails
+// with ErrFull.
 func (q *quota) bound(r io.Reader) io.Reader { return &quotaReader{r: r, quota: q} }
 
 type quotaReader struct {
@@ -144,7 +144,7 @@ func (b *quotaReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// settle remembers what the tenant has now that the change is made.
+// settle remembers what the tenant has after the change.
 func (q *quota) settle() {
 	if q.bounded {
 		q.store.usage.set(q.tenant, q.now)

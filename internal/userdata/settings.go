@@ -11,19 +11,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// settingsFile is where ComfyUI keeps a user's settings: among the user's
-// files.
+// settingsFile is where ComfyUI keeps a user's settings: among the user's files.
 const settingsFile Path = "comfy.settings.json"
 
 // maxSettings bounds a settings file, in bytes.
 const maxSettings = 16 << 20
 
-// Settings are the user's settings, empty where there are none.
+// Settings returns the user's settings, empty if there are none.
 func (f Folder) Settings(ctx context.Context) (*pyjson.Object, error) {
 	return f.readObject(ctx, settingsFile)
 }
 
-// ChangeSettings reads the settings, lets change alter them, and stores them.
+// ChangeSettings reads the settings, lets change modify them, and stores them.
 func (f Folder) ChangeSettings(ctx context.Context, change func(*pyjson.Object)) error {
 	defer f.lock()()
 	settings, err := f.readObject(ctx, settingsFile)
@@ -34,8 +33,8 @@ func (f Folder) ChangeSettings(ctx context.Context, change func(*pyjson.Object))
 	return f.writeObject(ctx, settingsFile, settings)
 }
 
-// readObject reads a JSON object. A missing or broken file is an empty one, as
-// for ComfyUI: a damaged file must not lock its user out.
+// readObject reads a JSON object. As in ComfyUI, a missing or broken file counts as
+// empty: a damaged file must not lock out its user.
 func (f Folder) readObject(ctx context.Context, p Path) (*pyjson.Object, error) {
 	empty := pyjson.NewObject()
 	body, err := f.Open(ctx, p, 0, -1)
@@ -69,5 +68,5 @@ func (f Folder) writeObject(ctx context.Context, p Path, o *pyjson.Object) error
 	return err
 }
 
-// ErrTooLarge says that settings would not fit their file any more.
+// ErrTooLarge means that the settings no longer fit into their file.
 var ErrTooLarge = errors.New("userdata: settings are too large")

@@ -11,27 +11,27 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// ErrDuplicate says that there is a user of this name.
+// ErrDuplicate means that a user of this name exists.
 var ErrDuplicate = errors.New("userdata: user exists")
 
-// ErrUsers says that a tenant has as many users as it can have.
+// ErrUsers means that a tenant has as many users as it may have.
 var ErrUsers = errors.New("userdata: too many users")
 
 // usersFile lists the users of a tenant.
 const usersFile Path = "users.json"
 
-// Bounds of what anybody may add: users of a tenant, and bytes of a name.
+// Limits on what anybody may add: users of a tenant, and bytes of a name.
 const (
 	maxUsers    = 1000
 	maxUserName = 200
 )
 
-// systemPrefix begins the ids of users that ComfyUI keeps for itself.
+// systemPrefix begins the ids of users that ComfyUI reserves for itself.
 const systemPrefix = "__"
 
 var notInID = regexp.MustCompile(`[^a-zA-Z0-9\-_]+`)
 
-// Users are the users of a tenant by id, where one has several.
+// Users returns the users of a tenant by id, if it has several.
 func (s *Store) Users(ctx context.Context, tenant string) (*pyjson.Object, error) {
 	return s.Folder(tenant, "users").readObject(ctx, usersFile)
 }
