@@ -27,7 +27,7 @@ const (
 	maxRest = 2 * time.Second
 )
 
-// asking knows how old a link's knowledge of its instance is, and which
+// asking knows how old a connection's knowledge of its instance is, and which
 // questions are under way, so that any number of clients who want to know cost
 // the instance one question.
 type asking struct {
@@ -173,8 +173,8 @@ func (a *asking) leave() { <-a.turn }
 // takeWhole stores a whole reading that began at began, with what was said of
 // single classes later than that, and reports whether it says anything new. A
 // reading that a later one has overtaken is left out.
-func (l *link) takeWhole(library *catalog.Library, info *catalog.Info, hash string, began time.Time) (changed bool) {
-	a := l.ask
+func (conn *connection) takeWhole(library *catalog.Library, info *catalog.Info, hash string, began time.Time) (changed bool) {
+	a := conn.ask
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if began.Before(a.read) {
@@ -193,21 +193,21 @@ func (l *link) takeWhole(library *catalog.Library, info *catalog.Info, hash stri
 		}
 	}
 	if changed {
-		l.setInfo(info)
+		conn.setInfo(info)
 	}
 	return changed
 }
 
 // takePart stores what the instance said of a class and reports whether that is
 // new.
-func (l *link) takePart(library *catalog.Library, class string, body []byte, began time.Time) (changed bool, err error) {
-	a := l.ask
+func (conn *connection) takePart(library *catalog.Library, class string, body []byte, began time.Time) (changed bool, err error) {
+	a := conn.ask
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if began.Before(a.read) {
 		return false, nil
 	}
-	info, changed, err := library.Patch(l.abilities(), body)
+	info, changed, err := library.Patch(conn.abilities(), body)
 	if err != nil {
 		return false, err
 	}
@@ -215,7 +215,7 @@ func (l *link) takePart(library *catalog.Library, class string, body []byte, beg
 	if changed {
 		a.patches[class] = patch{began, body}
 		a.doubted = began // its other classes may list the same folder
-		l.setInfo(info)
+		conn.setInfo(info)
 	}
 	return changed, nil
 }

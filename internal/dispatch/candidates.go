@@ -28,10 +28,10 @@ func (d *Dispatcher) Candidates(needs catalog.Requirements, key string) []Candid
 	var list []Candidate
 	for _, i := range d.Fleet.Instances() {
 		c := Candidate{Name: i.Name, State: i.State}
-		if l := d.link(i.Name); l == nil || !l.isOpen() || l.abilities() == nil {
+		if conn := d.connection(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
-			c.Can, c.Why, c.Lacks = weigh(l, i, needs, key)
+			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, key)
 		}
 		list = append(list, c)
 	}
@@ -39,14 +39,14 @@ func (d *Dispatcher) Candidates(needs catalog.Requirements, key string) []Candid
 }
 
 // weigh tells of a connected instance.
-func weigh(l *link, i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
-	if lacks = l.abilities().Satisfies(needs); len(lacks) > 0 {
+func weigh(conn *connection, i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
+	if lacks = conn.abilities().Satisfies(needs); len(lacks) > 0 {
 		const shown = 5
 		why = "it lacks " + strings.Join(lacks[:min(len(lacks), shown)], ", ")
 		return false, why, lacks
 	}
 	switch {
-	case l.refuses(key):
+	case conn.refuses(key):
 		return false, "it has refused this job, or lost it", nil
 	case i.State == fleet.Sick, i.State == fleet.Draining, i.State == fleet.Offline:
 		return false, "it takes no jobs now: " + i.Reason, nil

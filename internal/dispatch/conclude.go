@@ -21,7 +21,7 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) v
 		return nil
 	}) != nil {
 		_ = rescue.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
-		return finished
+		return jobEnded
 	}
 	return res.verdict
 }
@@ -31,7 +31,7 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) v
 func (r *run) beside(work string, f func()) {
 	r.d.work.Go(r.log, work, func() {
 		if err := rescue.Do(r.log, work, func() error { f(); return nil }); err != nil {
-			r.mail.put(event{kind: hubFailed})
+			r.mail.put(runEvent{kind: hubFailed})
 		}
 	})
 }
@@ -39,7 +39,7 @@ func (r *run) beside(work string, f func()) {
 // conclude does what the result of a run asks for.
 func (r *run) conclude(ctx context.Context, res result) {
 	switch res.verdict {
-	case finished:
+	case jobEnded:
 		collected := r.phase == released
 		r.finish(ctx, res.ending)
 		if collected {
@@ -48,11 +48,11 @@ func (r *run) conclude(ctx context.Context, res result) {
 	case crashed:
 		r.crash(ctx)
 	case lost, excused, killed:
-		r.giveBack(ctx, res)
+		r.requeue(ctx, res)
 	case dropped:
 		r.lose()
 	case rejected: // there is nothing left to end
-	case undecided, over, overran: // of a run that still goes on
+	case undecided, instanceDone, timedOut: // of a run that still goes on
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *run) crash(ctx context.Context) {
 		return
 	}
 	r.interrupt(ctx)
-	r.files = newHarvest(r)
+	r.files = newOutputs(r)
 	r.finish(ctx, troubleEnding(r.job(), r.body, trouble{
 		kind: "RuntimeError", message: "The hub failed while it followed this prompt.",
 	}, time.Now()))
@@ -95,9 +95,9 @@ func (r *run) finish(ctx context.Context, e ending) {
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
 
-// giveBack returns a lost run's job to its old place in the queue, or ends it
+// requeue returns a lost run's job to its old place in the queue, or ends it
 // when it has no attempts left or has killed too many instances.
-func (r *run) giveBack(ctx context.Context, res result) {
+func (r *run) requeue(ctx context.Context, res result) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -128,8 +128,8 @@ func (r *run) giveBack(ctx context.Context, res result) {
 	r.d.Wake()
 }
 
-// retry repeats a step for as long as Redis is away: what a run has won must
-// not be lost because Redis restarts at the wrong moment.
+// retry repeats a step while Redis is unavailable: the work of a run must not be
+// lost because Redis restarts at the wrong moment.
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		err := do(ctx)
@@ -148,17 +148,17 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 
 // free lets the instance have another job. It may be called twice.
 func (r *run) free() {
-	if r.link != nil && r.link.detach(r) {
-		r.d.Fleet.SetRunning(r.link.name, "")
+	if r.conn != nil && r.conn.detach(r) {
+		r.d.Fleet.SetRunning(r.conn.name, "")
 	}
 }
 
-// clean removes the run from the instance's own history, which would only
-// grow there; the hub has it now.
+// clean removes the run from the instance's own history. The hub has it now, and
+// the instance's would only grow.
 func (r *run) clean(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := r.link.client.DeleteHistory(ctx, r.lease().Upstream); err != nil {
+	if err := r.conn.client.DeleteHistory(ctx, r.lease().Upstream); err != nil {
 		r.log.Debug("cannot clean the instance's history", "error", err)
 	}
 }

@@ -29,7 +29,7 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 	_, err = b.queue.Cancel(t.Context(), key)
 	require.NoError(t, err)
 	r := newRun(b.Dispatcher, nil, claimed)
-	b.launch(r, r.carry)
+	b.launch(r, r.execute)
 	b.reaches(key, job.Cancelled)
 }
 
@@ -92,7 +92,7 @@ func TestPanicOfAReader(t *testing.T) {
 			defer stop()
 			ups := 0
 			var lost error
-			f := &feed{
+			f := &eventSocket{
 				client: client, sid: uuid.NewString(), log: slog.New(slog.DiscardHandler),
 				up: func(context.Context) error {
 					ups++
@@ -119,6 +119,6 @@ func TestPanicOfAReader(t *testing.T) {
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)
-	b.link(b.instances[0].name).deliver(event{kind: socketDown, err: rescue.ErrPanic})
+	b.connection(b.instances[0].name).deliver(runEvent{kind: socketDown, err: rescue.ErrPanic})
 	require.Contains(t, b.failure(key), "The hub failed")
 }

@@ -1,9 +1,9 @@
 // Package dispatch decides which job goes where and follows each run to its
-// end. It holds no jobs: whatever happens to this process, the queue knows
-// what is waiting and what is held, and the instances know what they run.
+// end. It holds no jobs: whatever happens to this process, the queue knows which
+// jobs wait and which are leased, and the instances know what they run.
 //
-// Pick is the decision; Dispatcher wakes it whenever a job arrives or an
-// instance becomes idle; a run does the rest.
+// Pick decides, Dispatcher calls it whenever a job arrives or an instance becomes
+// idle, and a run does the rest.
 package dispatch
 
 import (
@@ -51,7 +51,7 @@ type Config struct {
 	Streams *stream.Streams
 	// Files moves the inputs and outputs of runs.
 	Files *files.Transfer
-	// Shown hears each output of a job as the instance wrote it; nil for nobody.
+	// Shown is told each output of a job as the instance wrote it. May be nil.
 	Shown func(tenant, instance string, output []byte)
 	// Connected is told which instances are connected.
 	Connected *comfyui.Clients
@@ -97,14 +97,14 @@ type Dispatcher struct {
 
 	ctx  context.Context
 	stop context.CancelFunc
-	// loops are those of the dispatcher itself. A panic in one of them ends the
-	// process, which is better than a hub that does half its work; one in other
-	// work ends that work only.
+	// loops are the dispatcher's own. A panic in one of them ends the process:
+	// that is better than a hub that does half its work. A panic in other work
+	// ends that work only.
 	loops sync.WaitGroup
 	work  rescue.Group
 	wake  chan struct{}
-	// homes says where each client's jobs ran last.
-	homes homes
+	// affinity says where each client's jobs ran last.
+	affinity affinity
 	// logsWanted says that somebody reads the primary's log.
 	logsWanted atomic.Bool
 	// learning is by agent, parsing for all.
@@ -114,8 +114,8 @@ type Dispatcher struct {
 	doors    doors
 	panels   panels
 
-	mu    sync.Mutex
-	links map[string]*link
+	mu          sync.Mutex
+	connections map[string]*connection
 	// runs are those that this hub follows, by job key.
 	runs map[string]*run
 	// unrunnable says since when no present instance can run a class.
@@ -128,7 +128,7 @@ func New(c Config) *Dispatcher {
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
 		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), budget: newBudget(),
-		links: map[string]*link{}, runs: map[string]*run{}, unrunnable: map[string]time.Time{},
+		connections: map[string]*connection{}, runs: map[string]*run{}, unrunnable: map[string]time.Time{},
 	}
 }
 
@@ -140,19 +140,19 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.keepLeases(d.ctx) })
 }
 
-// Close lets go of everything and waits. Runs go on at their instances; their
-// leases end, or the next hub takes them over.
+// Close stops all work and waits for it. Runs continue at their instances; the
+// next hub takes them over, at the latest when their leases end.
 func (d *Dispatcher) Close() {
 	d.stop()
 	d.loops.Wait()
 	d.work.Wait()
 	d.mu.Lock()
-	links := d.links
-	d.links = map[string]*link{}
+	conns := d.connections
+	d.connections = map[string]*connection{}
 	d.mu.Unlock()
-	for name, l := range links {
+	for name, conn := range conns {
 		d.Connected.Set(name, nil)
-		l.close()
+		conn.close()
 	}
 }
 
@@ -164,8 +164,8 @@ func (d *Dispatcher) Wake() {
 	}
 }
 
-// safetyTick repairs what a lost hint would leave undone; it is not how work
-// is normally found.
+// safetyTick finds the work that a lost hint would leave undone. It is not how
+// work is normally found.
 const safetyTick = 2 * time.Second
 
 // loop makes a pass over queue and fleet whenever something happened.
@@ -248,8 +248,8 @@ func able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted
 	return wanted
 }
 
-// refusedBy is how many more jobs to look at because some are not for those
-// who are idle.
+// refusedBy returns how many more jobs to look at because the idle instances have
+// refused some.
 func refusedBy(idle []Idle) int {
 	n := 0
 	for _, i := range idle {
@@ -265,11 +265,11 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		infos []*catalog.Info
 	)
 	for _, instance := range d.Fleet.Instances() {
-		l := d.link(instance.Name)
-		if l == nil || !l.usable(instance) {
+		conn := d.connection(instance.Name)
+		if conn == nil || !conn.usable(instance) {
 			continue
 		}
-		if i, info, ok := l.idle(); ok {
+		if i, info, ok := conn.idle(); ok {
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}
@@ -278,19 +278,19 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 
 // give claims a job for an instance and starts its run.
 func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
-	l := d.link(p.Instance)
-	if l == nil {
+	conn := d.connection(p.Instance)
+	if conn == nil {
 		return false, nil
 	}
-	r := newRun(d, l, p.Job)
-	if !l.attach(r) {
+	r := newRun(d, conn, p.Job)
+	if !conn.attach(r) {
 		return false, nil
 	}
 	claimed, err := d.queue.Claim(ctx, queue.ClaimRequest{
-		Key: p.Job.Key, Instance: l.name, Hub: d.Hub, Upstream: l.upstreamID(p.Job), SID: l.sid,
+		Key: p.Job.Key, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(p.Job), SID: conn.sid,
 	})
 	if err != nil {
-		l.detach(r)
+		conn.detach(r)
 		if errors.Is(err, queue.ErrNotQueued) || errors.Is(err, queue.ErrTaken) || errors.Is(err, queue.ErrNotFound) {
 			return false, nil
 		}
@@ -298,14 +298,14 @@ func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 	}
 	r.take(claimed)
 	r.mark = claimed.Fence
-	r.log = r.log.With("instance", l.name)
-	d.launch(r, r.carry)
-	d.Fleet.SetRunning(l.name, claimed.ID)
+	r.log = r.log.With("instance", conn.name)
+	d.launch(r, r.execute)
+	d.Fleet.SetRunning(conn.name, claimed.ID)
 	waited := claimed.Age(time.Now())
 	if d.Observe != nil {
-		d.Observe.Dispatched(waited, min(waited, l.idleFor()))
+		d.Observe.Dispatched(waited, min(waited, conn.idleFor()))
 	}
-	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", l.name, "why", p.Why,
+	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", conn.name, "why", p.Why,
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds())
 	return true, nil
 }
@@ -316,8 +316,8 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 	d.mu.Lock()
 	d.runs[j.Key] = r
 	d.mu.Unlock()
-	if r.link != nil {
-		d.homes.note(j.Tenant, j.Client, r.link.name)
+	if r.conn != nil {
+		d.affinity.note(j.Tenant, j.Client, r.conn.name)
 	}
 	d.work.Go(r.log, "ending a run", func() {
 		v := r.perform(d.ctx, steps)
@@ -333,7 +333,7 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 	})
 }
 
-// callers are whose counts a job changes.
+// callers returns the callers whose counts a job changes.
 func (d *Dispatcher) callers(j job.Job) []string { return []string{j.Caller} }
 
 // progressed notes the progress of a run in the queue, at most once a second.

@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// keepLeases prolongs this hub's leases and takes over those that ended.
+// keepLeases renews this hub's leases and takes over those that have ended.
 // Renewal goes on while an instance is silent: a lease says that the hub is
 // alive, not that the run makes progress.
 func (d *Dispatcher) keepLeases(ctx context.Context) {
@@ -22,8 +22,8 @@ func (d *Dispatcher) keepLeases(ctx context.Context) {
 	}
 }
 
-// held are the runs that this hub follows.
-func (d *Dispatcher) held() []*run {
+// following returns the runs that this hub follows.
+func (d *Dispatcher) following() []*run {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := make([]*run, 0, len(d.runs))
@@ -34,7 +34,7 @@ func (d *Dispatcher) held() []*run {
 }
 
 func (d *Dispatcher) renew(ctx context.Context) {
-	held := d.held()
+	held := d.following()
 	if len(held) == 0 {
 		return
 	}
@@ -48,7 +48,7 @@ func (d *Dispatcher) renew(ctx context.Context) {
 	}
 	for _, lost := range result.Lost {
 		if r := d.followed(lost.Key); r != nil && r.lease().Fence == lost.Fence {
-			r.mail.put(event{kind: leaseLost})
+			r.mail.put(runEvent{kind: leaseLost})
 		}
 	}
 	for _, c := range result.Cancelled {
@@ -59,7 +59,7 @@ func (d *Dispatcher) renew(ctx context.Context) {
 	}
 }
 
-// followed is the run of a job that this hub follows, or nil.
+// followed returns the run of a job if this hub follows it, else nil.
 func (d *Dispatcher) followed(key string) *run {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,20 +70,20 @@ func (d *Dispatcher) followed(key string) *run {
 // it to end.
 func (d *Dispatcher) CancelRun(key string) {
 	if r := d.followed(key); r != nil {
-		r.mail.put(event{kind: cancelAsked})
+		r.mail.put(runEvent{kind: cancelAsked})
 	}
 }
 
-// WithdrawRun is CancelRun for a job that its client has taken back: nobody is
-// to hear of its run any more.
+// WithdrawRun is CancelRun for a job that its client has withdrawn: nobody is told
+// of its run any more.
 func (d *Dispatcher) WithdrawRun(key string) {
 	if r := d.followed(key); r != nil {
-		r.mail.put(event{kind: withdrawAsked})
+		r.mail.put(runEvent{kind: withdrawAsked})
 	}
 }
 
-// adoptOwn takes over at once what an earlier process of this same hub left:
-// its leases need not end first.
+// adoptOwn takes over the runs of an earlier process of this same hub, without
+// waiting for their leases to end.
 func (d *Dispatcher) adoptOwn(ctx context.Context) {
 	pauses := retry.New(time.Second, time.Second)
 	for ctx.Err() == nil {
@@ -121,9 +121,9 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	}
 }
 
-// adopt follows a run that somebody else began: a run that still goes on is
-// followed to its end, one that has ended is collected, and only what is
-// really lost runs again.
+// adopt follows a run that somebody else began. A run that still goes on is
+// followed to its end, one that has ended is collected, and only a job whose run
+// is really lost runs again.
 func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
 	if mine := d.followed(o.Key); mine != nil {
 		// Our own run whose lease ended while Redis was away: it goes on
@@ -156,12 +156,12 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	if o.Exhausted {
 		return result{verdict: lost, reason: "its hub died while giving it back"}
 	}
-	l := r.d.await(ctx, o.Instance)
-	if l == nil {
+	conn := r.d.await(ctx, o.Instance)
+	if conn == nil {
 		return result{verdict: lost, reason: "its instance did not come back"}
 	}
-	r.link, r.phase, r.missed.messages = l, posted, true
-	if !o.Released && !r.d.seize(ctx, l, r) {
+	r.conn, r.phase, r.missed.messages = conn, posted, true
+	if !o.Released && !r.d.seize(ctx, conn, r) {
 		return result{verdict: excused, reason: "its instance has another run"}
 	}
 	if !o.Released {
@@ -173,16 +173,15 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	if o.State == job.Running {
 		r.resume(ctx)
 	}
-	r.mail.put(event{kind: socketUp}) // look at once: it may have ended long ago
+	r.mail.put(runEvent{kind: socketUp}) // look at once: it may have ended long ago
 	return r.follow(ctx)
 }
 
-// seize makes an adopted run the one that has the link. The dispatcher may be
-// holding it for a moment, to find that the queue does not let it give a second
-// job to the instance.
-func (d *Dispatcher) seize(ctx context.Context, l *link, r *run) bool {
+// seize gives an adopted run the connection. The dispatcher may hold that for a
+// moment, only to find that the queue lets it give no second job to the instance.
+func (d *Dispatcher) seize(ctx context.Context, conn *connection, r *run) bool {
 	until := time.Now().Add(d.settings().ContactTimeout)
-	for !l.attach(r) {
+	for !conn.attach(r) {
 		if time.Now().After(until) || ctx.Err() != nil {
 			return false
 		}
@@ -191,32 +190,32 @@ func (d *Dispatcher) seize(ctx context.Context, l *link, r *run) bool {
 	return true
 }
 
-// listen opens the socket that the run's messages go to, where that is not the
-// link's own: they go to the client id of the hub, or of the link, that posted
-// the prompt. The result closes it.
+// listen opens the socket that the run's messages go to, if that is not the
+// connection's own: they go to the client id under which the prompt was posted, by
+// another hub or over another connection. Call stop to close it.
 func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
 	sid := r.lease().SID
-	if sid == r.link.sid {
+	if sid == r.conn.sid {
 		return stop
 	}
-	f := &feed{
-		client: r.link.client, sid: sid, log: r.log,
-		up:    func(context.Context) error { r.mail.put(event{kind: socketUp}); return nil },
-		down:  func(err error) { r.mail.put(event{kind: socketDown, err: err}) },
-		frame: func(fr comfyui.Frame) { r.mail.put(event{kind: frameArrived, frame: fr}) },
+	f := &eventSocket{
+		client: r.conn.client, sid: sid, log: r.log,
+		up:    func(context.Context) error { r.mail.put(runEvent{kind: socketUp}); return nil },
+		down:  func(err error) { r.mail.put(runEvent{kind: socketDown, err: err}) },
+		frame: func(fr comfyui.Frame) { r.mail.put(runEvent{kind: frameArrived, frame: fr}) },
 	}
 	r.beside("reading the messages of a run", func() { f.run(ctx) })
 	return stop
 }
 
-// await waits until the instance of an orphaned run can be reached, for as
-// long as ContactTimeout.
-func (d *Dispatcher) await(ctx context.Context, instance string) *link {
+// await waits for up to ContactTimeout until the instance of an orphaned run can be
+// reached.
+func (d *Dispatcher) await(ctx context.Context, instance string) *connection {
 	until := time.Now().Add(d.settings().ContactTimeout)
 	for time.Now().Before(until) && ctx.Err() == nil {
-		if l := d.link(instance); l != nil && l.isOpen() {
-			return l
+		if conn := d.connection(instance); conn != nil && conn.isOpen() {
+			return conn
 		}
 		retry.Sleep(ctx, 100*time.Millisecond)
 	}

@@ -10,15 +10,15 @@ import (
 
 // study keeps what an instance's refusal tells of the checks that it makes, so
 // that the next such prompt is refused without it.
-func (r *run) study(ctx context.Context, why refusal) {
-	info := r.link.abilities()
-	i, known := r.d.Fleet.Instance(r.link.name)
+func (r *run) keepLessons(ctx context.Context, why refusal) {
+	info := r.conn.abilities()
+	i, known := r.d.Fleet.Instance(r.conn.name)
 	if info == nil || !known || i.Report.Boot == 0 {
 		return
 	}
 	var lessons []queue.Lesson
 	for _, text := range info.Lessons(r.body.Prompt, why.NodeErrors) {
-		lessons = append(lessons, queue.Lesson{Instance: r.link.name, Boot: i.BootID(), Text: text})
+		lessons = append(lessons, queue.Lesson{Instance: r.conn.name, Boot: i.BootID(), Text: text})
 	}
 	if err := r.d.queue.Learn(ctx, lessons); err != nil {
 		r.log.Debug("cannot keep what a refusal tells", "error", err)
@@ -47,8 +47,8 @@ func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, 
 	return err == nil && all
 }
 
-// target is a link's instance as package files knows it.
-func (d *Dispatcher) target(l *link) files.Target {
-	i, _ := d.Fleet.Instance(l.name)
-	return files.Target{Name: l.name, Boot: i.BootID(), Instance: l.client}
+// target returns a connection's instance as package files knows it.
+func (d *Dispatcher) target(conn *connection) files.Target {
+	i, _ := d.Fleet.Instance(conn.name)
+	return files.Target{Name: conn.name, Boot: i.BootID(), Instance: conn.client}
 }

@@ -17,23 +17,23 @@ const typeLogs = "logs"
 // then. The error joins those of the instances that could not be asked.
 func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	d.logsWanted.Store(wanted)
-	links := d.open()
-	errs := make([]error, len(links))
+	conns := d.connected()
+	errs := make([]error, len(conns))
 	var wait rescue.Group
-	for n, l := range links {
-		wait.Go(l.log, "subscribing to a log", func() { errs[n] = l.client.SubscribeLogs(ctx, l.sid, wanted) })
+	for n, conn := range conns {
+		wait.Go(conn.log, "subscribing to a log", func() { errs[n] = conn.client.SubscribeLogs(ctx, conn.sid, wanted) })
 	}
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
-// resumeLogs subscribes anew after an instance's socket was opened.
-func (d *Dispatcher) resumeLogs(ctx context.Context, l *link) {
+// resumeLogs subscribes again after an instance's socket was opened.
+func (d *Dispatcher) resumeLogs(ctx context.Context, conn *connection) {
 	if !d.logsWanted.Load() {
 		return
 	}
-	if err := l.client.SubscribeLogs(ctx, l.sid, true); err != nil {
-		l.log.Debug("cannot subscribe to the log", "error", err)
+	if err := conn.client.SubscribeLogs(ctx, conn.sid, true); err != nil {
+		conn.log.Debug("cannot subscribe to the log", "error", err)
 	}
 }
 

@@ -20,25 +20,25 @@ const (
 	socketDown
 	// cancelAsked: the client wants the run to end.
 	cancelAsked
-	// withdrawAsked: as cancelAsked, and nobody is to hear of the run any more.
+	// withdrawAsked: as cancelAsked, and nobody is told of the run any more.
 	withdrawAsked
 	// leaseLost: another hub holds the job now.
 	leaseLost
-	// moved: the instance is reached at another address now, by the event's
-	// link.
+	// moved: the instance is reached at another address now, over the event's
+	// connection.
 	moved
 	// hubFailed: a goroutine that works for the run has panicked.
 	hubFailed
-	// silence: nothing arrived for the asked time.
+	// silence: nothing arrived for as long as next was to wait.
 	silence
 )
 
 // event is one thing that happened to a run.
-type event struct {
+type runEvent struct {
 	kind  eventKind
 	frame comfyui.Frame
 	err   error
-	link  *link
+	conn  *connection
 }
 
 // mailbox takes the events of one run in order. Putting never blocks: the
@@ -46,13 +46,13 @@ type event struct {
 // stalled reader stalls every client of that ComfyUI.
 type mailbox struct {
 	mu     sync.Mutex
-	events []event
+	events []runEvent
 	ready  chan struct{} // holds one token while events may be there
 }
 
 func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
 
-func (m *mailbox) put(e event) {
+func (m *mailbox) put(e runEvent) {
 	m.mu.Lock()
 	m.events = append(m.events, e)
 	m.mu.Unlock()
@@ -70,14 +70,14 @@ func (m *mailbox) waiting() bool {
 }
 
 // next waits for an event; after quiet without one it returns silence.
-func (m *mailbox) next(ctx context.Context, quiet time.Duration) (event, error) {
+func (m *mailbox) next(ctx context.Context, quiet time.Duration) (runEvent, error) {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	for {
 		m.mu.Lock()
 		if len(m.events) > 0 {
 			e := m.events[0]
-			m.events[0] = event{}
+			m.events[0] = runEvent{}
 			m.events = m.events[1:]
 			m.mu.Unlock()
 			return e, nil
@@ -86,9 +86,9 @@ func (m *mailbox) next(ctx context.Context, quiet time.Duration) (event, error) 
 		select {
 		case <-m.ready:
 		case <-timer.C:
-			return event{kind: silence}, nil
+			return runEvent{kind: silence}, nil
 		case <-ctx.Done():
-			return event{}, ctx.Err()
+			return runEvent{}, ctx.Err()
 		}
 	}
 }

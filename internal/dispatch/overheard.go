@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxOverheard bounds the messages that are remembered of a link, and
-	// overheardFor is how long they are.
+	// maxOverheard bounds the messages of a connection that are remembered, and
+	// overheardFor how long they are.
 	maxOverheard = 4096
 	overheardFor = time.Minute
 	// catchUp bounds the age of a message that may still be compared.
 	catchUp = overheardFor / 2
 )
 
-// overheard are the custom messages that came over a link of late. What came
-// over a panel, too, was sent to all sockets of the instance, and may be about
-// anybody's work. In doubt a message counts as one of those.
+// overheard holds the custom messages that came over a connection lately. A
+// message that also came over a panel was sent to all sockets of the instance, and
+// may be about anybody's work. In doubt a message counts as one of those.
 type overheard struct {
 	mu        sync.Mutex
-	listeners int // panels of the link; without any nothing is noted
+	listeners int // panels of the connection; without any nothing is noted
 	next      uint64
 	notes     []overheardNote // oldest first
-	// lost is when a message came that was forgotten for want of room.
+	// lost is when the newest message came that was forgotten for lack of room.
 	lost time.Time
 }
 
@@ -42,14 +42,15 @@ type arrived struct {
 	at time.Time
 }
 
-// hearing is which notes of a link a panel has met: each broadcast comes once
-// over either, so one note stands for one message. It belongs to one goroutine.
+// hearing says which notes of a connection a panel has matched: a broadcast comes
+// once over each of them, so one note stands for one message. It belongs to one
+// goroutine.
 type hearing struct {
 	since uint64
 	met   map[uint64]bool
 }
 
-// listen begins to note; it comes before the panel's socket is opened.
+// listen begins to note. Call it before the panel's socket is opened.
 func (o *overheard) listen() hearing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +67,7 @@ func (o *overheard) unlisten() {
 	}
 }
 
-// note takes a message of the link.
+// note takes a message of the connection.
 func (o *overheard) note(f comfyui.Frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -27,10 +27,10 @@ const (
 )
 
 // panel is a client's own socket to an instance. Routes of custom nodes answer
-// with messages to the client id that a call named; runs have nothing to do with
-// it, and their messages come over the link.
+// with messages to the client id that a call named. Messages of runs do not come
+// over it, but over the connection.
 type panel struct {
-	link   *link
+	conn   *connection
 	key    stream.Key
 	alias  comfyui.Alias
 	cancel context.CancelFunc
@@ -40,7 +40,7 @@ type panel struct {
 	heard  hearing
 }
 
-// panels are those of all links.
+// panels are those of all connections.
 type panels struct {
 	mu  sync.Mutex
 	all map[*panel]struct{}
@@ -50,11 +50,11 @@ type panels struct {
 // there is one. The alias is the client's id at the instance; ok is false where
 // the instance cannot be reached or all sockets are taken by other tenants.
 func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream.Key) (alias comfyui.Alias, ok bool) {
-	l := d.linkOf(to)
-	if l == nil || d.ctx.Err() != nil {
+	conn := d.connectionOf(to)
+	if conn == nil || d.ctx.Err() != nil {
 		return comfyui.Alias{}, false
 	}
-	p := d.panel(l, k)
+	p := d.panel(conn, k)
 	if p == nil {
 		return comfyui.Alias{}, false
 	}
@@ -69,24 +69,24 @@ func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream
 	return comfyui.Alias{}, false
 }
 
-// linkOf is the open link of a client of an instance.
-func (d *Dispatcher) linkOf(c *comfyui.Client) *link {
-	for _, l := range d.open() {
-		if l.client == c {
-			return l
+// connectionOf returns the open connection that has the client, or nil.
+func (d *Dispatcher) connectionOf(c *comfyui.Client) *connection {
+	for _, conn := range d.connected() {
+		if conn.client == c {
+			return conn
 		}
 	}
 	return nil
 }
 
 // panel finds or opens that of a client at an instance.
-func (d *Dispatcher) panel(l *link, k stream.Key) *panel {
+func (d *Dispatcher) panel(conn *connection, k stream.Key) *panel {
 	d.panels.mu.Lock()
 	defer d.panels.mu.Unlock()
 	var oldest *panel
 	own := 0
 	for p := range d.panels.all {
-		if p.link == l && p.key == k {
+		if p.conn == conn && p.key == k {
 			p.used = time.Now()
 			return p
 		}
@@ -106,17 +106,17 @@ func (d *Dispatcher) panel(l *link, k stream.Key) *panel {
 	}
 	ctx, cancel := context.WithCancel(d.ctx)
 	p := &panel{
-		link: l, key: k, cancel: cancel, opened: make(chan struct{}), used: time.Now(),
+		conn: conn, key: k, cancel: cancel, opened: make(chan struct{}), used: time.Now(),
 		// A fresh id each time: an old socket that closes late must not silence
 		// this one, and nobody else can name it.
-		heard: l.overheard.listen(),
+		heard: conn.overheard.listen(),
 		alias: comfyui.Alias{Client: k.Client, Upstream: strings.ReplaceAll(uuid.NewString(), "-", "")},
 	}
 	if d.panels.all == nil {
 		d.panels.all = map[*panel]struct{}{}
 	}
 	d.panels.all[p] = struct{}{}
-	d.work.Go(l.log, "serving a client's socket", func() {
+	d.work.Go(conn.log, "serving a client's socket", func() {
 		defer d.panels.drop(p)
 		p.serve(ctx, d)
 	})
@@ -134,17 +134,17 @@ func (ps *panels) dropLocked(p *panel) {
 		return
 	}
 	delete(ps.all, p)
-	p.link.overheard.unlisten()
+	p.conn.overheard.unlisten()
 	p.cancel()
 }
 
-// dropOf closes those of a link whose own socket was lost or opened anew: only
-// while that is the older one do broadcasts arrive there first.
-func (ps *panels) dropOf(l *link) {
+// dropOf closes those of a connection whose own socket was lost or opened again:
+// broadcasts arrive there first only while it is the older socket.
+func (ps *panels) dropOf(conn *connection) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
-		if p.link == l {
+		if p.conn == conn {
 			ps.dropLocked(p)
 		}
 	}
@@ -169,10 +169,10 @@ func (ps *panels) idle(p *panel) time.Duration {
 // serve passes on what comes, until the socket is lost or nobody uses it.
 func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 	opening, cancel := context.WithTimeout(ctx, panelPatience)
-	socket, err := p.link.client.Dial(opening, p.alias.Upstream)
+	socket, err := p.conn.client.Dial(opening, p.alias.Upstream)
 	cancel()
 	if err != nil {
-		p.link.log.Debug("cannot open a socket for a client", "error", err)
+		p.conn.log.Debug("cannot open a socket for a client", "error", err)
 		close(p.opened)
 		return
 	}
@@ -186,7 +186,7 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 	var passing rescue.Group
 	defer passing.Wait()
 	defer close(frames)
-	passing.Go(p.link.log, "passing messages to a client", func() { p.pass(ctx, d, frames) })
+	passing.Go(p.conn.log, "passing messages to a client", func() { p.pass(ctx, d, frames) })
 	stop := p.watchIdle(d)
 	defer stop()
 	for {
@@ -208,7 +208,7 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 func (p *panel) watchIdle(d *Dispatcher) (stop func()) {
 	tick := time.NewTicker(panelIdle / 4)
 	done := make(chan struct{})
-	d.work.Go(p.link.log, "watching a client's socket", func() {
+	d.work.Go(p.conn.log, "watching a client's socket", func() {
 		defer tick.Stop()
 		for {
 			select {
@@ -227,9 +227,9 @@ func (p *panel) watchIdle(d *Dispatcher) (stop func()) {
 // pass gives the client what was sent to it alone.
 func (p *panel) pass(ctx context.Context, d *Dispatcher, frames <-chan arrived) {
 	for frame := range frames {
-		// A broadcast is sent to the link's socket first, as that is older; it has
-		// arrived there when a ping that is sent now is answered.
-		if p.link.caughtUp(ctx) != nil || p.link.overheard.broadcast(frame, &p.heard) || !d.panels.touch(p) {
+		// A broadcast is sent to the connection's socket first, as that is older.
+		// It has arrived there once a ping that is sent now is answered.
+		if p.conn.caughtUp(ctx) != nil || p.conn.overheard.broadcast(frame, &p.heard) || !d.panels.touch(p) {
 			continue
 		}
 		data := frame.Data

@@ -35,10 +35,10 @@ func (d *Dispatcher) Refresh(ctx context.Context) {
 	age := d.settings().CatalogAge
 	for range 2 { // a reading that was under way can be too old
 		var waits []*question
-		for _, l := range d.open() {
-			q, mine := l.ask.wholeSince(now, age)
+		for _, conn := range d.connected() {
+			q, mine := conn.ask.wholeSince(now, age)
 			if mine {
-				d.work.Go(l.log, "reading what an instance can run", func() { d.reread(l, q) })
+				d.work.Go(conn.log, "reading what an instance can run", func() { d.reread(conn, q) })
 			}
 			if q != nil {
 				waits = append(waits, q)
@@ -74,13 +74,13 @@ func (d *Dispatcher) AskClasses(ctx context.Context, classes []string, asOf time
 				spent = spent || !ok
 				return ok
 			})
-			for _, l := range d.open() {
-				if info := l.abilities(); info == nil || !info.Has(class) {
+			for _, conn := range d.connected() {
+				if info := conn.abilities(); info == nil || !info.Has(class) {
 					continue
 				}
-				q, mine := l.ask.partSince(class, asOf, allowed)
+				q, mine := conn.ask.partSince(class, asOf, allowed)
 				if mine {
-					d.work.Go(l.log, "asking about a class", func() { d.askClass(l, class, q) })
+					d.work.Go(conn.log, "asking about a class", func() { d.askClass(conn, class, q) })
 				}
 				if q != nil {
 					waits = append(waits, q)
@@ -144,83 +144,84 @@ func (d *Dispatcher) learnFrom(refused *comfyui.Refused) {
 }
 
 // Doubt notes that an instance may have changed, because a client called one of
-// its own routes: whoever asks next learns what it offers now.
+// its own routes. The next one who asks what it offers makes the hub read that
+// again.
 func (d *Dispatcher) Doubt(instance *comfyui.Client) {
-	for _, l := range d.open() {
-		if l.client == instance {
-			l.ask.doubt()
+	for _, conn := range d.connected() {
+		if conn.client == instance {
+			conn.ask.doubt()
 		}
 	}
 }
 
-// Relearn reads anew what an instance can run, because its agent says that it
+// Relearn reads again what an instance can run, because its agent says that this
 // has changed. It does not wait.
 func (d *Dispatcher) Relearn(instance string) {
-	l := d.link(instance)
-	if l == nil || !l.isOpen() {
+	conn := d.connection(instance)
+	if conn == nil || !conn.isOpen() {
 		return // what connects is read anyway
 	}
-	l.ask.doubt()
-	if q, mine := l.ask.wholeSince(time.Now(), 0); mine {
-		d.work.Go(l.log, "reading what an instance can run", func() { d.reread(l, q) })
+	conn.ask.doubt()
+	if q, mine := conn.ask.wholeSince(time.Now(), 0); mine {
+		d.work.Go(conn.log, "reading what an instance can run", func() { d.reread(conn, q) })
 	}
 }
 
 // reread reads all that an instance can run.
-func (d *Dispatcher) reread(l *link, q *question) {
+func (d *Dispatcher) reread(conn *connection, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, wholeTimeout)
 	defer cancel()
 	retry.Sleep(ctx, time.Until(q.from))
-	err := rescue.Do(l.log, "reading what an instance can run", func() error { return d.readAgain(ctx, l) })
+	err := rescue.Do(conn.log, "reading what an instance can run", func() error { return d.readAgain(ctx, conn) })
 	if err != nil && d.ctx.Err() == nil {
-		l.log.Warn("cannot read what the instance can run", "error", err)
+		conn.log.Warn("cannot read what the instance can run", "error", err)
 	}
-	l.ask.settle(q, "", err)
+	conn.ask.settle(q, "", err)
 }
 
-func (d *Dispatcher) readAgain(ctx context.Context, l *link) error {
+func (d *Dispatcher) readAgain(ctx context.Context, conn *connection) error {
 	began := time.Now()
-	info, hash, err := d.read(ctx, l)
+	info, hash, err := d.read(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if before := l.abilities(); before != nil {
+	if before := conn.abilities(); before != nil {
 		info = info.ReplacingLike(before)
 	}
-	if l.takeWhole(d.Library, info, hash, began) {
-		d.changed(l)
+	if conn.takeWhole(d.Library, info, hash, began) {
+		d.changed(conn)
 	}
 	return nil
 }
 
 // askClass asks an instance about one class.
-func (d *Dispatcher) askClass(l *link, class string, q *question) {
+func (d *Dispatcher) askClass(conn *connection, class string, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, partTimeout)
 	defer cancel()
 	var changed bool
-	err := rescue.Do(l.log, "asking about a class", func() (err error) {
-		changed, err = d.readClass(ctx, l, class)
+	err := rescue.Do(conn.log, "asking about a class", func() (err error) {
+		changed, err = d.readClass(ctx, conn, class)
 		return err
 	})
 	if err != nil && d.ctx.Err() == nil {
-		l.log.Debug("cannot read what the instance offers", "error", err)
+		conn.log.Debug("cannot read what the instance offers", "error", err)
 	}
 	if changed {
 		d.budget.taught(class)
-		d.changed(l)
+		d.changed(conn)
 	}
-	l.ask.settle(q, class, err)
+	conn.ask.settle(q, class, err)
 }
 
-func (d *Dispatcher) readClass(ctx context.Context, l *link, class string) (changed bool, err error) {
-	if err := l.ask.enter(ctx); err != nil {
+func (d *Dispatcher) readClass(ctx context.Context, conn *connection, class string) (changed bool, err error) {
+	if err := conn.ask.enter(ctx); err != nil {
 		return false, err
 	}
-	defer l.ask.leave()
+	defer conn.ask.leave()
 	began := time.Now()
-	held := d.turnOf(l)
+	held := d.turnOf(conn)
 	defer held.leave()
-	body, err := l.client.ObjectInfoOf(ctx, class, held.wait)
+	body, err := conn.client.ObjectInfoOf(ctx, class, held.wait)
 	if err != nil {
 		return false, err
 	}
@@ -229,17 +230,17 @@ func (d *Dispatcher) readClass(ctx context.Context, l *link, class string) (chan
 		return false, err
 	}
 	defer done()
-	return l.takePart(d.Library, class, body, began)
+	return conn.takePart(d.Library, class, body, began)
 }
 
-// changed tells everybody what an instance can run now, as far as the link is
-// still the one to it.
-func (d *Dispatcher) changed(l *link) {
-	if d.link(l.name) != l {
+// changed tells everybody what an instance can run now, if the connection is still
+// the one to it.
+func (d *Dispatcher) changed(conn *connection) {
+	if d.connection(conn.name) != conn {
 		return
 	}
-	d.Learned(l.name, l.abilities(), l.capability())
-	l.forgive()
+	d.Learned(conn.name, conn.abilities(), conn.capability())
+	conn.forgive()
 	d.Wake()
 }
 
@@ -251,11 +252,11 @@ type turn struct {
 	leave func()
 }
 
-func (d *Dispatcher) turnOf(l *link) turn {
+func (d *Dispatcher) turnOf(conn *connection) turn {
 	leave := func() {}
 	return turn{
 		wait: func(ctx context.Context) (err error) {
-			got, err := d.learning.enter(ctx, l.owner)
+			got, err := d.learning.enter(ctx, conn.owner)
 			if err == nil {
 				leave = got
 			}

@@ -65,7 +65,7 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	case comfyui.TypeExecuted:
 		renamed, err := r.files.rename(ctx, data)
 		if err != nil {
-			r.missed.outputs = true // bringHome shows it, when Redis is back
+			r.missed.outputs = true // collect shows it when Redis is back
 			r.log.Warn("Redis is away, an output is shown later", "error", err)
 			return false
 		}
@@ -77,8 +77,8 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	return false
 }
 
-// runsAgain tells a person at a web UI why the prompt begins anew: its last run
-// was lost. The text stands at the node that saves.
+// runsAgain tells a person at a web UI why the prompt starts again: its last run
+// was lost. The text appears at the node that saves.
 func (r *run) runsAgain() {
 	lost := r.job().Lost
 	if len(lost) == 0 || len(r.body.Outputs) == 0 {
@@ -145,14 +145,14 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 		return
 	}
 	r.phase, r.startedAt = executing, at
-	r.open(ctx)
+	r.openStream(ctx)
 	if r.wish != wanted {
 		r.interrupt(ctx) // servers ignore one that comes before the start
 	}
 }
 
 // open opens the client's sequence.
-func (r *run) open(ctx context.Context) {
+func (r *run) openStream(ctx context.Context) {
 	j := r.job()
 	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
 	// Another hub may have accepted it, for a client that is still to come.

@@ -6,25 +6,25 @@ type verdict int
 const (
 	// undecided: the run goes on.
 	undecided verdict = iota
-	// over: the instance has finished with it, well or not.
-	over
-	// finished: the job has ended, and result.ending says how.
-	finished
-	// overran: as finished, with the error that it exceeded job_timeout.
-	overran
+	// instanceDone: the instance has finished with it, well or not.
+	instanceDone
+	// jobEnded: the job has ended, and result.ending says how.
+	jobEnded
+	// timedOut: as jobEnded, with the error that it exceeded job_timeout.
+	timedOut
 	// crashed: the hub itself has failed; the job ends with that error.
 	crashed
-	// rejected: the instance's refusal was the answer to the client; there
-	// never was such a job.
+	// rejected: the instance's refusal was the answer to the client, as if there
+	// had never been such a job.
 	rejected
 	// lost: the instance or its work is gone; the job must run elsewhere.
 	lost
-	// excused: as lost, and the job was not to blame at all.
+	// excused: as lost, and the job was not to blame.
 	excused
 	// killed: as lost, because the instance's process died while it had the
 	// prompt. A machine or a network that went away is no proof of that.
 	killed
-	// dropped: another hub has the job, or this hub stops; touch nothing.
+	// dropped: another hub has the job, or this hub stops; change nothing.
 	dropped
 )
 

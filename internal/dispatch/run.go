@@ -13,19 +13,19 @@ import (
 )
 
 // run follows one attempt of a job on one instance: it puts the inputs there,
-// posts the prompt, passes on what the instance says, and brings the results
-// home. Only the claim and the mailbox may be used by other goroutines.
+// posts the prompt, passes on what the instance says, and collects the results.
+// Other goroutines may use only the claim and the mailbox.
 type run struct {
 	claim
 	state
 	d    *Dispatcher
-	link *link // nil until the instance of an adopted run has been found
+	conn *connection // nil until the instance of an adopted run has been found
 	body job.Body
 	mail *mailbox
 	log  *slog.Logger
 
 	// out is the client's sequence: nil before the run executes, and when what
-	// the client was shown counts no more.
+	// the client was shown is no longer valid.
 	out *stream.Run
 	// mark is the fence under which the prompt was posted; zero when another
 	// hub posted it.
@@ -37,23 +37,22 @@ type run struct {
 	// end is the run's last message, held back until the job is in the history.
 	end []byte
 	// files are the outputs on their way to the hub.
-	files *harvest
+	files *outputs
 	// downSince is when the socket was lost; zero while it stands.
 	downSince time.Time
 	// noted is when the progress was last written to the queue.
 	noted time.Time
-	// heard is when the instance last said something about the run, or took
-	// it.
+	// heard is when the instance last sent something about the run, or took it.
 	heard time.Time
 }
 
-func newRun(d *Dispatcher, l *link, j job.Job) *run {
+func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing},
-		d:     d, link: l, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
+		d:     d, conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
 	}
 	r.take(j)
-	r.files = newHarvest(r)
+	r.files = newOutputs(r)
 	return r
 }
 
@@ -69,7 +68,7 @@ func (r *run) watch(ctx context.Context) result {
 		case frameArrived:
 			r.heard = time.Now()
 			if r.relay(ctx, e.frame) {
-				return result{verdict: over}
+				return result{verdict: instanceDone}
 			}
 		case socketUp:
 			r.downSince = time.Time{}
@@ -100,7 +99,7 @@ func (r *run) watch(ctx context.Context) result {
 		case hubFailed:
 			return result{verdict: crashed}
 		case moved:
-			r.link, r.missed.messages, r.downSince = e.link, true, time.Time{}
+			r.conn, r.missed.messages, r.downSince = e.conn, true, time.Time{}
 			stop := r.listen(ctx)
 			defer stop()
 		case silence:
@@ -111,7 +110,7 @@ func (r *run) watch(ctx context.Context) result {
 	}
 }
 
-// withdraw keeps all of the run from its client, who has taken the job back.
+// withdraw shows the client nothing of the run any more: it has withdrawn the job.
 func (r *run) withdraw() {
 	r.wish = withdrawn
 	r.lose()
@@ -152,13 +151,13 @@ func (r *run) interrupt(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if !r.link.capability().InterruptByID() {
-		queue, err := r.link.client.Queue(ctx)
+	if !r.conn.capability().InterruptByID() {
+		queue, err := r.conn.client.Queue(ctx)
 		if err != nil || len(queue.Running) == 0 || !r.is(queue.Running[0]) {
 			return
 		}
 	}
-	if err := r.link.client.Interrupt(ctx, r.lease().Upstream); err != nil {
+	if err := r.conn.client.Interrupt(ctx, r.lease().Upstream); err != nil {
 		r.log.Warn("cannot interrupt the run", "error", err)
 	}
 }

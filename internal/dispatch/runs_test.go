@@ -93,7 +93,7 @@ func TestRefusalOfTheOnlyInstance(t *testing.T) {
 func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 2)
-	require.Eventually(t, func() bool { return len(b.open()) == 2 }, deadline, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
 	for _, i := range b.instances {
 		i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			for _, other := range b.instances {
@@ -284,7 +284,7 @@ func TestRecordIsLost(t *testing.T) {
 	key = b.submit(working)
 	b.runs(key)
 	r := b.followed(key)
-	r.mail.put(event{kind: socketDown, err: errNotOpen})
+	r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
 	require.Contains(t, b.lost(key), "record of the run cannot be read")
 }
 

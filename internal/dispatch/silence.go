@@ -11,23 +11,23 @@ import (
 const (
 	// lookAgain is how often the instance is asked when messages are overdue.
 	lookAgain = 5 * time.Second
-	// foreignPatience is how long a prompt waits at an instance behind
-	// somebody else's before it is taken back.
+	// foreignPatience is how long a prompt waits at an instance behind somebody
+	// else's before it is removed there.
 	foreignPatience = 2 * time.Second
-	// zombieAfter is how long an instance may claim to run a prompt that it
-	// has not begun: its worker is dead, and only a restart cures it. A
-	// shorter StallTimeout shortens this too.
-	zombieAfter = 30 * time.Second
+	// beginTimeout is how long an instance may claim to run a prompt that it has
+	// not begun: its worker is dead, and only a restart helps. A shorter
+	// StallTimeout shortens this, too.
+	beginTimeout = 30 * time.Second
 	// hangFactor times StallTimeout is the silence after which a run that the
 	// instance still shows is interrupted. Silence alone is no fault: a video
 	// encoder says nothing for many minutes.
 	hangFactor = 6
-	// deafAfter is how long an interrupt may take to show. A shorter
-	// StallTimeout shortens this too.
-	deafAfter = time.Minute
+	// interruptTimeout is how long an interrupt may take to have an effect. A
+	// shorter StallTimeout shortens this, too.
+	interruptTimeout = time.Minute
 )
 
-// patience is how long to wait for the next event before looking.
+// patience returns how long to wait for the next event before asking the instance.
 func (r *run) patience() time.Duration {
 	s := r.d.settings()
 	wait := s.StallTimeout
@@ -69,7 +69,7 @@ func (r *run) mayOverrun(s Settings) bool {
 func (r *run) look(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	queue, err := r.link.client.Queue(ctx)
+	queue, err := r.conn.client.Queue(ctx)
 	if err != nil {
 		r.log.Debug("instance does not answer", "error", err)
 		return result{}
@@ -80,7 +80,7 @@ func (r *run) look(ctx context.Context) result {
 	case slices.ContainsFunc(queue.Pending, r.is):
 		return r.behind(ctx, queue)
 	}
-	_, found, err := r.link.client.History(ctx, r.lease().Upstream)
+	_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
 	switch {
 	case err != nil:
 		return result{}
@@ -89,7 +89,7 @@ func (r *run) look(ctx context.Context) result {
 			return result{} // it was only late
 		}
 		r.missed.messages = true // the end's messages did not come
-		return result{verdict: over}
+		return result{verdict: instanceDone}
 	case r.phase == executing:
 		return result{verdict: killed, reason: "the instance died" + r.where() + ", and was restarted"}
 	default:
@@ -104,15 +104,15 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 		return result{}
 	}
 	if len(queue.Running) == 0 {
-		if time.Since(r.heard) > min(zombieAfter, r.d.settings().StallTimeout) {
-			return r.sick(ctx, "it begins no prompt any more")
+		if time.Since(r.heard) > min(beginTimeout, r.d.settings().StallTimeout) {
+			return r.markUnhealthy(ctx, "it begins no prompt any more")
 		}
 		return result{}
 	}
-	if err := r.link.client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
+	if err := r.conn.client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
 		return result{}
 	}
-	left, err := r.link.client.Queue(ctx)
+	left, err := r.conn.client.Queue(ctx)
 	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
 		return result{} // it has just begun, or nobody knows
 	}
@@ -123,11 +123,11 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 func (r *run) stuck(ctx context.Context) result {
 	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
 	switch {
-	case r.phase < executing && !r.missed.messages && quiet > min(zombieAfter, stall):
-		return r.sick(ctx, "it shows a prompt as running and does not begin it")
+	case r.phase < executing && !r.missed.messages && quiet > min(beginTimeout, stall):
+		return r.markUnhealthy(ctx, "it shows a prompt as running and does not begin it")
 	case r.stop.cause == hung:
-		if time.Since(r.stop.at) > min(deafAfter, stall) {
-			return r.sick(ctx, "a run hangs and cannot be interrupted")
+		if time.Since(r.stop.at) > min(interruptTimeout, stall) {
+			return r.markUnhealthy(ctx, "a run hangs and cannot be interrupted")
 		}
 	case r.phase == executing && quiet > hangFactor*stall:
 		r.log.Warn("run is silent for too long, interrupting it", "silent_s", int(quiet.Seconds()))
@@ -137,12 +137,12 @@ func (r *run) stuck(ctx context.Context) result {
 	return result{}
 }
 
-// sick gives an instance up that answers and does not work. Its agent, where
-// it has one that may, restarts it; a restart takes the word back.
-func (r *run) sick(ctx context.Context, why string) result {
+// markUnhealthy gives up an instance that answers and does not work. Its agent
+// restarts it, if it has one that may; after a restart it counts as healthy again.
+func (r *run) markUnhealthy(ctx context.Context, why string) result {
 	r.log.Error("instance is sick", "reason", why)
-	r.d.Fleet.SetSick(r.link.name, why)
-	if err := r.link.client.Restart(ctx); err != nil {
+	r.d.Fleet.SetSick(r.conn.name, why)
+	if err := r.conn.client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}
 	return result{verdict: lost, reason: why}

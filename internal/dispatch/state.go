@@ -86,17 +86,17 @@ type record struct {
 }
 
 // judge decides what becomes of a run that its instance has finished with:
-// finished, overran, lost or excused.
+// jobEnded, timedOut, lost or excused.
 func (s state) judge(rec record) (v verdict, reason string) {
 	switch {
 	case s.stop.cause == hung && s.wish == wanted && rec.interrupted:
 		return lost, "it was silent for too long and was interrupted"
 	case s.stop.cause == overtime && rec.state == job.Cancelled:
-		return overran, ""
+		return timedOut, ""
 	case s.missed.messages && rec.state == job.Done && rec.socketOnly != "":
 		return excused, "the result of node " + rec.socketOnly + " went over a socket that was lost"
 	}
-	return finished, ""
+	return jobEnded, ""
 }
 
 // owesOutputs reports whether the client must still be shown outputs of a run

@@ -22,21 +22,21 @@ func TestJudge(t *testing.T) {
 		rec  record
 		want verdict
 	}{
-		{"well", state{}, record{state: job.Done}, finished},
-		{"failed", state{}, record{state: job.Failed}, finished},
-		{"interrupted by somebody", state{}, interrupted, finished},
-		{"interrupted for its client", state{wish: cancelled}, interrupted, finished},
+		{"well", state{}, record{state: job.Done}, jobEnded},
+		{"failed", state{}, record{state: job.Failed}, jobEnded},
+		{"interrupted by somebody", state{}, interrupted, jobEnded},
+		{"interrupted for its client", state{wish: cancelled}, interrupted, jobEnded},
 		{"interrupted because it hung", state{stop: silent}, interrupted, lost},
-		{"hung and cancelled", state{stop: silent, wish: cancelled}, interrupted, finished},
-		{"hung and withdrawn", state{stop: silent, wish: withdrawn}, interrupted, finished},
-		{"ended before the interrupt", state{stop: silent}, record{state: job.Done}, finished},
-		{"interrupted because of its time", state{stop: late}, interrupted, overran},
-		{"done in time after all", state{stop: late}, record{state: job.Done}, finished},
-		{"nothing missed", state{}, unsaved, finished},
+		{"hung and cancelled", state{stop: silent, wish: cancelled}, interrupted, jobEnded},
+		{"hung and withdrawn", state{stop: silent, wish: withdrawn}, interrupted, jobEnded},
+		{"ended before the interrupt", state{stop: silent}, record{state: job.Done}, jobEnded},
+		{"interrupted because of its time", state{stop: late}, interrupted, timedOut},
+		{"done in time after all", state{stop: late}, record{state: job.Done}, jobEnded},
+		{"nothing missed", state{}, unsaved, jobEnded},
 		{"a result missed", state{missed: missed{messages: true}}, unsaved, excused},
-		{"only named late", state{missed: missed{outputs: true}}, unsaved, finished},
-		{"messages missed, all saved", state{missed: missed{messages: true}}, record{state: job.Done}, finished},
-		{"failed, and a result missed", state{missed: missed{messages: true}}, record{state: job.Failed, socketOnly: "9"}, finished},
+		{"only named late", state{missed: missed{outputs: true}}, unsaved, jobEnded},
+		{"messages missed, all saved", state{missed: missed{messages: true}}, record{state: job.Done}, jobEnded},
+		{"failed, and a result missed", state{missed: missed{messages: true}}, record{state: job.Failed, socketOnly: "9"}, jobEnded},
 	} {
 		v, reason := c.in.judge(c.rec)
 		require.Equal(t, c.want, v, c.name)

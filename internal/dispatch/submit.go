@@ -35,12 +35,12 @@ func (r *run) submit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
-	if graph, err = respell(graph, r.body.Outputs, r.link.abilities()); err != nil {
+	if graph, err = respell(graph, r.body.Outputs, r.conn.abilities()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	reply, err := r.link.client.Submit(ctx, r.post(graph))
+	reply, err := r.conn.client.Submit(ctx, r.post(graph))
 	var refused *comfyui.Refused
 	switch {
 	case err == nil:
@@ -67,7 +67,7 @@ func (r *run) push(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rewrites, err := r.d.Files.Push(ctx, r.job().Tenant, in, r.d.target(r.link))
+	rewrites, err := r.d.Files.Push(ctx, r.job().Tenant, in, r.d.target(r.conn))
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *run) search(cause error) error {
 	ctx, cancel := context.WithTimeout(r.d.ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	for pauses := retry.New(time.Second, time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
-		queue, err := r.link.client.Queue(ctx)
+		queue, err := r.conn.client.Queue(ctx)
 		if err == nil {
 			for _, item := range append(queue.Running, queue.Pending...) {
 				if r.is(item) {
@@ -110,10 +110,10 @@ func (r *run) search(cause error) error {
 					return nil
 				}
 			}
-			_, found, err := r.link.client.History(ctx, r.lease().Upstream)
+			_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
 			if err == nil && found {
 				r.phase = posted
-				r.mail.put(event{kind: socketUp}) // makes watch look, and find the end
+				r.mail.put(runEvent{kind: socketUp}) // makes watch look, and find the end
 				return nil
 			}
 			if err == nil {
@@ -185,21 +185,21 @@ func inner(object []byte) []byte {
 // this instance was given before: clients may use an id twice, and tenants the
 // same one, and the record of one run must not be taken, or removed, for the
 // other's.
-func (l *link) upstreamID(j job.Job) string {
+func (conn *connection) upstreamID(j job.Job) string {
 	id, err := uuid.Parse(j.ID)
 	if err != nil || id.String() != j.ID || j.Attempts > 0 {
 		return uuid.NewString()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.given[j.ID] {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.given[j.ID] {
 		return uuid.NewString()
 	}
 	const enough = 10_000
-	if l.given == nil || len(l.given) >= enough {
-		l.given = map[string]bool{} // what ran so long ago is not in the way
+	if conn.given == nil || len(conn.given) >= enough {
+		conn.given = map[string]bool{} // what ran so long ago is not in the way
 	}
-	l.given[j.ID] = true
+	conn.given[j.ID] = true
 	return j.ID
 }
 

@@ -12,8 +12,8 @@ import (
 func TestUpstreamID(t *testing.T) {
 	t.Parallel()
 	chosen := uuid.NewString()
-	l, other := &link{}, &link{}
-	require.Equal(t, chosen, l.upstreamID(job.Job{ID: chosen}))
+	conn, other := &connection{}, &connection{}
+	require.Equal(t, chosen, conn.upstreamID(job.Job{ID: chosen}))
 	require.Equal(t, chosen, other.upstreamID(job.Job{ID: chosen}), "another instance has not seen it")
 	fresh := map[string]bool{chosen: true}
 	for _, j := range []job.Job{
@@ -22,7 +22,7 @@ func TestUpstreamID(t *testing.T) {
 		{ID: "no UUID"},
 		{ID: "6A52EA99-846A-4FED-B36F-18AEAC669F3E"}, // not the form that servers take
 	} {
-		id := l.upstreamID(j)
+		id := conn.upstreamID(j)
 		require.NoError(t, uuid.Validate(id))
 		require.NotEqual(t, j.ID, id)
 		require.False(t, fresh[id])

@@ -63,13 +63,13 @@ func (d *Dispatcher) goesOn(e queue.Event) {
 
 // Explain says in plain words why a waiting job waits.
 func (d *Dispatcher) Explain(needs catalog.Requirements) string {
-	links := d.open()
-	if len(links) == 0 {
+	conns := d.connected()
+	if len(conns) == 0 {
 		return "no instance is connected"
 	}
 	var lacking []string
-	for _, l := range links {
-		info := l.abilities()
+	for _, conn := range conns {
+		info := conn.abilities()
 		if info == nil {
 			continue
 		}
@@ -77,7 +77,7 @@ func (d *Dispatcher) Explain(needs catalog.Requirements) string {
 		if len(missing) == 0 {
 			return "waiting for an instance to become idle"
 		}
-		lacking = append(lacking, l.name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
+		lacking = append(lacking, conn.name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
 	}
 	slices.Sort(lacking)
 	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
@@ -91,11 +91,11 @@ func (d *Dispatcher) expire(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	links := d.open()
+	conns := d.connected()
 	stuck := map[string]time.Time{}
 	for class, encoded := range classes {
 		needs, err := catalog.DecodeRequirements(encoded)
-		if err != nil || d.runnable(links, needs) {
+		if err != nil || d.runnable(conns, needs) {
 			continue
 		}
 		since, known := d.unrunnable[class]
@@ -110,9 +110,9 @@ func (d *Dispatcher) expire(ctx context.Context) {
 	d.unrunnable = stuck
 }
 
-func (d *Dispatcher) runnable(links []*link, needs catalog.Requirements) bool {
-	for _, l := range links {
-		if info := l.abilities(); info != nil && len(info.Satisfies(needs)) == 0 {
+func (d *Dispatcher) runnable(conns []*connection, needs catalog.Requirements) bool {
+	for _, conn := range conns {
+		if info := conn.abilities(); info != nil && len(info.Satisfies(needs)) == 0 {
 			return true
 		}
 	}

@@ -18,18 +18,18 @@ const (
 	maxRedial = 3 * time.Second
 )
 
-// feed keeps one WebSocket to an instance open under one client id and hands
-// on what arrives. There is never a second socket of the same id: ComfyUI
+// eventSocket keeps one WebSocket to an instance open under one client id and
+// passes on what arrives. There is never a second socket with the same id: ComfyUI
 // would silence one of them when the other closes.
-type feed struct {
+type eventSocket struct {
 	client *comfyui.Client
 	sid    string
 	log    *slog.Logger
-	// up is called after each successful opening, before any frame of it, and
-	// again for as long as it fails and the socket stands.
+	// up is called each time the socket opens, before its first frame, and again
+	// while it fails and the socket stays open.
 	up func(ctx context.Context) error
-	// down is called when the socket is lost, which a panic of up or of frame
-	// has as its consequence, and after each failed attempt to open it.
+	// down is called when the socket is lost or frame panics, and after each
+	// failed attempt to open the socket.
 	down func(err error)
 	// frame is called for each message and must not block.
 	frame func(comfyui.Frame)
@@ -37,9 +37,9 @@ type feed struct {
 	socket atomic.Pointer[comfyui.Socket] // the open one
 }
 
-// caughtUp waits until everything has been read that the instance had sent when
-// it was called.
-func (f *feed) caughtUp(ctx context.Context) error {
+// caughtUp waits until everything has been read that the instance had sent before
+// the call.
+func (f *eventSocket) caughtUp(ctx context.Context) error {
 	socket := f.socket.Load()
 	if socket == nil {
 		return errNotOpen
@@ -51,7 +51,7 @@ func (f *feed) caughtUp(ctx context.Context) error {
 var errNotOpen = errors.New("dispatch: the socket is not open")
 
 // run keeps the socket open until ctx ends.
-func (f *feed) run(ctx context.Context) {
+func (f *eventSocket) run(ctx context.Context) {
 	pauses := retry.New(minRedial, maxRedial)
 	for ctx.Err() == nil {
 		socket, err := f.client.Dial(ctx, f.sid)
@@ -69,7 +69,7 @@ func (f *feed) run(ctx context.Context) {
 }
 
 // serve reads what comes over an open socket, until it is lost.
-func (f *feed) serve(ctx context.Context, socket *comfyui.Socket) error {
+func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
 	f.socket.Store(socket)
 	defer f.socket.Store(nil)
 	standing, lost := context.WithCancel(ctx)
@@ -83,7 +83,7 @@ func (f *feed) serve(ctx context.Context, socket *comfyui.Socket) error {
 	return f.read(ctx, socket)
 }
 
-func (f *feed) upAgain(ctx context.Context) {
+func (f *eventSocket) upAgain(ctx context.Context) {
 	for pauses := retry.New(minRedial, maxRedial); pauses.Wait(ctx); {
 		if f.opened(ctx) == nil {
 			return
@@ -92,11 +92,11 @@ func (f *feed) upAgain(ctx context.Context) {
 }
 
 // opened calls up.
-func (f *feed) opened(ctx context.Context) error {
+func (f *eventSocket) opened(ctx context.Context) error {
 	return rescue.Do(f.log, "opening a socket", func() error { return f.up(ctx) })
 }
 
-func (f *feed) read(ctx context.Context, socket *comfyui.Socket) error {
+func (f *eventSocket) read(ctx context.Context, socket *comfyui.Socket) error {
 	for {
 		frame, err := socket.Next(ctx)
 		if err != nil {

@@ -9,23 +9,23 @@ import (
 
 func TestHomesOfOthersAreKept(t *testing.T) {
 	t.Parallel()
-	var h homes
+	var h affinity
 	h.note("ann", "client", "gpu")
-	for n := range 2 * maxHomes {
+	for n := range 2 * maxAffinity {
 		h.note("bob", fmt.Sprint(n), "gpu")
-		require.LessOrEqual(t, len(h.tenants["bob"]), maxHomes)
+		require.LessOrEqual(t, len(h.tenants["bob"]), maxAffinity)
 	}
 	require.Equal(t, "gpu", h.of("ann", "client"))
-	require.Equal(t, "gpu", h.of("bob", fmt.Sprint(2*maxHomes-1)))
+	require.Equal(t, "gpu", h.of("bob", fmt.Sprint(2*maxAffinity-1)))
 	require.Empty(t, h.of("ann", "other"))
 }
 
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
-	l := &link{refused: map[string]bool{}}
+	conn := &connection{refused: map[string]bool{}}
 	for n := range 3 * maxRefused {
-		l.refuse(fmt.Sprint(n))
-		require.True(t, l.refuses(fmt.Sprint(n)))
-		require.LessOrEqual(t, len(l.refused), maxRefused)
+		conn.refuse(fmt.Sprint(n))
+		require.True(t, conn.refuses(fmt.Sprint(n)))
+		require.LessOrEqual(t, len(conn.refused), maxRefused)
 	}
 }

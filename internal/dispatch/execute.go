@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// carry takes a claimed job through its run.
-func (r *run) carry(ctx context.Context) result {
+// execute runs a claimed job.
+func (r *run) execute(ctx context.Context) result {
 	key := r.job().Key
 	body, err := r.d.queue.Body(ctx, key)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *run) carry(ctx context.Context) result {
 	case ctx.Err() != nil:
 		return result{verdict: dropped} // the hub stops; the lease ends and the job goes elsewhere
 	}
-	r.link.refuse(key) // not at once again there
+	r.conn.refuse(key) // not at once again there
 	v := lost
 	switch {
 	case errors.Is(err, errDied):
@@ -44,12 +44,12 @@ func (r *run) carry(ctx context.Context) result {
 	return result{verdict: v, reason: "the instance did not take it: " + err.Error()}
 }
 
-// follow watches the run and brings home what it leaves.
+// follow watches the run and collects its results.
 func (r *run) follow(ctx context.Context) result {
 	res := r.watch(ctx)
 	switch {
-	case res.verdict == over:
-		return r.bringHome(ctx)
+	case res.verdict == instanceDone:
+		return r.collect(ctx)
 	case (res.verdict == lost || res.verdict == killed) && r.wish != wanted:
 		return r.cancelledEnd()
 	}
@@ -59,17 +59,17 @@ func (r *run) follow(ctx context.Context) result {
 // cancelledEnd is the result of a cancelled run whose instance does not say that
 // it was interrupted.
 func (r *run) cancelledEnd() result {
-	return result{verdict: finished, ending: cancelEnding(r.job(), r.body, time.Now())}
+	return result{verdict: jobEnded, ending: cancelEnding(r.job(), r.body, time.Now())}
 }
 
-// refused handles an instance that does not take the prompt. The catalog said
-// that it can run it, so it may be the instance that has changed: another one
-// is tried while there is one, and the client is told otherwise. A client that
-// still waits for the answer to its POST gets the instance's.
+// refused handles an instance that does not take the prompt. According to the
+// catalog it can run it, so the instance may have changed: another one is tried if
+// there is one, else the client is told. A client that still waits for the answer
+// to its POST gets the instance's answer.
 func (r *run) refused(ctx context.Context, why refusal) result {
 	j := r.job()
-	r.link.refuse(j.Key)
-	r.study(ctx, why)
+	r.conn.refuse(j.Key)
+	r.keepLessons(ctx, why)
 	r.d.learnFrom(why.Refused)
 	if r.d.hasOther(r) {
 		r.d.door(j.Key).another()
@@ -79,13 +79,13 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 		return result{verdict: v}
 	}
 	r.log.Info("instance refused the prompt", "type", why.Type)
-	r.open(ctx)
+	r.openStream(ctx)
 	r.send(0, "", comfyui.ExecutionStart(j.ID, time.Now()))
-	return result{verdict: finished, ending: troubleEnding(r.job(), r.body, refusalTrouble(why.Refused), time.Now())}
+	return result{verdict: jobEnded, ending: troubleEnding(r.job(), r.body, refusalTrouble(why.Refused), time.Now())}
 }
 
-// reject makes the instance's refusal the answer to the client's POST. It is
-// undecided when that has its answer already.
+// reject makes the instance's refusal the answer to the client's POST. It returns
+// undecided if the client already has an answer.
 func (r *run) reject(ctx context.Context, why refusal) verdict {
 	err := r.retry(ctx, "reject", func(ctx context.Context) error {
 		return r.d.queue.Reject(ctx, r.lease(), why.Body)
@@ -107,14 +107,14 @@ func (r *run) reject(ctx context.Context, why refusal) verdict {
 	return rejected
 }
 
-// bringHome collects the results of a run that its instance has finished with:
-// it frees the instance at once, copies the files, and says how the job ends.
-func (r *run) bringHome(ctx context.Context) result {
+// collect collects the results of a run that its instance has finished: it frees
+// the instance at once, copies the files, and says how the job ends.
+func (r *run) collect(ctx context.Context) result {
 	if r.retry(ctx, "release", func(ctx context.Context) error { return r.d.queue.Release(ctx, r.lease()) }) != nil {
 		return result{verdict: dropped}
 	}
 	r.phase = released
-	r.link.ended(r.job().Key)
+	r.conn.ended(r.job().Key)
 	r.free()
 	r.d.Wake()
 	entry, found, err := r.history(ctx)
@@ -153,7 +153,7 @@ func (r *run) bringHome(ctx context.Context) result {
 	if v == lost || v == excused {
 		return result{verdict: v, reason: reason}
 	}
-	if v == overran {
+	if v == timedOut {
 		end = troubleEnding(r.job(), r.body, trouble{
 			kind: "TimeoutError", node: r.stop.node,
 			message: "The prompt ran longer than the hub's job_timeout allows.",
@@ -166,15 +166,15 @@ func (r *run) bringHome(ctx context.Context) result {
 			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.job().ID), end.messages...)
 		}
 	}
-	return result{verdict: finished, ending: end}
+	return result{verdict: jobEnded, ending: end}
 }
 
-// history reads the instance's record of the run. It is there when the last
+// history reads the instance's record of the run, which exists once the last
 // message has been sent.
 func (r *run) history(ctx context.Context) (entry []byte, found bool, err error) {
 	pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
 	for range 5 {
-		entry, found, err = r.link.client.History(ctx, r.lease().Upstream)
+		entry, found, err = r.conn.client.History(ctx, r.lease().Upstream)
 		if err == nil && found {
 			return entry, true, nil
 		}
@@ -183,8 +183,8 @@ func (r *run) history(ctx context.Context) (entry []byte, found bool, err error)
 	return entry, found, err
 }
 
-// ending builds the end of a run from the instance's record, which knows it
-// for certain, and the message that was held back.
+// ending builds the end of a run from the instance's record, which is certain, and
+// the message that was held back.
 func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 	j := r.job()
 	end := ending{state: stateOf(parts.End)}
@@ -210,8 +210,8 @@ func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 	return end
 }
 
-// onlyBySocket returns an output node whose results exist in messages only; a
-// run that missed messages has then lost them.
+// onlyBySocket returns an output node whose results exist only in messages. A run
+// that missed messages has lost them.
 func (r *run) onlyBySocket() string {
 	for _, node := range r.body.Outputs {
 		if classOf(r.body.Prompt, node) == "SaveImageWebsocket" {

@@ -1,0 +1,311 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// connection is the hub's connection to one instance: a client, one persistent
+// WebSocket, what the instance can run, and the run that it has.
+type connection struct {
+	name   string
+	url    string
+	key    string // of its agent
+	owner  string // the agent, or the instance itself where it has none
+	client *comfyui.Client
+	sid    string
+	log    *slog.Logger
+	stop   context.CancelFunc
+	done   chan struct{}
+	ask    *asking
+	socket *eventSocket
+	// overheard tells broadcasts from messages to one client.
+	overheard overheard
+
+	mu sync.Mutex
+	// open says that the socket is open and the abilities are known.
+	open bool
+	// seen is when the instance was last heard or reached.
+	seen    time.Time
+	info    *catalog.Info
+	version comfyui.Version
+	current *run
+	// freeSince is when the instance last became free.
+	freeSince time.Time
+	// lastClient is the client whose job ran here last, lastTenant its tenant.
+	lastClient, lastTenant string
+	// lastKey is the job that the instance finished last.
+	lastKey string
+	// refused holds the jobs that this instance refused, until its abilities are
+	// read again.
+	refused map[string]bool
+	// given holds the prompt ids that the instance was given, see upstreamID.
+	given map[string]bool
+}
+
+// openConnection begins to keep a connection to an instance.
+func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, client *comfyui.Client) *connection {
+	ctx, stop := context.WithCancel(ctx)
+	conn := &connection{
+		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client,
+		// A fresh id for each connection: an old socket of an earlier hub that
+		// closes late must not silence this one.
+		sid:     "comfyhub-" + uuid.NewString(),
+		log:     d.log.With("instance", i.Name),
+		stop:    stop,
+		done:    make(chan struct{}),
+		refused: map[string]bool{},
+		ask:     newAsking(),
+	}
+	conn.socket = &eventSocket{
+		client: client, sid: conn.sid, log: conn.log,
+		up: func(ctx context.Context) error {
+			if err := d.learn(ctx, conn); err != nil {
+				if ctx.Err() == nil {
+					conn.log.Warn("cannot read what the instance can run", "error", err)
+				}
+				return err
+			}
+			d.setConnected(conn, client) // whoever finds it open finds its client, too
+			conn.setOpen(true)
+			conn.deliver(runEvent{kind: socketUp})
+			d.Wake()
+			return nil
+		},
+		down: func(err error) {
+			d.panels.dropOf(conn)
+			if conn.setOpen(false) {
+				conn.log.Warn("instance connection lost", "error", err)
+			}
+			conn.deliver(runEvent{kind: socketDown, err: err})
+			d.setConnected(conn, nil)
+			d.Wake()
+		},
+		frame: func(fr comfyui.Frame) {
+			conn.touch()
+			if d.takeLog(conn.name, fr) {
+				return // of no run
+			}
+			conn.overheard.note(fr)
+			conn.deliver(runEvent{kind: frameArrived, frame: fr})
+		},
+	}
+	go func() {
+		defer close(conn.done)
+		conn.socket.run(ctx)
+	}()
+	return conn
+}
+
+// caughtUp waits until all has been read that the instance has sent so far.
+func (conn *connection) caughtUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	return conn.socket.caughtUp(ctx)
+}
+
+// close ends the connection and waits for it.
+func (conn *connection) close() {
+	conn.stop()
+	<-conn.done
+	conn.client.Close()
+}
+
+func (conn *connection) setOpen(open bool) (changed bool) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	changed = conn.open != open
+	conn.open = open
+	if open {
+		conn.seen, conn.freeSince = time.Now(), time.Now()
+		conn.refused = map[string]bool{}
+	}
+	return changed
+}
+
+func (conn *connection) touch() {
+	conn.mu.Lock()
+	conn.seen = time.Now()
+	conn.mu.Unlock()
+}
+
+// deliver hands an event to the run that uses this connection, if there is one.
+func (conn *connection) deliver(e runEvent) {
+	conn.mu.Lock()
+	r := conn.current
+	conn.mu.Unlock()
+	if r != nil {
+		r.mail.put(e)
+	}
+}
+
+// attach makes a run the receiver of the instance's messages. Call it before the
+// POST: frames of a run can arrive before the reply.
+func (conn *connection) attach(r *run) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.current != nil {
+		return false
+	}
+	conn.current = r
+	return true
+}
+
+// detach frees the connection; the instance may take another job. It reports
+// whether the run had it.
+func (conn *connection) detach(r *run) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.current != r {
+		return false
+	}
+	conn.current = nil
+	conn.freeSince = time.Now()
+	if j := r.job(); j.Client != "" {
+		conn.lastClient, conn.lastTenant = j.Client, j.Tenant
+	}
+	return true
+}
+
+// ended notes that the instance has finished a run. A report that still shows the
+// run is out of date.
+func (conn *connection) ended(key string) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.lastKey = key
+}
+
+// idleFor returns how long the instance has been waiting for work.
+func (conn *connection) idleFor() time.Duration {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return time.Since(conn.freeSince)
+}
+
+// capability returns the instance's version.
+func (conn *connection) capability() comfyui.Version {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.version
+}
+
+// maxRefused bounds how many refused jobs are remembered; most of them have ended
+// since.
+const maxRefused = 1000
+
+// refuse remembers that this instance does not take a job. Once that is forgotten,
+// a job that still waits is refused again.
+func (conn *connection) refuse(key string) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if len(conn.refused) >= maxRefused {
+		conn.refused = map[string]bool{}
+	}
+	conn.refused[key] = true
+}
+
+// learned stores which version the instance is.
+func (conn *connection) learned(version comfyui.Version) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.version = version
+}
+
+// setInfo stores what the instance can run, see takeWhole and takePart.
+func (conn *connection) setInfo(info *catalog.Info) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.info = info
+}
+
+// abilities returns what the instance can run, nil while that is not known.
+func (conn *connection) abilities() *catalog.Info {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.info
+}
+
+// idle describes the connection to Pick; ok is false while it can take no job.
+func (conn *connection) idle() (Idle, *catalog.Info, bool) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if !conn.open || conn.current != nil || conn.info == nil {
+		return Idle{}, nil, false
+	}
+	refused := make(map[string]bool, len(conn.refused))
+	for key := range conn.refused {
+		refused[key] = true
+	}
+	return Idle{Name: conn.name, LastClient: conn.lastClient, Refused: refused}, conn.info, true
+}
+
+// usable reports whether the instance may take a job, as far as the fleet knows. A
+// report that still shows the run that this hub has just seen end is out of date,
+// and no reason to wait.
+func (conn *connection) usable(i fleet.Instance) bool {
+	switch i.State {
+	case fleet.Idle:
+		return true
+	case fleet.Busy:
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		return i.Report.Queue <= 1 && i.Report.Job != "" && i.Report.Job == conn.lastKey
+	default:
+		return false
+	}
+}
+
+// isOpen reports whether the instance can be asked.
+func (conn *connection) isOpen() bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.open
+}
+
+// running returns the run that has the instance, or nil.
+func (conn *connection) running() *run {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.current
+}
+
+// ranLast reports whether the last job here was this client's. What the instance
+// has loaded is then that client's, too.
+func (conn *connection) ranLast(tenant, client string) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if r := conn.current; r != nil {
+		if j := r.job(); j.Tenant != tenant || j.Client != client {
+			return false
+		}
+	}
+	return conn.lastTenant == tenant && conn.lastClient == client
+}
+
+// refuses reports whether the instance has refused a job.
+func (conn *connection) refuses(key string) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.refused[key]
+}
+
+// forgive lets jobs try again that were refused before the instance changed.
+func (conn *connection) forgive() {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.refused = map[string]bool{}
+}
+
+// gone reports whether an error means that the instance's process is not there,
+// rather than that it cannot be reached.
+func gone(err error) bool { return errors.Is(err, comfyui.ErrGone) }

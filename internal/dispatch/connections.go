@@ -1,0 +1,215 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// followFleet keeps a connection to every instance that the fleet knows.
+func (d *Dispatcher) followFleet(ctx context.Context) {
+	changed, cancel := d.Fleet.Subscribe()
+	defer cancel()
+	for {
+		d.reconcile(ctx)
+		d.Wake()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reconcile opens and closes connections until they match the fleet.
+func (d *Dispatcher) reconcile(ctx context.Context) {
+	known := map[string]fleet.Instance{}
+	for _, i := range d.Fleet.Instances() {
+		known[i.Name] = i
+	}
+	closing := map[string]*connection{}
+	d.mu.Lock()
+	for name, conn := range d.connections {
+		if i, ok := known[name]; !ok || i.URL != conn.url || i.Key != conn.key {
+			closing[name] = conn
+			delete(d.connections, name)
+			d.Connected.Set(name, nil)
+		}
+	}
+	for name, i := range known {
+		if d.connections[name] != nil || i.URL == "" {
+			continue
+		}
+		client, err := d.Connect(i)
+		if err != nil {
+			d.log.Error("instance cannot be used", "instance", name, "error", err)
+			continue
+		}
+		d.connections[name] = d.openConnection(ctx, i, client)
+	}
+	d.mu.Unlock()
+	for name, conn := range closing {
+		d.retire(conn, d.connection(name))
+	}
+}
+
+// errDropped says that the fleet no longer has an instance: it was removed from
+// the configuration, or its agent left for good. It may well be alive.
+var errDropped = errors.New("the fleet does not have it any more")
+
+// retire closes a connection. Its run moves to the instance's next connection, if
+// there is one: an agent that was restarted serves the same instances at another
+// port, and they have worked on meanwhile.
+func (d *Dispatcher) retire(conn, next *connection) {
+	d.panels.dropOf(conn)
+	if r := conn.running(); r != nil {
+		if next != nil && next.attach(r) {
+			r.mail.put(runEvent{kind: moved, conn: next})
+		} else {
+			r.mail.put(runEvent{kind: socketDown, err: errDropped})
+		}
+	}
+	d.work.Go(conn.log, "closing a connection", conn.close)
+}
+
+// setConnected publishes the client of a connection, nil when its instance cannot
+// be asked.
+func (d *Dispatcher) setConnected(conn *connection, client *comfyui.Client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.connections[conn.name] == conn { // one that is closing says nothing about the next one
+		d.Connected.Set(conn.name, client)
+	}
+}
+
+// connection returns the connection to an instance, or nil.
+func (d *Dispatcher) connection(instance string) *connection {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.connections[instance]
+}
+
+// learn reads what an instance can run, each time the socket opens: the process
+// there may be another one with other models.
+func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
+	stats, err := conn.client.SystemStats(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	info, hash, err := d.read(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if replaced, err := conn.client.Get(ctx, "/node_replacements", nil); err == nil {
+		if with, err := info.WithReplacements(replaced); err == nil {
+			info = with
+		}
+	}
+	conn.learned(stats.Version)
+	conn.ask.forget()
+	conn.takeWhole(d.Library, info, hash, began)
+	if i, ok := d.Fleet.Instance(conn.name); !ok || i.State != fleet.Sick {
+		// A prompt that an unhealthy instance hangs on stays: when it ends, the
+		// instance has recovered.
+		if err := d.cancelStale(ctx, conn); err != nil {
+			return err
+		}
+	}
+	d.Learned(conn.name, conn.abilities(), stats.Version)
+	conn.log.Info("instance connected", "version", stats.Version.String(), "classes", info.Classes())
+	d.resumeLogs(ctx, conn)
+	return nil
+}
+
+// read returns what an instance can run, and the hash of the answer, which is
+// large.
+func (d *Dispatcher) read(ctx context.Context, conn *connection) (*catalog.Info, string, error) {
+	held := d.turnOf(conn)
+	defer func() { held.leave() }()
+	body, hash, err := conn.client.ObjectInfo(ctx, held.wait)
+	if err != nil {
+		return nil, "", err
+	}
+	done, err := d.parsing.enter(ctx, "")
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
+	info, err := d.Library.Parse(body)
+	return info, hash, err
+}
+
+// followQueue acts on what this hub and others did to the queue.
+func (d *Dispatcher) followQueue(ctx context.Context) {
+	for e := range d.queue.Subscribe(ctx) {
+		d.heard(e)
+	}
+}
+
+// connected returns the connections whose instances can be asked, by name. The
+// first is the primary.
+func (d *Dispatcher) connected() []*connection {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []*connection
+	for _, conn := range d.connections {
+		if conn.isOpen() {
+			out = append(out, conn)
+		}
+	}
+	slices.SortFunc(out, func(a, b *connection) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// Clients returns the clients of all connected instances, the primary's first.
+func (d *Dispatcher) Clients() []*comfyui.Client {
+	var out []*comfyui.Client
+	for _, conn := range d.connected() {
+		out = append(out, conn.client)
+	}
+	return out
+}
+
+// Primary returns the instance whose pages and extensions the fleet shows, nil
+// when none is connected. It is the first by name: pages and their hashed files
+// must all come from one build.
+func (d *Dispatcher) Primary() *comfyui.Client {
+	if conns := d.connected(); len(conns) > 0 {
+		return conns[0].client
+	}
+	return nil
+}
+
+// Version returns the lowest version among the connected instances: what the
+// whole fleet supports. It is the zero Version while none is connected.
+func (d *Dispatcher) Version() comfyui.Version {
+	var lowest comfyui.Version
+	for n, conn := range d.connected() {
+		if v := conn.capability(); n == 0 || v.Compare(lowest) < 0 {
+			lowest = v
+		}
+	}
+	return lowest
+}
+
+// hasOther reports whether another present instance could run a job.
+func (d *Dispatcher) hasOther(r *run) bool {
+	needs, err := catalog.DecodeRequirements(r.body.Requires)
+	if err != nil {
+		return false
+	}
+	key := r.job().Key
+	for _, conn := range d.connected() {
+		if conn != r.conn && !conn.refuses(key) && conn.abilities() != nil && len(conn.abilities().Satisfies(needs)) == 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// outputs copies the output files of one run to the hub and knows their names
+// there.
+type outputs struct {
+	run *run
+
+	mu    sync.Mutex
+	names map[job.FileRef]job.FileRef
+	waits []func(context.Context) error
+	err   error
+}
+
+func newOutputs(r *run) *outputs {
+	return &outputs{run: r, names: map[job.FileRef]job.FileRef{}}
+}
+
+// rename returns an output with the hub's names, and begins to copy files that it
+// has not seen yet. A file that cannot be copied loses the run; settle reports
+// that. The error is queue.ErrUnavailable: no names can be given now, and
+// the output must be renamed again later.
+func (o *outputs) rename(ctx context.Context, output []byte) ([]byte, error) {
+	if o.run.d.Shown != nil {
+		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)
+	}
+	if !comfyui.HasFiles(output) {
+		return output, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var unknown []job.FileRef
+	for _, f := range comfyui.Files(output) {
+		if _, ok := o.names[f.Ref]; !ok && !slices.Contains(unknown, f.Ref) {
+			unknown = append(unknown, f.Ref)
+		}
+	}
+	if len(unknown) > 0 {
+		if err := o.collect(ctx, unknown); err != nil {
+			return nil, err
+		}
+	}
+	return comfyui.Rename(output, func(f job.FileRef) job.FileRef {
+		if name, ok := o.names[f]; ok {
+			return name
+		}
+		return f
+	}), nil
+}
+
+func (o *outputs) collect(ctx context.Context, outputs []job.FileRef) error {
+	r := o.run
+	names, wait, err := r.d.Files.Collect(ctx, r.job().Tenant, outputs, r.d.target(r.conn))
+	if errors.Is(err, queue.ErrUnavailable) {
+		return err
+	}
+	if err != nil {
+		r.log.Warn("cannot collect an output", "error", err)
+		if o.err == nil {
+			o.err = fmt.Errorf("an output file cannot be copied: %w", err)
+		}
+		return nil
+	}
+	for n, f := range outputs {
+		o.names[f] = names[n]
+	}
+	o.waits = append(o.waits, wait)
+	return nil
+}
+
+// settle waits until the hub has every file.
+func (o *outputs) settle(ctx context.Context) error {
+	o.mu.Lock()
+	waits, err := o.waits, o.err
+	o.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, wait := range waits {
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("an output file cannot be copied: %w", err)
+		}
+	}
+	return nil
+}
+
+// uses returns the files of the run, by the names in its history entry.
+func (o *outputs) uses() queue.Uses {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	names := slices.Collect(maps.Values(o.names))
+	if len(names) == 0 {
+		return queue.Uses{}
+	}
+	indexes, members := o.run.d.Files.Uses(o.run.job().Tenant, names)
+	return queue.Uses{Indexes: indexes, Members: members}
+}

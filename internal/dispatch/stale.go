@@ -1,0 +1,57 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// cancelStale stops prompts on an instance that a hub sent and nobody waits for:
+// runs that were given up while the instance could not be reached, or whose claim
+// a Redis failover has lost. They would keep the instance from other work. Prompts
+// of jobs that this queue does not know belong to somebody else's hub.
+func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
+	shown, err := conn.client.Queue(ctx)
+	if err != nil {
+		return err
+	}
+	for n, item := range append(shown.Running, shown.Pending...) {
+		if !item.Mark.Ours() {
+			continue
+		}
+		stale, err := d.isStale(ctx, conn, item)
+		if err != nil {
+			return err
+		}
+		if !stale {
+			continue
+		}
+		conn.log.Info("stopping a run that counts no more", "job", item.Mark.Job)
+		if n >= len(shown.Running) {
+			err = conn.client.DeleteQueued(ctx, item.ID)
+		} else {
+			err = conn.client.Interrupt(ctx, item.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isStale reports whether a prompt on an instance belongs to an attempt that has ended.
+func (d *Dispatcher) isStale(ctx context.Context, conn *connection, item comfyui.QueueItem) (bool, error) {
+	j, err := d.queue.Get(ctx, item.Mark.Job)
+	if errors.Is(err, queue.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	held := (j.State == job.Leased || j.State == job.Running) && j.Run.Instance == conn.name
+	// Servers before 0.3.45 choose their own ids.
+	return !held || conn.capability().HonoursPromptID() && j.Run.Upstream != item.ID, nil
+}
