@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -131,9 +132,9 @@ func server(t *testing.T, store *Store, inst *instance, strict bool) *httptest.S
 		case "/view":
 			view.ServeView(w, r, tenant, "a")
 		case "/upload/image":
-			uploads.ServeImage(w, r, tenant)
+			assert.NoError(t, uploads.ServeImage(w, r, tenant))
 		case "/upload/mask":
-			uploads.ServeMask(w, r, tenant, "a")
+			assert.NoError(t, uploads.ServeMask(w, r, tenant, "a"))
 		}
 	}))
 	t.Cleanup(srv.Close)

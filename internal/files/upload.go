@@ -24,8 +24,6 @@ type UploadOptions struct {
 	MaxSize func() int64
 	// Away is called for each request that failed because Redis was away.
 	Away func()
-	// Full answers a tenant that has reached a limit; see FullError.
-	Full func(w http.ResponseWriter, limit string)
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -34,9 +32,6 @@ type UploadOptions struct {
 func NewUploads(store *Store, view *View, o UploadOptions) *Uploads {
 	if o.MaxSize == nil {
 		o.MaxSize = func() int64 { return DefaultMaxUpload }
-	}
-	if o.Full == nil {
-		o.Full = func(w http.ResponseWriter, _ string) { answerEmpty(w, http.StatusInsufficientStorage) }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -48,9 +43,10 @@ func NewUploads(store *Store, view *View, o UploadOptions) *Uploads {
 // got.
 type keeper func(r *http.Request, u *upload, f *form) (job.FileRef, error)
 
-// ServeImage stores a file of any kind, streamed to disk.
-func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant string) {
-	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) {
+// ServeImage stores a file of any kind, streamed to disk. It answers everything
+// but a *FullError, which it returns.
+func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant string) error {
+	return s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) {
 		return u.keep(r.Context(), f.file, f.file.sha256)
 	})
 }
@@ -58,18 +54,19 @@ func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant stri
 // ServeMask stores the picture that original_ref names, as a PNG with the alpha
 // channel of the upload and the text of the original. An original that is not
 // there is no error in ComfyUI: nothing is stored, and the answer is a name.
-// Pictures are made for callers in turn.
-func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant, caller string) {
-	s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) { return s.keepMask(r, caller, u, f) })
+// Pictures are made for callers in turn. It answers everything but a *FullError,
+// which it returns.
+func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant, caller string) error {
+	return s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) { return s.keepMask(r, caller, u, f) })
 }
 
-func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) {
+func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) error {
 	ref, err := s.take(w, r, tenant, keep)
 	var over *tooLarge
 	var full *FullError
 	switch {
 	case errors.As(err, &full):
-		s.options.Full(w, full.Limit)
+		return full
 	case errors.As(err, &over):
 		// The rest of the body is not read.
 		w.Header().Set("Connection", "close")
@@ -82,6 +79,7 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 		answer(w, http.StatusOK, "application/json; charset=utf-8", []byte(`{"name": `+quote(ref.Filename)+
 			`, "subfolder": `+quote(ref.Subfolder)+`, "type": `+quote(ref.Type)+`}`))
 	}
+	return nil
 }
 
 // take reads the form and checks it in ComfyUI's order: the type before the

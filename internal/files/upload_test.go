@@ -28,7 +28,7 @@ type part struct {
 	body        string
 }
 
-func post(t testing.TB, serve func(http.ResponseWriter, *http.Request, string), parts ...part) *httptest.ResponseRecorder {
+func post(t testing.TB, serve func(http.ResponseWriter, *http.Request, string) error, parts ...part) *httptest.ResponseRecorder {
 	t.Helper()
 	var buf bytes.Buffer
 	w := multipart.NewWriter(&buf)
@@ -46,7 +46,7 @@ func post(t testing.TB, serve func(http.ResponseWriter, *http.Request, string), 
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/upload", &buf)
 	r.Header.Set("Content-Type", w.FormDataContentType())
 	rec := httptest.NewRecorder()
-	serve(rec, r, tenant)
+	require.NoError(t, serve(rec, r, tenant))
 	return rec
 }
 
@@ -124,7 +124,7 @@ func TestUploadBrokenForms(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/upload/image", strings.NewReader(c.body))
 		r.Header.Set("Content-Type", c.typ)
 		rec := httptest.NewRecorder()
-		u.ServeImage(rec, r, tenant)
+		require.NoError(t, u.ServeImage(rec, r, tenant))
 		status := c.status
 		if name == "no parts" {
 			status = rec.Code // the end of nothing is a cut or an empty form
@@ -228,6 +228,6 @@ func TestMaskOriginals(t *testing.T) {
 }
 
 // asCaller serves as one that takes turns with no other.
-func asCaller(serve func(w http.ResponseWriter, r *http.Request, tenant, caller string)) func(http.ResponseWriter, *http.Request, string) {
-	return func(w http.ResponseWriter, r *http.Request, tenant string) { serve(w, r, tenant, "a") }
+func asCaller(serve func(w http.ResponseWriter, r *http.Request, tenant, caller string) error) func(http.ResponseWriter, *http.Request, string) error {
+	return func(w http.ResponseWriter, r *http.Request, tenant string) error { return serve(w, r, tenant, "a") }
 }

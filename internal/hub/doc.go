@@ -1,8 +1,7 @@
 // Package hub puts the parts together: it is the core that every room of the API
 // calls. Package api lets requests in and hands them to the rooms, of which
 // api/ops answers for the hub itself and api/comfy for ComfyUI; package
-// caddymodule makes a Caddy handler of it. Some of ComfyUI's routes are still
-// answered here, see routes.
+// caddymodule makes a Caddy handler of it.
 //
 // # The life of a job
 //

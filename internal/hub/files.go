@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
@@ -65,7 +63,7 @@ func (h *Hub) openViews() {
 		Logger:        log,
 	})
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
-		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log, Full: h.refuseUpload,
+		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log,
 	})
 }
 
@@ -85,31 +83,15 @@ func (h *Hub) checkShared(ctx context.Context) error {
 	return nil
 }
 
-func (h *Hub) getView(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	h.view.ServeView(w, r, a.Tenant, a.Turn())
-}
+// View shows files. It is there after the first Start.
+func (h *Hub) View() *files.View { return h.view }
 
-func (h *Hub) postUpload(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	h.uploads.ServeImage(w, r, a.Tenant)
-}
+// Uploads takes inputs in. It is there after the first Start.
+func (h *Hub) Uploads() *files.Uploads { return h.uploads }
 
-func (h *Hub) postMask(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	h.uploads.ServeMask(w, r, a.Tenant, a.Turn())
-}
-
-// refuseUpload answers a user whose tenant has uploaded all that it may. Web UIs
-// show the status with its reason phrase.
-func (h *Hub) refuseUpload(w http.ResponseWriter, limit string) {
-	e := api.Error{
-		Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full",
-		Message: "Your uploads take all the space that they may",
-		Details: "The operator can raise it, or let unused uploads go (input_age).",
-	}
-	if limit == "input_files" {
-		e.Message = "You have uploaded as many files as you may"
-	}
-	h.requests.RefuseFull(w, limit, e)
-}
+// Held are the pictures that wait for the instance of their job. They are there
+// after the first Start.
+func (h *Hub) Held() *files.Held { return h.held }
 
 // ofInstance finds an input that lies on an instance and not at the hub: what
 // /object_info offers, the web interface also shows. Only where nobody has

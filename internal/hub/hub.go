@@ -27,7 +27,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/recent"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/userdata"
@@ -48,9 +47,7 @@ type Hub struct {
 	table   *api.Router
 	metrics *metrics
 	recent  api.RecentClients
-	// left are the instances that hold pictures which nodes have left in their
-	// memory, by id.
-	left recent.Map[string]
+	left    leftPictures
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
@@ -105,7 +102,7 @@ func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), stock: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
-	h.table = h.routes()
+	h.table = &api.Router{}
 	h.metrics = newMetrics(h)
 	h.requests = &api.Requests{
 		Intake: h.intake, Log: h.log, Unavailable: h.metrics.faults.Inc,
@@ -201,7 +198,7 @@ func (h *Hub) open(ctx context.Context) error {
 	})
 	h.logs = logs.NewReaders(h.streams)
 	h.dispatch = dispatch.New(dispatch.Config{
-		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: h.noteLeft,
+		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: h.left.note,
 		Connected: h.clients, Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
 		EndedElsewhere: h.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -19,10 +18,6 @@ type Viewer struct {
 	Login bool
 	// Trusted says that the viewer may speak for every tenant.
 	Trusted bool
-}
-
-func viewerOf(a api.Requester) Viewer {
-	return Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
 }
 
 // Insight shows the fleet and the jobs to viewers, to each what it may see. Its

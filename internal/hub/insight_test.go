@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -162,7 +161,7 @@ func TestPicturesLeftByNodes(t *testing.T) {
 
 	at := b.hub.fleet.Instances()[0].Name
 	output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
-	b.hub.noteLeft("ada", at, output)
+	b.hub.left.note("ada", at, output)
 	status, body := ada.send("GET", path, "")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "one", string(body))
@@ -207,9 +206,9 @@ func TestOutputsNamePictures(t *testing.T) {
 	ada, eve := b.login("ada"), b.login("eve")
 	id := ada.submit(picture(7), "ada")
 	ada.awaits(id, "done")
-	require.Len(t, b.hub.holders(api.Requester{Tenant: "ada", Login: true}, "left"), 1)
-	require.Empty(t, b.hub.holders(api.Requester{Tenant: eve.user, Login: true}, "left"))
-	require.Empty(t, b.hub.holders(api.Requester{Tenant: "ada", Login: true}, "other"))
+	require.Len(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "left"), 1)
+	require.Empty(t, b.hub.Holders(Viewer{Tenant: eve.user, Login: true}, nil, "left"))
+	require.Empty(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "other"))
 }
 
 // Two tenants may use one client id: each gets its own messages.

@@ -2,25 +2,12 @@ package hub
 
 import (
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// routes are what the hub answers itself. Each exists bare and under /api.
-// Any other path goes to an instance.
-func (h *Hub) routes() *api.Router {
-	t := &api.Router{}
-	t.Both("GET /view", h.getView)
-	t.Both("POST /upload/image", h.postUpload)
-	t.Both("POST /upload/mask", h.postMask)
-	t.Both("PUT "+files.HeldPath+"*", h.putHeld)
-	t.Both("GET "+files.HeldPath+"*", h.getHeld)
-	return t
-}
-
-// Table has ComfyUI's routes. Rooms that answer some of them add theirs before
-// the first request.
+// Table has ComfyUI's routes. The room that answers them adds them before the
+// first request.
 func (h *Hub) Table() *api.Router { return h.table }
 
 // Requests reads the requests of all rooms.

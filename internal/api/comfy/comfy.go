@@ -1,13 +1,11 @@
 // Package comfy is the room of ComfyUI's own API: it translates between its
-// routes, its errors and its shapes and the core. It answers what is about
-// prompts, sockets, the queue, the history and the jobs in them, about node
-// classes, models and logs, about users, their settings and their files, about
-// assets and the web UI, and passes on what is no route of the hub; the other
-// routes are still in package hub.
+// routes, its errors and its shapes and the core. What is no route of the hub it
+// passes on to an instance.
 package comfy
 
 import (
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -61,6 +59,11 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Both("GET /global_subgraphs/*", c.getSettled("null"))
 	t.Both("GET /node_replacements", c.getKnown("{}"))
 	t.Both("POST /free", c.postFree)
+	t.Both("GET /view", c.getView)
+	t.Both("POST /upload/image", c.postUpload)
+	t.Both("POST /upload/mask", c.postMask)
+	t.Both("PUT "+files.HeldPath+"*", c.putHeld)
+	t.Both("GET "+files.HeldPath+"*", c.getHeld)
 	t.Both("GET /users", c.getUsers)
 	t.Both("POST /users", c.postUsers)
 	t.Both("GET /settings", c.getSettings)

@@ -1,0 +1,42 @@
+package comfy
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// getView answers GET /view.
+func (c *Room) getView(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	c.hub.View().ServeView(w, r, a.Tenant, a.Turn())
+}
+
+// postUpload answers POST /upload/image.
+func (c *Room) postUpload(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	c.refuseUpload(w, c.hub.Uploads().ServeImage(w, r, a.Tenant))
+}
+
+// postMask answers POST /upload/mask.
+func (c *Room) postMask(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	c.refuseUpload(w, c.hub.Uploads().ServeMask(w, r, a.Tenant, a.Turn()))
+}
+
+// refuseUpload answers an upload for which the tenant has no room left. Web UIs
+// show the status with its reason phrase.
+func (c *Room) refuseUpload(w http.ResponseWriter, err error) {
+	var full *files.FullError
+	if !errors.As(err, &full) {
+		return
+	}
+	e := api.Error{
+		Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full",
+		Message: "Your uploads take all the space that they may",
+		Details: "The operator can raise it, or let unused uploads go (input_age).",
+	}
+	if full.Limit == "input_files" {
+		e.Message = "You have uploaded as many files as you may"
+	}
+	c.RefuseFull(w, full.Limit, e)
+}

@@ -1,0 +1,72 @@
+package hub
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/recent"
+)
+
+// leftPictures are the instances that hold pictures which nodes have left in
+// their memory. Nobody but the tenant whose job has named a picture may learn
+// where it is.
+type leftPictures struct{ instances recent.Map[string] }
+
+// note notes the pictures that an output of a tenant's job names.
+func (l *leftPictures) note(tenant, instance string, output []byte) {
+	if !bytes.Contains(output, []byte(`"http"`)) {
+		return
+	}
+	v, err := pyjson.Parse(output)
+	if err != nil {
+		return
+	}
+	noted := 0
+	eachObject(v, func(o *pyjson.Object) {
+		if id := o.String("id"); id != "" && o.String("source") == "http" && noted < maxHeldIDs {
+			noted++
+			l.instances.Change(tenant, id, func(at *string) { *at = instance })
+		}
+	})
+}
+
+// at is the instance that holds a tenant's picture, "" if none is known.
+func (l *leftPictures) at(tenant, id string) (instance string) {
+	l.instances.Read(tenant, id, func(at *string) { instance = *at })
+	return instance
+}
+
+// Holders are the instances to ask for a picture that a node has left in their
+// memory; clients are the client ids that the request may come from. Where
+// people log in it is the one on which a job of the viewer's has named the
+// picture, if any: ids can be guessed, and instances are shared.
+func (h *Hub) Holders(v Viewer, clients []string, id string) []*comfyui.Client {
+	if !h.insight.SeesAll(v) {
+		if client := h.clients.ByName(h.left.at(v.Tenant, id)); client != nil {
+			return []*comfyui.Client{client}
+		}
+		return nil
+	}
+	all := h.dispatch.Clients()
+	if first := h.ClientFor(v.Tenant, clients); first != nil {
+		all = slices.Insert(slices.DeleteFunc(all, func(c *comfyui.Client) bool { return c == first }), 0, first)
+	}
+	return all
+}
+
+// eachObject calls f with every object in a value.
+func eachObject(v pyjson.Value, f func(*pyjson.Object)) {
+	switch v := v.(type) {
+	case *pyjson.Object:
+		f(v)
+		for _, member := range v.All() {
+			eachObject(member, f)
+		}
+	case pyjson.Array:
+		for _, item := range v {
+			eachObject(item, f)
+		}
+	}
+}
