@@ -57,6 +57,8 @@ func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 // names what no list has, the instances are asked again for those classes. A
 // prompt that is accepted all the same goes to an instance that has the file.
 func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict) {
+	p.Version = c.dispatch.Version()
+	p.Makes = func(q catalog.Question) bool { return c.dispatch.Makes(ctx, c.stock.infos(), q) }
 	now := time.Now()
 	known := c.stock.catalog()
 	verdict := known.Validate(p)

@@ -5,7 +5,7 @@
 //
 // # The life of a job
 //
-//  1. A client posts a prompt (Hub.Submit). Package catalog, which knows the
+//  1. A client posts a prompt (Submitter.Submit). Package catalog, which knows the
 //     node classes of the fleet, validates it as ComfyUI would and says what
 //     it requires; package files pins the inputs that it names; package queue
 //     stores it. From the 200 on the job cannot be lost: it is in Redis.

@@ -18,15 +18,15 @@ const doorLife = 10 * time.Second
 // door. The instance's refusal is a *Refusal; the nodeErrors are those of a
 // prompt of which it runs a part. door is nil for a job that an earlier request
 // has posted.
-func (h *Hub) ask(ctx context.Context, j job.Job, door *dispatch.Door) (nodeErrors []byte, err error) {
+func (s *Submitter) ask(ctx context.Context, j job.Job, door *dispatch.Door) (nodeErrors []byte, err error) {
 	if door != nil {
-		nodeErrors = door.Wait(ctx, h.Settings().AskPatience)
+		nodeErrors = door.Wait(ctx, s.patience())
 	}
 	// Also for a client that has left: the job is refused or accepted, and
 	// nothing stays open.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doorLife)
 	defer cancel()
-	answer, refused, err := h.queue.Admit(ctx, j.Key)
+	answer, refused, err := s.queue.Admit(ctx, j.Key)
 	if refused && err == nil {
 		err = &Refusal{Answer: answer}
 	}

@@ -60,7 +60,7 @@ func (h *Hub) tellUndelivered(ctx context.Context, k stream.Key, concerns func(j
 	}
 	for _, j := range jobs {
 		if time.Since(time.UnixMilli(j.FinishedAt)) < h.Settings().ReplayWindow && concerns(j) {
-			h.streams.Tell(k, j.ID, j.Key, h.rebuilt(ctx, j)...)
+			h.streams.Tell(k, j.ID, j.Key, rebuilt(ctx, h.queue, j)...)
 		}
 	}
 }
@@ -107,15 +107,15 @@ func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
 	}
 	for _, r := range records {
 		if !r.Delivered && h.streams.Holds(k) {
-			h.streams.Tell(k, r.Job.ID, r.Job.Key, h.rebuilt(ctx, r.Job)...)
+			h.streams.Tell(k, r.Job.ID, r.Job.Key, rebuilt(ctx, h.queue, r.Job)...)
 		}
 	}
 }
 
 // rebuilt are the messages of an ended job from its history entry; none where
 // there is no entry any more.
-func (h *Hub) rebuilt(ctx context.Context, j job.Job) []stream.Message {
-	entry, err := h.queue.HistoryEntry(ctx, j.Tenant, j.ID)
+func rebuilt(ctx context.Context, q *queue.Queue, j job.Job) []stream.Message {
+	entry, err := q.HistoryEntry(ctx, j.Tenant, j.ID)
 	if err != nil {
 		return nil
 	}

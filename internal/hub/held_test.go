@@ -36,7 +36,7 @@ func TestHeldPictures(t *testing.T) {
 		"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
 	parsed, err := catalog.ParseGraph(graph)
 	require.NoError(t, err)
-	encoded, err := b.hub.pin(ctx, "default", parsed, nil)
+	encoded, err := b.hub.submitter.pin(ctx, "default", parsed, nil)
 	require.NoError(t, err)
 	require.Contains(t, string(encoded), `"held":["a/b"]`)
 	in, err := files.DecodeInputs(encoded)
@@ -45,7 +45,7 @@ func TestHeldPictures(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, renamed)
 	require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
-	none, err := b.hub.pin(ctx, "another", parsed, nil)
+	none, err := b.hub.submitter.pin(ctx, "another", parsed, nil)
 	require.NoError(t, err)
 	require.Nil(t, none, "another tenant's pictures are not there")
 

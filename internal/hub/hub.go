@@ -90,6 +90,7 @@ type Hub struct {
 	gossip   *membership
 	statics  *statics
 
+	submitter *Submitter
 	canceller *Canceller
 
 	house     sync.WaitGroup
@@ -206,6 +207,10 @@ func (h *Hub) open(ctx context.Context) error {
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, log: h.log}
 	h.classes = &Classes{stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
+	h.submitter = &Submitter{
+		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held,
+		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log,
+	}
 	h.openViews()
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {

@@ -14,7 +14,7 @@ import (
 // lookup says which of a tenant's files the hub has, for the time of one
 // request.
 type lookup struct {
-	hub    *Hub
+	store  *files.Store
 	ctx    context.Context
 	tenant string
 	known  map[job.FileRef]bool
@@ -27,7 +27,7 @@ func (l *lookup) has(ref job.FileRef) bool {
 	if known, ok := l.known[ref]; ok {
 		return known
 	}
-	_, err := l.hub.store.Resolve(l.ctx, l.tenant, ref)
+	_, err := l.store.Resolve(l.ctx, l.tenant, ref)
 	if l.known == nil {
 		l.known = map[job.FileRef]bool{}
 	}
@@ -39,14 +39,14 @@ func (l *lookup) has(ref job.FileRef) bool {
 }
 
 // pin notes what the files in a graph mean now.
-func (h *Hub) pin(ctx context.Context, tenant string, graph *catalog.Graph, named []catalog.InputFile) ([]byte, error) {
-	in := files.Inputs{Version: 1, Held: heldIn(ctx, h.held, tenant, graph)}
+func (s *Submitter) pin(ctx context.Context, tenant string, graph *catalog.Graph, named []catalog.InputFile) ([]byte, error) {
+	in := files.Inputs{Version: 1, Held: heldIn(ctx, s.held, tenant, graph)}
 	refs := make([]job.FileRef, 0, len(named))
 	for _, f := range named {
 		refs = append(refs, f.Ref)
 		in.Places = append(in.Places, files.InputPlace{Path: f.Path, Value: f.Value, Ref: f.Ref})
 	}
-	pins, err := h.store.Pin(ctx, tenant, refs)
+	pins, err := s.store.Pin(ctx, tenant, refs)
 	if err != nil || len(pins) == 0 && len(in.Held) == 0 {
 		return nil, err
 	}

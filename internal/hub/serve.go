@@ -20,6 +20,9 @@ func (h *Hub) Recent() *api.RecentClients { return &h.recent }
 // Start.
 func (h *Hub) Streams() *stream.Streams { return h.streams }
 
+// Submitter takes prompts. It is there after the first Start.
+func (h *Hub) Submitter() *Submitter { return h.submitter }
+
 // Canceller ends jobs. It is there after the first Start.
 func (h *Hub) Canceller() *Canceller { return h.canceller }
 

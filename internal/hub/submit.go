@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -12,13 +13,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Errors of [Hub.Submit]: the queue is full, or what one tenant may have in it.
+// Errors of [Submitter.Submit]: the queue is full, or what one tenant may have in it.
 var (
 	ErrQueueFull       = queue.ErrFull
 	ErrTenantWaiting   = queue.ErrTenantFull
@@ -75,6 +77,19 @@ type Refusal struct {
 // Error leaves the answer out, which may quote a user's text.
 func (*Refusal) Error() string { return "hub: an instance has refused the prompt" }
 
+// Submitter takes prompts from every dialect.
+type Submitter struct {
+	queue    *queue.Queue
+	classes  *Classes
+	dispatch *dispatch.Dispatcher
+	streams  *stream.Streams
+	store    *files.Store
+	held     *files.Held
+	// patience is how long an instance may take to accept or refuse a prompt.
+	patience func() time.Duration
+	log      func() *slog.Logger
+}
+
 // Submit checks a prompt as ComfyUI would, puts it into the queue and calls
 // answer, which must send the client its answer before it returns: messages of
 // the run follow then, and several clients lose a prompt whose messages arrive
@@ -82,39 +97,37 @@ func (*Refusal) Error() string { return "hub: an instance has refused the prompt
 //
 // The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
 // *[Refusal], those above, or one of Redis or the storage.
-func (h *Hub) Submit(ctx context.Context, p Submission, answer func(Accepted)) error {
-	s, verdict, err := h.checked(ctx, p)
+func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted)) error {
+	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
 		return err
 	}
-	door := h.dispatch.Door(s.Key)
+	door := s.dispatch.Door(queued.Key)
 	defer door.Close()
-	accepted, err := h.enqueue(ctx, s, verdict, door)
+	accepted, err := s.enqueue(ctx, queued, verdict, door)
 	if err != nil {
 		return err
 	}
 	answer(accepted)
 	door.Close()
-	h.dispatch.Wake()
+	s.dispatch.Wake()
 	return nil
 }
 
 // TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that
 // it refuses. A number that is not taken harms nobody.
-func (h *Hub) TakeNumber(ctx context.Context, tenant string) {
-	if _, err := h.queue.TakeNumber(ctx, tenant); err != nil {
-		h.log().Debug("cannot advance the number", "error", err)
+func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
+	if _, err := s.queue.TakeNumber(ctx, tenant); err != nil {
+		s.log().Debug("cannot advance the number", "error", err)
 	}
 }
 
 // checked makes a job of a prompt that passes the checks.
-func (h *Hub) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
-	have := &lookup{hub: h, ctx: ctx, tenant: p.Tenant}
+func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
+	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant}
 	// The catalog is one and the same for all steps: a merge may come in between.
-	c, verdict := h.classes.validate(ctx, catalog.Prompt{
-		Graph: p.Graph, Targets: p.Targets, Version: h.dispatch.Version(), Known: have.has,
-		OwnFiles: p.Tenant != job.DefaultTenant,
-		Makes:    func(q catalog.Question) bool { return h.dispatch.Makes(ctx, h.stock.infos(), q) },
+	c, verdict := s.classes.validate(ctx, catalog.Prompt{
+		Graph: p.Graph, Targets: p.Targets, Known: have.has, OwnFiles: p.Tenant != job.DefaultTenant,
 	})
 	if have.err != nil {
 		return queue.Submission{}, nil, have.err // a file may be there that could not be asked for
@@ -123,11 +136,11 @@ func (h *Hub) checked(ctx context.Context, p Submission) (queue.Submission, *cat
 		return queue.Submission{}, nil, verdict.Answer
 	}
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
-	pins, err := h.pin(ctx, p.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	pins, err := s.pin(ctx, p.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {
 		return queue.Submission{}, nil, err
 	}
-	s := queue.Submission{
+	q := queue.Submission{
 		Key: uuid.NewString(), ID: p.ID, Tenant: p.Tenant, Caller: p.Caller, Client: p.Client,
 		Class: needs.Signature(), Priority: p.Priority, Number: p.Number, Front: p.Front,
 		Body: job.Body{
@@ -136,26 +149,26 @@ func (h *Hub) checked(ctx context.Context, p Submission) (queue.Submission, *cat
 			Inputs: pins, Requires: needs.Encode(),
 		},
 	}
-	if s.ID == "" {
-		s.ID = s.Key
+	if q.ID == "" {
+		q.ID = q.Key
 	}
-	s.BodyHash = hashOf(s.Body.Prompt, s.Body.Extra, s.Body.Targets)
-	s.Body.Extra = stamped(s.Body.Extra, p.Source, h.dispatch.Version()) // differs each time, so it is no part of the hash
-	if verdict.Doubtful && h.dispatch.HasIdle(needs) {
-		s.Door = doorLife
+	q.BodyHash = hashOf(q.Body.Prompt, q.Body.Extra, q.Body.Targets)
+	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is no part of the hash
+	if verdict.Doubtful && s.dispatch.HasIdle(needs) {
+		q.Door = doorLife
 	}
-	return s, verdict, nil
+	return q, verdict, nil
 }
 
 // enqueue puts a job into the queue and waits for an instance's word on it where
 // that is needed.
-func (h *Hub) enqueue(ctx context.Context, s queue.Submission, verdict *catalog.Verdict, door *dispatch.Door) (Accepted, error) {
+func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *catalog.Verdict, door *dispatch.Door) (Accepted, error) {
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
-	k := stream.Key{Tenant: s.Tenant, Client: s.Client}
-	h.streams.Posted(k, time.Now())
-	h.streams.GoesOn(k, s.ID)
-	accepted, err := h.queue.Enqueue(ctx, s)
+	k := stream.Key{Tenant: q.Tenant, Client: q.Client}
+	s.streams.Posted(k, time.Now())
+	s.streams.GoesOn(k, q.ID)
+	accepted, err := s.queue.Enqueue(ctx, q)
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -164,18 +177,18 @@ func (h *Hub) enqueue(ctx context.Context, s queue.Submission, verdict *catalog.
 		if accepted.Existing {
 			door = nil // an earlier request waits there
 		}
-		answer, err := h.ask(ctx, j, door)
+		answer, err := s.ask(ctx, j, door)
 		if err != nil {
 			return Accepted{}, err
 		}
 		nodeErrors = nodeErrorsOf(answer, nodeErrors)
 	}
 	if accepted.Existing && j.State.Ended() {
-		h.replay(ctx, j)
+		s.replay(ctx, j)
 	} else {
-		h.streams.StatusChanged(j.Caller)
+		s.streams.StatusChanged(j.Caller)
 	}
-	position, err := h.queue.Position(ctx, j.Key)
+	position, err := s.queue.Position(ctx, j.Key)
 	if err != nil {
 		position = -1
 	}
@@ -184,13 +197,13 @@ func (h *Hub) enqueue(ctx context.Context, s queue.Submission, verdict *catalog.
 
 // replay sends the messages of an ended job again, because the same prompt was
 // posted again: its client may have missed the answer, or the end.
-func (h *Hub) replay(ctx context.Context, j job.Job) {
+func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
-	if h.streams.Replay(k, j.ID) {
+	if s.streams.Replay(k, j.ID) {
 		return
 	}
-	if frames := h.rebuilt(ctx, j); len(frames) > 0 {
-		h.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
+	if frames := rebuilt(ctx, s.queue, j); len(frames) > 0 {
+		s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestSubmitWithoutARequest(t *testing.T) {
 	p.ID, p.Priority = "same", 1000
 	for range 2 { // sent twice it is one job
 		var answers []Accepted
-		require.NoError(t, b.hub.Submit(t.Context(), p, func(a Accepted) { answers = append(answers, a) }))
+		require.NoError(t, b.hub.Submitter().Submit(t.Context(), p, func(a Accepted) { answers = append(answers, a) }))
 		require.Len(t, answers, 1)
 		require.Equal(t, "same", answers[0].ID)
 		require.Zero(t, answers[0].NodeErrors.Len())
@@ -43,16 +43,16 @@ func TestSubmitRefusals(t *testing.T) {
 	b := newBench(t, 0, func(b *bench) { b.settings.MaxQueue = 1 })
 	never := func(Accepted) { t.Error("a refused prompt is not answered as accepted") }
 	var answer *catalog.Answer
-	err := b.hub.Submit(t.Context(), submissionOf(t, `{"1": {"inputs": {}}}`), never)
+	err := b.hub.Submitter().Submit(t.Context(), submissionOf(t, `{"1": {"inputs": {}}}`), never)
 	require.ErrorAs(t, err, &answer)
 	require.Equal(t, 400, answer.Status)
 
 	accepted := 0
-	require.NoError(t, b.hub.Submit(t.Context(), submissionOf(t, picture(1)), func(a Accepted) {
+	require.NoError(t, b.hub.Submitter().Submit(t.Context(), submissionOf(t, picture(1)), func(a Accepted) {
 		accepted++
 		require.Zero(t, a.Position)
 		require.NotEmpty(t, a.ID, "the hub makes an id")
 	}))
 	require.Equal(t, 1, accepted)
-	require.ErrorIs(t, b.hub.Submit(t.Context(), submissionOf(t, picture(2)), never), ErrQueueFull)
+	require.ErrorIs(t, b.hub.Submitter().Submit(t.Context(), submissionOf(t, picture(2)), never), ErrQueueFull)
 }

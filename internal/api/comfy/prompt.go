@@ -65,7 +65,7 @@ func (c *Room) submit(w http.ResponseWriter, r *http.Request, a api.Requester, b
 		n := request.Number.Float64()
 		p.Number = &n
 	}
-	return c.hub.Submit(r.Context(), p, func(accepted hub.Accepted) {
+	return c.hub.Submitter().Submit(r.Context(), p, func(accepted hub.Accepted) {
 		c.hub.Recent().Note(a, request.ClientID)
 		if accepted.Position >= 0 {
 			w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
@@ -91,7 +91,7 @@ func (c *Room) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, b
 	case errors.As(err, &answer):
 		// ComfyUI's counter moves on for these too.
 		if takesNumber(body) {
-			c.hub.TakeNumber(r.Context(), a.Tenant)
+			c.hub.Submitter().TakeNumber(r.Context(), a.Tenant)
 		}
 		writeAnswer(w, r, answer)
 	case errors.As(err, &refusal):
