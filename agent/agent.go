@@ -17,20 +17,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
-// config is what an agent needs to know.
+// config configures an agent.
 type config struct {
 	name    string
 	version string
 	// join are the addresses of hubs.
 	join []string
-	// targets are the servers. When there are none, the conventional ports
-	// are searched.
+	// targets are the servers. If there are none, the conventional ports are
+	// searched.
 	targets []target
 	// bind, advertise and serve are addresses; empty means the default.
 	bind, advertise, serve string
 	key                    string
-	// identity is the agent's own. Hubs know it by that, and keep its name
-	// for it.
+	// identity is the agent's own. Hubs recognize the agent by it, and reserve its
+	// name for it.
 	identity gossip.Identity
 	// restartCommand is run to restart a server; empty for none.
 	restartCommand string
@@ -41,8 +41,8 @@ type config struct {
 	ports []int
 }
 
-// agent is the process: what it knows of its servers, and its place among the
-// hubs.
+// agent is the process: what it knows of its servers, and its membership in the
+// group of hubs.
 type agent struct {
 	config
 	log    *slog.Logger
@@ -52,7 +52,7 @@ type agent struct {
 	work   sync.WaitGroup
 
 	mu        sync.Mutex
-	serving   string // host:port that hubs dial, empty until it is known
+	serving   string // host:port that hubs dial, empty until known
 	seq       uint64
 	instances []*instance
 }
@@ -64,12 +64,12 @@ type instance struct {
 	handler http.Handler
 	restart *restarter
 
-	// seen and load belong to the agent's mutex.
+	// seen and load are guarded by the agent's mutex.
 	seen comfyui.Observation
 	load string // what else uses its GPU
 }
 
-// run is the whole life of an agent; it ends with ctx.
+// run runs the agent until ctx ends.
 func (c config) run(ctx context.Context) error {
 	if c.identity.Key() == "" {
 		c.identity = gossip.NewIdentity()
@@ -95,7 +95,7 @@ func (c config) run(ctx context.Context) error {
 	server := a.server(requests)
 	served := make(chan error, 1)
 	a.work.Go(func() { served <- server.Serve(listener) })
-	a.log.Info("agent runs", "name", a.name, "serving", listener.Addr().String(), "gossip", a.gossip.Local().Addr, "instances", len(a.instances),
+	a.log.Info("agent started", "name", a.name, "serving", listener.Addr().String(), "gossip", a.gossip.Local().Addr, "instances", len(a.instances),
 		"key", gossip.Fingerprint(a.identity.Key()))
 	a.mu.Lock()
 	for _, i := range a.instances {
@@ -116,17 +116,17 @@ func (c config) run(ctx context.Context) error {
 	case err = <-served:
 		err = fmt.Errorf("serving instances: %w", err)
 	}
-	a.log.Info("agent leaves; runs go on")
+	a.log.Info("agent stops; runs continue")
 	a.leave()
 	last, cancelLast := context.WithTimeout(requests, time.Second)
 	defer cancelLast()
-	if server.Shutdown(last) != nil { // what is still going on after that second is cut
+	if server.Shutdown(last) != nil { // cut what has not ended by then
 		return errors.Join(err, server.Close())
 	}
 	return err
 }
 
-// leave tells the hubs first: they give this machine no further job.
+// leave tells the hubs first, so that they send this machine no further job.
 func (a *agent) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -135,7 +135,7 @@ func (a *agent) leave() {
 	}
 }
 
-// add makes a server one of the agent's.
+// add adds a server to the agent's.
 func (a *agent) add(t target) error {
 	client, err := comfyui.NewClient(t.url, comfyui.Options{UserAgent: "ComfyHub-Agent/" + a.version})
 	if err != nil {
@@ -164,14 +164,14 @@ func (a *agent) watch(ctx context.Context, i *instance) {
 	})
 }
 
-// onThisMachine reports whether a server's address is this machine's own, so
-// that its model folders can be looked at.
+// onThisMachine reports whether a server's address is this machine's own, so that
+// its model folders can be read.
 func onThisMachine(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && gossip.IsLoopback(u.Hostname())
 }
 
-// observe takes what a server does, and tells the hubs.
+// observe records what a server does, and tells the hubs.
 func (a *agent) observe(i *instance, o comfyui.Observation) {
 	a.mu.Lock()
 	before := i.seen
@@ -193,8 +193,8 @@ func (a *agent) find(name string) *instance {
 	return nil
 }
 
-// join enters the gossip and learns there at which address this machine is
-// known, which is where hubs look for the instances too.
+// join enters the gossip. There it learns the address at which this machine is
+// known, where hubs also look for the instances.
 func (a *agent) join(ctx context.Context, served net.Addr) error {
 	c := gossip.Config{
 		Role: gossip.RoleAgent, Name: a.name, Boot: a.boot, Version: a.version,
@@ -229,8 +229,9 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 	return nil
 }
 
-// loopbackLike is a free port of the loopback that hubs of this machine use (the
-// usual port is theirs): packets do not cross from one family to the other.
+// loopbackLike returns a free loopback port, of the address family that the hubs of
+// this machine use, because packets do not cross from one family to the other. The
+// usual port is theirs.
 func loopbackLike(join []string) string {
 	for _, address := range join {
 		if ip := net.ParseIP(hostOf(address)); ip == nil || ip.To4() != nil {
@@ -240,7 +241,7 @@ func loopbackLike(join []string) string {
 	return "[::1]:0"
 }
 
-// hostOf is the host of an address that may have no port.
+// hostOf returns the host of an address that may have no port.
 func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -259,9 +260,9 @@ func (a *agent) onLoopback() bool {
 	return true
 }
 
-// watchNames says clearly when another agent uses the same name. The hubs
-// listen to the one that was there first. One that died without a farewell is
-// still listed for some seconds, so only the second sight counts.
+// watchNames logs clearly if another agent uses the same name. The hubs accept the
+// one that was there first. An agent that died without announcing it is still
+// listed for some seconds, so only the second sighting counts.
 func (a *agent) watchNames(ctx context.Context) {
 	const every = 20 * time.Second
 	tick := time.NewTicker(every)
@@ -280,7 +281,7 @@ func (a *agent) watchNames(ctx context.Context) {
 			}
 			now[m] = true
 			if before[m] {
-				a.log.Error("refused: another agent has this name, and hubs listen to the one that came first; give one of them another --name",
+				a.log.Error("refused: another agent has this name, and hubs accept the one that came first; give one of them another --name",
 					"name", a.name, "other", m.Addr, "other_started", time.UnixMilli(m.Boot).Format(time.RFC3339))
 			}
 		}
@@ -288,14 +289,14 @@ func (a *agent) watchNames(ctx context.Context) {
 	}
 }
 
-// report is what the hubs are told.
+// report returns what the hubs are told.
 func (a *agent) report() fleet.Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seq++
 	r := fleet.Report{Agent: a.name, Boot: a.boot, Seq: a.seq}
 	if a.serving == "" {
-		return r // the gossip asks before it has said at which address we are known
+		return r // gossip asks before it has reported our address
 	}
 	for _, i := range a.instances {
 		r.Instances = append(r.Instances, i.report(a.scheme+"://"+a.serving))
@@ -303,7 +304,7 @@ func (a *agent) report() fleet.Report {
 	return r
 }
 
-// report describes one server; base is where the agent serves.
+// report describes one server; base is the URL at which the agent serves.
 func (i *instance) report(base string) fleet.InstanceReport {
 	o := i.seen
 	r := fleet.InstanceReport{

@@ -12,14 +12,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
-// envPrefix begins the environment variables that stand for flags.
+// envPrefix begins the environment variables that correspond to flags.
 const envPrefix = "COMFYHUB_AGENT_"
 
 // keyVariable holds the gossip key, under the same name as at the hub.
 const keyVariable = "COMFYHUB_GOSSIP_KEY"
 
 // fromEnvironment sets each flag that was not given from its variable. Empty
-// variables count as absent: compose files pass them for unset options.
+// variables count as unset: compose files pass them for unset options.
 func fromEnvironment(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -35,7 +35,7 @@ func fromEnvironment(cmd *cobra.Command, lookup func(string) (string, bool)) err
 	return first
 }
 
-// readKey returns the gossip key of the file, or of the environment.
+// readKey returns the gossip key from the file, or from the environment.
 func readKey(file string, lookup func(string) (string, bool)) (string, error) {
 	if file == "" {
 		key, _ := lookup(keyVariable)
@@ -52,7 +52,7 @@ func readKey(file string, lookup func(string) (string, bool)) (string, error) {
 	return key, nil
 }
 
-// target is a server that the agent brings into the fleet.
+// target is a server that the agent adds to the fleet.
 type target struct {
 	name string
 	// url is where the agent reaches it.
@@ -61,8 +61,8 @@ type target struct {
 	direct string
 }
 
-// targets names the servers: after the agent when there is one, with a number
-// when there are several, or as the flag says (NAME=URL).
+// targets names the servers: after the agent if there is one, with a number if
+// there are several, or as the flag says (NAME=URL).
 func targets(agent string, servers, direct []string) ([]target, error) {
 	if len(direct) > 0 && len(direct) != len(servers) {
 		return nil, fmt.Errorf("--direct: want one for each --comfyui, in the same order: %d for %d", len(direct), len(servers))
@@ -95,7 +95,7 @@ func targets(agent string, servers, direct []string) ([]target, error) {
 	return list, nil
 }
 
-// hostName makes a usable name of the machine's.
+// hostName returns a valid name made from the machine's.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -109,7 +109,7 @@ func hostName() string {
 		return '-'
 	}, name)
 	name = strings.TrimLeft(name, "-_")
-	name = name[:min(len(name), 40)] // room for the numbers of instances
+	name = name[:min(len(name), 40)] // leaves room for the numbers of instances
 	if gossip.CheckName(name) != nil {
 		return "agent"
 	}

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// sampleEvery is the pause between two looks at the GPUs.
+	// sampleEvery is the pause between two samples of the GPUs.
 	sampleEvery = 5 * time.Second
-	// busyPercent is the use of a GPU from which on it counts as taken.
+	// busyPercent is the utilization from which a GPU counts as used.
 	busyPercent = 50
-	// busySamples and freeSamples in a row decide: a desktop that redraws for
-	// a moment is no reason to leave an instance alone.
+	// busySamples and freeSamples in a row decide: a desktop that redraws for a
+	// moment is no reason to stop using an instance.
 	busySamples, freeSamples = 3, 2
-	// settle is how long a server must have been idle before the use of its
-	// GPU is somebody else's.
+	// settle is how long a server must have been idle before the load of its GPU is
+	// attributed to somebody else.
 	settle = 10 * time.Second
 )
 
-// gpuUse reads how busy each GPU is, in percent by index.
+// gpuUse returns how busy each GPU is, in percent by index.
 type gpuUse func(context.Context) (map[string]int, error)
 
-// nvidia asks the driver's own tool; nil where there is none.
+// nvidia uses the driver's own tool; nil if it is not installed.
 func nvidia() gpuUse {
 	tool, err := exec.LookPath("nvidia-smi")
 	if err != nil {
@@ -43,8 +43,8 @@ func nvidia() gpuUse {
 	}
 }
 
-// parseUse reads lines such as "0, 97". A GPU that does not tell, "[N/A]", is
-// left out.
+// parseUse parses lines such as "0, 97". A GPU that does not report its
+// utilization, "[N/A]", is skipped.
 func parseUse(out string) (map[string]int, error) {
 	r := csv.NewReader(strings.NewReader(out))
 	r.TrimLeadingSpace = true
@@ -70,8 +70,8 @@ type gpuSamples struct {
 	taken     bool
 }
 
-// sample takes a look; quiet reports whether our own servers leave a GPU in
-// peace. It returns the GPUs that are taken.
+// sample handles one sample; quiet reports whether our own servers leave a GPU
+// idle. It returns the GPUs that are used by others.
 func (l *gpuLoad) sample(use map[string]int, quiet func(gpu string) bool) map[string]bool {
 	if l.gpus == nil {
 		l.gpus = map[string]*gpuSamples{}
@@ -97,7 +97,7 @@ func (l *gpuLoad) sample(use map[string]int, quiet func(gpu string) bool) map[st
 	return taken
 }
 
-// watchLoad looks at the GPUs until ctx ends.
+// watchLoad samples the GPUs until ctx ends.
 func (a *agent) watchLoad(ctx context.Context, use gpuUse) {
 	var load gpuLoad
 	tick := time.NewTicker(sampleEvery)
@@ -119,7 +119,7 @@ func (a *agent) watchLoad(ctx context.Context, use gpuUse) {
 	}
 }
 
-// setLoad notes a sample and reports whether it changes anything.
+// setLoad records a sample and reports whether it changes anything.
 func (a *agent) setLoad(percent map[string]int, load *gpuLoad) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +143,7 @@ func (a *agent) setLoad(percent map[string]int, load *gpuLoad) (changed bool) {
 	return changed
 }
 
-// gpu is the index of the server's GPU as far as it can be known: from its
+// gpu returns the index of the server's GPU as far as it is known: from its
 // --cuda-device, or because there is only one.
 func (i *instance) gpu(all map[string]int) string {
 	if i.seen.CUDADevice != "" {

@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// newLogger makes the log of a command, on standard error.
+// newLogger returns the logger of a command, which writes to standard error.
 func newLogger(cmd *cobra.Command) (*slog.Logger, error) {
 	text, err := cmd.Flags().GetString("log-level")
 	if err != nil {
@@ -51,7 +51,7 @@ func newLogger(cmd *cobra.Command) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})), nil
 }
 
-// version is the module's, as the Go command has stamped it.
+// version is the module's, as stamped by the Go command.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

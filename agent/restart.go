@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// restartPause is the least time between two restarts of one server: it
-	// needs minutes to load its models and must not be killed while it does.
+	// restartPause is the minimum time between two restarts of one server: it needs
+	// minutes to load its models and must not be killed meanwhile.
 	restartPause = 2 * time.Minute
 	// restartTimeout bounds the command.
 	restartTimeout = 5 * time.Minute
 )
 
-// restarter restarts one server by the operator's command.
+// restarter restarts one server with the operator's command.
 type restarter struct {
 	command string
 	target  target
@@ -32,7 +32,7 @@ type restarter struct {
 
 var errRestarting = errors.New("it was restarted a moment ago")
 
-// start runs the command, which goes on when the agent ends. It does not wait.
+// start runs the command, which continues if the agent ends. It does not wait.
 func (r *restarter) start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// conventionalPorts are those at which GPU machines usually run ComfyUI: one a
-// GPU from 3188 or 3130 on, or the one that ComfyUI itself takes.
+// conventionalPorts are those at which GPU machines usually run ComfyUI: one per
+// GPU from 3188 or 3130 on, or ComfyUI's own default.
 func conventionalPorts() []int {
 	var ports []int
 	for gpu := range 8 {
@@ -24,9 +24,9 @@ func conventionalPorts() []int {
 	return append(ports, 8188)
 }
 
-// search looks for servers that nobody has named, again and again: they may be
-// started later. Each is named after its port, which stays the same whatever
-// else is found.
+// search looks for servers that were not configured, again and again: they may be
+// started later. Each is named after its port, which stays the same whatever else
+// is found.
 func (a *agent) search(ctx context.Context) {
 	ports, every := a.ports, a.searchEvery
 	if len(ports) == 0 {
@@ -50,7 +50,7 @@ func (a *agent) search(ctx context.Context) {
 	}
 }
 
-// try adds the server at a port of loopback, if there is one.
+// try adds the server at a loopback port, if there is one.
 func (a *agent) try(ctx context.Context, port int) bool {
 	t := target{name: fmt.Sprintf("%s-%d", a.name, port), url: fmt.Sprintf("http://127.0.0.1:%d", port)}
 	if slices.ContainsFunc(a.config.join, func(hub string) bool { return strings.HasSuffix(hub, fmt.Sprintf(":%d", port)) }) {
@@ -63,7 +63,7 @@ func (a *agent) try(ctx context.Context, port int) bool {
 		return false
 	}
 	if err := a.add(t); err != nil {
-		a.log.Error("a server was found and cannot be used", "url", t.url, "error", err)
+		a.log.Error("found a server that cannot be used", "url", t.url, "error", err)
 		return false
 	}
 	a.log.Info("found a server", "url", t.url, "instance", t.name)
@@ -71,7 +71,7 @@ func (a *agent) try(ctx context.Context, port int) bool {
 	return true
 }
 
-// probe asks whether a ComfyUI server answers at an address.
+// probe checks whether a ComfyUI server answers at an address.
 func probe(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

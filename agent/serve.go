@@ -16,12 +16,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
-// defaultServePort is where hubs reach the instances.
+// defaultServePort is the port at which hubs reach the instances.
 const defaultServePort = 7947
 
-// listen opens the port of the instances: with TLS, proving who this agent is
-// and letting in only those who have the gossip key. Without a key all of the
-// fleet is on this machine.
+// listen opens the port of the instances. With TLS the agent proves its identity
+// and accepts only clients that have the gossip key. Without a key the whole fleet
+// is on this machine.
 func (a *agent) listen() (net.Listener, error) {
 	address := a.serve
 	if address == "" {
@@ -32,7 +32,7 @@ func (a *agent) listen() (net.Listener, error) {
 	}
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) && a.serve == "" && a.onLoopback() {
-		// Agents of one machine share its loopback; hubs learn any port.
+		// Agents of one machine share its loopback; hubs learn the port.
 		listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *agent) listen() (net.Listener, error) {
 	return tls.NewListener(listener, server), nil
 }
 
-// server serves the instances; requests end with ctx, upgraded ones included.
+// server serves the instances; requests, including upgraded ones, end with ctx.
 func (a *agent) server(ctx context.Context) *http.Server {
 	return &http.Server{
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -67,13 +67,13 @@ func (a *agent) server(ctx context.Context) *http.Server {
 	}
 }
 
-// serveHTTP passes /i/NAME/... on to an instance and takes orders under
-// /restart/NAME. Paths are compared as they came, escapes included: a mux
-// would clean them, and ComfyUI distinguishes what it would make equal.
+// serveHTTP forwards /i/NAME/... to an instance and handles /restart/NAME. Paths
+// are compared as received, including escapes: a mux would clean them, and ComfyUI
+// distinguishes paths that it would make equal.
 func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
-		// No hub sends these. On loopback there is no other sign that a web
-		// page tries its luck at an instance that trusts its neighbours.
+		// No hub sends these. On loopback there is no other sign that a web page is
+		// attacking an instance that trusts its neighbours.
 		http.Error(w, "browsers have no business here", http.StatusForbidden)
 		return
 	}

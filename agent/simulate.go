@@ -23,7 +23,7 @@ import (
 // simulation is a number of simulated ComfyUI servers on consecutive ports.
 type simulation struct {
 	count, port int
-	// anyPort takes free ports of loopback where the wanted are taken.
+	// anyPort uses free loopback ports if the wanted ones are taken.
 	anyPort bool
 	logger  *slog.Logger
 
@@ -157,7 +157,7 @@ func (s *simulation) config() (sim.Config, error) {
 	return c, err
 }
 
-// parseFaults reads the --fault flags.
+// parseFaults parses the --fault flags.
 func parseFaults(list []string) (sim.Faults, error) {
 	var f sim.Faults
 	numbers := map[string]*int{

@@ -8,12 +8,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
-// stateVariable is where systemd says which folder is the service's own.
+// stateVariable is where systemd names the service's own folder.
 const stateVariable = "STATE_DIRECTORY"
 
-// identity is the lasting one of the agent of this name: agents that share a
-// folder do not share it. Without a gossip key the fleet is this machine's,
-// hubs keep no name for anybody, and a passing identity will do.
+// identity returns the lasting identity of the agent with this name: agents that
+// share a folder have different ones. Without a gossip key the fleet is on this
+// machine, hubs reserve names for nobody, and a temporary identity is enough.
 func identity(name, key, state string, lookup func(string) (string, bool)) (gossip.Identity, error) {
 	if key == "" && state == "" {
 		return gossip.NewIdentity(), nil

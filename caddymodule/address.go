@@ -5,17 +5,17 @@ import (
 	"os"
 )
 
-// The root Caddyfile listens where COMFYHUB_ADDR says. A Caddyfile cannot take
-// that apart, and needs it apart: a host in a site's address is a condition on
-// the Host header as well, so that "0.0.0.0:8188" would answer to nobody and
-// "127.0.0.1:8188" would be blank for those who ask for localhost.
+// The root Caddyfile listens where COMFYHUB_ADDR says. It needs host and port
+// separately, and a Caddyfile cannot split them: a host in a site's address is also
+// a condition on the Host header, so that "0.0.0.0:8188" would answer nobody and
+// "127.0.0.1:8188" would be blank for requests to localhost.
 const (
 	addrVariable = "COMFYHUB_ADDR"
 	hostVariable = "COMFYHUB_ADDR_HOST"
 	portVariable = "COMFYHUB_ADDR_PORT"
 )
 
-// splitAddr sets the variables for host and port from the one for both. What
+// splitAddr sets the variables for host and port from the combined one. A part that
 // it does not name stays unset, for the Caddyfile's defaults.
 func splitAddr() {
 	addr := os.Getenv(addrVariable)

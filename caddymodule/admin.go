@@ -12,19 +12,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// adminAPI puts the hub's health and the verbs over its fleet on Caddy's admin
+// adminAPI adds the hub's health and the commands over its fleet to Caddy's admin
 // endpoint:
 //
 //	GET  /comfyhub/live                    200 while the process works at all
 //	GET  /comfyhub/ready                   200 when the hub can accept prompts, else 503
-//	GET  /comfyhub/instances               what GET /hub/instances answers
+//	GET  /comfyhub/instances               the answer of GET /hub/instances
 //	POST /comfyhub/drain?instance=NAME     let it finish its run and give it no other
-//	POST /comfyhub/resume?instance=NAME    take that back
+//	POST /comfyhub/resume?instance=NAME    undo that
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
 type adminAPI struct{}
 
-// errNoHub is the answer while no configuration with a hub is running.
+// errNoHub is returned while no configuration with a hub is running.
 var errNoHub = errors.New("no hub is running")
 
 // CaddyModule returns the Caddy module information.
@@ -61,9 +61,9 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 	}
 }
 
-// activeHub is the hub of the configuration that is serving. It is looked up
-// at each request: the admin endpoint of a configuration that failed to start
-// stays, while the one before it goes on serving.
+// activeHub returns the hub of the configuration that is serving. It is looked up
+// for each request, because the admin endpoint of a configuration that failed to
+// start stays, while the previous configuration continues to serve.
 func activeHub() (*hub.Hub, error) {
 	module, err := caddy.ActiveContext().AppIfConfigured("comfyhub")
 	if err != nil {
@@ -96,7 +96,7 @@ func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// serveVerb answers a verb over one instance.
+// serveVerb answers a command for one instance.
 func serveVerb(verb func(*hub.Hub, string) bool) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
 	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		name := r.URL.Query().Get("instance")
@@ -110,7 +110,7 @@ func serveVerb(verb func(*hub.Hub, string) bool) func(*hub.Hub, http.ResponseWri
 	}
 }
 
-// serveForget gives the name of an agent that is gone away.
+// serveForget releases the name of an agent that is gone.
 func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Query().Get("agent")
 	if name == "" {
@@ -128,8 +128,8 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	return answer(w, map[string]any{"agent": name})
 }
 
-// serveRotateKeys answers with the id of the new key, when it comes into use,
-// and how many keys are valid.
+// serveRotateKeys answers with the id of the new key, when it comes into use, and
+// how many keys are valid.
 func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	rotation, err := h.RotateKeys(r.Context())
 	if err != nil {

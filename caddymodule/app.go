@@ -12,20 +12,21 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// closeTimeout bounds how long a hub may take to say goodbye: Caddy gives
-// destructors no deadline, and an exit must not hang on a Redis that is away.
+// closeTimeout bounds how long a hub may take to close: Caddy gives destructors no
+// deadline, and an exit must not hang on a Redis that is unavailable.
 const closeTimeout = 10 * time.Second
 
-// App is the fleet behind one hub: where its queue is, who may join, and the
-// limits of what clients may ask.
+// App is the fleet behind one hub: where its queue is, who may join, and the limits
+// of what clients may ask.
 //
-// All strings take placeholders such as `{env.NAME}` and `{file./run/secrets/name}`,
-// replaced when the configuration is loaded, so that secrets stay out of it.
+// All strings accept placeholders such as `{env.NAME}` and
+// `{file./run/secrets/name}`, which are replaced when the configuration is loaded,
+// so that secrets stay out of it.
 //
-// A reload keeps the hub with its sockets, its running jobs and its counters,
-// and replaces its settings. What makes it the same hub is `redis`, `data`,
-// `storage` and `gossip` without `join` and `allow_direct`: changing one of these needs a restart, unless the
-// new hub shares neither a port nor a folder with the old.
+// A reload keeps the hub with its sockets, its running jobs and its counters, and
+// replaces its settings. The hub's identity is `redis`, `data`, `storage` and
+// `gossip` without `join` and `allow_direct`: changing one of these needs a
+// restart, unless the new hub shares neither a port nor a folder with the old one.
 type App struct {
 	// Where the queue is: `embedded`, or the URL of a Redis server:
 	// `redis://[user:password@]host:port[/db]`, `unix:///path`,
@@ -36,58 +37,56 @@ type App struct {
 	// `embedded`.
 	Redis string `json:"redis,omitempty"`
 
-	// Folder for the embedded queue, the hub's own id, and what waits on its
-	// way. Default: `./data`.
+	// Folder for the embedded queue, the hub's own id, and temporary data. Default:
+	// `./data`.
 	Data string `json:"data,omitempty"`
 
-	// Where inputs, outputs, settings and user files are kept: a folder,
-	// `file:///folder`, or `s3://bucket?region=...`, for stores other than
-	// Amazon's with `endpoint=https://host:port`; `prefix=` names a folder in
-	// the bucket. Credentials are those of the usual AWS environment. Several
-	// hubs on one Redis must share it. Default: the folder `files` in the data
-	// folder.
+	// Where inputs, outputs, settings and user files are stored: a folder,
+	// `file:///folder`, or `s3://bucket?region=...`, for stores other than Amazon's
+	// with `endpoint=https://host:port`; `prefix=` names a folder in the bucket.
+	// Credentials are those of the usual AWS environment. Several hubs on one Redis
+	// must share it. Default: the folder `files` in the data folder.
 	Storage string `json:"storage,omitempty"`
 
 	// Secrets of the operator, at least 16 bytes each, that no GPU machine may
-	// have. The hubs' own keys, which protect links and API keys, lie in the
-	// storage; with a secret they are encrypted under the first, and each may
-	// open them, so that it can be changed: `old new`, then `new old`, then
-	// `new`, on all hubs each time. Default: none, the keys lie there as they
-	// are.
+	// have. The hubs' own keys, which protect links and API keys, are in the
+	// storage. With a secret they are encrypted with the first, and any of them can
+	// decrypt them, so that it can be changed: `old new`, then `new old`, then
+	// `new`, on all hubs each time. Default: none; the keys are stored unencrypted.
 	Secret []string `json:"secret,omitempty"`
 
 	// How agents and other hubs are found.
 	Gossip *Gossip `json:"gossip,omitempty"`
 
-	// URLs of ComfyUI servers that have no agent beside them, such as
-	// `http://10.0.0.5:8188`. The hub then watches them itself.
+	// URLs of ComfyUI servers without an agent, such as `http://10.0.0.5:8188`. The
+	// hub then watches them itself.
 	Instances []string `json:"instances,omitempty"`
 
 	// How many runs of one job may be lost before the job fails. Default: 3.
 	MaxAttempts int `json:"max_attempts,omitempty"`
 
-	// How long an instance may be silent in the middle of a run before the hub
-	// asks it what it is doing. Default: 5m.
+	// How long an instance may be silent during a run before the hub asks it what
+	// it is doing. Default: 5m.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
 	// How many jobs may wait; further prompts get 429. Default: 10000.
 	MaxQueue int `json:"max_queue,omitempty"`
 
-	// How many bytes the waiting jobs may take in the queue, compressed;
-	// further prompts get 429. Default: 1073741824 (1 GiB).
+	// How many bytes the waiting jobs may occupy in the queue, compressed; further
+	// prompts get 429. Default: 1073741824 (1 GiB).
 	MaxQueueSize int64 `json:"max_queue_size,omitempty"`
 
 	// Largest body of POST /prompt, in bytes. Default: 104857600 (100 MiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
-	// How much memory reading requests' bodies may take at one moment, in
-	// bytes; requests wait for it, then get 503. Default: 536870912 (512 MiB).
+	// How much memory reading request bodies may use at one time, in bytes;
+	// requests wait for it, then get 503. Default: 536870912 (512 MiB).
 	BodyMemory int64 `json:"body_memory,omitempty"`
 
 	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
 	MaxUpload int64 `json:"max_upload,omitempty"`
 
-	// Memory in bytes of all previews and masks that are made at one time. A
+	// Memory in bytes for all previews and masks that are made at one time. A
 	// picture that needs more than five sixths of it is left to the instance that
 	// made it. Default: 805306368 (768 MiB).
 	PictureMemory int64 `json:"picture_memory,omitempty"`
@@ -99,44 +98,44 @@ type App struct {
 	// node classes and its models) before it fails. Default: 1h.
 	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty"`
 
-	// How old what the hub knows of the servers' node classes and models may be
-	// when a client reads /object_info; beyond that it asks the servers anew.
+	// How old the hub's information about the servers' node classes and models may
+	// be when a client reads /object_info; beyond that it asks the servers again.
 	// Default: 2s.
 	CatalogAge caddy.Duration `json:"catalog_age,omitempty"`
 
-	// How long one run may take; after that it is interrupted and its job
-	// fails. Default: no bound.
+	// How long one run may take; after that it is interrupted and its job fails.
+	// Default: no limit.
 	JobTimeout caddy.Duration `json:"job_timeout,omitempty"`
 
-	// How long a client may be away and still be sent the events that it
+	// How long a client may be disconnected and still be sent the events that it
 	// missed. Default: 60s.
 	ReplayWindow caddy.Duration `json:"replay_window,omitempty"`
 
 	// How many ended jobs /history keeps. Default: 10000.
 	History int `json:"history,omitempty"`
 
-	// How long an ended job is kept, with the files that no younger one names.
-	// Default: no bound.
+	// How long an ended job is kept, with the files that no newer job names.
+	// Default: no limit.
 	HistoryAge caddy.Duration `json:"history_age,omitempty"`
 
-	// How many bytes the files that jobs have made may take; the oldest jobs
-	// go, with their files. Default: no bound.
+	// How many bytes the files made by jobs may take; the oldest jobs are removed,
+	// with their files. Default: no limit.
 	HistorySize int64 `json:"history_size,omitempty"`
 
-	// How long an uploaded file is kept that no prompt uses. Default: no bound.
+	// How long an uploaded file is kept that no prompt uses. Default: no limit.
 	InputAge caddy.Duration `json:"input_age,omitempty"`
 
-	// What one tenant may take of what all share.
+	// How much of the shared resources one tenant may use.
 	TenantLimits *TenantLimits `json:"tenant_limits,omitempty"`
 
-	// Let calls that install or change code on instances through
-	// (ComfyUI-Manager and its like). Default: false, they are 403.
+	// Allow calls that install or change code on instances (ComfyUI-Manager and the
+	// like). Default: false, they get 403.
 	Manager bool `json:"manager,omitempty"`
 
-	// Which requests that are none of the hub's own reach an instance, such as
-	// calls of custom nodes: `off`, only files of the web UI and of extensions;
-	// `read`, GET and HEAD, no WebSockets; `on`, all. Default: `read` for
-	// those who have logged in, `on` where nobody does.
+	// Which requests other than the hub's own reach an instance, such as calls of
+	// custom nodes: `off`, only files of the web UI and of extensions; `read`, GET
+	// and HEAD, no WebSockets; `on`, all. Default: `read` for callers who have
+	// logged in, `on` if nobody does.
 	Passthrough string `json:"passthrough,omitempty"`
 
 	// Folder with the static files of ComfyUI's web UI. Default: they come
@@ -144,8 +143,8 @@ type App struct {
 	Frontend string `json:"frontend,omitempty"`
 
 	// Keep settings and saved workflows apart by the header `Comfy-User`, as
-	// ComfyUI does with `--multi-user`. It is no login: who knows a user's id
-	// is that user. Default: false, each tenant is one user.
+	// ComfyUI does with `--multi-user`. This is not a login: anybody who knows a
+	// user's id is that user. Default: false, each tenant is one user.
 	MultiUser bool `json:"multi_user,omitempty"`
 
 	// Whose models a client's `POST /free` unloads: `own`, those of instances
@@ -157,9 +156,9 @@ type App struct {
 	settings hub.Settings
 	logs     slog.Handler
 	shared   *sharedHub
-	// held is whether a reference to shared is still owed to the pool. The
-	// pointer itself stays: requests of an older configuration outlive its
-	// Cleanup.
+	// held means that a reference to shared still has to be returned to the pool.
+	// The pointer itself stays, because requests of an older configuration outlive
+	// its Cleanup.
 	held bool
 }
 
@@ -172,8 +171,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision resolves placeholders and takes a reference to the hub of this
-// configuration. It opens, dials and starts nothing: `caddy validate` runs it
-// beside a hub that is serving.
+// configuration. It opens, dials and starts nothing, because `caddy validate` runs
+// it beside a hub that is serving.
 func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.resolve(caddy.NewReplacer()); err != nil {
 		return err
@@ -193,8 +192,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return a.endStreamsAtExit(ctx)
 }
 
-// Validate checks what Provision resolved. A Caddyfile has had the same checks
-// on each of its lines; this one is for JSON and for placeholders.
+// Validate checks what Provision resolved. The lines of a Caddyfile were already
+// checked; this is for JSON and for placeholders.
 func (a *App) Validate() error { return a.check() }
 
 // Start opens the hub on its first call and hands it this configuration's
@@ -206,17 +205,16 @@ func (a *App) Start() error {
 	return a.shared.apply(a)
 }
 
-// Stop takes this configuration's settings back if they are the newest, as
-// they are when another app failed to start: the configuration that goes on
-// serving then keeps its own. The hub itself is closed by Cleanup, once nobody
-// refers to it.
+// Stop withdraws this configuration's settings if they are the newest, as when
+// another app failed to start: the configuration that continues to serve then keeps
+// its own. The hub itself is closed by Cleanup, once nothing refers to it.
 func (a *App) Stop() error {
 	return a.shared.withdraw(a)
 }
 
-// Cleanup gives the reference to the hub back. Caddy also calls it when
-// Provision failed half-way, and a reference returned twice would take the hub
-// from the configuration that is serving.
+// Cleanup returns the reference to the hub. Caddy also calls it if Provision failed
+// halfway, and returning a reference twice would take the hub from the
+// configuration that is serving.
 func (a *App) Cleanup() error {
 	if !a.held {
 		return nil
@@ -225,9 +223,9 @@ func (a *App) Cleanup() error {
 	return release(a.identity)
 }
 
-// Handle closes the hub when the process is about to exit. It comes before any
-// app is stopped; were it left to Cleanup, the web server would first wait a
-// whole grace period for event streams that only the hub can end.
+// Handle closes the hub when the process is about to exit, before any app is
+// stopped. If this were left to Cleanup, the web server would first wait a whole
+// grace period for event streams that only the hub can end.
 func (a *App) Handle(context.Context, caddy.Event) error {
 	if !caddy.Exiting() {
 		return nil
@@ -243,7 +241,7 @@ func (a *App) endStreamsAtExit(ctx caddy.Context) error {
 	return app.(*caddyevents.App).On("stopping", a)
 }
 
-// hubIdentity is the part of a resolved configuration that a reload cannot
+// hubIdentity returns the part of a resolved configuration that a reload cannot
 // change.
 func (a *App) hubIdentity() hub.Identity {
 	id := hub.Identity{
@@ -260,7 +258,7 @@ func (a *App) hubIdentity() hub.Identity {
 	return id
 }
 
-// hubSettings is the rest.
+// hubSettings returns the rest.
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Instances:         a.Instances,

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// parseGlobalOption reads the global option "comfyhub" into the app.
+// parseGlobalOption parses the global option "comfyhub" into the app.
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
 		d.Next()
@@ -23,7 +23,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	return httpcaddyfile.App{Name: "comfyhub", Value: caddyconfig.JSON(app, nil)}, nil
 }
 
-// parseDirective reads the directive "comfyhub" of a site.
+// parseDirective parses the directive "comfyhub" of a site.
 func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	handler := new(Handler)
 	if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
@@ -116,7 +116,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// set gives one of the app's words its value.
+// set sets the value of one of the app's words.
 func (a *App) set(word, value string) (err error) {
 	switch word {
 	case "redis":
@@ -176,7 +176,7 @@ func (a *App) set(word, value string) (err error) {
 	return err
 }
 
-// unmarshalHistory reads the block "history" of the app.
+// unmarshalHistory parses the block "history" of the app.
 func (a *App) unmarshalHistory(d *caddyfile.Dispenser) error {
 	return setBlock(d, a.setHistory, "history takes a number or a block")
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// resolve replaces the placeholders of all strings. One that is empty stands
-// for the default of its field, one that is unknown is a mistake.
+// resolve replaces the placeholders of all strings. An empty one selects the
+// default of its field; an unknown one is an error.
 func (a *App) resolve(repl *caddy.Replacer) error {
 	fields := []*string{&a.Redis, &a.Data, &a.Storage, &a.Frontend}
 	for i := range a.Instances {
@@ -48,7 +48,7 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	return a.resolveSecrets(repl)
 }
 
-// check says what is wrong with a resolved configuration.
+// check validates a resolved configuration.
 func (a *App) check() error {
 	if err := checkRedis(a.Redis); err != nil {
 		return fmt.Errorf("redis: %w", err)
@@ -148,7 +148,7 @@ func (g *Gossip) check() error {
 	for line := range strings.Lines(g.Key) {
 		line = strings.TrimSpace(line)
 		if err := checkSecret(line); line != "" && err != nil {
-			// One packet is enough to try guesses on.
+			// One captured packet is enough to try guesses on.
 			return fmt.Errorf("key: %w", err)
 		}
 	}
@@ -163,13 +163,13 @@ func checkAllowDirect(value string) error {
 	return hub.CheckAllowDirect(value)
 }
 
-// hasPlaceholder reports whether a value cannot be judged before placeholders
-// are replaced.
+// hasPlaceholder reports whether a value cannot be checked before placeholders are
+// replaced.
 func hasPlaceholder(value string) bool { return strings.Contains(value, "{") }
 
-// checkRedis accepts what can be the address of a queue; the hub reads it in
-// full when it starts. It is no URL for net/url, since it may name several
-// hosts. The error does not repeat it: it may hold a password.
+// checkRedis accepts what can be the address of a queue; the hub parses it
+// completely when it starts. It may name several hosts, so net/url cannot parse it.
+// The error does not repeat it, because it may contain a password.
 func checkRedis(value string) error {
 	if value == "" || value == "embedded" || hasPlaceholder(value) {
 		return nil
@@ -205,13 +205,13 @@ func checkInstance(value string) error {
 	u, err := url.Parse(value)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https":
-		// The usual mistake is an address without a scheme, of which Go's own
-		// error speaks in riddles.
+		// The usual mistake is an address without a scheme, for which Go's own
+		// error is cryptic.
 		return fmt.Errorf("%q is not a URL of the form http://host:port", value)
 	case u.Hostname() == "":
 		return fmt.Errorf("%q names no host", value)
 	case u.User != nil:
-		// It would appear in logs and in /hub/instances.
+		// They would appear in logs and in /hub/instances.
 		return errors.New("credentials do not belong in an instance's URL")
 	case u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%q has a query or a fragment", value)
@@ -219,14 +219,14 @@ func checkInstance(value string) error {
 	return nil
 }
 
-// checkFree accepts the words for whose models a client may unload.
+// checkFree accepts the values for whose models a client may unload.
 func checkFree(value string) error {
 	return oneOf(value, string(hub.FreeOwn), string(hub.FreeAll), string(hub.FreeOff))
 }
 
 // checkOrigin accepts what browsers and desktop apps send as Origin, "*" and
-// nothing. A slash at the end is the usual mistake, and no page would match it.
-// "null" is none: any site can make a page with that origin.
+// nothing. A trailing slash is the usual mistake, and no page would match it.
+// "null" is not accepted: any site can make a page with that origin.
 func checkOrigin(value string) error {
 	if value == "" || value == "*" {
 		return nil
@@ -253,8 +253,8 @@ func checkHostPort(value string) error {
 	return nil
 }
 
-// isLoopback reports whether only this machine can reach an address. A name
-// other than localhost may resolve to anything.
+// isLoopback reports whether only this machine can reach an address. A name other
+// than localhost may resolve to anything.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -264,8 +264,7 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// parseCount reads a number that is at least 1: a zero would silently mean
-// the default.
+// parseCount parses a number of at least 1: a zero would silently mean the default.
 func parseCount(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 {
@@ -274,7 +273,7 @@ func parseCount(value string) (int, error) {
 	return n, nil
 }
 
-// parseSize reads a number of bytes with an optional unit, such as 100MiB.
+// parseSize parses a number of bytes with an optional unit, such as 100MiB.
 func parseSize(value string) (int64, error) {
 	n, err := humanize.ParseBytes(value)
 	if err != nil || n < 1 || n > 1<<62 {
@@ -283,7 +282,7 @@ func parseSize(value string) (int64, error) {
 	return int64(n), nil
 }
 
-// parseDuration reads a duration above 0 such as 90s, 5m or 1d.
+// parseDuration parses a duration above 0 such as 90s, 5m or 1d.
 func parseDuration(value string) (caddy.Duration, error) {
 	d, err := caddy.ParseDuration(value)
 	if err != nil || d <= 0 {
@@ -292,7 +291,7 @@ func parseDuration(value string) (caddy.Duration, error) {
 	return caddy.Duration(d), nil
 }
 
-// checkPassthrough accepts the words for what reaches an instance.
+// checkPassthrough accepts the values for what reaches an instance.
 func checkPassthrough(value string) error {
 	return oneOf(value, string(hub.PassthroughOff), string(hub.PassthroughRead), string(hub.PassthroughOn))
 }

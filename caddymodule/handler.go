@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// tenantHeader names the tenant on behalf of whom a trusted caller asks.
+	// tenantHeader names the tenant for which a trusted caller asks.
 	tenantHeader = "X-ComfyHub-Tenant"
 	// maxTenant bounds the name of a tenant, in bytes: it becomes part of keys.
 	maxTenant = 256
@@ -30,47 +30,47 @@ const (
 	queueOne = "one"
 )
 
-// Handler speaks ComfyUI's HTTP and WebSocket API for the fleet of the app
+// Handler serves ComfyUI's HTTP and WebSocket API for the fleet of the app
 // comfyhub. It answers every request and calls no next handler.
 type Handler struct {
-	// Who pays for a request's work, as a placeholder. Where it is empty the
-	// work belongs to the one default tenant. Default: `{http.auth.user.id}`,
+	// The tenant that a request's work is charged to, as a placeholder. If it is
+	// empty the work belongs to the default tenant. Default: `{http.auth.user.id}`,
 	// the user that an authentication handler before this one found.
 	Tenant string `json:"tenant,omitempty"`
 
 	// Addresses and CIDR ranges of callers whose header `X-ComfyHub-Tenant` is
-	// believed; `private_ranges` stands for all private ones. The address is
-	// the client's as the server trusts it (see `trusted_proxies`). Default:
-	// nobody, and the header is ignored.
+	// trusted; `private_ranges` stands for all private ones. The address is the
+	// client's as the server trusts it (see `trusted_proxies`). Default: none, and
+	// the header is ignored.
 	TrustTenantFrom []string `json:"trust_tenant_from,omitempty"`
 
-	// How a client's sockets see its prompts: `serial`, one prompt's messages
-	// at a time as from one ComfyUI, or `live`, all as they come, mixed.
-	// Default: `serial`. A socket can also ask by `/ws?events=live`.
+	// How a client's sockets see its prompts: `serial`, one prompt's messages at a
+	// time as from a single ComfyUI, or `live`, all messages as they come, mixed.
+	// Default: `serial`. A socket can also ask for it with `/ws?events=live`.
 	Events string `json:"events,omitempty"`
 
-	// What listings show as running: `all` that runs, or `one` prompt only, as
-	// one ComfyUI does, and the others as pending. Some clients fail when they
-	// find more than one. Default: `all`.
+	// What listings show as running: `all` running prompts, or only `one`, as a
+	// single ComfyUI does, and the others as pending. Some clients fail if there is
+	// more than one. Default: `all`.
 	Queue string `json:"queue,omitempty"`
 
 	// The origin of pages that may call the hub from another site, such as
-	// `https://ui.example` or `app://studio`, or `*` for all. The answers carry
-	// the headers of ComfyUI's `--enable-cors-header`. Pages of all other sites
-	// stay refused. Default: none.
+	// `https://ui.example` or `app://studio`, or `*` for all. Answers then have the
+	// headers of ComfyUI's `--enable-cors-header`. Pages of all other sites are
+	// still refused. Default: none.
 	CORS string `json:"cors,omitempty"`
 
-	// Further host names that the site answers to, such as `hub.example.com` or
+	// Additional host names that the site answers to, such as `hub.example.com` or
 	// `*.example.com`; `*` for all. It matters on loopback and private addresses
-	// without TLS, where requests for other names are refused: a page on the
-	// web can have its own name resolved to such an address. IP addresses, names without a dot, local ones such as
-	// `hub.local`, and those of the sites and the machine are always known.
-	// Default: no further ones.
+	// without TLS, where requests for unknown names are refused: a page on the web
+	// can make its own name resolve to such an address. IP addresses, names without
+	// a dot, local ones such as `hub.local`, and those of the sites and the machine
+	// are always known. Default: none.
 	Hosts []string `json:"hosts,omitempty"`
 
 	hub     server
 	trusted []netip.Prefix
-	// names are collected at the first request: only then are all routes there.
+	// names are collected at the first request, because only then all routes exist.
 	names func() *hostNames
 }
 
@@ -107,7 +107,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Validate checks what a Caddyfile had checked line by line.
+// Validate checks what was checked line by line in a Caddyfile.
 func (h *Handler) Validate() error {
 	if err := checkOrigin(h.CORS); err != nil {
 		return fmt.Errorf("cors: %w", err)
@@ -126,15 +126,15 @@ func (h *Handler) Validate() error {
 	return nil
 }
 
-// ServeHTTP hands the request to the hub with what only the web server knows
-// of its sender.
+// ServeHTTP passes the request to the hub, together with what only the web server
+// knows of its sender.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	visitor := api.Visitor{Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	visitor.Trusted = h.trusts(visitor.IP)
 	visitor.Tenant = h.tenant(r, visitor.Trusted)
 	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted {
-		// The first value is the browser's; proxies further on add theirs.
+		// The first value is the browser's; later proxies append theirs.
 		host, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Host"), ",")
 		visitor.Host = strings.TrimSpace(host)
 		visitor.Secure = visitor.Secure || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
@@ -145,13 +145,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	if len(visitor.Tenant) > maxTenant {
 		return caddyhttp.Error(http.StatusBadRequest, errors.New("the tenant's name is too long"))
 	}
-	// Believed or not, it goes no further: an instance must not see it.
+	// Trusted or not, it goes no further: an instance must not see it.
 	r.Header.Del(tenantHeader)
 	h.hub.Serve(w, r, visitor)
 	return nil
 }
 
-// proxied reports whether a request has come through a proxy.
+// proxied reports whether a request came through a proxy.
 func proxied(header http.Header) bool {
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Real-Ip"} {
 		if header.Get(name) != "" {
@@ -161,7 +161,7 @@ func proxied(header http.Header) bool {
 	return false
 }
 
-// tenant is who pays for the request.
+// tenant returns the tenant of a request.
 func (h *Handler) tenant(r *http.Request, trusted bool) string {
 	if named := r.Header.Get(tenantHeader); named != "" && trusted {
 		return named
@@ -179,13 +179,13 @@ func (h *Handler) trusts(ip string) bool {
 	if err != nil {
 		return false
 	}
-	// An IPv4 caller of a dual-stack listener, and a link-local one with its
-	// zone, are the addresses that the operator wrote.
+	// An IPv4 caller of a dual-stack listener, and a link-local one with its zone,
+	// must match the addresses that the operator wrote.
 	address = address.Unmap().WithZone("")
 	return slices.ContainsFunc(h.trusted, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// parseRanges reads addresses, CIDR ranges and the word private_ranges.
+// parseRanges parses addresses, CIDR ranges and the word private_ranges.
 func parseRanges(values []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for _, value := range values {

@@ -13,26 +13,26 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// localSuffixes end names that nobody can register on the public DNS, so that
-// no page on the web can have one.
+// localSuffixes are the endings of names that nobody can register in the public
+// DNS, so that no page on the web can have one.
 var localSuffixes = [...]string{
 	".localhost", ".local", ".internal", ".home.arpa", ".lan", ".home", ".intranet", ".private", ".localdomain", ".test", ".invalid",
 }
 
 // sharedRange is the address range of carriers and overlay networks (RFC 6598),
-// which is as private as those that net/netip calls so.
+// which is as private as those that net/netip considers private.
 var sharedRange = netip.MustParsePrefix("100.64.0.0/10")
 
-// hostNames are the names that a site answers to. A page whose own name was made
-// to resolve to this machine (DNS rebinding) is of one origin with the hub in
-// the eyes of its browser, and only the Host header tells.
+// hostNames are the names that a site answers to. If the name of a web page was
+// made to resolve to this machine (DNS rebinding), the browser considers the page
+// to be of the same origin as the hub, and only the Host header reveals it.
 type hostNames struct {
 	names []string // lower case; "*.example.com" stands for one label
 	sites []*caddyhttp.MatchHost
 }
 
-// namesOf collects the names that a server goes by: those of its sites, of its
-// listeners and of the machine, and the ones that the operator has added.
+// namesOf collects the names of a server: those of its sites, of its listeners and
+// of the machine, and the ones that the operator has added.
 func namesOf(server *caddyhttp.Server, added []string) *hostNames {
 	k := &hostNames{}
 	for _, name := range added {
@@ -53,7 +53,8 @@ func namesOf(server *caddyhttp.Server, added []string) *hostNames {
 	return k
 }
 
-// collect finds the host matchers of routes, nested ones too: a site is a route.
+// collect finds the host matchers of routes, including nested ones: a site is a
+// route.
 func (k *hostNames) collect(routes caddyhttp.RouteList) {
 	for _, route := range routes {
 		for _, set := range route.MatcherSets {
@@ -71,8 +72,8 @@ func (k *hostNames) collect(routes caddyhttp.RouteList) {
 	}
 }
 
-// knows reports whether the Host of a request is no stranger's: an address,
-// which needs no DNS; a name that only a local DNS has; or one of the site's.
+// knows reports whether the Host of a request is acceptable: an address, which
+// needs no DNS; a name that only a local DNS has; or one of the site's.
 func (k *hostNames) knows(r *http.Request) bool {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(r.Host); err == nil {
@@ -109,7 +110,7 @@ func matchesName(known, name string) bool {
 	return false
 }
 
-// checkHostName accepts what may stand in a Host header, without a port.
+// checkHostName accepts what may be in a Host header, without a port.
 func checkHostName(value string) error {
 	if value == "*" {
 		return nil
@@ -122,8 +123,8 @@ func checkHostName(value string) error {
 }
 
 // withinReach reports whether a request came in on an address that a page on the
-// web cannot reach by itself. Over TLS a page of another name has no certificate
-// of ours, and a login that the browser keeps is never sent for another name.
+// web cannot reach by itself. Over TLS, a page of another name has no certificate
+// of ours, and the browser never sends a stored login for another name.
 func withinReach(r *http.Request) bool {
 	if r.TLS != nil {
 		return false
@@ -134,7 +135,7 @@ func withinReach(r *http.Request) bool {
 	}
 	at, err := netip.ParseAddrPort(local.String())
 	if err != nil {
-		return false // a Unix socket has a proxy before it
+		return false // there is a proxy in front of a Unix socket
 	}
 	ip := at.Addr().Unmap()
 	return ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || sharedRange.Contains(ip)

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// logSwitch is a logger that outlives configurations. A hub hands its logger
-// to all its parts when it starts, and Caddy closes the outputs of a
-// configuration that is replaced: lines would go nowhere, and a changed level
-// would change nothing, if the hub kept the logger of its first configuration.
+// logSwitch is a logger that outlives configurations. A hub passes its logger to
+// all its parts when it starts, but Caddy closes the outputs of a configuration
+// that is replaced. If the hub kept the logger of its first configuration, lines
+// would be lost, and changing the level would have no effect.
 type logSwitch struct {
 	current atomic.Pointer[slog.Handler]
 }
@@ -21,8 +21,8 @@ func (s *logSwitch) use(h slog.Handler) { s.current.Store(&h) }
 // logger returns the logger to hand out.
 func (s *logSwitch) logger() *slog.Logger { return slog.New(&switched{logs: s}) }
 
-// switched hands records to the handler that is current when they arrive,
-// with the attributes and groups that were added on the way.
+// switched passes records to the handler that is current when they arrive, with the
+// attributes and groups added on the way.
 type switched struct {
 	logs *logSwitch
 	add  []func(slog.Handler) slog.Handler
@@ -40,7 +40,7 @@ func (h *switched) with(add func(slog.Handler) slog.Handler) slog.Handler {
 	return &switched{logs: h.logs, add: append(slices.Clip(h.add), add)}
 }
 
-// Enabled reports whether lines of a level are kept at all.
+// Enabled reports whether lines of a level are logged at all.
 func (h *switched) Enabled(ctx context.Context, level slog.Level) bool {
 	return (*h.logs.current.Load()).Enabled(ctx, level)
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// register puts the hub's collectors into the registry of one configuration.
-// Caddy makes a new registry at each load; the collectors are made once, with
-// the hub, so that counters go on where they were. A second app of the same
-// registry finds them there already, which is as good.
+// register adds the hub's collectors to the registry of one configuration. Caddy
+// makes a new registry at each load; the collectors are made once, with the hub, so
+// that counters continue. If a second app uses the same registry, they are already
+// there, which is fine.
 func register(registry prometheus.Registerer, collectors []prometheus.Collector) error {
 	for _, c := range collectors {
 		err := registry.Register(c)

@@ -14,14 +14,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// hubs holds every hub that some loaded configuration refers to, by identity.
-// It is the package's only state: configurations come and go beside it. The
-// key is the identity and not the settings, so that a changed timeout finds
-// the hub that is running instead of building a second one.
+// hubs holds every hub that some loaded configuration refers to, by identity. It is
+// the package's only state, because configurations come and go. The key does not
+// include the settings, so that a changed timeout finds the running hub instead of
+// building a second one.
 var hubs = caddy.NewUsagePool()
 
-// sharedHub is a hub and the configurations that have started on it, oldest
-// first. The last one's settings are in force.
+// sharedHub is a hub and the configurations that have started on it, oldest first.
+// The settings of the last one are in force.
 type sharedHub struct {
 	hub    *hub.Hub
 	api    rooms.API
@@ -33,8 +33,8 @@ type sharedHub struct {
 	close   func() error
 }
 
-// acquire returns the hub of an identity and counts one reference to it. It
-// must be matched by exactly one release.
+// acquire returns the hub of an identity and adds a reference to it. Each call must
+// be matched by exactly one release.
 func acquire(id hub.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
 		h := hub.New(id)
@@ -54,14 +54,14 @@ func acquire(id hub.Identity) (*sharedHub, error) {
 	return value.(*sharedHub), nil
 }
 
-// release gives one reference back; the last one closes the hub.
+// release returns one reference; the last one closes the hub.
 func release(id hub.Identity) error {
 	_, err := hubs.Delete(id)
 	return err
 }
 
-// rivalHolds names the port or the folder that a hub of this identity would
-// need and another hub of this process holds.
+// rivalHolds returns the port or the folder that a hub of this identity would need
+// and that another hub of this process holds.
 func rivalHolds(id hub.Identity) (what string, held bool) {
 	hubs.Range(func(key, value any) bool {
 		other, s := key.(hub.Identity), value.(*sharedHub)
@@ -103,8 +103,8 @@ func (s *sharedHub) use(a *App) error {
 	return s.hub.Start(context.Background(), settings)
 }
 
-// withdraw forgets a. If its settings were in force while an older
-// configuration is still there, that one's come back: the newer one has been
+// withdraw forgets a. If its settings were in force while an older configuration is
+// still there, that one's settings are restored: the newer configuration has been
 // given up.
 func (s *sharedHub) withdraw(a *App) error {
 	s.mu.Lock()
@@ -121,8 +121,8 @@ func (s *sharedHub) withdraw(a *App) error {
 	return s.useNewest()
 }
 
-// useNewest puts the settings of the newest configuration in force, if there
-// is one. The caller holds the lock.
+// useNewest puts the settings of the newest configuration in force, if there is
+// one. The caller holds the lock.
 func (s *sharedHub) useNewest() error {
 	if len(s.started) == 0 {
 		return nil
@@ -130,6 +130,5 @@ func (s *sharedHub) useNewest() error {
 	return s.use(s.started[len(s.started)-1])
 }
 
-// Destruct closes the hub. Caddy's pool calls it when the last reference is
-// gone.
+// Destruct closes the hub. Caddy's pool calls it when the last reference is gone.
 func (s *sharedHub) Destruct() error { return s.close() }

@@ -14,16 +14,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// fileForm finds the files that a value takes its text from.
+// fileForm finds the files that a value includes.
 var fileForm = regexp.MustCompile(`\{file\.([^{}]+)\}`)
 
-// noFile stands where the Caddyfile has no file to name, on systems without it,
-// too.
+// noFile is used where the Caddyfile names no file, on all systems.
 const noFile = "/dev/null"
 
-// resolveSecret replaces the placeholders of a secret. Caddy takes a file that
-// it cannot read for an empty one, and an empty secret would mean that there is
-// none: a mistyped path must not switch the protection off.
+// resolveSecret replaces the placeholders of a secret. Caddy treats an unreadable
+// file as empty, and an empty secret would mean that there is none: a mistyped path
+// must not disable the protection.
 func resolveSecret(repl *caddy.Replacer, value string) (string, error) {
 	for _, match := range fileForm.FindAllStringSubmatch(value, -1) {
 		if match[1] == noFile {
@@ -39,8 +38,8 @@ func resolveSecret(repl *caddy.Replacer, value string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// resolveSecrets leaves the operator's secrets without those that are empty,
-// such as a variable that is not set.
+// resolveSecrets removes empty secrets of the operator, such as a variable that is
+// not set.
 func (a *App) resolveSecrets(repl *caddy.Replacer) error {
 	var secrets []string
 	for _, value := range a.Secret {
@@ -56,7 +55,7 @@ func (a *App) resolveSecrets(repl *caddy.Replacer) error {
 	return nil
 }
 
-// checkSecret refuses what can be guessed. The error does not repeat it.
+// checkSecret refuses secrets that can be guessed. The error does not repeat them.
 func checkSecret(value string) error {
 	if len(value) >= hub.MinSecret {
 		return nil
@@ -64,8 +63,8 @@ func checkSecret(value string) error {
 	return fmt.Errorf("shorter than %d bytes; `openssl rand -base64 32` makes a good one", hub.MinSecret)
 }
 
-// checkSecrets says what is wrong with the operator's secrets, whose
-// placeholders were replaced.
+// checkSecrets validates the operator's secrets after their placeholders were
+// replaced.
 func checkSecrets(secrets []string) error {
 	for n, secret := range secrets {
 		if err := checkSecret(secret); err != nil {
@@ -78,7 +77,7 @@ func checkSecrets(secrets []string) error {
 	return nil
 }
 
-// unmarshalSecret reads the arguments of the line "secret".
+// unmarshalSecret parses the arguments of the line "secret".
 func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
 	nesting := d.Nesting()
 	a.Secret = d.RemainingArgs()

@@ -8,10 +8,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// TenantLimits bound what one tenant may take of what all share. One that is
-// given holds for each tenant. The defaults hold for those who log in, and for
-// all who do not, together, once somebody has logged in within the last week:
-// a hub without logins is bounded by its own limits alone.
+// TenantLimits bound how much of the shared resources one tenant may use. A limit
+// that is given applies to each tenant. The defaults apply to each tenant that logs
+// in and, once somebody has logged in within the last week, to all callers without
+// a login together: a hub without logins only has its own limits.
 type TenantLimits struct {
 	// How many jobs of a tenant may wait; further prompts get 429. Default: a
 	// quarter of `max_queue`.
@@ -25,13 +25,13 @@ type TenantLimits struct {
 	// `max_sockets`.
 	Sockets int `json:"sockets,omitempty"`
 
-	// How many ended jobs of a tenant are kept; the oldest go. Default: what
-	// `history` keeps. Beyond that, the tenant with the most loses its oldest.
+	// How many ended jobs of a tenant are kept; the oldest are removed. Default:
+	// what `history` keeps. Beyond that, the tenant with the most loses its oldest.
 	History int `json:"history,omitempty"`
 
-	// How many bytes the files that a tenant's jobs have made may take; its
-	// oldest jobs go, with their files. Default: no bound but that of
-	// `history { size }`, at which the tenant with the most loses its oldest.
+	// How many bytes the files made by a tenant's jobs may take; its oldest jobs
+	// are removed, with their files. Default: no limit except `history { size }`,
+	// at which the tenant with the most loses its oldest.
 	HistorySize int64 `json:"history_size,omitempty"`
 
 	// How many bytes a tenant's settings and saved workflows may take.
@@ -49,7 +49,7 @@ type TenantLimits struct {
 	InputFiles int `json:"input_files,omitempty"`
 }
 
-// UnmarshalCaddyfile reads the block "tenant_limits" of the app.
+// UnmarshalCaddyfile parses the block "tenant_limits" of the app.
 func (l *TenantLimits) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
@@ -83,7 +83,7 @@ func (l *TenantLimits) set(word, value string) (err error) {
 	return err
 }
 
-// check judges values that may come from JSON.
+// check validates values that may come from JSON.
 func (l *TenantLimits) check() error {
 	for _, f := range []struct {
 		word  string
@@ -106,7 +106,7 @@ func (l *TenantLimits) check() error {
 	return nil
 }
 
-// limits are those of the hub; absent ones are the defaults.
+// limits returns the hub's limits; absent ones are the defaults.
 func (l *TenantLimits) limits() hub.TenantLimits {
 	if l == nil {
 		return hub.TenantLimits{}

@@ -9,13 +9,13 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// errUnknownWord is what a setter answers to a word that it does not have.
+// errUnknownWord is returned by a setter for an unknown word.
 var errUnknownWord = errors.New("unknown word")
 
 // words are those that a block has used.
 type words []string
 
-// again reports whether a word was used before, and notes it.
+// again reports whether a word was used before, and records it.
 func (w *words) again(word string) bool {
 	if slices.Contains(*w, word) {
 		return true
@@ -24,13 +24,13 @@ func (w *words) again(word string) bool {
 	return false
 }
 
-// setWord reads the line of a word that takes exactly one argument and no
-// block, and hands both to set. Errors carry file and line.
+// setWord parses the line of a word that takes exactly one argument and no block,
+// and passes both to set. Errors contain file and line.
 func setWord(d *caddyfile.Dispenser, set func(word, value string) error) error {
 	word, nesting := d.Val(), d.Nesting()
 	args := d.RemainingArgs()
-	// An unknown word is told before a wrong number of arguments, so that a
-	// typo is called a typo.
+	// An unknown word is reported before a wrong number of arguments, so that a
+	// typo is reported as such.
 	value := ""
 	if len(args) > 0 {
 		value = args[0]
@@ -57,8 +57,8 @@ func oneOf(value string, choices ...string) error {
 	return fmt.Errorf("%q is not one of %s", value, strings.Join(choices, ", "))
 }
 
-// setBlock reads a block of words that take one argument each. Without any it
-// fails with the text of missing.
+// setBlock parses a block of words that take one argument each. If the block is
+// empty or absent, it fails with the text of missing.
 func setBlock(d *caddyfile.Dispenser, set func(word, value string) error, missing string) error {
 	var seen words
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
