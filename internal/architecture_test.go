@@ -325,12 +325,8 @@ func within(folder, above string) bool {
 // A file that has grown past this holds more than one thing.
 func TestFileLength(t *testing.T) {
 	t.Parallel()
-	const product, test = 400, 600
+	const limit = 400
 	for _, file := range sources(t) {
-		limit := product
-		if file.isTest() {
-			limit = test
-		}
 		if lines := bytes.Count(file.text, []byte("\n")); lines > limit {
 			t.Errorf("%s has %d lines, more than %d: give one of its nouns a file of its own", file.path, lines, limit)
 		}

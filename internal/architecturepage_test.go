@@ -1,0 +1,96 @@
+package internal_test
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	pageLink = regexp.MustCompile("\\[`?([^\\]`]*)`?\\]\\(([^)#]+)[^)]*\\)")
+	codePath = regexp.MustCompile("`((?:[a-z]\\w*/)+[\\w.]+)`")
+)
+
+// docs/architecture.md is what somebody new reads first. Everything that it names
+// is there, and it names every package once.
+func TestArchitecturePage(t *testing.T) {
+	t.Parallel()
+	const page = "docs/architecture.md"
+	data, err := os.ReadFile(filepath.Join("..", page))
+	require.NoError(t, err)
+	text := string(data)
+
+	links := map[string]int{}
+	for _, link := range pageLink.FindAllStringSubmatch(text, -1) {
+		target := path.Join("docs", link[2])
+		if strings.Contains(link[1], "/") {
+			require.Equal(t, target, link[1], "a link leads to what it is called")
+		}
+		_, err := os.Stat(filepath.Join("..", target))
+		require.NoError(t, err, "%s links to what is not there", page)
+		links[target]++
+	}
+	require.Greater(t, len(links), 50, "the links are found")
+	for _, named := range codePath.FindAllStringSubmatch(text, -1) {
+		_, err := os.Stat(filepath.Join("..", named[1]))
+		require.NoError(t, err, "%s names what is not there", page)
+	}
+
+	folders := map[string]bool{}
+	for _, file := range sources(t) {
+		folders[file.folder()] = true
+	}
+	for folder := range folders {
+		require.Equal(t, 1, links[folder], "%s names each package once: %s", page, folder)
+	}
+	for _, from := range []string{"README.md", "CONTRIBUTING.md"} {
+		data, err := os.ReadFile(filepath.Join("..", from))
+		require.NoError(t, err)
+		require.Contains(t, string(data), "("+page+")", "%s leads to it", from)
+	}
+
+	// The packages of the picture are some, and its arrows are imports.
+	arrows := 0
+	picture := strings.Split(strings.Split(text, "```mermaid")[1], "```")[0]
+	for line := range strings.Lines(picture) {
+		sides := strings.Split(regexp.MustCompile(`\[[^\]]*\]+|\(\[.*?\]\)|-- ".*?" `).ReplaceAllString(strings.TrimSpace(line), ""), "-->")
+		for n := range sides[:len(sides)-1] {
+			for _, from := range nodes(sides[n]) {
+				for _, to := range nodes(sides[n+1]) {
+					require.Truef(t, allows(from, to), "the picture has an arrow from %s to %s", from, to)
+					arrows++
+				}
+			}
+		}
+	}
+	require.Greater(t, arrows, 15, "the arrows are found")
+}
+
+func nodes(side string) (all []string) {
+	for name := range strings.SplitSeq(side, "&") {
+		all = append(all, strings.Trim(strings.TrimSpace(name), "()[]\" "))
+	}
+	return all
+}
+
+// allows reports whether the table has an import that an arrow of the picture
+// stands for, or the arrow leaves the repository.
+func allows(from, to string) bool {
+	folders := map[string]string{"caddymodule": "caddymodule", "rooms": "internal/api/rooms", "comfy": "internal/api/comfy", "ops": "internal/api/ops", "agent": "agent"}
+	folder := func(name string) string {
+		if f := folders[name]; f != "" {
+			return f
+		}
+		return "internal/" + name
+	}
+	if slices.Contains([]string{"clients", "ComfyUI"}, from) || to == "ComfyUI" || from == "comfyui" && to == "agent" {
+		return true
+	}
+	return slices.ContainsFunc(mayImport[folder(from)], func(a string) bool { return within(folder(to), a) }) || within(folder(to), folder(from))
+}
