@@ -1,20 +1,20 @@
-// Package bridge puts the parts together: what people say is stored, handled in
-// order, and answered, by one process of perhaps several.
+// Package bridge assembles the parts: messages are stored, handled in order, and
+// answered, by one of possibly several processes.
 //
 // # What happens to a message
 //
-//  1. A platform brings it in (telegram: poll or webhook). It is stored with its
-//     id before the platform forgets it; one that comes twice is known.
-//  2. The process that leads reads it (inbox.go): one chat after the other,
-//     each chat's messages in their order.
+//  1. A platform delivers it (telegram: poll or webhook). It is stored with its
+//     id before the platform forgets it, so that a duplicate is recognized.
+//  2. The leading process reads it (inbox.go): chats are handled concurrently,
+//     the messages of each chat in order.
 //  3. Package conversation answers. A command that makes a picture becomes a
 //     request, which is stored under an id made from the message's.
-//  4. Package request takes the request to the hub, follows it, and delivers
-//     what was made, each step written down before it is taken.
-//  5. Package outbox says everything at the platform's pace.
+//  4. Package request sends the request to the hub, follows it, and delivers
+//     the result; each step is recorded before it is taken.
+//  5. Package outbox sends everything at the platform's pace.
 //
-// Only the process that leads (lead.go) does 2 to 5. What it writes carries its
-// term, so that one that was deposed without knowing changes nothing.
+// Only the leading process (lead.go) does 2 to 5. Its writes carry its term, so
+// that a process that was deposed without knowing it cannot change anything.
 package bridge
 
 import (
@@ -62,14 +62,14 @@ type Bridge struct {
 	hubSeen   atomic.Int64
 
 	mu      sync.Mutex
-	excused map[string]bool // chats that know that Redis is away
+	excused map[string]bool // chats that know that Redis is unavailable
 }
 
 // closer is a platform with connections to drop.
 type closer interface{ Close() }
 
-// New makes a bridge of its configuration. It connects to nothing that may be
-// away; an embedded Redis is started.
+// New returns a bridge with its configuration. It does not connect to anything that
+// may be unavailable; an embedded Redis is started.
 func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, error) {
 	b := &Bridge{log: log, owner: uuid.NewString(), listen: c.Listen, platforms: map[string]platform.Platform{}, excused: map[string]bool{}}
 	b.instances.Store(1)
@@ -92,8 +92,8 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 		return nil, err
 	}
 	if b.store.Alone() {
-		// The folder is locked, so that whoever led before has ended: nobody's
-		// lease need be waited for.
+		// The folder is locked, so a former leader has ended: there is no lease to
+		// wait for.
 		b.owner = "alone"
 	}
 	if err := b.wire(c, commands); err != nil {
@@ -103,7 +103,7 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 	return b, nil
 }
 
-// wire makes the parts that stand on the state.
+// wire creates the parts that depend on the state.
 func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	guard, err := limits.New(c.Limits, b.store)
 	if err != nil {
@@ -130,8 +130,8 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	return nil
 }
 
-// Run serves until ctx ends. Requests that are not over stay in the state, for
-// the next start or another process.
+// Run serves until ctx ends. Unfinished requests stay in the state, for the next
+// start or another process.
 func (b *Bridge) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", b.listen)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return b.Serve(ctx, listener)
 }
 
-// Serve is Run on a listener of the caller's.
+// Serve is Run with the caller's listener.
 func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -185,7 +185,7 @@ func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// watchHub keeps the number of instances that can work.
+// watchHub keeps track of the number of instances that can work.
 func (b *Bridge) watchHub(ctx context.Context) {
 	tick := time.NewTicker(15 * time.Second)
 	defer tick.Stop()

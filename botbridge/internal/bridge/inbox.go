@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// inboxBatch is how many events are read at once, inboxRoom how many may be
-	// in memory: the rest waits in Redis.
+	// inboxBatch is how many events are read at once, inboxRoom how many may be in
+	// memory: the rest waits in Redis.
 	inboxBatch = 100
 	inboxRoom  = 400
-	// inboxTick is how often is looked without a hint.
+	// inboxTick is how often events are polled without a hint.
 	inboxTick = time.Second
-	// handleTries is how often an event that cannot be handled is tried.
+	// handleTries is how often handling an event is tried.
 	handleTries = 5
 )
 
-// inbox handles the events of each chat in their order, and chats side by side.
+// inbox handles the events of each chat in order, and chats concurrently.
 type inbox struct {
 	store  *state.Store
 	handle func(context.Context, platform.Event) error
@@ -86,8 +86,8 @@ func (in *inbox) run(ctx context.Context) {
 	}
 }
 
-// add gives an event to its chat's worker, which lives while there is something
-// to do.
+// add passes an event to its chat's worker, which lives while there is something to
+// do.
 func (in *inbox) add(ctx context.Context, e platform.Event) {
 	key := conversation.ChatKey(e.Platform, e.Chat)
 	in.mu.Lock()
@@ -119,8 +119,8 @@ func (in *inbox) work(ctx context.Context, key string) {
 	}
 }
 
-// finish handles an event until that is done. What fails again and again for
-// no reason of the outside is given up: it must not hold up its chat for ever.
+// finish retries an event until it is handled. An event that keeps failing without
+// an external cause is given up: it must not block its chat for ever.
 func (in *inbox) finish(ctx context.Context, e platform.Event) {
 	pauses := retry.New(200*time.Millisecond, 10*time.Second)
 	for tries := 1; ctx.Err() == nil; {
@@ -140,7 +140,8 @@ func (in *inbox) finish(ctx context.Context, e platform.Event) {
 	}
 }
 
-// handle answers one event. A panic is one event's, not the program's.
+// handle answers one event. A panic ends the handling of that event, not the
+// program.
 func (b *Bridge) handle(ctx context.Context, e platform.Event) (err error) {
 	begin := time.Now()
 	defer func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// lead tries to be the process that acts and, while it is, does what that one
-// does. A Redis that is away changes nothing: nobody else can take over then.
+// lead tries to become the leader and, while it is, does the leader's work. If
+// Redis is unavailable nothing changes, because nobody else can take over then.
 func (b *Bridge) lead(ctx context.Context) {
 	var term int64
 	end := func() {}
@@ -29,8 +29,8 @@ func (b *Bridge) lead(ctx context.Context) {
 			}
 		case leads && now == term:
 		default:
-			// A new term is a new start, also when it is our own again: what
-			// we remember may be old.
+			// A new term is a new start, even if it is our own again: what we
+			// remember may be outdated.
 			end()
 			end, term = func() {}, 0
 			b.leads.Store(leads)
@@ -48,7 +48,7 @@ func (b *Bridge) lead(ctx context.Context) {
 	}
 }
 
-// begin starts a term and returns what ends it.
+// begin starts a term and returns a function that ends it.
 func (b *Bridge) begin(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// metrics are what Prometheus gets. No label is ever a user, a chat or an id.
+// metrics are what Prometheus collects. No label is ever a user, a chat or an id.
 type metrics struct {
 	registry *prometheus.Registry
 	events   *prometheus.CounterVec
@@ -103,8 +103,8 @@ func (b *Bridge) handler() http.Handler {
 	return mux
 }
 
-// ready tells whether messages can be taken in: that needs the state, and
-// nothing else.
+// ready reports whether messages can be accepted: that needs the state, and nothing
+// else.
 func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()

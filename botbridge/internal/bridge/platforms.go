@@ -53,7 +53,7 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 	return nil
 }
 
-// menu is what Telegram shows of the commands, in each language.
+// menu returns the commands for Telegram's menu, in each language.
 func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Command {
 	menu := map[string][]telegram.Command{}
 	for _, language := range b.texts.Languages() {
@@ -72,8 +72,8 @@ func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Comman
 	return menu
 }
 
-// admit stores an event. Where that is not possible, the person is told once
-// that the answer will take a while.
+// admit stores an event. If that is impossible, the user is told once that the
+// answer will take a while.
 func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -87,7 +87,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 		b.mu.Unlock()
 		return nil
 	case errors.Is(err, state.ErrFull):
-		// Left out: else one chat could keep all others from being heard.
+		// Dropped, because one chat must not keep all others from being heard.
 		b.metrics.dropped(e)
 		b.log.Warn("a chat says more than can be handled", "platform", e.Platform)
 		return nil
@@ -100,7 +100,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 // maxExcused bounds the chats that are remembered as knowing of an outage.
 const maxExcused = 10_000
 
-// excuse tells a chat, once in an outage, that its message is not lost.
+// excuse tells a chat, once per outage, that its message is not lost.
 func (b *Bridge) excuse(e platform.Event, chat string) {
 	p := b.platforms[e.Platform]
 	b.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Bind reads the workflows of all commands. A command whose workflow cannot be
-// used is in the error; the others are returned all the same.
+// Bind reads the workflows of all commands. The error names the commands whose
+// workflow cannot be used; the others are returned all the same.
 func (c *Config) Bind() ([]*workflow.Command, error) {
 	var commands []*workflow.Command
 	var problems []error
@@ -35,7 +35,7 @@ func (c *Config) bind(command Command) (*workflow.Command, error) {
 	return workflow.NewCommand(command.Name, command.Spec, file)
 }
 
-// LocaleFolder is the folder of more languages, "" for none.
+// LocaleFolder returns the folder of additional languages, "" for none.
 func (c *Config) LocaleFolder() string {
 	if c.Locales == "" {
 		return ""

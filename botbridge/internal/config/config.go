@@ -1,6 +1,6 @@
 // Package config reads bot.yaml: where everything is, who may do what, and the
-// commands with their workflows. Secrets come from the environment or from
-// files, never from bot.yaml itself.
+// commands with their workflows. Secrets come from the environment or from files,
+// never from bot.yaml itself.
 package config
 
 import (
@@ -25,7 +25,7 @@ import (
 type Config struct {
 	// Hub is the hub's URL. Default: http://127.0.0.1:8188.
 	Hub string `yaml:"hub"`
-	// Redis is where the bridge keeps what it must not forget, as the hub's:
+	// Redis is where the bridge keeps its state, in the same form as the hub's:
 	// "embedded", or a URL. Default: embedded.
 	Redis string `yaml:"redis"`
 	// Prefix begins every key in Redis. Default: botbridge.
@@ -35,23 +35,23 @@ type Config struct {
 	// Listen is the address for health, metrics, webhook and webchat.
 	// Default: 127.0.0.1:8190.
 	Listen string `yaml:"listen"`
-	// FilesURL is how people reach the hub's /hub/files/: links to files that
-	// are too large for a chat begin with it. Empty: there are none.
+	// FilesURL is how users reach the hub's /hub/files/: links to files that are
+	// too large for a chat begin with it. If empty, there are no such links.
 	FilesURL string `yaml:"files_url"`
-	// Locales is a folder of languages that add to those built in.
+	// Locales is a folder of languages in addition to the built-in ones.
 	Locales  string    `yaml:"locales"`
 	Telegram *Telegram `yaml:"telegram"`
 	Webchat  *Webchat  `yaml:"webchat"`
-	// Limits are who may do what.
+	// Limits says who may do what.
 	Limits limits.Config `yaml:"limits"`
-	// Delivery is how a single picture comes: "reply", a new message, or "edit",
-	// in the place of the status message. Default: reply.
+	// Delivery is how a single picture is sent: "reply", as a new message, or
+	// "edit", in place of the status message. Default: reply.
 	Delivery string `yaml:"delivery"`
-	// DefaultCommand is meant by words without a command in a private chat.
+	// DefaultCommand is used for text without a command in a private chat.
 	DefaultCommand string   `yaml:"default_command"`
 	Commands       Commands `yaml:"commands"`
 
-	// Folder is where the file lies: paths in it start there.
+	// Folder is where the file is: paths in it are relative to it.
 	Folder string `yaml:"-"`
 }
 
@@ -64,9 +64,9 @@ type Telegram struct {
 	// Webhook is the public address under which Telegram calls the bridge;
 	// it must end in /telegram/webhook. Empty: long polling.
 	Webhook string `yaml:"webhook"`
-	// WebhookSecret is what Telegram then shows.
+	// WebhookSecret is sent by Telegram with each call.
 	WebhookSecret Secret `yaml:"webhook_secret"`
-	// Rate multiplies the limits of calls, for a Bot API server of one's own.
+	// Rate multiplies the rate limits of calls, for your own Bot API server.
 	// Default: 1.
 	Rate float64 `yaml:"rate"`
 }
@@ -85,8 +85,8 @@ type Secret struct {
 	File string `yaml:"file"`
 }
 
-// UnmarshalYAML reads where a secret is. What stands in its place may be the
-// secret itself, so errors do not quote it.
+// UnmarshalYAML parses where a secret is. A wrong value may be the secret itself,
+// so errors do not quote it.
 func (s *Secret) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: a secret is {env: VARIABLE} or {file: PATH}, never the text itself", node.Line)
@@ -105,7 +105,7 @@ func (s *Secret) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// Read fetches the secret; "" where none is named.
+// Read reads the secret; "" if none is named.
 func (s Secret) Read(folder string) (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
@@ -157,8 +157,8 @@ func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// Load reads a file. Variables named COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
-// _FILES_URL and _SERVER come before what it says.
+// Load reads a file. The variables COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
+// _FILES_URL and _SERVER override it.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -177,7 +177,7 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Parse reads the text of a file. Unknown words are errors.
+// Parse parses the text of a file. Unknown words are errors.
 func Parse(data []byte) (*Config, error) {
 	var c Config
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -244,7 +244,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// isName reports whether Telegram takes a name as a command.
+// isName reports whether Telegram accepts a name as a command.
 func isName(name string) bool {
 	const longest = 32
 	return name != "" && len(name) <= longest && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""

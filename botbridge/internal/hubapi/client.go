@@ -1,6 +1,6 @@
-// Package hubapi is the bridge's client of a hub: ComfyUI's own HTTP and
-// WebSocket API, and what the hub adds under /hub/. Everything goes by the
-// public API; each call is on behalf of one tenant.
+// Package hubapi is the bridge's client of a hub: ComfyUI's own HTTP and WebSocket
+// API, and the hub's additions under /hub/. It uses only the public API; each call
+// is on behalf of one tenant.
 package hubapi
 
 import (
@@ -18,16 +18,16 @@ import (
 )
 
 var (
-	// ErrUnavailable says that the hub cannot do it now: it cannot be reached, does
-	// not answer in time, or says itself that it cannot. Asking again helps.
+	// ErrUnavailable means that the hub cannot handle the call now: it cannot be
+	// reached, does not answer in time, or says so itself. Repeating helps.
 	ErrUnavailable = errors.New("the hub is away")
-	// ErrNotFound says that the hub does not know the job or file.
+	// ErrNotFound means that the hub does not know the job or file.
 	ErrNotFound = errors.New("the hub does not know it")
 
 	errBase = errors.New("this is not the URL of a hub")
 )
 
-// RefusedError is a prompt that the hub will not take.
+// RefusedError is a prompt that the hub does not accept.
 type RefusedError struct {
 	// Type and Message are of the error; Details say more where there is more.
 	Type, Message, Details string
@@ -38,12 +38,12 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// tenantHeader names who pays for the work. The hub believes it only from
-	// addresses that its trust_tenant_from names.
+	// tenantHeader names the tenant that pays for the work. The hub trusts it only
+	// from addresses in its trust_tenant_from.
 	tenantHeader = "X-ComfyHub-Tenant"
 	// maxAnswer bounds the answers that are read whole, in bytes.
 	maxAnswer = 64 << 20
-	// maxRedirects bounds those that are followed to the same server.
+	// maxRedirects bounds the redirects that are followed to the same server.
 	maxRedirects = 5
 )
 
@@ -60,13 +60,13 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New makes a client of the hub at a URL, which may hold a login. It does not
+// New returns a client of the hub at a URL, which may contain a login. It does not
 // connect.
 func New(base string, o Options) (*Client, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	switch {
 	case err != nil:
-		return nil, errBase // the error quotes the URL, and with it the login
+		return nil, errBase // the error would quote the URL, including the login
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.ForceQuery, u.Fragment != "":
 		return nil, fmt.Errorf("%w: %s", errBase, u.Redacted())
 	}
@@ -105,7 +105,7 @@ func (c *Client) sign(h http.Header, tenant string) {
 	}
 }
 
-// send does a request; an answer that means "not now" is ErrUnavailable.
+// send does a request; an answer that means "not now" becomes ErrUnavailable.
 func (c *Client) send(r *http.Request) (*http.Response, error) {
 	response, err := c.http.Do(r)
 	if err != nil {
@@ -161,8 +161,8 @@ func (c *Client) get(ctx context.Context, path, tenant string, answer any) error
 // Submission is a prompt to queue.
 type Submission struct {
 	Tenant string
-	// Client is the client id; each request has its own, so that no other
-	// request's messages hold up its own.
+	// Client is the client id; each request has its own, so that no other request's
+	// messages delay its own.
 	Client string
 	// Prompt is the prompt id. The same id with the same graph is the same job
 	// to the hub, however often it is posted.
@@ -171,8 +171,8 @@ type Submission struct {
 	Graph []byte
 }
 
-// Submit queues a prompt. position is its place in the queue from 0, or -1 when
-// the hub does not say.
+// Submit queues a prompt. position is its place in the queue from 0, or -1 if the
+// hub does not say.
 func (c *Client) Submit(ctx context.Context, s Submission) (position int, err error) {
 	body, err := json.Marshal(map[string]any{"prompt": json.RawMessage(s.Graph), "client_id": s.Client, "prompt_id": s.Prompt})
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (position int, err er
 	return position, nil
 }
 
-// refusal reads ComfyUI's way of saying no.
+// refusal parses ComfyUI's refusals.
 func refusal(status int, answer []byte) error {
 	var said struct {
 		Error struct {

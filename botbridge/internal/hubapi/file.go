@@ -17,7 +17,7 @@ import (
 
 var errLink = errors.New("the hub gave a link that is no path")
 
-// Upload stores an input under a name, streamed, and returns the name that it
+// Upload streams an input to the hub under a name, and returns the name that it
 // got. The same bytes under the same name stay one file.
 func (c *Client) Upload(ctx context.Context, tenant, name string, content io.Reader) (string, error) {
 	read, write := io.Pipe()
@@ -52,7 +52,7 @@ func (c *Client) Upload(ctx context.Context, tenant, name string, content io.Rea
 	return stored.Name, nil
 }
 
-// View opens a file. size is in bytes, -1 when the hub does not say. The caller
+// View opens a file. size is in bytes, -1 if the hub does not say. The caller
 // closes the body.
 func (c *Client) View(ctx context.Context, tenant string, ref comfyui.FileRef) (body io.ReadCloser, size int64, err error) {
 	r, err := c.request(ctx, http.MethodGet, viewPath(ref), tenant, nil)
@@ -70,8 +70,8 @@ func (c *Client) View(ctx context.Context, tenant string, ref comfyui.FileRef) (
 	return response.Body, response.ContentLength, nil
 }
 
-// Link asks for an address at which whoever knows it can fetch a file of a
-// tenant, for a time. It is a path of the hub, with its query.
+// Link requests a URL from which anybody who knows it can fetch a file of a tenant,
+// for a time. It is a path of the hub, with its query.
 func (c *Client) Link(ctx context.Context, tenant string, ref comfyui.FileRef, life time.Duration) (string, error) {
 	var link struct {
 		URL string `json:"url"`
@@ -80,8 +80,8 @@ func (c *Client) Link(ctx context.Context, tenant string, ref comfyui.FileRef, l
 		"filename": ref.Filename, "subfolder": ref.Subfolder, "type": ref.Type, "expires_in": int64(life / time.Second),
 	}, &link)
 	if err == nil && (!strings.HasPrefix(link.URL, "/") || strings.HasPrefix(link.URL, "//")) {
-		// It is put behind files_url as it is: anything else, such as
-		// "@other.example/", would lead people to another server.
+		// It is appended to files_url as it is: anything else, such as
+		// "@other.example/", would lead users to another server.
 		err = errLink
 	}
 	return link.URL, err

@@ -16,14 +16,13 @@ type Job struct {
 	ID string `json:"id"`
 	// Status is queued, running, done, failed or cancelled.
 	Status string `json:"status"`
-	// Position is the place in the queue from 0, nil for a job that does not
-	// wait.
+	// Position is the place in the queue from 0, nil for a job that is not waiting.
 	Position *int `json:"position"`
-	// ETA is in seconds, nil where the hub promises nothing.
+	// ETA is in seconds, nil if the hub gives none.
 	ETA      *float64 `json:"eta"`
 	Instance string   `json:"instance"`
 	Attempts int      `json:"attempts"`
-	// Error is why the job failed, or why it waits.
+	// Error is why the job failed, or why it is waiting.
 	Error    string   `json:"error"`
 	Started  *float64 `json:"started_at"`
 	Finished *float64 `json:"finished_at"`
@@ -34,7 +33,7 @@ func (j Job) Ended() bool {
 	return j.Status == "done" || j.Status == "failed" || j.Status == "cancelled"
 }
 
-// Took is how long the job ran, 0 when that is not known.
+// Took returns how long the job ran, 0 if unknown.
 func (j Job) Took() time.Duration {
 	if j.Started == nil || j.Finished == nil {
 		return 0
@@ -42,14 +41,14 @@ func (j Job) Took() time.Duration {
 	return max(0, time.Duration((*j.Finished-*j.Started)*float64(time.Second)))
 }
 
-// Job asks for one job.
+// Job returns one job.
 func (c *Client) Job(ctx context.Context, tenant, id string) (Job, error) {
 	var j Job
 	err := c.get(ctx, "/hub/jobs/"+url.PathEscape(id), tenant, &j)
 	return j, err
 }
 
-// Cancel ends a job wherever it is. A job that has ended, or is not known, is no
+// Cancel ends a job wherever it is. A job that has ended, or is unknown, is not an
 // error.
 func (c *Client) Cancel(ctx context.Context, tenant, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -65,15 +64,15 @@ func (c *Client) Cancel(ctx context.Context, tenant, id string) error {
 	return err
 }
 
-// Result is what a job left.
+// Result is what a job produced.
 type Result struct {
-	// Files are its outputs in the order in which the record names them.
+	// Files are its outputs in the order of the record.
 	Files []comfyui.FileRef
-	// Failure is the message of the error that ended it, "" when none did.
+	// Failure is the message of the error that ended it, "" if none did.
 	Failure string
 }
 
-// Result reads the history of a job; ErrNotFound when there is none (yet).
+// Result reads the history of a job; ErrNotFound if there is none (yet).
 func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) {
 	var all map[string]json.RawMessage
 	if err := c.get(ctx, "/history/"+url.PathEscape(id), tenant, &all); err != nil {
@@ -115,7 +114,7 @@ type Stats struct {
 	Instances map[string]int `json:"instances"`
 }
 
-// Stats asks for them.
+// Stats returns them.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := c.get(ctx, "/hub/stats", "", &s)

@@ -39,15 +39,14 @@ func (c *Client) Follow(ctx context.Context, tenant, client string) (*Socket, er
 // Close ends the stream.
 func (s *Socket) Close() { _ = s.conn.CloseNow() }
 
-// Happening is one thing that the stream tells.
+// Happening is one event of the stream.
 type Happening struct {
 	comfyui.Message
-	// Preview is the latest look at what is being made, a JPEG or PNG; nil for
-	// every other happening.
+	// Preview is the latest preview, a JPEG or PNG; nil for every other event.
 	Preview []byte
 }
 
-// Next waits for what happens next. After an error the stream is closed.
+// Next waits for the next event. After an error the stream is closed.
 func (s *Socket) Next(ctx context.Context) (Happening, error) {
 	for {
 		kind, frame, err := s.conn.Read(ctx)

@@ -1,5 +1,5 @@
-// Package limits says who may do what: who may talk to the bridge at all, how
-// fast, how much a day, and which words are not taken.
+// Package limits decides who may do what: who may use the bridge at all, how fast,
+// how much per day, and which words are refused.
 package limits
 
 import (
@@ -20,35 +20,33 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// Config is who may do what. Users and chats are named as platform:id, such as
+// Config configures who may do what. Users and chats are named platform:id, such as
 // telegram:12345.
 type Config struct {
-	// AllowUsers and AllowChats, where one of them is not empty, let in nobody
-	// else: a user who is named, or anybody in a chat that is.
+	// AllowUsers and AllowChats, if either is not empty, admit nobody else: only a
+	// listed user, or anybody in a listed chat.
 	AllowUsers []string `yaml:"allow_users"`
 	AllowChats []string `yaml:"allow_chats"`
 	BlockUsers []string `yaml:"block_users"`
 	BlockChats []string `yaml:"block_chats"`
-	// Admins may use the commands of the operator; they have no share to keep to.
+	// Admins may use the operator's commands; they have no daily share.
 	Admins []string `yaml:"admins"`
-	// Pictures and GPUSeconds are the share of a user and day (UTC); at most one
-	// of them is set. 0 is no bound.
+	// Pictures and GPUSeconds are a user's share per day (UTC); at most one of them
+	// is set. 0 means no limit.
 	Pictures   int64 `yaml:"pictures_per_day"`
 	GPUSeconds int64 `yaml:"gpu_seconds_per_day"`
-	// Waiting is how many requests of a user may be not done. Default: 5.
+	// Waiting is how many unfinished requests a user may have. Default: 5.
 	Waiting int `yaml:"waiting"`
-	// Messages is how many messages of a user in 10 s are listened to.
-	// Default: 10.
+	// Messages is how many messages per user in 10 s are handled. Default: 10.
 	Messages int `yaml:"messages_per_10s"`
 	// Words are refused in a prompt, whatever their case.
 	Words []string `yaml:"words"`
-	// Filter is the URL of a service that is asked about each prompt: POST
-	// {"text": ...}, answered by {"allow": true|false}. Without an answer the
-	// prompt is refused.
+	// Filter is the URL of a service that checks each prompt: POST {"text": ...},
+	// answered by {"allow": true|false}. Without an answer the prompt is refused.
 	Filter string `yaml:"filter_url"`
 }
 
-// Guard keeps the limits. It is safe for concurrent use.
+// Guard enforces the limits. It is safe for concurrent use.
 type Guard struct {
 	c     Config
 	store *state.Store
@@ -65,7 +63,7 @@ type pace struct {
 	told    time.Time
 }
 
-// New makes a Guard.
+// New returns a Guard.
 func New(c Config, store *state.Store) (*Guard, error) {
 	if c.Pictures > 0 && c.GPUSeconds > 0 {
 		return nil, errors.New("limits: pictures_per_day and gpu_seconds_per_day cannot both be set")
@@ -86,26 +84,26 @@ func New(c Config, store *state.Store) (*Guard, error) {
 	return &Guard{c: c, store: store, http: &http.Client{Timeout: 3 * time.Second}, pace: map[string]*pace{}, swept: time.Now()}, nil
 }
 
-// Standing is how somebody stands with the bridge.
+// Standing says whether somebody may use the bridge.
 type Standing int
 
 // The standings.
 const (
-	// Welcome may ask for anything.
+	// Welcome users may ask for anything.
 	Welcome Standing = iota
-	// Stranger is not on the list of those who may.
+	// Stranger is not on the list of those who may use the bridge.
 	Stranger
 	// Banned is on the list of those who may not, or was banned.
 	Banned
 )
 
-// Ban is what is stored of one.
+// Ban is a stored ban.
 type Ban struct {
 	By    string    `json:"by"`
 	Since time.Time `json:"since"`
 }
 
-// Standing says whether the author of an event may ask for anything.
+// Standing returns whether the author of an event may ask for anything.
 func (g *Guard) Standing(ctx context.Context, e platform.Event) (Standing, error) {
 	who, chat := e.Platform+":"+e.User.ID, e.Platform+":"+e.Chat.ID
 	switch {
@@ -132,17 +130,17 @@ func (g *Guard) Admin(e platform.Event) bool {
 	return slices.Contains(g.c.Admins, e.Platform+":"+e.User.ID)
 }
 
-// Ban keeps a user out for a time; 0 is for ever.
+// Ban bans a user for a time; 0 means for ever.
 func (g *Guard) Ban(ctx context.Context, who, by string, d time.Duration) error {
 	return g.store.Put(ctx, "ban", who, Ban{By: by, Since: time.Now()}, d)
 }
 
-// Unban lets a user in again.
+// Unban lifts a user's ban.
 func (g *Guard) Unban(ctx context.Context, who string) error {
 	return g.store.Put(ctx, "ban", who, nil, 0)
 }
 
-// SetShare gives a user a daily share of their own; below 0 takes it back.
+// SetShare gives a user a daily share of their own; a negative share removes it.
 func (g *Guard) SetShare(ctx context.Context, who string, share int64) error {
 	if share < 0 {
 		return g.store.Put(ctx, "share", who, nil, 0)
@@ -150,8 +148,8 @@ func (g *Guard) SetShare(ctx context.Context, who string, share int64) error {
 	return g.store.Put(ctx, "share", who, share, 0)
 }
 
-// Share is what a user may use a day; 0 is no bound. metered says that it is
-// in seconds of GPU time, taken at the end, rather than in pictures.
+// Share returns a user's daily share; 0 means no limit. metered means that it is in
+// seconds of GPU time, charged at the end, instead of in pictures.
 func (g *Guard) Share(ctx context.Context, e platform.Event) (share int64, metered bool, err error) {
 	share, metered = g.c.Pictures, false
 	if g.c.GPUSeconds > 0 {
@@ -171,7 +169,7 @@ func (g *Guard) Share(ctx context.Context, e platform.Event) (share int64, meter
 	return 0, metered, err
 }
 
-// Waiting is how many requests of a user may be not done.
+// Waiting returns how many unfinished requests a user may have.
 func (g *Guard) Waiting(e platform.Event) int {
 	if g.Admin(e) {
 		return 0
@@ -179,7 +177,7 @@ func (g *Guard) Waiting(e platform.Event) int {
 	return g.c.Waiting
 }
 
-// Flood reports whether a user says more than is listened to, and whether it
+// Flood reports whether a user sends more messages than are handled, and whether it
 // is time to tell them.
 func (g *Guard) Flood(e platform.Event, now time.Time) (flood, tell bool) {
 	g.mu.Lock()
@@ -202,8 +200,8 @@ func (g *Guard) Flood(e platform.Event, now time.Time) (flood, tell bool) {
 	return true, tell
 }
 
-// sweep forgets those who have been silent, so that memory does not grow with
-// everybody who ever came by.
+// sweep forgets users who have been silent, so that memory does not grow with
+// everybody who ever wrote.
 func (g *Guard) sweep(now time.Time) {
 	if now.Sub(g.swept) < time.Minute {
 		return
@@ -216,7 +214,7 @@ func (g *Guard) sweep(now time.Time) {
 	}
 }
 
-// Takes reports whether the words of a prompt are taken.
+// Takes reports whether the words of a prompt are accepted.
 func (g *Guard) Takes(ctx context.Context, text string) bool {
 	lower := strings.ToLower(text)
 	for _, word := range g.c.Words {
@@ -227,8 +225,8 @@ func (g *Guard) Takes(ctx context.Context, text string) bool {
 	return g.c.Filter == "" || g.ask(ctx, text)
 }
 
-// ask asks the filter. What it does not answer is refused: it is there to keep
-// things out.
+// ask asks the filter. Without an answer the prompt is refused, because the filter
+// is there to keep things out.
 func (g *Guard) ask(ctx context.Context, text string) bool {
 	body, err := json.Marshal(map[string]string{"text": text})
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 const (
 	firstPause = 300 * time.Millisecond
 	maxPause   = 30 * time.Second
-	// uncertainTries is how often words are said again when the platform did
-	// not say whether it took them.
+	// uncertainTries is how often text is sent again if the platform did not say
+	// whether it accepted it.
 	uncertainTries = 3
-	// maxWait bounds what a platform can make us wait.
+	// maxWait bounds how long a platform can make us wait.
 	maxWait = 10 * time.Minute
 )
 
@@ -33,12 +33,12 @@ type lane struct {
 	woken chan struct{}
 }
 
-// call is one thing to say.
+// call is one thing to send.
 type call struct {
 	to      platform.Chat
 	kind    string
-	mark    Mark // of what must not come twice, else nil
-	counts  int  // messages, for the limits; 0 for what they leave out
+	mark    Mark // set if it must not be sent twice
+	counts  int  // messages, for the rate limits; 0 if they do not apply
 	timeout time.Duration
 	do      func(ctx context.Context, to platform.Chat) error
 	ctx     context.Context
@@ -53,7 +53,7 @@ type edit struct {
 	due  time.Time
 }
 
-// lane finds or starts the lane of a chat; the caller holds mu.
+// lane returns the lane of a chat, starting it if necessary; the caller holds mu.
 func (b *Outbox) lane(p platform.Platform, to platform.Chat) *lane {
 	key := laneKey{p.Name(), to.ID}
 	l := b.lanes[key]
@@ -72,7 +72,7 @@ func (l *lane) wake() {
 	}
 }
 
-// run says what there is to say and ends when there is no more.
+// run sends what there is to send, and ends when there is no more.
 func (l *lane) run() {
 	for {
 		next, edited, wait, ok := l.pick()
@@ -93,8 +93,8 @@ func (l *lane) run() {
 	}
 }
 
-// pick chooses what is next: a call, a message to edit, or how long to wait.
-// It reports false when the lane has ended.
+// pick chooses what is next: a call, a message to edit, or how long to wait. It
+// returns false if the lane has ended.
 func (l *lane) pick() (next *call, edited string, wait time.Duration, ok bool) {
 	b := l.box
 	b.mu.Lock()
@@ -103,7 +103,7 @@ func (l *lane) pick() (next *call, edited string, wait time.Duration, ok bool) {
 		if first := l.calls[0]; first.ctx.Err() == nil {
 			return first, "", 0, true
 		}
-		// Whoever asked for it has gone.
+		// The caller has given up.
 		l.calls[0].done <- ErrNotSent
 		l.calls = l.calls[1:]
 	}
@@ -137,7 +137,7 @@ func (l *lane) sleep(d time.Duration) {
 	}
 }
 
-// rest waits without listening for new calls: what is first stays first.
+// rest waits without accepting new calls: what is first stays first.
 func (l *lane) rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -150,7 +150,7 @@ func (l *lane) rest(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// repeat makes a call until it is done or there is no use in it.
+// repeat repeats a call until it succeeds or repeating is useless.
 func (l *lane) repeat(c *call) error {
 	pauses, uncertain := retry.New(firstPause, maxPause), 0
 	for {
@@ -188,8 +188,8 @@ func (l *lane) repeat(c *call) error {
 	}
 }
 
-// attempt makes a call once. It is not cut by the end of the program or of the
-// asker: a call that was cut may have taken effect.
+// attempt makes a call once. It is not interrupted when the program stops or the
+// caller gives up: an interrupted call may have taken effect.
 func (l *lane) attempt(c *call) error {
 	if c.mark != nil {
 		if err := c.mark(c.ctx, true); err != nil {
@@ -207,7 +207,7 @@ func (l *lane) attempt(c *call) error {
 	return err
 }
 
-// address is where a call goes, also when the chat has moved since.
+// address returns where a call goes, even if the chat has moved since.
 func (l *lane) address(to platform.Chat) platform.Chat {
 	if l.moved != "" {
 		to.ID = l.moved
@@ -219,7 +219,7 @@ func (l *lane) address(to platform.Chat) platform.Chat {
 func (l *lane) show(message string) {
 	b := l.box
 	if b.limiter(l.p).Tokens() < 0 {
-		// Others wait for their turn with something more important.
+		// Others are waiting for their turn with something more important.
 		b.mu.Lock()
 		if e := l.edits[message]; e != nil {
 			e.due = time.Now().Add(time.Second)
@@ -234,7 +234,7 @@ func (l *lane) show(message string) {
 	e := l.edits[message]
 	delete(l.edits, message)
 	if len(l.calls) > 0 && e != nil {
-		// Something more important came while we waited for our turn.
+		// Something more important arrived while we waited for our turn.
 		e.due = time.Now().Add(time.Second)
 		l.edits[message] = e
 		e = nil

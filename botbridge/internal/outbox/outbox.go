@@ -1,12 +1,12 @@
-// Package outbox sends what the bridge says, as fast as a platform allows and
-// no faster.
+// Package outbox sends the bridge's messages, as fast as a platform allows and no
+// faster.
 //
-// Each chat has a lane of its own: a goroutine that lives while there is
-// something to say. In a lane everything goes out in the order in which it was
-// given; only edits that show progress wait behind the rest, and of those about
-// one message the latest replaces the others. A call that fails for a while is
-// repeated: its files are opened anew. A call of which the platform did not say
-// whether it took it is repeated only where a second message does no harm.
+// Each chat has its own lane: a goroutine that lives while there is something to
+// send. A lane sends everything in the given order; only edits that show progress
+// wait behind the rest, and for each message the latest replaces the others. A call
+// that fails temporarily is repeated, with its files reopened. A call is repeated
+// without knowing whether the platform accepted it only if a second message does no
+// harm.
 package outbox
 
 import (
@@ -22,18 +22,18 @@ import (
 )
 
 var (
-	// ErrFull says that too much waits for one chat already.
+	// ErrFull means that too much is already waiting for one chat.
 	ErrFull = errors.New("outbox: too much waits for this chat")
-	// ErrNotSent says that the outbox was stopped before the call was made.
+	// ErrNotSent means that the outbox was stopped before the call was made.
 	ErrNotSent = errors.New("outbox: not sent")
 )
 
 // Options tune an Outbox.
 type Options struct {
-	// Logger gets what fails for good; never any text.
+	// Logger receives permanent failures; never any text.
 	Logger *slog.Logger
-	// Observe is told of each attempt: the platform, the kind of call, how it
-	// went ("ok", "wait", "retry", "uncertain", "refused"). Optional.
+	// Observe is called for each attempt: the platform, the kind of call, the
+	// result ("ok", "wait", "retry", "uncertain", "refused"). Optional.
 	Observe func(platform, call, result string)
 	// CallTimeout bounds one attempt without files. Default: 30 s.
 	CallTimeout time.Duration
@@ -81,8 +81,8 @@ func New(o Options) *Outbox {
 	return b
 }
 
-// Close makes no further call, waits for those under way, and fails the rest
-// with ErrNotSent.
+// Close makes no further call, waits for those in progress, and fails the rest with
+// ErrNotSent.
 func (b *Outbox) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -91,7 +91,7 @@ func (b *Outbox) Close() {
 	b.wg.Wait()
 }
 
-// Waiting counts the calls that have not been made.
+// Waiting returns the number of calls that have not been made.
 func (b *Outbox) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,22 +102,22 @@ func (b *Outbox) Waiting() int {
 	return n
 }
 
-// Send posts and waits until that is done. It returns the ids of the new
-// messages. When a file cannot be read it fails with platform.ErrSource: the
-// chat is not to wait for that. Where the platform did not say whether it took the post, it is
-// posted again: for words, of which two do no harm.
+// Send posts and waits until that is done. It returns the ids of the new messages.
+// If a file cannot be read it fails with platform.ErrSource, so that the chat does
+// not wait for it. If the platform did not say whether it accepted the post, it is
+// posted again: use it for text, which may be repeated.
 func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
 	return b.send(ctx, p, to, post, nil)
 }
 
-// Mark writes down that a post is about to be sent, or that it was not sent
-// after all. When it fails, the post is not sent.
+// Mark records that a post is about to be sent, or that it was not sent after all.
+// If it fails, the post is not sent.
 type Mark func(ctx context.Context, sending bool) error
 
 // SendOnce does the same, but fails with platform.ErrUncertain where Send would
-// post again. mark is called right before each attempt, when all waiting is over,
-// and after each that has surely failed: so that a program that is killed knows,
-// when it is back, what may have arrived.
+// post again. mark is called right before each attempt, after all waiting, and
+// after each attempt that has certainly failed, so that a program that is killed
+// knows after its restart what may have arrived.
 func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
 	if mark == nil {
 		mark = func(context.Context, bool) error { return nil }
@@ -125,7 +125,7 @@ func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.
 	return b.send(ctx, p, to, post, mark)
 }
 
-// send sends words where mark is nil, else something that must not come twice.
+// send sends text if mark is nil, else something that must not be sent twice.
 func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
 	var ids []string
 	err := b.do(ctx, p, to, call{
@@ -138,8 +138,8 @@ func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat
 	return ids, err
 }
 
-// Edit replaces what a message says, after all that was given before, and waits
-// until that is done. What was to be shown of progress on it is dropped.
+// Edit replaces a message's content, after everything given before, and waits until
+// that is done. Pending progress on the message is dropped.
 func (b *Outbox) Edit(ctx context.Context, p platform.Platform, to platform.Chat, message string, post platform.Post) error {
 	b.Forget(p, to, message)
 	return b.do(ctx, p, to, call{
@@ -148,7 +148,7 @@ func (b *Outbox) Edit(ctx context.Context, p platform.Platform, to platform.Chat
 	})
 }
 
-// Delete removes a message, after all that was given before.
+// Delete removes a message, after everything given before.
 func (b *Outbox) Delete(ctx context.Context, p platform.Platform, to platform.Chat, message string) error {
 	b.Forget(p, to, message)
 	return b.do(ctx, p, to, call{
@@ -157,8 +157,8 @@ func (b *Outbox) Delete(ctx context.Context, p platform.Platform, to platform.Ch
 	})
 }
 
-// Answer ends the waiting of a person who pressed a button, at once and without
-// repeating: an answer that comes late is of no use.
+// Answer ends the waiting of a user who pressed a button, at once and without
+// repeating: a late answer is useless.
 func (b *Outbox) Answer(ctx context.Context, p platform.Platform, press, text string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -171,8 +171,8 @@ func (b *Outbox) Answer(ctx context.Context, p platform.Platform, press, text st
 	b.o.Observe(p.Name(), "answer", result)
 }
 
-// do puts a call into its lane and waits for its end. A ctx that ends takes the
-// call out again, unless it is under way.
+// do puts a call into its lane and waits for its end. If ctx ends, the call is
+// removed unless it is in progress.
 func (b *Outbox) do(ctx context.Context, p platform.Platform, to platform.Chat, c call) error {
 	c.to, c.ctx, c.done, c.given = to, ctx, make(chan error, 1), time.Now()
 	b.mu.Lock()
@@ -191,8 +191,8 @@ func (b *Outbox) do(ctx context.Context, p platform.Platform, to platform.Chat, 
 	return <-c.done
 }
 
-// Show edits a message when there is time for it: at most once in the
-// platform's pause, and only the latest of what was given. It does not wait.
+// Show edits a message when there is time for it: at most once per pause of the
+// platform, and only with the latest content. It does not wait.
 func (b *Outbox) Show(p platform.Platform, to platform.Chat, message string, post platform.Post) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,7 +208,7 @@ func (b *Outbox) Show(p platform.Platform, to platform.Chat, message string, pos
 	l.wake()
 }
 
-// Forget drops what was to be shown on a message.
+// Forget drops pending progress on a message.
 func (b *Outbox) Forget(p platform.Platform, to platform.Chat, message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -217,7 +217,7 @@ func (b *Outbox) Forget(p platform.Platform, to platform.Chat, message string) {
 	}
 }
 
-// timeoutOf leaves time for a slow line: 100 kB/s.
+// timeoutOf allows for a slow connection: 100 kB/s.
 func (b *Outbox) timeoutOf(post platform.Post) time.Duration {
 	timeout := b.o.CallTimeout
 	for _, f := range post.Files {
@@ -226,7 +226,7 @@ func (b *Outbox) timeoutOf(post platform.Post) time.Duration {
 	return timeout
 }
 
-// limiter is the pace of a whole platform.
+// limiter returns the rate limiter of a whole platform.
 func (b *Outbox) limiter(p platform.Platform) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()

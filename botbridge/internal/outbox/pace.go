@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// chatPace is how fast one chat may be talked to. It outlives the lane, else a
-// chat with short pauses would be talked to without any.
+// chatPace limits how fast messages go to one chat. It outlives the lane; otherwise
+// short pauses would reset the limits.
 type chatPace struct {
 	each    *rate.Limiter
 	group   *rate.Limiter // nil in private chats
@@ -19,13 +19,13 @@ type chatPace struct {
 	used    time.Time
 }
 
-// paceIdle is after how long a chat's pace is as good as new.
+// paceIdle is how long a chat must be idle for its limits to be fully restored.
 const paceIdle = 2 * time.Minute
 
-// manyPaces is how many chats' paces are kept before the idle ones are sought.
+// manyPaces is how many chats' limits are kept before idle ones are removed.
 const manyPaces = 1000
 
-// paceOf finds the pace of a chat; the caller holds mu.
+// paceOf returns the limits of a chat; the caller holds mu.
 func (b *Outbox) paceOf(key laneKey, p platform.Platform, group bool) *chatPace {
 	c := b.paces[key]
 	if c == nil {
@@ -61,7 +61,7 @@ func (b *Outbox) prunePaces(now time.Time) {
 	}
 }
 
-// due is when a message may be edited next.
+// due returns when a message may be edited next.
 func (c *chatPace) due(message string, now time.Time) time.Time {
 	last, ok := c.lastFor[message]
 	if !ok {
@@ -79,8 +79,8 @@ func (c *chatPace) edited(message string, now time.Time) {
 	c.lastFor[message] = now
 }
 
-// turn waits until a chat may get that many messages more. It reports false
-// when ctx or the outbox ends before.
+// turn waits until that many more messages may go to a chat. It returns false if
+// ctx or the outbox ends first.
 func (l *lane) turn(ctx context.Context, count int) bool {
 	b := l.box
 	ctx, cancel := context.WithCancel(ctx)

@@ -10,28 +10,28 @@ const (
 	Said Kind = "said"
 	// Edited is a message that its author has changed.
 	Edited Kind = "edited"
-	// Pressed is a button under a message of the bridge.
+	// Pressed is a pressed button under a message of the bridge.
 	Pressed Kind = "pressed"
 )
 
-// Event is one thing that a person did. It is stored as JSON before it is
-// handled, so its names are part of what an older or newer bridge reads.
+// Event is one thing that a user did. It is stored as JSON before it is handled,
+// and older and newer bridges read its field names.
 type Event struct {
-	// ID is unique on its platform; an event that comes twice is handled once.
+	// ID is unique on its platform; an event that arrives twice is handled once.
 	ID       string  `json:"id"`
 	Platform string  `json:"platform"`
 	Kind     Kind    `json:"kind"`
 	Chat     Chat    `json:"chat"`
 	User     User    `json:"user"`
 	Message  Message `json:"message"`
-	// Press and Data are of a button: what to answer, and what it carries.
-	// Data comes from the person's program and may be forged.
+	// Press and Data belong to a button: the id to answer, and the button's data.
+	// Data comes from the user's program and may be forged.
 	Press string    `json:"press,omitempty"`
 	Data  string    `json:"data,omitempty"`
 	At    time.Time `json:"at"`
 }
 
-// Key names the event among those of all platforms.
+// Key names the event across all platforms.
 func (e Event) Key() string { return e.Platform + "/" + e.ID }
 
 // Chat is where people talk.
@@ -39,7 +39,7 @@ type Chat struct {
 	ID string `json:"id"`
 	// Topic is the thread of a group that has topics.
 	Topic string `json:"topic,omitempty"`
-	// Group says that more people than one read along.
+	// Group means that other people read along.
 	Group bool `json:"group,omitempty"`
 }
 

@@ -5,23 +5,23 @@ import (
 	"io"
 )
 
-// Post is what the bridge says. Text is plain: no platform reads markup in it,
-// so that nothing a person wrote can become any.
+// Post is a message from the bridge. Text is plain: no platform interprets markup
+// in it, so nothing that a user wrote can become markup.
 type Post struct {
-	// Text is the caption where there are files.
+	// Text is the caption if there are files.
 	Text string
-	// ReplyTo is the message that this one answers, "" for none. A message
-	// that is gone is no error.
+	// ReplyTo is the message that this one answers, "" for none. A missing message
+	// is not an error.
 	ReplyTo string
 	Buttons [][]Button
-	// Files are shown as one album when there are several.
+	// Files are shown as an album if there are several.
 	Files []Attachment
 }
 
 // Button is shown under a message.
 type Button struct {
 	Label string
-	// Data comes back when it is pressed: at most 64 bytes.
+	// Data is returned when the button is pressed: at most 64 bytes.
 	Data string
 }
 
@@ -33,11 +33,11 @@ const (
 	Photo Media = "photo"
 	// Video plays.
 	Video Media = "video"
-	// Animation plays in silence, over and over.
+	// Animation plays silently in a loop.
 	Animation Media = "animation"
 	// Audio is music with a player.
 	Audio Media = "audio"
-	// Document is a file as it is.
+	// Document is an unchanged file.
 	Document Media = "document"
 )
 
@@ -47,10 +47,10 @@ type Attachment struct {
 	Media Media
 	// Size is in bytes, 0 when unknown.
 	Size int64
-	// Open reads the file from its beginning. Each attempt to send opens it
-	// anew, so that no file is held in memory.
+	// Open opens the file from its beginning. Each attempt to send reopens it, so
+	// that no file is held in memory.
 	Open func(ctx context.Context) (io.ReadCloser, error)
-	// Link asks for an address from which anybody can fetch the file, for a
-	// platform that takes no bytes. nil where there are none.
+	// Link returns a URL from which anybody can fetch the file, for a platform that
+	// accepts no bytes. nil if there is none.
 	Link func(ctx context.Context) (string, error)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// saveTimeout bounds the last writing of a bridge that is being stopped.
+// saveTimeout bounds the last write of a bridge that is being stopped.
 const saveTimeout = 3 * time.Second
 
-// deliver sends the files and the last word, and settles with the user.
+// deliver sends the files and the final message, and settles the user's share.
 func (j *job) deliver(ctx context.Context) error {
 	if j.rec.Outcome == Done {
 		if err := j.deliverFiles(ctx); err != nil {
@@ -31,7 +31,7 @@ func (j *job) deliver(ctx context.Context) error {
 	return j.finish(ctx)
 }
 
-// deliverFiles sends what has not been sent.
+// deliverFiles sends what has not been sent yet.
 func (j *job) deliverFiles(ctx context.Context) error {
 	for i := range j.rec.Outputs {
 		out := &j.rec.Outputs[i]
@@ -59,9 +59,9 @@ func (j *job) deliverFiles(ctx context.Context) error {
 	}
 }
 
-// deliverInPlace turns the status message into the file. To do that twice is to
-// do it once, so that no fault leaves anybody without it or with two; but no
-// program tells its user of a message that has changed.
+// deliverInPlace turns the status message into the file. Doing that twice has the
+// same effect as once, so no error leaves anybody without the file or with two; but
+// no chat program notifies its user of a changed message.
 func (j *job) deliverInPlace(ctx context.Context, out *Output) error {
 	post := platform.Post{
 		Text: j.caption(j.platform.Limits().Caption), Buttons: j.doneButtons(), Files: []platform.Attachment{j.attachment(*out)},
@@ -74,7 +74,7 @@ func (j *job) deliverInPlace(ctx context.Context, out *Output) error {
 	case errors.Is(err, platform.ErrRefused) && demote([]*Output{out}):
 		return j.deliverInPlace(ctx, out)
 	case errors.Is(err, platform.ErrGone):
-		// The person has deleted it: send a new one.
+		// The user has deleted it: send a new one.
 		j.rec.Status = ""
 		return j.deliverFiles(ctx)
 	case errors.Is(err, platform.ErrTooLarge):
@@ -87,7 +87,7 @@ func (j *job) deliverInPlace(ctx context.Context, out *Output) error {
 	return fmt.Errorf("showing a file: %w", err)
 }
 
-// nextGroup are the outputs to send next: pictures that make an album, else
+// nextGroup returns the outputs to send next: pictures that form an album, or else
 // one file.
 func (j *job) nextGroup() []*Output {
 	var album []*Output
@@ -110,8 +110,8 @@ func (j *job) nextGroup() []*Output {
 	return album
 }
 
-// sendGroup sends one post of files: written down right before as being sent,
-// after as how it went.
+// sendGroup sends one post of files. It records them as being sent right before,
+// and the result after.
 func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), ReplyTo: j.rec.Message}
 	for _, out := range group {
@@ -149,7 +149,7 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	case errors.Is(err, hubapi.ErrNotFound):
 		return j.mark(ctx, group, Lost)
 	}
-	// Not sent: the outbox was stopped, the hub does not give the file now.
+	// Not sent: the outbox was stopped, or the hub cannot provide the file now.
 	if group[0].State == Sending {
 		if err := j.unsend(ctx, group); err != nil {
 			return err
@@ -158,16 +158,15 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	return fmt.Errorf("sending files: %w", err)
 }
 
-// unsend writes down that files were not sent, also while the bridge is being
-// stopped.
+// unsend records that files were not sent, even while the bridge is being stopped.
 func (j *job) unsend(ctx context.Context, group []*Output) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	return j.mark(ctx, group, Unsent)
 }
 
-// demote makes plain files of what the platform does not take as it was shown,
-// and reports whether that changes anything.
+// demote turns files that the platform refuses in their form into plain files, and
+// reports whether that changes anything.
 func demote(group []*Output) bool {
 	changed := false
 	for _, out := range group {
@@ -185,8 +184,8 @@ func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 	return j.save(ctx)
 }
 
-// lastWord ends the status message: a single picture speaks for itself, and the
-// message goes; else it says how it ended.
+// lastWord ends the status message: a single picture replaces it, and the message
+// is deleted; otherwise it says how the request ended.
 func (j *job) lastWord(ctx context.Context) error {
 	if j.rec.Outcome == Done && len(j.rec.Outputs) == 1 && j.rec.Outputs[0].State == Arrived {
 		if j.rec.Status == "" || j.rec.Outputs[0].Message == j.rec.Status {
@@ -215,7 +214,7 @@ func (j *job) lastWord(ctx context.Context) error {
 	return err
 }
 
-// finish takes the request off the list of those that are not done.
+// finish removes the request from the list of unfinished ones.
 func (j *job) finish(ctx context.Context) error {
 	j.rec.Phase = Over
 	j.rec.Graph = nil

@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// job is one request while it is driven. Only its goroutine touches it, but for
+// job is one request while it is driven. Only its goroutine uses it, except for
 // what mu guards.
 type job struct {
 	r        *Runner
@@ -30,17 +30,17 @@ type job struct {
 	away absence
 
 	mu    sync.Mutex
-	shown string // the words of the status message
+	shown string // the text of the status message
 }
 
-// Pauses after a step that failed.
+// Pauses after a failed step.
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 10 * time.Second
 )
 
-// drive takes steps until the request is over. A step that fails is taken
-// again: it was written before that it is to be taken.
+// drive takes steps until the request is over. A failed step is repeated: its start
+// was recorded before.
 func (j *job) drive(ctx context.Context) {
 	if j.platform == nil {
 		j.r.o.Logger.Error("a request waits for a platform that is not configured", "platform", j.rec.Platform)
@@ -108,10 +108,10 @@ func (j *job) save(ctx context.Context) error {
 	}, isUnavailable)
 }
 
-// isUnavailable reports whether the state cannot be reached now.
+// isUnavailable reports whether the state is unavailable now.
 func isUnavailable(err error) bool { return errors.Is(err, state.ErrUnavailable) }
 
-// wantCancel notes that the person wants no more of it.
+// wantCancel records that the user has cancelled the request.
 func (j *job) wantCancel(ctx context.Context) error {
 	if j.rec.Cancel || j.rec.Phase == Ended {
 		return nil
@@ -124,13 +124,13 @@ func (j *job) wantCancel(ctx context.Context) error {
 	return nil
 }
 
-// end notes how the run ended.
+// end records how the run ended.
 func (j *job) end(ctx context.Context, outcome Outcome, reason string) error {
 	j.rec.Phase, j.rec.Outcome, j.rec.Reason = Ended, outcome, reason
 	return j.save(ctx)
 }
 
-// prepare brings the files to the hub and makes the graph.
+// prepare uploads the files to the hub and builds the graph.
 func (j *job) prepare(ctx context.Context) error {
 	command := j.r.o.Command(j.rec.Command)
 	if command == nil {
@@ -172,10 +172,10 @@ func (j *job) prepare(ctx context.Context) error {
 	return j.save(ctx)
 }
 
-// bringTimeout bounds the way of one input to the hub.
+// bringTimeout bounds the upload of one input to the hub.
 const bringTimeout = 5 * time.Minute
 
-// bring copies an input to the hub, streamed.
+// bring streams an input to the hub.
 func (j *job) bring(ctx context.Context, in Input) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, bringTimeout)
 	defer cancel()
@@ -200,8 +200,8 @@ func (j *job) bring(ctx context.Context, in Input) (string, error) {
 	return j.r.o.Hub.Upload(ctx, j.rec.Tenant(), name, body)
 }
 
-// submit gives the graph to the hub. The id was stored before, so that this can
-// be done any number of times.
+// submit sends the graph to the hub. The id was stored before, so this can be
+// repeated any number of times.
 func (j *job) submit(ctx context.Context) error {
 	if j.rec.Cancel {
 		// An earlier attempt may have got through.
@@ -255,7 +255,7 @@ func (j *job) tell(ctx context.Context) error {
 	return j.save(ctx)
 }
 
-// show brings the status message up to date, when there is time for it.
+// show updates the status message when there is time for it.
 func (j *job) show() {
 	if j.rec.Status == "" {
 		return
@@ -267,7 +267,7 @@ func (j *job) show() {
 	j.r.o.Outbox.Show(j.platform, j.rec.Chat, j.rec.Status, post)
 }
 
-// setShown reports whether the words are new.
+// setShown reports whether the text is new.
 func (j *job) setShown(text string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -276,7 +276,7 @@ func (j *job) setShown(text string) bool {
 	return fresh
 }
 
-// hubAway tells the chat, once in an outage, that the hub is away and that
+// hubAway tells the chat, once per outage, that the hub is unavailable and that
 // requests are kept.
 func (j *job) hubAway(ctx context.Context) {
 	if j.away.since.IsZero() {

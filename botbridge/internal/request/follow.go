@@ -15,15 +15,15 @@ const (
 	// lostAfter is how often in a row the hub must not know a job before it is
 	// posted again.
 	lostAfter = 3
-	// resultTries is how often the record of a job that has ended is asked for.
+	// resultTries is how often the record of a job that has ended is requested.
 	resultTries = 5
 )
 
-// errLost says that the hub does not know the job any more.
+// errLost means that the hub no longer knows the job.
 var errLost = errors.New("the hub has lost the job")
 
-// follow watches the run until it has ended. The stream tells what happens; the
-// questions in between tell the place in the queue, and what the stream missed.
+// follow watches the run until it has ended. The event stream reports what happens;
+// polling in between reports the place in the queue, and what the stream missed.
 func (j *job) follow(ctx context.Context) error {
 	if err := j.tell(ctx); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (j *job) follow(ctx context.Context) error {
 	}
 }
 
-// firstLook is soon for a request that comes from before a restart: it may have
-// ended long ago.
+// firstLook is early for a request from before a restart: it may have ended long
+// ago.
 func (j *job) firstLook() time.Duration {
 	if time.Since(j.rec.Asked) > j.r.o.Look {
 		return 0
@@ -92,8 +92,8 @@ func (j *job) firstLook() time.Duration {
 	return j.r.o.Look
 }
 
-// listen passes on what the stream of this request's own client id tells, and
-// opens it again when it ends.
+// listen passes on the events of this request's own client id, and reopens the
+// stream when it ends.
 func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
 	pauses := retry.New(firstPause, maxPause)
 	for ctx.Err() == nil {
@@ -116,8 +116,8 @@ func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
 	}
 }
 
-// look asks the hub about the job and reports true when it has ended and that
-// is stored.
+// look asks the hub about the job and returns true once it has ended and that is
+// stored.
 func (j *job) look(ctx context.Context) (bool, error) {
 	if j.rec.Cancel {
 		if err := j.r.o.Hub.Cancel(ctx, j.rec.Tenant(), j.rec.Prompt); err != nil {
@@ -135,7 +135,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		j.prog.position, j.prog.stuck = -1, ""
 		if found.Status == "queued" && found.Position != nil {
 			if j.prog.started {
-				// The run was lost and waits again.
+				// The run was lost and is waiting again.
 				j.prog = newProgress(j.prog.nodes)
 			}
 			j.prog.position = *found.Position
@@ -164,22 +164,22 @@ func (j *job) look(ctx context.Context) (bool, error) {
 	return j.collect(ctx)
 }
 
-// askWhy asks why a request that waits at the front does not begin. That it
-// cannot is for its person to know; that others are before it is in its place.
+// askWhy asks why a request at the front of the queue does not start. The user
+// should know if it cannot; that others are ahead is shown by its place.
 func (j *job) askWhy(ctx context.Context) {
 	if j.prog.position >= j.r.o.Instances() || time.Since(j.rec.Asked) < j.r.o.Patience {
 		return
 	}
 	e, err := j.r.o.Hub.Explain(ctx, j.rec.Tenant(), j.rec.Prompt)
 	if err != nil || e.State != "queued" {
-		return // it begins, or the hub explains nothing
+		return // it starts, or the hub explains nothing
 	}
 	if text, stuck := Why(j.r.o.Texts, j.rec.Language, e); stuck {
 		j.prog.stuck = text
 	}
 }
 
-// collect notes what a run made.
+// collect records what a run made.
 func (j *job) collect(ctx context.Context) (bool, error) {
 	result, err := j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)
 	pauses := retry.New(2*firstPause, maxPause)
@@ -209,7 +209,7 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 	return true, j.end(ctx, Done, "")
 }
 
-// repost gives a job that the hub has lost to it again, under the same id.
+// repost sends a job that the hub has lost to it again, under the same id.
 func (j *job) repost(ctx context.Context) error {
 	j.r.o.Logger.Warn("posting a request again", "request", j.rec.ID, "error", errLost)
 	j.rec.Phase = Ready
@@ -217,8 +217,8 @@ func (j *job) repost(ctx context.Context) error {
 	return j.save(ctx)
 }
 
-// expect works out the time until the end, from what the last runs of the
-// command took: the rounds of the fleet until it is our turn, and our own.
+// expect estimates the time until the end from the last runs of the command: the
+// rounds of the fleet until it is our turn, and our own run.
 func (j *job) expect(ctx context.Context) {
 	j.prog.eta = 0
 	if j.prog.started {

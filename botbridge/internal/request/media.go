@@ -21,8 +21,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// What Telegram takes as a picture: the sum of its sides, and how many times
-// one side may be the other. Other platforms lose nothing by it.
+// What Telegram accepts as a picture: the sum of its sides, and the maximum ratio
+// between them. Other platforms lose nothing by it.
 const (
 	maxSides = 10_000
 	maxShape = 20
@@ -31,10 +31,10 @@ const (
 // linkLife is how long a link to a file works.
 const linkLife = 24 * time.Hour
 
-// headSize is how much of a picture is read to look at its header, in bytes.
+// headSize is how much of a picture is read for its header, in bytes.
 const headSize = 64 << 10
 
-// previewOf wraps a look at a run.
+// previewOf wraps a preview of a run.
 func previewOf(picture []byte) platform.Attachment {
 	return platform.Attachment{
 		Name: "preview.jpg", Media: platform.Photo, Size: int64(len(picture)),
@@ -48,12 +48,12 @@ func isPicture(name string) bool {
 	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp", ".bmp"}, extension(name))
 }
 
-// mediaOf says how a file is shown, from its name.
+// mediaOf returns how a file is shown, from its name.
 func mediaOf(name string) platform.Media {
 	switch extension(name) {
 	case ".png", ".jpg", ".jpeg", ".webp":
 		return platform.Photo
-	case ".mp4", ".mov", ".m4v": // others, such as WebM, Telegram does not play
+	case ".mp4", ".mov", ".m4v": // Telegram does not play others, such as WebM
 		return platform.Video
 	case ".gif":
 		return platform.Animation
@@ -63,7 +63,7 @@ func mediaOf(name string) platform.Media {
 	return platform.Document
 }
 
-// inspect looks at an output once: its size and whether it can be shown.
+// inspect determines an output's size and whether it can be shown.
 func (j *job) inspect(ctx context.Context, out *Output) error {
 	body, size, err := j.r.o.Hub.View(ctx, j.rec.Tenant(), out.Ref)
 	if err != nil {
@@ -90,8 +90,8 @@ func (j *job) inspect(ctx context.Context, out *Output) error {
 	return nil
 }
 
-// showable reports whether a picture loses nothing by being shown as one: it
-// has no transparency, is not animated, and has a shape that platforms take.
+// showable reports whether a picture loses nothing when it is shown as one: it has
+// no transparency, is not animated, and has a shape that platforms accept.
 func showable(head []byte) bool {
 	config, format, err := image.DecodeConfig(bytes.NewReader(head))
 	if err != nil {
@@ -109,7 +109,7 @@ func showable(head []byte) bool {
 	return w > 0 && h > 0 && w+h <= maxSides && w <= maxShape*h && h <= maxShape*w
 }
 
-// attachment opens an output anew for each attempt to send it.
+// attachment reopens an output for each attempt to send it.
 func (j *job) attachment(out Output) platform.Attachment {
 	tenant := j.rec.Tenant()
 	return platform.Attachment{
@@ -122,7 +122,7 @@ func (j *job) attachment(out Output) platform.Attachment {
 	}
 }
 
-// link is where an output can be fetched, "" where there is no such place.
+// link returns where an output can be fetched, "" if nowhere.
 func (j *job) link(ctx context.Context, out Output) (string, error) {
 	if j.r.o.Links == "" {
 		return "", nil
@@ -134,8 +134,8 @@ func (j *job) link(ctx context.Context, out Output) (string, error) {
 	return j.r.o.Links + path, nil
 }
 
-// linkBig fetches links to what is too large to be sent. A hub that makes none
-// is no reason to say nothing.
+// linkBig fetches links to what is too large to be sent. If the hub makes none, the
+// rest is sent all the same.
 func (j *job) linkBig(ctx context.Context) error {
 	if j.r.o.Links == "" {
 		return nil

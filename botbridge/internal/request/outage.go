@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// outage remembers which chats have been told that the hub is away, so that a
-// chat in which many requests wait is told once.
+// outage remembers which chats have been told that the hub is unavailable, so that
+// a chat with many waiting requests is told once.
 type outage struct {
 	mu   sync.Mutex
 	told map[string]bool
 }
 
-// tell reports whether a chat is to be told now.
+// tell reports whether a chat must be told now.
 func (o *outage) tell(chat string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -26,14 +26,14 @@ func (o *outage) tell(chat string) bool {
 	return true
 }
 
-// over ends the outage: of the next one everybody is told again.
+// over ends the outage: everybody is told again of the next one.
 func (o *outage) over() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told = nil
 }
 
-// absence is what a request knows of the hub's being away.
+// absence is what a request knows of an outage of the hub.
 type absence struct {
 	since time.Time // it has not answered; zero while it does
 	known bool      // it has been so for a while

@@ -9,11 +9,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// progress is how far a run is, as its messages tell.
+// progress is how far a run is, according to its messages.
 type progress struct {
-	position int // in the queue from 0; -1 when it does not wait or that is unknown
+	position int // in the queue from 0; -1 if it is not waiting or unknown
 	eta      time.Duration
-	stuck    string // why it waits, where that is no mere matter of time
+	stuck    string // why it waits, if that is not just a matter of time
 	started  bool
 	nodes    int             // of the workflow
 	done     map[string]bool // nodes
@@ -27,11 +27,11 @@ func newProgress(nodes int) *progress {
 	return &progress{position: -1, nodes: nodes, done: map[string]bool{}}
 }
 
-// note takes a message in and reports whether there is news to show.
+// note handles a message and reports whether there is something new to show.
 func (p *progress) note(h hubapi.Happening) bool {
 	switch h.Type {
 	case comfyui.TypeExecutionStart:
-		// Also the second one of a run that was lost: it begins anew.
+		// Also for the second run after one that was lost: it starts again.
 		*p = *newProgress(p.nodes)
 		p.started = true
 	case comfyui.TypeExecutionCached:
@@ -55,8 +55,8 @@ func (p *progress) note(h hubapi.Happening) bool {
 	return true
 }
 
-// percent is how much is done, from 0 to 99: all nodes count the same, but for
-// the one that runs, of which the part that is done counts.
+// percent returns how much is done, from 0 to 99: all nodes count the same, the
+// running one in proportion to its progress.
 func (p *progress) percent() int {
 	if p.nodes == 0 {
 		return 0

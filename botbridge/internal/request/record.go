@@ -1,20 +1,20 @@
-// Package request is the life of one request, from the message that asked for
-// it to the picture that answers it.
+// Package request handles one request, from the message that asked for it to the
+// picture that answers it.
 //
-// Each step is written to the state before it is taken, so that a bridge that
-// is killed at any moment goes on where it was:
+// Each step is recorded in the state before it is taken, so that a bridge that is
+// killed at any moment continues where it was:
 //
-//	new      stored; what the message brought along is not at the hub yet
-//	ready    the graph is made; the hub may or may not have it
+//	new      stored; the message's files are not at the hub yet
+//	ready    the graph is built; the hub may or may not have it
 //	queued   the hub has it; followed until it ends
 //	ended    how it ended is known; files are being delivered
 //	over     everybody has been told
 //
-// The bridge chooses the prompt id and stores it first: to post it again is the
-// same job to the hub. A file is marked as being sent before it is, and as sent
-// after: one that was being sent when the bridge died, or when the platform did
-// not answer, is not sent again by itself, as it may have arrived; the person is
-// told so and can ask for it with a button.
+// The bridge chooses the prompt id and stores it first: posting it again is the
+// same job to the hub. A file is marked as being sent before it is sent, and as
+// sent after. A file that was being sent when the bridge died, or when the platform
+// did not answer, is not sent again automatically, because it may have arrived; the
+// user is told so and can request it with a button.
 package request
 
 import (
@@ -31,7 +31,7 @@ import (
 // Phase is how far a request is.
 type Phase string
 
-// The phases, in order. A prompt that the hub has lost goes back to Ready.
+// The phases, in order. A prompt that the hub has lost returns to Ready.
 const (
 	New    Phase = "new"
 	Ready  Phase = "ready"
@@ -43,7 +43,7 @@ const (
 // Outcome is how a request ended.
 type Outcome string
 
-// The outcomes. Refused is a workflow that the hub does not take.
+// The outcomes. Refused is a workflow that the hub does not accept.
 const (
 	Done      Outcome = "done"
 	Failed    Outcome = "failed"
@@ -51,11 +51,10 @@ const (
 	Refused   Outcome = "refused"
 )
 
-// Record is a request as it is stored. Its JSON is read by older and newer
-// bridges.
+// Record is a request as it is stored. Older and newer bridges read its JSON.
 type Record struct {
 	ID string `json:"id"`
-	// Prompt and Client are ids at the hub. A client id serves one request.
+	// Prompt and Client are ids at the hub. A client id is used for one request.
 	Prompt string `json:"prompt"`
 	Client string `json:"client"`
 
@@ -63,7 +62,8 @@ type Record struct {
 	Chat     platform.Chat `json:"chat"`
 	User     platform.User `json:"user"`
 	Language string        `json:"language"`
-	// Message is what asked, Status the bridge's message that shows how it goes.
+	// Message is the user's message, Status the bridge's message that shows the
+	// progress.
 	Message string `json:"message"`
 	Status  string `json:"status,omitempty"`
 
@@ -71,9 +71,9 @@ type Record struct {
 	Args     workflow.Args `json:"args"`
 	Inputs   []Input       `json:"inputs,omitempty"`
 	Previews bool          `json:"previews,omitempty"`
-	// Price is what was taken from the day's share in advance.
+	// Price is what was charged to the day's share in advance.
 	Price int64 `json:"price,omitempty"`
-	// Metered takes what the run took, in seconds, at the end instead.
+	// Metered means that the run's time, in seconds, is charged at the end instead.
 	Metered bool `json:"metered,omitempty"`
 
 	Phase   Phase           `json:"phase"`
@@ -89,33 +89,33 @@ type Record struct {
 	Took int64 `json:"took,omitempty"`
 }
 
-// Input is a file for the workflow: one that the person sent, or an output of
-// an earlier request.
+// Input is a file for the workflow: one that the user sent, or an output of an
+// earlier request.
 type Input struct {
 	Role workflow.Role    `json:"role"`
 	File *platform.File   `json:"file,omitempty"`
 	From *comfyui.FileRef `json:"from,omitempty"`
-	// Owner is the tenant whose output From is.
+	// Owner is the tenant that owns the output in From.
 	Owner string `json:"owner,omitempty"`
 	// Stored is its name at the hub, once it is there.
 	Stored string `json:"stored,omitempty"`
 }
 
-// Sent is how far the delivery of a file is.
+// Sent is the state of a file's delivery.
 type Sent string
 
 const (
 	// Unsent: not tried.
 	Unsent Sent = ""
-	// Sending: tried, and perhaps not for the last time.
+	// Sending: tried, and perhaps to be tried again.
 	Sending Sent = "sending"
-	// Arrived: the platform has said so.
+	// Arrived: confirmed by the platform.
 	Arrived Sent = "arrived"
 	// Unsure: it may have arrived.
 	Unsure Sent = "unsure"
 	// Lost: it cannot be delivered.
 	Lost Sent = "lost"
-	// TooBig: larger than the platform moves.
+	// TooBig: larger than the platform allows.
 	TooBig Sent = "too_big"
 )
 
@@ -127,21 +127,21 @@ type Output struct {
 	Media   platform.Media  `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`
-	// Link is where it can be fetched, of what is too large to be sent.
+	// Link is where a file that is too large to be sent can be fetched.
 	Link string `json:"link,omitempty"`
 }
 
-// Who names a user among those of all platforms. It is the tenant at the hub.
+// Who names a user across all platforms. It is the tenant at the hub.
 func Who(platformName, user string) string { return platformName + ":" + user }
 
-// Tenant is who pays for the request at the hub.
+// Tenant returns the tenant that pays for the request at the hub.
 func (r *Record) Tenant() string { return Who(r.Platform, r.User.ID) }
 
-// IDOf is the request of an event: the same event always means the same
-// request.
+// IDOf returns the id of the request of an event: the same event always means the
+// same request.
 func IDOf(eventKey string) string { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(eventKey)).String() }
 
-// NewRecord fills in what does not come from the message.
+// NewRecord sets what does not come from the message.
 func NewRecord(id string) Record {
 	return Record{ID: id, Prompt: uuid.NewString(), Client: uuid.NewString(), Phase: New, Asked: time.Now()}
 }
@@ -160,14 +160,14 @@ const (
 // ButtonData is what a button carries.
 func ButtonData(verb, id string) string { return verb + ":" + id }
 
-// Which request a message asked for, or is about, is kept under this kind of
-// value for this long.
+// The kinds of values that record which request a message asked for or is about,
+// and how long they are kept.
 const (
 	MessageKind = "message"
 	MessageKeep = 48 * time.Hour
 )
 
-// MessageName names a message among those of all chats.
+// MessageName names a message across all chats.
 func MessageName(platformName, chat, message string) string {
 	return platformName + "/" + chat + "/" + message
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// SendAgain sends the files of a request that is over once more, because its
-// person asked for that: all of them as plain files, or those of which it is not
-// known whether they arrived.
+// SendAgain resends the files of a finished request at the user's request: all of
+// them as plain files, or those that may not have arrived.
 func (r *Runner) SendAgain(ctx context.Context, id string, asFiles bool) error {
 	var rec Record
 	version, err := r.o.Store.Load(ctx, id, &rec)

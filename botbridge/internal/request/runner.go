@@ -16,34 +16,32 @@ import (
 )
 
 // Options are what a Runner works with; all but Links, Observe and Logger are
-// needed.
+// required.
 type Options struct {
 	Store  *state.Store
 	Hub    *hubapi.Client
 	Outbox *outbox.Outbox
 	Texts  *locale.Bundle
-	// Platform and Command find by name; nil for what there is not.
+	// Platform and Command look up by name; they return nil if there is none.
 	Platform func(name string) platform.Platform
 	Command  func(name string) *workflow.Command
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
-	// InPlace turns the status message into a single picture instead of sending
-	// that as a new message.
+	// InPlace turns the status message into a single picture instead of sending the
+	// picture as a new message.
 	InPlace bool
-	// Links is the address under which people reach the hub's links to files,
-	// without a slash at its end; "" for none.
+	// Links is the URL under which users reach the hub's links to files, without a
+	// trailing slash; "" for none.
 	Links string
-	// Observe is told of each request that is over: the command and how it
-	// ended.
+	// Observe is called for each finished request: the command and how it ended.
 	Observe func(command string, outcome Outcome)
-	// Instances says how many instances can work, for the expected time.
+	// Instances returns how many instances can work, for the expected time.
 	Instances func() int
 	Logger    *slog.Logger
-	// Patience is after how long the person is told that the hub is away.
+	// Patience is how long the hub must be unavailable before the user is told.
 	// Default: 5 s.
 	Patience time.Duration
-	// Look is the least pause between two questions about one request.
-	// Default: 2 s.
+	// Look is the shortest pause between two polls for one request. Default: 2 s.
 	Look time.Duration
 }
 
@@ -77,8 +75,8 @@ func NewRunner(o Options) *Runner {
 	return &Runner{o: o, jobs: map[string]*job{}}
 }
 
-// Resume goes on with every request that is not over. ctx ends the driving;
-// the requests stay as they are.
+// Resume continues every unfinished request. When ctx ends, they stop being driven
+// and stay as they are.
 func (r *Runner) Resume(ctx context.Context) error {
 	ids, err := r.o.Store.Active(ctx)
 	if err != nil {
@@ -92,8 +90,8 @@ func (r *Runner) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Continue drives a request that was stored before, unless it is driven, over
-// or forgotten. The channel is as that of Begin.
+// Continue drives a request that was stored before, unless it is already driven,
+// over or forgotten. The channel is like that of Begin.
 func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, error) {
 	if told := r.driven(id); told != nil {
 		return told, nil
@@ -126,8 +124,8 @@ func (r *Runner) driven(id string) <-chan struct{} {
 	return nil
 }
 
-// Begin drives a request that was just stored. The returned channel is closed
-// when its person has been told for the first time, or cannot be.
+// Begin drives a request that was just stored. The returned channel is closed once
+// the user has been told for the first time, or cannot be told.
 func (r *Runner) Begin(ctx context.Context, rec Record) <-chan struct{} { return r.start(ctx, rec, 1) }
 
 func (r *Runner) start(ctx context.Context, rec Record, version int64) <-chan struct{} {
@@ -157,17 +155,17 @@ func (r *Runner) start(ctx context.Context, rec Record, version int64) <-chan st
 	return j.told
 }
 
-// Wait waits until nothing is driven any more.
+// Wait waits until no request is driven any more.
 func (r *Runner) Wait() { r.wg.Wait() }
 
-// Active counts the requests that are driven.
+// Active returns the number of driven requests.
 func (r *Runner) Active() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.jobs)
 }
 
-// Cancel asks for the end of a request. It reports false for one that is not
+// Cancel requests the end of a request. It returns false for one that is not
 // driven: it is over.
 func (r *Runner) Cancel(id string) bool {
 	r.mu.Lock()
@@ -183,8 +181,8 @@ func (r *Runner) Cancel(id string) bool {
 	return true
 }
 
-// Words are what the status message of a request says now; false for one that
-// is not driven.
+// Words returns the current text of a request's status message; false for a request
+// that is not driven.
 func (r *Runner) Words(id string) (string, bool) {
 	r.mu.Lock()
 	j := r.jobs[id]
@@ -204,12 +202,12 @@ func (r *Runner) Load(ctx context.Context, id string) (Record, error) {
 	return rec, err
 }
 
-// pause is how long a request waits between two questions about itself. With
-// many requests each asks less often, so that all together ask no more.
+// pause returns how long a request waits between two polls. With many requests each
+// polls less often, so that the total stays the same.
 func (r *Runner) pause(started bool) time.Duration {
 	pause := r.o.Look
 	if started {
-		// Its messages tell more and sooner.
+		// Its messages tell more, and sooner.
 		pause *= 5
 	}
 	return pause + time.Duration(r.Active())*10*time.Millisecond

@@ -8,11 +8,12 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 )
 
-// offline is the state of an instance that is not there.
+// offline is the state of an instance that is absent.
 const offline = "offline"
 
-// Why tells in a language why a job waits: nobody is there, nobody can run it,
-// or all who can are busy. stuck says that it is not merely a matter of time.
+// Why explains in a language why a job is waiting: no instance is there, none can
+// run it, or all that can are busy. stuck means that it is not just a matter of
+// time.
 func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text string, stuck bool) {
 	here, able := 0, 0
 	var lacking []string
@@ -25,7 +26,7 @@ func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text stri
 			able++
 			continue
 		}
-		// Without the names of machines: those are nothing for a chat.
+		// Without the names of machines, which do not belong in a chat.
 		const most = 4
 		for _, thing := range i.Lacks {
 			if len(lacking) < most && !slices.Contains(lacking, thing) {

@@ -17,10 +17,10 @@ func (j *job) say(key string, with locale.With) string {
 	return j.r.o.Texts.Say(j.rec.Language, key, with)
 }
 
-// duration is a time as people say it.
+// duration formats a time for people.
 func (j *job) duration(d time.Duration) string { return Duration(j.r.o.Texts, j.rec.Language, d) }
 
-// Duration is a time as people say it.
+// Duration formats a time for people.
 func Duration(texts *locale.Bundle, language string, d time.Duration) string {
 	seconds := int(math.Ceil(d.Seconds()))
 	if seconds < 90 {
@@ -29,7 +29,7 @@ func Duration(texts *locale.Bundle, language string, d time.Duration) string {
 	return texts.Say(language, "minutes", locale.With{"n": int(math.Round(d.Minutes()))})
 }
 
-// statusPost is what the status message shows now.
+// statusPost returns the current status message.
 func (j *job) statusPost() platform.Post {
 	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.buttons(VerbStatus, VerbCancel)}
 	p := j.prog
@@ -77,7 +77,7 @@ func (j *job) runningText() string {
 	return j.say("running", locale.With{"progress": text})
 }
 
-// caption is what stands under a picture.
+// caption returns the text under a picture.
 func (j *job) caption(limit int) string {
 	var tail []string
 	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
@@ -91,7 +91,7 @@ func (j *job) caption(limit int) string {
 	return strings.TrimSpace(prompt + "\n" + end)
 }
 
-// endPost is the last word on a request, where the picture itself is not.
+// endPost returns the final message of a request, without the picture itself.
 func (j *job) endPost() platform.Post {
 	post := platform.Post{ReplyTo: j.rec.Message}
 	switch j.rec.Outcome {
@@ -109,7 +109,7 @@ func (j *job) endPost() platform.Post {
 	return post
 }
 
-// donePost tells what became of the files.
+// donePost says what happened to the files.
 func (j *job) donePost() platform.Post {
 	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.doneButtons()}
 	count := map[Sent]int{}
@@ -158,7 +158,7 @@ func Buttons(texts *locale.Bundle, language, id string, verbs ...string) [][]pla
 	return [][]platform.Button{row}
 }
 
-// doneButtons are under a picture.
+// doneButtons returns the buttons under a picture.
 func (j *job) doneButtons() [][]platform.Button {
 	verbs := []string{VerbAgain}
 	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {

@@ -28,9 +28,9 @@ var (
 // Mark is how far a broadcast is with one chat.
 type Mark string
 
-// The marks. A chat is left from the beginning, and again when it is unsent; one
-// that was being sent to when the bridge ended is not sent to again, as it may
-// have got the message.
+// The marks. A chat is left at the beginning, and again once it is unsent. One that
+// was being sent to when the bridge ended is not sent to again, because it may have
+// received the message.
 const (
 	Sending Mark = "sending"
 	Unsent  Mark = "unsent"
@@ -38,8 +38,8 @@ const (
 	Refused Mark = "refused"
 )
 
-// Broadcast begins to tell every chat something and returns how many there are.
-// fresh is false for one that was begun before.
+// Broadcast starts a broadcast to every chat and returns how many there are. fresh
+// is false if it was started before.
 func (s *Store) Broadcast(ctx context.Context, id string, message any) (chats int64, fresh bool, err error) {
 	doc, err := json.Marshal(message)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) Broadcast(ctx context.Context, id string, message any) (chats in
 	return number(reply[1]), true, nil
 }
 
-// Broadcasts lists those that are not done.
+// Broadcasts returns the unfinished broadcasts.
 func (s *Store) Broadcasts(ctx context.Context) ([]string, error) {
 	ids, err := s.db.Client().SMembers(ctx, s.db.Key("broadcasts")).Result()
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Store) Broadcasts(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// BroadcastMessage reads what is to be told; ErrNotFound when it has expired.
+// BroadcastMessage reads the message of a broadcast; ErrNotFound if it has expired.
 func (s *Store) BroadcastMessage(ctx context.Context, id string, message any) error {
 	doc, err := s.db.Client().HGet(ctx, s.db.Key("broadcast", id), "doc").Result()
 	if errors.Is(err, redis.Nil) {
@@ -82,14 +82,14 @@ func (s *Store) BroadcastLeft(ctx context.Context, id string, limit int64) ([]st
 	return chats, nil
 }
 
-// BroadcastMark notes how far a broadcast is with a chat.
+// BroadcastMark records how far a broadcast is with a chat.
 func (s *Store) BroadcastMark(ctx context.Context, id, chat string, m Mark) error {
 	_, err := s.run(ctx, broadcastMarkScript, s.term.load(), id, chat, string(m))
 	return err
 }
 
-// BroadcastEnd ends a broadcast and tells how many chats it has reached;
-// ErrNotFound for one that was ended before.
+// BroadcastEnd ends a broadcast and returns how many chats it has reached;
+// ErrNotFound if it was ended before.
 func (s *Store) BroadcastEnd(ctx context.Context, id string) (reached, chats int64, err error) {
 	reply, err := s.run(ctx, broadcastEndScript, s.term.load(), id)
 	if err != nil {

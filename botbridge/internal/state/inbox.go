@@ -8,9 +8,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Admit stores an event that waits to be handled. It reports false for one that
-// was there before, handled or not. ErrFull says that the chat, or everybody
-// together, has said more than can be handled for now.
+// Admit stores an event that waits to be handled. It returns false for one that was
+// there before, handled or not. ErrFull means that the chat, or all chats together,
+// have sent more than can be handled for now.
 func (s *Store) Admit(ctx context.Context, key, chat string, event any) (bool, error) {
 	doc, err := json.Marshal(event)
 	if err != nil {
@@ -23,15 +23,14 @@ func (s *Store) Admit(ctx context.Context, key, chat string, event any) (bool, e
 	return reply[0] == "new", nil
 }
 
-// Handled forgets an event that has been answered; that it was there is
-// remembered.
+// Handled removes an event that has been answered; its id is remembered.
 func (s *Store) Handled(ctx context.Context, key string) error {
 	_, err := s.run(ctx, handledScript, key, s.term.load())
 	return err
 }
 
-// Pending reads at most limit events that came after one, in the order in which
-// they came. The last return value is where to go on.
+// Pending reads at most limit events after a position, in the order in which they
+// arrived. The last return value is where to continue.
 func (s *Store) Pending(ctx context.Context, after int64, limit int) (events []json.RawMessage, last int64, err error) {
 	reply, err := s.run(ctx, pendingScript, after, limit)
 	if err != nil {
@@ -48,8 +47,8 @@ func (s *Store) Waiting(ctx context.Context) (int64, error) {
 	return s.db.Client().ZCard(ctx, s.db.Key("inbox")).Result()
 }
 
-// Chats lists the chats that ever said something, for a broadcast. Each is as
-// it was given to Admit.
+// Chats returns the chats that ever sent a message, for a broadcast. Each is as it
+// was given to Admit.
 func (s *Store) Chats(ctx context.Context) ([]string, error) {
 	chats, err := s.db.Client().ZRange(ctx, s.db.Key("chats"), 0, -1).Result()
 	if err != nil {
@@ -58,8 +57,8 @@ func (s *Store) Chats(ctx context.Context) ([]string, error) {
 	return chats, nil
 }
 
-// Hints tells when an event was admitted, perhaps by another process. A hint
-// can be missing; look every second too.
+// Hints reports when an event was admitted, perhaps by another process. Hints can
+// be lost; poll every second, too.
 func (s *Store) Hints(ctx context.Context) <-chan redis.Notice {
 	return s.db.Subscribe(ctx, s.db.Key("admitted"))
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// termOf is the number of this process's time as the one that acts; 0 is none.
+// termOf is the number of this process's term as the leader; 0 is none.
 type termOf struct{ n atomic.Int64 }
 
 func (t *termOf) load() int64 { return t.n.Load() }
 
-// Lead makes a process the one that acts, or says that it still is. It must be
-// called again well before the lease ends. term only grows, over all processes.
+// Lead makes a process the leader, or confirms that it still is. It must be called
+// again well before the lease ends. term only grows, over all processes.
 func (s *Store) Lead(ctx context.Context, owner string) (term int64, leads bool, err error) {
 	reply, err := s.run(ctx, leadScript, owner, s.o.Lease.Milliseconds())
 	if err != nil {
@@ -27,14 +27,14 @@ func (s *Store) Lead(ctx context.Context, owner string) (term int64, leads bool,
 	return term, true, nil
 }
 
-// Resign lets another process act at once.
+// Resign lets another process take over at once.
 func (s *Store) Resign(ctx context.Context, owner string) error {
 	_, err := s.run(ctx, resignScript, owner)
 	return err
 }
 
-// Lease is how long a process acts without renewing.
+// Lease is how long a process leads without renewing.
 func (s *Store) Lease() time.Duration { return s.o.Lease }
 
-// Alone says that no other process can use this memory.
+// Alone reports that no other process can use this state.
 func (s *Store) Alone() bool { return s.db.Embedded() }

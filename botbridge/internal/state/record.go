@@ -11,32 +11,32 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Verdict says whether a request was taken.
+// Verdict says whether a request was accepted.
 type Verdict string
 
 const (
 	// Taken: the request is stored.
 	Taken Verdict = "ok"
-	// Exists: it was stored before; what was said comes a second time.
+	// Exists: it was stored before; the message arrived a second time.
 	Exists Verdict = "exists"
 	// OverQuota: the user has used up the day's share.
 	OverQuota Verdict = "quota"
-	// Busy: too many requests of the user are not done yet.
+	// Busy: the user has too many unfinished requests.
 	Busy Verdict = "busy"
 )
 
-// Ask is what Create checks together with storing, so that two messages at one
-// moment cannot pass one check.
+// Ask is what Create checks together with storing, so that two simultaneous
+// messages cannot both pass.
 type Ask struct {
 	// Who is the user, with the platform.
 	Who string
-	// Metered says that the request is paid for at its end: it is taken while
+	// Metered means that the request is charged at its end: it is accepted while
 	// there is anything left of the share.
 	Metered bool
-	// Price is what the request costs of the day's share, Quota the share;
-	// 0 is no bound.
+	// Price is what the request costs of the day's share, Quota the share; 0 means
+	// no limit.
 	Price, Quota int64
-	// Waiting bounds the user's requests that are not done; 0 is no bound.
+	// Waiting bounds the user's unfinished requests; 0 means no limit.
 	Waiting int
 }
 
@@ -67,9 +67,9 @@ func (s *Store) Load(ctx context.Context, id string, record any) (version int64,
 	return number(v), json.Unmarshal([]byte(doc), record)
 }
 
-// Save replaces a request that has the given version, and gives the new one. It
-// may be called again when Redis was away: what was saved already is no change
-// by somebody else.
+// Save replaces a request that has the given version, and returns the new version.
+// It may be repeated after Redis was unavailable: a change that was saved already
+// does not count as somebody else's.
 func (s *Store) Save(ctx context.Context, id string, version int64, record any) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
@@ -87,10 +87,9 @@ type End struct {
 	Who string
 	// Refund and Price change what the user has spent that day.
 	Refund, Price int64
-	// Asked is when the request was made: its day is the one that is settled.
+	// Asked is when the request was made: the share of that day is settled.
 	Asked time.Time
-	// Command and Took, in milliseconds, are remembered for the mean; Took 0 is
-	// not.
+	// Command and Took, in milliseconds, are added to the mean, unless Took is 0.
 	Command string
 	Took    int64
 	// Outcome is counted, for the operator.
@@ -98,8 +97,8 @@ type End struct {
 }
 
 // Finish saves a request for the last time as an active one: from now on it
-// expires. Finishing again changes nothing more, and may be done when Redis was
-// away, as with Save.
+// expires. It may be repeated, with no further effect, after Redis was unavailable,
+// like Save.
 func (s *Store) Finish(ctx context.Context, id string, version int64, record any, e End) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
@@ -113,17 +112,17 @@ func (s *Store) Finish(ctx context.Context, id string, version int64, record any
 	return number(reply[1]), nil
 }
 
-// Active lists the ids of all requests that are not done, the oldest first.
+// Active returns the ids of all unfinished requests, the oldest first.
 func (s *Store) Active(ctx context.Context) ([]string, error) {
 	return s.db.Client().ZRange(ctx, s.db.Key("active"), 0, -1).Result()
 }
 
-// ActiveOf lists those of one user, the oldest first.
+// ActiveOf returns those of one user, the oldest first.
 func (s *Store) ActiveOf(ctx context.Context, who string) ([]string, error) {
 	return s.db.Client().ZRange(ctx, s.db.Key("live", who), 0, -1).Result()
 }
 
-// Spent is what a user has used of the day's share.
+// Spent returns how much of the day's share a user has used.
 func (s *Store) Spent(ctx context.Context, who string) (int64, error) {
 	n, err := s.db.Client().Get(ctx, s.db.Key("spent", day(time.Now()), who)).Int64()
 	if errors.Is(err, redis.Nil) {
@@ -132,7 +131,7 @@ func (s *Store) Spent(ctx context.Context, who string) (int64, error) {
 	return n, err
 }
 
-// Mean is how long the last runs of a command took, false when there were none.
+// Mean returns how long the last runs of a command took, false if there were none.
 func (s *Store) Mean(ctx context.Context, command string) (time.Duration, bool) {
 	list, err := s.db.Client().LRange(ctx, s.db.Key("took", command), 0, -1).Result()
 	if err != nil || len(list) == 0 {
@@ -145,7 +144,7 @@ func (s *Store) Mean(ctx context.Context, command string) (time.Duration, bool) 
 	return time.Duration(sum/int64(len(list))) * time.Millisecond, true
 }
 
-// Counts are how many requests ended how today.
+// Counts returns how many requests ended in which way today.
 func (s *Store) Counts(ctx context.Context) (map[string]string, error) {
 	counts, err := s.db.Client().HGetAll(ctx, s.db.Key("counts", day(time.Now()))).Result()
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package state keeps what the bridge must not forget: what people said and is
-// not answered yet, what they asked for, settings, quotas, bans, and which of
-// several processes is the one that acts.
+// Package state stores what the bridge must not forget: unanswered messages,
+// requests, settings, quotas, bans, and which of several processes is the leader.
 //
-// It is written before work is done. Every change is a script in Redis and
-// carries the term of its writer: a process that has been deposed without
-// knowing it changes nothing more.
+// It is written before work is done. Every change is a Redis script and carries the
+// term of its writer: a process that has been deposed without knowing it cannot
+// change anything.
 package state
 
 import (
@@ -21,15 +20,15 @@ import (
 )
 
 var (
-	// ErrUnavailable says that Redis cannot be used now.
+	// ErrUnavailable means that Redis cannot be used now.
 	ErrUnavailable = redis.ErrUnavailable
-	// ErrDeposed says that another process acts now.
+	// ErrDeposed means that another process leads now.
 	ErrDeposed = errors.New("state: another process has taken over")
-	// ErrStale says that a record has changed since it was read.
+	// ErrStale means that a record has changed since it was read.
 	ErrStale = errors.New("state: the record has changed meanwhile")
-	// ErrNotFound says that there is no such thing, or not any more.
+	// ErrNotFound means that there is no such thing, or no longer.
 	ErrNotFound = errors.New("state: not found")
-	// ErrFull says that too much waits to be handled.
+	// ErrFull means that too much waits to be handled.
 	ErrFull = errors.New("state: too many messages wait")
 )
 
@@ -77,27 +76,27 @@ var (
 
 // Options tune a Store.
 type Options struct {
-	// Keep is how long an ended request, and what belongs to it, is
-	// remembered. Default: 7 days.
+	// Keep is how long a finished request, and what belongs to it, is remembered.
+	// Default: 7 days.
 	Keep time.Duration
-	// Seen is how long the id of an event is remembered. Telegram brings an
-	// update again for a day at most. Default: 48 h.
+	// Seen is how long the id of an event is remembered. Telegram repeats an update
+	// for a day at most. Default: 48 h.
 	Seen time.Duration
-	// Lease is how long a process acts without renewing. Default: 10 s.
+	// Lease is how long a process leads without renewing. Default: 10 s.
 	Lease time.Duration
 	// PerChat and Inbox bound the events that wait to be handled.
 	// Default: 50 and 10000.
 	PerChat, Inbox int
 }
 
-// Store is the bridge's memory, safe for concurrent use.
+// Store is the bridge's state, safe for concurrent use.
 type Store struct {
 	db   *redis.DB
 	o    Options
 	term termOf
 }
 
-// Place says where the memory is.
+// Place says where the state is stored.
 type Place struct {
 	// URL is "embedded", or that of a Redis.
 	URL string
@@ -105,12 +104,12 @@ type Place struct {
 	Dir string
 	// Prefix begins every key.
 	Prefix string
-	// Logger gets what an operator should know; default: nothing is logged.
+	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Open makes a store and its connection. It does not wait for a Redis that is
-// away; an embedded one is started. Close it.
+// Open returns a store and its connection. It does not wait for a Redis that is
+// unavailable; an embedded one is started. Close it.
 func Open(ctx context.Context, at Place, o Options) (*Store, error) {
 	db, err := redis.Open(ctx, redis.Options{URL: at.URL, Dir: at.Dir, Prefix: at.Prefix, Logger: at.Logger})
 	if err != nil {
@@ -122,7 +121,7 @@ func Open(ctx context.Context, at Place, o Options) (*Store, error) {
 // Close ends the connection.
 func (s *Store) Close() error { return s.db.Close() }
 
-// New makes a store on a connection.
+// New returns a store on a connection.
 func New(db *redis.DB, o Options) *Store {
 	if o.Keep == 0 {
 		o.Keep = 7 * 24 * time.Hour
@@ -142,7 +141,7 @@ func New(db *redis.DB, o Options) *Store {
 	return &Store{db: db, o: o}
 }
 
-// Ping asks whether the memory can be used.
+// Ping checks whether the state can be used.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
 // run runs a script and turns its first word into an error.
@@ -167,8 +166,8 @@ func (s *Store) run(ctx context.Context, script *redis.Script, args ...any) ([]s
 	return reply, nil
 }
 
-// Put remembers a value under a kind and a name, for a time; 0 is for ever. A
-// nil value forgets it.
+// Put stores a value under a kind and a name, for a time; 0 means for ever. A nil
+// value deletes it.
 func (s *Store) Put(ctx context.Context, kind, name string, value any, keep time.Duration) error {
 	doc := []byte{}
 	if value != nil {
@@ -181,7 +180,7 @@ func (s *Store) Put(ctx context.Context, kind, name string, value any, keep time
 	return err
 }
 
-// Get reads a value; ErrNotFound when there is none.
+// Get reads a value; ErrNotFound if there is none.
 func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
 	doc, err := s.db.Client().Get(ctx, s.db.Key("v", kind, name)).Bytes()
 	if errors.Is(err, redis.Nil) {
@@ -193,7 +192,7 @@ func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
 	return json.Unmarshal(doc, value)
 }
 
-// Names lists what there is of a kind that is kept for ever.
+// Names returns the names of a kind whose values are kept for ever.
 func (s *Store) Names(ctx context.Context, kind string) ([]string, error) {
 	return s.db.Client().SMembers(ctx, s.db.Key("names", kind)).Result()
 }

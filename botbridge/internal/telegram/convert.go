@@ -10,7 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// event reads an update. It reports false for what is nothing to the bridge.
+// event converts an update. It returns false for one that does not concern the
+// bridge.
 func (t *Telegram) event(u *models.Update) (platform.Event, bool) {
 	e := platform.Event{ID: strconv.FormatInt(u.ID, 10), Platform: Name}
 	switch {
@@ -55,7 +56,7 @@ func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bo
 		return e, false
 	}
 	e.Message.Text = text
-	// A bot that reads a whole group keeps nothing of what is not for it.
+	// A bot that reads a whole group keeps nothing that is not addressed to it.
 	toUs := m.ReplyToMessage != nil && m.ReplyToMessage.From != nil && m.ReplyToMessage.From.IsBot
 	if e.Chat.Group && !toUs && !strings.HasPrefix(text, "/") {
 		return e, false
@@ -63,7 +64,7 @@ func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bo
 	return e, e.Message.Text != "" || len(e.Message.Files) > 0
 }
 
-// address takes "@botname" off a command. It reports false for a command to
+// address removes "@botname" from a command. It returns false for a command to
 // another bot.
 func (t *Telegram) address(text string) (string, bool) {
 	if !strings.HasPrefix(text, "/") {

@@ -16,10 +16,10 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// attempt is what was seen of one call on the wire. From the library's error
-// alone one cannot tell a call that was never sent from one that was taken.
+// attempt is what was observed of one call on the wire. The library's error alone
+// does not tell a call that was never sent from one that took effect.
 type attempt struct {
-	// wrote says that the whole request went out.
+	// wrote means that the whole request was sent.
 	wrote  atomic.Bool
 	status atomic.Int32
 	// source is set when a file to send could not be read.
@@ -53,7 +53,7 @@ func (o observer) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// explain says what an error of the library means.
+// explain interprets an error of the library.
 func (a *attempt) explain(err error) error {
 	var wait *bot.TooManyRequestsError
 	var moved *bot.MigrateError
@@ -75,20 +75,19 @@ func (a *attempt) explain(err error) error {
 	case status == 0 && !a.wrote.Load():
 		return fmt.Errorf("telegram cannot be reached: %w", hide(err))
 	case status == 0, status == http.StatusOK:
-		// Sent whole, and no answer that could be read.
+		// Sent completely, but no readable answer.
 		return fmt.Errorf("%w: %w", platform.ErrUncertain, hide(err))
 	case strings.Contains(err.Error(), "error response from telegram"):
-		// Telegram itself has said that it failed.
+		// Telegram itself has reported the failure.
 		return fmt.Errorf("telegram failed: %w", err)
 	case status >= http.StatusInternalServerError:
-		// Something between us and Telegram has: it may have passed it on.
+		// Something between us and Telegram failed: it may have forwarded the call.
 		return fmt.Errorf("%w: status %d", platform.ErrUncertain, status)
 	}
 	return hide(err)
 }
 
-// badRequest sorts Telegram's status 400 by its words; there is nothing else to
-// go by.
+// badRequest classifies Telegram's status 400 by its text, which is all there is.
 func badRequest(err error) error {
 	text := strings.ToLower(err.Error())
 	has := func(parts ...string) bool {
@@ -112,7 +111,7 @@ func badRequest(err error) error {
 	return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 }
 
-// hide takes the address out of an error: it holds the token.
+// hide removes the URL from an error: it contains the token.
 func hide(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err

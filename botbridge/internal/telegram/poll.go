@@ -26,8 +26,8 @@ const (
 
 var allowedUpdates = []string{"message", "edited_message", "callback_query"}
 
-// Listen implements platform.Platform: it asks for updates, or asks Telegram to
-// call.
+// Listen implements platform.Platform: it polls for updates, or asks Telegram to
+// call the webhook.
 func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
 	go t.introduce(ctx)
 	if t.o.Webhook != "" {
@@ -48,7 +48,7 @@ func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
 	return ctx.Err()
 }
 
-// persist tries until it works or ctx ends.
+// persist calls try until it works or ctx ends.
 func (t *Telegram) persist(ctx context.Context, try func(context.Context) error) {
 	for pauses := retry.New(firstPause, maxPause); ctx.Err() == nil; pauses.Wait(ctx) {
 		once, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -63,9 +63,9 @@ func (t *Telegram) persist(ctx context.Context, try func(context.Context) error)
 	}
 }
 
-// poll brings updates in. The library's own loop tells Telegram that an update
-// has arrived before anybody has seen it; here the offset moves on only when
-// the update is stored.
+// poll fetches updates. The library's own loop confirms an update to Telegram
+// before anybody has seen it; here the offset advances only once the update is
+// stored.
 func (t *Telegram) poll(ctx context.Context, admit platform.Admit) {
 	var offset int64
 	pauses := retry.New(firstPause, maxPause)
@@ -102,7 +102,7 @@ func (t *Telegram) admit(ctx context.Context, u *models.Update, admit platform.A
 	return admit(ctx, e)
 }
 
-// getUpdates is the one call that the library keeps to itself.
+// getUpdates is the one call that the library does not export.
 func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Update, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.PollTimeout+15*time.Second)
 	defer cancel()
@@ -146,8 +146,8 @@ func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Upda
 	return t.decode(answer.Result), nil
 }
 
-// decode reads updates one by one: one that the library cannot read must not
-// keep all others from coming in.
+// decode decodes updates one by one: one that the library cannot decode must not
+// block all others.
 func (t *Telegram) decode(list []json.RawMessage) []*models.Update {
 	var updates []*models.Update
 	for _, raw := range list {

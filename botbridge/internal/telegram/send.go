@@ -14,8 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// source is a file on its way to Telegram. It notes when it cannot be read, as
-// then Telegram has got nothing that it could take.
+// source is a file being sent to Telegram. It records when it cannot be read,
+// because then Telegram has received nothing usable.
 type source struct {
 	io.ReadCloser
 	seen *attempt
@@ -47,8 +47,8 @@ func open(ctx context.Context, files []platform.Attachment, seen *attempt) (sour
 	return sources, closeAll, nil
 }
 
-// Send implements platform.Platform. No parse mode is ever given, so that no
-// text is read as markup.
+// Send implements platform.Platform. It never sets a parse mode, so that no text is
+// interpreted as markup.
 func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	ctx, seen := observed(ctx)
 	if len(p.Files) > 1 {
@@ -145,8 +145,8 @@ func input(f platform.Attachment, name, caption string, from io.Reader) models.I
 	return &models.InputMediaDocument{Media: name, Caption: caption, MediaAttachment: from}
 }
 
-// Edit implements platform.Platform. A text message becomes a picture when
-// there is one to show; then its words are the caption.
+// Edit implements platform.Platform. A text message becomes a picture if there is
+// one to show; its text is then the caption.
 func (t *Telegram) Edit(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
 	if len(p.Files) > 0 {
 		return t.editMedia(ctx, to, message, p)
@@ -186,7 +186,7 @@ func reply(p platform.Post) *models.ReplyParameters {
 	return &models.ReplyParameters{MessageID: number(p.ReplyTo), AllowSendingWithoutReply: true}
 }
 
-// markup is nil without buttons, as an empty keyboard is refused.
+// markup is nil without buttons, because an empty keyboard is refused.
 func markup(p platform.Post) models.ReplyMarkup {
 	var rows [][]models.InlineKeyboardButton
 	for _, row := range p.Buttons {

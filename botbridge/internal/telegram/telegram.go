@@ -1,11 +1,10 @@
-// Package telegram is the chat platform Telegram, on the library
+// Package telegram implements the chat platform Telegram with the library
 // go-telegram/bot.
 //
-// The library makes one attempt per call and hands updates to handlers after
-// it has told Telegram that they arrived. Here a call's fate is worked out from
-// what went over the wire, updates are stored before Telegram forgets them
-// (poll.go), and a webhook's body and secret are checked before they are read
-// (webhook.go).
+// The library makes one attempt per call, and confirms updates to Telegram before
+// it passes them to handlers. Here the outcome of a call is determined from what
+// went over the wire, updates are stored before Telegram forgets them (poll.go),
+// and a webhook's body and secret are checked before they are parsed (webhook.go).
 package telegram
 
 import (
@@ -40,19 +39,19 @@ const (
 	maxAlbum    = 10
 )
 
-// Options say how to reach Telegram. Only the token is needed.
+// Options say how to reach Telegram. Only the token is required.
 type Options struct {
 	Token string
 	// Server is the Bot API's address. Default: https://api.telegram.org.
 	Server string
 	// PollTimeout is how long Telegram holds a poll. Default: 50 s.
 	PollTimeout time.Duration
-	// Webhook is the public https address under which Telegram calls the
-	// bridge; empty means long polling. Secret is what Telegram then shows.
+	// Webhook is the public https URL under which Telegram calls the bridge; empty
+	// means long polling. Telegram sends Secret with each call.
 	Webhook string
 	Secret  string
-	// Rate multiplies the limits of calls, for a server of one's own that has
-	// others. Default: 1.
+	// Rate multiplies the rate limits, for your own server with other limits.
+	// Default: 1.
 	Rate float64
 	// Commands are shown in the menu, by language; "" is for all others.
 	Commands map[string][]Command
@@ -73,8 +72,8 @@ type Telegram struct {
 
 var _ platform.Platform = (*Telegram)(nil)
 
-// New makes the platform. It does not connect: a bridge starts while Telegram
-// is away.
+// New returns the platform. It does not connect, because a bridge must start while
+// Telegram is unreachable.
 func New(o Options) (*Telegram, error) {
 	if o.Server == "" {
 		o.Server = "https://api.telegram.org"
@@ -117,13 +116,13 @@ func (t *Telegram) Limits() platform.Limits {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) / t.o.Rate) }
 	return platform.Limits{
 		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: maxFile, Album: maxAlbum,
-		// A little below what is allowed: the network bunches calls up.
+		// Slightly below what is allowed: the network bunches up calls.
 		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),
 		EditEvery: scale(2 * time.Second), GroupEditEvery: scale(6 * time.Second),
 	}
 }
 
-// LastPoll is when Telegram last answered a poll; the zero time before that.
+// LastPoll returns when Telegram last answered a poll; the zero time before that.
 func (t *Telegram) LastPoll() time.Time {
 	if n := t.lastPoll.Load(); n != 0 {
 		return time.Unix(0, n)
@@ -153,8 +152,8 @@ func (t *Telegram) Delete(ctx context.Context, to platform.Chat, message string)
 	return err
 }
 
-// Open implements platform.Platform. The address of a file holds the token, so
-// files are passed through and the address is never told.
+// Open implements platform.Platform. The URL of a file contains the token, so files
+// are passed through and the URL is never revealed.
 func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, error) {
 	if f.Size > maxDownload {
 		return nil, platform.ErrTooLarge
@@ -185,7 +184,7 @@ func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, er
 	return response.Body, nil
 }
 
-// introduce learns the bot's own name and shows its commands in the menu. It
+// introduce fetches the bot's own name and registers its commands in the menu. It
 // tries until ctx ends.
 func (t *Telegram) introduce(ctx context.Context) {
 	for pauses := retry.New(time.Second, time.Minute); ctx.Err() == nil; pauses.Wait(ctx) {

@@ -28,12 +28,12 @@ func (t *Telegram) Routes(admit platform.Admit) map[string]http.Handler {
 	return map[string]http.Handler{"POST " + WebhookPath: t.webhook(admit)}
 }
 
-// webhook takes one update. It answers 200 only when the update is stored, so
-// that Telegram brings it again otherwise.
+// webhook handles one update. It answers 200 only once the update is stored;
+// otherwise Telegram delivers it again.
 func (t *Telegram) webhook(admit platform.Admit) http.Handler {
 	want := sha256.Sum256([]byte(t.o.Secret))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Hashes have one length, so that the comparison tells nothing of the
+		// Hashes have the same length, so the comparison reveals nothing about the
 		// secret's.
 		got := sha256.Sum256([]byte(r.Header.Get(secretHeader)))
 		if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {

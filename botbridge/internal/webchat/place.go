@@ -14,15 +14,15 @@ const maxURL = 4096
 
 var errPlace = errors.New("webchat: not the address of a folder")
 
-// place is a folder of a web server: what files_from names. URLs are compared
-// with it after both were parsed, part by part, never as text: as text
+// place is a folder of a web server: what files_from names. URLs are compared with
+// it part by part after both were parsed, never as text: as text,
 // "http://chat.example@evil.example" begins with "http://chat.example".
 type place struct {
 	scheme, host string // host with its port, in canonical form
 	segments     []string
 }
 
-// parsePlace reads files_from.
+// parsePlace parses files_from.
 func parsePlace(text string) (*place, error) {
 	p, u, err := readURL(text)
 	switch {
@@ -37,9 +37,9 @@ func parsePlace(text string) (*place, error) {
 	return p, nil
 }
 
-// within gives the URL to fetch a file from if it lies in the place. It is
-// written anew from the parts that were compared, so that the HTTP client cannot
-// read it in another way.
+// within returns the URL from which to fetch a file, if it is in the place. The URL
+// is rebuilt from the parts that were compared, so that the HTTP client cannot
+// interpret it differently.
 func (p *place) within(text string) (*url.URL, bool) {
 	file, u, err := readURL(text)
 	if err != nil || file.scheme != p.scheme || file.host != p.host ||
@@ -50,15 +50,15 @@ func (p *place) within(text string) (*url.URL, bool) {
 	return u, true
 }
 
-// readURL reads an absolute HTTP URL strictly: what servers, proxies and clients
-// are known to read in different ways is refused.
+// readURL parses an absolute HTTP URL strictly: it refuses what servers, proxies
+// and clients are known to interpret differently.
 func readURL(text string) (*place, *url.URL, error) {
 	if len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return nil, nil, errPlace
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.User != nil {
-		return nil, nil, errPlace // the error would quote the URL, which may hold a secret
+		return nil, nil, errPlace // the error would quote the URL, which may contain a secret
 	}
 	p := &place{scheme: strings.ToLower(u.Scheme)}
 	port := map[string]string{"http": "80", "https": "443"}[p.scheme]
@@ -90,8 +90,8 @@ func readURL(text string) (*place, *url.URL, error) {
 	return p, u, nil
 }
 
-// plainSegment decodes a segment of a path. One that leads elsewhere, now or for
-// a proxy that decodes once more, is refused.
+// plainSegment decodes a segment of a path. It refuses one that leads elsewhere,
+// now or for a proxy that decodes once more.
 func plainSegment(escaped string) (string, bool) {
 	name, err := url.PathUnescape(escaped)
 	if err != nil {

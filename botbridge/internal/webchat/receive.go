@@ -18,22 +18,22 @@ const (
 	signatureHeader = "X-Bridge-Signature"
 	// maxBody bounds a message, in bytes.
 	maxBody = 256 << 10
-	// maxSkew is how far the clock of the other side may be off.
+	// maxSkew is the maximum difference between the clocks of both sides.
 	maxSkew = 5 * time.Minute
 )
 
-// Heard is the body of POST /bridge/messages: something said, or a button
-// pressed. ID, Chat and User are needed.
+// Heard is the body of POST /bridge/messages: a message, or a pressed button. ID,
+// Chat and User are required.
 type Heard struct {
-	// ID is unique; what comes twice is handled once.
+	// ID is unique; a message that arrives twice is handled once.
 	ID       string `json:"id"`
 	Chat     string `json:"chat"`
 	Group    bool   `json:"group"`
 	User     string `json:"user"`
 	Name     string `json:"name"`
 	Language string `json:"language"`
-	// Message is the sender's id of the message; default: ID. With a button it
-	// is the message of the bridge under which that is.
+	// Message is the sender's id of the message; default: ID. With a button it is
+	// the bridge's message that contains the button.
 	Message string         `json:"message"`
 	Edited  bool           `json:"edited"`
 	Text    string         `json:"text"`
@@ -61,7 +61,7 @@ type HeardPressing struct {
 	Data string `json:"data"`
 }
 
-// Sign is the signature of a body.
+// Sign returns the signature of a body.
 func Sign(secret, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(timestamp + "."))
@@ -69,7 +69,7 @@ func Sign(secret, timestamp string, body []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// Verify reports whether a signature is right and not too old.
+// Verify reports whether a signature is valid and not too old.
 func Verify(secret string, header http.Header, body []byte, now time.Time) bool {
 	timestamp := header.Get(timestampHeader)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
@@ -84,7 +84,8 @@ func (w *Webchat) Routes(admit platform.Admit) map[string]http.Handler {
 	return map[string]http.Handler{"POST " + Path: w.receive(admit)}
 }
 
-// receive takes a message. 202 says that it is stored; 503 asks for it again.
+// receive handles a message. 202 means that it is stored; 503 asks the sender to
+// repeat it.
 func (w *Webchat) receive(admit platform.Admit) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))

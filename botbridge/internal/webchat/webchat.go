@@ -1,12 +1,12 @@
-// Package webchat is a chat platform of plain HTTP, for a web page or a program
-// of one's own: POST /bridge/messages brings what people say in, and what the
-// bridge says goes to a callback URL.
+// Package webchat is a chat platform of plain HTTP, for a web page or your own
+// program: POST /bridge/messages delivers what users say, and what the bridge says
+// goes to a callback URL.
 //
-// Both ways are signed with one shared secret: X-Bridge-Signature is the hex
-// HMAC-SHA256 of the timestamp in X-Bridge-Timestamp (Unix seconds), a dot, and
-// the body. A timestamp more than five minutes off is refused, so that what was
-// overheard cannot be sent again later; what is sent again sooner has an id
-// that is known.
+// Both directions are signed with one shared secret: X-Bridge-Signature is the hex
+// HMAC-SHA256 of the timestamp in X-Bridge-Timestamp (Unix seconds), a dot, and the
+// body. A timestamp that is more than five minutes off is refused, so that an
+// intercepted message cannot be replayed later; one that is replayed sooner has a
+// known id.
 package webchat
 
 import (
@@ -32,17 +32,17 @@ const Name = "webchat"
 // Path is where messages come in.
 const Path = "/bridge/messages"
 
-// maxRedirects bounds those that are followed to a file.
+// maxRedirects bounds the redirects that are followed to a file.
 const maxRedirects = 5
 
-// Options say where messages go. All but FilesFrom are needed.
+// Options say where messages go. All but FilesFrom are required.
 type Options struct {
 	Secret   string
 	Callback string
-	// FilesFrom is the folder of a web server in which every file lies that
-	// people send, as a URL; empty means that they cannot send any. The bridge
-	// fetches no others, or a message could make it fetch anything that it can
-	// reach.
+	// FilesFrom is the URL of a web server's folder that contains every file that
+	// users send; empty means that they cannot send any. The bridge fetches no
+	// other files, because a message could otherwise make it fetch anything that it
+	// can reach.
 	FilesFrom string
 }
 
@@ -57,14 +57,14 @@ type Webchat struct {
 
 var _ platform.Platform = (*Webchat)(nil)
 
-// New makes the platform.
+// New returns the platform.
 func New(o Options) (*Webchat, error) {
 	const shortest = 16
 	if len(o.Secret) < shortest {
 		return nil, fmt.Errorf("webchat: the secret needs %d characters at least", shortest)
 	}
 	if u, err := url.Parse(o.Callback); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, errors.New("webchat: the callback is no URL") // which may hold a secret
+		return nil, errors.New("webchat: the callback is no URL") // which may contain a secret
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -115,7 +115,7 @@ type Said struct {
 	Event string `json:"event"`
 	Chat  string `json:"chat,omitempty"`
 	Topic string `json:"topic,omitempty"`
-	// Message is the bridge's id of the message that is new, changed or gone.
+	// Message is the bridge's id of the message that is new, changed or deleted.
 	Message string     `json:"message,omitempty"`
 	ReplyTo string     `json:"reply_to,omitempty"`
 	Text    string     `json:"text,omitempty"`
@@ -125,7 +125,7 @@ type Said struct {
 	Press string `json:"press,omitempty"`
 }
 
-// Button is a button under a message; its data comes back when it is pressed.
+// Button is a button under a message; its data is returned when it is pressed.
 type Button struct {
 	Label string `json:"label"`
 	Data  string `json:"data"`
@@ -164,7 +164,7 @@ func (w *Webchat) Answer(ctx context.Context, press, text string) error {
 	return w.say(ctx, Said{Event: "answer", Press: press, Text: text})
 }
 
-// post calls back with a post. Its files go as links.
+// post calls back with a post. Its files are sent as links.
 func (w *Webchat) post(ctx context.Context, event string, to platform.Chat, id string, p platform.Post) error {
 	s := Said{Event: event, Chat: to.ID, Topic: to.Topic, Message: id, ReplyTo: p.ReplyTo, Text: p.Text}
 	for _, row := range p.Buttons {
@@ -176,7 +176,7 @@ func (w *Webchat) post(ctx context.Context, event string, to platform.Chat, id s
 	}
 	for _, f := range p.Files {
 		if f.Link == nil {
-			continue // a look at a run: it is nowhere but here
+			continue // a preview of a run exists only here
 		}
 		link, err := f.Link(ctx)
 		if err != nil {
@@ -203,8 +203,8 @@ func (w *Webchat) say(ctx context.Context, s Said) error {
 	r.Header.Set(signatureHeader, Sign(w.o.Secret, timestamp, body))
 	response, err := w.http.Do(r)
 	if err != nil {
-		// The receiver knows messages by their ids, but each attempt has
-		// another: it may have got this one.
+		// The receiver identifies messages by their ids, but each attempt has a new
+		// one: it may have received this one.
 		return fmt.Errorf("%w: %w", platform.ErrUncertain, withoutURL(err))
 	}
 	defer response.Body.Close()
@@ -250,7 +250,7 @@ func (w *Webchat) Open(ctx context.Context, f platform.File) (io.ReadCloser, err
 	return response.Body, nil
 }
 
-// withoutURL takes the URL out of an error of the HTTP client: it may hold a
+// withoutURL removes the URL from an error of the HTTP client: it may contain a
 // secret, and errors are logged.
 func withoutURL(err error) error {
 	if at, ok := errors.AsType[*url.Error](err); ok {
