@@ -134,6 +134,28 @@ func TestUploadBrokenForms(t *testing.T) {
 	require.Empty(t, u.store.blobs(t))
 }
 
+// Whoever serves uploads says that a tenant is full, in its own shape.
+func TestUploadOfAFullTenant(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	s.limits = func(string) Limits { return Limits{Bytes: 1 << 20, Files: 1} }
+	u := newUploads(t, s, newInstance(), 1<<20)
+	require.Equal(t, http.StatusOK, post(t, u.ServeImage, file("a.png", string(painted(t, 5, 4, color.NRGBA{R: 9, A: 255}, 0)))).Code)
+	for name, serve := range map[string]func(http.ResponseWriter, *http.Request, string) error{"image": u.ServeImage, "mask": asCaller(u.ServeMask)} {
+		var err error
+		rec := post(t, func(w http.ResponseWriter, r *http.Request, tenant string) error {
+			err = serve(w, r, tenant)
+			return nil
+		},
+			file("b.png", string(painted(t, 5, 4, color.NRGBA{A: 255}, 0))), text("original_ref", `{"filename": "a.png", "type": "input"}`))
+		var full *FullError
+		require.ErrorAs(t, err, &full, name)
+		require.Equal(t, "input_files", full.Limit)
+		require.Empty(t, rec.Header(), "nothing is answered")
+		require.Empty(t, rec.Body.String())
+	}
+}
+
 func TestTroubleForBrowsers(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)

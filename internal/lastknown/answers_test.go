@@ -1,13 +1,16 @@
 package lastknown
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
@@ -53,4 +56,41 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.NoError(t, odd.load(t.Context()))
 	_, ok = odd.Last(t.Context(), "/models/0")
 	require.False(t, ok)
+}
+
+// Run writes what it has learned when it ends, so that the next process of the
+// hub knows it from its start.
+func TestAnswersOutliveTheProcess(t *testing.T) {
+	t.Parallel()
+	storage, err := files.OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	classes := catalog.Merge(nil, nil)
+	run := func(classes *catalog.Catalog, then func(*Answers)) {
+		k, err := New(storage, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { k.Run(ctx, func() *catalog.Catalog { return classes }) })
+		<-k.read
+		then(k)
+		stop()
+		running.Wait()
+	}
+	run(nil, func(k *Answers) {
+		_, ok := k.Last(t.Context(), classesPath)
+		require.False(t, ok)
+		k.Keep("/models", []byte(`["loras"]`), "[]", nil)
+	})
+	run(classes, func(k *Answers) {
+		body, ok := k.Last(t.Context(), "/models")
+		require.True(t, ok)
+		require.JSONEq(t, `["loras"]`, string(body))
+		_, ok = k.Settled("/models", nil)
+		require.False(t, ok, "it was said to another process")
+	})
+	run(nil, func(k *Answers) {
+		body, ok := k.Last(t.Context(), classesPath)
+		require.True(t, ok)
+		require.Equal(t, classes.ObjectInfo(nil).Body(), body)
+	})
 }
