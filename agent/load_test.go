@@ -60,7 +60,7 @@ func TestGPULoad(t *testing.T) {
 		require.False(t, at(99), "our own work")
 	}
 	quiet = true
-	require.False(t, at(99), "counting begins anew after it")
+	require.False(t, at(99), "counting starts again after it")
 }
 
 func TestSetLoad(t *testing.T) {

@@ -54,7 +54,7 @@ func TestPatch(t *testing.T) {
 	require.Equal(t, after.Hash(), again.Hash(), "instances that share a folder stay equal")
 }
 
-// Classes whose lists are worth reading anew are those with a value that a
+// Classes whose lists are worth reading again are those with a value that a
 // folder could have by now.
 func TestUnlisted(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ func TestLaneKeepsToItsMemoryAndSlots(t *testing.T) {
 	})
 }
 
-// Whoever hangs up leaves the queue, and lets those behind him through.
+// A caller that hangs up leaves the queue, and those behind it move up.
 func TestWhoHangsUpLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

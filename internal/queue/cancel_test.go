@@ -86,7 +86,7 @@ func TestCancelWaiting(t *testing.T) {
 }
 
 // TestWithdraw takes jobs back at every point of their lives: nothing of them
-// is listed, counted or kept, and the same prompt can be sent anew.
+// is listed, counted or kept, and the same prompt can be sent again.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

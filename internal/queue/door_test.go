@@ -73,7 +73,7 @@ func TestDoorClosed(t *testing.T) {
 			require.NoError(t, b.Started(t.Context(), run))
 			return run
 		},
-		"given back and taken anew": func(t *testing.T, b *bench, j job.Job) job.Run {
+		"given back and taken again": func(t *testing.T, b *bench, j job.Job) job.Run {
 			back, err := b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Excused: true})
 			require.NoError(t, err)
 			require.True(t, back.AtDoor(time.Now()), "another instance may answer for it")

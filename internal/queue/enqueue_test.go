@@ -262,7 +262,7 @@ func vault(t *testing.T, secret string) *queue.Vault {
 	return v
 }
 
-// noKeys is a Sealer whose keys cannot be had now.
+// noKeys is a Sealer whose keys are unavailable now.
 type noKeys struct{}
 
 func (noKeys) Seal([]byte, []byte) ([]byte, error) { return nil, errors.New("no keys") }

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Rewrite writes the journal anew, as it happens by itself when it has grown.
+// Rewrite rewrites the journal, which otherwise happens when it has grown.
 func (db *DB) Rewrite() error {
 	j := db.embedded.journal
 	j.files.Lock()

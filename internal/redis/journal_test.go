@@ -226,7 +226,7 @@ func TestDamageIsRefused(t *testing.T) {
 }
 
 // TestKilled copies the journal at random moments, as a kill -9 would leave
-// it, while scripts run and the journal is written anew.
+// it, while scripts run and the journal is rewritten.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

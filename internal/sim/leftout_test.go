@@ -86,7 +86,7 @@ func omitted(tr replay.Trace, step, what string) (omission, bool) {
 }
 
 // TestReadme keeps the list in README.md equal to the table. COMFYHUB_UPDATE=1
-// writes it anew.
+// rewrites it.
 func TestReadme(t *testing.T) {
 	var b strings.Builder
 	for _, o := range leftOut {

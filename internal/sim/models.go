@@ -11,7 +11,7 @@ import (
 var modelExtensions = []string{".bin", ".ckpt", ".pkl", ".pt", ".pt2", ".pth", ".safetensors", ".sft"}
 
 // modelFiles lists the models that lie on disk in a folder such as "loras",
-// with sub-folders in the names. It looks anew at each call: a real server sees
+// with sub-folders in the names. It looks again at each call: a real server sees
 // a file that was copied there at once, also while a prompt runs.
 func (f *folders) modelFiles(folder string) []string {
 	root := filepath.Join(f.base, "models", folder)

@@ -136,7 +136,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart starts the process anew, killing it first if it lives. The temp
+// Restart restarts the process, killing it first if it is alive. The temp
 // folder is emptied, a Zombie or Mute fault is lifted.
 func (s *Server) Restart() {
 	s.Kill()

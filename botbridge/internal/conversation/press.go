@@ -103,7 +103,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 	}
 	inputs := slices.Clone(rec.Inputs)
 	for i := range inputs {
-		// It is brought anew: the hub may have forgotten it.
+		// It is uploaded again: the hub may have forgotten it.
 		inputs[i].Stored = ""
 	}
 	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs, replyTo: rec.Message})

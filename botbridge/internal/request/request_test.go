@@ -78,7 +78,7 @@ func TestProgress(t *testing.T) {
 	require.True(t, feed("progress", `{"value": 5, "max": 0}`))
 	require.True(t, feed("executing", `{"node": null}`))
 	require.LessOrEqual(t, p.percent(), 99)
-	require.True(t, feed("execution_start", "{}"), "a run that was lost begins anew")
+	require.True(t, feed("execution_start", "{}"), "a run that was lost starts again")
 	require.Zero(t, p.percent())
 	require.Equal(t, "▰▰▰▰▰▰▱▱▱▱▱▱", bar(50))
 	require.Equal(t, strings.Repeat("▱", 12), bar(-5))

@@ -24,7 +24,7 @@ if value then
       return {'taken', owner}
     end
     if now() - at < 3600000 then
-      return {'yours'} -- noted of late: hubs ask every minute
+      return {'yours'} -- recorded recently: hubs ask every minute
     end
   end
 elseif redis.call('HLEN', all) >= most then
