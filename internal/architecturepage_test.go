@@ -57,7 +57,8 @@ func TestArchitecturePage(t *testing.T) {
 
 	// The packages of the picture are some, and its arrows are imports.
 	arrows := 0
-	picture := strings.Split(strings.Split(text, "```mermaid")[1], "```")[0]
+	_, picture, _ := strings.Cut(text, "```mermaid")
+	picture, _, _ = strings.Cut(picture, "```")
 	for line := range strings.Lines(picture) {
 		sides := strings.Split(regexp.MustCompile(`\[[^\]]*\]+|\(\[.*?\]\)|-- ".*?" `).ReplaceAllString(strings.TrimSpace(line), ""), "-->")
 		for n := range sides[:len(sides)-1] {

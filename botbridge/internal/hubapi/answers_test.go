@@ -1,0 +1,282 @@
+package hubapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// hub is a client of a server that answers as told.
+func hub(t *testing.T, answer http.HandlerFunc) *Client {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c, err := New(server.URL, Options{})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// calls are all calls that read an answer.
+var calls = map[string]func(context.Context, *Client) error{
+	"submit": func(ctx context.Context, c *Client) error {
+		_, err := c.Submit(ctx, Submission{Graph: []byte(`{}`)})
+		return err
+	},
+	"job":    func(ctx context.Context, c *Client) error { _, err := c.Job(ctx, "t", "j"); return err },
+	"cancel": func(ctx context.Context, c *Client) error { return c.Cancel(ctx, "t", "j") },
+	"result": func(ctx context.Context, c *Client) error { _, err := c.Result(ctx, "t", "j"); return err },
+	"stats":  func(ctx context.Context, c *Client) error { _, err := c.Stats(ctx); return err },
+	"classes": func(ctx context.Context, c *Client) error {
+		_, err := c.ObjectInfo(ctx)
+		return err
+	},
+	"explain": func(ctx context.Context, c *Client) error { _, err := c.Explain(ctx, "t", "j"); return err },
+	"upload": func(ctx context.Context, c *Client) error {
+		_, err := c.Upload(ctx, "t", "a.png", strings.NewReader("x"))
+		return err
+	},
+	"view": func(ctx context.Context, c *Client) error {
+		body, _, err := c.View(ctx, "t", comfyui.FileRef{Filename: "a.png"})
+		if err == nil {
+			body.Close()
+		}
+		return err
+	},
+	"link": func(ctx context.Context, c *Client) error {
+		_, err := c.Link(ctx, "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
+		return err
+	},
+	"follow": func(ctx context.Context, c *Client) error {
+		s, err := c.Follow(ctx, "t", "c")
+		if err == nil {
+			s.Close()
+		}
+		return err
+	},
+}
+
+// "Not now" is ErrUnavailable from every call, and nothing else is: what is
+// repeated for ever must be worth it.
+func TestNotNow(t *testing.T) {
+	t.Parallel()
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, status := range []int{408, 429, 500, 502, 503, 504} {
+				c := hub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+				require.ErrorIs(t, call(t.Context(), c), ErrUnavailable, "%d", status)
+			}
+			broken := hub(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+			require.ErrorIs(t, call(t.Context(), broken), ErrUnavailable, "a connection that ends")
+			if name == "follow" {
+				return // a socket that does not open is always worth another attempt
+			}
+			for _, status := range []int{400, 403, 413} {
+				c := hub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+				err := call(t.Context(), c)
+				require.Error(t, err, "%d", status)
+				require.NotErrorIs(t, err, ErrUnavailable, "%d", status)
+			}
+		})
+	}
+}
+
+func TestUnknownToTheHub(t *testing.T) {
+	t.Parallel()
+	c := hub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	for _, name := range []string{"job", "result", "explain", "view", "link"} {
+		require.ErrorIs(t, calls[name](t.Context(), c), ErrNotFound, name)
+	}
+	require.NoError(t, calls["cancel"](t.Context(), c), "what is not there needs no cancel")
+	none := hub(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
+	_, err := none.Result(t.Context(), "t", "j")
+	require.ErrorIs(t, err, ErrNotFound, "a history without the job")
+}
+
+func TestSubmit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status           int
+		position, answer string
+		want             int
+		refused          *RefusedError
+	}{
+		"taken":      {200, "3", `{"prompt_id": "p"}`, 3, nil},
+		"no place":   {200, "", `{"prompt_id": "p"}`, -1, nil},
+		"odd place":  {200, "first", `{"prompt_id": "p"}`, -1, nil},
+		"refused":    {400, "", `{"error": {"type": "t", "message": "m", "details": "d"}, "node_errors": {}}`, -1, &RefusedError{"t", "m", "d"}},
+		"of a node":  {400, "", `{"error": {"type": "t", "message": "m"}, "node_errors": {"5": {"class_type": "K", "errors": [{"message": "bad", "details": "steps"}]}}}`, -1, &RefusedError{"t", "m", "K (node 5): bad: steps"}},
+		"no text":    {413, "", `too large`, -1, &RefusedError{Type: "refused", Message: "status 413"}},
+		"other JSON": {400, "", `{"error": "old"}`, -1, &RefusedError{Type: "refused", Message: "status 400"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tenant, body string
+			client := hub(t, func(w http.ResponseWriter, r *http.Request) {
+				data, _ := io.ReadAll(r.Body)
+				tenant, body = r.Header.Get(tenantHeader), string(data)
+				w.Header().Set("X-ComfyHub-Position", c.position)
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.answer)
+			})
+			position, err := client.Submit(t.Context(), Submission{Tenant: "telegram:1", Client: "c", Prompt: "p", Graph: []byte(`{"1":{"seed":18446744073709551615}}`)})
+			require.Equal(t, c.want, position)
+			require.Equal(t, "telegram:1", tenant)
+			require.Equal(t, `{"client_id":"c","prompt":{"1":{"seed":18446744073709551615}},"prompt_id":"p"}`, body, "the graph is as it was")
+			if c.refused == nil {
+				require.NoError(t, err)
+				return
+			}
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, c.refused, refused)
+		})
+	}
+}
+
+func TestJob(t *testing.T) {
+	t.Parallel()
+	c := hub(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "/hub/jobs/a%2Fb", r.URL.EscapedPath(), "an id stays in its segment")
+		_, _ = io.WriteString(w, `{"id": "a/b", "status": "done", "position": null, "started_at": 10.5, "finished_at": 12}`)
+	})
+	j, err := c.Job(t.Context(), "t", "a/b")
+	require.NoError(t, err)
+	require.True(t, j.Ended())
+	require.Equal(t, 1500*time.Millisecond, j.Took())
+	require.Nil(t, j.Position)
+	require.Zero(t, Job{}.Took())
+	require.False(t, Job{Status: "running"}.Ended())
+}
+
+func TestResult(t *testing.T) {
+	t.Parallel()
+	const record = `{"p": {"prompt": [0, "p", {}, {}, ["9"]],
+		"outputs": {"9": {"images": [{"filename": "a.png", "subfolder": "s", "type": "output"}, {"filename": "a.png", "subfolder": "s", "type": "output"}]}},
+		"status": {"status_str": "error", "completed": false, "messages": [["execution_error", {"prompt_id": "p"MESSAGE}]]}}}`
+	for message, want := range map[string]string{`, "exception_message": "out of memory"`: "out of memory", ``: "unknown error"} {
+		c := hub(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Replace(record, "MESSAGE", message, 1))
+		})
+		result, err := c.Result(t.Context(), "t", "p")
+		require.NoError(t, err)
+		require.Equal(t, []comfyui.FileRef{{Filename: "a.png", Subfolder: "s", Type: "output"}}, result.Files, "each file once")
+		require.Equal(t, want, result.Failure)
+	}
+}
+
+func TestUpload(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		`{"name": "a (1).png", "subfolder": "", "type": "input"}`: "a (1).png",
+		`{"name": "a.png", "subfolder": "s", "type": "input"}`:    "s/a.png",
+		`{}`: "", `no JSON`: "",
+	} {
+		c := hub(t, func(w http.ResponseWriter, r *http.Request) {
+			file, header, err := r.FormFile("image")
+			if err != nil || header.Filename != "a.png" {
+				t.Errorf("the form: %v %v", header, err)
+				return
+			}
+			data, err := io.ReadAll(file)
+			if err != nil || string(data) != "pixels" {
+				t.Errorf("the file: %q %v", data, err)
+			}
+			_, _ = io.WriteString(w, answer)
+		})
+		name, err := c.Upload(t.Context(), "t", "a.png", strings.NewReader("pixels"))
+		require.Equal(t, want, name)
+		require.Equal(t, want == "", err != nil, answer)
+	}
+	// What cannot be read is not stored as a shorter file.
+	stored := false
+	c := hub(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err == nil {
+			stored = true
+		}
+		_, _ = io.WriteString(w, `{"name": "a.png"}`)
+	})
+	_, err := c.Upload(t.Context(), "t", "a.png", io.MultiReader(strings.NewReader("pix"), failing{}))
+	require.Error(t, err)
+	require.False(t, stored)
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("gone") }
+
+// Pictures and messages come as they are; what is neither is left out.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	preview := append([]byte{0, 0, 0, 1, 0, 0, 0, 1}, "jpeg"...)
+	c := hub(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("clientId") != "a b&c" || r.Header.Get(tenantHeader) != "t" {
+			t.Errorf("%s of %s", r.URL, r.Header.Get(tenantHeader))
+		}
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer conn.CloseNow()
+		for _, frame := range []struct {
+			kind websocket.MessageType
+			data []byte
+		}{
+			{websocket.MessageBinary, []byte{1}},
+			{websocket.MessageText, []byte(`no JSON`)},
+			{websocket.MessageBinary, preview},
+			{websocket.MessageText, []byte(`{"type": "executing", "data": {"node": null, "prompt_id": "p"}}`)},
+			{websocket.MessageBinary, bytes.Repeat([]byte{1}, maxFrame+1)},
+		} {
+			if conn.Write(r.Context(), frame.kind, frame.data) != nil {
+				return
+			}
+		}
+		_, _, _ = conn.Read(r.Context())
+	})
+	s, err := c.Follow(t.Context(), "t", "a b&c")
+	require.NoError(t, err)
+	defer s.Close()
+	first, err := s.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "jpeg", string(first.Preview))
+	second, err := s.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "executing", second.Type)
+	require.Equal(t, "p", second.PromptID)
+	_, err = s.Next(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable, "a frame without bounds ends the stream")
+}
+
+// A hub that does not answer holds up nobody for long.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	c, err := New(server.URL, Options{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, name := range []string{"submit", "job", "cancel", "result", "stats", "classes", "explain", "link", "follow"} {
+		require.ErrorIs(t, calls[name](t.Context(), c), ErrUnavailable, name)
+	}
+}
