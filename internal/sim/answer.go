@@ -15,7 +15,7 @@ const (
 	typeText = "text/plain; charset=utf-8"
 )
 
-// dict builds an object from alternating keys and values, see value.
+// dict returns an object made of alternating keys and values, see value.
 func dict(pairs ...any) *pyjson.Object {
 	o := &pyjson.Object{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -24,7 +24,7 @@ func dict(pairs ...any) *pyjson.Object {
 	return o
 }
 
-// list builds an array, see value.
+// list returns an array, see value.
 func list(items ...any) pyjson.Array {
 	a := make(pyjson.Array, len(items))
 	for i, item := range items {
@@ -33,7 +33,7 @@ func list(items ...any) pyjson.Array {
 	return a
 }
 
-// value turns a plain Go value into JSON. Values of pyjson pass unchanged.
+// value converts a plain Go value to JSON. Values of pyjson pass unchanged.
 func value(v any) pyjson.Value {
 	switch v := v.(type) {
 	case pyjson.Value:
@@ -66,7 +66,7 @@ func answerBytes(w http.ResponseWriter, status int, contentType string, body []b
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone, which is its own affair
+	_, _ = w.Write(body) // the client may be gone, which does not matter
 }
 
 func answerText(w http.ResponseWriter, status int, text string) {
@@ -79,9 +79,9 @@ func answerEmpty(w http.ResponseWriter, status int) {
 	w.WriteHeader(status)
 }
 
-// answerTrouble is the answer to every exception a handler of the real server
+// answerInternalError answers every exception that a handler of the real server
 // lets through.
-func answerTrouble(w http.ResponseWriter, r *http.Request) {
+func answerInternalError(w http.ResponseWriter, r *http.Request) {
 	dropPageHeaders(w)
 	w.Header().Set("Connection", "close")
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -92,7 +92,7 @@ func answerTrouble(w http.ResponseWriter, r *http.Request) {
 	answerText(w, http.StatusInternalServerError, "500 Internal Server Error\n\nServer got itself in trouble")
 }
 
-// dropPageHeaders removes what middlewares add to normal answers only.
+// dropPageHeaders removes the headers that middlewares only add to normal answers.
 func dropPageHeaders(w http.ResponseWriter) {
 	for _, name := range []string{
 		"Content-Security-Policy", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods",

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// eventLoop lets the async nodes of a run take turns as Python's event loop
-// does: one at a time, those due first first, at the same time in the order
+// eventLoop makes the async nodes of a run take turns as Python's event loop does:
+// one at a time, the earliest due first, and at the same time in the order in which
 // they went to sleep.
 type eventLoop struct {
 	clock Clock
@@ -34,8 +34,8 @@ func (l *eventLoop) notifyLocked() {
 	l.changed = make(chan struct{})
 }
 
-// sleep waits for a simulated duration and then for its turn. The caller runs
-// alone until it sleeps again or leaves; joining says that it did not run yet.
+// sleep waits for a simulated duration and then for its turn. The caller runs alone
+// until it sleeps again or leaves; joining means that it has not run yet.
 func (l *eventLoop) sleep(ctx context.Context, d time.Duration, joining bool) error {
 	me := l.lieDown(d, joining)
 	err := l.clock.Sleep(ctx, d)
@@ -83,7 +83,7 @@ func (l *eventLoop) firstLocked() *sleeper {
 	return first
 }
 
-// leave ends the turn of a node that has finished.
+// leave ends the turn of a finished node.
 func (l *eventLoop) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

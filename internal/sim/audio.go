@@ -2,19 +2,18 @@ package sim
 
 import "encoding/binary"
 
-// sound is an AUDIO. It is silent: what nodes make of it is not played, only
-// how long it is.
+// sound is an AUDIO. It is silent: only its length matters.
 type sound struct {
 	seconds  float64
-	rate     int // samples a second
+	rate     int // samples per second
 	channels int // 1 or 2
 	clips    int // of the batch
 }
 
-// encodeFLAC encodes silence losslessly: each frame says of each channel that
-// all its samples are 0.
+// encodeFLAC encodes silence losslessly: each frame says for each channel that all
+// its samples are 0.
 func encodeFLAC(s sound) []byte {
-	const block = 32_768 // samples of a frame; the number of the last one stays small
+	const block = 32_768 // samples per frame; keeps the number of the last frame small
 	total := uint64(s.seconds * float64(s.rate))
 	info := binary.BigEndian.AppendUint16(nil, block)
 	info = binary.BigEndian.AppendUint16(info, block)
@@ -26,8 +25,8 @@ func encodeFLAC(s sound) []byte {
 	out = append(out, info...)
 	for frame := uint64(0); frame*block < total; frame++ {
 		samples := min(block, total-frame*block)
-		// Sync code, a fixed block size, which comes at the end in 16 bits; the
-		// sample rate as in the head of the file; 16 bits a sample.
+		// Sync code, a fixed block size, given at the end in 16 bits; the sample
+		// rate as in the file header; 16 bits per sample.
 		head := []byte{0xFF, 0xF8, 0x70, byte(s.channels-1)<<4 | 0x08}
 		head = append(head, string(rune(frame))...) // numbers are written as in UTF-8
 		head = binary.BigEndian.AppendUint16(head, uint16(samples-1))
@@ -40,7 +39,7 @@ func encodeFLAC(s sound) []byte {
 	return out
 }
 
-// encodeMP3 encodes silence: frames without any data. Rates other than 44.1 kHz
+// encodeMP3 encodes silence: frames without data. Sample rates other than 44.1 kHz
 // are rounded to it.
 func encodeMP3(s sound) []byte {
 	const (
@@ -57,7 +56,7 @@ func encodeMP3(s sound) []byte {
 	return out
 }
 
-// crc is a checksum with a polynomial of so many bits.
+// crc computes a checksum with a polynomial of that many bits.
 func crc(data []byte, polynomial uint16, bits int) uint16 {
 	var sum uint32
 	top := uint32(1) << (bits - 1)

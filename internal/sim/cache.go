@@ -14,7 +14,8 @@ const (
 	cacheNone    = "none"
 )
 
-// cacheKey identifies a node by its class and all that feeds it, not by its id.
+// cacheKey identifies a node by its class and everything that feeds it, not by its
+// id.
 type cacheKey [sha256.Size]byte
 
 // cached is what a node left behind.
@@ -36,8 +37,8 @@ func newResultCache(mode string, size int) *resultCache {
 	return &resultCache{mode: mode, size: size, entries: map[cacheKey]*cached{}}
 }
 
-// begin prepares for a prompt: the classic cache drops at once what is not
-// part of it.
+// begin prepares for a prompt: the classic cache drops everything that is not part
+// of it.
 func (c *resultCache) begin(keys map[string]cacheKey) {
 	switch c.mode {
 	case cacheClassic:
@@ -135,8 +136,7 @@ func (k *keyer) key(id string) cacheKey {
 	return key
 }
 
-// unique returns a key that no other prompt has: that of a node which always
-// runs.
+// unique returns a key that no other prompt has, for a node that always runs.
 func (k *keyer) unique() cacheKey {
 	k.salt++
 	return sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte(k.run.id), pyjson.Append(nil, pyjson.Int(now()))...), k.salt))

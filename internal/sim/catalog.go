@@ -16,7 +16,7 @@ import (
 var recorded embed.FS
 
 // The recorded listings are parsed once per process; nobody changes the trees
-// afterwards, a catalogue copies what it overlays.
+// afterwards, and a catalogue copies what it overlays.
 var (
 	listing0364 = sync.OnceValues(func() (*pyjson.Object, error) { return readListing("data/object_info-0.3.64.json.gz") })
 	listing0330 = sync.OnceValues(func() (*pyjson.Object, error) { return readListing("data/object_info-0.33.0.json.gz") })
@@ -162,7 +162,7 @@ func (c *catalogue) class(name string) (*class, bool) {
 	return cl, ok
 }
 
-// fileOption tells which input lists model files of which folder.
+// fileOption says which input lists the model files of which folder.
 type fileOption struct{ input, folder string }
 
 // modelOptions names the inputs whose options are model files, by class.

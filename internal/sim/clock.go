@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Clock lets simulated time pass. Tests put one in that they drive themselves.
+// Clock controls simulated time. Tests use one that they drive themselves.
 type Clock interface {
-	// Sleep waits for a simulated duration; it returns early, with an error,
-	// when ctx ends.
+	// Sleep waits for a simulated duration; it returns early, with an error, if ctx
+	// ends.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// scaledClock is real time, multiplied: 0.01 makes it pass a hundred times
-// faster.
+// scaledClock is real time multiplied by a factor: with 0.01 it passes a hundred
+// times faster.
 type scaledClock float64
 
 func (c scaledClock) Sleep(ctx context.Context, d time.Duration) error {

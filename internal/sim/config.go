@@ -12,47 +12,47 @@ import (
 // Config describes a simulated instance. The zero value is a usable 0.3.64
 // with no models.
 type Config struct {
-	// Version is the ComfyUI release to play, default "0.3.64". Known well are
-	// 0.3.64 and 0.33.0; others are put together from the table of changes.
+	// Version is the ComfyUI release to simulate, default "0.3.64". Only 0.3.64 and
+	// 0.33.0 are known in detail; others are derived from the table of changes.
 	Version string
-	// Name is written into pictures and logs, default "comfyui".
+	// Name appears in pictures and logs, default "comfyui".
 	Name string
-	// Dir holds the folders input, output, temp and user. When empty a
-	// temporary folder is made and removed again by Close.
+	// Dir holds the folders input, output, temp and user. If empty, a temporary
+	// folder is created, and removed by Close.
 	Dir string
 	// StepTime is the time of one sampling step, default 100 ms. Decoding,
 	// encoding and upscaling count as a few steps.
 	StepTime time.Duration
-	// LoadTime is the time to load a model that is not in memory yet, default 0.
+	// LoadTime is the time to load a model that is not in memory, default 0.
 	LoadTime time.Duration
-	// Overhead is what a run takes besides its nodes, default 5 ms.
+	// Overhead is the time that a run takes besides its nodes, default 5 ms.
 	Overhead time.Duration
 	// TimeScale multiplies every simulated duration, default 1. 0.01 makes the
 	// instance a hundred times faster.
 	TimeScale float64
-	// Clock is what the instance sleeps by, default real time times TimeScale.
+	// Clock is the clock of the instance, default real time times TimeScale.
 	Clock Clock
-	// ArrangeOutputs puts the output nodes of a prompt into the order in which
-	// they are executed, default that of the graph. Python keeps them in a set,
-	// whose order differs from start to start; a replay follows the recorded one.
+	// ArrangeOutputs arranges the output nodes of a prompt in the order of their
+	// execution, default that of the graph. Python keeps them in a set, whose order
+	// differs from start to start; a replay follows the recorded one.
 	ArrangeOutputs func(outputs []string) []string
-	// Models lists model files by folder ("checkpoints", "loras", "vae", ...),
-	// with sub-folders in the names. They appear in the listings and are
-	// accepted by the loaders; no such files are needed. Files below
-	// Dir/models/FOLDER are listed too, from the moment they are there.
+	// Models lists model files by folder ("checkpoints", "loras", "vae", ...), with
+	// sub-folders in the names. They appear in the listings and are accepted by the
+	// loaders; the files need not exist. Files below Dir/models/FOLDER are listed
+	// as well, as soon as they exist.
 	Models map[string][]string
 	// VRAM is the memory of the simulated GPU in bytes, default 24 GiB.
 	VRAM int64
-	// CustomClasses adds node classes: name to the same object GET
-	// /object_info has for it. They run like any class without an executor of
-	// its own: the first input of the output's type is passed through.
+	// CustomClasses adds node classes: name to the object in GET /object_info. They
+	// run like any class without its own executor: the first input of the output's
+	// type is passed through.
 	CustomClasses map[string]*pyjson.Object
 	// OmitClasses removes node classes, as if their pack were not installed.
 	OmitClasses []string
 	// MaxUploadSize is the limit of request bodies in bytes, default 100 MiB.
 	MaxUploadSize int64
-	// PreviewMethod is what --preview-method says: "none" (the default),
-	// "auto", "latent2rgb" or "taesd". The last three look the same here.
+	// PreviewMethod is the value of --preview-method: "none" (the default), "auto",
+	// "latent2rgb" or "taesd". The last three look the same here.
 	PreviewMethod string
 	// Cache is the node result cache: "classic" (the default), "none", or
 	// "lru" with CacheSize entries.
@@ -63,22 +63,22 @@ type Config struct {
 	CORSOrigin string
 	// MultiUser separates settings and user data by the header comfy-user.
 	MultiUser bool
-	// DisableAPINodes plays --disable-api-nodes, which newer versions answer
+	// DisableAPINodes simulates --disable-api-nodes, which newer versions answer
 	// with a Content-Security-Policy on every page.
 	DisableAPINodes bool
 	// IndexPage is the body of GET /, default a short notice.
 	IndexPage string
-	// Independent lets each socket have its own queue of outgoing messages.
-	// A real server has one for all, so that a client which stops reading
-	// stalls every other one; that is the default.
+	// Independent gives each socket its own queue of outgoing messages. A real
+	// server has one for all, so that a client that stops reading stalls all
+	// others; that is the default.
 	Independent bool
 	// Faults are in force from the start, see SetFault.
 	Faults Faults
-	// OnCrash is called, on its own goroutine, when a SimulatedWork node is
-	// asked to crash the process. By default the instance is killed and
-	// restarted a second (times TimeScale) later.
+	// OnCrash is called, on its own goroutine, when a SimulatedWork node is asked
+	// to crash the process. By default the instance is killed and restarted one
+	// second (times TimeScale) later.
 	OnCrash func(*Server)
-	// Logger receives what the instance does, default none.
+	// Logger records what the instance does, default none.
 	Logger *slog.Logger
 }
 
@@ -141,7 +141,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// argv returns the command line a real instance of this kind would show.
+// argv returns the command line that a real instance with this configuration would
+// show.
 func (c Config) argv() []string {
 	argv := []string{"main.py", "--listen"}
 	if c.PreviewMethod != "none" {

@@ -37,7 +37,7 @@ func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), rem
 		case pyjson.Array, pyjson.String: // Python's "in" works on these and finds nothing
 			answerEmpty(w, http.StatusOK)
 		default:
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 		}
 		return
 	}
@@ -61,7 +61,7 @@ func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), rem
 				remove(id)
 			}
 		default:
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 			return
 		}
 	}
@@ -84,13 +84,13 @@ func (p *process) getHistory(w http.ResponseWriter, r *http.Request) {
 		offset, ok2 = intParam(query.Get("offset"), query.Has("offset"), -1)
 	}
 	if !ok || !ok2 {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	answerJSON(w, http.StatusOK, p.queue.page(maxItems, offset))
 }
 
-// intParam reads an integer the way Python's int() does.
+// intParam parses an integer as Python's int() does.
 func intParam(text string, given bool, otherwise int) (int, bool) {
 	if !given {
 		return otherwise, true
@@ -112,8 +112,8 @@ func (p *process) getHistoryEntry(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, out)
 }
 
-// postInterrupt interrupts what runs; with a prompt_id only if that is it.
-// Broken JSON and an empty body mean everything.
+// postInterrupt interrupts the running prompt; with a prompt_id only if that is the
+// one. Broken JSON and an empty body mean any prompt.
 func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
 	data, ok := p.readBody(w, r)
 	if !ok {
@@ -123,7 +123,7 @@ func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
 		body, err := pyjson.Parse(data)
 		req, isObject := body.(*pyjson.Object)
 		if err == nil && !isObject {
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 			return
 		}
 		if v, ok := req.Get("prompt_id"); ok && python.Bool(v) {
@@ -145,7 +145,7 @@ func (p *process) postFree(w http.ResponseWriter, r *http.Request) {
 	}
 	req, isObject := body.(*pyjson.Object)
 	if !isObject {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	set := func(key string) bool {

@@ -8,18 +8,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// nodeType is the behaviour of a class. The zero value is the generic one.
+// nodeType is the behaviour of a class. The zero value is the generic behaviour.
 type nodeType struct {
 	run func(*call) (nodeResult, *exception)
-	// validate is the class's own validation. A text refuses; it is repeated
-	// for each input named in validates.
+	// validate is the class's own validation. A non-empty text refuses; it is
+	// repeated for each input named in validates.
 	validate  func(*folders, *pyjson.Object) (string, *exception)
 	validates []string
-	// fingerprint tells whether what lies behind the inputs has changed; ""
+	// fingerprint returns a value that changes with what the inputs refer to; ""
 	// means that the node always runs.
 	fingerprint func(*folders, *pyjson.Object) (string, error)
 	async       bool
-	eager       bool // lazy inputs are evaluated all the same
+	eager       bool // lazy inputs are evaluated anyway
 }
 
 // nodeResult is what a node returns.
@@ -41,8 +41,8 @@ type call struct {
 // nobody needs to know.
 type blocker struct{ message *string }
 
-// executeNode runs one node, takes it from the cache, or goes on with one that
-// was waiting. pending means that it will be asked again.
+// executeNode runs one node, takes its result from the cache, or continues with one
+// that was waiting. pending means that it will be called again.
 func (r *run) executeNode(id string) (pending bool, inputs *pyjson.Object, exc *exception) {
 	key := r.keys.key(id)
 	if hit, ok := r.results.get(key); ok {
@@ -123,12 +123,12 @@ func (r *run) begin(c *call) (result nodeResult, pending bool, inputs *pyjson.Ob
 		close(joined)
 		state.result, state.exc = do(c)
 		r.loop.leave()
-		// Python's event loop comes round to a finished task only after others
-		// that are ready as well.
+		// Python's event loop returns to a finished task only after others that are
+		// also ready.
 		_ = r.pause(r.proc.worker, loopTurn.Seconds())
 		r.returned <- c.node
 	}()
-	// The node runs up to its first wait before the next one is looked at.
+	// The node runs up to its first wait before the next one starts.
 	select {
 	case <-joined:
 	case <-r.proc.worker.Done():
@@ -139,7 +139,7 @@ func (r *run) begin(c *call) (result nodeResult, pending bool, inputs *pyjson.Ob
 // loopTurn is the simulated time until the end of an async node is noticed.
 const loopTurn = 20 * time.Millisecond
 
-// gate is the look at the interrupt flag before a node starts.
+// gate checks the interrupt flag before a node starts.
 func (r *run) gate() *exception {
 	if r.proc.interrupted.CompareAndSwap(true, false) {
 		return interrupted()
@@ -150,8 +150,8 @@ func (r *run) gate() *exception {
 	return nil
 }
 
-// block is the result of a node fed by an ExecutionBlocker. A message is told
-// once, downstream nodes are then blocked silently.
+// block returns the result of a node fed by an ExecutionBlocker. A message is shown
+// once; downstream nodes are then blocked silently.
 func (r *run) block(c *call, b *blocker) nodeResult {
 	if b.message != nil {
 		data := dict("prompt_id", r.id, "node_id", c.node, "node_type", c.class.name, "executed", r.executedList(),
@@ -166,8 +166,8 @@ func (r *run) block(c *call, b *blocker) nodeResult {
 	return nodeResult{outputs: outputs}
 }
 
-// arguments resolves the inputs of a node; shown is how an execution_error
-// lists them.
+// arguments resolves the inputs of a node; shown is how an execution_error lists
+// them.
 func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjson.Object, blocked *blocker) {
 	args, shown = map[string]any{}, &pyjson.Object{}
 	for name, v := range r.node(id).Object("inputs").All() {
@@ -177,7 +177,7 @@ func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjso
 			number, _ := python.Number(v.(pyjson.Array)[1])
 			slot := int(number.Float64())
 			if !ok || slot >= len(hit.outputs) {
-				continue // a lazy input that was not asked for
+				continue // a lazy input that was not requested
 			}
 			arg = hit.outputs[slot]
 			if b, ok := arg.(*blocker); ok && blocked == nil {
@@ -207,8 +207,8 @@ func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjso
 	return args, shown, blocked
 }
 
-// declares reports whether the class has an input of this name, dynamic ones
-// included.
+// declares reports whether the class has an input of this name, including dynamic
+// ones.
 func (c *class) declares(name string) bool {
 	for _, in := range c.inputs {
 		if in.name == name || len(name) > len(in.name) && name[:len(in.name)+1] == in.name+"." {
@@ -232,8 +232,8 @@ func (c *class) unknownOption(name string, chosen pyjson.Value) bool {
 	})
 }
 
-// printedValue is what an error shows of a literal: scalars as they are, the
-// rest as Python text.
+// printedValue returns what an error shows of a literal: scalars as they are,
+// anything else as Python text.
 func printedValue(v pyjson.Value) pyjson.Value {
 	switch v.(type) {
 	case nil:
@@ -254,7 +254,7 @@ func printed(arg any) pyjson.Value {
 	return pyjson.String("<object>")
 }
 
-// keep stores a result and tells the client what the node has to show.
+// keep stores a result and sends the client what the node shows.
 func (r *run) keep(id string, key cacheKey, result nodeResult) {
 	entry := &cached{outputs: result.outputs, ui: result.ui}
 	r.visited = append(r.visited, id)

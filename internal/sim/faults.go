@@ -4,19 +4,19 @@ package sim
 // one. See [Server.SetFault].
 type Faults struct {
 	// FailEvery makes every nth prompt, counted by runs, end with an
-	// execution_error; 0 is never.
+	// execution_error; 0 means never.
 	FailEvery int
-	// OOMEvery makes every nth prompt run out of GPU memory; 0 is never.
+	// OOMEvery makes every nth prompt run out of GPU memory; 0 means never.
 	OOMEvery int
-	// HangAfterStep stops a run for ever at its nth progress step, deaf to
-	// interrupts, as a lost GPU does; 0 is never.
+	// HangAfterStep stops a run for ever at its nth progress step, ignoring
+	// interrupts, as a lost GPU does; 0 means never.
 	HangAfterStep int
-	// DieAfterStep kills the process at the nth progress step; 0 is never. It
-	// is taken back when it has happened once.
+	// DieAfterStep kills the process at the nth progress step; 0 means never. It is
+	// reset once it has happened.
 	DieAfterStep int
 	// Mute drops all WebSocket frames except those of a new connection.
 	Mute bool
-	// Zombie plays a dead worker thread: prompts are accepted, none is run.
+	// Zombie simulates a dead worker thread: prompts are accepted, but none is run.
 	Zombie bool
 	// PromptError answers POST /prompt with 500 although the prompt is queued.
 	PromptError bool

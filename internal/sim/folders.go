@@ -61,8 +61,7 @@ func within(root, rel string) (string, bool) {
 }
 
 // annotated splits "a.png [output]" into name and kind; kind is "" without an
-// annotation. A fixed number of characters is cut, whatever stands before the
-// bracket.
+// annotation. A fixed number of characters is cut, whatever precedes the bracket.
 func annotated(name string) (string, string) {
 	for _, kind := range kinds {
 		suffix := "[" + kind + "]"
@@ -73,7 +72,7 @@ func annotated(name string) (string, string) {
 	return name, ""
 }
 
-// inputFile returns the path a node input such as LoadImage.image means.
+// inputFile returns the path that a node input such as LoadImage.image refers to.
 func (f *folders) inputFile(value string) (string, error) {
 	name, kind := annotated(value)
 	if kind == "" {
@@ -86,7 +85,7 @@ func (f *folders) inputFile(value string) (string, error) {
 	return full, nil
 }
 
-// inputExists reports whether a node input names something there is.
+// inputExists reports whether the file named by a node input exists.
 func (f *folders) inputExists(value string) bool {
 	full, err := f.inputFile(value)
 	if err != nil {
@@ -111,7 +110,7 @@ func (f *folders) imageFiles() []string {
 	return names
 }
 
-// target says where the next pictures of a prefix go.
+// target says where the next pictures with a prefix go.
 type target struct {
 	dir       string
 	name      string

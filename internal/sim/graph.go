@@ -7,13 +7,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// schedule orders the nodes of a run. A node is ready when all nodes it waits
-// for are done; among ready ones the choice favours early pictures.
+// schedule orders the nodes of a run. A node is ready when all nodes it waits for
+// are done; among ready ones, those that lead to pictures early are preferred.
 type schedule struct {
 	run      *run
 	pending  []string                   // in the order they were added
 	blocked  map[string]int             // how many nodes (or pending async work) a node waits for
-	blocking map[string][]string        // whom a node holds up, in order of discovery
+	blocking map[string][]string        // the nodes that wait for a node, in order of discovery
 	edges    map[string]map[string]bool // the same as a set
 }
 
@@ -21,8 +21,8 @@ func newSchedule(r *run) *schedule {
 	return &schedule{run: r, blocked: map[string]int{}, blocking: map[string][]string{}, edges: map[string]map[string]bool{}}
 }
 
-// add puts a node and everything uncached that it needs into the schedule. It
-// fails on a link to a node that does not exist, which kills a real worker.
+// add adds a node and everything uncached that it needs to the schedule. It fails
+// on a link to a missing node, which kills a real worker.
 func (s *schedule) add(id string) *exception {
 	todo := []string{id}
 	type edge struct{ from, to string }
@@ -133,7 +133,7 @@ func (s *schedule) next() string {
 	return ""
 }
 
-// blame picks the node an expansion that made a cycle is blamed on.
+// blame picks the node that is blamed for a cycle made by an expansion.
 func (s *schedule) blame() string {
 	for _, id := range s.pending {
 		if s.run.display(id) != id {

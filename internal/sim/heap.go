@@ -15,9 +15,9 @@ type item struct {
 	key     int // of the running table, set when taken
 }
 
-// less orders items as Python orders the tuples (number, id, ...). tied
-// reports that both are equal, where Python goes on to compare the graphs and
-// raises a TypeError.
+// less orders items as Python orders the tuples (number, id, ...). tied reports
+// that both are equal, in which case Python compares the graphs next and raises a
+// TypeError.
 func (it *item) less(other *item) (less, tied bool) {
 	order, ok := python.Compare(it.number, other.number)
 	switch {
@@ -29,11 +29,11 @@ func (it *item) less(other *item) (less, tied bool) {
 	return order < 0, false
 }
 
-// promptHeap is a binary heap with the very moves of Python's heapq, because
-// GET /queue shows the array and NaN numbers make the order depend on them.
+// promptHeap is a binary heap with exactly the moves of Python's heapq, because GET
+// /queue shows the array and NaN numbers make the order depend on them.
 type promptHeap []*item
 
-// push adds it; tied reports that a comparison met an equal item, upon which
+// push adds an item; tied reports that a comparison met an equal item, upon which
 // Python raises while the new item stays in the heap.
 func (h *promptHeap) push(it *item) (tied bool) {
 	*h = append(*h, it)
@@ -89,7 +89,7 @@ func (h *promptHeap) pop() *item {
 	return first
 }
 
-// remove takes out the item at index i and restores the heap.
+// remove removes the item at index i and restores the heap.
 func (h *promptHeap) remove(i int) {
 	*h = append((*h)[:i], (*h)[i+1:]...)
 	for j := len(*h)/2 - 1; j >= 0; j-- {

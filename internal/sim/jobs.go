@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// job is a prompt as the jobs API sees it.
+// job is a prompt as the jobs API represents it.
 type job struct {
 	object   *pyjson.Object
 	id       string
@@ -39,7 +39,7 @@ func (p *process) statuses() []string {
 	return all
 }
 
-// parse reads the query; a non-empty text says what is wrong with it.
+// parseJobQuery parses the query; a non-empty text says what is wrong with it.
 func (p *process) parseJobQuery(q url.Values) (jobQuery, string) {
 	out := jobQuery{workflow: q.Get("workflow_id")}
 	if text := q.Get("status"); text != "" {
@@ -96,7 +96,7 @@ func (p *process) getJobs(w http.ResponseWriter, r *http.Request) {
 	}
 	jobs, exc := p.allJobs(q.statuses)
 	if exc != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	if q.workflow != "" {
@@ -127,8 +127,8 @@ func (p *process) getJobs(w http.ResponseWriter, r *http.Request) {
 		"pagination", dict("offset", q.offset, "limit", limit, "total", total, "has_more", q.offset+len(jobs) < total)))
 }
 
-// allJobs collects the jobs with one of the statuses. One odd prompt spoils
-// the list for all, as with the real server.
+// allJobs returns the jobs with one of the statuses. As with the real server, one
+// odd prompt breaks the list for everybody.
 func (p *process) allJobs(statuses []string) ([]job, *exception) {
 	want := func(s string) bool { return statuses == nil || slices.Contains(statuses, s) }
 	var jobs []job
@@ -273,8 +273,8 @@ func (p *process) closedJob(id string, entry *pyjson.Object) (job, *exception) {
 // previewTextLimit cuts a text preview, in characters.
 const previewTextLimit = 1024
 
-// outputsOf counts the files of a job and picks the one to show: of type
-// output, else any, else a text.
+// outputsOf counts the files of a job and picks the one to show: of type output,
+// else any, else a text.
 func outputsOf(outputs *pyjson.Object) (count int, preview *pyjson.Object) {
 	var other, text *pyjson.Object
 	for node, v := range outputs.All() {
@@ -325,7 +325,7 @@ func (p *process) getJob(w http.ResponseWriter, r *http.Request) {
 	j, exc := p.findJob(r.PathValue("id"))
 	switch {
 	case exc != nil:
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	case j.object == nil:
 		answerJSON(w, http.StatusNotFound, dict("error", "Job not found"))

@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// recordedJSON reads an embedded recording. They are part of the program, so
-// that a fault in one is a bug.
+// recordedJSON reads an embedded recording. Recordings are part of the program, so
+// an error in one is a bug.
 func recordedJSON(name string) *pyjson.Object {
 	data, err := recorded.ReadFile("data/" + name)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
 	}
 	out := pyjson.Array{}
 	for _, name := range p.cat.modelFiles(folder) {
-		// Names are all there is, so the times are those of a fixed day.
+		// There are only names, so the times are those of a fixed day.
 		const day = 1.75e9
 		out = append(out, dict("name", name, "pathIndex", 0, "modified", day, "created", day, "size", modelSize(folder, name)))
 	}
@@ -142,11 +142,11 @@ func (p *process) getModelPreview(w http.ResponseWriter, r *http.Request) {
 	answerEmpty(w, http.StatusNotFound) // no model has a picture
 }
 
-// headerLimit is the longest safetensors header that is looked at.
+// headerLimit is the longest safetensors header that is read.
 const headerLimit = 1 << 20
 
-// getViewMetadata reads the header of a safetensors file, should the instance
-// have a real one; every failure is 404.
+// getViewMetadata returns the header of a safetensors file, if the instance has a
+// real one; every failure is a 404.
 func (p *process) getViewMetadata(w http.ResponseWriter, r *http.Request) {
 	name := query(r).Get("filename")
 	full, inside := within(filepath.Join(p.files.base, "models", r.PathValue("folder")), name)
@@ -210,7 +210,7 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	full := filepath.Join(s.cfg.Dir, "index.html")
 	if have, err := os.ReadFile(full); err != nil || string(have) != s.cfg.IndexPage {
 		if err := os.WriteFile(full, []byte(s.cfg.IndexPage), 0o644); err != nil {
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 			return
 		}
 	}
@@ -235,7 +235,7 @@ func (p *process) getFiles(w http.ResponseWriter, r *http.Request) {
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	var files []file
@@ -276,8 +276,8 @@ func (p *process) getNodeReplacements(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, recordedJSON("node_replacements.json"))
 }
 
-// replaceNodes rewrites classes the server no longer knows. A node without
-// _meta makes the real server stumble.
+// replaceNodes rewrites classes that the server no longer has. A node without _meta
+// makes the real server throw.
 func replaceNodes(cat *catalogue, graph pyjson.Value) *exception {
 	nodes, ok := graph.(*pyjson.Object)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// isLink reports whether Python's execution takes the value for a link.
+// isLink reports whether Python's executor treats the value as a link.
 func isLink(v pyjson.Value) bool {
 	a, ok := v.(pyjson.Array)
 	if !ok || len(a) != 2 {
@@ -39,7 +39,7 @@ func (v *validator) literal(cl *class, in input, val pyjson.Value, inputs *pyjso
 		inputs.Set(in.name, val)
 	}
 	if slices.Contains(cl.validates, in.name) {
-		return nil, nil // the class's own validation covers it
+		return nil, nil // the class's own validation handles it
 	}
 	if reason, exc := v.bounds(in, val); reason != nil || exc != nil {
 		return reason, exc
@@ -139,8 +139,8 @@ func (c *catalogue) matches(received, wanted pyjson.Value, custom bool) bool {
 	if _, isList := received.(pyjson.Array); isList && c.feat.validatesCombo && w == "COMBO" {
 		return true
 	}
-	// Core's own wildcard overrides the comparison; a plain "*" of a custom
-	// class is compared as text before 0.8.0.
+	// Core's own wildcard overrides the comparison; before 0.8.0 a plain "*" of a
+	// custom class is compared as text.
 	wild := c.feat.validatesCombo || !custom
 	if wild && (r == "*" || w == "*") {
 		return true

@@ -35,7 +35,7 @@ func modelSize(folder, name string) int64 {
 	return low + int64(h.Sum32())%spread
 }
 
-// use marks a model as used, loading it if need be; older ones make room. It
+// use marks a model as used, and loads it if necessary, evicting older ones. It
 // reports whether it had to be loaded.
 func (m *memory) use(folder, name string) (loaded bool) {
 	m.mu.Lock()

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// modelExtensions are those of the files that ComfyUI lists as models.
+// modelExtensions are the extensions of files that ComfyUI lists as models.
 var modelExtensions = []string{".bin", ".ckpt", ".pkl", ".pt", ".pt2", ".pth", ".safetensors", ".sft"}
 
-// modelFiles lists the models that lie on disk in a folder such as "loras",
-// with sub-folders in the names. It looks again at each call: a real server sees
-// a file that was copied there at once, also while a prompt runs.
+// modelFiles lists the models on disk in a folder such as "loras", with sub-folders
+// in the names. It looks again at each call: a real server sees a file that was
+// copied there at once, even while a prompt runs.
 func (f *folders) modelFiles(folder string) []string {
 	root := filepath.Join(f.base, "models", folder)
 	var names []string
-	// What cannot be read is not listed.
+	// Unreadable files are not listed.
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

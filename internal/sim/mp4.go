@@ -8,9 +8,9 @@ import (
 	"math"
 )
 
-// encodeMP4 encodes pictures as an MP4 file whose one track is Motion JPEG:
-// what players and chat programs take for a video, without an H.264 encoder.
-// fps is pictures a second.
+// encodeMP4 encodes pictures as an MP4 file with one Motion JPEG track, which
+// players and chat programs accept as a video without an H.264 encoder. fps is
+// pictures per second.
 func encodeMP4(frames images, fps float64) ([]byte, error) {
 	var media bytes.Buffer
 	sizes := make([]uint32, len(frames))
@@ -33,8 +33,8 @@ func encodeMP4(frames images, fps float64) ([]byte, error) {
 	return append(out, movie(frames[0].Bounds(), sizes, offset, fps)...), nil
 }
 
-// movie is the table of contents: the track's pictures lie one after the other
-// from offset on.
+// movie returns the table of contents: the pictures of the track are stored one
+// after the other from offset on.
 func movie(bounds image.Rectangle, sizes []uint32, offset uint32, fps float64) []byte {
 	const ticks = 90_000 // a second
 	each := uint32(math.Round(ticks / fps))
@@ -85,7 +85,7 @@ func sampleEntry(w, h uint16) []byte {
 		full("esds", stream))
 }
 
-// box is one box of the file: its length, its kind and what is in it.
+// box returns one box of the file: its length, its kind and its content.
 func box(kind string, parts ...[]byte) []byte {
 	body := bytes.Join(parts, nil)
 	out := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))

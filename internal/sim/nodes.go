@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// nodeTypes returns the behaviour of a class; classes not named here pass
+// nodeTypes returns the behaviour of a class; classes not listed here pass
 // something through, see runGeneric.
 func nodeTypes(class string) nodeType {
 	for _, find := range []func(string) (nodeType, bool){imageNode, fileNode, motionNode, sampleNode, textNode, traceNode} {
@@ -91,8 +91,8 @@ func (c *call) flag(name string) bool {
 
 func one(v any) nodeResult { return nodeResult{outputs: []any{v}} }
 
-// placeholder is what an output gives when nothing fits: something of its type
-// that later nodes can use.
+// placeholder is the output if nothing fits: a value of its type that later nodes
+// can use.
 func placeholder(kind string, seed string) any {
 	switch kind {
 	case "IMAGE":
@@ -113,12 +113,12 @@ func placeholder(kind string, seed string) any {
 	return opaque{kind: kind, name: seed}
 }
 
-// opaque is a value that only a real server could give meaning to: a model, a
-// sampler, noise. name says where it comes from, so that pictures depend on it.
+// opaque is a value that only a real server could interpret: a model, a sampler,
+// noise. name says where it comes from, so that pictures depend on it.
 type opaque struct{ kind, name string }
 
-// runGeneric plays a class that has no executor of its own: each output passes
-// on the first input of its type, or a placeholder. Output nodes show nothing.
+// runGeneric simulates a class without its own executor: each output passes on the
+// first input of its type, or a placeholder. Output nodes show nothing.
 func runGeneric(c *call) (nodeResult, *exception) {
 	if exc := c.pause(c.proc.worker, c.proc.cfg.StepTime.Seconds()); exc != nil {
 		return nodeResult{}, exc
@@ -165,7 +165,7 @@ func (c *call) literals() string {
 	return b.String()
 }
 
-// load brings a model into memory, which takes time if it is not there.
+// load loads a model into memory, which takes time if it is not there.
 func (c *call) load(folder, name string) *exception {
 	if c.proc.memory.use(folder, name) && c.proc.cfg.LoadTime > 0 {
 		return c.pause(c.proc.worker, c.proc.cfg.LoadTime.Seconds())

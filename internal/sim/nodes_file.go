@@ -137,8 +137,8 @@ func runMaskPreview(c *call) (nodeResult, *exception) {
 	return nodeResult{ui: dict("images", refs)}, exc
 }
 
-// tempPrefix is the prefix of a previewing node: its five letters stay as long
-// as the node object does.
+// tempPrefix returns the prefix of a previewing node: its five letters stay the
+// same as long as the node object exists.
 func (c *call) tempPrefix() string {
 	known, ok := c.objects.prefixes[c.node]
 	if !ok {
@@ -152,7 +152,7 @@ func (c *call) tempPrefix() string {
 	return known
 }
 
-// runSaveWebsocket sends each picture as a full size preview.
+// runSaveWebsocket sends each picture as a full-size preview.
 func runSaveWebsocket(c *call) (nodeResult, *exception) {
 	in, exc := c.image("images")
 	if exc != nil {
@@ -214,7 +214,7 @@ func (c *call) readImage(name string) (*image.NRGBA, *exception) {
 	return img, nil
 }
 
-// runLoadImage gives the picture and, as a mask, what is transparent in it.
+// runLoadImage returns the picture and, as a mask, its transparency.
 func runLoadImage(c *call) (nodeResult, *exception) {
 	img, exc := c.readImage("image")
 	if exc != nil {

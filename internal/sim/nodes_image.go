@@ -12,7 +12,7 @@ import (
 // mask is a MASK: one grey picture per batch entry.
 type mask []*image.Gray
 
-// imageNode returns the behaviour of classes that make and change pictures.
+// imageNode returns the behaviour of classes that create and change pictures.
 func imageNode(class string) (nodeType, bool) {
 	switch class {
 	case "EmptyImage":
@@ -101,7 +101,7 @@ func runImageScale(c *call) (nodeResult, *exception) {
 	})
 }
 
-// targetSize keeps the proportion for a zero and the size for two zeros.
+// targetSize keeps the aspect ratio for one zero and the size for two zeros.
 func targetSize(w, h, toW, toH int) (int, int) {
 	switch {
 	case toW == 0 && toH == 0:
@@ -217,8 +217,8 @@ func runRepeatBatch(c *call) (nodeResult, *exception) {
 	return one(slices.Repeat(in, max(1, c.int("amount", 1)))), nil
 }
 
-// runResize plays the dynamic combo of newer versions: an option that does not
-// exist passes the validation and fails here.
+// runResize simulates the dynamic combo of newer versions: a non-existent option
+// passes the validation and fails here.
 func runResize(c *call) (nodeResult, *exception) {
 	if _, ok := c.args["resize_type"]; !ok {
 		return nodeResult{}, c.missing("resize_type")

@@ -58,7 +58,7 @@ func (c *call) video(name string) (video, *exception) {
 			return video{}, raise("ValueError", "No video frames found")
 		}
 		return v, nil
-	case opaque: // of a node that is not played
+	case opaque: // from a node that is not simulated
 		return video{frames: placeholder("IMAGE", v.name).(images), fps: 30}, nil
 	}
 	return video{}, raise("AttributeError", "'%s' object has no attribute 'get_dimensions'", argType(v))
@@ -114,16 +114,16 @@ func runEmptyAudio(c *call) (nodeResult, *exception) {
 	}), nil
 }
 
-// saveSound writes each clip of a batch as a file of its own.
+// saveSound writes each clip of a batch to its own file.
 func (c *call) saveSound(format string, encode func(sound) []byte) (nodeResult, *exception) {
 	s, ok := c.args["audio"].(sound)
 	if !ok {
 		if _, ok := c.args["audio"].(opaque); !ok {
 			return nodeResult{}, raise("TypeError", "'%s' object is not subscriptable", argType(c.args["audio"]))
 		}
-		s = sound{seconds: 1, rate: 44_100, channels: 2, clips: 1} // of a node that is not played
+		s = sound{seconds: 1, rate: 44_100, channels: 2, clips: 1} // from a node that is not simulated
 	}
-	const longest = 3600 // seconds; EmptyAudio itself has hardly a bound
+	const longest = 3600 // seconds; EmptyAudio itself has practically no limit
 	if s.seconds > longest {
 		return nodeResult{}, raise("RuntimeError", "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory")
 	}
@@ -135,8 +135,8 @@ func (c *call) saveSound(format string, encode func(sound) []byte) (nodeResult, 
 	return result, exc
 }
 
-// saveFile writes so many files of the same bytes under the prefix of the node
-// and returns their references. size is of what the name may tell.
+// saveFile writes that many files with the same bytes under the prefix of the node
+// and returns their references. size is available for the name.
 func (c *call) saveFile(size images, extension string, count int, data []byte) (pyjson.Array, *exception) {
 	w, h := 0, 0
 	if len(size) > 0 {

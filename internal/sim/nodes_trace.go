@@ -118,7 +118,7 @@ func runExpand(c *call) (nodeResult, *exception) {
 	return nodeResult{expand: &subgraph{nodes: nodes, outputs: []pyjson.Value{list(second, 0)}}}, nil
 }
 
-// simulatedWork is the class for work of a known length.
+// simulatedWork is the class for work of a given length.
 const simulatedWork = "SimulatedWork"
 
 // simulatedWorkInfo is its entry in /object_info.
@@ -158,7 +158,7 @@ func simulatedWorkInfo(feat features) *pyjson.Object {
 }
 
 // runSimulatedWork ends, or does not end, as its input fail says; the failure
-// strikes half way.
+// happens halfway.
 func runSimulatedWork(c *call) (nodeResult, *exception) {
 	in, exc := c.image("image")
 	if exc != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// scene describes a picture that a sampler paints: texts and seed decide about
-// colours and composition.
+// scene describes a picture that a sampler paints: texts and seed determine colours
+// and composition.
 type scene struct {
 	texts         []string // prompts, model names and other influences
 	seed          uint64
@@ -19,7 +19,7 @@ type scene struct {
 	denoise       float64      // how much of base is painted over, 0 to 1
 }
 
-// palette is a set of colours that go together.
+// palette is a set of matching colours.
 type palette [5][3]float64
 
 // hue turns a hue (0 to 1), saturation and lightness into red, green and blue
@@ -165,8 +165,8 @@ func (c *composition) at(x, y float64) [3]float64 {
 	return col
 }
 
-// paint renders a scene. sharpness is 0 for pure noise to 1 for the finished
-// picture; what lies between is what previews show.
+// paint renders a scene. sharpness is from 0 for pure noise to 1 for the finished
+// picture; previews are in between.
 func paint(s scene, sharpness float64) *image.NRGBA {
 	w, h := max(1, s.width), max(1, s.height)
 	img := image.NewNRGBA(image.Rect(0, 0, w, h))
@@ -193,7 +193,7 @@ func paint(s scene, sharpness float64) *image.NRGBA {
 	return img
 }
 
-// pixel is the colour of the base picture at a place of the scene.
+// pixel returns the colour of the base picture at a point of the scene.
 func (s scene) pixel(x, y int) [3]float64 {
 	b := s.base.Bounds()
 	p := s.base.NRGBAAt(b.Min.X+x*b.Dx()/max(1, s.width), b.Min.Y+y*b.Dy()/max(1, s.height))

@@ -8,13 +8,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// typePanel is what the simulated custom node calls its message.
+// typePanel is the type of the simulated custom node's message.
 const typePanel = "simulated.panel"
 
-// callPanel is a route as custom nodes add them: it answers at once, and later
-// by a message to the client id that the call names, in its query, its path or
-// its JSON body. With all=1 the message goes to everybody. A `progress` follows
-// to the one client, as from nodes that run prompts of their own.
+// callPanel is a route such as custom nodes add: it answers at once, and later
+// sends a message to the client id given in its query, its path or its JSON body.
+// With all=1 the message goes to everybody. A `progress` message to the one client
+// follows, as from nodes that run prompts of their own.
 func (p *process) callPanel(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	sid := query.Get("client_id")

@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// process is the part of an instance that dies with the operating system
-// process: queue, history, counter, sockets, caches and GPU memory.
+// process is the part of an instance that ends with the operating system process:
+// queue, history, counter, sockets, caches and GPU memory.
 type process struct {
 	srv    *Server
 	cfg    Config
@@ -65,7 +65,7 @@ func (p *process) halt() {
 	p.queue.close()
 }
 
-// statusMessage tells of the length of the queue; sid only in the first frame
+// statusMessage reports the length of the queue; sid is set only in the first frame
 // of a connection.
 func statusMessage(remaining int, sid string) *pyjson.Object {
 	data := dict("status", dict("exec_info", dict("queue_remaining", remaining)))
@@ -79,7 +79,7 @@ func message(kind string, data *pyjson.Object) *pyjson.Object {
 	return dict("type", kind, "data", data)
 }
 
-// serverFlags is the answer of /features and of the flags negotiation.
+// serverFlags is the answer of /features and of the feature negotiation.
 func (p *process) serverFlags() *pyjson.Object {
 	o := dict("supports_preview_metadata", true)
 	if p.feat.assetRoutes {

@@ -32,14 +32,15 @@ func (v *preview) mime() string {
 	return "image/jpeg"
 }
 
-// plain is the frame for clients that announced nothing.
+// plain returns the frame for clients that announced nothing.
 func (v *preview) plain() []byte {
 	frame := binary.BigEndian.AppendUint32(nil, framePreview)
 	frame = binary.BigEndian.AppendUint32(frame, uint32(v.format))
 	return append(frame, v.data...)
 }
 
-// withMetadata is the frame for clients that announced supports_preview_metadata.
+// withMetadata returns the frame for clients that announced
+// supports_preview_metadata.
 func (v *preview) withMetadata(meta *pyjson.Object) []byte {
 	text := pyjson.Marshal(meta)
 	frame := binary.BigEndian.AppendUint32(nil, frameMetadata)
@@ -104,8 +105,8 @@ func (r *run) sendBoardLocked() {
 	r.proc.hub.publish(r.client, message("progress_state", dict("prompt_id", r.id, "nodes", nodes)))
 }
 
-// step reports progress of a node and, if there is one, a preview. Each such
-// call is a place where an interrupt is noticed and where faults strike.
+// step reports progress of a node and, if there is one, a preview. Each call is a
+// point where an interrupt is noticed and where faults happen.
 func (r *run) step(id string, value, limit int, pic *preview) *exception {
 	if exc := r.checkpoint(); exc != nil {
 		return exc

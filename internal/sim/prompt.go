@@ -24,7 +24,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.srv.Fault().RefusePrompt {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	req, isObject := body.(*pyjson.Object)
@@ -34,7 +34,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 	}
 	number, exc := p.number(req)
 	if exc != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	graph, ok := req.Get("prompt")
@@ -50,7 +50,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 	}
 	if p.feat.nodeReplacements {
 		if exc := replaceNodes(p.cat, graph); exc != nil {
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 			return
 		}
 	}
@@ -60,12 +60,12 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 	}
 	result, exc := validatePrompt(p.cat, p.files, graph, targets)
 	if exc != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	extra, exc := p.extraData(req, r)
 	if exc != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	if result.problem != nil {
@@ -74,14 +74,14 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 	}
 	it := &item{number: number, id: id, graph: graph.(*pyjson.Object), extra: extra, outputs: p.srv.arrange(result.outputs)}
 	if !p.queue.put(it) || p.srv.Fault().PromptError {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	answerJSON(w, http.StatusOK, dict("prompt_id", id, "number", number, "node_errors", result.errors))
 }
 
-// oddBody answers JSON that is no object: Python's "in" works on lists and
-// strings, and what is inside decides.
+// oddBody answers JSON that is not an object: Python's "in" works on lists and
+// strings, so their content matters.
 func (p *process) oddBody(w http.ResponseWriter, r *http.Request, body pyjson.Value) {
 	holds := func(word string) bool {
 		switch b := body.(type) {
@@ -93,7 +93,7 @@ func (p *process) oddBody(w http.ResponseWriter, r *http.Request, body pyjson.Va
 		return true
 	}
 	if holds("number") || holds("prompt") {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	p.takeNumber()
@@ -116,8 +116,8 @@ func (p *process) takeNumber() int64 {
 	return n
 }
 
-// number returns the priority of a prompt: a float if the client sent one,
-// else the counter, negated for front.
+// number returns the priority of a prompt: a float if the client sent one, else the
+// counter, negated for front.
 func (p *process) number(req *pyjson.Object) (pyjson.Number, *exception) {
 	if v, ok := req.Get("number"); ok {
 		return toFloat(v)
@@ -144,7 +144,7 @@ func (p *process) promptID(req *pyjson.Object) (string, bool) {
 	return string(s), ok && canonicalUUID.MatchString(string(s))
 }
 
-// createTime is the time in milliseconds, never the same twice: a real server
+// createTime returns the time in milliseconds, never the same twice: a real server
 // takes longer than that to accept a prompt, and the jobs list sorts by it.
 func (p *process) createTime() int64 {
 	p.mu.Lock()
@@ -153,7 +153,7 @@ func (p *process) createTime() int64 {
 	return p.created
 }
 
-// extraData puts client_id and what newer servers know into extra_data.
+// extraData adds client_id and what newer servers add to extra_data.
 func (p *process) extraData(req *pyjson.Object, r *http.Request) (*pyjson.Object, *exception) {
 	extra := &pyjson.Object{}
 	if v, ok := req.Get("extra_data"); ok {

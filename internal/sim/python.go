@@ -26,8 +26,8 @@ func toInt(v pyjson.Value) (pyjson.Number, *exception) { return converted(python
 // toFloat is Python's float(v) as Python prints it.
 func toFloat(v pyjson.Value) (pyjson.Number, *exception) { return converted(python.Float(v)) }
 
-// converted is the outcome of a conversion. The simulator has nobody to ask
-// about digits beyond ASCII, and refuses them.
+// converted returns the result of a conversion. The simulator refuses digits beyond
+// ASCII.
 func converted(n pyjson.Number, ok bool, fault *python.Exception) (pyjson.Number, *exception) {
 	switch {
 	case fault != nil:

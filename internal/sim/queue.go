@@ -11,8 +11,8 @@ import (
 // historyLimit is the number of finished prompts a server remembers.
 const historyLimit = 10000
 
-// queue holds pending, running and finished prompts. changed is called, with
-// the lock held, at each change of the number of unfinished ones.
+// queue holds pending, running and finished prompts. changed is called, with the
+// lock held, whenever the number of unfinished ones changes.
 type queue struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -40,9 +40,9 @@ func (q *queue) remaining() int {
 	return q.remainingLocked()
 }
 
-// put adds a prompt. It reports false if the prompt ties with another in
-// number and id: the real server then answers 500 and tells nobody, and yet
-// keeps the prompt.
+// put adds a prompt. It returns false if the prompt has the same number and id as
+// another: the real server then answers 500 and notifies nobody, but keeps the
+// prompt.
 func (q *queue) put(it *item) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,8 +54,8 @@ func (q *queue) put(it *item) bool {
 	return true
 }
 
-// next waits for a prompt or for a request to free memory. The item is nil for
-// the latter; ok is false when the queue is closed.
+// next waits for a prompt or for a request to free memory. The item is nil for the
+// latter; ok is false when the queue is closed.
 func (q *queue) next() (it *item, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,8 +100,8 @@ func (q *queue) clearLocked() {
 	q.changed(q.remainingLocked())
 }
 
-// remove drops one pending prompt with the id. Like the real server it tells
-// of it twice if it was the last one.
+// remove removes the pending prompt with the id. Like the real server it sends two
+// notifications if it was the last one.
 func (q *queue) remove(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +118,7 @@ func (q *queue) remove(id string) bool {
 	return true
 }
 
-// isRunning reports whether a prompt with the id runs.
+// isRunning reports whether a prompt with the id is running.
 func (q *queue) isRunning(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,7 +132,7 @@ func (q *queue) snapshot() (running, pending []*item) {
 	return slices.Clone(q.running), slices.Clone([]*item(q.pending))
 }
 
-// request asks the worker to give memory back.
+// request asks the worker to free memory.
 func (q *queue) request(unload, free bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,7 +141,7 @@ func (q *queue) request(unload, free bool) {
 	q.wake.Signal()
 }
 
-// requested returns and forgets what request asked for.
+// requested returns and clears what was requested.
 func (q *queue) requested() (unload, free bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +199,7 @@ func (q *queue) forgetAll() {
 	q.history = &pyjson.Object{}
 }
 
-// tuple is the item as GET /queue and the history show it.
+// tuple returns the item as GET /queue and the history show it.
 func (it *item) tuple(extra *pyjson.Object) pyjson.Array {
 	return list(it.number, it.id, it.graph, extra, it.outputs)
 }

@@ -24,8 +24,8 @@ type route struct {
 	handle   func(*process, http.ResponseWriter, *http.Request)
 }
 
-// table lists the routes of the played version, each bare and under /api
-// unless it is marked otherwise.
+// table lists the routes of the simulated version, each bare and under /api unless
+// it is marked otherwise.
 func (s *Server) table() []route {
 	var routes []route
 	add := func(method, pattern string, handle func(*process, http.ResponseWriter, *http.Request)) {
@@ -131,7 +131,7 @@ func match(routes []route, r *http.Request, segments []string) (handle func(*pro
 	return nil, allowed
 }
 
-// params matches the segments of a path and decodes what the braces took.
+// params matches the segments of a path and decodes the values of the parameters.
 func (rt route) params(segments []string) (map[string]string, bool) {
 	params := map[string]string{}
 	for i, want := range rt.segments {
@@ -162,8 +162,8 @@ func (rt route) params(segments []string) (map[string]string, bool) {
 	return params, len(segments) == len(rt.segments)
 }
 
-// serve is the whole HTTP interface: middlewares, routing, and what the static
-// files at / make of everything else.
+// serve is the whole HTTP interface: middlewares, routing, and the static files at
+// / for everything else.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	p := s.process()
 	if p == nil {
@@ -171,7 +171,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() {
-		// A process killed while it answers never completes the answer.
+		// A process that is killed while it answers never completes the answer.
 		if p.life.Err() != nil && r.Header.Get("Upgrade") == "" {
 			panic(http.ErrAbortHandler)
 		}
@@ -273,7 +273,7 @@ func (s *Server) pageHeaders(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refused is the check against other web pages calling a local instance.
+// refused checks for other web pages that call a local instance.
 func (s *Server) refused(r *http.Request) bool {
 	if s.cfg.CORSOrigin != "" {
 		return false
@@ -304,8 +304,8 @@ func (s *Server) refused(r *http.Request) bool {
 	return host != there
 }
 
-// loopback reports whether a host name is this machine. Unlike the real server
-// it asks no name server: only literals and localhost count.
+// loopback reports whether a host name is this machine. Unlike the real server it
+// does no DNS lookups: only literals and localhost count.
 func loopback(name string) bool {
 	if ip := net.ParseIP(name); ip != nil {
 		return ip.IsLoopback()
@@ -313,13 +313,13 @@ func loopback(name string) bool {
 	return name == "localhost"
 }
 
-// readBody reads a request body up to the limit; it answers by itself if the
-// body is too large.
+// readBody reads a request body up to the limit; if the body is too large it
+// answers itself.
 func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := p.cfg.MaxUploadSize
 	source, err := unpacked(r)
 	if err != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return nil, false
 	}
 	body, err := io.ReadAll(io.LimitReader(source, limit+1))
@@ -334,8 +334,8 @@ func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 	return body, true
 }
 
-// drain reads a little more of a body that was refused, or the connection
-// would be reset before the client has read why.
+// drain reads a little more of a refused body; otherwise the connection would be
+// reset before the client has read why.
 func drain(body io.Reader) {
 	const enough = 16 << 20
 	_, _ = io.CopyN(io.Discard, body, enough) // whatever comes
@@ -358,8 +358,8 @@ func answerTooLarge(w http.ResponseWriter, limit, size int64) {
 		"Maximum request body size "+string(pyjson.Int(limit))+" exceeded, actual body size "+string(pyjson.Int(size)))
 }
 
-// readJSON reads a JSON body whatever its Content-Type says; broken JSON is
-// answered with 500.
+// readJSON reads a JSON body whatever its Content-Type is; broken JSON is answered
+// with 500.
 func (p *process) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
 	body, ok := p.readBody(w, r)
 	if !ok {
@@ -367,7 +367,7 @@ func (p *process) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value
 	}
 	v, err := pyjson.Parse(body)
 	if err != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return nil, false
 	}
 	return pyjson.Normalize(v), true

@@ -20,7 +20,7 @@ type run struct {
 	keys    *keyer
 	order   *schedule
 
-	// Nodes made by expanding ones.
+	// Nodes created by expansion.
 	expanded map[string]*pyjson.Object
 	parents  map[string]string
 	waiting  map[string]*subgraph // expanded nodes whose outputs are not known yet
@@ -46,7 +46,7 @@ type asyncCall struct {
 	inputs *pyjson.Object
 }
 
-// objects counts node objects, whose random temp prefix lives as long as they do.
+// objects tracks node objects, whose random temp prefix lives as long as they do.
 type objects struct{ prefixes map[string]string }
 
 func newObjects() *objects { return &objects{prefixes: map[string]string{}} }
@@ -82,7 +82,7 @@ func (r *run) class(id string) *class {
 	return cl
 }
 
-// real is the node of the prompt an expanded node comes from.
+// real returns the node of the prompt that an expanded node comes from.
 func (r *run) real(id string) string {
 	for r.parents[id] != "" {
 		id = r.parents[id]
@@ -92,7 +92,7 @@ func (r *run) real(id string) string {
 
 func (r *run) display(id string) string { return r.real(id) }
 
-// parent is the id of the expanding node, nil for a node of the prompt.
+// parent returns the id of the expanding node, nil for a node of the prompt.
 func (r *run) parent(id string) any {
 	if p := r.parents[id]; p != "" {
 		return p
@@ -108,15 +108,15 @@ func (r *run) isCached(id string) bool {
 	return ok
 }
 
-// send tells the client of the prompt something; without a client nobody
-// hears it.
+// send sends a message to the client of the prompt; without a client it goes
+// nowhere.
 func (r *run) send(kind string, data *pyjson.Object) {
 	if r.client != nil {
 		r.proc.hub.publish(r.client, message(kind, data))
 	}
 }
 
-// note is send for messages that the history keeps. broadcast ones reach every
+// note is send for messages that the history keeps. broadcast messages reach every
 // socket if the prompt has no client.
 func (r *run) note(kind string, data *pyjson.Object, broadcast bool) {
 	data.Set("timestamp", pyjson.Int(now()))
@@ -193,8 +193,8 @@ func (r *run) drainReturned() {
 	}
 }
 
-// runNode executes one node; more is false if the run is over, alive then says
-// whether the worker lives.
+// runNode executes one node; more is false if the run is over, and alive then says
+// whether the worker is alive.
 func (r *run) runNode(id string) (alive, more bool) {
 	pending, inputs, exc := r.executeNode(id)
 	if exc != nil {
@@ -206,7 +206,7 @@ func (r *run) runNode(id string) (alive, more bool) {
 	return true, true
 }
 
-// faultOfRun applies the faults that strike whole runs.
+// faultOfRun applies the faults that affect whole runs.
 func (r *run) faultOfRun() *exception {
 	f := r.proc.srv.Fault()
 	n := r.proc.srv.Started()
@@ -254,7 +254,7 @@ func (r *run) executedList() []string {
 // knownNodes is what the server calls current_outputs: every node of the graph.
 func (r *run) knownNodes() []string { return r.it.graph.Keys() }
 
-// entry is the history entry of the finished run.
+// entry returns the history entry of the finished run.
 func (r *run) entry() *pyjson.Object {
 	extra := r.it.extra
 	if r.proc.feat.stripsHistory {
@@ -275,7 +275,7 @@ func (r *run) entry() *pyjson.Object {
 		"status", dict("status_str", status, "completed", r.success, "messages", r.messages), "meta", meta)
 }
 
-// shownNodes are the nodes whose results go into the history.
+// shownNodes returns the nodes whose results go into the history.
 func (r *run) shownNodes() []string {
 	if !r.proc.feat.visitedOutputs {
 		ids := r.it.graph.Keys()

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Server is a simulated ComfyUI instance. It is ready to serve when New
-// returns and safe for use by several goroutines.
+// Server is a simulated ComfyUI instance. It is ready to serve when New returns,
+// and safe for concurrent use.
 type Server struct {
 	cfg     Config
 	feat    features
@@ -39,8 +39,8 @@ type Server struct {
 	timers []*time.Timer
 }
 
-// New returns a running instance. The error tells of a bad field of cfg or of
-// a folder that cannot be made.
+// New returns a running instance. The error reports a bad field of cfg or a folder
+// that cannot be created.
 func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -74,8 +74,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Dir returns the base folder of the instance: input, output, temp and user
-// lie in it.
+// Dir returns the base folder of the instance, which contains input, output, temp
+// and user.
 func (s *Server) Dir() string { return s.cfg.Dir }
 
 // Handler returns the instance's HTTP and WebSocket interface.
@@ -103,8 +103,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// Close ends the instance: sockets are cut, the run is given up and a
-// temporary folder is removed. The instance answers like a dead one afterwards.
+// Close ends the instance: sockets are cut, the run is abandoned and a temporary
+// folder is removed. Afterwards the instance answers like a dead one.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -122,9 +122,8 @@ func (s *Server) removeDir() {
 	}
 }
 
-// Kill ends the process as SIGKILL does: all connections are cut without a
-// goodbye, and new ones are cut as well until Restart. Queue, history, counter
-// and caches are gone.
+// Kill ends the process as SIGKILL does: all connections are cut, and new ones are
+// cut as well until Restart. Queue, history, counter and caches are gone.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	p := s.proc
@@ -136,8 +135,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart restarts the process, killing it first if it is alive. The temp
-// folder is emptied, a Zombie or Mute fault is lifted.
+// Restart restarts the process, killing it first if it is alive. The temp folder is
+// emptied, and a Zombie or Mute fault is cleared.
 func (s *Server) Restart() {
 	s.Kill()
 	s.mu.Lock()
@@ -153,8 +152,8 @@ func (s *Server) Restart() {
 	s.log.Info("started")
 }
 
-// Silence turns the instance into one with a dead worker: HTTP and sockets
-// answer, prompts are accepted, nothing runs any more. Only Restart cures it.
+// Silence gives the instance a dead worker: HTTP and sockets answer, prompts are
+// accepted, but nothing runs any more. Only Restart helps.
 func (s *Server) Silence() {
 	s.mu.Lock()
 	s.faults.Zombie = true
@@ -165,14 +164,14 @@ func (s *Server) Silence() {
 	}
 }
 
-// DropSockets cuts all WebSocket connections; the process lives on.
+// DropSockets cuts all WebSocket connections; the process continues.
 func (s *Server) DropSockets() {
 	if p := s.process(); p != nil {
 		p.hub.dropAll()
 	}
 }
 
-// SetFault replaces the faults in force. A Zombie stays one until Restart.
+// SetFault replaces the current faults. A Zombie stays one until Restart.
 func (s *Server) SetFault(f Faults) {
 	s.mu.Lock()
 	s.faults = f
@@ -182,20 +181,20 @@ func (s *Server) SetFault(f Faults) {
 	}
 }
 
-// Fault returns the faults in force.
+// Fault returns the current faults.
 func (s *Server) Fault() Faults {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults
 }
 
-// Alive reports whether the process lives.
+// Alive reports whether the process is alive.
 func (s *Server) Alive() bool { return s.process() != nil }
 
-// Started counts the runs begun since New, over restarts.
+// Started returns the number of runs started since New, across restarts.
 func (s *Server) Started() int { return int(s.started.Load()) }
 
-// Finished counts the runs that ended, well or badly, since New.
+// Finished returns the number of runs that ended, successfully or not, since New.
 func (s *Server) Finished() int { return int(s.finished.Load()) }
 
 // Runs returns how often each prompt id was started since New, so that a test
@@ -208,9 +207,9 @@ func (s *Server) Runs() map[string]int {
 	return out
 }
 
-// Quiet reports whether all messages have been sent and no prompt is unfinished,
-// or only what the clock lets it be. asleep tells how many of its steps wait for
-// the clock.
+// Quiet reports whether all messages have been sent and no prompt can make progress
+// before the clock moves. asleep is the number of its steps that wait for the
+// clock.
 func (s *Server) Quiet(asleep int) bool {
 	p := s.process()
 	if p == nil {
@@ -222,7 +221,7 @@ func (s *Server) Quiet(asleep int) bool {
 	return unsent == 0 && (asleep > 0 || p.queue.remaining() == 0)
 }
 
-// Remaining returns the number of prompts that wait or run.
+// Remaining returns the number of prompts that are waiting or running.
 func (s *Server) Remaining() int {
 	if p := s.process(); p != nil {
 		return p.queue.remaining()
@@ -236,7 +235,7 @@ func (s *Server) process() *process {
 	return s.proc
 }
 
-// scaled turns a simulated duration into a real one.
+// scaled converts a simulated duration to a real one.
 func (s *Server) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * s.cfg.TimeScale)
 }

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// The reading of a request's target, as yarl and aiohttp do it. It is written
-// from what those do and shares nothing with the hub, which must come to the
-// same; both are held against the same recording of a real aiohttp.
+// The reading of a request's target, as yarl and aiohttp do it. It is written from
+// their behaviour and shares nothing with the hub, which must come to the same
+// result; both are checked against the same recording of a real aiohttp.
 
-// requestTarget is the path and the query of a request as they came. Go's own reading
-// of them is lost on purpose: it differs.
+// requestTarget returns the path and the query of a request as received. Go's own
+// parsing of them is avoided, because it differs.
 func requestTarget(r *http.Request) (rawPath, rawQuery string) {
 	whole := r.RequestURI
-	if whole == "" { // made by hand, in a test
+	if whole == "" { // a request made by a test
 		whole = r.URL.RequestURI()
 	}
 	if !strings.HasPrefix(whole, "/") {
@@ -33,19 +33,19 @@ func requestTarget(r *http.Request) (rawPath, rawQuery string) {
 	return rawPath, rawQuery
 }
 
-// pathSafe is the path on which aiohttp resolves routes.
+// pathSafe returns the path on which aiohttp resolves routes.
 func pathSafe(r *http.Request) string {
 	raw, _ := requestTarget(r)
 	return unquote(raw, "/%", "")
 }
 
-// unquotePathSafe is aiohttp's decoding of what a route's parameter took.
+// unquotePathSafe is aiohttp's decoding of a route's parameter.
 func unquotePathSafe(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "%2F", "/"), "%25", "%")
 }
 
-// query is the URL's parameters, split at & only: Go would drop a value that
-// holds a semicolon, as preview=webp;50 does.
+// query returns the URL's parameters, split at & only: Go would drop a value that
+// contains a semicolon, such as preview=webp;50.
 func query(r *http.Request) url.Values {
 	_, raw := requestTarget(r)
 	values := url.Values{}
@@ -59,9 +59,9 @@ func query(r *http.Request) url.Values {
 	return values
 }
 
-// unquote is yarl's _Unquoter: it decodes escapes, but not those of the
-// characters in ignore. Escapes that make no UTF-8 become invalid, or stay as
-// they are where that is empty.
+// unquote is yarl's _Unquoter: it decodes escapes, except those of the characters
+// in ignore. Escapes that are not valid UTF-8 become invalid, or stay as they are
+// if that is empty.
 func unquote(s, ignore, invalid string) string {
 	var out strings.Builder
 	for s != "" {
@@ -83,7 +83,7 @@ func unquote(s, ignore, invalid string) string {
 			raw := s[3*done : 3*(done+size)]
 			switch {
 			case c == utf8.RuneError && size == 1:
-				// Python replaces the whole beginning of a sequence at once.
+				// Python replaces the whole start of a sequence at once.
 				for n := min(3, len(run)-done); n > 1 && size == 1; n-- {
 					if !utf8.FullRune(run[done : done+n]) {
 						size = n
@@ -105,7 +105,7 @@ func unquote(s, ignore, invalid string) string {
 	return out.String()
 }
 
-// escapes are the bytes of the escapes with which s begins.
+// escapes returns the bytes of the escapes with which s begins.
 func escapes(s string) (run []byte) {
 	for len(s) >= 3 && s[0] == '%' {
 		digits, err := url.PathUnescape(s[:3])
@@ -118,8 +118,8 @@ func escapes(s string) (run []byte) {
 	return run
 }
 
-// outside reports whether a path leads out of the folder of the web interface,
-// or is none to a file system: aiohttp's static route says a plain 404 then.
+// outside reports whether a path leads out of the folder of the web interface, or
+// is invalid for a file system: aiohttp's static route then answers a plain 404.
 func outside(safe string) bool {
 	name := unquotePathSafe(strings.TrimPrefix(safe, "/"))
 	clean := path.Clean(name)

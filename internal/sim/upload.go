@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// uploadForm is what an upload consists of.
+// uploadForm is the content of an upload.
 type uploadForm struct {
 	fields   map[string]string
 	file     []byte
@@ -71,7 +71,7 @@ func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
 	}
 }
 
-// partNames reads name and filename of a part. mime/multipart would cut the
+// partNames returns name and filename of a part. mime/multipart would cut the
 // folder off a filename, which the real server keeps.
 func partNames(disposition string) (name, filename string, isFile bool) {
 	_, params, err := mime.ParseMediaType(disposition)
@@ -86,8 +86,8 @@ func (p *process) postUploadImage(w http.ResponseWriter, r *http.Request) {
 	p.upload(w, r, func(full string, form uploadForm) error { return os.WriteFile(full, form.file, 0o644) })
 }
 
-// postUploadMask stores the original with the alpha channel of the upload. If
-// there is no original nothing is stored, and the answer is the same.
+// postUploadMask stores the original with the alpha channel of the upload. If there
+// is no original, nothing is stored, and the answer is the same.
 func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 	p.upload(w, r, func(full string, form uploadForm) error {
 		v, err := pyjson.Parse([]byte(form.fields["original_ref"]))
@@ -113,7 +113,7 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 		original := filepath.Join(dir, filepath.Base(name))
 		data, err := os.ReadFile(original)
 		if err != nil {
-			return nil // the real server answers 200 all the same
+			return nil // the real server answers 200 anyway
 		}
 		img, ok := readImageFile(original)
 		alpha, ok2 := decodeImage(form.file)
@@ -127,8 +127,8 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// upload is the common part of both routes: where the file goes and what it is
-// called.
+// upload is the common part of both routes: where the file goes and what its name
+// is.
 func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full string, form uploadForm) error) {
 	form, size, err := p.readForm(r)
 	switch {
@@ -136,7 +136,7 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 		answerTooLarge(w, p.cfg.MaxUploadSize, size)
 		return
 	case err != nil, form.hasText, form.hasFile && form.filename == "":
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	case !form.hasFile:
 		answerEmpty(w, http.StatusBadRequest)
@@ -148,12 +148,12 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 	}
 	root := p.files.root(kind)
 	if root == "" {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	subfolder := form.fields["subfolder"]
 	dir, _ := within(root, subfolder)
-	// One leading slash of a filename is dropped by the HTTP library.
+	// The HTTP library drops one leading slash of a filename.
 	filename := strings.TrimPrefix(form.filename, "/")
 	full := filepath.Join(dir, filename)
 	if _, inside := within(root, dir); !inside || !strings.HasPrefix(full, root+string(filepath.Separator)) {
@@ -161,7 +161,7 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 		return
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	overwrite := form.fields["overwrite"]
@@ -171,15 +171,15 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 	}
 	if !same {
 		if store(filepath.Join(dir, name), form) != nil {
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 			return
 		}
 	}
 	answerJSON(w, http.StatusOK, dict("name", name, "subfolder", subfolder, "type", kind))
 }
 
-// freeName returns the first of "a.png", "a (1).png", … that is not there or
-// has the very same content; the latter need not be written.
+// freeName returns the first of "a.png", "a (1).png", … that does not exist or has
+// the same content; the latter need not be written.
 func freeName(dir, filename string, content []byte) (name string, same bool) {
 	ext := filepath.Ext(filename)
 	stem := strings.TrimSuffix(filename, ext)

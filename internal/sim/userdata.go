@@ -15,8 +15,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// userRoot returns the folder of the user a request speaks for; ok is false
-// for an unknown user of a multi-user server.
+// userRoot returns the folder of a request's user; ok is false for an unknown user
+// of a multi-user server.
 func (p *process) userRoot(r *http.Request) (root string, ok bool) {
 	base := filepath.Join(p.files.base, "user")
 	if !p.cfg.MultiUser {
@@ -63,7 +63,7 @@ func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
 	req, _ := body.(*pyjson.Object)
 	name := strings.TrimSpace(req.String("username"))
 	if name == "" {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	users := p.users()
@@ -76,13 +76,13 @@ func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
 	id := safeName(name) + "_" + uuid.NewString()
 	users.Set(id, pyjson.String(name))
 	if os.WriteFile(p.usersFile(), pyjson.Marshal(users), 0o644) != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	answerJSON(w, http.StatusOK, value(id))
 }
 
-// safeName keeps what may stand in a folder name.
+// safeName keeps the characters that are valid in a folder name.
 func safeName(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -92,8 +92,8 @@ func safeName(s string) string {
 	}, s)
 }
 
-// settings finds the settings file; it answers 401 by itself, which is how the
-// web interface learns that it has to ask for a user.
+// settings returns the settings file; it answers 401 itself, which tells the web
+// interface to ask for a user.
 func (p *process) settings(w http.ResponseWriter, r *http.Request) (full string, ok bool) {
 	root, ok := p.userRoot(r)
 	if !ok {
@@ -128,7 +128,7 @@ func (p *process) postSettings(w http.ResponseWriter, r *http.Request) {
 	}
 	update, isObject := body.(*pyjson.Object)
 	if !isObject {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	stored := readObject(full)
@@ -154,18 +154,18 @@ func (p *process) postSetting(w http.ResponseWriter, r *http.Request) {
 
 func (p *process) storeSettings(w http.ResponseWriter, r *http.Request, full string, stored *pyjson.Object) {
 	if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, pyjson.Marshal(stored), 0o644) != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	answerEmpty(w, http.StatusOK)
 }
 
-// userFile finds the file a route parameter names; it answers by itself if
-// that is not allowed.
+// userFile returns the file named by a route parameter; it answers itself if that
+// is not allowed.
 func (p *process) userFile(w http.ResponseWriter, r *http.Request, param string) (root, full string, ok bool) {
 	root, ok = p.userRoot(r)
 	if !ok {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return "", "", false
 	}
 	full, inside := within(root, r.PathValue(param))
@@ -192,7 +192,7 @@ func (p *process) getUserdata(w http.ResponseWriter, r *http.Request) {
 	serveFile(w, r, full, mimeByName(full))
 }
 
-// flagOn reads a parameter that counts if it says true.
+// flagOn parses a parameter that counts if it is true.
 func flagOn(r *http.Request, name string) bool { return strings.EqualFold(query(r).Get(name), "true") }
 
 // keeps reports whether a file must not be overwritten.
@@ -215,7 +215,7 @@ func (p *process) postUserdata(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, body, 0o644) != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	p.answerUserFile(w, r, root, full)
@@ -239,7 +239,7 @@ func (p *process) moveUserdata(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if os.MkdirAll(filepath.Dir(to), 0o755) != nil || os.Rename(from, to) != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	p.answerUserFile(w, r, root, to)
@@ -257,7 +257,8 @@ func (p *process) deleteUserdata(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answerUserFile tells the path of a stored file or, if asked, all about it.
+// answerUserFile answers with the path of a stored file or, if requested,
+// everything about it.
 func (p *process) answerUserFile(w http.ResponseWriter, r *http.Request, root, full string) {
 	if flagOn(r, "full_info") {
 		answerJSON(w, http.StatusOK, p.fileInfo(root, full))
@@ -292,7 +293,7 @@ func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 func (p *process) listUserdata(w http.ResponseWriter, r *http.Request) {
 	root, ok := p.userRoot(r)
 	if !ok {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	dir := query(r).Get("dir")
@@ -329,7 +330,7 @@ func filesIn(dir string, recurse bool) []string {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil // what cannot be read is not listed
+			return nil // unreadable files are not listed
 		case d.IsDir() && path != dir && !recurse:
 			return fs.SkipDir
 		case d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "."):

@@ -9,7 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// longList is the number of options above which a refusal no longer lists them.
+// longList is the number of options above which a refusal does not list them.
 const longList = 20
 
 // verdict is the outcome of validating a prompt.
@@ -34,8 +34,8 @@ type validator struct {
 	path  []string // nodes being checked, for cycles
 }
 
-// orderedOutcomes keeps the order in which nodes were first judged, which is
-// the order of node_errors.
+// orderedOutcomes keeps the order in which nodes were first checked, which is the
+// order of node_errors.
 type orderedOutcomes struct {
 	order []string
 	byID  map[string]outcome
@@ -125,7 +125,7 @@ func targeted(targets pyjson.Value, id string) bool {
 	return false
 }
 
-// title is what an error calls a node: _meta.title, else its class.
+// title returns a node's name in errors: _meta.title, else its class.
 func title(node pyjson.Value, kind pyjson.Value) pyjson.Value {
 	o, _ := node.(*pyjson.Object)
 	if t, ok := o.Object("_meta").Get("title"); ok {
@@ -161,7 +161,7 @@ func (v *validator) unknownClass(id string, node *pyjson.Object, kind pyjson.Val
 		fmt.Sprintf("Node ID '#%s'", id), dict("node_id", id, "class_type", kind, "node_title", name))
 }
 
-// judge validates each output with what lies upstream of it.
+// judge validates each output with everything upstream of it.
 func (v *validator) judge(outputs []string) verdict {
 	result := verdict{errors: &pyjson.Object{}}
 	var lines []string
@@ -252,8 +252,8 @@ func (v *validator) node(id string) (outcome, *exception) {
 	return out, nil
 }
 
-// custom runs the class's own validation. Each of its named inputs that is
-// present gets the same error.
+// custom runs the class's own validation. Each of its named inputs that is present
+// gets the same error.
 func (v *validator) custom(cl *class, inputs *pyjson.Object) (pyjson.Array, *exception) {
 	message, exc := cl.validate(v.files, inputs)
 	if exc != nil || message == "" {
@@ -269,7 +269,7 @@ func (v *validator) custom(cl *class, inputs *pyjson.Object) (pyjson.Array, *exc
 }
 
 // input validates one input. A nil reason with upstreamOK false means that the
-// fault lies upstream and is reported there.
+// error is upstream and is reported there.
 func (v *validator) input(cl *class, in input, inputs *pyjson.Object, received map[string]pyjson.Value) (reason *pyjson.Object, upstreamOK bool, exc *exception) {
 	val, ok := inputs.Get(in.name)
 	if !ok {
@@ -347,7 +347,7 @@ func (v *validator) source(link pyjson.Array) (string, pyjson.Value, *exception)
 	return string(id), cl.outputs[slot], nil
 }
 
-// cycle marks the nodes of a cycle as bad. Older versions ran into Python's
+// cycle marks the nodes of a cycle as invalid. Older versions exceeded Python's
 // recursion limit instead, which leaves no reason behind.
 func (v *validator) cycle(nodes []string) {
 	if !v.cat.feat.dependencyCycle {
@@ -363,7 +363,7 @@ func (v *validator) cycle(nodes []string) {
 	}
 }
 
-// traceback stands for the frames Python would list.
+// traceback stands for the frames that Python would list.
 func traceback(functions ...string) pyjson.Array {
 	lines := make(pyjson.Array, len(functions))
 	for i, name := range functions {

@@ -9,8 +9,8 @@ import (
 // version is a release number of ComfyUI.
 type version [3]int
 
-// parseVersion reads "0.3.64", also with a leading "v" or what git describe
-// appends.
+// parseVersion parses "0.3.64", optionally with a leading "v" or a suffix of git
+// describe.
 func parseVersion(s string) (version, error) {
 	var v version
 	text, _, _ := strings.Cut(strings.TrimPrefix(s, "v"), "-")
@@ -37,8 +37,8 @@ func (v version) since(major, minor, patch int) bool {
 	return true
 }
 
-// features says what the played version does; each field names a change of
-// behaviour that a client can see.
+// features describes the simulated version; each field is a change of behaviour
+// that a client can see.
 type features struct {
 	clientPromptID     bool // a prompt_id sent by the client is used
 	featureFlags       bool // feature_flags messages, /features

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// mimeByName guesses a content type as Python's mimetypes does, the same on
-// every machine.
+// mimeByName guesses a content type as Python's mimetypes does, with the same
+// result on every machine.
 func mimeByName(name string) string {
 	switch ext := strings.ToLower(filepath.Ext(name)); ext {
 	case ".png", ".gif", ".webp", ".bmp", ".avif":
@@ -71,7 +71,7 @@ func (p *process) getView(w http.ResponseWriter, r *http.Request) {
 	case q.Get("channel") == "rgb" || q.Get("channel") == "a":
 		img, ok := readImageFile(full)
 		if !ok {
-			answerTrouble(w, r)
+			answerInternalError(w, r)
 			return
 		}
 		if q.Get("channel") == "rgb" {
@@ -115,7 +115,8 @@ func (p *process) dangerous(kind string, r *http.Request) bool {
 	return false
 }
 
-// viewed finds the file a request means; the status is 0 if there is one.
+// viewed returns the file that a request refers to; the status is 0 if there is
+// one.
 func (p *process) viewed(q url.Values) (full, name string, status int) {
 	if !q.Has("filename") {
 		return "", "", http.StatusNotFound
@@ -147,11 +148,11 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 }
 
 // viewPreview re-encodes a picture. A webp preview is lossless here, whatever
-// quality was asked for.
+// quality was requested.
 func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
 	img, ok := readImageFile(full)
 	if !ok {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	parts := strings.Split(q["preview"][0], ";")
@@ -189,8 +190,8 @@ func decodeImage(data []byte) (*image.NRGBA, bool) {
 	return img, true
 }
 
-// serveFile sends a file as aiohttp does: validators, single ranges, 416 for
-// everything odd in a Range header.
+// serveFile sends a file as aiohttp does: validators, single ranges, and 416 for
+// anything odd in a Range header.
 func serveFile(w http.ResponseWriter, r *http.Request, full, contentType string) {
 	info, err := os.Stat(full)
 	if err != nil {
@@ -199,7 +200,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, full, contentType string)
 	}
 	data, err := os.ReadFile(full)
 	if err != nil {
-		answerTrouble(w, r)
+		answerInternalError(w, r)
 		return
 	}
 	h := w.Header()
@@ -250,8 +251,8 @@ func notModified(r *http.Request, etag string, modified time.Time) bool {
 	return err == nil && !modified.After(since)
 }
 
-// ranged reports whether the Range header counts: If-Range is only understood
-// as a date.
+// ranged reports whether the Range header counts: If-Range is only supported as a
+// date.
 func ranged(r *http.Request, modified time.Time) bool {
 	since, err := http.ParseTime(r.Header.Get("If-Range"))
 	return err != nil || !modified.After(since)

@@ -6,13 +6,12 @@ import (
 	"image"
 )
 
-// encodeWebP encodes a picture as a file of its own.
+// encodeWebP encodes a picture as a complete file.
 func encodeWebP(img *image.NRGBA) []byte {
 	return webpFile(chunk("VP8L", losslessWebP(img)))
 }
 
-// encodeAnimatedWebP encodes pictures of one size that are shown one after the
-// other, over and over.
+// encodeAnimatedWebP encodes pictures of one size as an endless animation.
 func encodeAnimatedWebP(frames images, fps float64) []byte {
 	w, h := uint32(frames[0].Bounds().Dx()-1), uint32(frames[0].Bounds().Dy()-1)
 	const animated, alpha = 0x02, 0x10
@@ -34,8 +33,8 @@ func webpFile(chunks ...[]byte) []byte {
 	return chunk("RIFF", append([][]byte{[]byte("WEBP")}, chunks...)...)
 }
 
-// chunk is a part of a file: its kind, its length and what is in it, filled up
-// to an even length.
+// chunk returns a chunk of a file: its kind, its length and its content, padded to
+// an even length.
 func chunk(kind string, parts ...[]byte) []byte {
 	body := bytes.Join(parts, nil)
 	out := binary.LittleEndian.AppendUint32([]byte(kind), uint32(len(body)))
@@ -48,9 +47,9 @@ func chunk(kind string, parts ...[]byte) []byte {
 
 func uint24(v uint32) []byte { return []byte{byte(v), byte(v >> 8), byte(v >> 16)} }
 
-// losslessWebP encodes a picture losslessly, without any compression to speak
-// of: each channel of each pixel is written with a code of eight bits. That is
-// the least a WebP file can be, and enough for previews that any reader shows.
+// losslessWebP encodes a picture losslessly and practically without compression:
+// each channel of each pixel is written with an eight-bit code. That is the
+// simplest WebP file there is, and enough for previews that any reader can show.
 func losslessWebP(img *image.NRGBA) []byte {
 	w, h := img.Bounds().Dx(), img.Bounds().Dy()
 	b := &bitWriter{}
@@ -106,9 +105,9 @@ func (b *bitWriter) flush() []byte {
 	return b.out
 }
 
-// flatCode describes a prefix code that gives the first 256 symbols of an
-// alphabet eight bits each, and none to the rest. The lengths are told by a
-// code for code lengths, which here knows two symbols: 0 and 8.
+// flatCode writes a prefix code that assigns eight bits to each of the first 256
+// symbols of an alphabet, and none to the rest. The lengths are written with a code
+// for code lengths, which has two symbols here: 0 and 8.
 func (b *bitWriter) flatCode(alphabet int) {
 	b.write(0, 1) // a normal code
 	// Lengths for the code of code lengths come in a fixed order, in which 0 is
@@ -132,7 +131,7 @@ func (b *bitWriter) flatCode(alphabet int) {
 	}
 }
 
-// reversed turns a value into its code, which is written most significant bit
+// reversed converts a value to its code, which is written most significant bit
 // first.
 func reversed(v uint8) uint32 {
 	var out uint32

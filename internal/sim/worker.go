@@ -7,8 +7,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// work is the worker thread: it runs one prompt at a time until the process
-// ends or a prompt kills it.
+// work is the worker thread: it runs one prompt at a time until the process ends or
+// a prompt kills it.
 func (p *process) work() {
 	defer close(p.workerDone)
 	results := newResultCache(p.cfg.Cache, p.cfg.CacheSize)
@@ -32,8 +32,8 @@ func (p *process) work() {
 	}
 }
 
-// runItem runs a prompt to its end and publishes the result. It reports false
-// if the worker died of it: the prompt then stays in the running list for ever.
+// runItem runs a prompt to its end and publishes the result. It returns false if
+// that killed the worker: the prompt then stays in the running list for ever.
 func (p *process) runItem(it *item, results *resultCache, objects *objects) (alive bool) {
 	s := p.srv
 	s.started.Add(1)
@@ -71,7 +71,8 @@ func (p *process) runItem(it *item, results *resultCache, objects *objects) (ali
 	return true
 }
 
-// clientOf returns whom the messages of a prompt go to, nil for everybody.
+// clientOf returns the client that receives the messages of a prompt, nil for
+// everybody.
 func clientOf(it *item) *string {
 	v, _ := it.extra.Get("client_id")
 	switch v := v.(type) {
@@ -87,7 +88,7 @@ func clientOf(it *item) *string {
 }
 
 // checkpoint is where a run notices that it was interrupted or that its worker
-// died, and where the faults counted in steps strike.
+// died, and where faults that are counted in steps happen.
 func (r *run) checkpoint() *exception {
 	p := r.proc
 	if p.interrupted.CompareAndSwap(true, false) {
@@ -133,8 +134,8 @@ func outOfMemory() *exception {
 	}
 }
 
-// pause waits for a simulated duration; nobody looks at the interrupt flag
-// meanwhile, as in a real node.
+// pause waits for a simulated duration; as in a real node, the interrupt flag is
+// not checked meanwhile.
 func (r *run) pause(ctx context.Context, seconds float64) *exception {
 	if r.proc.srv.clock.Sleep(ctx, secondsDuration(seconds)) != nil {
 		return workerDied()

@@ -13,7 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// inboundLimit is the largest frame a client may send; more closes with 1009.
+// inboundLimit is the largest frame that a client may send; larger ones close the
+// socket with 1009.
 const inboundLimit = 4 << 20
 
 // hub holds the sockets of a process and its one queue of outgoing messages.
@@ -32,7 +33,7 @@ type hub struct {
 
 type boolSet map[string]bool
 
-// outgoing is a frame on its way to one sid, or to all if sid is nil.
+// outgoing is a frame for one sid, or for all if sid is nil.
 type outgoing struct {
 	sid    *string
 	binary bool
@@ -73,8 +74,8 @@ func (h *hub) enqueue(out outgoing) {
 	h.wake.Signal()
 }
 
-// deliver is the only publisher: it sends message after message and waits for
-// each socket, so that one client that does not read holds up all others.
+// deliver is the only publisher: it sends one message after the other and waits for
+// each socket, so that one client that does not read blocks all others.
 func (h *hub) deliver() {
 	for {
 		h.mu.Lock()
@@ -129,7 +130,7 @@ func (s *socket) writeLocked(ctx context.Context, out outgoing) {
 	if out.binary {
 		kind = websocket.MessageBinary
 	}
-	_ = s.conn.Write(ctx, kind, out.data) // a broken socket shows in its reader
+	_ = s.conn.Write(ctx, kind, out.data) // the reader notices a broken socket
 }
 
 func (h *hub) dropAll() {
@@ -149,7 +150,8 @@ func (h *hub) dropAll() {
 	}
 }
 
-// supports reports whether the socket now registered under sid announced a flag.
+// supports reports whether the socket that is registered under sid announced a
+// flag.
 func (h *hub) supports(sid *string, flag string) bool {
 	if sid == nil {
 		return false
@@ -169,9 +171,9 @@ func (h *hub) register(s *socket) {
 	h.flags[s.sid] = boolSet{}
 }
 
-// unregister forgets the sid of a closed socket, even if another socket has
-// taken it over meanwhile: that one stays open and silent for ever, as with
-// the real server.
+// unregister forgets the sid of a closed socket, even if another socket has taken
+// it over meanwhile: as with the real server, that one stays open and silent for
+// ever.
 func (h *hub) unregister(s *socket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,8 +244,8 @@ func (s *socket) drain(ctx context.Context) {
 	}
 }
 
-// greet registers the socket and sends what every connection starts with. The
-// lock keeps published frames behind the first status.
+// greet registers the socket and sends what every connection starts with. The lock
+// keeps published frames behind the first status.
 func (p *process) greet(s *socket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +260,8 @@ func (p *process) greet(s *socket) {
 	}
 }
 
-// listen reads until the socket closes. Only the first JSON object a client
-// sends is looked at, and only if it announces feature flags.
+// listen reads until the socket closes. Only the first JSON object that a client
+// sends is examined, and only if it announces feature flags.
 func (p *process) listen(s *socket) {
 	first := true
 	for {

@@ -31,7 +31,7 @@ func (p *Player) body(rec *pyjson.Object) (body []byte, contentType string) {
 		return []byte(p.renamed(string(pyjson.Marshal(v)))), ""
 	}
 	if v, ok := rec.Get("text"); ok {
-		// The recorder read broken UTF-8 as U+FFFD.
+		// The recorder read invalid UTF-8 as U+FFFD.
 		return bytes.ReplaceAll([]byte(p.renamed(text(v))), []byte("\uFFFD"), []byte{0xFF}), ""
 	}
 	parts := rec.Array("multipart")
@@ -55,8 +55,8 @@ func (p *Player) body(rec *pyjson.Object) (body []byte, contentType string) {
 	return b.Bytes(), "multipart/form-data; boundary=" + boundary
 }
 
-// fileContent makes up a file of the recorded size that differs where the
-// recorded hashes differ. What can be a picture is one.
+// fileContent returns made-up content of the recorded size, which differs where the
+// recorded hashes differ. It is a picture if possible.
 func fileContent(part *pyjson.Object) []byte {
 	size := integer(part, "bytes")
 	sum := part.String("sha256")

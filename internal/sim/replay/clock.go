@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock is simulated time that stands still until it is told to pass. Each
-// simulated instance has a [Face] of it.
+// Clock is simulated time that stands still until it is advanced. Each simulated
+// instance has its own [Face] of it.
 type Clock struct {
 	mu      sync.Mutex
 	now     time.Duration
@@ -20,14 +20,14 @@ type alarm struct {
 	wake chan struct{}
 }
 
-// Face is a clock as one instance sees it; it implements the simulator's Clock.
+// Face is a clock as seen by one instance; it implements the simulator's Clock.
 type Face struct{ clock *Clock }
 
-// Face gives an instance a face of the clock.
+// Face returns a new face of the clock.
 func (c *Clock) Face() *Face { return &Face{c} }
 
-// Sleep waits until the clock has moved on by d. It returns early, with an
-// error, when ctx ends.
+// Sleep waits until the clock has advanced by d. It returns early, with an error,
+// if ctx ends.
 func (f *Face) Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -48,7 +48,7 @@ func (f *Face) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Sleepers counts who sleeps at this face.
+// Sleepers returns how many sleep on this face.
 func (f *Face) Sleepers() int {
 	f.clock.mu.Lock()
 	defer f.clock.mu.Unlock()
@@ -70,15 +70,15 @@ func (c *Clock) removeLocked(a *alarm) {
 	}
 }
 
-// time is the simulated time since the clock was made.
+// time returns the simulated time since the clock was created.
 func (c *Clock) time() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// wakeFirst lets time pass until the next sleeper wakes, but not beyond limit.
-// It reports whether there was one.
+// wakeFirst advances time until the next sleeper wakes, but not beyond limit. It
+// reports whether there was one.
 func (c *Clock) wakeFirst(limit time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Clock) wakeFirst(limit time.Duration) bool {
 	return true
 }
 
-// advance puts the clock forward when nobody is to be woken.
+// advance advances the clock when nobody is to be woken.
 func (c *Clock) advance(to time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

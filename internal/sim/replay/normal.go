@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Values that differ from run to run are replaced by their kind before a
-// recorded and a simulated answer are compared.
+// Values that differ from run to run are replaced by their kind before a recorded
+// and a simulated answer are compared.
 var (
 	pictureNumber = regexp.MustCompile(`_\d{5}_`)
 	tempLetters   = regexp.MustCompile(`ComfyUI_temp_[a-z]{5}_`)
@@ -26,7 +26,7 @@ var volatile = []string{
 // unordered are members that Python fills from a set.
 var unordered = []string{"executed", "current_outputs", "dependent_outputs", "errors"}
 
-// normal brings a JSON value into a form in which equal behaviour is equal.
+// normal converts a JSON value into a form in which equal behaviour is equal.
 func normal(v pyjson.Value, key string) pyjson.Value {
 	switch v := v.(type) {
 	case pyjson.String:
@@ -107,7 +107,7 @@ func normalBody(text string) string {
 	return normalText(text, "")
 }
 
-// indent prints a value one member a line, so that differences can be read.
+// indent prints a value with one member per line, so that differences can be read.
 func indent(v pyjson.Value, margin string) string {
 	var b strings.Builder
 	switch v := v.(type) {
@@ -136,7 +136,7 @@ var shownHeaders = []string{
 	"Access-Control-Allow-Credentials", "Content-Security-Policy", "Content-Encoding",
 }
 
-// presentHeaders are compared by being there.
+// presentHeaders are compared by their presence only.
 var presentHeaders = []string{"Etag", "Last-Modified", "Content-Range"}
 
 func normalHeaders(get func(string) string) string {

@@ -15,13 +15,13 @@ import (
 
 const (
 	// patience is how long a replay waits for something that was recorded when
-	// nothing goes on any more, and enoughLooks how often it looks again
-	// meanwhile: on a busy machine time alone says little.
+	// nothing else happens, and enoughLooks how often it looks again meanwhile: on
+	// a busy machine, time alone says little.
 	patience    = 3 * time.Second
 	enoughLooks = 20
-	// longest is how long it waits while something goes on.
+	// longest is how long it waits while something still happens.
 	longest = 2 * time.Minute
-	// underWay is how long a frame may have been under way when a request that
+	// underWay is how long a frame may have been on its way when a request that
 	// ends it was sent.
 	underWay = 3 * time.Millisecond
 )
@@ -41,7 +41,7 @@ const (
 // order and the count of status frames.
 const StatusFrames = "status frames"
 
-// Difference is something that a client sees otherwise than it was recorded.
+// Difference is something that a client sees differently from the recording.
 type Difference struct {
 	// Step is the label of the request, or "socket NAME".
 	Step string
@@ -58,43 +58,42 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s\n--- recorded\n%s\n--- received\n%s", d.Step, d.What, d.Want, d.Got)
 }
 
-// Player plays one scenario. Its exported fields are set before Play.
+// Player plays one scenario. Set its exported fields before Play.
 type Player struct {
 	Trace Trace
 	// URL is where the server under test answers.
 	URL string
-	// Clock is what the simulated instances live by.
+	// Clock is the clock of the simulated instances.
 	Clock *Clock
-	// Idle reports whether the server has nothing to do but to wait for the
-	// clock.
+	// Idle reports whether the server is only waiting for the clock.
 	Idle func() bool
-	// Calm is for how long Idle must hold before time goes on. Default: 3 ms.
+	// Calm is how long Idle must hold before time advances. Default: 3 ms.
 	Calm time.Duration
-	// Late is for how long it must hold before a frame that has not come yet
-	// is taken to wait for time to go on. Default: Calm.
+	// Late is how long it must hold before a missing frame is assumed to wait for
+	// time to advance. Default: Calm.
 	Late time.Duration
-	// Local are texts of this machine and what they stand for, in turn.
+	// Local alternates texts of this machine and what they stand for.
 	Local []string
-	// Skip says what is not compared of a step, and not waited for. A What of
-	// "" asks for the step as a whole. Default: everything is compared.
+	// Skip says what is neither compared nor waited for in a step. An empty What
+	// asks for the step as a whole. Default: everything is compared.
 	Skip func(step, what string) bool
-	// OwnStatus says that status frames are the server's own affair: it counts
-	// otherwise and sends fewer. Only the first one of a socket and the one
-	// before the end of a prompt are compared then, without their number (but see
+	// OwnStatus means that the server decides about status frames itself: it counts
+	// differently and sends fewer. Only the first one of a socket and the one
+	// before the end of a prompt are then compared, without their number (but see
 	// CountsStatus).
 	OwnStatus bool
-	// CountsStatus compares the numbers in those status frames, too.
+	// CountsStatus also compares the numbers in those status frames.
 	CountsStatus bool
-	// Shrinks says that a prompt may be held back while another is shown, and
-	// that its progress and previews shrink to the newest: neither is compared.
+	// Shrinks means that a prompt may be held while another is shown, and that its
+	// progress and previews shrink to the newest: neither is compared.
 	Shrinks bool
-	// Apart compares the messages of each prompt for themselves, whatever their
-	// order among each other, and not those of prompts that were not run in the
-	// recording. The numbers in the names of pictures, which follow that order,
-	// are not compared.
+	// Apart compares the messages of each prompt separately, whatever their
+	// relative order, and not those of prompts that were not run in the recording.
+	// The numbers in the names of pictures, which follow that order, are not
+	// compared.
 	Apart bool
-	// Addressed says that the messages of a prompt without a client id go to
-	// nobody, where ComfyUI sends some of them to everybody.
+	// Addressed means that the messages of a prompt without a client id go to
+	// nobody, while ComfyUI sends some of them to everybody.
 	Addressed bool
 	// Before is called before each request. Default: nothing.
 	Before func(request *pyjson.Object)
@@ -120,7 +119,7 @@ type answer struct {
 	body   []byte
 }
 
-// Play plays the scenario and returns what differs.
+// Play plays the scenario and returns the differences.
 func (p *Player) Play(ctx context.Context) []Difference {
 	if p.Skip == nil {
 		p.Skip = func(string, string) bool { return false }
@@ -232,9 +231,8 @@ func recordedTime(step *pyjson.Object) time.Duration {
 	return time.Duration(at(step) * float64(time.Second))
 }
 
-// rest returns when the server has had nothing to do but to wait for so long,
-// or when there is enough. On a busy machine, where looking takes longer, it
-// takes longer too.
+// rest returns once the server has only been waiting for long enough, or enough
+// returns true. On a busy machine, where looking takes longer, it takes longer too.
 func (p *Player) rest(calm time.Duration, enough func() bool) {
 	const pause = time.Millisecond / 2
 	limit := time.Now().Add(longest / 4)
@@ -251,8 +249,8 @@ func (p *Player) rest(calm time.Duration, enough func() bool) {
 	}
 }
 
-// expect waits for a recorded frame, letting time pass as needed, and sets the
-// clocks by it. It reports false when the frame does not come.
+// expect waits for a recorded frame, advancing time as needed, and sets the clocks
+// by it. It returns false if the frame does not arrive.
 func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 	text := step.String("text")
 	if kindOf(step) == "ws_binary" {
@@ -267,7 +265,7 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 	}
 	enough := func() bool { return s.count(p.counts) >= s.want }
 	limit := time.Now().Add(longest)
-	// While sleepers wake something still goes on, however slowly.
+	// While sleepers wake, something still happens, however slowly.
 	for since, quiet := time.Now(), 0; !enough() && time.Now().Before(limit); quiet++ {
 		if time.Since(since) > patience && quiet > enoughLooks {
 			break
@@ -288,8 +286,8 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 	return true
 }
 
-// catchUp reads what has been sent: on a busy machine frames lie in a socket for
-// longer than the server has been at rest. A pong comes behind them.
+// catchUp reads what has been sent: on a busy machine, frames wait in a socket for
+// longer than the server has been idle. A pong follows them.
 func (p *Player) catchUp() {
 	ctx, cancel := context.WithTimeout(p.ctx, longest/4)
 	defer cancel()
@@ -332,7 +330,7 @@ func (p *Player) note(text string) {
 	}
 }
 
-// learnLetters notes the random letters of temporary files.
+// learnLetters records the random letters of temporary files.
 func (p *Player) learnLetters(was, is string) {
 	old, now := tempLetters.FindString(was), tempLetters.FindString(is)
 	if old != "" && now != "" && !slices.Contains(p.ids, old) {
@@ -340,10 +338,10 @@ func (p *Player) learnLetters(was, is string) {
 	}
 }
 
-// renamed puts the ids of this run into recorded text.
+// renamed replaces recorded ids with the ids of this run.
 func (p *Player) renamed(s string) string { return strings.NewReplacer(p.ids...).Replace(s) }
 
-// original puts the recorded ids into text of this run.
+// original replaces the ids of this run with the recorded ones.
 func (p *Player) original(s string) string {
 	back := make([]string, len(p.ids))
 	for i := 0; i+1 < len(p.ids); i += 2 {

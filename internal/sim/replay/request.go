@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// host is where the recorded server answered.
+// host returns the address of the recorded server.
 func (tr Trace) host() string {
 	if tr.Version == "0.33.0" {
 		return "127.0.0.1:8488"
@@ -84,7 +84,7 @@ func (p *Player) build(rec *pyjson.Object) (*http.Request, error) {
 	return req, nil
 }
 
-// learn notes what the server made up in place of recorded values.
+// learn records what the server generated in place of recorded values.
 func (p *Player) learn(step *pyjson.Object, header http.Header, data []byte) {
 	was, _ := pyjson.Parse([]byte(step.Object("response").String("text"))) // NaN has no "json"
 	rec, _ := was.(*pyjson.Object)

@@ -37,7 +37,7 @@ type socket struct {
 	before string // prompt of the frame recorded before it
 }
 
-// count is how many of the frames that count have come.
+// count returns how many of the relevant frames have arrived.
 func (s *socket) count(counts func(frame string, first bool) bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *socket) count(counts func(frame string, first bool) bool) int {
 	return n
 }
 
-// last is the nth frame that counts.
+// last returns the nth relevant frame.
 func (s *socket) last(counts func(frame string, first bool) bool, n int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *Player) connect(step *pyjson.Object, after []*pyjson.Object) bool {
 	return true
 }
 
-// refused is the recorded refusal of the socket just dialled, or nil.
+// refused returns the recorded refusal of the socket that was just dialled, or nil.
 func refused(after []*pyjson.Object, name string) *pyjson.Object {
 	for _, next := range after {
 		if next.String("client") == name {
@@ -149,7 +149,7 @@ func describe(frame []byte) string {
 	return string(pyjson.Marshal(o))
 }
 
-// compareSocket holds the frames of a socket against the recording.
+// compareSocket compares the frames of a socket with the recording.
 func (p *Player) compareSocket(name string) {
 	step := "socket " + name
 	if p.Skip(step, Frames) {
@@ -195,7 +195,7 @@ type frame struct {
 	prompt string // whose it is, as far as it says so
 	status bool
 	end    bool // executing null
-	// progress says that it is progress or a picture.
+	// progress means that it is progress or a picture.
 	progress bool
 }
 
@@ -216,8 +216,8 @@ func (p *Player) recordedFrames(name string) []frame {
 	return frames
 }
 
-// recordedFrame is a message of the recording; before is the prompt of the one
-// before it on the same socket.
+// recordedFrame returns a message of the recording; before is the prompt of the
+// previous one on the same socket.
 func (p *Player) recordedFrame(step *pyjson.Object, before *string) frame {
 	if kindOf(step) == "ws_binary" {
 		return binaryFrame(step.Object("decoded"), before)
@@ -244,7 +244,7 @@ func (p *Player) receivedFrames(name string) []frame {
 	return frames
 }
 
-// textFrame is the comparable form of a message.
+// textFrame returns the comparable form of a message.
 func (p *Player) textFrame(text string, before *string) frame {
 	f := frame{text: normalBody(text), status: isStatus(text), progress: isProgress(text)}
 	v, _ := pyjson.Parse([]byte(text)) // what is no JSON has no members
@@ -270,8 +270,8 @@ func (p *Player) textFrame(text string, before *string) frame {
 	return f
 }
 
-// binaryFrame is the comparable form of a binary message. Unless it says
-// otherwise it belongs to the prompt of the message before it.
+// binaryFrame returns the comparable form of a binary message. Unless it says
+// otherwise it belongs to the prompt of the previous message.
 func binaryFrame(decoded *pyjson.Object, before *string) frame {
 	f := frame{text: binaryShape(decoded), prompt: *before, progress: true}
 	if v, err := pyjson.Parse([]byte(decoded.String("metadata_text"))); err == nil {
@@ -283,8 +283,8 @@ func binaryFrame(decoded *pyjson.Object, before *string) frame {
 	return f
 }
 
-// ownStatus keeps of the status frames those whose place is certain: the first
-// frame of a socket, and the one before the end of a prompt.
+// ownStatus keeps the status frames with a definite position: the first frame of a
+// socket, and the one before the end of a prompt.
 func ownStatus(frames []frame) []frame {
 	var out []frame
 	for n, f := range frames {
@@ -299,7 +299,8 @@ func ownStatus(frames []frame) []frame {
 	return out
 }
 
-// statusLast moves status frames behind all others, either kind in its order.
+// statusLast moves status frames behind all others, keeping the order of both
+// kinds.
 func statusLast(a, b frame) int {
 	rank := func(f frame) int {
 		if f.status {
@@ -310,8 +311,8 @@ func statusLast(a, b frame) int {
 	return rank(a) - rank(b)
 }
 
-// apart puts the messages of each prompt together and leaves out those of
-// prompts that the recording does not have.
+// apart groups the messages by prompt and leaves out prompts that are not in the
+// recording.
 func apart(frames, recorded []frame) []frame {
 	known := map[string]bool{}
 	for _, f := range recorded {

@@ -84,7 +84,7 @@ func (tr Trace) Requests() []*pyjson.Object {
 
 func kindOf(step *pyjson.Object) string { return step.String("kind") }
 
-// at is when the step happened, in seconds since the scenario began.
+// at returns when the step happened, in seconds since the start of the scenario.
 func at(step *pyjson.Object) float64 {
 	v, _ := step.Get("t_ms")
 	return v.(pyjson.Number).Float64() / 1000
@@ -113,8 +113,8 @@ func consumesNumber(step *pyjson.Object) bool {
 	return false
 }
 
-// Counter is the value of the prompt counter when the scenario began, told by
-// the first answer that shows one.
+// Counter returns the value of the prompt counter at the start of the scenario,
+// from the first answer that shows it.
 func (tr Trace) Counter() int64 {
 	var taken int64
 	for _, step := range tr.Requests() {
@@ -132,7 +132,7 @@ func (tr Trace) Counter() int64 {
 	return 0
 }
 
-// orphans are the prompts that were posted without a client id.
+// orphans returns the prompts that were posted without a client id.
 func (tr Trace) orphans() map[string]bool {
 	ids := map[string]bool{}
 	for _, step := range tr.Requests() {
@@ -149,9 +149,9 @@ func (tr Trace) orphans() map[string]bool {
 	return ids
 }
 
-// OneCaller reports whether all sockets and prompts are of one client id, so
-// that a server that counts each caller's prompts for itself counts as one that
-// counts all.
+// OneCaller reports whether all sockets and prompts have one client id. A server
+// that counts the prompts of each caller then counts the same as one that counts
+// all.
 func (tr Trace) OneCaller() bool {
 	ids := map[string]bool{}
 	for _, step := range tr.steps {
@@ -168,8 +168,8 @@ func (tr Trace) OneCaller() bool {
 
 var savedFile = regexp.MustCompile(`"filename\\?": \\?"([^"\\]*?)_(\d{5})_\.png\\?", \\?"subfolder\\?": \\?"([^"\\]*)\\?", \\?"type\\?": \\?"output`)
 
-// OutputsBefore lists files that must have been in the output folder, so that
-// the numbers of the pictures go on where they did.
+// OutputsBefore lists files that must have been in the output folder, so that the
+// numbers of the pictures continue correctly.
 func (tr Trace) OutputsBefore() []string {
 	lowest := map[string]int{}
 	for _, m := range savedFile.FindAllStringSubmatch(tr.text, -1) {
@@ -188,8 +188,8 @@ func (tr Trace) OutputsBefore() []string {
 	return files
 }
 
-// InputsBefore lists pictures that must have been in the input folder: those
-// the first listing of LoadImage shows and nobody uploads meanwhile.
+// InputsBefore lists pictures that must have been in the input folder: those that
+// the first listing of LoadImage shows and that are not uploaded meanwhile.
 func (tr Trace) InputsBefore() []string {
 	var names []string
 	for _, step := range tr.Requests() {
@@ -211,8 +211,8 @@ func (tr Trace) InputsBefore() []string {
 	return nil
 }
 
-// Arrange puts the outputs of a prompt into the recorded order. Python keeps
-// them in a set, so that the order differs between server starts.
+// Arrange arranges the outputs of a prompt in the recorded order. Python keeps them
+// in a set, so the order differs between server starts.
 func (tr Trace) Arrange() func(outputs []string) []string {
 	orders := tr.outputOrders()
 	return func(outputs []string) []string {
