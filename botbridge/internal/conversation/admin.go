@@ -14,8 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// named is the user that an operator names: an id of this platform, or a full
-// name as telegram:12345.
+// named returns the user that an operator names: an id of this platform, or a full
+// name such as telegram:12345.
 func named(tn *turn, text string) (string, bool) {
 	if text == "" {
 		return "", false
@@ -26,7 +26,7 @@ func named(tn *turn, text string) (string, bool) {
 	return request.Who(tn.Platform, text), true
 }
 
-// ban keeps a user out: /ban ID [DAYS].
+// ban bans a user: /ban ID [DAYS].
 func (t *Talk) ban(ctx context.Context, tn *turn) error {
 	fields := strings.Fields(tn.rest)
 	var d time.Duration
@@ -47,7 +47,7 @@ func (t *Talk) ban(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "banned", locale.With{"who": who}))
 }
 
-// unban lets a user in again: /unban ID.
+// unban lifts a user's ban: /unban ID.
 func (t *Talk) unban(ctx context.Context, tn *turn) error {
 	who, ok := named(tn, tn.rest)
 	if !ok {
@@ -59,7 +59,7 @@ func (t *Talk) unban(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "unbanned", locale.With{"who": who}))
 }
 
-// quota gives a user a share of their own: /quota ID N, or - for the usual one.
+// quota sets a user's own share: /quota ID N, or - for the usual one.
 func (t *Talk) quota(ctx context.Context, tn *turn) error {
 	fields := strings.Fields(tn.rest)
 	if len(fields) != 2 {
@@ -79,7 +79,7 @@ func (t *Talk) quota(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "quota_set", locale.With{"who": who, "share": fields[1]}))
 }
 
-// stats tells an operator how the bridge is.
+// stats shows an operator the state of the bridge.
 func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	counts, err := t.o.Store.Counts(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, strings.Join(lines, "\n"))
 }
 
-// ChatKey names a chat among those of all platforms.
+// ChatKey names a chat across all platforms.
 func ChatKey(platformName string, c platform.Chat) string {
 	kind := "private"
 	if c.Group {
@@ -111,7 +111,7 @@ func ChatKey(platformName string, c platform.Chat) string {
 	return platformName + "|" + kind + "|" + c.ID
 }
 
-// ParseChatKey reads what ChatKey made.
+// ParseChatKey parses what ChatKey returned.
 func ParseChatKey(key string) (platformName string, c platform.Chat, ok bool) {
 	parts := strings.SplitN(key, "|", 3)
 	if len(parts) != 3 {

@@ -13,11 +13,11 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// toldTimeout is how long the next message of a chat waits for the first answer
-// to this one.
+// toldTimeout is how long the next message of a chat waits for the first answer to
+// this one.
 const toldTimeout = 30 * time.Second
 
-// ask makes a request of a command.
+// ask turns a command into a request.
 func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	args, err := workflow.ParseArgs(tn.rest)
 	if err != nil {
@@ -41,7 +41,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs})
 }
 
-// wish is what a new request is made of.
+// wish describes a new request.
 type wish struct {
 	id      string
 	args    workflow.Args
@@ -49,9 +49,8 @@ type wish struct {
 	replyTo string // default: the message of the turn
 }
 
-// request checks a wish, stores it and sets it going. It returns when the
-// person has been told, so that the answers in a chat come in the order of the
-// questions.
+// request checks a wish, stores it and starts it. It returns once the user has been
+// told, so that the answers in a chat are in the order of the questions.
 func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
 	args, err := c.Settle(w.args)
 	if err != nil {
@@ -87,8 +86,8 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	case state.Busy:
 		return t.reply(ctx, tn, t.say(tn, "busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
 	case state.Exists:
-		// The event comes a second time: the bridge ended while it was handled,
-		// or Redis took the request and its answer was lost.
+		// The event arrived a second time: the bridge ended while it was handled,
+		// or Redis stored the request and its reply was lost.
 		if told, err = t.o.Runner.Continue(t.driving(ctx), rec.ID); err != nil {
 			return err
 		}
@@ -110,8 +109,8 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	return nil
 }
 
-// driving is the context of a request that is set going: it outlives the turn
-// and ends with the bridge.
+// driving returns the context of a request: it outlives the turn and ends with the
+// bridge.
 func (t *Talk) driving(ctx context.Context) context.Context {
 	if bridge, ok := ctx.Value(bridgeKey{}).(context.Context); ok {
 		return bridge
@@ -121,18 +120,18 @@ func (t *Talk) driving(ctx context.Context) context.Context {
 
 type bridgeKey struct{}
 
-// WithBridge gives the turns of a context the context of the bridge: what they
-// set going ends with that.
+// WithBridge passes the context of the bridge to the turns of a context: requests
+// that they start end with it.
 func WithBridge(ctx, bridge context.Context) context.Context {
 	return context.WithValue(ctx, bridgeKey{}, bridge)
 }
 
-// messageName names a message of the chat of a turn.
+// messageName names a message in the chat of a turn.
 func messageName(tn *turn, message string) string {
 	return request.MessageName(tn.Platform, tn.Chat.ID, message)
 }
 
-// complain tells what is wrong with a message.
+// complain tells the user what is wrong with a message.
 func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
 	var c *workflow.Complaint
 	if !errors.As(err, &c) {
@@ -145,8 +144,8 @@ func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
 	return t.reply(ctx, tn, text)
 }
 
-// inputsOf takes the files of a message, or of the one that it answers: the
-// first is the image, the second the mask.
+// inputsOf returns the files of a message, or of the one that it answers: the first
+// is the image, the second the mask.
 func inputsOf(tn *turn, c *workflow.Command) (inputs []request.Input) {
 	files := tn.Message.Files
 	if len(files) == 0 && tn.Message.ReplyTo != nil {
@@ -161,8 +160,8 @@ func inputsOf(tn *turn, c *workflow.Command) (inputs []request.Input) {
 	return inputs
 }
 
-// usable reports whether a file may be an input: a picture, or something whose
-// type the platform did not tell.
+// usable reports whether a file may be an input: a picture, or a file of unknown
+// type.
 func usable(f platform.File) bool {
 	for _, kind := range []string{"image/", "video/", "audio/"} {
 		if strings.HasPrefix(f.Type, kind) {
@@ -172,8 +171,8 @@ func usable(f platform.File) bool {
 	return f.Type == ""
 }
 
-// edited answers a message that its author has changed: while its request is
-// not over, that is replaced.
+// edited handles a message that its author has changed: if its request is not over,
+// it is replaced.
 func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if _, _, ok := commandOf(tn.Message.Text); !ok {
 		return nil

@@ -15,12 +15,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// broadcast is something that every chat is told. Its JSON is read by older and
-// newer bridges.
+// broadcast is a message to every chat. Older and newer bridges read its JSON.
 type broadcast struct {
 	Text string `json:"text"`
-	// Platform, Chat, Message and Language are of the operator, who hears how
-	// it went.
+	// Platform, Chat, Message and Language are those of the operator, who is told
+	// the result.
 	Platform string        `json:"platform"`
 	Chat     platform.Chat `json:"chat"`
 	Message  string        `json:"message"`
@@ -29,17 +28,16 @@ type broadcast struct {
 
 const (
 	// broadcastBatch is how many chats are read at once, broadcastWidth how many
-	// are told side by side: one that does not answer holds up no other.
+	// are sent to concurrently: one that does not answer delays no other.
 	broadcastBatch = 100
 	broadcastWidth = 8
-	// broadcastPause is the longest pause between two attempts of a broadcast
-	// that is held up.
+	// broadcastPause is the longest pause between two attempts of a broadcast that
+	// makes no progress.
 	broadcastPause = time.Second
 )
 
-// broadcast says something to every chat that ever said something here. It
-// keeps to the platform's pace, so it may take long, and goes on after a
-// restart.
+// broadcast sends a message to every chat that ever wrote here. It keeps to the
+// platform's pace, so it may take long, and continues after a restart.
 func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if tn.rest == "" {
 		return t.reply(ctx, tn, t.say(tn, "usage_broadcast", nil))
@@ -51,7 +49,7 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
-	// Also when it was stored before: the answer of Redis may have been lost.
+	// Even if it was stored before: the reply of Redis may have been lost.
 	t.spread(t.driving(ctx), id)
 	if !fresh {
 		return nil
@@ -59,7 +57,7 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": chats}))
 }
 
-// Resume goes on with broadcasts that are not done.
+// Resume continues unfinished broadcasts.
 func (t *Talk) Resume(ctx context.Context) error {
 	ids, err := t.o.Store.Broadcasts(ctx)
 	for _, id := range ids {
@@ -68,10 +66,10 @@ func (t *Talk) Resume(ctx context.Context) error {
 	return err
 }
 
-// Wait waits until no broadcast is under way in this process.
+// Wait waits until no broadcast is in progress in this process.
 func (t *Talk) Wait() { t.spreading.Wait() }
 
-// spread tells every chat that is left, until ctx ends.
+// spread sends to every remaining chat, until ctx ends.
 func (t *Talk) spread(ctx context.Context, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +97,7 @@ func (t *Talk) spread(ctx context.Context, id string) {
 	})
 }
 
-// spreadSome tells a batch of chats and reports true when none is left.
+// spreadSome sends to a batch of chats and returns true if none is left.
 func (t *Talk) spreadSome(ctx context.Context, id string) (done bool, err error) {
 	var b broadcast
 	if err := t.o.Store.BroadcastMessage(ctx, id, &b); err != nil {
@@ -120,8 +118,8 @@ func (t *Talk) spreadSome(ctx context.Context, id string) (done bool, err error)
 	return false, group.Wait()
 }
 
-// tellChat tells one chat, and notes before that it does: a chat that may have
-// got the message when the bridge ends does not get it twice.
+// tellChat sends to one chat, and records that before: a chat that may have
+// received the message when the bridge ends does not get it twice.
 func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	mark := func(ctx context.Context, m state.Mark) error { return t.o.Store.BroadcastMark(ctx, id, key, m) }
 	name, chat, ok := ParseChatKey(key)
@@ -144,7 +142,7 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	return err
 }
 
-// spreadOver tells the operator how it went.
+// spreadOver tells the operator the result.
 func (t *Talk) spreadOver(ctx context.Context, id string, b broadcast) error {
 	reached, chats, err := t.o.Store.BroadcastEnd(ctx, id)
 	if err != nil {

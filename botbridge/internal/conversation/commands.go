@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// help lists what one can ask for.
+// help lists the commands.
 func (t *Talk) help(ctx context.Context, tn *turn) error {
 	lines := []string{t.say(tn, "help_head", nil), ""}
 	for _, c := range t.o.Commands {
@@ -26,7 +26,7 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, strings.Join(lines, "\n"))
 }
 
-// About is the line of a command in a language.
+// About returns the description of a command in a language.
 func About(c *workflow.Command, language string) string {
 	for _, candidate := range []string{language, locale.Default} {
 		if text := c.Spec.About[candidate]; text != "" {
@@ -36,7 +36,7 @@ func About(c *workflow.Command, language string) string {
 	return c.Name
 }
 
-// queue lists what one waits for.
+// queue lists the user's waiting requests.
 func (t *Talk) queue(ctx context.Context, tn *turn) error {
 	active, err := t.active(ctx, tn)
 	if err != nil {
@@ -61,8 +61,8 @@ func short(text string) string {
 	return text
 }
 
-// active are the requests of a user that are not over, the oldest first; in a
-// group only those of that group, as others read along.
+// active returns a user's unfinished requests, the oldest first; in a group only
+// those of that group, because others read along.
 func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
 	ids, err := t.o.Store.ActiveOf(ctx, tn.who())
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
 	return list, nil
 }
 
-// status tells how the fleet is.
+// status shows the state of the fleet.
 func (t *Talk) status(ctx context.Context, tn *turn) error {
 	stats, err := t.o.Hub.Stats(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, text)
 }
 
-// cancel ends the request whose message is answered, else the newest; all of
-// them with "all".
+// cancel ends the request whose message is answered, else the newest; with "all",
+// all of them.
 func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 	active, err := t.active(ctx, tn)
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "cancelling_n", locale.With{"n": count}))
 }
 
-// why tells why one's requests are not done.
+// why says why the user's requests are not done.
 func (t *Talk) why(ctx context.Context, tn *turn) error {
 	active, err := t.active(ctx, tn)
 	if err != nil {
@@ -158,8 +158,8 @@ func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string 
 	e, err := t.o.Hub.Explain(ctx, rec.Tenant(), rec.Prompt)
 	switch {
 	case errors.Is(err, hubapi.ErrNotFound):
-		// It is not at the hub yet, or the hub explains nothing: what its
-		// message says is all there is.
+		// It is not at the hub yet, or the hub explains nothing: the text of its
+		// message is all there is.
 		if words, ok := t.o.Runner.Words(rec.ID); ok {
 			return words
 		}

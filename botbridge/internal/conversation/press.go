@@ -16,8 +16,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// pressed answers a button. What it carries comes from the person's own program:
-// it is believed only where it names a request of this very chat.
+// pressed handles a button. Its data comes from the user's own program: it is
+// trusted only if it names a request of this chat.
 func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	verb, rest, _ := strings.Cut(tn.Data, ":")
 	if verb == verbSet {
@@ -66,10 +66,10 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	return nil
 }
 
-// errForged says that a button does not belong to where it was pressed.
+// errForged means that a button does not belong to where it was pressed.
 var errForged = errors.New("the button is of another chat")
 
-// requestOf is the request that a button is about.
+// requestOf returns the request that a button is about.
 func (t *Talk) requestOf(ctx context.Context, tn *turn, id string) (request.Record, error) {
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
 		return request.Record{}, errForged
@@ -85,7 +85,8 @@ func (t *Talk) requestOf(ctx context.Context, tn *turn, id string) (request.Reco
 	return rec, nil
 }
 
-// pressedMore makes new requests of an old one. They are of who pressed.
+// pressedMore makes new requests from an old one. They belong to whoever pressed
+// the button.
 func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, verb string) error {
 	if verb == request.VerbUpscale {
 		return t.upscale(ctx, tn, rec)
@@ -109,7 +110,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs, replyTo: rec.Message})
 }
 
-// upscale makes a request of each picture of an old one.
+// upscale makes a request for each picture of an old one.
 func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error {
 	c := t.byName[t.o.Upscale]
 	if c == nil {
@@ -133,7 +134,7 @@ func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error 
 	return nil
 }
 
-// replied is the request that the message of a turn answers, "" for none.
+// replied returns the request that the message of a turn answers, "" for none.
 func (t *Talk) replied(ctx context.Context, tn *turn) (string, error) {
 	if tn.Message.ReplyTo == nil {
 		return "", nil

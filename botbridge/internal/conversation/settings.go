@@ -13,11 +13,11 @@ import (
 
 // Settings are what a user has chosen.
 type Settings struct {
-	// Language is "" for that of the user's program.
+	// Language is "" for the language of the user's program.
 	Language string `json:"language,omitempty"`
 	// AsFile wants files rather than pictures.
 	AsFile bool `json:"as_file,omitempty"`
-	// Previews shows the latest look at a run in the status message.
+	// Previews shows the latest preview of a run in the status message.
 	Previews bool `json:"previews,omitempty"`
 	// Width and Height are the usual size, 0 for the workflow's own.
 	Width  int `json:"width,omitempty"`
@@ -39,7 +39,7 @@ func (t *Talk) settings(ctx context.Context, who string) (Settings, error) {
 	return s, err
 }
 
-// showSettings shows what one can choose.
+// showSettings shows the available settings.
 func (t *Talk) showSettings(ctx context.Context, tn *turn) error {
 	return t.post(ctx, tn, t.settingsPost(tn))
 }
@@ -52,8 +52,7 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		}
 		return label
 	}
-	// A button carries whose settings it changes: in a group everybody can
-	// press it.
+	// A button says whose settings it changes: in a group everybody can press it.
 	button := func(on bool, label, key, value string) platform.Button {
 		return platform.Button{Label: mark(on, label), Data: fmt.Sprintf("%s:%s:%s:%s", verbSet, tn.User.ID, key, value)}
 	}

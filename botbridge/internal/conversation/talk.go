@@ -1,9 +1,9 @@
-// Package conversation answers what people say: commands that make pictures,
-// commands about them, buttons, settings, and what the operator may do.
+// Package conversation answers users: commands that make pictures, commands about
+// those, buttons, settings, and the operator's commands.
 //
-// [Talk.Handle] may be called again for an event that was handled in part when
-// the bridge ended: a request is named after the event that asked for it, so
-// that the second time finds the first.
+// [Talk.Handle] may be called again for an event that was partly handled when the
+// bridge ended: a request is named after the event that asked for it, so that the
+// second call finds the first request.
 package conversation
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Talk works with; all are needed but Default.
+// Options are what a Talk works with; all but Default are required.
 type Options struct {
 	Store    *state.Store
 	Hub      *hubapi.Client
@@ -43,7 +43,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Talk answers people.
+// Talk answers users.
 type Talk struct {
 	o       Options
 	byName  map[string]*workflow.Command
@@ -52,11 +52,11 @@ type Talk struct {
 
 	mu        sync.Mutex
 	hinted    map[string]time.Time // by chat: hints are not repeated at once
-	spreads   map[string]bool      // broadcasts that are under way here
+	spreads   map[string]bool      // broadcasts in progress in this process
 	spreading sync.WaitGroup
 }
 
-// turn is one event and who it is from.
+// turn is one event and its author.
 type turn struct {
 	platform.Event
 	p        platform.Platform
@@ -68,7 +68,7 @@ type turn struct {
 
 func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
 
-// New makes a Talk.
+// New returns a Talk.
 func New(o Options) *Talk {
 	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
@@ -84,14 +84,14 @@ func New(o Options) *Talk {
 	return t
 }
 
-// Reserved are the names that no workflow can have.
+// Reserved returns the names that no workflow can have.
 func Reserved() []string {
 	return []string{
 		"start", "help", "queue", "status", "cancel", "settings", "why", "ban", "unban", "quota", "stats", "broadcast",
 	}
 }
 
-// Handle answers one event. An error says that it should be handled again.
+// Handle answers one event. An error means that it should be handled again.
 func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	p := t.o.Platform(e.Platform)
 	if p == nil {
@@ -133,7 +133,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	return t.said(ctx, tn)
 }
 
-// keepOut answers somebody whose message is not acted on.
+// keepOut answers a user whose message is not acted on.
 func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
 	if tn.Kind == platform.Pressed {
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, text)
@@ -162,7 +162,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		return t.ask(ctx, tn, c)
 	}
 	if tn.Chat.Group {
-		// Perhaps for another bot.
+		// It may be for another bot.
 		return nil
 	}
 	return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
@@ -204,7 +204,7 @@ func (t *Talk) mayHint(tn *turn) bool {
 	return true
 }
 
-// commandOf takes "/name rest" apart.
+// commandOf splits "/name rest".
 func commandOf(text string) (name, rest string, ok bool) {
 	text = strings.TrimSpace(text)
 	if len(text) < 2 || text[0] != '/' {
@@ -231,8 +231,8 @@ func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
 	return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID})
 }
 
-// post says something and waits until that is done. What a platform will never
-// take is not said again.
+// post sends a message and waits until that is done. What a platform will never
+// accept is not repeated.
 func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 	_, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
 	if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) || errors.Is(err, outbox.ErrFull) {

@@ -1,6 +1,6 @@
-// Package locale holds what the bridge says, by language. A language is a YAML
-// file of texts by key; {name} in a text stands for a value. What a language
-// lacks is said in English.
+// Package locale holds the bridge's texts, by language. A language is a YAML file
+// of texts by key; {name} in a text stands for a value. Texts that a language lacks
+// are in English.
 package locale
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed *.yaml
 var builtIn embed.FS
 
-// Default is the language of those whose own is not known.
+// Default is the language of users whose own is unknown.
 const Default = "en"
 
 // With are the values of a text.
@@ -35,8 +35,8 @@ type Bundle struct {
 	tags  []language.Tag
 }
 
-// Load reads the languages that come with the bridge, and those of a folder,
-// which add to them or replace single texts; "" for no folder.
+// Load reads the built-in languages, and those of a folder, which add to them or
+// replace single texts; "" for no folder.
 func Load(folder string) (*Bundle, error) {
 	b := &Bundle{texts: map[string]map[string]string{}}
 	if err := b.read(builtIn); err != nil {
@@ -91,8 +91,8 @@ func (b *Bundle) Match(tag string) string {
 		return Default
 	}
 	_, n, confidence := language.NewMatcher(b.tags).Match(wanted)
-	// Less than High is the same language in another script, or another one that
-	// many who speak this one read. The second is not what they asked for.
+	// Less than High is the same language in another script, or another language
+	// that many of its speakers can read. The latter is not what was asked for.
 	found, _ := b.tags[n].Base()
 	if base, _ := wanted.Base(); confidence < language.High && base != found {
 		return Default
@@ -100,8 +100,8 @@ func (b *Bundle) Match(tag string) string {
 	return b.names[n]
 }
 
-// Say is a text in a language. An unknown key is said as it is: better an odd
-// word than silence.
+// Say returns a text in a language. An unknown key is returned as it is: better an
+// odd word than silence.
 func (b *Bundle) Say(language, key string, with With) string {
 	text, ok := b.texts[language][key]
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Args is what one message sets. A zero field leaves the workflow as it is.
+// Args is what one message sets. A zero field leaves the workflow unchanged.
 type Args struct {
 	Prompt   string  `json:"prompt,omitempty"`
 	Negative string  `json:"negative,omitempty"`
@@ -18,17 +18,17 @@ type Args struct {
 	Count    int     `json:"count,omitempty"`
 	Model    string  `json:"model,omitempty"`
 	Strength float64 `json:"strength,omitempty"`
-	// SeedGiven says that the person chose the seed.
+	// SeedGiven means that the user chose the seed.
 	SeedGiven bool `json:"seed_given,omitempty"`
-	// AspectW and AspectH are a wish for a shape, as 16 and 9.
+	// AspectW and AspectH are the requested aspect ratio, such as 16 and 9.
 	AspectW int `json:"aspect_w,omitempty"`
 	AspectH int `json:"aspect_h,omitempty"`
-	// AsFile wants files rather than pictures.
+	// AsFile asks for files instead of pictures.
 	AsFile bool `json:"as_file,omitempty"`
 }
 
-// Complaint is what is wrong with a message, for the person who wrote it: the
-// key of a text, and what is put into it.
+// Complaint is what is wrong with a message, for its author: the key of a text, and
+// its values.
 type Complaint struct {
 	Key  string
 	With map[string]any
@@ -51,8 +51,8 @@ const (
 	maxRatio = 8
 )
 
-// ParseArgs reads what follows a command's name. Flags may stand anywhere;
-// dashes that a phone has joined into a long one count as two.
+// ParseArgs parses what follows a command's name. Flags may appear anywhere; dashes
+// that a phone has joined into a long one count as two.
 func ParseArgs(text string) (Args, error) {
 	var a Args
 	if utf8.RuneCountInString(text) > maxText {
@@ -95,7 +95,7 @@ func ParseArgs(text string) (Args, error) {
 	return a, nil
 }
 
-// flagOf reads a word as a flag.
+// flagOf parses a word as a flag.
 func flagOf(word string) (string, bool) {
 	for _, dashes := range []string{"--", "—", "–"} {
 		if name, ok := strings.CutPrefix(word, dashes); ok && name != "" && name[0] >= 'a' && name[0] <= 'z' {
@@ -168,7 +168,7 @@ func pair(text, separators string) (int, int, error) {
 	return first, second, err
 }
 
-// clip shortens what a person wrote, to say it back.
+// clip shortens a user's text for quoting it.
 func clip(text string) string {
 	const most = 40
 	if runes := []rune(text); len(runes) > most {

@@ -10,7 +10,7 @@ import (
 // Catalog is the fleet's /object_info.
 type Catalog struct{ classes *pyjson.Object }
 
-// ParseCatalog reads the body of /object_info.
+// ParseCatalog parses the body of /object_info.
 func ParseCatalog(body []byte) (*Catalog, error) {
 	value, err := pyjson.Parse(body)
 	if err != nil {
@@ -23,8 +23,8 @@ func ParseCatalog(body []byte) (*Catalog, error) {
 	return &Catalog{classes}, nil
 }
 
-// Check holds a command against what the fleet has and says, in plain
-// sentences, what would not work. Files that a message brings are not missed.
+// Check compares a command with the fleet and describes, in plain sentences, what
+// would not work. Files that a message provides may be missing.
 func (c *Command) Check(catalog *Catalog) (problems []string) {
 	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, id := range c.graph.ids {
@@ -66,7 +66,7 @@ func (c *Command) Check(catalog *Catalog) (problems []string) {
 	return problems
 }
 
-// sets reports whether a message brings the file of an input.
+// sets reports whether a message provides the file of an input.
 func (c *Command) sets(s Slot) bool {
 	return slices.Contains(c.slots[Image], s) || slices.Contains(c.slots[Mask], s)
 }
@@ -92,8 +92,8 @@ func (c *Command) offers(catalog *Catalog, model string) bool {
 	return false
 }
 
-// optionsOf are the choices of an input in both of ComfyUI's ways to write
-// them; nil for an input that is no choice.
+// optionsOf returns the choices of an input in both of ComfyUI's forms; nil for an
+// input that is not a choice.
 func optionsOf(spec pyjson.Value) (options []string) {
 	list, _ := spec.(pyjson.Array)
 	if len(list) == 0 {

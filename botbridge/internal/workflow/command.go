@@ -15,22 +15,22 @@ type Spec struct {
 	Workflow string `yaml:"workflow"`
 	// About is one line by language, for /help.
 	About map[string]string `yaml:"about"`
-	// Inputs binds roles to nodes; "-" unbinds a guess. What is not named is
-	// guessed.
+	// Inputs binds roles to nodes; "-" removes a guess. Roles that are not named
+	// are guessed.
 	Inputs map[Role]string `yaml:"inputs"`
-	// Price is what one picture costs of the daily share. Default: 1.
+	// Price is how much of the daily share one picture costs. Default: 1.
 	Price *int64 `yaml:"price"`
 	// MaxCount, MaxSteps and MaxPixels bound what a message may ask for.
 	// Default: 4, 60 and 2097152 (as 1448 by 1448).
 	MaxCount  int `yaml:"max_count"`
 	MaxSteps  int `yaml:"max_steps"`
 	MaxPixels int `yaml:"max_pixels"`
-	// MaxSeed is the largest seed that the workflow takes. Default: 2^50 - 1,
+	// MaxSeed is the largest seed that the workflow accepts. Default: 2^50 - 1,
 	// which every client can show.
 	MaxSeed uint64 `yaml:"max_seed"`
-	// Models are what --model may name. Default: none; the flag is refused.
+	// Models are the values of --model. Default: none; the flag is refused.
 	Models []string `yaml:"models"`
-	// Upscales marks the command behind the button "upscale".
+	// Upscales marks the command for the button "upscale".
 	Upscales bool `yaml:"upscales"`
 }
 
@@ -89,17 +89,17 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 // Takes reports whether messages can set a role.
 func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }
 
-// Bindings tells where a role goes, and whether that was guessed.
+// Bindings returns where a role is set, and whether that was guessed.
 func (c *Command) Bindings(r Role) (slots []Slot, guessed bool) { return c.slots[r], c.guessed[r] }
 
-// Title is what a node is called; Nodes counts them.
+// Title returns the name of a node.
 func (c *Command) Title(node string) string { return c.graph.Title(node) }
 
-// Nodes counts the nodes, as a measure of progress.
+// Nodes returns the number of nodes, as a measure of progress.
 func (c *Command) Nodes() int { return len(c.graph.ids) }
 
-// Settle checks what a message asks for and fills in what it leaves open: the
-// seed, and the size that a shape means.
+// Settle checks what a message asks for and fills in the rest: the seed, and the
+// size for an aspect ratio.
 func (c *Command) Settle(a Args) (Args, error) {
 	for r, wished := range map[Role]bool{
 		Prompt: a.Prompt != "", Negative: a.Negative != "", Size: a.Width > 0 || a.AspectW > 0, Steps: a.Steps > 0,
@@ -135,11 +135,11 @@ func (c *Command) Settle(a Args) (Args, error) {
 	return a, nil
 }
 
-// grid is a length that models take: a multiple of eight.
+// grid rounds a length to one that models accept: a multiple of eight.
 func grid(n int) int { return max(64, (n+4)/8*8) }
 
-// shape is a size of the wished shape with about as many pixels as the wished
-// size, or the workflow's own, has.
+// shape returns a size with the requested aspect ratio and about as many pixels as
+// the requested size, or the workflow's own.
 func (c *Command) shape(a Args) (width, height int) {
 	area := float64(a.Width * a.Height)
 	if area == 0 {
@@ -153,10 +153,10 @@ func (c *Command) shape(a Args) (width, height int) {
 	return int(math.Round(float64(height) * ratio)), height
 }
 
-// Files are the names, at the hub, of what the message brought along.
+// Files are the names, at the hub, of the message's files.
 type Files struct{ Image, Mask string }
 
-// Fill makes the graph of a request. The args have been settled.
+// Fill builds the graph of a request. The args must be settled.
 func (c *Command) Fill(a Args, f Files) []byte {
 	g := c.graph.clone()
 	put := func(r Role, wished bool, values ...pyjson.Value) {

@@ -1,10 +1,10 @@
 // Package workflow turns a workflow file into a command: which inputs of which
-// nodes a message sets, what it may set them to, and the graph that results.
+// nodes a message sets, which values it may set, and the resulting graph.
 //
-// A workflow is ComfyUI's API format: an object of nodes by id, each with a
-// class_type and inputs; an input is a literal or a link [node, output]. What
-// the bridge does not set stays as it is in the file, 64-bit seeds and the
-// order of keys included.
+// A workflow is in ComfyUI's API format: an object of nodes by id, each with a
+// class_type and inputs; an input is a literal or a link [node, output]. What the
+// bridge does not set stays as in the file, including 64-bit seeds and the order of
+// keys.
 package workflow
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// ErrNotAPI says that a file holds a workflow as the web UI saves it.
+// ErrNotAPI means that a file holds a workflow as saved by the web UI.
 var ErrNotAPI = errors.New("this is a workflow of the web UI; export it with \"Export (API)\"")
 
 // Graph is a workflow.
@@ -64,13 +64,13 @@ func ParseGraph(data []byte) (*Graph, error) {
 	return g, nil
 }
 
-// Nodes are the ids of all nodes, small numbers first.
+// Nodes returns the ids of all nodes, small numbers first.
 func (g *Graph) Nodes() []string { return g.ids }
 
-// Class is the class of a node, "" when there is no such node.
+// Class returns the class of a node, "" if there is no such node.
 func (g *Graph) Class(id string) string { return g.nodes.Object(id).String("class_type") }
 
-// Title is what the author called a node, else its class.
+// Title returns the author's name for a node, else its class.
 func (g *Graph) Title(id string) string {
 	if title := g.nodes.Object(id).Object("_meta").String("title"); title != "" {
 		return title
@@ -80,7 +80,7 @@ func (g *Graph) Title(id string) string {
 
 func (g *Graph) inputs(id string) *pyjson.Object { return g.nodes.Object(id).Object("inputs") }
 
-// literal is the value of an input that is no link; nil when there is none.
+// literal returns the value of an input that is not a link; nil if there is none.
 func (g *Graph) literal(id, input string) pyjson.Value {
 	value, ok := g.inputs(id).Get(input)
 	if !ok {
@@ -92,7 +92,7 @@ func (g *Graph) literal(id, input string) pyjson.Value {
 	return value
 }
 
-// linked is the node that an input comes from, "" when it is no link.
+// linked returns the node that an input comes from, "" if it is not a link.
 func (g *Graph) linked(id, input string) string {
 	value, ok := g.inputs(id).Get(input)
 	if !ok {
@@ -115,7 +115,7 @@ func link(value pyjson.Value) (from string, ok bool) {
 	return string(id), ok
 }
 
-// find is the node of an id, or the one of a title.
+// find returns the node with an id, or the one with a title.
 func (g *Graph) find(name string) (string, error) {
 	if g.nodes.Has(name) {
 		return name, nil
@@ -136,7 +136,7 @@ func (g *Graph) find(name string) (string, error) {
 	return found, nil
 }
 
-// clone is a copy whose literals may be changed.
+// clone returns a copy whose literals may be changed.
 func (g *Graph) clone() *Graph {
 	nodes, _ := pyjson.Clone(g.nodes).(*pyjson.Object)
 	return &Graph{nodes: nodes, ids: g.ids}
@@ -144,5 +144,5 @@ func (g *Graph) clone() *Graph {
 
 func (g *Graph) set(s Slot, value pyjson.Value) { g.inputs(s.Node).Set(s.Input, value) }
 
-// Bytes is the graph as JSON.
+// Bytes returns the graph as JSON.
 func (g *Graph) Bytes() []byte { return pyjson.Marshal(g.nodes) }

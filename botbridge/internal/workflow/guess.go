@@ -6,8 +6,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// guess finds the inputs that each role most likely means. A node whose title
-// is the name of a role says it itself; else the graph is followed from the
+// guess finds the inputs that each role most likely means. A node whose title is
+// the name of a role is used directly; otherwise the graph is followed from the
 // node that samples.
 func (g *Graph) guess() map[Role][]Slot {
 	found := map[Role][]Slot{}
@@ -75,10 +75,10 @@ func (g *Graph) samples(id string) bool {
 	return g.linked(id, "positive") != "" || strings.Contains(g.Class(id), "Sampler") || strings.Contains(g.Class(id), "Guider")
 }
 
-// maxHops bounds the way from a sampler to its text.
+// maxHops bounds the distance from a sampler to its text.
 const maxHops = 16
 
-// textOf follows an input upstream to the node that holds a text.
+// textOf follows an input upstream to the node that contains a text.
 func (g *Graph) textOf(id, input string, hops int) string {
 	from := g.linked(id, input)
 	if from == "" || hops == maxHops {

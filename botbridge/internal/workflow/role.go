@@ -24,12 +24,12 @@ const (
 	Strength Role = "strength"
 )
 
-// Roles lists them all, in the order in which people are told of them.
+// Roles lists all roles, in the order in which users are told of them.
 func Roles() []Role {
 	return []Role{Prompt, Negative, Image, Mask, Size, Count, Steps, Strength, Model, Seed}
 }
 
-// usual are the inputs that a role means on a node, the likeliest first.
+// usual returns the inputs that a role means on a node, the likeliest first.
 func usual(r Role) []string {
 	switch r {
 	case Prompt, Negative:
@@ -54,7 +54,7 @@ func usual(r Role) []string {
 	return nil
 }
 
-// text says that a role is a string in the graph; the others are numbers.
+// text means that a role is a string in the graph; the others are numbers.
 func (r Role) text() bool {
 	switch r {
 	case Prompt, Negative, Model, Image, Mask:
@@ -80,8 +80,8 @@ type Slot struct{ Node, Input string }
 
 func (s Slot) String() string { return s.Node + "." + s.Input }
 
-// bind reads what bot.yaml says of a role: a node by id or title, with or
-// without an input after a dot; a size may name two, with a comma between.
+// bind parses what bot.yaml says of a role: a node by id or title, optionally with
+// an input after a dot; a size may name two, separated by a comma.
 func (g *Graph) bind(r Role, text string) ([]Slot, error) {
 	var slots []Slot
 	for part := range strings.SplitSeq(text, ",") {
@@ -119,7 +119,7 @@ func (g *Graph) bindOne(r Role, text string) ([]Slot, error) {
 	return slots, nil
 }
 
-// slotsOn are the inputs of a node that a role usually means.
+// slotsOn returns the inputs of a node that a role usually means.
 func (g *Graph) slotsOn(r Role, node string) []Slot {
 	var slots []Slot
 	for _, input := range usual(r) {
