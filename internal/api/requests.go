@@ -32,6 +32,8 @@ type Requests struct {
 	// Limited counts a request that was refused because a tenant had reached a
 	// limit, by the name of the limit.
 	Limited func(limit string)
+	// Recent are the client ids that were used lately from each place.
+	Recent RecentClients
 	// Route names a request's route for the log: its path may name a file.
 	Route func(*http.Request) string
 }

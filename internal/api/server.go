@@ -36,15 +36,14 @@ type Rooms struct {
 type Server struct {
 	core     Core
 	requests *Requests
-	recent   *RecentClients
 	rooms    Rooms
 	// proxied is done once a proxy was noticed that hides who asks.
 	proxied sync.Once
 }
 
 // NewServer makes the server of a hub.
-func NewServer(core Core, requests *Requests, recent *RecentClients, rooms Rooms) *Server {
-	return &Server{core: core, requests: requests, recent: recent, rooms: rooms}
+func NewServer(core Core, requests *Requests, rooms Rooms) *Server {
+	return &Server{core: core, requests: requests, rooms: rooms}
 }
 
 // Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
@@ -77,7 +76,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		return
 	}
 	a := RequesterOf(r, v)
-	s.recent.confirm(a)
+	s.requests.Recent.confirm(a)
 	if v.Proxied && !a.Login {
 		s.proxied.Do(func() {
 			s.requests.Log().Warn("requests come through a proxy that the server's trusted_proxies does not name: " +

@@ -45,7 +45,7 @@ func TestServerFindsTheRoom(t *testing.T) {
 	requests := &Requests{
 		Intake: intake.New(intake.Options{Dir: t.TempDir()}), Log: func() *slog.Logger { return slog.New(slog.DiscardHandler) },
 	}
-	server := NewServer(core, requests, &RecentClients{}, Rooms{
+	server := NewServer(core, requests, Rooms{
 		Own: &own, ComfyUI: &table,
 		Forward: func(w http.ResponseWriter, _ *http.Request, _ Requester, path aiohttp.Path) {
 			WriteText(w, http.StatusOK, "forward "+path.String())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
@@ -44,15 +42,12 @@ const contactTimeout = 15 * time.Second
 // Hub is one hub: all that survives a reload of the configuration.
 type Hub struct {
 	id      Identity
-	table   *api.Router
 	metrics *metrics
-	recent  api.RecentClients
 	left    leftPictures
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
-	intake   *intake.Intake
-	requests *api.Requests
+	intake *intake.Intake
 
 	config  atomic.Pointer[Settings]
 	policy  atomic.Pointer[fleet.Policy] // from the settings
@@ -103,13 +98,7 @@ func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), stock: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
-	h.table = &api.Router{}
 	h.metrics = newMetrics(h)
-	h.requests = &api.Requests{
-		Intake: h.intake, Log: h.log, Unavailable: h.metrics.faults.Inc,
-		Limited: func(limit string) { h.metrics.limited.WithLabelValues(limit).Inc() },
-		Route:   func(r *http.Request) string { return h.table.Pattern(api.PathOf(r)) },
-	}
 	return h
 }
 

@@ -1,20 +1,20 @@
 package hub
 
 import (
-	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Table has ComfyUI's routes. The room that answers them adds them before the
-// first request.
-func (h *Hub) Table() *api.Router { return h.table }
+// Intake takes in the bodies of requests.
+func (h *Hub) Intake() *intake.Intake { return h.intake }
 
-// Requests reads the requests of all rooms.
-func (h *Hub) Requests() *api.Requests { return h.requests }
+// NoteUnavailable counts a request that failed because Redis was away.
+func (h *Hub) NoteUnavailable() { h.metrics.faults.Inc() }
 
-// Recent are the client ids that were used lately from each place.
-func (h *Hub) Recent() *api.RecentClients { return &h.recent }
+// NoteLimited counts a request that was refused because a tenant had reached a
+// limit, by the name of the limit.
+func (h *Hub) NoteLimited(limit string) { h.metrics.limited.WithLabelValues(limit).Inc() }
 
 // Streams are the event streams of all clients. They are there after the first
 // Start.

@@ -20,10 +20,10 @@ type Room struct {
 }
 
 // New makes the room of a hub.
-func New(h *hub.Hub) *Room {
+func New(h *hub.Hub, requests *api.Requests) *Room {
 	return &Room{
-		Requests: h.Requests(), hub: h,
-		cancels: &cancels{Requests: h.Requests(), hub: h, shown: shown{h}},
+		Requests: requests, hub: h,
+		cancels: &cancels{Requests: requests, hub: h, shown: shown{h, &requests.Recent}},
 	}
 }
 

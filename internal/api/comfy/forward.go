@@ -22,7 +22,7 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	case !c.mayPass(w, r, a, path):
 		return
 	}
-	client := c.hub.ClientFor(a.Tenant, c.hub.Recent().Clients(a))
+	client := c.hub.ClientFor(a.Tenant, c.Recent.Clients(a))
 	if isPage(r, path) {
 		client = c.hub.Primary()
 	}

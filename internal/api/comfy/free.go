@@ -25,7 +25,7 @@ func (c *Room) postFree(w http.ResponseWriter, r *http.Request, a api.Requester,
 	models, _ := o.Get("unload_models")
 	memory, _ := o.Get("free_memory")
 	if python.Bool(models) || python.Bool(memory) {
-		c.hub.Free(r.Context(), a.Tenant, c.hub.Recent().Clients(a), python.Bool(models), python.Bool(memory))
+		c.hub.Free(r.Context(), a.Tenant, c.Recent.Clients(a), python.Bool(models), python.Bool(memory))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

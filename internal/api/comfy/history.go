@@ -102,7 +102,7 @@ func (c *Room) postHistory(w http.ResponseWriter, r *http.Request, a api.Request
 	}
 	a.SetClient(order.client)
 	if order.clear {
-		if err := c.hub.Jobs().ClearHistory(r.Context(), a.Tenant, c.hub.Recent().Callers(a)); err != nil {
+		if err := c.hub.Jobs().ClearHistory(r.Context(), a.Tenant, c.Recent.Callers(a)); err != nil {
 			c.Fail(w, r, err)
 			return
 		}

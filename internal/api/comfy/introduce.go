@@ -67,7 +67,7 @@ func (n *call) names(alias comfyui.Alias) bool {
 // anywhere if they were met where the call comes from.
 func (c *Room) introduce(ctx context.Context, to *comfyui.Client, a api.Requester, n *call) {
 	candidates := comfyui.ClientsNamed(aiohttp.ParseQuery(n.query), n.body)
-	for _, id := range c.hub.Recent().Clients(a) {
+	for _, id := range c.Recent.Clients(a) {
 		if !slices.Contains(candidates, id) {
 			candidates = append(candidates, id)
 		}

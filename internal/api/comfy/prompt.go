@@ -16,7 +16,7 @@ import (
 
 // getPrompt answers GET /prompt: how many of the caller's jobs are not done.
 func (c *Room) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	callers := c.hub.Recent().Callers(a)
+	callers := c.Recent.Callers(a)
 	if a.Anonymous() {
 		callers = []string{a.Caller()} // a number may tell of everybody's
 	}
@@ -66,7 +66,7 @@ func (c *Room) submit(w http.ResponseWriter, r *http.Request, a api.Requester, b
 		p.Number = &n
 	}
 	return c.hub.Submitter().Submit(r.Context(), p, func(accepted hub.Accepted) {
-		c.hub.Recent().Note(a, request.ClientID)
+		c.Recent.Note(a, request.ClientID)
 		if accepted.Position >= 0 {
 			w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
 		}

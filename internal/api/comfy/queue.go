@@ -19,7 +19,7 @@ func (c *Room) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 		return
 	}
 	jobs = c.cancels.shown.asListed(a, jobs)
-	mine := c.hub.Recent().Callers(a)
+	mine := c.Recent.Callers(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
 	})

@@ -11,13 +11,13 @@ const maxFetched = 256
 // fetched notes that the requester was answered with the end of a prompt that it
 // named: its next socket must not be told again.
 func (c *Room) fetched(a api.Requester, e hub.HistoryEntry) {
-	c.hub.Fetched(a.Tenant, c.hub.Recent().Clients(a), []string{e.ID})
+	c.hub.Fetched(a.Tenant, c.Recent.Clients(a), []string{e.ID})
 }
 
 // listed notes that the requester was answered with the history. Of several clients
 // at one place it was one, and another may still wait for its end.
 func (c *Room) listed(a api.Requester, entries []hub.HistoryEntry) {
-	clients := c.hub.Recent().Clients(a)
+	clients := c.Recent.Clients(a)
 	if len(clients) != 1 {
 		return
 	}

@@ -35,11 +35,17 @@ func newBench(t *testing.T) *bench {
 	web := httptest.NewServer(instance.Handler())
 	t.Cleanup(web.Close)
 	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
-	room := New(h)
-	room.AddRoutes(h.Table())
+	logger := slog.New(slog.DiscardHandler)
+	table := &api.Router{}
+	requests := &api.Requests{
+		Intake: h.Intake(), Log: func() *slog.Logger { return logger }, Unavailable: h.NoteUnavailable, Limited: h.NoteLimited,
+		Route: func(*http.Request) string { return "" },
+	}
+	room := New(h, requests)
+	room.AddRoutes(table)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	require.NoError(t, h.Start(t.Context(), hub.Settings{Instances: []string{web.URL}, Logger: slog.New(slog.DiscardHandler)}))
-	server := api.NewServer(h, h.Requests(), h.Recent(), api.Rooms{Own: &api.Router{}, ComfyUI: h.Table(), Forward: room.Forward})
+	require.NoError(t, h.Start(t.Context(), hub.Settings{Instances: []string{web.URL}, Logger: logger}))
+	server := api.NewServer(h, requests, api.Rooms{Own: &api.Router{}, ComfyUI: table, Forward: room.Forward})
 	return &bench{Room: room, t: t, server: server, instance: instance}
 }
 

@@ -11,7 +11,10 @@ import (
 )
 
 // shown tells which running jobs clients see run.
-type shown struct{ hub *hub.Hub }
+type shown struct {
+	hub    *hub.Hub
+	recent *api.RecentClients
+}
 
 // of tells which of the running jobs their clients see run, by key: those
 // whose messages a client is being shown, else the client's first. At one
@@ -69,7 +72,7 @@ func began(j job.Job) int64 {
 // a tenant: one of the requester's own, if there is any, and one that is shown
 // rather than another. It is "" if nothing runs.
 func (s shown) oneOf(a api.Requester, jobs []job.Job) string {
-	mine, shown := s.hub.Recent().Callers(a), s.of(jobs)
+	mine, shown := s.recent.Callers(a), s.of(jobs)
 	rank := func(j job.Job) int {
 		return 2*rankOf(slices.Contains(mine, j.Caller)) + rankOf(shown[j.Key])
 	}

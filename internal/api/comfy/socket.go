@@ -25,7 +25,7 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 		id := uuid.New()
 		a.Client = hexOf(id)
 	}
-	c.hub.Recent().Note(a, a.Client)
+	c.Recent.Note(a, a.Client)
 	c.hub.TellMissed(r.Context(), stream.Key{Tenant: a.Tenant, Client: a.Client})
 	err := c.hub.Streams().Serve(w, r, stream.Ident{Tenant: a.Tenant, Client: a.Client, Caller: a.Caller(), Network: a.Network, Live: a.Live})
 	switch {

@@ -16,8 +16,8 @@ type room struct {
 
 // Routes are the routes below /hub, answered by a hub. They exist as written,
 // not below /api.
-func Routes(h *hub.Hub) *api.Router {
-	o := &room{Requests: h.Requests(), hub: h}
+func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
+	o := &room{Requests: requests, hub: h}
 	t := &api.Router{}
 	t.Handle("GET /hub/instances", o.getInstances)
 	t.Handle("GET /hub/jobs", o.getJobs)

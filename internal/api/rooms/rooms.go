@@ -2,6 +2,9 @@
 package rooms
 
 import (
+	"log/slog"
+	"net/http"
+
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/comfy"
 	"github.com/comfyhub/comfyhub/internal/api/ops"
@@ -16,9 +19,14 @@ type API struct {
 
 // New makes the API of a hub, once.
 func New(h *hub.Hub) API {
-	room := comfy.New(h)
-	table := h.Table()
+	table := &api.Router{}
+	requests := &api.Requests{
+		Intake: h.Intake(), Log: func() *slog.Logger { return h.Settings().Logger },
+		Unavailable: h.NoteUnavailable, Limited: h.NoteLimited,
+		Route: func(r *http.Request) string { return table.Pattern(api.PathOf(r)) },
+	}
+	room := comfy.New(h, requests)
 	room.AddRoutes(table)
-	server := api.NewServer(h, h.Requests(), h.Recent(), api.Rooms{Own: ops.Routes(h), ComfyUI: table, Forward: room.Forward})
+	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), ComfyUI: table, Forward: room.Forward})
 	return API{Server: server, ComfyUI: room}
 }
