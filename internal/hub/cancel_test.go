@@ -1,0 +1,51 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// The hub ends jobs for any dialect: there is no request here.
+func TestCancelWithoutARequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	ctx, cancel := t.Context(), b.hub.Canceller()
+	runs := b.submit(endless(1), "ann")
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+	waits := b.submit(endless(2), "ann")
+	find := func(id string) job.Job {
+		j, err := b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id)
+		require.NoError(t, err)
+		return j
+	}
+	running, waiting := find(runs), find(waits)
+
+	gone, err := cancel.CancelWaiting(ctx, running.Key, waiting.Key)
+	require.NoError(t, err)
+	require.Equal(t, []string{waiting.Key}, gone, "what runs is left alone")
+	require.Empty(t, find(waits).Key)
+
+	hit, err := cancel.Cancel(ctx, job.DefaultTenant, runs)
+	require.NoError(t, err)
+	require.True(t, hit)
+	require.Equal(t, "error", b.finished(runs).Status.Text)
+	for _, id := range []string{runs, waits, "unknown"} { // nothing is left to end
+		hit, err = cancel.Cancel(ctx, job.DefaultTenant, id)
+		require.NoError(t, err)
+		require.False(t, hit, id)
+	}
+	require.NoError(t, cancel.Stop(ctx, waiting), "a job that is gone is none to stop")
+
+	hidden := b.submit(endless(3), "bob")
+	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+	require.NoError(t, cancel.Withdraw(ctx, find(hidden)))
+	require.Empty(t, find(hidden).Key)
+	next := b.submit(picture(1), "bob") // the instance is free again
+	require.Equal(t, "success", b.finished(next).Status.Text)
+	_, ended := b.history(hidden)
+	require.False(t, ended, "a job that is withdrawn leaves no trace")
+}
