@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
 	"internal/gossip":    {"internal/fleet", "internal/retry"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis"},
-	"internal/stream":    {"internal/aiohttp", "internal/pyjson", "internal/retry"},
+	"internal/stream":    {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},

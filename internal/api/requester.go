@@ -126,6 +126,11 @@ func (a Requester) Caller() string {
 	}
 }
 
+// Requester returns the requester as jobs and sockets know it.
+func (a Requester) Requester() job.Requester {
+	return job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: a.Client}
+}
+
 // place is what tells a request from those of others when it names no client,
 // "" for nothing.
 func (a Requester) place() string {

@@ -22,7 +22,7 @@ func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 	require.NoError(t, err)
 	d := New(Config{Queue: q})
 	accepted, err := q.Enqueue(t.Context(), queue.Submission{
-		Key: uuid.NewString(), ID: "a", Tenant: "tenant", Class: "class", BodyHash: "hash", Door: time.Hour,
+		Key: uuid.NewString(), ID: "a", Requester: job.Requester{Tenant: "tenant"}, Class: "class", BodyHash: "hash", Door: time.Hour,
 		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}},
 	})
 	require.NoError(t, err)

@@ -17,9 +17,9 @@ func TestPick(t *testing.T) {
 		}
 		return out
 	}
-	a := job.Job{Key: "a", Class: "plain", Client: "ann"}
-	b := job.Job{Key: "b", Class: "plain", Client: "bob"}
-	v := job.Job{Key: "v", Class: "video", Client: "vic"}
+	a := job.Job{Key: "a", Class: "plain", Requester: job.Requester{Client: "ann"}}
+	b := job.Job{Key: "b", Class: "plain", Requester: job.Requester{Client: "bob"}}
+	v := job.Job{Key: "v", Class: "video", Requester: job.Requester{Client: "vic"}}
 	cases := map[string]struct {
 		waiting []job.Job
 		idle    []Idle

@@ -154,7 +154,7 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 // open opens the client's sequence.
 func (r *run) openStream(ctx context.Context) {
 	j := r.job()
-	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
+	k := stream.KeyOf(j.Requester)
 	// Another hub may have accepted it, for a client that is still to come.
 	r.d.streams.Posted(k, time.UnixMilli(j.CreatedAt))
 	if r.wish != withdrawn {

@@ -26,7 +26,7 @@ import (
 func (b *dispatching) listen() (until func(id string) []string) {
 	b.t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = b.streams.Serve(w, r, stream.Ident{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"})
+		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
 	}))
 	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
 	require.NoError(b.t, err)

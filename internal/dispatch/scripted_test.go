@@ -231,7 +231,8 @@ func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) st
 	needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
 	key := uuid.NewString()
 	s := queue.Submission{
-		Key: key, ID: key, Tenant: job.DefaultTenant, Caller: "caller", Client: "client", Class: needs.Signature(), BodyHash: key,
+		Key: key, ID: key, Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "caller", Client: "client"},
+		Class: needs.Signature(), BodyHash: key,
 		Body: job.Body{Prompt: []byte(graph), Extra: []byte("{}"), Outputs: []string{"2"}, Requires: needs.Encode()},
 	}
 	for _, do := range change {

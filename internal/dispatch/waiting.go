@@ -38,7 +38,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.CancelRun(e.Key)
 	case queue.Withdrawn:
 		// Its client may have been shown the run by now: it is told that it ends.
-		d.streams.Drop(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.Key,
+		d.streams.Drop(stream.KeyOf(e.Requester), e.Key,
 			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
 		d.WithdrawRun(e.Key)
 		d.streams.JobChanged(e.Tenant, e.Caller)
@@ -57,7 +57,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 // goesOn tells that a client has posted its next prompt, perhaps at another hub.
 func (d *Dispatcher) goesOn(e queue.Event) {
 	if e.Client != "" && e.Hub == "" { // new, not given back
-		d.streams.GoesOn(stream.Key{Tenant: e.Tenant, Client: e.Client}, e.ID)
+		d.streams.GoesOn(stream.KeyOf(e.Requester), e.ID)
 	}
 }
 
@@ -152,7 +152,7 @@ func (d *Dispatcher) giveUp(ctx context.Context, class, reason string) {
 // run that it could see.
 func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
 	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
-	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
+	k := stream.KeyOf(j.Requester)
 	d.streams.Posted(k, time.UnixMilli(j.CreatedAt))
 	d.streams.Ended(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence}, msgs...)
 	d.streams.StatusChanged(j.Caller)

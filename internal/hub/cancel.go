@@ -58,7 +58,7 @@ func (c *Canceller) Withdraw(ctx context.Context, j job.Job) error {
 		return ignoreNotFound(err)
 	}
 	if result.Withdrawn {
-		c.streams.Drop(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key,
+		c.streams.Drop(stream.KeyOf(j.Requester), j.Key,
 			stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
 		c.dispatch.WithdrawRun(j.Key)
 	}

@@ -78,7 +78,7 @@ const (
 // end of a job that another hub has run. That hub sends it; should it die
 // before it has, the end is rebuilt from the history.
 func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
-	k := stream.Key{Tenant: e.Tenant, Client: e.Client}
+	k := stream.KeyOf(e.Requester)
 	if !h.streams.Holds(k) {
 		return
 	}

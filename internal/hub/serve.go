@@ -28,7 +28,7 @@ func (h *Hub) Canceller() *Canceller { return h.canceller }
 
 // Shows reports whether the client of a running job is being shown its messages.
 func (h *Hub) Shows(j job.Job) bool {
-	return h.streams.Shows(stream.Key{Tenant: j.Tenant, Client: j.Client}, j.Key)
+	return h.streams.Shows(stream.KeyOf(j.Requester), j.Key)
 }
 
 // Started reports whether the hub can answer requests.

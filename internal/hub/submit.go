@@ -30,11 +30,7 @@ var (
 // Submission is a prompt that somebody wants to be run. The byte slices must not
 // be changed.
 type Submission struct {
-	Tenant string
-	// Caller is whose job it is, see [job.Job].
-	Caller string
-	// Client is the client id whose socket gets the messages; empty for none.
-	Client string
+	job.Requester
 	// ID is the prompt id that the client chose; empty for a new one. The same
 	// prompt sent twice under one id is one job.
 	ID    string
@@ -141,7 +137,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, err
 	}
 	q := queue.Submission{
-		Key: uuid.NewString(), ID: p.ID, Tenant: p.Tenant, Caller: p.Caller, Client: p.Client,
+		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester,
 		Class: needs.Signature(), Priority: p.Priority, Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
@@ -165,7 +161,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *catalog.Verdict, door *dispatch.Door) (Accepted, error) {
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
-	k := stream.Key{Tenant: q.Tenant, Client: q.Client}
+	k := stream.KeyOf(q.Requester)
 	s.streams.Posted(k, time.Now())
 	s.streams.GoesOn(k, q.ID)
 	accepted, err := s.queue.Enqueue(ctx, q)
@@ -198,7 +194,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 // replay sends the messages of an ended job again, because the same prompt was
 // posted again: its client may have missed the answer, or the end.
 func (s *Submitter) replay(ctx context.Context, j job.Job) {
-	k := stream.Key{Tenant: j.Tenant, Client: j.Client}
+	k := stream.KeyOf(j.Requester)
 	if s.streams.Replay(k, j.ID) {
 		return
 	}

@@ -14,7 +14,7 @@ func submissionOf(t *testing.T, graph string) Submission {
 	t.Helper()
 	request, err := catalog.ParseRequest([]byte(`{"prompt": ` + graph + `}`))
 	require.NoError(t, err)
-	return Submission{Tenant: job.DefaultTenant, Caller: "from:test", Graph: request.Graph, Extra: request.Extra}
+	return Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
 }
 
 // The hub takes prompts from any dialect: there is no request here.

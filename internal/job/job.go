@@ -19,14 +19,7 @@ type Job struct {
 	// per tenant among the jobs that a client can still address; a newer job
 	// of the same id takes it over.
 	ID string
-	// Tenant is who pays for the work.
-	Tenant string
-	// Caller is who asked: see Caller in package hub. Status counts, bare
-	// interrupts and clears are scoped to it.
-	Caller string
-	// Client is the client_id whose socket gets the messages; empty when the
-	// job has no stream.
-	Client string
+	Requester
 	// Number is ComfyUI's queue number as a JSON literal: "7", "2.0", "NaN".
 	Number string
 	// Rank orders the waiting jobs, smallest first, by plain byte order. It

@@ -17,11 +17,8 @@ type Submission struct {
 	// one key creates one job.
 	Key string
 	// ID is the client's prompt_id; never empty.
-	ID     string
-	Tenant string
-	Caller string
-	// Client is the client_id, empty for none.
-	Client string
+	ID string
+	job.Requester
 	// Class is the signature of Body.Requires.
 	Class string
 	// Priority is from -100 to 100; values beyond are clamped.

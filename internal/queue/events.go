@@ -40,12 +40,10 @@ const (
 // Event is a hint that something happened. It may be delayed, lost or duplicated.
 type Event struct {
 	Kind Kind
-	// Key to Client are the job's; all are empty in a Resync.
-	Key    string
-	ID     string
-	Tenant string
-	Caller string
-	Client string
+	// Key, ID and Requester are the job's; all are empty in a Resync.
+	Key string
+	ID  string
+	job.Requester
 	// Instance and Hub are those of its last run, empty before the first.
 	Instance string
 	Hub      string
@@ -63,8 +61,9 @@ func readEvent(payload string) (Event, bool) {
 		return Event{}, false
 	}
 	return Event{
-		Kind: Kind(parts[0]), Key: parts[1], ID: parts[2], Tenant: parts[3], Caller: parts[4], Client: parts[5],
-		Instance: parts[6], Hub: parts[7], State: job.State(parts[8]),
+		Kind: Kind(parts[0]), Key: parts[1], ID: parts[2],
+		Requester: job.Requester{Tenant: parts[3], Caller: parts[4], Client: parts[5]},
+		Instance:  parts[6], Hub: parts[7], State: job.State(parts[8]),
 	}, true
 }
 

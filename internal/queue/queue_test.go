@@ -38,7 +38,7 @@ func each(t *testing.T, o queue.Options, test func(t *testing.T, b *bench)) {
 // submission is an ordinary one; change alters it.
 func submission(id string, change ...func(*queue.Submission)) queue.Submission {
 	s := queue.Submission{
-		Key: uuid.NewString(), ID: id, Tenant: "tenant", Caller: "caller", Client: "client", Class: "class",
+		Key: uuid.NewString(), ID: id, Requester: job.Requester{Tenant: "tenant", Caller: "caller", Client: "client"}, Class: "class",
 		BodyHash: "hash of " + id,
 		Body: job.Body{
 			Prompt: []byte(`{"1":{"seed":18446744073709551615}}`), Extra: []byte(`{}`), Outputs: []string{"9", "10"},

@@ -39,9 +39,7 @@ func (r record) job() (job.Job, error) {
 	p := parser{r: r}
 	j := job.Job{
 		ID:         r["id"],
-		Tenant:     r["tenant"],
-		Caller:     r["caller"],
-		Client:     r["client"],
+		Requester:  job.Requester{Tenant: r["tenant"], Caller: r["caller"], Client: r["client"]},
 		Number:     string(pyjson.Finite(pyjson.Number(r["number"]))), // older hubs wrote NaN
 		Rank:       r["rank"],
 		Key:        keyOf(r["rank"]),

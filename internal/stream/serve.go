@@ -28,7 +28,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	}
 	// After the upgrade the client believes that it hears everything, so from here
 	// on nothing of it is dropped.
-	k := Key{Tenant: id.Tenant, Client: id.Client}
+	k := KeyOf(id.Requester)
 	s.change(k, true, func(c *client) { c.extend() })
 	arrival := s.arrivals.Add(1)
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // Errors that [Streams.Serve] returns before anything was written to the client, so
@@ -32,13 +33,14 @@ type Key struct {
 	Client string
 }
 
+// KeyOf returns the stream of a requester's jobs.
+func KeyOf(r job.Requester) Key { return Key{Tenant: r.Tenant, Client: r.Client} }
+
 // Ident identifies who opens a socket.
 type Ident struct {
-	Tenant string
-	// Client is the clientId of the query; if empty, one is generated.
-	Client string
-	// Caller is the caller whose jobs `status` counts.
-	Caller string
+	// Requester has the clientId of the query; if that is empty, one is generated.
+	// Status messages count the jobs of its caller.
+	job.Requester
 	// Network tells apart callers of a tenant that may be strangers to each other;
 	// empty if the tenant is one person.
 	Network string

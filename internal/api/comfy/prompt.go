@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -54,7 +55,7 @@ func (c *Room) submit(w http.ResponseWriter, r *http.Request, a api.Requester, b
 	}
 	a.SetClient(request.ClientID)
 	p := hub.Submission{
-		Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID, ID: request.PromptID,
+		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, ID: request.PromptID,
 		Graph: request.Graph, Targets: request.Targets, Extra: request.Extra, Secrets: request.Secrets,
 		Priority: priorityOf(r, request), Front: request.Front,
 	}

@@ -21,15 +21,14 @@ type shown struct {
 // ComfyUI the client's others would still wait. The jobs should be all of their
 // clients'; those without a client id count as one client's for each caller.
 func (s shown) of(jobs []job.Job) map[string]bool {
-	type owner struct{ tenant, client, caller string }
-	out, seen, first := map[string]bool{}, map[owner]bool{}, map[owner]job.Job{}
+	out, seen, first := map[string]bool{}, map[job.Requester]bool{}, map[job.Requester]job.Job{}
 	for _, j := range jobs {
 		if j.State == job.Queued {
 			continue
 		}
-		by := owner{tenant: j.Tenant, client: j.Client}
-		if j.Client == "" {
-			by.caller = j.Caller
+		by := j.Requester
+		if j.Client != "" {
+			by.Caller = ""
 		}
 		if s.hub.Shows(j) {
 			out[j.Key], seen[by] = true, true

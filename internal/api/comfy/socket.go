@@ -26,8 +26,8 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 		a.Client = hexOf(id)
 	}
 	c.Recent.Note(a, a.Client)
-	c.hub.TellMissed(r.Context(), stream.Key{Tenant: a.Tenant, Client: a.Client})
-	err := c.hub.Streams().Serve(w, r, stream.Ident{Tenant: a.Tenant, Client: a.Client, Caller: a.Caller(), Network: a.Network, Live: a.Live})
+	c.hub.TellMissed(r.Context(), stream.KeyOf(a.Requester()))
+	err := c.hub.Streams().Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Live: a.Live})
 	switch {
 	case errors.Is(err, stream.ErrTenantFull):
 		c.RefuseFull(w, "sockets", api.Error{
