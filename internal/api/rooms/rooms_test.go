@@ -1,0 +1,57 @@
+package rooms
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// Each dialect answers its own routes: ComfyUI's with and without /api, the hub's
+// only as written.
+func TestEachRoomAnswersItsRoutes(t *testing.T) {
+	t.Parallel()
+	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	a := New(h)
+	ask := func(method, path, body string) (int, string) {
+		w := httptest.NewRecorder()
+		a.Serve(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)), api.Visitor{IP: "127.0.0.1"})
+		return w.Code, w.Body.String()
+	}
+	status, _ := ask("GET", "/queue", "")
+	require.Equal(t, http.StatusServiceUnavailable, status, "before the start")
+	require.NoError(t, h.Start(t.Context(), hub.Settings{Logger: slog.New(slog.DiscardHandler)}))
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"GET", "/queue", "", 200, `{"queue_running": [], "queue_pending": []}`},
+		{"GET", "/api/queue", "", 200, `{"queue_running": [], "queue_pending": []}`},
+		{"GET", "/history", "", 200, `{}`},
+		{"GET", "/prompt", "", 200, `{"exec_info": {"queue_remaining": 0}}`},
+		{"POST", "/prompt", `{}`, 400, `"no_prompt"`},
+		{"GET", "/view", "", 404, ``},
+		{"GET", "/view?filename=none.png", "", 404, ``},
+		{"POST", "/interrupt", "", 200, ``},
+		{"GET", "/users", "", 200, `"storage": "server"`},
+		{"GET", "/hub/jobs", "", 200, `[]`},
+		{"GET", "/hub/jobs/none", "", 404, `Job not found`},
+		// Nothing is connected that could answer what no room knows.
+		{"GET", "/api/hub/jobs", "", 404, ``},
+		{"GET", "/some/custom/node", "", 404, ``},
+	} {
+		status, answer := ask(c.method, c.path, c.body)
+		assert.Equal(t, c.status, status, "%s %s: %s", c.method, c.path, answer)
+		assert.Contains(t, answer, c.answer, "%s %s", c.method, c.path)
+	}
+}
