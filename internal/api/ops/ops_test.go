@@ -90,7 +90,7 @@ func TestBeforeTheStart(t *testing.T) {
 // The shapes are public: their fields, order and kinds.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	waiting := hub.JobView{Job: job.Job{ID: "a", Tenant: "t", State: job.Queued, CreatedAt: 1500}, Position: 2}
+	waiting := hub.JobView{Job: job.Job{ID: "a", Requester: job.Requester{Tenant: "t"}, State: job.Queued, CreatedAt: 1500}, Position: 2}
 	require.Equal(t, `{"id": "a", "status": "queued", "position": 2, "eta": null, "instance": null, "attempts": 0, "tenant": "t", "priority": 0, `+
 		`"progress": 0.0, "created_at": 1.5, "started_at": null, "finished_at": null, "error": "", "lost": []}`, string(pyjson.Marshal(jobValue(waiting))))
 	running := hub.JobView{Position: -1, Job: job.Job{
