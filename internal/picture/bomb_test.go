@@ -183,6 +183,18 @@ func TestErrorsOfOthersStayTheirOwn(t *testing.T) {
 	}
 }
 
+// A TIFF whose directory or strips lie far beyond its end takes no more memory than
+// it has bytes: its decoder reads streams in steps of 10 MB. It is not parallel,
+// since it counts what the process allocates.
+func TestTIFFPointsFarAway(t *testing.T) {
+	data := append([]byte("II*\x00"), 0, 0, 0, 2) // the directory is at 32 MB
+	took := allocated(func() {
+		_, err := ReadHeader(bytes.NewReader(data), int64(len(data)))
+		require.ErrorIs(t, err, ErrFormat)
+	})
+	require.Less(t, took, int64(1<<20))
+}
+
 // Whatever a file says, decoding it takes no more than its header tells.
 func FuzzHeader(f *testing.F) {
 	for _, data := range kinds(f, 20, 12) {

@@ -1,7 +1,9 @@
 package picture
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"image/gif"
@@ -21,7 +23,7 @@ func Decode(ctx context.Context, r io.Reader, h Header) (image.Image, error) {
 	if h.Format == "jpeg" {
 		from.scans, from.scansAt, from.settled = h.scans, h.scansAt, h.settled
 	}
-	img, err := decoders[h.Format](from)
+	img, err := decode(from, h)
 	switch {
 	case from.err != nil:
 		return nil, from.err
@@ -34,8 +36,31 @@ func Decode(ctx context.Context, r io.Reader, h Header) (image.Image, error) {
 	return img, nil
 }
 
+func decode(r io.Reader, h Header) (image.Image, error) {
+	if h.Format == "tiff" {
+		file, err := wholeTIFF(r, h.size)
+		if err != nil {
+			return nil, err
+		}
+		return tiff.Decode(file)
+	}
+	return decoders[h.Format](r)
+}
+
+// wholeTIFF reads a TIFF into memory. Given a stream, the decoder would do that by
+// itself, but in steps of 10 MB, as far as the file claims to go: 400 bytes could
+// make it allocate that much. size is that of the file, in bytes.
+func wholeTIFF(r io.Reader, size int64) (*bytes.Reader, error) {
+	data := make([]byte, size)
+	n, err := io.ReadFull(r, data)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
+	}
+	return bytes.NewReader(data[:n]), nil
+}
+
 var decoders = map[string]func(io.Reader) (image.Image, error){
-	"jpeg": jpeg.Decode, "png": png.Decode, "gif": gif.Decode, "webp": webp.Decode, "bmp": bmp.Decode, "tiff": tiff.Decode,
+	"jpeg": jpeg.Decode, "png": png.Decode, "gif": gif.Decode, "webp": webp.Decode, "bmp": bmp.Decode,
 }
 
 // maxScans bounds the scans of a progressive JPEG. Encoders write about 10, and

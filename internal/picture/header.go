@@ -47,6 +47,8 @@ type Header struct {
 	scans   int
 	scansAt int64
 	alpha   bool
+	// size is that of a TIFF's file, in bytes.
+	size int64
 }
 
 // ReadHeader reads as much of a file as is needed to know what decoding it will
@@ -91,11 +93,16 @@ func readHeader(r *bufio.Reader, size int64) (Header, error) {
 		if size > maxTIFF {
 			return Header{}, fmt.Errorf("%w: a TIFF of %d bytes", ErrBomb, size)
 		}
-		config, err := tiff.DecodeConfig(r)
-		// The decoder keeps the whole file and whole strips in memory, both in
-		// slices that grow, and a strip may be the whole picture.
+		file, err := wholeTIFF(r, size)
+		if err != nil {
+			return Header{}, err
+		}
+		config, err := tiff.DecodeConfig(file)
+		// The whole file is in memory, and whole strips are, in slices that grow; a
+		// strip may be the whole picture.
 		h, err := configHeader("tiff", config, err, 9)
 		h.decoding += 6*size + 1<<20
+		h.size = size
 		return h, err
 	}
 	return Header{}, ErrFormat
