@@ -131,6 +131,11 @@ func (a Requester) Requester() job.Requester {
 	return job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: a.Client}
 }
 
+// Viewer returns the requester as the core judges what it may see.
+func (a Requester) Viewer() job.Viewer {
+	return job.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
+}
+
 // place is what tells a request from those of others when it names no client,
 // "" for nothing.
 func (a Requester) place() string {

@@ -6,19 +6,13 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // Viewer is somebody who looks at jobs and at the fleet.
-type Viewer struct {
-	// Tenant is whose jobs are the viewer's own.
-	Tenant string
-	// Login says that the tenant comes from a login.
-	Login bool
-	// Trusted says that the viewer may speak for every tenant.
-	Trusted bool
-}
+type Viewer = job.Viewer
 
 // Insight shows the fleet and the jobs to viewers, to each what it may see. Its
 // errors are those of Redis, besides those that a method names.

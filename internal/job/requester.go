@@ -10,3 +10,13 @@ type Requester struct {
 	// Client is the client_id whose socket gets the messages; empty for none.
 	Client string
 }
+
+// Viewer is somebody who looks at jobs and at the fleet.
+type Viewer struct {
+	// Tenant is whose jobs are the viewer's own.
+	Tenant string
+	// Login says that the tenant comes from a login.
+	Login bool
+	// Trusted says that the viewer may speak for every tenant.
+	Trusted bool
+}

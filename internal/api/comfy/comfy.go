@@ -83,7 +83,3 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Handle("GET /internal/files/*", c.getFolder)
 	t.Handle("GET /internal/folder_paths", c.getKnown("{}"))
 }
-
-func viewerOf(a api.Requester) hub.Viewer {
-	return hub.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
-}

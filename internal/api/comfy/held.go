@@ -51,7 +51,7 @@ func (c *Room) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		api.WriteErrorText(w, http.StatusNotFound, "Image not found")
 		return
 	}
-	for _, client := range c.hub.Holders(viewerOf(a), c.Recent.Clients(a), path[0]) {
+	for _, client := range c.hub.Holders(a.Viewer(), c.Recent.Clients(a), path[0]) {
 		resp, err := client.Ask(r.Context(), files.HeldPath+url.PathEscape(path[0]), nil)
 		if err != nil {
 			continue

@@ -20,7 +20,7 @@ import (
 func (c *Room) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"
 	instances := c.hub.AllInstances()
-	switch whole := c.hub.Insight().SeesAll(viewerOf(a)); {
+	switch whole := c.hub.Insight().SeesAll(a.Viewer()); {
 	case whole && len(instances) == 1:
 		if client := c.hub.Primary(); client != nil {
 			client.Forward(w, r, api.PathOf(r), nil, func(w http.ResponseWriter, r *http.Request, _ error) {
@@ -101,7 +101,7 @@ func (c *Room) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester
 		return
 	}
 	if client := o.String("clientId"); client != "" {
-		c.hub.ReadLogs(r.Context(), viewerOf(a), client, python.Bool(enabled))
+		c.hub.ReadLogs(r.Context(), a.Viewer(), client, python.Bool(enabled))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

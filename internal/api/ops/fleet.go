@@ -43,12 +43,12 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 
 // getInstances answers GET /hub/instances.
 func (o *room) getInstances(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	api.WriteListing(w, r, instanceList(o.hub.Insight().Instances(r.Context(), viewer(a))))
+	api.WriteListing(w, r, instanceList(o.hub.Insight().Instances(r.Context(), a.Viewer())))
 }
 
 // getStats answers GET /hub/stats: the fleet in a few numbers.
 func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	stats, err := o.hub.Insight().Stats(r.Context(), viewer(a))
+	stats, err := o.hub.Insight().Stats(r.Context(), a.Viewer())
 	if err != nil {
 		o.Fail(w, r, err)
 		return

@@ -14,7 +14,7 @@ import (
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
 // newest first.
 func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	jobs, err := o.hub.Insight().Jobs(r.Context(), viewer(a))
+	jobs, err := o.hub.Insight().Jobs(r.Context(), a.Viewer())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -28,7 +28,7 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 
 // getJob answers GET /hub/jobs/{id}.
 func (o *room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := o.hub.Insight().Job(r.Context(), viewer(a), path[0])
+	j, err := o.hub.Insight().Job(r.Context(), a.Viewer(), path[0])
 	if err != nil {
 		o.failJob(w, r, err)
 		return
@@ -114,7 +114,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 		api.WriteErrorText(w, http.StatusBadRequest, "prompt_id is needed as JSON")
 		return
 	}
-	e, err := o.hub.Insight().Explain(r.Context(), viewer(a), ask.PromptID)
+	e, err := o.hub.Insight().Explain(r.Context(), a.Viewer(), ask.PromptID)
 	if err != nil {
 		o.failJob(w, r, err)
 		return

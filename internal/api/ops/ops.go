@@ -29,7 +29,3 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("GET "+api.LinkPath+"*", o.getFile)
 	return t
 }
-
-func viewer(a api.Requester) hub.Viewer {
-	return hub.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
-}
