@@ -148,8 +148,8 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 
 // free lets the instance have another job. It may be called twice.
 func (r *run) free() {
-	if r.conn != nil && r.conn.detach(r) {
-		r.d.Fleet.SetRunning(r.conn.name, "")
+	if r.conn != nil {
+		r.conn.detach(r)
 	}
 }
 

@@ -23,6 +23,7 @@ type connection struct {
 	key    string // of its agent
 	owner  string // the agent, or the instance itself where it has none
 	client *comfyui.Client
+	fleet  *fleet.Registry
 	sid    string
 	log    *slog.Logger
 	stop   context.CancelFunc
@@ -57,7 +58,7 @@ type connection struct {
 func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, client *comfyui.Client) *connection {
 	ctx, stop := context.WithCancel(ctx)
 	conn := &connection{
-		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client,
+		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: d.Fleet,
 		// A fresh id for each connection: an old socket of an earlier hub that
 		// closes late must not silence this one.
 		sid:     "comfyhub-" + uuid.NewString(),
@@ -161,6 +162,17 @@ func (conn *connection) attach(r *run) bool {
 	return true
 }
 
+// show tells the fleet that the instance is busy with a run. It says nothing of one
+// that is detached: an instance can refuse a prompt before the hub gets this far,
+// and would be shown as busy for ever.
+func (conn *connection) show(r *run) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.current == r {
+		conn.fleet.SetRunning(conn.name, r.job().ID)
+	}
+}
+
 // detach frees the connection; the instance may take another job. It reports
 // whether the run had it.
 func (conn *connection) detach(r *run) bool {
@@ -170,6 +182,7 @@ func (conn *connection) detach(r *run) bool {
 		return false
 	}
 	conn.current = nil
+	conn.fleet.SetRunning(conn.name, "")
 	conn.freeSince = time.Now()
 	if j := r.job(); j.Client != "" {
 		conn.lastClient, conn.lastTenant = j.Client, j.Tenant

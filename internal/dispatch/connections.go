@@ -70,7 +70,11 @@ func (d *Dispatcher) retire(conn, next *connection) {
 	d.panels.dropOf(conn)
 	if r := conn.running(); r != nil {
 		if next != nil && next.attach(r) {
+			next.show(r)
 			r.mail.put(runEvent{kind: moved, conn: next})
+			if d.followed(r.job().Key) != r { // it has ended, and will not read that
+				next.detach(r)
+			}
 		} else {
 			r.mail.put(runEvent{kind: socketDown, err: errDropped})
 		}

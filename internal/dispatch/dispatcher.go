@@ -299,8 +299,8 @@ func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 	r.take(claimed)
 	r.mark = claimed.Fence
 	r.log = r.log.With("instance", conn.name)
+	conn.show(r)
 	d.launch(r, r.execute)
-	d.Fleet.SetRunning(conn.name, claimed.ID)
 	waited := claimed.Age(time.Now())
 	if d.Observe != nil {
 		d.Observe.Dispatched(waited, min(waited, conn.idleFor()))
@@ -327,6 +327,11 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 		}
 		d.mu.Unlock()
 		r.free()
+		if r.conn != nil {
+			if next := d.connection(r.conn.name); next != nil {
+				next.detach(r) // the run was moved there, and ended before it knew
+			}
+		}
 		if v != rejected { // then no count has changed that anybody knows of
 			d.streams.StatusChanged(d.callers(j)...)
 		}

@@ -187,6 +187,7 @@ func (d *Dispatcher) seize(ctx context.Context, conn *connection, r *run) bool {
 		}
 		retry.Sleep(ctx, 10*time.Millisecond)
 	}
+	conn.show(r)
 	return true
 }
 
