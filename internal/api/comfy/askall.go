@@ -17,13 +17,17 @@ import (
 // must not hang every client.
 const askAllTimeout = 5 * time.Second
 
+// surveys answers the routes whose answers lie with the instances: it asks the
+// primary or all of them, and joins what they say.
+type surveys struct{ shared }
+
 // askAll asks every connected instance at once and returns the good answers,
 // the primary's first. reached says that an instance answered at all, if only
 // that it has nothing there.
-func (c *Room) askAll(ctx context.Context, path string, query url.Values) (good []pyjson.Value, reached bool) {
+func (s surveys) askAll(ctx context.Context, path string, query url.Values) (good []pyjson.Value, reached bool) {
 	ctx, cancel := context.WithTimeout(ctx, askAllTimeout)
 	defer cancel()
-	clients := c.hub.Clients()
+	clients := s.hub.Clients()
 	answers := make([]pyjson.Value, len(clients))
 	spoke := make([]bool, len(clients))
 	var wait sync.WaitGroup

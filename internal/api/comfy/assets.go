@@ -14,27 +14,30 @@ import (
 // have, so through a hub it always is.
 const assetsDisabled = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details": {}}}`
 
-// addAssets adds the routes of the asset API; they exist as written only.
-func (c *Room) addAssets(t *api.Router) {
+// assets answers the routes of the asset API.
+type assets struct{ shared }
+
+// addRoutes adds the routes of the asset API; they exist as written only.
+func (s assets) addRoutes(t *api.Router) {
 	for _, pattern := range []string{
 		"GET /api/assets", "POST /api/assets", "POST /api/assets/from-hash", "GET /api/tags",
 		"GET /api/assets/tags/refine", "POST /api/assets/seed", "GET /api/assets/seed/status",
 		"POST /api/assets/seed/cancel", "POST /api/assets/prune",
 	} {
-		t.Handle(pattern, c.noAssets)
+		t.Handle(pattern, s.noAssets)
 	}
 	for _, pattern := range []string{
 		"GET /api/assets/*", "PUT /api/assets/*", "DELETE /api/assets/*", "GET /api/assets/*/content",
 		"POST /api/assets/*/tags", "DELETE /api/assets/*/tags",
 	} {
-		t.Handle(pattern, c.noAsset(func(id string) bool { return uuid.Validate(id) == nil && len(id) == 36 }))
+		t.Handle(pattern, s.noAsset(func(id string) bool { return uuid.Validate(id) == nil && len(id) == 36 }))
 	}
-	t.Handle("GET /api/assets/hash/*", c.noAsset(func(hash string) bool { return strings.HasPrefix(hash, "blake3:") }))
+	t.Handle("GET /api/assets/hash/*", s.noAsset(func(hash string) bool { return strings.HasPrefix(hash, "blake3:") }))
 }
 
 // noAssets refuses, if the version that the hub emulates has assets at all.
-func (c *Room) noAssets(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	if !c.hub.Version().AtLeast(0, 17, 0) {
+func (s assets) noAssets(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	if !s.hub.Version().AtLeast(0, 17, 0) {
 		api.WriteNotFound(w, r) // nor is it at an instance: a newer one would show everybody's
 		return
 	}
@@ -42,12 +45,12 @@ func (c *Room) noAssets(w http.ResponseWriter, r *http.Request, _ api.Requester,
 }
 
 // noAsset is noAssets for routes whose parameter must have a form.
-func (c *Room) noAsset(fits func(string) bool) api.Handler {
+func (s assets) noAsset(fits func(string) bool) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 		if !fits(path[0]) {
 			api.WriteNotFound(w, r)
 			return
 		}
-		c.noAssets(w, r, a, path)
+		s.noAssets(w, r, a, path)
 	}
 }

@@ -9,10 +9,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// Room answers routes of ComfyUI, and what is no route of the hub.
-type Room struct {
+// shared is what all handlers of the room have in common.
+type shared struct {
 	*api.Requests
 	hub *hub.Hub
+}
+
+// Room answers routes of ComfyUI, and what is no route of the hub. Handlers that
+// belong together are the methods of a type of their own; Room itself is the
+// socket, and passes on to an instance what nobody else answers.
+type Room struct {
+	shared
+
 	// cancels takes prompts back.
 	cancels *cancels
 	// builds answers for files of the web UI's build.
@@ -21,65 +29,71 @@ type Room struct {
 
 // New makes the room of a hub.
 func New(h *hub.Hub, requests *api.Requests) *Room {
-	return &Room{
-		Requests: requests, hub: h,
-		cancels: &cancels{Requests: requests, hub: h, shown: shown{h, &requests.Recent}},
-	}
+	both := shared{Requests: requests, hub: h}
+	return &Room{shared: both, cancels: &cancels{shared: both, shown: shown{h, &requests.Recent}}}
 }
 
 // AddRoutes adds what the room answers to a table of ComfyUI's routes.
 func (c *Room) AddRoutes(t *api.Router) {
-	c.addAssets(t)
+	prompts := prompts{c.shared}
+	surveys := surveys{c.shared}
+	stored := storedFiles{c.shared}
+	lists := lists{shared: c.shared, shown: c.cancels.shown, receipts: receipts{c.shared}}
+	jobs := jobLists{shared: c.shared, shown: lists.shown, receipts: lists.receipts}
+	folders := userFolders{c.shared}
+	settings, userFiles := userSettings{folders}, userFiles{folders}
+	logs := instanceLogs{c.shared}
+	assets{c.shared}.addRoutes(t)
 	c.cancels.addRoutes(t)
 	t.Both("GET /ws", c.getSocket)
-	t.Both("GET /prompt", c.getPrompt)
-	t.Both("POST /prompt", c.postPrompt)
-	t.Both("GET /queue", c.getQueue)
-	t.Both("GET /history", c.getHistory)
-	t.Both("POST /history", c.postHistory)
-	t.Both("GET /history/*", c.getHistoryOf)
+	t.Both("GET /prompt", prompts.getPrompt)
+	t.Both("POST /prompt", prompts.postPrompt)
+	t.Both("GET /queue", lists.getQueue)
+	t.Both("GET /history", lists.getHistory)
+	t.Both("POST /history", lists.postHistory)
+	t.Both("GET /history/*", lists.getHistoryOf)
 	// As written, and once more below /api; there is no bare /jobs.
-	t.Both("GET /api/jobs", c.getJobs)
-	t.Both("GET /api/jobs/*", c.getJob)
-	t.Both("GET /object_info", c.getObjectInfo)
-	t.Both("GET /object_info/*", c.getObjectInfoOf)
-	t.Both("GET /system_stats", c.getSystemStats)
+	t.Both("GET /api/jobs", jobs.getJobs)
+	t.Both("GET /api/jobs/*", jobs.getJob)
+	t.Both("GET /object_info", surveys.getObjectInfo)
+	t.Both("GET /object_info/*", surveys.getObjectInfoOf)
+	t.Both("GET /system_stats", surveys.getSystemStats)
 	t.Both("GET /features", c.getFeatures)
-	t.Both("GET /embeddings", c.getUnion)
-	t.Both("GET /models", c.getUnion)
-	t.Both("GET /models/*", c.getUnion)
-	t.Both("GET /view_metadata/*", c.getFromAny)
-	t.Both("GET /experiment/models", c.getModelFolders)
-	t.Both("GET /experiment/models/*", c.getModelFolder)
-	t.Both("GET /experiment/models/preview/*/*/**", c.getFromAny)
-	t.Both("GET /extensions", c.getKnown("[]"))
-	t.Both("GET /i18n", c.getKnown("{}"))
-	t.Both("GET /workflow_templates", c.getKnown("{}"))
-	t.Both("GET /global_subgraphs", c.getKnown("{}"))
-	t.Both("GET /global_subgraphs/*", c.getSettled("null"))
-	t.Both("GET /node_replacements", c.getKnown("{}"))
+	t.Both("GET /embeddings", surveys.getUnion)
+	t.Both("GET /models", surveys.getUnion)
+	t.Both("GET /models/*", surveys.getUnion)
+	t.Both("GET /view_metadata/*", surveys.getFromAny)
+	t.Both("GET /experiment/models", surveys.getModelFolders)
+	t.Both("GET /experiment/models/*", surveys.getModelFolder)
+	t.Both("GET /experiment/models/preview/*/*/**", surveys.getFromAny)
+	t.Both("GET /extensions", surveys.getKnown("[]"))
+	t.Both("GET /i18n", surveys.getKnown("{}"))
+	t.Both("GET /workflow_templates", surveys.getKnown("{}"))
+	t.Both("GET /global_subgraphs", surveys.getKnown("{}"))
+	t.Both("GET /global_subgraphs/*", surveys.getSettled("null"))
+	t.Both("GET /node_replacements", surveys.getKnown("{}"))
 	t.Both("POST /free", c.postFree)
-	t.Both("GET /view", c.getView)
-	t.Both("POST /upload/image", c.postUpload)
-	t.Both("POST /upload/mask", c.postMask)
-	t.Both("PUT "+files.HeldPath+"*", c.putHeld)
-	t.Both("GET "+files.HeldPath+"*", c.getHeld)
-	t.Both("GET /users", c.getUsers)
-	t.Both("POST /users", c.postUsers)
-	t.Both("GET /settings", c.getSettings)
-	t.Both("POST /settings", c.postSettings)
-	t.Both("GET /settings/*", c.getSetting)
-	t.Both("POST /settings/*", c.postSetting)
-	t.Both("GET /userdata", c.getUserdata)
-	t.Both("GET /v2/userdata", c.getUserdataV2)
-	t.Both("GET /userdata/*", c.getUserfile)
-	t.Both("POST /userdata/*", c.postUserfile)
-	t.Both("DELETE /userdata/*", c.deleteUserfile)
-	t.Both("POST /userdata/*/move/*", c.postUserfileMove)
+	t.Both("GET /view", stored.getView)
+	t.Both("POST /upload/image", stored.postUpload)
+	t.Both("POST /upload/mask", stored.postMask)
+	t.Both("PUT "+files.HeldPath+"*", stored.putHeld)
+	t.Both("GET "+files.HeldPath+"*", stored.getHeld)
+	t.Both("GET /users", settings.getUsers)
+	t.Both("POST /users", settings.postUsers)
+	t.Both("GET /settings", settings.getSettings)
+	t.Both("POST /settings", settings.postSettings)
+	t.Both("GET /settings/*", settings.getSetting)
+	t.Both("POST /settings/*", settings.postSetting)
+	t.Both("GET /userdata", userFiles.getUserdata)
+	t.Both("GET /v2/userdata", userFiles.getUserdataV2)
+	t.Both("GET /userdata/*", userFiles.getUserfile)
+	t.Both("POST /userdata/*", userFiles.postUserfile)
+	t.Both("DELETE /userdata/*", userFiles.deleteUserfile)
+	t.Both("POST /userdata/*/move/*", userFiles.postUserfileMove)
 	// Bare only.
-	t.Handle("GET /internal/logs", c.getLogs)
-	t.Handle("GET /internal/logs/raw", c.getLogs)
-	t.Handle("PATCH /internal/logs/subscribe", c.patchLogs)
-	t.Handle("GET /internal/files/*", c.getFolder)
-	t.Handle("GET /internal/folder_paths", c.getKnown("{}"))
+	t.Handle("GET /internal/logs", logs.getLogs)
+	t.Handle("GET /internal/logs/raw", logs.getLogs)
+	t.Handle("PATCH /internal/logs/subscribe", logs.patchLogs)
+	t.Handle("GET /internal/files/*", stored.getFolder)
+	t.Handle("GET /internal/folder_paths", surveys.getKnown("{}"))
 }

@@ -8,24 +8,27 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
+// storedFiles answers the routes of inputs and outputs.
+type storedFiles struct{ shared }
+
 // getView answers GET /view.
-func (c *Room) getView(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	c.hub.View().ServeView(w, r, a.Tenant, a.Turn())
+func (f storedFiles) getView(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	f.hub.View().ServeView(w, r, a.Tenant, a.Turn())
 }
 
 // postUpload answers POST /upload/image.
-func (c *Room) postUpload(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	c.refuseUpload(w, c.hub.Uploads().ServeImage(w, r, a.Tenant))
+func (f storedFiles) postUpload(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	f.refuseUpload(w, f.hub.Uploads().ServeImage(w, r, a.Tenant))
 }
 
 // postMask answers POST /upload/mask.
-func (c *Room) postMask(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	c.refuseUpload(w, c.hub.Uploads().ServeMask(w, r, a.Tenant, a.Turn()))
+func (f storedFiles) postMask(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	f.refuseUpload(w, f.hub.Uploads().ServeMask(w, r, a.Tenant, a.Turn()))
 }
 
 // refuseUpload answers an upload for which the tenant has no room left. Web UIs
 // show the status with its reason phrase.
-func (c *Room) refuseUpload(w http.ResponseWriter, err error) {
+func (f storedFiles) refuseUpload(w http.ResponseWriter, err error) {
 	var full *files.FullError
 	if !errors.As(err, &full) {
 		return
@@ -38,5 +41,5 @@ func (c *Room) refuseUpload(w http.ResponseWriter, err error) {
 	if full.Limit == "input_files" {
 		e.Message = "You have uploaded as many files as you may"
 	}
-	c.RefuseFull(w, full.Limit, e)
+	f.RefuseFull(w, full.Limit, e)
 }

@@ -13,17 +13,17 @@ import (
 // getFolder answers GET /internal/files/{type}: the names of the files directly
 // in that folder, newest first. Widgets that let a user pick an earlier output
 // read it, and the side bar's list of imported files.
-func (c *Room) getFolder(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (f storedFiles) getFolder(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	if !slices.Contains([]string{job.TypeInput, job.TypeOutput, job.TypeTemp}, path[0]) {
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid directory type")
 		return
 	}
-	found, err := c.hub.ListFiles(r.Context(), a.Tenant, path[0])
+	found, err := f.hub.ListFiles(r.Context(), a.Tenant, path[0])
 	if err != nil {
-		c.Fail(w, r, err)
+		f.Fail(w, r, err)
 		return
 	}
-	version := c.hub.Version()
+	version := f.hub.Version()
 	names := pyjson.Array{}
 	for _, name := range found {
 		if strings.HasPrefix(name, ".") && version.AtLeast(0, 5, 0) {

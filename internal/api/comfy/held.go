@@ -12,28 +12,28 @@ import (
 )
 
 // putHeld answers PUT /api/etn/image/{id} as the nodes do.
-func (c *Room) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+func (f storedFiles) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	if api.Climbs(path[0]) || len(path[0]) > api.MaxName {
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid id")
 		return
 	}
-	if c.hub.Held().Has(r.Context(), a.Tenant, path[0]) {
+	if f.hub.Held().Has(r.Context(), a.Tenant, path[0]) {
 		api.WriteJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
 		return
 	}
-	limit := c.hub.Settings().MaxUpload
+	limit := f.hub.Settings().MaxUpload
 	if r.ContentLength >= limit {
 		api.WriteTooLarge(w, limit, r.ContentLength)
 		return
 	}
 	bounded := http.MaxBytesReader(w, r.Body, limit)
-	err := c.hub.Held().Put(r.Context(), a.Tenant, path[0], bounded)
+	err := f.hub.Held().Put(r.Context(), a.Tenant, path[0], bounded)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		api.WriteTooLarge(w, limit, limit)
 	case err != nil:
-		c.Fail(w, r, err)
+		f.Fail(w, r, err)
 	default:
 		api.WriteJSON(w, http.StatusCreated, []byte(`{"status": "success"}`))
 	}
@@ -41,8 +41,8 @@ func (c *Room) putHeld(w http.ResponseWriter, r *http.Request, a api.Requester, 
 
 // getHeld answers GET /api/etn/image/{id}: a picture that the client has put
 // there, or one that a node has left in its instance's memory.
-func (c *Room) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	body, kind, size, err := c.hub.Held().Open(r.Context(), a.Tenant, path[0])
+func (f storedFiles) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	body, kind, size, err := f.hub.Held().Open(r.Context(), a.Tenant, path[0])
 	if err == nil {
 		writeHeld(w, body, kind, size)
 		return
@@ -51,7 +51,7 @@ func (c *Room) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		api.WriteErrorText(w, http.StatusNotFound, "Image not found")
 		return
 	}
-	for _, client := range c.hub.Holders(a.Viewer(), c.Recent.Clients(a), path[0]) {
+	for _, client := range f.hub.Holders(a.Viewer(), f.Recent.Clients(a), path[0]) {
 		resp, err := client.Ask(r.Context(), files.HeldPath+url.PathEscape(path[0]), nil)
 		if err != nil {
 			continue

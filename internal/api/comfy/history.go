@@ -13,7 +13,7 @@ import (
 )
 
 // getHistory answers GET /history: entries by id, oldest first.
-func (c *Room) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (l lists) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	var page hub.HistoryPage
 	q := api.QueryOf(r)
 	for name, field := range map[string]**int{"max_items": &page.Max, "offset": &page.Offset} {
@@ -27,35 +27,35 @@ func (c *Room) getHistory(w http.ResponseWriter, r *http.Request, a api.Requeste
 		}
 		*field = &n
 	}
-	entries, err := c.hub.Jobs().History(r.Context(), a.Tenant, page)
+	entries, err := l.hub.Jobs().History(r.Context(), a.Tenant, page)
 	if err != nil {
-		c.Fail(w, r, err)
+		l.Fail(w, r, err)
 		return
 	}
-	if c.writeEntries(w, r, a, entries) == nil {
-		c.listed(a, entries)
+	if l.writeEntries(w, r, a, entries) == nil {
+		l.receipts.listed(a, entries)
 	}
 }
 
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
 // for unknown ids, never 404; pollers rely on it.
-func (c *Room) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	entry, err := c.hub.Jobs().HistoryEntry(r.Context(), a.Tenant, path[0])
+func (l lists) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	entry, err := l.hub.Jobs().HistoryEntry(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, hub.ErrNoJob) {
 		api.WriteJSON(w, http.StatusOK, []byte("{}"))
 		return
 	}
 	if err != nil {
-		c.Fail(w, r, err)
+		l.Fail(w, r, err)
 		return
 	}
-	if c.writeEntries(w, r, a, []hub.HistoryEntry{entry}) == nil {
-		c.fetched(a, entry)
+	if l.writeEntries(w, r, a, []hub.HistoryEntry{entry}) == nil {
+		l.receipts.fetched(a, entry)
 	}
 }
 
-func (c *Room) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []hub.HistoryEntry) error {
-	list := c.newListing(a)
+func (l lists) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []hub.HistoryEntry) error {
+	list := l.newListing(a)
 	defer list.close()
 	var err error
 	list.text("{")
@@ -73,7 +73,7 @@ func (c *Room) writeEntries(w http.ResponseWriter, r *http.Request, a api.Reques
 
 // entry writes an entry of the history.
 func (l *listing) entry(ctx context.Context, separator string, e hub.HistoryEntry) error {
-	release, err := l.room.Intake.Reserve(ctx, l.share, 3*e.Size())
+	release, err := l.Intake.Reserve(ctx, l.share, 3*e.Size())
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (l *listing) entry(ctx context.Context, separator string, e hub.HistoryEntr
 	body, err := e.JSON()
 	if err != nil {
 		// One broken entry must not break the listing.
-		l.room.Log().Error("a history entry cannot be read", "job", e.Key, "error", err)
+		l.Log().Error("a history entry cannot be read", "job", e.Key, "error", err)
 		body = []byte("{}")
 	}
 	if e.Number != "" {
@@ -95,20 +95,20 @@ func (l *listing) entry(ctx context.Context, separator string, e hub.HistoryEntr
 }
 
 // postHistory answers POST /history: {"clear": true} and {"delete": [ids]}.
-func (c *Room) postHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	order, ok := readOrder(c.Requests, w, r, a)
+func (l lists) postHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	order, ok := readOrder(l.Requests, w, r, a)
 	if !ok {
 		return
 	}
 	a.SetClient(order.client)
 	if order.clear {
-		if err := c.hub.Jobs().ClearHistory(r.Context(), a.Tenant, c.Recent.Callers(a)); err != nil {
-			c.Fail(w, r, err)
+		if err := l.hub.Jobs().ClearHistory(r.Context(), a.Tenant, l.Recent.Callers(a)); err != nil {
+			l.Fail(w, r, err)
 			return
 		}
 	}
-	if err := c.hub.Jobs().DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
-		c.Fail(w, r, err)
+	if err := l.hub.Jobs().DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
+		l.Fail(w, r, err)
 		return
 	}
 	api.WriteEmpty(w, http.StatusOK)

@@ -58,19 +58,27 @@ func millis(o *pyjson.Object, key string) float64 {
 	return n.Float64()
 }
 
+// jobLists answers the routes of the jobs API.
+type jobLists struct {
+	shared
+
+	shown    shown
+	receipts receipts
+}
+
 // getJobs answers GET /api/jobs.
-func (c *Room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (l jobLists) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	q, fault := parseJobQuery(api.QueryOf(r))
 	if fault != "" {
 		api.WriteErrorText(w, http.StatusBadRequest, fault)
 		return
 	}
-	rows, err := c.jobRows(r.Context(), a, q)
+	rows, err := l.jobRows(r.Context(), a, q)
 	if err == nil && q.workflow != "" {
-		rows, err = c.ofWorkflow(r.Context(), rows, q)
+		rows, err = l.ofWorkflow(r.Context(), rows, q)
 	}
 	if err != nil {
-		c.Fail(w, r, err)
+		l.Fail(w, r, err)
 		return
 	}
 	sortJobs(rows, q)
@@ -81,9 +89,9 @@ func (c *Room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		limit = pyjson.Int(int64(q.limit))
 		rows = rows[:min(q.limit, len(rows))]
 	}
-	shown, err := c.showJobs(r.Context(), rows, q)
+	shown, err := l.showJobs(r.Context(), rows, q)
 	if err != nil {
-		c.Fail(w, r, err)
+		l.Fail(w, r, err)
 		return
 	}
 	api.WriteListing(w, r, pyjson.NewObject(
@@ -100,14 +108,14 @@ func (c *Room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 // jobRows collects the tenant's jobs of the wanted statuses: running, waiting,
 // ended. What runs is read before what has ended, so that a job that ends
 // meanwhile is found twice rather than not at all.
-func (c *Room) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
+func (l jobLists) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
 	var rows []*jobRow
 	if q.wants(jobInProgress) || q.wants(jobPending) {
-		live, err := c.hub.Jobs().Live(ctx, a.Tenant)
+		live, err := l.hub.Jobs().Live(ctx, a.Tenant)
 		if err != nil {
 			return nil, err
 		}
-		live = c.cancels.shown.asListed(a, live)
+		live = l.shown.asListed(a, live)
 		slices.SortStableFunc(live, func(a, b job.Job) int {
 			return cmp.Compare(rankOf(a.State != job.Queued), rankOf(b.State != job.Queued))
 		})
@@ -120,7 +128,7 @@ func (c *Room) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*job
 	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
 		return rows, nil
 	}
-	ended, err := c.hub.Jobs().Ended(ctx, a.Tenant)
+	ended, err := l.hub.Jobs().Ended(ctx, a.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +146,8 @@ func (c *Room) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*job
 }
 
 // ofWorkflow keeps the jobs of one workflow.
-func (c *Room) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
-	live, err := c.liveBodies(ctx, rows)
+func (l jobLists) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
+	live, err := l.liveBodies(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +177,8 @@ func sortJobs(rows []*jobRow, q jobQuery) {
 }
 
 // showJobs writes out the rows of a page.
-func (c *Room) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
-	live, err := c.liveBodies(ctx, rows)
+func (l jobLists) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
+	live, err := l.liveBodies(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +190,7 @@ func (c *Room) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson
 		}
 		summary := row.parsed()
 		if !row.whole {
-			entry, err := c.hub.Jobs().HistoryEntry(ctx, row.job.Tenant, row.job.ID)
+			entry, err := l.hub.Jobs().HistoryEntry(ctx, row.job.Tenant, row.job.ID)
 			if errors.Is(err, hub.ErrNoJob) {
 				continue // deleted just now
 			}
@@ -200,14 +208,14 @@ func (c *Room) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson
 
 // liveBodies reads the bodies of those rows that wait or run. A row whose body
 // is gone has ended since: it becomes that of the ended job, or a gone one.
-func (c *Room) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
+func (l jobLists) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
 	var keys []string
 	for _, r := range rows {
 		if !r.job.State.Ended() {
 			keys = append(keys, r.job.Key)
 		}
 	}
-	bodies, ended, err := c.hub.Jobs().Bodies(ctx, keys)
+	bodies, ended, err := l.hub.Jobs().Bodies(ctx, keys)
 	for _, r := range rows {
 		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
 			continue
@@ -258,8 +266,8 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 
 // getJob answers GET /api/jobs/{id}: an ended job with its outputs and
 // its graph.
-func (c *Room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := c.hub.Jobs().Look(r.Context(), a.Tenant, path[0])
+func (l jobLists) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, err := l.hub.Jobs().Look(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, hub.ErrNoJob) {
 		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 		return
@@ -270,22 +278,22 @@ func (c *Room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, p
 	case j.State.Ended():
 		shown, err = endedJobWhole(j)
 	default:
-		shown, err = c.liveJobWhole(r.Context(), a, j)
+		shown, err = l.liveJobWhole(r.Context(), a, j)
 	}
 	if err != nil {
-		c.Fail(w, r, err)
+		l.Fail(w, r, err)
 		return
 	}
 	api.WriteDetail(w, shown)
 	if j.State.Ended() {
-		c.fetched(a, j.Entry)
+		l.receipts.fetched(a, j.Entry)
 	}
 }
 
 // liveJobWhole is a waiting or running job as the requester's listings show it.
-func (c *Room) liveJobWhole(ctx context.Context, a api.Requester, j hub.FoundJob) (*pyjson.Object, error) {
+func (l jobLists) liveJobWhole(ctx context.Context, a api.Requester, j hub.FoundJob) (*pyjson.Object, error) {
 	if a.QueueOne && j.State != job.Queued {
-		one, err := c.cancels.shown.listedRunning(ctx, a)
+		one, err := l.shown.listedRunning(ctx, a)
 		if err != nil {
 			return nil, err
 		}

@@ -13,8 +13,8 @@ import (
 
 // writeKnown answers a call that no instance answers with the last answer that
 // is known, else with empty, which has the shape that the web UI reads.
-func (c *Room) writeKnown(w http.ResponseWriter, r *http.Request, empty string) {
-	body, ok := c.hub.LastKnown().Last(r.Context(), knownPath(r))
+func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string) {
+	body, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r))
 	if !ok {
 		body = []byte(empty)
 	}
@@ -30,15 +30,15 @@ func knownPath(r *http.Request) string { return api.PathOf(r).Bare().Escaped() }
 // one that can. If none can, the answer is the last one that is known. empty is
 // the answer of a server that has nothing there. It stands in for a ComfyUI that
 // is too old to have the route (404), since the web UI may be newer.
-func (c *Room) getKnown(empty string) api.Handler {
+func (s surveys) getKnown(empty string) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-		for _, client := range c.hub.Clients() {
+		for _, client := range s.hub.Clients() {
 			resp, err := client.Ask(r.Context(), knownPath(r), api.ForwardedQuery(r))
 			if err != nil {
 				if r.Context().Err() != nil {
 					return // the visitor has gone
 				}
-				c.Log().Debug("an instance did not answer", "error", err)
+				s.Log().Debug("an instance did not answer", "error", err)
 				continue
 			}
 			if resp.StatusCode == http.StatusNotFound {
@@ -46,22 +46,22 @@ func (c *Room) getKnown(empty string) api.Handler {
 				api.WriteJSON(w, http.StatusOK, []byte(empty))
 				return
 			}
-			if c.copyKnown(w, r, resp, empty, client) {
+			if s.copyKnown(w, r, resp, empty, client) {
 				return
 			}
 		}
-		c.writeKnown(w, r, empty)
+		s.writeKnown(w, r, empty)
 	}
 }
 
 // getSettled is getKnown for what an instance reads once and then keeps, as
 // ComfyUI does with subgraphs: the web UI fetches some hundred of them, one by
 // one, whenever it loads.
-func (c *Room) getSettled(empty string) api.Handler {
-	ask := c.getKnown(empty)
+func (s surveys) getSettled(empty string) api.Handler {
+	ask := s.getKnown(empty)
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
-		if primary := c.hub.Primary(); primary != nil {
-			if body, ok := c.hub.LastKnown().Settled(knownPath(r), primary); ok {
+		if primary := s.hub.Primary(); primary != nil {
+			if body, ok := s.hub.LastKnown().Settled(knownPath(r), primary); ok {
 				api.WriteJSON(w, http.StatusOK, body)
 				return
 			}
@@ -72,7 +72,7 @@ func (c *Room) getSettled(empty string) api.Handler {
 
 // copyKnown passes an answer on and keeps it; false if it ended in the middle,
 // and nothing of it was passed on.
-func (c *Room) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by *comfyui.Client) bool {
+func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by *comfyui.Client) bool {
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > lastknown.MaxBody || resp.Header.Get("Content-Encoding") != "" {
 		api.CopyAnswer(w, resp)
 		return true
@@ -86,7 +86,7 @@ func (c *Room) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Resp
 		// There may be more, which is passed on as it comes.
 		resp.Body = &joined{Reader: io.MultiReader(bytes.NewReader(body), resp.Body), Closer: resp.Body}
 	} else {
-		c.hub.LastKnown().Keep(knownPath(r), slices.Clip(body), empty, by)
+		s.hub.LastKnown().Keep(knownPath(r), slices.Clip(body), empty, by)
 		resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}

@@ -43,15 +43,16 @@ func orEmpty(raw []byte) []byte {
 // larger than memory: bodies that were sent compressed a thousand times, and ten
 // thousand of them.
 type listing struct {
-	room   *Room
+	shared
+
 	share  string
 	buffer *intake.Buffer
 	sum    hash.Hash
 	err    error // the first one
 }
 
-func (c *Room) newListing(a api.Requester) *listing {
-	return &listing{room: c, share: a.Share(), buffer: c.Intake.NewBuffer(a.Share()), sum: sha256.New()}
+func (l lists) newListing(a api.Requester) *listing {
+	return &listing{shared: l.shared, share: a.Share(), buffer: l.Intake.NewBuffer(a.Share()), sum: sha256.New()}
 }
 
 func (l *listing) close() { l.buffer.Take().Close() }
@@ -78,15 +79,15 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	}
 	separator := ""
 	l.text("[")
-	err := l.room.hub.Jobs().EachBody(ctx, keys, func(stored hub.StoredBody) error {
-		release, err := l.room.Intake.Reserve(ctx, l.share, 3*stored.Size())
+	err := l.hub.Jobs().EachBody(ctx, keys, func(stored hub.StoredBody) error {
+		release, err := l.Intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err
 		}
 		defer release()
 		body, err := stored.Read()
 		if err != nil {
-			l.room.Log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
+			l.Log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
 		}
 		l.text(separator)
 		l.write(appendTuple(nil, byKey[stored.Key], body))
@@ -100,7 +101,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 // answer sends the list, or what went wrong with it.
 func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
 	if err = cmp.Or(err, l.err); err != nil {
-		l.room.RefuseBody(w, r, l.share, api.SmallBody, err)
+		l.RefuseBody(w, r, l.share, api.SmallBody, err)
 		return
 	}
 	body := l.buffer.Take()

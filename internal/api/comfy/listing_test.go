@@ -31,7 +31,7 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 		for n, j := range live {
 			rows[n] = &jobRow{job: j}
 		}
-		list, err := b.showJobs(ctx, rows, jobQuery{statuses: statuses})
+		list, err := jobLists{shared: b.shared}.showJobs(ctx, rows, jobQuery{statuses: statuses})
 		require.NoError(t, err)
 		for _, v := range list {
 			o := v.(*pyjson.Object)
@@ -45,7 +45,7 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 
 	require.Equal(t, []string{ended + " cancelled wf-1", stays + " pending "}, shown(jobInProgress, jobPending, jobCancelled))
 	require.Equal(t, []string{stays + " pending "}, shown(jobInProgress, jobPending))
-	list := b.newListing(api.Requester{Tenant: job.DefaultTenant})
+	list := lists{shared: b.shared}.newListing(api.Requester{Tenant: job.DefaultTenant})
 	require.NoError(t, list.tuples(ctx, live))
 	answer := httptest.NewRecorder()
 	list.answer(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", nil), nil)

@@ -13,16 +13,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
+// instanceLogs answers the routes of the instances' logs.
+type instanceLogs struct{ shared }
+
 // getLogs answers GET /internal/logs and /internal/logs/raw: the log of the only
 // instance as it is, or the lines of all with their names. Where users log in it
 // is empty, also for those who do not: an instance's log tells of everybody's
 // prompts.
-func (c *Room) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (l instanceLogs) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"
-	instances := c.hub.AllInstances()
-	switch whole := c.hub.Insight().SeesAll(a.Viewer()); {
+	instances := l.hub.AllInstances()
+	switch whole := l.hub.Insight().SeesAll(a.Viewer()); {
 	case whole && len(instances) == 1:
-		if client := c.hub.Primary(); client != nil {
+		if client := l.hub.Primary(); client != nil {
 			client.Forward(w, r, api.PathOf(r), nil, func(w http.ResponseWriter, r *http.Request, _ error) {
 				if r.Context().Err() == nil {
 					api.WriteNoInstance(w)
@@ -32,7 +35,7 @@ func (c *Room) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		}
 		writeLogs(w, raw, nil, nil)
 	case whole:
-		entries, size := c.allLogs(r.Context(), instances)
+		entries, size := l.allLogs(r.Context(), instances)
 		writeLogs(w, raw, logs.Join(entries), size)
 	default:
 		writeLogs(w, raw, nil, nil)
@@ -41,13 +44,13 @@ func (c *Room) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 
 // allLogs asks all instances for their logs; size is that of the first one's
 // terminal.
-func (c *Room) allLogs(ctx context.Context, instances []fleet.Instance) (entries map[string]pyjson.Array, size pyjson.Value) {
+func (l instanceLogs) allLogs(ctx context.Context, instances []fleet.Instance) (entries map[string]pyjson.Array, size pyjson.Value) {
 	ctx, cancel := context.WithTimeout(ctx, askAllTimeout)
 	defer cancel()
 	answers := make([]*pyjson.Object, len(instances))
 	var wait sync.WaitGroup
 	for n, i := range instances {
-		if client := c.hub.ClientOf(i.Name); client != nil {
+		if client := l.hub.ClientOf(i.Name); client != nil {
 			wait.Go(func() {
 				answer, _ := ask(ctx, client, "/internal/logs/raw", nil)
 				answers[n], _ = answer.(*pyjson.Object)
@@ -88,8 +91,8 @@ func writeLogs(w http.ResponseWriter, raw bool, lines []logs.Line, size pyjson.V
 }
 
 // patchLogs answers PATCH /internal/logs/subscribe.
-func (c *Room) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, done, ok := c.ReadJSON(w, r, a, api.SmallBody)
+func (l instanceLogs) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, done, ok := l.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -101,7 +104,7 @@ func (c *Room) patchLogs(w http.ResponseWriter, r *http.Request, a api.Requester
 		return
 	}
 	if client := o.String("clientId"); client != "" {
-		c.hub.ReadLogs(r.Context(), a.Viewer(), client, python.Bool(enabled))
+		l.hub.ReadLogs(r.Context(), a.Viewer(), client, python.Bool(enabled))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

@@ -10,13 +10,13 @@ import (
 
 // getModelFolders answers GET /experiment/models: the model folders of the
 // fleet with the places and file types of all instances.
-func (c *Room) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	answers, reached := c.askAll(r.Context(), "/experiment/models", nil)
+func (s surveys) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	answers, reached := s.askAll(r.Context(), "/experiment/models", nil)
 	if len(answers) == 0 {
-		c.writeUnlisted(w, r, reached)
+		s.writeUnlisted(w, r, reached)
 		return
 	}
-	c.writeListing(w, r, mergeNamed(answers, func(into, from *pyjson.Object) {
+	s.writeListing(w, r, mergeNamed(answers, func(into, from *pyjson.Object) {
 		for _, key := range []string{"folders", "extensions"} {
 			if from.Has(key) {
 				into.Set(key, union(into.Array(key), from.Array(key)))
@@ -27,21 +27,21 @@ func (c *Room) getModelFolders(w http.ResponseWriter, r *http.Request, _ api.Req
 
 // getModelFolder answers GET /experiment/models/{folder}: the models that any
 // instance has.
-func (c *Room) getModelFolder(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
-	answers, reached := c.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
+func (s surveys) getModelFolder(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
+	answers, reached := s.askAll(r.Context(), "/experiment/models/"+url.PathEscape(path[0]), nil)
 	if len(answers) == 0 {
-		c.writeUnlisted(w, r, reached)
+		s.writeUnlisted(w, r, reached)
 		return
 	}
-	c.writeListing(w, r, mergeNamed(answers, func(_, _ *pyjson.Object) {}))
+	s.writeListing(w, r, mergeNamed(answers, func(_, _ *pyjson.Object) {}))
 }
 
 // getUnion answers a listing with the union over the fleet: a model that any
 // instance has can be used.
-func (c *Room) getUnion(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	answers, reached := c.askAll(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
+func (s surveys) getUnion(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	answers, reached := s.askAll(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
 	if len(answers) == 0 {
-		c.writeUnlisted(w, r, reached)
+		s.writeUnlisted(w, r, reached)
 		return
 	}
 	var all []pyjson.Array
@@ -49,31 +49,31 @@ func (c *Room) getUnion(w http.ResponseWriter, r *http.Request, _ api.Requester,
 		list, _ := answer.(pyjson.Array)
 		all = append(all, list)
 	}
-	c.writeListing(w, r, union(all...))
+	s.writeListing(w, r, union(all...))
 }
 
 // writeListing answers with the union of the fleet's lists, and keeps it.
-func (c *Room) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
+func (s surveys) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
 	body := pyjson.Marshal(list)
-	c.hub.LastKnown().Keep(knownPath(r), body, "[]", nil)
+	s.hub.LastKnown().Keep(knownPath(r), body, "[]", nil)
 	api.WriteJSON(w, http.StatusOK, body)
 }
 
 // writeUnlisted answers for a listing that no instance has: with 404, as ComfyUI
 // does for an unknown folder, or with the last known one while no instance can
 // be asked.
-func (c *Room) writeUnlisted(w http.ResponseWriter, r *http.Request, reached bool) {
+func (s surveys) writeUnlisted(w http.ResponseWriter, r *http.Request, reached bool) {
 	if reached {
 		api.WriteEmpty(w, http.StatusNotFound)
 		return
 	}
-	c.writeKnown(w, r, "[]")
+	s.writeKnown(w, r, "[]")
 }
 
 // getFromAny answers what only an instance that has a file can tell: the first
 // that does not say 404 answers.
-func (c *Room) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	for _, client := range c.hub.Clients() {
+func (s surveys) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	for _, client := range s.hub.Clients() {
 		resp, err := client.Ask(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
 		if err != nil {
 			continue // another may have it
@@ -84,12 +84,12 @@ func (c *Room) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requeste
 		}
 		resp.Body.Close()
 	}
-	c.writeNowhere(w)
+	s.writeNowhere(w)
 }
 
 // writeNowhere is ComfyUI's answer for a file or folder that nobody has.
-func (c *Room) writeNowhere(w http.ResponseWriter) {
-	if c.hub.Primary() == nil {
+func (s surveys) writeNowhere(w http.ResponseWriter) {
+	if s.hub.Primary() == nil {
 		api.WriteNoInstance(w)
 		return
 	}

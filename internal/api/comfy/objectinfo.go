@@ -10,18 +10,18 @@ import (
 // getObjectInfo answers GET /object_info: all node classes of the fleet. The
 // web UI reads it when it loads, and when a user presses R because there is a
 // new model.
-func (c *Room) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	document, ok := c.hub.Classes().All(r.Context(), a.Tenant)
+func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	document, ok := s.hub.Classes().All(r.Context(), a.Tenant)
 	if !ok {
-		c.writeKnown(w, r, "{}")
+		s.writeKnown(w, r, "{}")
 		return
 	}
 	writeDocument(w, r, document)
 }
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
-func (c *Room) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	writeDocument(w, r, c.hub.Classes().One(r.Context(), a.Tenant, path[0]))
+func (s surveys) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	writeDocument(w, r, s.hub.Classes().One(r.Context(), a.Tenant, path[0]))
 }
 
 func writeDocument(w http.ResponseWriter, r *http.Request, d catalog.Document) {

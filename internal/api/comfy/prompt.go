@@ -15,15 +15,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
+// prompts answers the routes that take prompts in.
+type prompts struct{ shared }
+
 // getPrompt answers GET /prompt: how many of the caller's jobs are not done.
-func (c *Room) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	callers := c.Recent.Callers(a)
+func (p prompts) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	callers := p.Recent.Callers(a)
 	if a.Anonymous() {
 		callers = []string{a.Caller()} // a number may tell of everybody's
 	}
-	total, err := c.hub.Jobs().Count(r.Context(), callers)
+	total, err := p.hub.Jobs().Count(r.Context(), callers)
 	if err != nil {
-		c.Fail(w, r, err)
+		p.Fail(w, r, err)
 		return
 	}
 	api.WriteJSON(w, http.StatusOK, []byte(`{"exec_info": {"queue_remaining": `+strconv.Itoa(total)+`}}`))
@@ -35,39 +38,39 @@ func (c *Room) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester
 const maxPromptValues = 1_000_000
 
 // postPrompt answers POST /prompt. When it answers 200 the job is safe.
-func (c *Room) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, body, ok := c.ReadLargeJSON(w, r, a, intake.Class{Limit: c.hub.Settings().MaxBody, Values: maxPromptValues})
+func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, body, ok := p.ReadLargeJSON(w, r, a, intake.Class{Limit: p.hub.Settings().MaxBody, Values: maxPromptValues})
 	if !ok {
 		return
 	}
 	defer body.Close()
-	if err := c.submit(w, r, a, v); err != nil {
-		c.refuse(w, r, a, v, err)
+	if err := p.submit(w, r, a, v); err != nil {
+		p.refuse(w, r, a, v, err)
 		body.Refuse()
 	}
 }
 
 // submit hands a prompt to the hub and answers it, unless it is refused.
-func (c *Room) submit(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value) error {
+func (p prompts) submit(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value) error {
 	request, err := catalog.ReadRequest(body)
 	if err != nil {
 		return err
 	}
 	a.SetClient(request.ClientID)
-	p := hub.Submission{
+	s := hub.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, ID: request.PromptID,
 		Graph: request.Graph, Targets: request.Targets, Extra: request.Extra, Secrets: request.Secrets,
 		Priority: priorityOf(r, request), Front: request.Front,
 	}
 	if source := r.Header.Get("Comfy-Usage-Source"); len(source) <= api.MaxName {
-		p.Source = source
+		s.Source = source
 	}
 	if request.Number != "" {
 		n := request.Number.Float64()
-		p.Number = &n
+		s.Number = &n
 	}
-	return c.hub.Submitter().Submit(r.Context(), p, func(accepted hub.Accepted) {
-		c.Recent.Note(a, request.ClientID)
+	return p.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted) {
+		p.Recent.Note(a, request.ClientID)
 		if accepted.Position >= 0 {
 			w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
 		}
@@ -81,7 +84,7 @@ func (c *Room) submit(w http.ResponseWriter, r *http.Request, a api.Requester, b
 }
 
 // refuse answers a prompt that was not taken.
-func (c *Room) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value, err error) {
+func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value, err error) {
 	own := api.Error{
 		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your prompts are waiting",
 		Details: "Try again when some of your own prompts have been executed.", RetryAfter: 10,
@@ -92,22 +95,22 @@ func (c *Room) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, b
 	case errors.As(err, &answer):
 		// ComfyUI's counter moves on for these too.
 		if takesNumber(body) {
-			c.hub.Submitter().TakeNumber(r.Context(), a.Tenant)
+			p.hub.Submitter().TakeNumber(r.Context(), a.Tenant)
 		}
 		writeAnswer(w, r, answer)
 	case errors.As(err, &refusal):
 		api.WriteJSON(w, http.StatusBadRequest, short(refusal.Answer))
 	case errors.Is(err, hub.ErrTenantQueueSize):
-		c.RefuseFull(w, "queue_size", own)
+		p.RefuseFull(w, "queue_size", own)
 	case errors.Is(err, hub.ErrTenantWaiting):
-		c.RefuseFull(w, "waiting", own)
+		p.RefuseFull(w, "waiting", own)
 	case errors.Is(err, hub.ErrQueueFull):
 		api.WriteError(w, api.Error{
 			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
 			Details: "Try again when some prompts have been executed.", RetryAfter: 10,
 		})
 	default:
-		c.Fail(w, r, err)
+		p.Fail(w, r, err)
 	}
 }
 

@@ -10,16 +10,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
+// lists answers the routes that list jobs as older web UIs and scripts read them:
+// the queue and the history.
+type lists struct {
+	shared
+
+	shown    shown
+	receipts receipts
+}
+
 // getQueue answers GET /queue: what runs and what waits, over the whole fleet.
 // The caller's own come first, because scripts look at queue_running[0].
-func (c *Room) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	jobs, err := c.hub.Jobs().Live(r.Context(), a.Tenant)
+func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	jobs, err := l.hub.Jobs().Live(r.Context(), a.Tenant)
 	if err != nil {
-		c.Fail(w, r, err)
+		l.Fail(w, r, err)
 		return
 	}
-	jobs = c.cancels.shown.asListed(a, jobs)
-	mine := c.Recent.Callers(a)
+	jobs = l.shown.asListed(a, jobs)
+	mine := l.Recent.Callers(a)
 	slices.SortStableFunc(jobs, func(x, y job.Job) int {
 		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
 	})
@@ -31,7 +40,7 @@ func (c *Room) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 			running = append(running, j)
 		}
 	}
-	list := c.newListing(a)
+	list := l.newListing(a)
 	defer list.close()
 	list.text(`{"queue_running": `)
 	err = list.tuples(r.Context(), running)
@@ -52,8 +61,8 @@ type order struct {
 
 // readOrder reads such a body as ComfyUI's Python does: what would throw there
 // is answered 500 here, and what would be ignored there is ignored.
-func readOrder(c *api.Requests, w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
-	v, done, ok := c.ReadJSON(w, r, a, api.ListBody)
+func readOrder(q *api.Requests, w http.ResponseWriter, r *http.Request, a api.Requester) (order, bool) {
+	v, done, ok := q.ReadJSON(w, r, a, api.ListBody)
 	if !ok {
 		return order{}, false
 	}

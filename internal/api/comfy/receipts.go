@@ -8,16 +8,19 @@ import (
 // maxFetched bounds the prompts of one listing that count as read.
 const maxFetched = 256
 
+// receipts notes which ends of prompts a client has read over HTTP.
+type receipts struct{ shared }
+
 // fetched notes that the requester was answered with the end of a prompt that it
 // named: its next socket must not be told again.
-func (c *Room) fetched(a api.Requester, e hub.HistoryEntry) {
-	c.hub.Fetched(a.Tenant, c.Recent.Clients(a), []string{e.ID})
+func (r receipts) fetched(a api.Requester, e hub.HistoryEntry) {
+	r.hub.Fetched(a.Tenant, r.Recent.Clients(a), []string{e.ID})
 }
 
 // listed notes that the requester was answered with the history. Of several clients
 // at one place it was one, and another may still wait for its end.
-func (c *Room) listed(a api.Requester, entries []hub.HistoryEntry) {
-	clients := c.Recent.Clients(a)
+func (r receipts) listed(a api.Requester, entries []hub.HistoryEntry) {
+	clients := r.Recent.Clients(a)
 	if len(clients) != 1 {
 		return
 	}
@@ -25,5 +28,5 @@ func (c *Room) listed(a api.Requester, entries []hub.HistoryEntry) {
 	for _, e := range entries[max(len(entries)-maxFetched, 0):] { // the newest are last
 		ids = append(ids, e.ID)
 	}
-	c.hub.Fetched(a.Tenant, clients, ids)
+	r.hub.Fetched(a.Tenant, clients, ids)
 }

@@ -47,5 +47,10 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 	}
 }
 
+// getFeatures answers GET /features.
+func (c *Room) getFeatures(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
+	api.WriteJSON(w, http.StatusOK, c.hub.Features())
+}
+
 // hexOf is an id of 32 hex digits, as ComfyUI mints them.
 func hexOf(id uuid.UUID) string { return strings.ReplaceAll(id.String(), "-", "") }

@@ -8,17 +8,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// getFeatures answers GET /features.
-func (c *Room) getFeatures(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
-	api.WriteJSON(w, http.StatusOK, c.hub.Features())
-}
-
 // getSystemStats answers GET /system_stats: the primary instance's system,
 // with the version that the whole fleet can keep, and the devices of all.
-func (c *Room) getSystemStats(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+func (s surveys) getSystemStats(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 	var system, oldest *pyjson.Object
 	devices := pyjson.Array{}
-	answers, _ := c.askAll(r.Context(), "/system_stats", nil)
+	answers, _ := s.askAll(r.Context(), "/system_stats", nil)
 	for _, answer := range answers {
 		o, _ := answer.(*pyjson.Object)
 		if o == nil {
@@ -45,7 +40,7 @@ func (c *Room) getSystemStats(w http.ResponseWriter, r *http.Request, _ api.Requ
 			pyjson.Member{Key: "argv", Value: pyjson.Array{}},
 		)
 	}
-	if version := c.hub.Version(); version.Known() {
+	if version := s.hub.Version(); version.Known() {
 		system.Set("comfyui_version", pyjson.String(version.String()))
 	}
 	// It belongs to the version: a web UI that fits the oldest server must not

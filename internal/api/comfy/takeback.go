@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -17,8 +16,8 @@ import (
 
 // cancels answers the routes that take prompts back.
 type cancels struct {
-	*api.Requests
-	hub   *hub.Hub
+	shared
+
 	shown shown
 	// lately is what callers have just deleted, cleared and interrupted.
 	lately lately

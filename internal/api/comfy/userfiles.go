@@ -20,14 +20,17 @@ import (
 // userCSS is the one user file that pages include; all others are downloads.
 const userCSS userdata.Path = "user.css"
 
+// userFiles answers the routes of users' own files: workflows, mostly.
+type userFiles struct{ userFolders }
+
 // getUserdata answers GET /userdata: the files of one folder.
-func (c *Room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (u userFiles) getUserdata(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	q := api.QueryOf(r)
 	if q.Get("dir") == "" {
 		api.WriteText(w, http.StatusBadRequest, "Directory not provided")
 		return
 	}
-	folder, ok := c.knownFolder(w, r, a)
+	folder, ok := u.knownFolder(w, r, a)
 	if !ok {
 		return
 	}
@@ -45,14 +48,14 @@ func (c *Room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Request
 		return
 	}
 	if err != nil {
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
 	for _, f := range list {
 		switch {
 		case isTrue(q.Get("full_info")):
-			out = append(out, c.fileInfo(f))
+			out = append(out, u.fileInfo(f))
 		case isTrue(q.Get("split")):
 			out = append(out, pyjson.Strings(append([]string{string(f.Path)}, strings.Split(string(f.Path), "/")...)))
 		default:
@@ -63,10 +66,10 @@ func (c *Room) getUserdata(w http.ResponseWriter, r *http.Request, a api.Request
 }
 
 // getUserdataV2 answers GET /v2/userdata: all that lies below a folder.
-func (c *Room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	folder, ok, err := c.userFolder(r, a)
+func (u userFiles) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	folder, ok, err := u.userFolder(r, a)
 	if err != nil {
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 		return
 	}
 	if !ok {
@@ -91,7 +94,7 @@ func (c *Room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Reque
 		return
 	}
 	if err != nil {
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 		return
 	}
 	out := pyjson.Array{}
@@ -112,35 +115,35 @@ func (c *Room) getUserdataV2(w http.ResponseWriter, r *http.Request, a api.Reque
 }
 
 // getUserfile answers GET /userdata/{file}.
-func (c *Room) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, p, ok := c.userPath(w, r, a, path[0])
+func (u userFiles) getUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, p, ok := u.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
 	f, err := folder.Stat(r.Context(), p)
 	if err != nil {
-		c.userFault(w, r, err)
+		u.userFault(w, r, err)
 		return
 	}
 	err = files.ServeContent(w, r, files.Content{
 		ETag:     fmt.Sprintf(`"%x-%x"`, f.Modified.UnixNano(), f.Size),
-		Modified: f.Modified, Size: f.Size, Logger: c.Log(),
-		Describe: func(header http.Header) { c.describeUserfile(header, p) },
+		Modified: f.Modified, Size: f.Size, Logger: u.Log(),
+		Describe: func(header http.Header) { u.describeUserfile(header, p) },
 		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 			return folder.Open(ctx, p, offset, length)
 		},
 	})
 	if err != nil {
-		c.userFault(w, r, err)
+		u.userFault(w, r, err)
 	}
 }
 
 // describeUserfile sets what says how a browser may use the file. Since 0.28.0
 // a user's file is never shown as a page: a script in it would act as whoever
 // opens it.
-func (c *Room) describeUserfile(header http.Header, p userdata.Path) {
+func (u userFiles) describeUserfile(header http.Header, p userdata.Path) {
 	typ := files.ContentType(p.Name())
-	if c.hub.Version().AtLeast(0, 28, 0) {
+	if u.hub.Version().AtLeast(0, 28, 0) {
 		disposition := "attachment"
 		switch {
 		case p == userCSS:
@@ -155,49 +158,49 @@ func (c *Room) describeUserfile(header http.Header, p userdata.Path) {
 }
 
 // postUserfile answers POST /userdata/{file}: the body is the file.
-func (c *Room) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, p, ok := c.userPath(w, r, a, path[0])
+func (u userFiles) postUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, p, ok := u.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
-	body, ok := c.Receive(w, r, a, intake.Class{Limit: c.hub.Settings().MaxUpload})
+	body, ok := u.Receive(w, r, a, intake.Class{Limit: u.hub.Settings().MaxUpload})
 	if !ok {
 		return
 	}
 	defer body.Close()
 	f, err := folder.Write(r.Context(), p, body.Reader(), mayReplace(r))
 	if err != nil {
-		c.userFault(w, r, err)
+		u.userFault(w, r, err)
 		return
 	}
-	c.writeUserfile(w, r, f)
+	u.writeUserfile(w, r, f)
 }
 
 // postUserfileMove answers POST /userdata/{file}/move/{dest}.
-func (c *Room) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, from, ok := c.userPath(w, r, a, path[0])
+func (u userFiles) postUserfileMove(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, from, ok := u.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
-	_, to, ok := c.userPath(w, r, a, path[1])
+	_, to, ok := u.userPath(w, r, a, path[1])
 	if !ok {
 		return
 	}
 	f, err := folder.Move(r.Context(), from, to, mayReplace(r))
 	if err != nil {
-		c.userFault(w, r, err)
+		u.userFault(w, r, err)
 		return
 	}
-	c.writeUserfile(w, r, f)
+	u.writeUserfile(w, r, f)
 }
 
-func (c *Room) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	folder, p, ok := c.userPath(w, r, a, path[0])
+func (u userFiles) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	folder, p, ok := u.userPath(w, r, a, path[0])
 	if !ok {
 		return
 	}
 	if err := folder.Delete(r.Context(), p); err != nil {
-		c.userFault(w, r, err)
+		u.userFault(w, r, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -207,9 +210,9 @@ func (c *Room) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.Requ
 func mayReplace(r *http.Request) bool { return api.QueryOf(r).Get("overwrite") != "false" }
 
 // writeUserfile tells the path of a stored file or, if asked, all about it.
-func (c *Room) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
+func (u userFiles) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.File) {
 	if isTrue(api.QueryOf(r).Get("full_info")) {
-		api.WriteValue(w, c.fileInfo(f))
+		api.WriteValue(w, u.fileInfo(f))
 		return
 	}
 	api.WriteValue(w, pyjson.String(f.Path))
@@ -217,9 +220,9 @@ func (c *Room) writeUserfile(w http.ResponseWriter, r *http.Request, f userdata.
 
 // fileInfo describes a file; its times are seconds, since 0.21.0 milliseconds.
 // The storage knows one time only, so created is that of the last change.
-func (c *Room) fileInfo(f userdata.File) *pyjson.Object {
+func (u userFiles) fileInfo(f userdata.File) *pyjson.Object {
 	at := pyjson.Value(floatSeconds(f.Modified))
-	if c.hub.Version().AtLeast(0, 21, 0) {
+	if u.hub.Version().AtLeast(0, 21, 0) {
 		at = pyjson.Int(f.Modified.UnixMilli())
 	}
 	return pyjson.NewObject(
@@ -234,10 +237,10 @@ func floatSeconds(t time.Time) pyjson.Number { return pyjson.Float(float64(t.Uni
 
 // knownFolder is the folder of the asking user; it answers by itself if that
 // is nobody.
-func (c *Room) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
-	folder, ok, err := c.userFolder(r, a)
+func (u userFiles) knownFolder(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
+	folder, ok, err := u.userFolder(r, a)
 	if err != nil {
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 		return folder, false
 	}
 	if !ok {
@@ -248,28 +251,28 @@ func (c *Room) knownFolder(w http.ResponseWriter, r *http.Request, a api.Request
 
 // userPath is the place that a route names; it answers by itself if that is
 // none.
-func (c *Room) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
-	folder, ok := c.knownFolder(w, r, a)
+func (u userFiles) userPath(w http.ResponseWriter, r *http.Request, a api.Requester, raw string) (userdata.Folder, userdata.Path, bool) {
+	folder, ok := u.knownFolder(w, r, a)
 	if !ok {
 		return folder, "", false
 	}
 	p, err := userdata.ParsePath(raw)
 	if err != nil {
-		c.userFault(w, r, err)
+		u.userFault(w, r, err)
 		return folder, "", false
 	}
 	return folder, p, true
 }
 
 // userFault answers what went wrong with a user's file.
-func (c *Room) userFault(w http.ResponseWriter, r *http.Request, err error) {
+func (u userFiles) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, userdata.ErrOutside):
 		api.WriteEmpty(w, http.StatusForbidden)
 	case errors.Is(err, fs.ErrNotExist):
 		api.WriteEmpty(w, http.StatusNotFound)
 	case errors.Is(err, userdata.ErrFull):
-		c.refuseUserdata(w, err)
+		u.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrExists):
 		api.WriteText(w, http.StatusConflict, "File already exists")
 	case errors.Is(err, userdata.ErrName) && api.IsRead(r):
@@ -277,7 +280,7 @@ func (c *Room) userFault(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, userdata.ErrName):
 		api.WriteEmpty(w, http.StatusBadRequest)
 	default:
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 	}
 }
 

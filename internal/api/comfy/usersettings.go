@@ -9,14 +9,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
+// userSettings answers the routes of users and of their settings.
+type userSettings struct{ userFolders }
+
 // getUsers answers GET /users, with which the web interface learns whether it
 // has to ask who is there.
-func (c *Room) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (u userSettings) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	answer := pyjson.NewObject(pyjson.Member{Key: "storage", Value: pyjson.String("server")})
-	if c.hub.Settings().MultiUser {
-		users, err := c.hub.Users().Users(r.Context(), a.Tenant)
+	if u.hub.Settings().MultiUser {
+		users, err := u.hub.Users().Users(r.Context(), a.Tenant)
 		if err != nil {
-			c.Fail(w, r, err)
+			u.Fail(w, r, err)
 			return
 		}
 		answer.Set("users", users)
@@ -29,8 +32,8 @@ func (c *Room) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester,
 }
 
 // postUsers answers POST /users with the new user's id.
-func (c *Room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, done, ok := c.ReadJSON(w, r, a, api.SmallBody)
+func (u userSettings) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, done, ok := u.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
 		return
 	}
@@ -42,19 +45,19 @@ func (c *Room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester
 		api.WriteInternalError(w, r)
 		return
 	}
-	id, err := c.hub.Users().AddUser(r.Context(), a.Tenant, string(text))
+	id, err := u.hub.Users().AddUser(r.Context(), a.Tenant, string(text))
 	switch {
 	case errors.Is(err, userdata.ErrDuplicate):
 		api.WriteErrorText(w, http.StatusBadRequest, "Duplicate username.")
 	case errors.Is(err, userdata.ErrFull):
-		c.refuseUserdata(w, err)
+		u.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrUsers):
-		c.Limited("users")
+		u.Limited("users")
 		api.WriteErrorText(w, http.StatusInsufficientStorage, "Too many users.")
 	case errors.Is(err, userdata.ErrName):
 		api.WriteInternalError(w, r)
 	case err != nil:
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 	default:
 		api.WriteValue(w, pyjson.String(id))
 	}
@@ -62,10 +65,10 @@ func (c *Room) postUsers(w http.ResponseWriter, r *http.Request, a api.Requester
 
 // settingsOf finds whose settings a request is about. It answers by itself if
 // that is nobody: by the 401 the web interface learns to ask for the user.
-func (c *Room) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
-	folder, ok, err := c.userFolder(r, a)
+func (u userSettings) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requester) (userdata.Folder, bool) {
+	folder, ok, err := u.userFolder(r, a)
 	if err != nil {
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 		return folder, false
 	}
 	if !ok {
@@ -74,15 +77,15 @@ func (c *Room) settingsOf(w http.ResponseWriter, r *http.Request, a api.Requeste
 	return folder, ok
 }
 
-func (c *Room) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if o, ok := c.readSettings(w, r, a); ok {
+func (u userSettings) getSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	if o, ok := u.readSettings(w, r, a); ok {
 		api.WriteValue(w, o)
 	}
 }
 
 // getSetting answers GET /settings/{id}: null for one that is not set.
-func (c *Room) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	o, ok := c.readSettings(w, r, a)
+func (u userSettings) getSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	o, ok := u.readSettings(w, r, a)
 	if !ok {
 		return
 	}
@@ -93,21 +96,21 @@ func (c *Room) getSetting(w http.ResponseWriter, r *http.Request, a api.Requeste
 	api.WriteValue(w, v)
 }
 
-func (c *Room) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
-	folder, ok := c.settingsOf(w, r, a)
+func (u userSettings) readSettings(w http.ResponseWriter, r *http.Request, a api.Requester) (*pyjson.Object, bool) {
+	folder, ok := u.settingsOf(w, r, a)
 	if !ok {
 		return nil, false
 	}
 	o, err := folder.Settings(r.Context())
 	if err != nil {
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 	}
 	return o, err == nil
 }
 
 // postSettings answers POST /settings: an object is merged over the stored one.
-func (c *Room) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	c.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
+func (u userSettings) postSettings(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	u.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		update, ok := v.(*pyjson.Object)
 		for key, v := range update.All() {
 			stored.Set(key, v)
@@ -116,8 +119,8 @@ func (c *Room) postSettings(w http.ResponseWriter, r *http.Request, a api.Reques
 	})
 }
 
-func (c *Room) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	c.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
+func (u userSettings) postSetting(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	u.changeSettings(w, r, a, func(stored *pyjson.Object, v pyjson.Value) bool {
 		stored.Set(path[0], v)
 		return true
 	})
@@ -125,12 +128,12 @@ func (c *Room) postSetting(w http.ResponseWriter, r *http.Request, a api.Request
 
 // changeSettings applies the body of a request; change reports whether the
 // body is of the right kind.
-func (c *Room) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
-	folder, ok := c.settingsOf(w, r, a)
+func (u userSettings) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requester, change func(stored *pyjson.Object, v pyjson.Value) bool) {
+	folder, ok := u.settingsOf(w, r, a)
 	if !ok {
 		return
 	}
-	v, done, ok := c.ReadJSON(w, r, a, api.SettingsBody)
+	v, done, ok := u.ReadJSON(w, r, a, api.SettingsBody)
 	if !ok {
 		return
 	}
@@ -141,11 +144,11 @@ func (c *Room) changeSettings(w http.ResponseWriter, r *http.Request, a api.Requ
 	case !fits:
 		api.WriteInternalError(w, r)
 	case errors.Is(err, userdata.ErrFull):
-		c.refuseUserdata(w, err)
+		u.refuseUserdata(w, err)
 	case errors.Is(err, userdata.ErrTooLarge):
 		api.WriteText(w, http.StatusRequestEntityTooLarge, "413: Request Entity Too Large")
 	case err != nil:
-		c.Fail(w, r, err)
+		u.Fail(w, r, err)
 	default:
 		api.WriteEmpty(w, http.StatusOK)
 	}
