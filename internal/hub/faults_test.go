@@ -105,7 +105,8 @@ func TestHubStopsAndStartsAgain(t *testing.T) {
 			for n := range 6 {
 				ids = append(ids, b.submit(work(20, n, "none"), fmt.Sprint("c", n)))
 			}
-			require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+			// At least: on a slow machine the third may begin before anybody looks.
+			require.Eventually(t, func() bool { return started(b) >= 2 }, time.Minute, time.Millisecond)
 			b.stop()
 			b.start()
 			for _, id := range ids {
