@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -10,57 +11,71 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
+// Ends sees to it that every client gets the ends of its jobs, also those that it
+// missed and those that another hub has run. They are rebuilt from the history.
+type Ends struct {
+	queue   *queue.Queue
+	jobs    *Jobs
+	streams *stream.Streams
+	// boot is this process among all hubs, since tells when it started.
+	boot  string
+	since func() time.Time
+	// window is for how long after its end a job is told.
+	window func() time.Duration
+	log    func() *slog.Logger
+}
+
 // Fetched notes that a client was answered with the ends of prompts, under one of
 // the ids that it may have: its next socket must not be told them again.
-func (h *Hub) Fetched(tenant string, clients, prompts []string) {
+func (e *Ends) Fetched(tenant string, clients, prompts []string) {
 	keys := make([]stream.Key, len(clients))
 	for n, client := range clients {
 		keys[n] = stream.Key{Tenant: tenant, Client: client}
 	}
-	h.streams.Fetched(keys, prompts)
+	e.streams.Fetched(keys, prompts)
 }
 
 // delivered notes that a client has confirmed the end of its prompt.
-func (h *Hub) delivered(k stream.Key, promptID string) {
+func (e *Ends) delivered(k stream.Key, promptID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	j, err := h.jobs.Find(ctx, k.Tenant, promptID)
+	j, err := e.jobs.Find(ctx, k.Tenant, promptID)
 	if err == nil && j.Key != "" {
-		err = h.queue.DeliveredEnd(ctx, j.Key)
+		err = e.queue.DeliveredEnd(ctx, j.Key)
 	}
 	if err != nil {
-		h.log().Debug("cannot note a delivered end", "error", err)
+		e.log().Debug("cannot note a delivered end", "error", err)
 	}
 }
 
 // TellMissed gives a client that opens its socket the ends that it has not
 // received and that this process does not remember, because an earlier one
 // held its stream. Only what ended within the replay window is told.
-func (h *Hub) TellMissed(ctx context.Context, k stream.Key) {
-	if time.Since(h.since) > h.Settings().ReplayWindow {
+func (e *Ends) TellMissed(ctx context.Context, k stream.Key) {
+	if time.Since(e.since()) > e.window() {
 		return // all that may be missed ended under this process
 	}
-	h.tellUndelivered(ctx, k, func(j job.Job) bool { return time.UnixMilli(j.FinishedAt).Before(h.since) })
+	e.tellUndelivered(ctx, k, func(j job.Job) bool { return time.UnixMilli(j.FinishedAt).Before(e.since()) })
 }
 
 // arrived gives a client whose socket has come here, perhaps from another hub,
 // the ends of jobs that other hubs have run and did not hand over: a hub that
 // was killed hands over nothing.
-func (h *Hub) arrived(ctx context.Context, k stream.Key) {
-	h.tellUndelivered(ctx, k, func(j job.Job) bool { return j.Run.Hub != h.boot })
+func (e *Ends) arrived(ctx context.Context, k stream.Key) {
+	e.tellUndelivered(ctx, k, func(j job.Job) bool { return j.Run.Hub != e.boot })
 }
 
-func (h *Hub) tellUndelivered(ctx context.Context, k stream.Key, concerns func(job.Job) bool) {
+func (e *Ends) tellUndelivered(ctx context.Context, k stream.Key, concerns func(job.Job) bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	jobs, err := h.queue.Undelivered(ctx, k.Tenant, k.Client)
+	jobs, err := e.queue.Undelivered(ctx, k.Tenant, k.Client)
 	if err != nil {
-		h.log().Debug("cannot look for undelivered ends", "error", err)
+		e.log().Debug("cannot look for undelivered ends", "error", err)
 		return
 	}
 	for _, j := range jobs {
-		if time.Since(time.UnixMilli(j.FinishedAt)) < h.Settings().ReplayWindow && concerns(j) {
-			h.streams.Tell(k, j.ID, j.Key, rebuilt(ctx, h.queue, j)...)
+		if time.Since(time.UnixMilli(j.FinishedAt)) < e.window() && concerns(j) {
+			e.streams.Tell(k, j.ID, j.Key, rebuilt(ctx, e.queue, j)...)
 		}
 	}
 }
@@ -77,9 +92,9 @@ const (
 // endedElsewhere sees to it that a client whose stream is held here gets the
 // end of a job that another hub has run. That hub sends it; should it die
 // before it has, the end is rebuilt from the history.
-func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
-	k := stream.KeyOf(e.Requester)
-	if !h.streams.Holds(k) {
+func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
+	k := stream.KeyOf(event.Requester)
+	if !e.streams.Holds(k) {
 		return
 	}
 	for range endPatience {
@@ -90,7 +105,7 @@ func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
 			return
 		case <-timer.C:
 		}
-		told, running := h.streams.Told(k, e.Key)
+		told, running := e.streams.Told(k, event.Key)
 		if told {
 			return
 		}
@@ -100,14 +115,14 @@ func (h *Hub) endedElsewhere(ctx context.Context, e queue.Event) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	records, err := h.queue.EndedOf(ctx, []string{e.Key})
+	records, err := e.queue.EndedOf(ctx, []string{event.Key})
 	if err != nil {
-		h.log().Debug("cannot tell the end of another hub's job", "job", e.Key, "error", err)
+		e.log().Debug("cannot tell the end of another hub's job", "job", event.Key, "error", err)
 		return
 	}
 	for _, r := range records {
-		if !r.Delivered && h.streams.Holds(k) {
-			h.streams.Tell(k, r.Job.ID, r.Job.Key, rebuilt(ctx, h.queue, r.Job)...)
+		if !r.Delivered && e.streams.Holds(k) {
+			e.streams.Tell(k, r.Job.ID, r.Job.Key, rebuilt(ctx, e.queue, r.Job)...)
 		}
 	}
 }

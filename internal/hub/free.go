@@ -10,14 +10,14 @@ import (
 // Free lets instances unload their models, free their memory, or both: those
 // that the FreePolicy allows for these clients of a tenant. An instance that does
 // not answer has nothing to free, so errors are only logged.
-func (h *Hub) Free(ctx context.Context, tenant string, clients []string, models, memory bool) {
+func (n *Instances) Free(ctx context.Context, tenant string, clients []string, models, memory bool) {
 	var from []*comfyui.Client
-	switch h.Settings().Free {
+	switch n.settings().Free {
 	case FreeAll:
-		from = h.dispatch.Clients()
+		from = n.dispatch.Clients()
 	case FreeOwn:
 		for _, id := range clients {
-			from = append(from, h.dispatch.WarmFor(tenant, id)...)
+			from = append(from, n.dispatch.WarmFor(tenant, id)...)
 		}
 	case FreeOff:
 	}
@@ -25,7 +25,7 @@ func (h *Hub) Free(ctx context.Context, tenant string, clients []string, models,
 	for _, c := range from {
 		wait.Go(func() {
 			if err := c.Free(ctx, models, memory); err != nil {
-				h.log().Debug("an instance does not free its memory", "error", err)
+				n.log().Debug("an instance does not free its memory", "error", err)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func TestHeldPictures(t *testing.T) {
 	require.Nil(t, none, "another tenant's pictures are not there")
 
 	// Waiting jobs with held pictures only do not hinder the sweep.
-	pinned, err := b.hub.pinned(ctx)
+	pinned, err := b.hub.janitor.pinned(ctx)
 	require.NoError(t, err)
 	require.Empty(t, pinned)
 	require.NoError(t, b.hub.held.Expire(ctx))

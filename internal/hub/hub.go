@@ -41,9 +41,11 @@ const contactTimeout = 15 * time.Second
 
 // Hub is one hub: all that survives a reload of the configuration.
 type Hub struct {
+	// Instances are the connected ones. They are there after the first Start.
+	*Instances
+
 	id      Identity
 	metrics *metrics
-	left    leftPictures
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
@@ -59,7 +61,6 @@ type Hub struct {
 	closed   bool
 	since    time.Time // of the first Start
 	self     string    // the lasting id
-	boot     string    // this process among all hubs, ever
 	db       *redis.DB
 	storage  *files.Storage
 	store    *files.Store
@@ -87,6 +88,8 @@ type Hub struct {
 
 	submitter *Submitter
 	canceller *Canceller
+	ends      *Ends
+	janitor   *janitor
 
 	house     sync.WaitGroup
 	stopHouse context.CancelFunc
@@ -164,10 +167,11 @@ func (h *Hub) open(ctx context.Context) error {
 	if err := h.openFiles(ctx); err != nil {
 		return err
 	}
-	if err := h.openKeys(ctx); err != nil {
+	if h.ring, err = openKeys(ctx, h.storage, h.Settings().Secrets, log); err != nil {
 		return err
 	}
-	sealer, err := h.newAPIKeys()
+	h.links = &Links{store: h.store, signer: newSigner(h.ring.Sealer(keyring.Links))}
+	sealer, err := newAPIKeys(h.id, h.ring)
 	if err != nil {
 		return err
 	}
@@ -175,25 +179,33 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.jobs = &Jobs{queue: h.queue}
-	h.boot = boot
+	h.ends = &Ends{
+		queue: h.queue, jobs: h.jobs, boot: boot, since: func() time.Time { return h.since },
+		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
+	}
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
 		Features:  func() json.RawMessage { return h.Features() },
 		Count:     h.queue.Count,
 		Shares:    h.shares,
-		Delivered: h.delivered,
-		Transport: h.transport(),
-		Arrived:   h.arrived,
+		Delivered: h.ends.delivered,
+		Transport: h.transport(boot),
+		Arrived:   h.ends.arrived,
 		Logger:    log,
 	})
+	h.ends.streams = h.streams // which call it
 	h.logs = logs.NewReaders(h.streams)
+	left := &leftPictures{}
 	h.dispatch = dispatch.New(dispatch.Config{
-		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: h.left.note,
+		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: left.note,
 		Connected: h.clients, Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
-		EndedElsewhere: h.endedElsewhere,
+		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, log: h.log}
+	h.Instances = &Instances{
+		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
+	}
 	h.classes = &Classes{stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
@@ -205,23 +217,26 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
+	h.janitor = &janitor{
+		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
+	}
 	h.dispatch.Start()
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
-	h.house.Go(func() { h.keepHouse(house) })
+	h.house.Go(func() { h.janitor.run(house) })
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
 	h.house.Go(func() { h.ring.Follow(house) })
-	h.house.Go(func() { h.followAbsence(house) })
+	h.house.Go(func() { h.stock.follow(house, h.fleet) })
 	return nil
 }
 
 // transport connects the streams with those of other hubs, if others can share
 // the queue.
-func (h *Hub) transport() stream.Transport {
+func (h *Hub) transport(boot string) stream.Transport {
 	if h.db.Embedded() {
 		return nil
 	}
-	return peers.New(h.db, h.boot)
+	return peers.New(h.db, boot)
 }
 
 // warn tells the operator what is unsafe about the Redis in use.
@@ -324,6 +339,9 @@ func (h *Hub) Links() *Links { return h.links }
 // Insight shows the fleet and the jobs as viewers may see them. It is there after
 // the first Start.
 func (h *Hub) Insight() *Insight { return h.insight }
+
+// Ends tell clients the ends of their jobs. They are there after the first Start.
+func (h *Hub) Ends() *Ends { return h.ends }
 
 // LastKnown are the last answers of instances to what a web UI asks while it
 // loads. They are there after the first Start.

@@ -134,18 +134,18 @@ func (v *inventory) inputs() []string {
 // catalog is what the fleet can run; nil while nothing is known.
 func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }
 
-// followAbsence keeps the inventory's note of who is there.
-func (h *Hub) followAbsence(ctx context.Context) {
-	changed, cancel := h.fleet.Subscribe()
+// follow keeps the note of who is there until the context ends.
+func (v *inventory) follow(ctx context.Context, registry *fleet.Registry) {
+	changed, cancel := registry.Subscribe()
 	defer cancel()
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
 	for {
 		there := map[string]bool{}
-		for _, i := range h.fleet.Instances() {
+		for _, i := range registry.Instances() {
 			there[i.Name] = i.State != fleet.Offline
 		}
-		h.stock.present(there)
+		v.present(there)
 		select {
 		case <-changed:
 		case <-hourly.C:

@@ -3,11 +3,14 @@ package hub
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 const (
@@ -23,98 +26,122 @@ const (
 	youngest = 10 * time.Minute
 )
 
-// keepHouse does what has no hurry: it deletes what is too old or too much, and
+// janitor does what has no hurry.
+type janitor struct {
+	db     *redis.DB
+	queue  *queue.Queue
+	store  *files.Store
+	held   *files.Held
+	ring   *keyring.Ring
+	logins *logins
+	// self is the lasting id of the hub.
+	self     string
+	settings func() *Settings
+	log      func() *slog.Logger
+}
+
+// run does it until the context ends: it deletes what is too old or too much, and
 // bytes that nobody can reach. One hub at a time does so.
-func (h *Hub) keepHouse(ctx context.Context) {
+func (j *janitor) run(ctx context.Context) {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
-	h.shareLogins(ctx)
+	j.shareLogins(ctx)
 	for part := 0; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		h.shareLogins(ctx)
-		if err := h.store.CheckShared(ctx, h.self); errors.Is(err, files.ErrNotShared) {
-			h.log().Error("files of one hub cannot be seen through the other", "error", err)
+		j.shareLogins(ctx)
+		if err := j.store.CheckShared(ctx, j.self); errors.Is(err, files.ErrNotShared) {
+			j.log().Error("files of one hub cannot be seen through the other", "error", err)
 		}
-		lead, err := h.store.Lead(ctx, "house", h.self, 3*houseEvery)
+		lead, err := j.store.Lead(ctx, "house", j.self, 3*houseEvery)
 		if err != nil || !lead {
 			continue
 		}
-		if err := h.expireKeys(ctx); err != nil {
-			h.log().Warn("cannot delete keys that were replaced long ago", "error", err)
+		if err := j.expireKeys(ctx); err != nil {
+			j.log().Warn("cannot delete keys that were replaced long ago", "error", err)
 		}
-		if err := h.retain(ctx); err != nil {
-			h.log().Warn("cannot delete what is too old or too much", "error", err)
+		if err := j.retain(ctx); err != nil {
+			j.log().Warn("cannot delete what is too old or too much", "error", err)
 		}
 		if part == 0 {
-			if err := h.queue.RecountHistory(ctx); err != nil {
-				h.log().Warn("cannot count the history of each tenant", "error", err)
+			if err := j.queue.RecountHistory(ctx); err != nil {
+				j.log().Warn("cannot count the history of each tenant", "error", err)
 			}
-			if err := h.store.Adopt(ctx); err != nil {
-				h.log().Warn("cannot count the files of each tenant", "error", err)
+			if err := j.store.Adopt(ctx); err != nil {
+				j.log().Warn("cannot count the files of each tenant", "error", err)
 			}
 		}
-		if err := h.held.Expire(ctx); err != nil {
-			h.log().Warn("cannot delete old held pictures", "error", err)
+		if err := j.held.Expire(ctx); err != nil {
+			j.log().Warn("cannot delete old held pictures", "error", err)
 		}
 		for range sweptAtOnce {
-			swept, err := h.store.Sweep(ctx, part, sweepAge, h.pinned)
+			swept, err := j.store.Sweep(ctx, part, sweepAge, j.pinned)
 			if err != nil {
-				h.log().Warn("cannot sweep the storage", "error", err)
+				j.log().Warn("cannot sweep the storage", "error", err)
 			}
-			h.tellSwept("swept the storage", swept)
+			j.tellSwept("swept the storage", swept)
 			part = (part + 1) % files.SweepParts
 		}
 	}
 }
 
-func (h *Hub) shareLogins(ctx context.Context) {
-	if err := h.logins.share(ctx, h.db); err != nil {
-		h.log().Debug("cannot share with other hubs that users log in", "error", err)
+func (j *janitor) shareLogins(ctx context.Context) {
+	if err := j.logins.share(ctx, j.db); err != nil {
+		j.log().Debug("cannot share with other hubs that users log in", "error", err)
 	}
 }
 
-func (h *Hub) tellSwept(what string, swept files.Swept) {
+func (j *janitor) tellSwept(what string, swept files.Swept) {
 	if swept.Files > 0 {
-		h.log().Info(what, "files", swept.Files, "bytes", swept.Bytes)
+		j.log().Info(what, "files", swept.Files, "bytes", swept.Bytes)
 	}
+}
+
+// expireKeys deletes keys that nothing needs any more, by Redis's clock: that of
+// a hub may be wrong.
+func (j *janitor) expireKeys(ctx context.Context) error {
+	now, err := j.db.Now(ctx)
+	if err != nil {
+		return err
+	}
+	return j.ring.Expire(ctx, now)
 }
 
 // retain deletes ended jobs that are too old, or whose files are too much, and
 // the files that only such jobs name; then uploads that nobody uses.
-func (h *Hub) retain(ctx context.Context) error {
-	now, err := h.db.Now(ctx)
+func (j *janitor) retain(ctx context.Context) error {
+	now, err := j.db.Now(ctx)
 	if err != nil {
 		return err
 	}
-	return h.retainAt(ctx, now)
+	return j.retainAt(ctx, now)
 }
 
 // retainAt is retain at a time of Redis's clock.
-func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
-	s := h.Settings()
+func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
+	s := j.settings()
 	if s.HistoryAge > 0 {
-		if err := h.forget(ctx, "", now.Add(-s.HistoryAge), now); err != nil {
+		if err := j.forget(ctx, "", now.Add(-s.HistoryAge), now); err != nil {
 			return err
 		}
 	}
 	if own := s.TenantLimits.HistorySize; s.HistorySize > 0 || own > 0 {
-		excess, err := h.store.Excess(ctx, s.HistorySize, own)
+		excess, err := j.store.Excess(ctx, s.HistorySize, own)
 		if err != nil {
 			return err
 		}
 		for _, e := range excess {
-			if err := h.forget(ctx, e.Tenant, e.Until, now); err != nil {
+			if err := j.forget(ctx, e.Tenant, e.Until, now); err != nil {
 				return err
 			}
 		}
 	}
 	if s.InputAge > 0 {
-		swept, err := h.store.Expire(ctx, job.TypeInput, oldEnough(now.Add(-s.InputAge), now), h.pinned)
-		h.tellSwept("deleted inputs that nobody uses", swept)
+		swept, err := j.store.Expire(ctx, job.TypeInput, oldEnough(now.Add(-s.InputAge), now), j.pinned)
+		j.tellSwept("deleted inputs that nobody uses", swept)
 		return err
 	}
 	return nil
@@ -123,19 +150,19 @@ func (h *Hub) retainAt(ctx context.Context, now time.Time) error {
 // forget deletes the jobs of a tenant, or of all with "", that ended until a
 // moment, and the files that no younger one names. The jobs go first: an entry
 // must not name what is gone.
-func (h *Hub) forget(ctx context.Context, tenant string, until, now time.Time) error {
+func (j *janitor) forget(ctx context.Context, tenant string, until, now time.Time) error {
 	until = oldEnough(until, now)
-	if err := h.queue.ExpireHistory(ctx, tenant, until); err != nil {
+	if err := j.queue.ExpireHistory(ctx, tenant, until); err != nil {
 		return err
 	}
 	var swept files.Swept
 	var err error
 	if tenant == "" {
-		swept, err = h.store.Expire(ctx, job.TypeOutput, until, h.pinned)
+		swept, err = j.store.Expire(ctx, job.TypeOutput, until, j.pinned)
 	} else {
-		swept, err = h.store.ExpireOwn(ctx, tenant, until, h.pinned)
+		swept, err = j.store.ExpireOwn(ctx, tenant, until, j.pinned)
 	}
-	h.tellSwept("deleted files of old jobs", swept)
+	j.tellSwept("deleted files of old jobs", swept)
 	return err
 }
 
@@ -147,17 +174,17 @@ func oldEnough(until, now time.Time) time.Time {
 }
 
 // pinned gives the blobs that waiting and running jobs need.
-func (h *Hub) pinned(ctx context.Context) (map[string]bool, error) {
-	jobs, err := h.queue.Live(ctx, "")
+func (j *janitor) pinned(ctx context.Context) (map[string]bool, error) {
+	jobs, err := j.queue.Live(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	keys := make([]string, len(jobs))
-	for n, j := range jobs {
-		keys[n] = j.Key
+	for n, live := range jobs {
+		keys[n] = live.Key
 	}
 	pinned := map[string]bool{}
-	err = h.queue.EachBody(ctx, keys, func(stored queue.StoredBody) error {
+	err = j.queue.EachBody(ctx, keys, func(stored queue.StoredBody) error {
 		body, err := stored.Read()
 		if err != nil || len(body.Inputs) == 0 {
 			return err // what cannot be read may be needed

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -26,27 +28,25 @@ const MinSecret = keyring.MinSecret
 // openKeys reads the hubs' own keys from the storage. Every GPU machine has the
 // gossip key, so nothing that protects one tenant from another, or a user from
 // a machine, comes from that.
-func (h *Hub) openKeys(ctx context.Context) error {
+func openKeys(ctx context.Context, storage *files.Storage, secrets []string, log *slog.Logger) (*keyring.Ring, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	ring, err := keyring.Open(ctx, keyring.Options{
-		Store: h.storage.KeyStore(), Secrets: h.Settings().Secrets, Logger: h.log(),
+		Store: storage.KeyStore(), Secrets: secrets, Logger: log,
 	})
 	switch {
 	case errors.Is(err, keyring.ErrLocked):
-		return fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
+		return nil, fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
 	case errors.Is(err, keyring.ErrCorrupt):
-		return fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
-	case errors.Is(err, keyring.ErrUnavailable) && h.storage.Remote():
+		return nil, fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
+	case errors.Is(err, keyring.ErrUnavailable) && storage.Remote():
 		// Like the rest of the hub it waits for the object store; prompts with
 		// API keys and links are answered 503 until then.
-		h.log().Warn("the keys of links and API keys cannot be read yet", "error", err)
+		log.Warn("the keys of links and API keys cannot be read yet", "error", err)
 	case err != nil:
-		return fmt.Errorf("hub: %w", err)
+		return nil, fmt.Errorf("hub: %w", err)
 	}
-	h.ring = ring
-	h.links = &Links{store: h.store, signer: newSigner(ring.Sealer(keyring.Links))}
-	return nil
+	return ring, nil
 }
 
 // RotateKeys makes a new key for links and API keys, for all hubs of the
@@ -59,16 +59,6 @@ func (h *Hub) RotateKeys(ctx context.Context) (keyring.Rotation, error) {
 	return h.ring.Rotate(ctx)
 }
 
-// expireKeys deletes keys that nothing needs any more, by Redis's clock: that of
-// a hub may be wrong.
-func (h *Hub) expireKeys(ctx context.Context) error {
-	now, err := h.db.Now(ctx)
-	if err != nil {
-		return err
-	}
-	return h.ring.Expire(ctx, now)
-}
-
 // apiKeys seals API keys with the ring, and opens what an earlier version has
 // sealed.
 type apiKeys struct {
@@ -76,12 +66,12 @@ type apiKeys struct {
 	old  []*queue.Vault
 }
 
-func (h *Hub) newAPIKeys() (*apiKeys, error) {
-	k := &apiKeys{ring: h.ring.Sealer(keyring.APIKeys)}
+func newAPIKeys(id Identity, ring *keyring.Ring) (*apiKeys, error) {
+	k := &apiKeys{ring: ring.Sealer(keyring.APIKeys)}
 	// The gossip key as it was written counts, too: before there could be
 	// several, its text was one key whatever was in it.
-	secrets := append([]string{h.id.GossipKey}, gossip.Keys(h.id.GossipKey)...)
-	b, err := os.ReadFile(filepath.Join(h.id.Data, secretFile))
+	secrets := append([]string{id.GossipKey}, gossip.Keys(id.GossipKey)...)
+	b, err := os.ReadFile(filepath.Join(id.Data, secretFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("hub: data folder: %w", err)
 	}

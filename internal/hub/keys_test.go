@@ -213,7 +213,7 @@ func TestRotateKeys(t *testing.T) {
 	for _, b := range []*bench{one, two} {
 		status, _ := b.get(link)
 		require.Equal(t, http.StatusOK, status)
-		require.NoError(t, b.hub.expireKeys(t.Context()))
+		require.NoError(t, b.hub.janitor.expireKeys(t.Context()))
 		_, fresh := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
 		status, _ = one.get(fresh)
 		require.Equal(t, http.StatusOK, status)

@@ -42,15 +42,15 @@ func (l *leftPictures) at(tenant, id string) (instance string) {
 // memory; clients are the client ids that the request may come from. Where
 // people log in it is the one on which a job of the viewer's has named the
 // picture, if any: ids can be guessed, and instances are shared.
-func (h *Hub) Holders(v Viewer, clients []string, id string) []*comfyui.Client {
-	if !h.insight.SeesAll(v) {
-		if client := h.clients.ByName(h.left.at(v.Tenant, id)); client != nil {
+func (n *Instances) Holders(v Viewer, clients []string, id string) []*comfyui.Client {
+	if !n.insight.SeesAll(v) {
+		if client := n.clients.ByName(n.left.at(v.Tenant, id)); client != nil {
 			return []*comfyui.Client{client}
 		}
 		return nil
 	}
-	all := h.dispatch.Clients()
-	if first := h.ClientFor(v.Tenant, clients); first != nil {
+	all := n.dispatch.Clients()
+	if first := n.ClientFor(v.Tenant, clients); first != nil {
 		all = slices.Insert(slices.DeleteFunc(all, func(c *comfyui.Client) bool { return c == first }), 0, first)
 	}
 	return all

@@ -44,7 +44,7 @@ func TestHistoryGoesWithItsFiles(t *testing.T) {
 			require.Equal(t, green, cached, "the cached run names the same file")
 
 			ctx, later := t.Context(), end.Add(time.Hour)
-			require.NoError(t, b.hub.forget(ctx, "", end, later))
+			require.NoError(t, b.hub.janitor.forget(ctx, "", end, later))
 			for _, id := range []string{old, first} {
 				_, there := b.history(id)
 				require.False(t, there)
@@ -61,9 +61,9 @@ func TestHistoryGoesWithItsFiles(t *testing.T) {
 			require.True(t, b.views(green))
 			b.settings.HistoryAge = time.Hour
 			require.NoError(t, b.hub.Start(ctx, b.settings))
-			require.NoError(t, b.hub.retainAt(ctx, end.Add(30*time.Minute)))
+			require.NoError(t, b.hub.janitor.retainAt(ctx, end.Add(30*time.Minute)))
 			require.True(t, b.views(green))
-			require.NoError(t, b.hub.retainAt(ctx, end.Add(2*time.Hour)))
+			require.NoError(t, b.hub.janitor.retainAt(ctx, end.Add(2*time.Hour)))
 			require.False(t, b.views(green))
 		})
 	}
@@ -80,11 +80,11 @@ func TestHistoryIsBoundedBySize(t *testing.T) {
 	_, body := b.get("/view?filename=" + names[0])
 	b.settings.HistorySize = int64(len(body))*2 + 5
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	require.NoError(t, b.hub.retainAt(t.Context(), time.Now()))
+	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
 	for _, name := range names {
 		require.True(t, b.views(name), "all are young")
 	}
-	require.NoError(t, b.hub.retainAt(t.Context(), time.Now().Add(time.Hour)))
+	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(time.Hour)))
 	kept := 0
 	for n, name := range names {
 		_, there := b.history(ids[n])
@@ -113,9 +113,9 @@ func TestInputsGrowOld(t *testing.T) {
 		status, _ := b.get("/view?type=input&filename=" + name)
 		return status == http.StatusOK
 	}
-	require.NoError(t, b.hub.retainAt(t.Context(), time.Now()))
+	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
 	require.True(t, has("old.png"))
-	require.NoError(t, b.hub.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
 	require.False(t, has("old.png"))
 	require.True(t, has("needed.png"))
 }

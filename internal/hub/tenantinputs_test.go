@@ -72,7 +72,7 @@ func TestTenantInputs(t *testing.T) {
 		status, answer = b.uploadAs("ann", "1.png", sized("d"), "overwrite", "true")
 		require.Equal(t, http.StatusOK, status, answer)
 
-		require.NoError(t, b.hub.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
 		status, answer = b.uploadAs("ann", "5.png", sized("e"))
 		require.Equal(t, http.StatusOK, status, "unused uploads have gone: "+answer)
 	})
@@ -148,7 +148,7 @@ func TestTenantHistorySize(t *testing.T) {
 			require.Equal(t, "ann", shares[0].Member)
 			bound(b, int64(shares[1].Score)/5+2)
 			require.NoError(t, b.hub.Start(t.Context(), b.settings))
-			require.NoError(t, b.hub.retainAt(t.Context(), time.Now().Add(time.Hour)))
+			require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(time.Hour)))
 			require.Equal(t, 1, entries("ann"))
 			require.Equal(t, 3, entries("bob"))
 		})

@@ -26,7 +26,7 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 		a.Client = hexOf(id)
 	}
 	c.Recent.Note(a, a.Client)
-	c.hub.TellMissed(r.Context(), stream.KeyOf(a.Requester()))
+	c.hub.Ends().TellMissed(r.Context(), stream.KeyOf(a.Requester()))
 	err := c.hub.Streams().Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Live: a.Live})
 	switch {
 	case errors.Is(err, stream.ErrTenantFull):
