@@ -51,12 +51,13 @@ func TestFates(t *testing.T) {
 		fakebot.CutBefore: platform.ErrUncertain, fakebot.CutAfter: platform.ErrUncertain, fakebot.Hang: platform.ErrUncertain,
 		fakebot.Broken: nil, fakebot.Flood: nil,
 	} {
-		tg, _ := newTelegram(t, fakebot.Options{Fault: func(string) fakebot.Fault { return fault }}, Options{})
-		patience := time.Minute
-		if fault == fakebot.Hang {
-			patience = time.Second // enough to be heard
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		tg, _ := newTelegram(t, fakebot.Options{Fault: func(string) fakebot.Fault {
+			if fault == fakebot.Hang {
+				cancel() // the call was heard, and is given up
+			}
+			return fault
+		}}, Options{})
 		_, err := tg.Send(ctx, home, platform.Post{Text: "x"})
 		cancel()
 		require.Error(t, err)
