@@ -68,14 +68,14 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/comfy": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
-		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata",
+		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata", "internal/webui",
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
-		"internal/userdata",
+		"internal/userdata", "internal/webui",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
@@ -91,6 +91,7 @@ var mayImport = map[string][]string{
 	"internal/intake":    {"internal/pyjson"},
 	"internal/fleet":     {},
 	"internal/lastknown": {"internal/catalog", "internal/comfyui", "internal/files"},
+	"internal/webui":     {"internal/comfyui", "internal/files"},
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
 	"internal/gossip":    {"internal/fleet", "internal/retry"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis"},

@@ -7,6 +7,8 @@ import "sync"
 type Clients struct {
 	mu     sync.Mutex
 	byName map[string]*Client
+	// changed is told of each change, see OnChange.
+	changed func(gone, came *Client)
 }
 
 // NewClients returns an empty set.
@@ -19,14 +21,22 @@ func (c *Clients) ByName(instance string) *Client {
 	return c.byName[instance]
 }
 
+// OnChange has f called when the client of an instance comes or goes; the other
+// one is nil. f must not wait, nor call the set. Set it before the first Set.
+func (c *Clients) OnChange(f func(gone, came *Client)) { c.changed = f }
+
 // Set stores the client of an instance that is connected; nil says that it is
 // not.
 func (c *Clients) Set(instance string, client *Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.byName[instance]
 	if client == nil {
 		delete(c.byName, instance)
-		return
+	} else {
+		c.byName[instance] = client
 	}
-	c.byName[instance] = client
+	if c.changed != nil && (before != nil || client != nil) {
+		c.changed(before, client)
+	}
 }

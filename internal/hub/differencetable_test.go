@@ -176,7 +176,7 @@ var differences = []difference{
 		},
 	},
 	{
-		"The hub itself does not compress its answers.",
+		"The hub itself compresses none of its answers but files of the web UI's build.",
 		"`encode` of the web server in front (Caddy) does, and the Caddyfile that comes with the hub has it on.",
 		[]place{in("variant-cors-compress").its(replay.Headers).lines(`^(Content-Encoding: deflate|Etag: \.\.\.|Cache-Control: no-cache)$`)},
 	},

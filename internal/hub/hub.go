@@ -28,6 +28,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/userdata"
+	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
 // ErrNotStarted is the readiness of a hub before its first Start.
@@ -71,6 +72,7 @@ type Hub struct {
 	users    *userdata.Store
 	held     *files.Held
 	known    *lastknown.Answers
+	webUI    *webui.Files
 	ring     *keyring.Ring
 	links    *Links
 	queue    *queue.Queue
@@ -220,11 +222,13 @@ func (h *Hub) open(ctx context.Context) error {
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 	}
+	h.openWebUI()
 	h.dispatch.Start()
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
 	h.house.Go(func() { h.janitor.run(house) })
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
+	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.stock.follow(house, h.fleet) })
 	return nil
@@ -342,6 +346,10 @@ func (h *Hub) Insight() *Insight { return h.insight }
 
 // Ends tell clients the ends of their jobs. They are there after the first Start.
 func (h *Hub) Ends() *Ends { return h.ends }
+
+// WebUI are the files of the web UI's build that the hub keeps. They are there
+// after the first Start.
+func (h *Hub) WebUI() *webui.Files { return h.webUI }
 
 // LastKnown are the last answers of instances to what a web UI asks while it
 // loads. They are there after the first Start.

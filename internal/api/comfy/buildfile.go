@@ -7,6 +7,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
 const (
@@ -29,7 +31,23 @@ func (c *Room) AwaitingBuild() int64 { return c.builds.waiting.Load() }
 
 // needsBuildFile reports whether a request is for such a file.
 func needsBuildFile(r *http.Request, asked aiohttp.Path) bool {
-	return r.Method == http.MethodGet && !upgrades(r) && isHashed(asked)
+	return r.Method == http.MethodGet && !upgrades(r) && webui.IsHashed(asked.Decoded())
+}
+
+// serveKept answers with a file that the hub has kept of an instance, and reports
+// whether it has one. A query could mean something to a custom node.
+func (c *Room) serveKept(from *comfyui.Client, w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
+	if !api.IsRead(r) || upgrades(r) || !webui.IsHashed(asked.Decoded()) || len(api.QueryOf(r)) > 0 {
+		return false
+	}
+	file := c.hub.WebUI().Get(r.Context(), from, asked.Escaped())
+	if file == nil {
+		return false
+	}
+	if err := file.Serve(w, r, c.Log()); err != nil {
+		c.Fail(w, r, err)
+	}
+	return true
 }
 
 // serveBuildFile answers with the file from whichever instance has it. Names

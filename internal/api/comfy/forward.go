@@ -6,6 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
 // Forward answers a request that is no route of any room: a page, a file of an
@@ -13,7 +14,7 @@ import (
 // web interface or from the primary; all else goes to the instance that is the
 // client's, see sticky.
 func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, path aiohttp.Path) {
-	if api.IsRead(r) && isHashed(path) {
+	if api.IsRead(r) && webui.IsHashed(path.Decoded()) {
 		w = keptByBrowsers(w)
 	}
 	switch {
@@ -27,6 +28,7 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		client = c.hub.Primary()
 	}
 	switch {
+	case client != nil && c.serveKept(client, w, r, path):
 	case client != nil:
 		c.passCall(client, w, r, a)
 	case isIndex(r, path):

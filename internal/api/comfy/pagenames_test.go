@@ -9,22 +9,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
-func TestHashedNames(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]bool{
-		"/assets/index-vtow2bzT.js": true, "/assets/manifest-CebUEmtR.json": true, "/assets/rolldown-runtime-G-74P12b.js": true,
-		"/assets/a-b-c-_bC-d0fG.woff2": true, "/assets/vendor-vue-core-BZZQdWHo.js": true,
-		// Of the build of 1.49 too, but under names of their own.
-		"/assets/sorted-custom-node-map.json": false, "/assets/favicon.ico": false, "/assets/CREDIT.txt": false,
-		"/assets/images/logo-AbCd1234.svg": false, "/assets/lib/vue-AbCd1234.js": false,
-		"/assets/app-settings.js": false, "/assets/app-Settings.js": false, "/assets/a-node-map.js": false, "/assets/my-LoadNode.html": false,
-		"/extensions/pack/index-vtow2bzT.js": false, "/index-vtow2bzT.js": false, "/api/assets/index-vtow2bzT.js": false,
-		"/assets/x-vtow2bzT.py": false, "/assets/-vtow2bzT.js": false, "/assets/x-vtow2bz.js": false,
-	} {
-		require.Equal(t, want, isHashed(aiohttp.MustPath(name)), name)
-	}
-}
-
 func TestStaticFilesOfTheWebInterface(t *testing.T) {
 	t.Parallel()
 	get, _ := http.NewRequest(http.MethodGet, "/", nil)

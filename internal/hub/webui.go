@@ -1,0 +1,29 @@
+package hub
+
+import (
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/webui"
+)
+
+// openWebUI keeps files of the web UI for as long as the connection lasts over
+// which an instance gave them.
+func (h *Hub) openWebUI() {
+	h.webUI = webui.New(h.log())
+	h.clients.OnChange(func(gone, came *comfyui.Client) {
+		if gone != nil {
+			h.webUI.Forget(gone)
+		}
+		if came != nil {
+			h.webUI.Connected()
+		}
+	})
+}
+
+// pageSource is the instance that the web UI comes from, nil if the hub has a
+// copy of its own.
+func (h *Hub) pageSource() *comfyui.Client {
+	if h.Settings().Frontend != "" {
+		return nil
+	}
+	return h.Primary()
+}

@@ -1,0 +1,109 @@
+package hub
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// builds is the web UI of one instance, which counts what it is asked.
+type builds struct {
+	mu    sync.Mutex
+	body  string
+	asked map[string]int // by method and path
+}
+
+func (p *builds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[r.Method+" "+r.URL.Path]++
+	w.Header().Set("Content-Type", "application/javascript")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, p.body)
+}
+
+func (p *builds) times(method, path string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[method+" "+path]
+}
+
+func (p *builds) change(body string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.body = body
+}
+
+// The second visitor costs the instance nothing, and gets what was compressed
+// once. What could be more than a file of the build still goes to the instance.
+func TestBuildFilesAreAskedForOnce(t *testing.T) {
+	t.Parallel()
+	const script, plain = "/assets/index-vtow2bzT.js", "/assets/plain.js"
+	body := strings.Repeat("one();", 1000)
+	page := &builds{body: body, asked: map[string]int{}}
+	front := fronted(t, page)
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+	b.connected(1)
+	require.Equal(t, body, b.text(script))
+	var resp *http.Response
+	require.Eventually(t, func() bool {
+		resp = b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "gzip, deflate, br, zstd"}})
+		read(t, resp)
+		return resp.Header.Get("Content-Encoding") == "zstd"
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, []string{"Accept-Encoding"}, resp.Header.Values("Vary"))
+	require.Equal(t, "public, max-age=31536000, immutable", resp.Header.Get("Cache-Control"))
+	require.Less(t, resp.ContentLength, int64(len(body)))
+	again := b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "zstd", "If-None-Match": resp.Header.Get("Etag")}})
+	status, _ := read(t, again)
+	require.Equal(t, http.StatusNotModified, status)
+	b.tenant = "ada"
+	require.Equal(t, body, b.text(script))
+	status, _ = read(t, b.send(exchange{method: "HEAD", path: script}))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, page.times("GET", script))
+	require.Zero(t, page.times("HEAD", script))
+
+	b.tenant = ""
+	for range 2 {
+		b.text(plain)
+		b.text(script + "?x=1")
+	}
+	require.Equal(t, 2, page.times("GET", plain))
+	require.Equal(t, 3, page.times("GET", script))
+}
+
+// What an instance gave is shown while it is connected and the page is its own,
+// no longer: a stolen one leaves nothing behind.
+func TestBuildFilesEndWithTheirInstance(t *testing.T) {
+	t.Parallel()
+	const script = "/assets/index-vtow2bzT.js"
+	stolen, honest := &builds{body: "steal()", asked: map[string]int{}}, &builds{body: "draw()", asked: map[string]int{}}
+	// The primary is the first by name, which is its address.
+	first, second := fronted(t, stolen), fronted(t, honest)
+	if first.URL > second.URL {
+		first, second = second, first
+		stolen.change("draw()")
+		honest.change("steal()")
+		stolen, honest = honest, stolen
+	}
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{first.URL, second.URL} })
+	b.connected(2)
+	require.Equal(t, "steal()", b.text(script))
+	require.Equal(t, "steal()", b.text(script))
+	b.settings.Instances = []string{second.URL}
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
+
+	// It comes back mended.
+	stolen.change("sorry()")
+	b.settings.Instances = []string{first.URL, second.URL}
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Eventually(t, func() bool { return b.text(script) == "sorry()" }, time.Minute, time.Millisecond)
+	require.Equal(t, 1, honest.times("GET", script))
+}

@@ -1,0 +1,217 @@
+// Package webui keeps files of the web UI's build in memory, compressed, so that
+// a page loads at the speed of the hub and not at that of an instance.
+package webui
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+const (
+	// maxSize bounds what is kept, in bytes, compressed forms included. The build
+	// of web UI 1.49 takes 45 MiB with all of its languages, that of 1.27 half.
+	maxSize = 96 << 20
+	// maxFiles bounds how many files are kept: that build has 500.
+	maxFiles = 2000
+	// maxFile bounds one file, in bytes. The largest script of web UI 1.27 has 11 MB.
+	maxFile = 16 << 20
+	// readTimeout bounds the reading of one file.
+	readTimeout = time.Minute
+	// patience is how long a visitor waits for a file to be read as a whole. After
+	// that it is passed on as it comes.
+	patience = 3 * time.Second
+	// maxReading bounds the files that are read at one time.
+	maxReading = 32
+)
+
+// Files are those files of the build that have a hash in their name, as
+// instances gave them. The hub asks for them itself, with no header of any
+// visitor, so nothing personal can be in them. What an instance gave is shown as
+// a file of that instance only, and only until the connection to it ends: a
+// hostile one cannot leave anything behind.
+type Files struct {
+	log *slog.Logger
+	// packs are files to be compressed, warms says that another instance may
+	// have to be read ahead.
+	packs chan *File
+	warms chan struct{}
+
+	mu      sync.Mutex
+	files   map[key]*list.Element
+	used    list.List // of *File, the one used last first
+	size    int64
+	reading map[key]*reading
+	warmed  map[*comfyui.Client]bool
+}
+
+// key names a file of one connection to an instance.
+type key struct {
+	from *comfyui.Client
+	path string
+}
+
+// reading is a question to an instance. file is nil if it gave nothing to keep.
+type reading struct {
+	done chan struct{}
+	file *File
+}
+
+// New makes an empty set; Run compresses what comes into it.
+func New(log *slog.Logger) *Files {
+	return &Files{
+		log: log, packs: make(chan *File, maxFiles), warms: make(chan struct{}, 1),
+		files: map[key]*list.Element{}, reading: map[key]*reading{}, warmed: map[*comfyui.Client]bool{},
+	}
+}
+
+// Get is a file of an instance. Whoever asks first has it read, and all wait for
+// that a few seconds. It is nil if there is nothing to keep, or not in time: the
+// caller has to ask the instance itself.
+func (f *Files) Get(ctx context.Context, from *comfyui.Client, path string) *File {
+	k := key{from, path}
+	f.mu.Lock()
+	if e := f.files[k]; e != nil {
+		f.used.MoveToFront(e)
+		f.mu.Unlock()
+		return e.Value.(*File)
+	}
+	q := f.reading[k]
+	if q == nil {
+		if len(f.reading) >= maxReading {
+			f.mu.Unlock()
+			return nil
+		}
+		q = &reading{done: make(chan struct{})}
+		f.reading[k] = q
+		// Not the visitor's context: others may wait for the same file.
+		go f.read(context.WithoutCancel(ctx), k, q)
+	}
+	f.mu.Unlock()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-q.done:
+		return q.file
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// Forget drops what an instance gave. It is called when the connection to it
+// ends: the process that answers next may have another build.
+func (f *Files) Forget(from *comfyui.Client) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.warmed, from)
+	for k := range f.reading {
+		if k.from == from {
+			delete(f.reading, k) // what comes is not kept
+		}
+	}
+	for k, e := range f.files {
+		if k.from == from {
+			f.remove(e)
+		}
+	}
+}
+
+// read asks an instance for a file.
+func (f *Files) read(ctx context.Context, k key, q *reading) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	file, err := fetch(ctx, k)
+	if err != nil {
+		f.log.Debug("cannot read a file of the web UI", "error", err)
+	}
+	f.mu.Lock()
+	if f.reading[k] == q {
+		delete(f.reading, k)
+		q.file = file
+		if file != nil {
+			f.put(file)
+		}
+	}
+	f.mu.Unlock()
+	close(q.done)
+}
+
+// put adds a file and drops those used longest ago while there are too many.
+func (f *Files) put(file *File) {
+	f.files[file.key] = f.used.PushFront(file)
+	f.size += int64(len(file.plain.body))
+	f.shrink()
+	if !file.compressible() {
+		return
+	}
+	select {
+	case f.packs <- file:
+	default: // it stays as it is
+	}
+}
+
+func (f *Files) shrink() {
+	for len(f.files) > maxFiles || f.size > maxSize {
+		f.remove(f.used.Back())
+	}
+}
+
+func (f *Files) remove(e *list.Element) {
+	file := e.Value.(*File)
+	f.used.Remove(e)
+	delete(f.files, file.key)
+	f.size -= file.size()
+}
+
+// hasRoom reports whether a file can be added without dropping another one.
+func (f *Files) hasRoom() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.files) < maxFiles && f.size < maxSize/2
+}
+
+// fetch reads a file; nil if it is none that may be kept.
+func fetch(ctx context.Context, k key) (*File, error) {
+	resp, err := k.from.Ask(ctx, k.path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	h := resp.Header
+	switch {
+	case resp.StatusCode != http.StatusOK, resp.ContentLength > maxFile, h.Get("Content-Encoding") != "",
+		strings.HasPrefix(h.Get("Content-Type"), "text/html"):
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFile+1))
+	if err != nil || len(body) > maxFile {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	file := &File{key: k, hash: hex.EncodeToString(sum[:16]), header: h, modified: time.Now()}
+	if modified, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
+		file.modified = modified
+	}
+	for _, name := range ofOneAnswer {
+		h.Del(name)
+	}
+	file.plain = form{body: body}
+	return file, nil
+}
+
+// ofOneAnswer are the headers that belong to the answer that was read, not to
+// the file.
+var ofOneAnswer = [...]string{
+	"Accept-Ranges", "Age", "Allow", "Content-Length", "Content-Range", "Date", "Etag", "Expires", "Last-Modified", "Location", "Pragma",
+	"Retry-After", "Vary",
+}

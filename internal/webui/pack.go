@@ -1,0 +1,100 @@
+package webui
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow is the largest window that browsers accept of zstd (RFC 9659), in
+// bytes.
+const maxWindow = 8 << 20
+
+// packAll compresses files, one after the other, until the context ends. Nobody
+// waits for it: until it is done a file is sent as it is.
+func (f *Files) packAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case file := <-f.packs:
+			if !f.has(file) {
+				continue
+			}
+			packed, err := pack(file.plain.body)
+			if err != nil {
+				f.log.Warn("cannot compress a file of the web UI", "error", err)
+				continue
+			}
+			f.keepPacked(file, packed)
+		}
+	}
+}
+
+// has reports whether a file is still kept.
+func (f *Files) has(file *File) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.files[file.key]
+	return e != nil && e.Value.(*File) == file
+}
+
+func (f *Files) keepPacked(file *File, packed []form) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := file.size()
+	file.packed.Store(&packed)
+	if e := f.files[file.key]; e == nil || e.Value.(*File) != file {
+		return // dropped meanwhile, with the size it had before
+	}
+	f.size += file.size() - before
+	f.shrink()
+}
+
+// pack makes the compressed forms of a body that are smaller than it is.
+func pack(body []byte) ([]form, error) {
+	packed := []form{}
+	z, err := packZstd(body)
+	if err != nil {
+		return nil, fmt.Errorf("zstd: %w", err)
+	}
+	g, err := packGzip(body)
+	if err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	for _, p := range []form{{"zstd", z}, {"gzip", g}} {
+		if len(p.body) < len(body)*19/20 {
+			packed = append(packed, p)
+		}
+	}
+	return packed, nil
+}
+
+// packZstd makes its encoder anew: one takes tens of megabytes, and is needed
+// for a second after an instance has connected.
+func packZstd(body []byte) ([]byte, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	packed := bytes.Clone(enc.EncodeAll(body, nil)) // without the spare room
+	return packed, enc.Close()
+}
+
+func packGzip(body []byte) ([]byte, error) {
+	var out bytes.Buffer
+	enc, err := gzip.NewWriterLevel(&out, gzip.DefaultCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := enc.Write(body); err != nil {
+		return nil, err
+	}
+	if err := enc.Close(); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(out.Bytes()), nil
+}
