@@ -70,6 +70,8 @@ type Options struct {
 // Client talks to one ComfyUI server. It keeps its own pool of connections, so
 // that a stuck server takes no connections from others. It is safe for use by
 // several goroutines.
+//
+// Many methods: one method for each call of ComfyUI's API.
 type Client struct {
 	base      *url.URL
 	http      *http.Client

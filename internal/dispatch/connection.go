@@ -17,6 +17,9 @@ import (
 
 // connection is the hub's connection to one instance: a client, one persistent
 // WebSocket, what the instance can run, and the run that it has.
+//
+// Many methods: the dispatcher asks it small questions about one instance, all
+// answered from the state that its lock guards.
 type connection struct {
 	name   string
 	url    string

@@ -88,6 +88,9 @@ type Observer interface {
 }
 
 // Dispatcher gives jobs to idle instances and follows them.
+//
+// Many methods: it pairs jobs with instances, and what waits, what is idle and what
+// runs change only together, under its lock.
 type Dispatcher struct {
 	Config
 	queue    *queue.Queue

@@ -15,6 +15,10 @@ import (
 // run follows one attempt of a job on one instance: it puts the inputs there,
 // posts the prompt, passes on what the instance says, and collects the results.
 // Other goroutines may use only the claim and the mailbox.
+//
+// Many methods: an attempt goes through its phases in order, and each phase reads
+// what the ones before it have found out; divided, they would pass all of that to
+// each other.
 type run struct {
 	claim
 	state

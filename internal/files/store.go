@@ -15,6 +15,9 @@ import (
 
 // Store is the files of all tenants: their names in Redis, their bytes in a
 // storage. It is safe for concurrent use, also by several hubs that share both.
+//
+// Many methods: one method for each script on the files' names, which all keep the
+// same counts and index; there is no state to divide.
 type Store struct {
 	db      *redis.DB
 	storage *Storage

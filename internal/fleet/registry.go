@@ -37,6 +37,9 @@ const (
 )
 
 // Registry is what a hub knows of its instances. It is safe for concurrent use.
+//
+// Many methods: one method for each thing that is reported or asked about an
+// instance; all of them keep the same two tables under one lock.
 type Registry struct {
 	mu        sync.Mutex
 	agents    map[string]*agent

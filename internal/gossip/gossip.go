@@ -63,6 +63,9 @@ type Config struct {
 }
 
 // Gossip is this process's membership in the group.
+//
+// Many methods: memberlist calls it for every message and every change of
+// membership, and each call needs the same members, keys and numbers.
 type Gossip struct {
 	config   Config
 	log      *slog.Logger

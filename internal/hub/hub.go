@@ -41,6 +41,10 @@ const leaseTime = 15 * time.Second
 const contactTimeout = 15 * time.Second
 
 // Hub is one hub: all that survives a reload of the configuration.
+//
+// Many methods: it starts and stops the parts in order, and has an accessor for
+// each part that a dialect or an operator uses. What a part does is a method of the
+// part.
 type Hub struct {
 	// Instances are the connected ones. They are there after the first Start.
 	*Instances

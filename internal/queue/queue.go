@@ -136,6 +136,9 @@ type Options struct {
 
 // Queue is the queue of all hubs that share a Redis and a prefix. It holds no state
 // of its own except its limits, and is safe for concurrent use.
+//
+// Many methods: one method for each script, since every transition of a job is one
+// script; there is no state to divide.
 type Queue struct {
 	db    *redis.DB
 	keys  keys

@@ -11,6 +11,9 @@ import (
 
 // process is the part of an instance that ends with the operating system process:
 // queue, history, counter, sockets, caches and GPU memory.
+//
+// Many methods: one handler for each route of a ComfyUI, and all of them answer
+// from the one queue, history and folders of their process.
 type process struct {
 	srv    *Server
 	cfg    Config

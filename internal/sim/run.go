@@ -10,6 +10,9 @@ import (
 )
 
 // run is the execution of one prompt.
+//
+// Many methods: the nodes of a prompt share the outputs, the cache and the progress
+// of its execution.
 type run struct {
 	proc    *process
 	it      *item

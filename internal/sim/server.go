@@ -17,6 +17,9 @@ import (
 
 // Server is a simulated ComfyUI instance. It is ready to serve when New returns,
 // and safe for concurrent use.
+//
+// Many methods: one method for each thing that a test does to an instance or asks
+// about it.
 type Server struct {
 	cfg     Config
 	feat    features

@@ -8,6 +8,9 @@ import (
 )
 
 // client is one client: its line, its newest socket and its replay timer.
+//
+// Many methods: a client's line, its socket and its way to the owning hub must
+// agree at every moment, so everything that changes one of them is here.
 type client struct {
 	key     Key
 	streams *Streams

@@ -12,6 +12,9 @@ import (
 // A sequence is in one of three lists: running (one sequence is open, the others
 // are held), waiting (it ended while another was open), or sent (the client has not
 // confirmed it yet).
+//
+// Many methods: each method is one event or one question of a single state machine,
+// whose lists are consistent only as a whole.
 type line struct {
 	limits lineLimits
 	// out receives what goes to the socket; nil while there is none.

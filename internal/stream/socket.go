@@ -31,6 +31,9 @@ const (
 
 // socket is one WebSocket of a client: a bounded queue, and a writer that empties
 // it. Only the reader and the writer ever wait for the client.
+//
+// Many methods: its reader, its writer and whoever sends share one queue; most
+// methods are short steps of these three.
 type socket struct {
 	conn     *websocket.Conn
 	sid      string

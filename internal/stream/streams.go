@@ -138,6 +138,10 @@ func positive[T int | int64 | time.Duration](value, otherwise T) T {
 }
 
 // Streams holds the event streams of all clients. It is safe for concurrent use.
+//
+// Many methods: the sockets, lines and owners of all clients are found by the same
+// key under one lock, and each message from a client, a run or another hub changes
+// them together.
 type Streams struct {
 	o       Options
 	started time.Time

@@ -64,6 +64,9 @@ func (s *Store) Folder(tenant, user string) Folder {
 func tenantPrefix(tenant string) string { return "user/" + keySegment(tenant) + "/" }
 
 // Folder is the folder of one user.
+//
+// Many methods: one method for each thing that a user does with files and settings,
+// beside the few that they share; it holds no state.
 type Folder struct {
 	store  *Store
 	tenant string

@@ -44,6 +44,9 @@ type Options struct {
 }
 
 // Talk answers users.
+//
+// Many methods: one method for each command and button; what they share is only
+// what they are given.
 type Talk struct {
 	o       Options
 	byName  map[string]*workflow.Command

@@ -54,6 +54,9 @@ type Options struct {
 }
 
 // Fake is the server.
+//
+// Many methods: one method for each call of the Bot API, and for each thing that a
+// person does in a chat.
 type Fake struct {
 	o Options
 

@@ -17,6 +17,9 @@ import (
 
 // job is one request while it is driven. Only its goroutine uses it, except for
 // what mu guards.
+//
+// Many methods: a request is driven from the prompt to the picture, and what is
+// shown in the chat depends on all that has happened before.
 type job struct {
 	r        *Runner
 	rec      Record

@@ -90,6 +90,9 @@ type Options struct {
 }
 
 // Store is the bridge's state, safe for concurrent use.
+//
+// Many methods: one method for each script on the bridge's state; there is no state
+// to divide.
 type Store struct {
 	db   *redis.DB
 	o    Options

@@ -62,6 +62,9 @@ type Options struct {
 type Command struct{ Name, About string }
 
 // Telegram is the platform. It implements platform.Platform.
+//
+// Many methods: it implements platform.Platform, and each method is one call of the
+// Bot API or one kind of update.
 type Telegram struct {
 	o        Options
 	bot      *bot.Bot

@@ -59,6 +59,9 @@ func (d Difference) String() string {
 }
 
 // Player plays one scenario. Set its exported fields before Play.
+//
+// Many methods: a scenario is played step by step, and what is learned from one
+// step, such as ids, is needed to compare the next.
 type Player struct {
 	Trace Trace
 	// URL is where the server under test answers.

@@ -1,0 +1,111 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// maxMethods is how many methods a type has before its comment must say why it
+// is still one thing.
+const maxMethods = 20
+
+// manyMethods begins the paragraph of a type's comment that says why.
+const manyMethods = "Many methods: "
+
+// A type that has grown past the limit holds more than one thing, or says what
+// the one thing is. One that has shrunk makes no excuses any more.
+func TestManyMethodsHaveAReason(t *testing.T) {
+	t.Parallel()
+	methods, excused := map[string]int{}, map[string]bool{}
+	for _, s := range sources(t) {
+		if !s.isTest() {
+			countMethods(t, s, methods, excused)
+		}
+	}
+	require.NotEmpty(t, methods)
+	for name, count := range methods {
+		switch {
+		case count > maxMethods && !excused[name]:
+			t.Errorf("%s has %d methods, more than %d: divide it, or add a paragraph %q to its comment", name, count, maxMethods, manyMethods)
+		case count <= maxMethods && excused[name]:
+			t.Errorf("%s has no more than %d methods: its comment need not say %q", name, maxMethods, manyMethods)
+		}
+		delete(excused, name)
+	}
+	require.Empty(t, excused, "types without a method")
+}
+
+// The law itself is held, in both directions.
+func TestCountMethods(t *testing.T) {
+	t.Parallel()
+	methods, excused := map[string]int{}, map[string]bool{}
+	countMethods(t, source{"a/one.go", []byte(`package a
+
+// Whole is all.
+//
+// Many methods: it is
+// the whole.
+type Whole[T any] struct{}
+
+// Part says: Many methods: no.
+type Part struct{}
+
+func (w *Whole[T]) A() {}
+func (Whole[T]) B()    {}
+func (p Part) A()      {}
+func F()               {}
+`)}, methods, excused)
+	require.Equal(t, map[string]int{"a.Whole": 2, "a.Part": 1}, methods)
+	require.Equal(t, map[string]bool{"a.Whole": true}, excused)
+}
+
+// countMethods adds the methods of a file by their type, and the types whose
+// comment gives a reason for many.
+func countMethods(t *testing.T, s source, methods map[string]int, excused map[string]bool) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), s.path, s.text, parser.ParseComments|parser.SkipObjectResolution)
+	require.NoError(t, err)
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv != nil {
+				methods[s.folder()+"."+receiverType(d.Recv.List[0].Type)]++
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				spec, ok := spec.(*ast.TypeSpec)
+				if ok && (hasReason(d.Doc) || hasReason(spec.Doc)) {
+					excused[s.folder()+"."+spec.Name.Name] = true
+				}
+			}
+		}
+	}
+}
+
+func hasReason(doc *ast.CommentGroup) bool {
+	text := "\n\n" + doc.Text()
+	_, reason, ok := strings.Cut(text, "\n\n"+manyMethods)
+	return ok && strings.TrimSpace(reason) != ""
+}
+
+// receiverType is the name of the type that a method belongs to.
+func receiverType(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.StarExpr:
+		return receiverType(e.X)
+	case *ast.IndexExpr:
+		return receiverType(e.X)
+	case *ast.IndexListExpr:
+		return receiverType(e.X)
+	case *ast.ParenExpr:
+		return receiverType(e.X)
+	}
+	return ""
+}
