@@ -203,17 +203,17 @@ func (d *Dispatcher) Version() comfyui.Version {
 	return lowest
 }
 
-// hasOther reports whether another present instance could run a job.
-func (d *Dispatcher) hasOther(r *run) bool {
+// others are the other present instances that could run a job.
+func (d *Dispatcher) others(r *run) (others []*connection) {
 	needs, err := catalog.DecodeRequirements(r.body.Requires)
 	if err != nil {
-		return false
+		return nil
 	}
 	key := r.job().Key
 	for _, conn := range d.connected() {
 		if conn != r.conn && !conn.refuses(key) && conn.abilities() != nil && len(conn.abilities().Satisfies(needs)) == 0 {
-			return true
+			others = append(others, conn)
 		}
 	}
-	return false
+	return others
 }

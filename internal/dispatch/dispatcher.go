@@ -279,6 +279,16 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	return idle, infos
 }
 
+// isIdle reports whether an instance can take a job now.
+func (d *Dispatcher) isIdle(conn *connection) bool {
+	i, known := d.Fleet.Instance(conn.name)
+	if !known || !conn.usable(i) {
+		return false
+	}
+	_, _, ok := conn.idle()
+	return ok
+}
+
 // give claims a job for an instance and starts its run.
 func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
 	conn := d.connection(p.Instance)

@@ -65,13 +65,19 @@ func (r *run) cancelledEnd() result {
 // refused handles an instance that does not take the prompt. According to the
 // catalog it can run it, so the instance may have changed: another one is tried if
 // there is one, else the client is told. A client that still waits for the answer
-// to its POST gets the instance's answer.
+// to its POST gets the instance's answer; so does one that would have to wait for
+// instances that would say the same.
 func (r *run) refused(ctx context.Context, why refusal) result {
 	j := r.job()
 	r.conn.refuse(j.Key)
 	r.keepLessons(ctx, why)
 	r.d.learnFrom(why.Refused)
-	if r.d.hasOther(r) {
+	if others := r.d.others(r); len(others) > 0 {
+		if r.speaksFor(others, why) {
+			if v := r.reject(ctx, why); v != undecided {
+				return result{verdict: v}
+			}
+		}
 		r.d.door(j.Key).another()
 		return result{verdict: excused, reason: "the instance refused it: " + why.Type}
 	}
@@ -82,6 +88,23 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 	r.openStream(ctx)
 	r.send(0, "", comfyui.ExecutionStart(j.ID, time.Now()))
 	return result{verdict: jobEnded, ending: troubleEnding(r.job(), r.body, refusalTrouble(why.Refused), time.Now())}
+}
+
+// speaksFor reports whether an instance's refusal is that of all others, none of
+// which can be asked now: they are of the same version and describe the classes
+// alike. An idle one is asked, as its code may still be another.
+func (r *run) speaksFor(others []*connection, why refusal) bool {
+	info, version := r.conn.abilities(), r.conn.capability()
+	if info == nil {
+		return false
+	}
+	for _, other := range others {
+		its := other.abilities()
+		if its == nil || other.capability() != version || r.d.isIdle(other) || !info.RefusesAlike(its, r.body.Prompt, why.NodeErrors) {
+			return false
+		}
+	}
+	return true
 }
 
 // reject makes the instance's refusal the answer to the client's POST. It returns

@@ -116,6 +116,35 @@ func TestNobodyToAskAtTheDoor(t *testing.T) {
 	require.Equal(t, "error", b.finished(id).Status.Text)
 }
 
+// An idle instance speaks for a busy one that is described alike, so its refusal
+// is the answer. What may lie in the files of a machine is not.
+func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		versions []string
+		graph    string
+		want     int
+	}{
+		"alike":           {[]string{"0.33.0", "0.33.0"}, checked(-1, false), http.StatusBadRequest},
+		"a bound":         {[]string{"0.33.0", "0.33.0"}, bounded(-1, "PNG", "1"), http.StatusBadRequest},
+		"another version": {[]string{"0.33.0", "0.32.0"}, checked(-1, false), http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 0, patient, func(b *bench) {
+				for _, version := range c.versions {
+					b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
+				}
+			})
+			busy := b.submit(endless(7), "bob")
+			require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
+			require.Equal(t, c.want, status, string(answer))
+			b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
+		})
+	}
+}
+
 // An instance that others have taken is not waited for.
 func TestManyAtTheDoor(t *testing.T) {
 	t.Parallel()
