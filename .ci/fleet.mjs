@@ -1,10 +1,10 @@
 // Starts what the conformance suite is run against: simulated ComfyUI servers, and ./caddy with an agent.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { freePorts } from './ports.mjs';
 
 const root = path.resolve(import.meta.dirname, '..');
 const patience = 90_000; // ms until a server must be ready
@@ -126,27 +126,4 @@ function frontend(version) {
   const ui = uis[version] ?? Object.values(uis)[0];
   if (!frontends.has(ui)) frontends.set(ui, execFileSync(path.join(root, '.ci/frontend'), [ui], { encoding: 'utf8' }).trim());
   return frontends.get(ui);
-}
-
-// The system gives away ports from 32768 on: one of those that is free now may be somebody's outgoing connection, or an agent's,
-// before the hub listens on it.
-let lastPort = 14_000 + Math.floor(Math.random() * 10_000);
-
-/** So many free ports, each given once. */
-async function freePorts(count) {
-  const ports = [];
-  while (ports.length < count) {
-    lastPort += 1;
-    if (lastPort > 32_000) lastPort = 14_000;
-    if (await isFree(lastPort)) ports.push(String(lastPort));
-  }
-  return ports;
-}
-
-function isFree(port) {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', () => resolve(false));
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-  });
 }
