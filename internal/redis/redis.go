@@ -27,6 +27,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/comfyhub/comfyhub/internal/redis/engine"
 )
 
 // Embedded is the URL of the server inside this process.
@@ -86,7 +88,7 @@ type DB struct {
 	client   goredis.UniversalClient
 	pubsub   goredis.UniversalClient
 	prefix   string
-	embedded *embedded // nil for an external server
+	embedded *engine.Engine // nil for an external server
 	log      *slog.Logger
 	closed   context.Context // ends subscriptions
 	hangUp   context.CancelFunc
@@ -97,7 +99,7 @@ type DB struct {
 // commands fail with ErrUnavailable until it is there. The embedded server is
 // started and restored from its journal; that fails if the journal cannot be read
 // or another process is using the folder.
-func Open(ctx context.Context, o Options) (*DB, error) {
+func Open(_ context.Context, o Options) (*DB, error) {
 	db := &DB{prefix: o.Prefix, log: o.Logger}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
@@ -113,10 +115,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	if open == nil {
-		if db.embedded, err = startEmbedded(ctx, o.Dir, db.log); err != nil {
+		if db.embedded, err = startEmbedded(o.Dir, db.log); err != nil {
 			return nil, fmt.Errorf("redis: embedded: %w", err)
 		}
-		open = db.embedded.open
+		open = openEmbedded(db.embedded)
 	}
 	// go-redis prints each failed dial to stderr; callers get these errors anyway.
 	goredis.SetLogger(silence{})
@@ -134,7 +136,7 @@ func (db *DB) Close() (err error) {
 		db.hangUp()
 		err = errors.Join(db.client.Close(), db.pubsub.Close())
 		if db.embedded != nil {
-			err = errors.Join(err, db.embedded.close())
+			err = errors.Join(err, db.embedded.Close())
 		}
 	})
 	return err
@@ -151,8 +153,8 @@ func (db *DB) Embedded() bool { return db.embedded != nil }
 // told.
 func (db *DB) Ping(ctx context.Context) error {
 	if db.embedded != nil {
-		if err := db.embedded.usable(); err != nil {
-			return err
+		if err := db.embedded.Usable(); err != nil {
+			return &unavailableError{err}
 		}
 	}
 	return db.client.Ping(ctx).Err()

@@ -27,37 +27,27 @@ const (
 // may or may not have taken effect. On the embedded server a Durable script is on
 // disk when Run returns without an error.
 func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error) {
-	src, keys := s.source, []string{db.root()}
-	if db.embedded != nil {
-		src = s.embedded
-	} else if s.mode != ReadOnly {
-		keys = append(keys, db.Key("nonce", uuid.NewString()))
-	}
-	var reply []string
-	eval := func() (err error) {
-		reply, err = db.eval(ctx, src, keys, args)
-		return err
-	}
-	var err error
-	if db.embedded == nil {
-		err = tryAgain(ctx, eval)
-	} else {
-		// There is no network, so there are no nonces; a deadline that passed while
-		// the script ran must not run it again.
-		if s.mode == Durable {
-			err = db.embedded.usable()
-		}
-		if err == nil {
-			err = eval()
-		}
-	}
-	if err == nil {
-		err = db.settle(s)
-	}
+	reply, err := db.run(ctx, s, args)
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", s.name, err)
 	}
 	return reply, nil
+}
+
+func (db *DB) run(ctx context.Context, s *Script, args []any) ([]string, error) {
+	if db.embedded != nil {
+		return db.runEmbedded(ctx, s, args)
+	}
+	keys := []string{db.root()}
+	if s.mode != ReadOnly {
+		keys = append(keys, db.Key("nonce", uuid.NewString()))
+	}
+	var reply []string
+	err := tryAgain(ctx, func() (err error) {
+		reply, err = db.eval(ctx, s.source, keys, args)
+		return err
+	})
+	return reply, err
 }
 
 // tryAgain calls do, which may safely be repeated, until it succeeds, fails for a
@@ -85,15 +75,4 @@ func (db *DB) eval(ctx context.Context, src source, keys []string, args []any) (
 		return nil, nil
 	}
 	return reply, err
-}
-
-// settle brings what a script wrote into the journal of the embedded server.
-func (db *DB) settle(s *Script) error {
-	if db.embedded == nil || s.mode != Durable {
-		return nil
-	}
-	if err := db.embedded.sync(); err != nil {
-		return fmt.Errorf("script %s: %w", s.name, err)
-	}
-	return nil
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/redis/engine"
 )
 
 //go:embed prelude.lua
@@ -13,9 +16,6 @@ var preludeLua string
 
 //go:embed remember.lua
 var rememberLua string
-
-//go:embed journal.lua
-var journalLua string
 
 // Mode says what a script does to the data.
 type Mode int
@@ -50,7 +50,7 @@ type Script struct {
 	name     string
 	mode     Mode
 	source   source // for an external server
-	embedded source // for the server inside the process
+	embedded func() (*engine.Script, error)
 }
 
 type source struct{ text, sha string }
@@ -70,22 +70,18 @@ func NewScript(name string, mode Mode, parts ...string) *Script {
 	s := &Script{name: name, mode: mode}
 	if mode == ReadOnly {
 		s.source = assemble(preludeLua, "return main()\n")
-		s.embedded = s.source
-		return s
+	} else {
+		s.source = assemble(preludeLua, rememberLua)
 	}
-	s.source = assemble(preludeLua, rememberLua)
-	s.embedded = assemble(preludeLua+recordLua, journalLua)
+	s.embedded = sync.OnceValues(func() (*engine.Script, error) {
+		return engine.Compile(name, assemble(preludeLua+embeddedLua, "return main()\n").text)
+	})
 	return s
 }
 
-// recordLua replaces write on the embedded server.
-const recordLua = `
-write = function(...)
-  local reply = redis.call(...)
-  redis.call('COMFYHUB.EFFECT', ...)
-  return reply
-end
-`
+// embeddedLua replaces write in this process, where what a script writes goes
+// to the journal.
+const embeddedLua = "\nwrite = redis.write\n"
 
 // Name returns the script's name.
 func (s *Script) Name() string { return s.name }

@@ -27,7 +27,7 @@ func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.c
 // that hits one halfway includes it in its own message.
 var unavailableReplies = [...]string{
 	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "OOM ", "MISCONF ",
-	"BUSY ", "NOREPLICAS ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "UNBLOCKED ",
+	"BUSY ", "IOERR ", "NOREPLICAS ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "UNBLOCKED ",
 	"ERR max number of clients reached",
 }
 

@@ -83,7 +83,7 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 		verdict, err := one.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"})
 		require.NoError(t, err)
 		require.Equal(t, state.Taken, verdict)
-		require.NoError(t, db.Client().PExpire(t.Context(), db.Key("leader"), time.Millisecond).Err()) // as after a minute
+		require.NoError(t, db.Client().PExpireAt(t.Context(), db.Key("leader"), time.Now()).Err()) // as after a minute
 		require.Eventually(t, func() bool {
 			_, leads, err := two.Lead(t.Context(), "two")
 			return err == nil && leads

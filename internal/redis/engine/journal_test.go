@@ -1,4 +1,4 @@
-package redis_test
+package engine_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/engine"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -25,18 +25,18 @@ const aof = "queue.aof"
 
 // push adds to a list and writes a second key beside it, so that half a block
 // is seen.
-var push = redis.NewScript("push", redis.Durable, `
-	write('RPUSH', key('list'), ARGV[1])
-	write('SET', key('last'), ARGV[1])
-	return {'ok'}`)
+const push = `
+	redis.write('RPUSH', 'list', ARGV[1])
+	redis.write('SET', 'last', ARGV[1])
+	return {'ok'}`
 
-func list(t *testing.T, db *redis.DB) []string {
+func list(t *testing.T, db *bench) []string {
 	t.Helper()
-	values, err := db.Client().LRange(t.Context(), db.Key("list"), 0, -1).Result()
+	values, err := db.client.LRange(t.Context(), "list", 0, -1).Result()
 	require.NoError(t, err)
-	last, err := db.Client().Get(t.Context(), db.Key("last")).Result()
+	last, err := db.client.Get(t.Context(), "last").Result()
 	if len(values) == 0 {
-		require.ErrorIs(t, err, redis.Nil)
+		require.ErrorIs(t, err, goredis.Nil)
 		return nil
 	}
 	require.NoError(t, err)
@@ -44,40 +44,41 @@ func list(t *testing.T, db *redis.DB) []string {
 	return values
 }
 
-func run(t *testing.T, db *redis.DB, s *redis.Script, args ...any) {
+func run(t *testing.T, db *bench, script string, args ...any) {
 	t.Helper()
-	_, err := db.Run(t.Context(), s, args...)
+	_, err := db.run(script, args...)
 	require.NoError(t, err)
 }
 
 // copyFolder opens a copy of a data folder, as it would be found after a
 // crash, with the journal changed.
-func openCopy(t *testing.T, journal []byte) *redis.DB {
+func openCopy(t *testing.T, journal []byte) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), journal, 0o600))
-	return redistest.OpenDir(t, dir)
+	return open(t, dir)
 }
 
-var fill = redis.NewScript("fill", redis.Write, `
-	write('SET', key('string'), ARGV[1])
+var fill = `
+	local now = tonumber(redis.call('TIME')[1]) * 1000
+	redis.write('SET', 'string', ARGV[1])
 	for i = 1, 300 do
-		write('HSET', key('hash'), 'f' .. i, ARGV[1] .. i)
-		write('RPUSH', key('list'), i)
-		write('SADD', key('set'), i)
-		write('ZADD', key('zset'), i / 4, 'm' .. i)
+		redis.write('HSET', 'hash', 'f' .. i, ARGV[1] .. i)
+		redis.write('RPUSH', 'list', i)
+		redis.write('SADD', 'set', i)
+		redis.write('ZADD', 'zset', i / 4, 'm' .. i)
 	end
-	write('SET', key('last'), '300')
-	write('SET', key('soon'), 'x')
-	write('PEXPIREAT', key('soon'), int(now() + 3600000))
-	write('SET', key('past'), 'x')
-	write('PEXPIREAT', key('past'), int(now() - 1))
-	write('HDEL', key('hash'), 'f1')
-	write('ZREM', key('zset'), 'm1')
-	return {'ok'}`)
+	redis.write('SET', 'last', '300')
+	redis.write('SET', 'soon', 'x')
+	redis.write('PEXPIREAT', 'soon', string.format('%.0f', now + 3600000))
+	redis.write('SET', 'past', 'x')
+	redis.write('PEXPIREAT', 'past', string.format('%.0f', now - 1))
+	redis.write('HDEL', 'hash', 'f1')
+	redis.write('ZREM', 'zset', 'm1')
+	return {'ok'}`
 
 // contents gives all keys of a server with their values.
-func contents(t *testing.T, c redis.Client, prefix string) map[string]any {
+func contents(t *testing.T, c goredis.UniversalClient, prefix string) map[string]any {
 	t.Helper()
 	ctx := t.Context()
 	keys, err := c.Keys(ctx, prefix+"*").Result()
@@ -116,27 +117,27 @@ func TestRestore(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			db := redistest.OpenDir(t, dir)
+			db := open(t, dir)
 			run(t, db, fill, binary)
 			db.Expire()
-			want := contents(t, db.Client(), "")
+			want := contents(t, db.client, "")
 			require.Len(t, want, 8)
 			switch way {
 			case "close":
 				require.NoError(t, db.Close())
 			case "crash":
-				require.NoError(t, db.SyncJournal())
+				require.NoError(t, db.Sync())
 				db.Abandon()
 			default:
 				require.NoError(t, db.Rewrite())
 				run(t, db, push, "301") // after the cut
-				want[db.Key("list")] = append(want[db.Key("list")].([]string), "301")
-				want[db.Key("last")] = "301"
+				want["list"] = append(want["list"].([]string), "301")
+				want["last"] = "301"
 				db.Abandon()
 			}
-			again := redistest.OpenDir(t, dir)
+			again := open(t, dir)
 			again.Expire()
-			require.Equal(t, want, contents(t, again.Client(), ""))
+			require.Equal(t, want, contents(t, again.client, ""))
 			run(t, again, push, "next")
 		})
 	}
@@ -148,10 +149,10 @@ func TestJournalLoadsIntoRedis(t *testing.T) {
 	server := redistest.Start(t)
 	for _, rewrite := range []bool{false, true} {
 		dir := t.TempDir()
-		db := redistest.OpenDir(t, dir)
+		db := open(t, dir)
 		run(t, db, fill, "\x00\xff")
 		db.Expire()
-		require.NoError(t, db.SyncJournal())
+		require.NoError(t, db.Sync())
 		if rewrite {
 			require.NoError(t, db.Rewrite())
 		}
@@ -163,13 +164,13 @@ func TestJournalLoadsIntoRedis(t *testing.T) {
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 		conn, err := net.Dial("tcp", server.Addr())
 		require.NoError(t, err)
-		_, err = conn.Write(redis.AppendCommand(data, "QUIT"))
+		_, err = conn.Write(engine.AppendCommand(data, "QUIT"))
 		require.NoError(t, err)
 		replies, err := io.ReadAll(conn)
 		require.NoError(t, err)
 		require.NotContains(t, string(replies), "-ERR")
 		conn.Close()
-		require.Equal(t, contents(t, db.Client(), ""), contents(t, client, ""))
+		require.Equal(t, contents(t, db.client, ""), contents(t, client, ""))
 	}
 }
 
@@ -178,7 +179,7 @@ func TestJournalLoadsIntoRedis(t *testing.T) {
 func TestTornEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
+	db := open(t, dir)
 	var ends []int // sizes of the journal after each script
 	for i := range 4 {
 		run(t, db, push, i)
@@ -206,7 +207,7 @@ func TestTornEnd(t *testing.T) {
 func TestDamageIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
+	db := open(t, dir)
 	for i := range 4 {
 		run(t, db, push, i)
 	}
@@ -218,7 +219,7 @@ func TestDamageIsRefused(t *testing.T) {
 	require.NoError(t, db.Close())
 	other := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(other, aof), data, 0o600))
-	_, err = redis.Open(t.Context(), redis.Options{Dir: other})
+	_, err = engine.Open(engine.Options{Dir: other})
 	require.ErrorContains(t, err, "damaged after byte")
 	after, err := os.ReadFile(filepath.Join(other, aof))
 	require.NoError(t, err)
@@ -230,7 +231,7 @@ func TestDamageIsRefused(t *testing.T) {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
+	db := open(t, dir)
 	var mu sync.Mutex
 	var acknowledged []string
 	var writers sync.WaitGroup
@@ -238,7 +239,7 @@ func TestKilled(t *testing.T) {
 		writers.Go(func() {
 			for i := range 60 {
 				value := fmt.Sprintf("%d-%d", w, i)
-				if _, err := db.Run(t.Context(), push, value); err != nil {
+				if _, err := db.run(push, value); err != nil {
 					t.Error(err)
 					return
 				}
@@ -263,42 +264,42 @@ func TestKilled(t *testing.T) {
 	}
 	writers.Wait()
 	require.NoError(t, db.Close())
-	require.ElementsMatch(t, acknowledged, list(t, redistest.OpenDir(t, dir)))
+	require.ElementsMatch(t, acknowledged, list(t, open(t, dir)))
 }
 
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
+	db := open(t, dir)
 	run(t, db, push, "a")
 	readOnly, err := os.Open(filepath.Join(dir, aof))
 	require.NoError(t, err)
 	repair := db.BreakJournal(readOnly)
-	_, err = db.Run(t.Context(), push, "b")
-	require.ErrorIs(t, err, redis.ErrUnavailable, "what is not on disk is not acknowledged")
-	_, err = db.Run(t.Context(), push, "never")
-	require.ErrorIs(t, err, redis.ErrUnavailable)
+	_, err = db.run(push, "b")
+	require.Error(t, err, "what is not on disk is not acknowledged")
+	_, err = db.run(push, "never")
+	require.Error(t, err)
 	require.Equal(t, []string{"a", "b"}, list(t, db), "what is known to fail is not begun")
-	require.ErrorIs(t, db.Ping(t.Context()), redis.ErrUnavailable)
+	require.Error(t, db.Usable())
 	repair()
-	require.NoError(t, db.Ping(t.Context()))
+	require.NoError(t, db.Usable())
 	require.NoError(t, readOnly.Close())
 	run(t, db, push, "c")
 	db.Abandon()
-	require.Equal(t, []string{"a", "b", "c"}, list(t, redistest.OpenDir(t, dir)))
+	require.Equal(t, []string{"a", "b", "c"}, list(t, open(t, dir)))
 }
 
 // After a failed fsync only a new file is certain.
 func TestDoubtfulFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
+	db := open(t, dir)
 	run(t, db, push, "a")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), []byte("lost by the disk"), 0o600))
 	db.DoubtJournal()
 	run(t, db, push, "b")
 	db.Abandon()
-	require.Equal(t, []string{"a", "b"}, list(t, redistest.OpenDir(t, dir)))
+	require.Equal(t, []string{"a", "b"}, list(t, open(t, dir)))
 }
 
 // A script that fails in the middle has done what it did until then, as on a
@@ -306,21 +307,20 @@ func TestDoubtfulFileIsReplaced(t *testing.T) {
 func TestFailedScriptIsInTheJournal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
-	half := redis.NewScript("half", redis.Write,
-		`write('RPUSH', key('list'), 'x') write('SET', key('last'), 'x') write('HSET', key('last'), 'a', 'b') return {'ok'}`)
-	_, err := db.Run(t.Context(), half)
+	db := open(t, dir)
+	half := `redis.write('RPUSH', 'list', 'x') redis.write('SET', 'last', 'x') redis.write('HSET', 'last', 'a', 'b') return {'ok'}`
+	_, err := db.run(half)
 	require.ErrorContains(t, err, "WRONGTYPE")
-	require.NoError(t, db.SyncJournal())
+	require.NoError(t, db.Sync())
 	db.Abandon()
-	require.Equal(t, []string{"x"}, list(t, redistest.OpenDir(t, dir)))
+	require.Equal(t, []string{"x"}, list(t, open(t, dir)))
 }
 
 func TestJournalIsShortened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := redistest.OpenDir(t, dir)
-	big := redis.NewScript("big", redis.Durable, `write('SET', key('big'), string.rep(ARGV[1], 1048576)) return {'ok'}`)
+	db := open(t, dir)
+	big := `redis.write('SET', 'big', string.rep(ARGV[1], 1048576)) return {'ok'}`
 	// Housekeeping may come at any point of this, also when 8 of 12 are written.
 	var size int64
 	require.Eventually(t, func() bool {
@@ -335,29 +335,29 @@ func TestJournalIsShortened(t *testing.T) {
 	}, 60*time.Second, time.Millisecond)
 	run(t, db, push, "a")
 	require.NoError(t, db.Close())
-	require.Equal(t, []string{"a"}, list(t, redistest.OpenDir(t, dir)))
+	require.Equal(t, []string{"a"}, list(t, open(t, dir)))
 }
 
 func FuzzReadCommands(f *testing.F) {
-	f.Add(redis.AppendCommand(redis.AppendCommand(nil, "MULTI"), "SET", "a", "\r\n"))
+	f.Add(engine.AppendCommand(engine.AppendCommand(nil, "MULTI"), "SET", "a", "\r\n"))
 	f.Add([]byte("*1\r\n$-1\r\n"))
 	f.Add([]byte("*99999999999999999999\r\n"))
 	f.Add([]byte("*1\r\n$536870912\r\nx"))
 	f.Add([]byte("*0\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		commands, whole, err := redis.ReadCommands(bytes.NewReader(data))
+		commands, whole, err := engine.ReadCommands(bytes.NewReader(data))
 		switch {
 		case errors.Is(err, io.EOF):
 			require.Len(t, data, int(whole))
-		case !errors.Is(err, redis.ErrTorn) && !errors.Is(err, redis.ErrDamaged):
+		case !errors.Is(err, engine.ErrTorn) && !errors.Is(err, engine.ErrDamaged):
 			t.Fatal(err)
 		}
 		// What was read is written the same, but for leading zeros.
 		var out []byte
 		for _, args := range commands {
-			out = redis.AppendCommand(out, args...)
+			out = engine.AppendCommand(out, args...)
 		}
-		again, n, err := redis.ReadCommands(bytes.NewReader(out))
+		again, n, err := engine.ReadCommands(bytes.NewReader(out))
 		require.ErrorIs(t, err, io.EOF)
 		require.Len(t, out, int(n))
 		require.Equal(t, commands, again)

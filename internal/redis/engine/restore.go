@@ -1,4 +1,4 @@
-package redis
+package engine
 
 import (
 	"bytes"
@@ -7,15 +7,18 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 )
 
-// restore repeats the commands of a journal and returns the size of the valid part.
-// An end that was torn by a crash is cut off; nothing that was synced can be in it.
-// Damage before the end is an error, because there is no telling what was lost.
-func restore(f *os.File, e *embedded, log *slog.Logger) (int64, error) {
+// restore repeats the commands of a journal and gives the size of what it
+// kept: an end that was torn by a crash is cut off. Nothing that was synced
+// can be in a torn end. Damage before the end is an error, because what it
+// took away nobody knows.
+func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 	commands, kept := newCommandReader(f), int64(0)
-	var block [][]string // since MULTI
+	r := repeater{file: f, keys: keys}
+	var block []written // since MULTI
 	inBlock := false
 	for {
 		args, err := commands.next()
@@ -38,17 +41,17 @@ func restore(f *os.File, e *embedded, log *slog.Logger) (int64, error) {
 			inBlock, block = true, block[:0]
 			continue
 		case name == "EXEC":
-			for _, args := range block {
-				if err := e.repeat(args); err != nil {
+			for _, w := range block {
+				if err := r.repeat(w); err != nil {
 					return 0, err
 				}
 			}
 			inBlock = false
 		case inBlock:
-			block = append(block, args)
+			block = append(block, written{args, slices.Clone(commands.starts)})
 			continue
 		default:
-			if err := e.repeat(args); err != nil {
+			if err := r.repeat(written{args, commands.starts}); err != nil {
 				return 0, err
 			}
 		}
@@ -56,13 +59,29 @@ func restore(f *os.File, e *embedded, log *slog.Logger) (int64, error) {
 	}
 }
 
-// repeat executes a command of the journal.
-func (e *embedded) repeat(args []string) error {
-	if strings.EqualFold(args[0], "PEXPIREAT") {
-		e.expires.Store(true)
+// written is a command in a file, with the offsets of its arguments.
+type written struct {
+	args   []string
+	starts []int64
+}
+
+// repeater does the commands of a journal.
+type repeater struct {
+	file *os.File
+	keys *keyspace
+}
+
+func (r repeater) repeat(w written) error {
+	c, err := find(w.args)
+	if err == nil {
+		r.keys.fresh = r.keys.fresh[:0]
+		_, err = c.do(r.keys, w.args)
 	}
-	if err := e.do(args...); err != nil {
-		return fmt.Errorf("the journal's command %s: %w", args[0], err)
+	if err != nil {
+		return fmt.Errorf("the journal's command %.40s: %w", w.args[0], err)
+	}
+	for _, f := range r.keys.fresh {
+		f.blob.moved(r.file, w.starts[f.argument])
 	}
 	return nil
 }
@@ -81,9 +100,9 @@ func cutEnd(f *os.File, kept int64, log *slog.Logger) error {
 	return f.Sync()
 }
 
-// tornByZeros reports whether the last complete block is followed by the start of
-// another one and then zeros: some file systems set a file's new length before
-// writing its data, so that a crash leaves zeros.
+// tornByZeros reports whether what follows the last whole block is the
+// beginning of another one and then zeros: some file systems give a file its
+// new length before its data, so that a crash leaves zeros.
 func tornByZeros(f *os.File, from int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -107,7 +126,7 @@ func tornByZeros(f *os.File, from int64) (bool, error) {
 	}
 }
 
-// trimZeros returns the offset at which the trailing zeros of a file begin.
+// trimZeros gives the end of the file without the zeros at its end.
 func trimZeros(f io.ReaderAt, from, end int64) (int64, error) {
 	buf := make([]byte, 1<<16)
 	for end > from {

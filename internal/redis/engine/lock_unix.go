@@ -1,17 +1,19 @@
 //go:build unix
 
-package redis
+package engine
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
-// lockFolder locks a data folder. The kernel releases the lock when the process
-// ends, however it ends.
-func lockFolder(path string) (*os.File, error) {
+// lockFolder takes the lock of a data folder. The kernel gives it back when
+// the process ends, however it ends.
+func lockFolder(dir string) (*os.File, error) {
+	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -27,9 +29,9 @@ func lockFolder(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// unlockFolder releases the lock. Closing the file is not enough: a child that
-// another goroutine has just forked keeps it open, and the lock with it, until it
-// executes its program.
+// unlockFolder gives the lock back. Closing the file alone would not do: a
+// child that another goroutine has just forked holds it open until it runs its
+// program, and the lock with it.
 func unlockFolder(f *os.File) {
 	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	f.Close()

@@ -1,25 +1,17 @@
-package redis
+package engine
 
 import (
 	"io"
 	"os"
 )
 
-// Rewrite rewrites the journal, which otherwise happens when it has grown.
-func (db *DB) Rewrite() error {
-	j := db.embedded.journal
-	j.files.Lock()
-	defer j.files.Unlock()
-	return j.rewrite()
-}
-
-// SyncJournal does what housekeeping does every second.
-func (db *DB) SyncJournal() error { return db.embedded.journal.sync() }
+// Rewrite rewrites the journal, as it happens by itself when it has grown.
+func (e *Engine) Rewrite() error { return e.journal.rewrite(e.stop) }
 
 // BreakJournal gives the journal a file that takes no writes and gives back
 // how to repair it.
-func (db *DB) BreakJournal(readOnly *os.File) (repair func()) {
-	j := db.embedded.journal
+func (e *Engine) BreakJournal(readOnly *os.File) (repair func()) {
+	j := e.journal
 	swap := func(f *os.File) *os.File {
 		j.files.Lock()
 		defer j.files.Unlock()
@@ -32,25 +24,21 @@ func (db *DB) BreakJournal(readOnly *os.File) (repair func()) {
 }
 
 // DoubtJournal makes the journal believe that a sync has failed.
-func (db *DB) DoubtJournal() {
-	j := db.embedded.journal
-	j.files.Lock()
-	defer j.files.Unlock()
-	j.unsure = true
+func (e *Engine) DoubtJournal() {
+	e.journal.files.Lock()
+	defer e.journal.files.Unlock()
+	e.journal.unsure = true
 }
 
 // Expire lets keys expire as housekeeping does.
-func (db *DB) Expire() { db.embedded.expire() }
+func (e *Engine) Expire() { e.expire() }
 
-// Abandon ends the embedded server without another write, as a crash does.
-func (db *DB) Abandon() {
-	db.closing.Do(func() {
-		db.hangUp()
-		_ = db.client.Close()
-		_ = db.pubsub.Close()
-		db.embedded.stop()
-		db.embedded.done.Wait()
-		db.embedded.abandon()
+// Abandon ends the engine without another write, as a crash does.
+func (e *Engine) Abandon() {
+	e.once.Do(func() {
+		close(e.stop)
+		e.done.Wait()
+		e.abandon()
 	})
 }
 
@@ -77,3 +65,23 @@ var (
 
 // Pipe is the connection inside the process.
 var Pipe = pipe
+
+// InMemory is how many bytes of large values are in memory.
+func (e *Engine) InMemory() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	add := func(d datum) {
+		if d.far != nil {
+			n += len(d.far.at.Load().text)
+		}
+	}
+	e.keys.keys.Scan(func(_ string, v *value) bool {
+		add(v.text)
+		if v.kind == kindHash {
+			v.hash.Scan(func(_ string, d datum) bool { add(d); return true })
+		}
+		return true
+	})
+	return n
+}

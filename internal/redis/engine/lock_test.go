@@ -1,9 +1,8 @@
 //go:build unix
 
-package redis
+package engine
 
 import (
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 // not keep the folder locked.
 func TestUnlockWhileAChildHasTheFile(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), lockFile)
+	path := t.TempDir()
 	f, err := lockFolder(path)
 	require.NoError(t, err)
 	_, err = lockFolder(path)

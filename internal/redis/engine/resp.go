@@ -1,4 +1,4 @@
-package redis
+package engine
 
 import (
 	"bufio"
@@ -9,48 +9,57 @@ import (
 	"strconv"
 )
 
-// Bounds of a command in a journal; anything larger is damage, not data. They keep
-// a damaged length from allocating all memory.
+// Bounds of a command in a journal; more is damage, not data. They keep a
+// damaged length from asking for all memory.
 const (
 	maxCommandArgs = 1 << 20
-	maxBulk        = 512 << 20 // same as Redis's proto-max-bulk-len
+	maxBulk        = 512 << 20 // as Redis's proto-max-bulk-len
 )
 
-// errTorn means that a journal ends in the middle of a command, as after a crash;
-// errDamaged that something before its end is wrong.
+// errTorn says that a journal ends in the middle of a command, as it does
+// after a crash; errDamaged that something is wrong before its end.
 var (
 	errTorn    = errors.New("ends in the middle of a command")
 	errDamaged = errors.New("not a command")
 )
 
-// appendCommand appends a command in Redis's wire format, which is also the format
+// appendCommand appends a command in Redis's wire format, which is also that
 // of its append-only files.
-func appendCommand[S ~string | ~[]byte](dst []byte, args ...S) []byte {
-	dst = append(dst, '*')
-	dst = strconv.AppendInt(dst, int64(len(args)), 10)
-	dst = append(dst, "\r\n"...)
+func appendCommand(dst []byte, args ...string) []byte {
+	dst = appendHead(dst, '*', len(args))
 	for _, arg := range args {
-		dst = append(dst, '$')
-		dst = strconv.AppendInt(dst, int64(len(arg)), 10)
-		dst = append(dst, "\r\n"...)
-		dst = append(dst, arg...)
-		dst = append(dst, "\r\n"...)
+		dst = appendBulk(dst, arg)
 	}
 	return dst
 }
 
-// commandReader reads commands and tracks where each one ends.
+// appendHead appends a line such as "*3\r\n".
+func appendHead(dst []byte, kind byte, n int) []byte {
+	dst = append(dst, kind)
+	dst = strconv.AppendInt(dst, int64(n), 10)
+	return append(dst, "\r\n"...)
+}
+
+func appendBulk(dst []byte, text string) []byte {
+	dst = appendHead(dst, '$', len(text))
+	dst = append(dst, text...)
+	return append(dst, "\r\n"...)
+}
+
+// commandReader reads commands and knows where each one ends.
 type commandReader struct {
 	r      *bufio.Reader
 	offset int64
+	// starts are the offsets of the arguments of the last command.
+	starts []int64
 }
 
 func newCommandReader(r io.Reader) *commandReader {
 	return &commandReader{r: bufio.NewReaderSize(r, 1<<16)}
 }
 
-// next returns the next command. At the end of the data it returns io.EOF, in the
-// middle of a command errTorn, and for anything else errDamaged.
+// next gives the next command. At the end of the data it gives io.EOF, in the
+// middle of a command errTorn, for anything else errDamaged.
 func (c *commandReader) next() ([]string, error) {
 	n, err := c.length('*', maxCommandArgs)
 	if err != nil {
@@ -60,6 +69,7 @@ func (c *commandReader) next() ([]string, error) {
 		return nil, errDamaged
 	}
 	args := make([]string, 0, min(n, 64))
+	c.starts = c.starts[:0]
 	for range n {
 		size, err := c.length('$', maxBulk)
 		if err != nil {
@@ -70,11 +80,12 @@ func (c *commandReader) next() ([]string, error) {
 			return nil, inside(err)
 		}
 		args = append(args, arg)
+		c.starts = append(c.starts, c.offset-int64(size)-2)
 	}
 	return args, nil
 }
 
-// inside converts an end of the data into one in the middle of a command.
+// inside turns an end of the data into one in the middle of a command.
 func inside(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errTorn
@@ -82,8 +93,7 @@ func inside(err error) error {
 	return err
 }
 
-// length reads a line such as "*3\r
-// ".
+// length reads a line such as "*3\r\n".
 func (c *commandReader) length(kind byte, limit int) (int, error) {
 	line, err := c.r.ReadSlice('\n')
 	c.offset += int64(len(line))
@@ -113,8 +123,8 @@ func (c *commandReader) length(kind byte, limit int) (int, error) {
 	return n, nil
 }
 
-// bulk reads size bytes and the line end. Its buffer grows with the data, so that a
-// damaged length costs nothing.
+// bulk reads size bytes and the line end. It grows with what is there, so
+// that a damaged length costs nothing.
 func (c *commandReader) bulk(size int) (string, error) {
 	var buf bytes.Buffer
 	buf.Grow(min(size, 1<<16) + 2)
