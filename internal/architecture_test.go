@@ -102,7 +102,8 @@ var mayImport = map[string][]string{
 
 	"internal/keyring":         {},
 	"internal/aiohttp":         {}, // standard library only
-	"internal/redis":           {"internal/retry"},
+	"internal/redis":           {"internal/redis/engine", "internal/retry"},
+	"internal/redis/engine":    {},
 	"internal/rescue":          {},
 	"internal/retry":           {},
 	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
@@ -161,7 +162,8 @@ var testsMayImport = map[string][]string{"internal/hub": {"internal/api"}}
 var owners = map[string][]string{
 	"github.com/caddyserver/caddy/":       {"caddymodule"},
 	"github.com/redis/go-redis/":          {"internal/redis", "internal/queue"},
-	"github.com/alicebob/miniredis/":      {"internal/redis"},
+	"github.com/tidwall/btree":            {"internal/redis/engine"},
+	"github.com/yuin/gopher-lua":          {"internal/redis/engine"},
 	"github.com/hashicorp/memberlist":     {"internal/gossip"},
 	"github.com/go-telegram/bot":          {"botbridge/internal/telegram"},
 	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
