@@ -74,6 +74,7 @@ var commands = map[string]command{
 	"RPUSH":  {least: 3, write: true, do: rpush},
 	"LPUSH":  {least: 3, write: true, do: lpush},
 	"LRANGE": {least: 4, exact: true, do: lrange},
+	"LINDEX": {least: 3, exact: true, do: lindex},
 	"LTRIM":  {least: 4, exact: true, write: true, do: ltrim},
 	"LLEN":   {least: 2, exact: true, do: llen},
 

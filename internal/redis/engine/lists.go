@@ -39,6 +39,24 @@ func lrange(k *keyspace, args []string) (any, error) {
 	return out, nil
 }
 
+func lindex(k *keyspace, args []string) (any, error) {
+	v, err := k.get(args[1], kindList)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	at, err := number(args[2])
+	if err != nil {
+		return nil, err
+	}
+	if at < 0 {
+		at += int64(len(v.list))
+	}
+	if at < 0 || at >= int64(len(v.list)) {
+		return nil, nil
+	}
+	return v.list[at], nil
+}
+
 func ltrim(k *keyspace, args []string) (any, error) {
 	which, err := readSpan(args[2], args[3])
 	if err != nil {

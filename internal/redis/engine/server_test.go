@@ -61,6 +61,7 @@ func randomCommand(r *rand.Rand) []string {
 		func() []string { return []string{"LRANGE", key(), number(), number()} },
 		func() []string { return []string{"LTRIM", key(), small(), small()} },
 		func() []string { return []string{"LLEN", key()} },
+		func() []string { return []string{"LINDEX", key(), number()} },
 		func() []string { return []string{"SADD", key(), member(), member()} },
 		func() []string { return []string{"SREM", key(), member(), member()} },
 		func() []string { return []string{"SMEMBERS", key()} },
