@@ -15,6 +15,9 @@ type keyspace struct {
 	// fresh are the large strings that the present command has stored, with
 	// the positions of its arguments.
 	fresh []freshBlob
+	// unread are the sizes of the arguments that a restore left in the file, by
+	// position.
+	unread map[int]int
 	now   func() time.Time
 }
 
@@ -129,10 +132,14 @@ func (k *keyspace) expire(limit int) bool {
 // store gives a string its place: in memory, or far away. argument is its
 // position in the present command.
 func (k *keyspace) store(text string, argument int) datum {
-	if len(text) < farFrom {
+	size, unread := k.unread[argument]
+	if !unread && len(text) < farFrom {
 		return datum{text: text}
 	}
 	b := newBlob(text)
+	if unread {
+		b.size = size // the restore says where it is
+	}
 	k.fresh = append(k.fresh, freshBlob{argument, b})
 	return datum{far: b}
 }

@@ -52,6 +52,10 @@ type commandReader struct {
 	offset int64
 	// starts are the offsets of the arguments of the last command.
 	starts []int64
+	// skip says that an argument stays where it is: it is read as an empty
+	// string, and skipped has its size. nil reads all.
+	skip    func(args []string, size int) bool
+	skipped map[int]int // size by position
 }
 
 func newCommandReader(r io.Reader) *commandReader {
@@ -69,13 +73,22 @@ func (c *commandReader) next() ([]string, error) {
 		return nil, errDamaged
 	}
 	args := make([]string, 0, min(n, 64))
-	c.starts = c.starts[:0]
+	c.starts, c.skipped = c.starts[:0], nil
 	for range n {
 		size, err := c.length('$', maxBulk)
 		if err != nil {
 			return nil, inside(err)
 		}
-		arg, err := c.bulk(size)
+		var arg string
+		if c.skip != nil && c.skip(args, size) {
+			if c.skipped == nil {
+				c.skipped = map[int]int{}
+			}
+			c.skipped[len(args)] = size
+			err = c.pass(size)
+		} else {
+			arg, err = c.bulk(size)
+		}
 		if err != nil {
 			return nil, inside(err)
 		}
@@ -138,4 +151,25 @@ func (c *commandReader) bulk(size int) (string, error) {
 		return "", errDamaged
 	}
 	return string(data[:size]), nil
+}
+
+// pass goes over size bytes and the line end.
+func (c *commandReader) pass(size int) error {
+	n, err := c.r.Discard(size)
+	c.offset += int64(n)
+	if err != nil {
+		return err
+	}
+	var end [2]byte
+	n, err = io.ReadFull(c.r, end[:])
+	c.offset += int64(n)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return io.EOF
+	case err != nil:
+		return err
+	case end != [2]byte{'\r', '\n'}:
+		return errDamaged
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 // took away nobody knows.
 func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 	commands, kept := newCommandReader(f), int64(0)
+	commands.skip = staysInFile
 	r := repeater{file: f, keys: keys}
 	var block []written // since MULTI
 	inBlock := false
@@ -48,10 +49,10 @@ func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 			}
 			inBlock = false
 		case inBlock:
-			block = append(block, written{args, slices.Clone(commands.starts)})
+			block = append(block, written{args, slices.Clone(commands.starts), commands.skipped})
 			continue
 		default:
-			if err := r.repeat(written{args, commands.starts}); err != nil {
+			if err := r.repeat(written{args, commands.starts, commands.skipped}); err != nil {
 				return 0, err
 			}
 		}
@@ -59,10 +60,27 @@ func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 	}
 }
 
-// written is a command in a file, with the offsets of its arguments.
+// staysInFile reports whether the argument that comes after args is a large
+// string that the keyspace stores: it need not be read.
+func staysInFile(args []string, size int) bool {
+	if size < farFrom || len(args) == 0 {
+		return false
+	}
+	switch n := len(args); args[0] {
+	case "SET":
+		return n == 2
+	case "HSET":
+		return n >= 3 && n%2 == 1
+	}
+	return false
+}
+
+// written is a command in a file, with the offsets of its arguments and the
+// sizes of those that were not read.
 type written struct {
-	args   []string
-	starts []int64
+	args    []string
+	starts  []int64
+	skipped map[int]int
 }
 
 // repeater does the commands of a journal.
@@ -74,8 +92,9 @@ type repeater struct {
 func (r repeater) repeat(w written) error {
 	c, err := find(w.args)
 	if err == nil {
-		r.keys.fresh = r.keys.fresh[:0]
+		r.keys.fresh, r.keys.unread = r.keys.fresh[:0], w.skipped
 		_, err = c.do(r.keys, w.args)
+		r.keys.unread = nil
 	}
 	if err != nil {
 		return fmt.Errorf("the journal's command %.40s: %w", w.args[0], err)
