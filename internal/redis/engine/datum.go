@@ -7,48 +7,47 @@ import (
 	"sync/atomic"
 )
 
-// farFrom is the size in bytes from which on a string stays in the file.
-// Shorter ones cost less in memory than the place where they are.
-const farFrom = 512
+// largeFrom is the size in bytes at and above which a string stays in the file.
+// A shorter one takes less memory than the place where it is.
+const largeFrom = 512
 
-// datum is a string that a key or a field holds: in memory, or far away in the
-// file.
+// datum is a string that a key or a field holds, in memory or in the file.
 type datum struct {
 	text string
-	far  *blob
+	blob *blob // of a large string; text is empty then
 }
 
 func (d datum) size() int {
-	if d.far != nil {
-		return d.far.size
+	if d.blob != nil {
+		return d.blob.size
 	}
 	return len(d.text)
 }
 
-// read gives the string. It may have to read the file.
+// read returns the string, which may mean reading the file.
 func (d datum) read() (string, error) {
-	if d.far != nil {
-		return d.far.read()
+	if d.blob != nil {
+		return d.blob.read()
 	}
 	return d.text, nil
 }
 
-// blob is a large string. It is in memory until the file has it.
+// blob is a large string. It is in memory until it has been written to the file.
 type blob struct {
 	size int
 	at   atomic.Pointer[place]
 }
 
-// place is where a blob is: in a file, or in text if file is nil. A file that
-// was replaced stays open until the last place in it is gone: os.File closes
-// itself then.
+// place is where a blob is: in a file, or in text if file is nil. A file that has
+// been replaced stays open while any place refers to it; os.File closes itself when
+// the last one is garbage.
 type place struct {
 	text   string
 	file   *os.File
 	offset int64
 }
 
-// errUnreadable says that the file did not give back what it was given.
+// errUnreadable means that the file could not be read back.
 var errUnreadable = errors.New("IOERR the journal of the queue cannot be read")
 
 func newBlob(text string) *blob {
@@ -69,5 +68,5 @@ func (b *blob) read() (string, error) {
 	return string(data), nil
 }
 
-// moved notes that a file has the blob now.
+// moved records that the blob is in a file now.
 func (b *blob) moved(file *os.File, offset int64) { b.at.Store(&place{file: file, offset: offset}) }

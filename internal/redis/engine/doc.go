@@ -9,13 +9,13 @@
 // # Memory
 //
 // All keys are in memory, but large strings (bodies of prompts, entries of the
-// history) are in the file alone: the key holds where. Keys and values are
-// copy-on-write trees, so that a snapshot of everything takes no time and the
-// file can be rewritten while scripts run.
+// history) are only in the file; memory holds their offsets. Keys and values are
+// copy-on-write trees, so a snapshot of everything takes no time and the file can be
+// rewritten while scripts run.
 //
 // # Durability
 //
-// The file has one MULTI block for each script; a block that is not complete
-// never happened. Whoever needs what a script wrote on the disk calls Sync,
-// which serves all that wait with one fsync.
+// The file has one MULTI block for each script; an incomplete block is ignored.
+// Sync returns when everything written so far is on disk; callers that wait at the
+// same time share one fsync.
 package engine

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// housekeeping is how often the journal is synced for writes that nobody
+	// maintenance is how often the journal is synced for writes that nobody
 	// waits for, and how often keys expire.
-	housekeeping = time.Second
+	maintenance = time.Second
 	// expireAtOnce bounds the keys that go under one hold of the lock.
 	expireAtOnce = 1000
 )
@@ -68,7 +68,7 @@ func Open(o Options) (_ *Engine, err error) {
 			return nil, err
 		}
 	}
-	e.done.Go(e.keepHouse)
+	e.done.Go(e.maintain)
 	return e, nil
 }
 
@@ -136,9 +136,9 @@ func (e *Engine) journaled(do func(*journal) error) error {
 	return nil
 }
 
-// keepHouse does what is due every second.
-func (e *Engine) keepHouse() {
-	tick := time.NewTicker(housekeeping)
+// maintain does what is due every second.
+func (e *Engine) maintain() {
+	tick := time.NewTicker(maintenance)
 	defer tick.Stop()
 	for {
 		select {

@@ -30,7 +30,7 @@ func (e *Engine) DoubtJournal() {
 	e.journal.unsure = true
 }
 
-// Expire lets keys expire as housekeeping does.
+// Expire lets keys expire as maintenance does.
 func (e *Engine) Expire() { e.expire() }
 
 // Abandon ends the engine without another write, as a crash does.
@@ -72,8 +72,8 @@ func (e *Engine) InMemory() int {
 	defer e.mu.Unlock()
 	n := 0
 	add := func(d datum) {
-		if d.far != nil {
-			n += len(d.far.at.Load().text)
+		if d.blob != nil {
+			n += len(d.blob.at.Load().text)
 		}
 	}
 	e.keys.keys.Scan(func(_ string, v *value) bool {

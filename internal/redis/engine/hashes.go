@@ -84,7 +84,7 @@ func hdel(k *keyspace, args []string) (any, error) {
 		_, had := v.hash.Delete(field)
 		n += answer(had)
 	}
-	k.settle(args[1], v)
+	k.dropIfEmpty(args[1], v)
 	return n, nil
 }
 

@@ -12,13 +12,13 @@ type keyspace struct {
 	epoch uint64
 	// deadlines are the keys that expire, by when.
 	deadlines *sortedSet
-	// fresh are the large strings that the present command has stored, with
-	// the positions of its arguments.
+	// fresh lists the large strings that the current command has stored, with
+	// their positions among its arguments.
 	fresh []freshBlob
 	// unread are the sizes of the arguments that a restore left in the file, by
 	// position.
 	unread map[int]int
-	now   func() time.Time
+	now    func() time.Time
 }
 
 type freshBlob struct {
@@ -57,7 +57,7 @@ func (k *keyspace) peek(key string) *value {
 }
 
 // change gives what a key holds for a change, new if there is no such key.
-// The caller calls settle afterwards.
+// The caller calls dropIfEmpty afterwards.
 func (k *keyspace) change(key string, want kind) (*value, error) {
 	v, err := k.get(key, want)
 	if err != nil {
@@ -84,8 +84,8 @@ func (k *keyspace) existing(key string, want kind) (*value, error) {
 	return k.change(key, want)
 }
 
-// settle removes a key whose value a change has emptied.
-func (k *keyspace) settle(key string, v *value) {
+// dropIfEmpty removes a key whose value a change has emptied.
+func (k *keyspace) dropIfEmpty(key string, v *value) {
 	if v.empty() {
 		k.remove(key)
 	}
@@ -129,11 +129,11 @@ func (k *keyspace) expire(limit int) bool {
 	return len(due) == limit
 }
 
-// store gives a string its place: in memory, or far away. argument is its
-// position in the present command.
+// store decides where a string is kept. argument is its position in the current
+// command.
 func (k *keyspace) store(text string, argument int) datum {
 	size, unread := k.unread[argument]
-	if !unread && len(text) < farFrom {
+	if !unread && len(text) < largeFrom {
 		return datum{text: text}
 	}
 	b := newBlob(text)
@@ -141,7 +141,7 @@ func (k *keyspace) store(text string, argument int) datum {
 		b.size = size // the restore says where it is
 	}
 	k.fresh = append(k.fresh, freshBlob{argument, b})
-	return datum{far: b}
+	return datum{blob: b}
 }
 
 // snapshot is all that there is now; it never changes.

@@ -71,7 +71,7 @@ func ltrim(k *keyspace, args []string) (any, error) {
 	} else {
 		v.list = slices.Clone(v.list[from : to+1])
 	}
-	k.settle(args[1], v)
+	k.dropIfEmpty(args[1], v)
 	return ok, nil
 }
 

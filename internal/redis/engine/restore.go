@@ -63,7 +63,7 @@ func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 // staysInFile reports whether the argument that comes after args is a large
 // string that the keyspace stores: it need not be read.
 func staysInFile(args []string, size int) bool {
-	if size < farFrom || len(args) == 0 {
+	if size < largeFrom || len(args) == 0 {
 		return false
 	}
 	switch n := len(args); args[0] {

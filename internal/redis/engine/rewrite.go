@@ -328,8 +328,8 @@ func (b *batch) flush() {
 		if text, b.err = item.read(); b.err != nil {
 			return
 		}
-		if item.far != nil {
-			d.blobs = append(d.blobs, located{item.far, d.size})
+		if item.blob != nil {
+			d.blobs = append(d.blobs, located{item.blob, d.size})
 		}
 		if b.err = d.writeString(text); b.err == nil {
 			b.err = d.writeString("\r\n")

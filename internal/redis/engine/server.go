@@ -113,8 +113,8 @@ func (c *connection) flush() error {
 	return c.out.Flush()
 }
 
-// write writes one reply. A string that is far away is read here, outside the
-// engine's lock. The caller holds mu.
+// write writes one reply. A large string is read from the file here, outside
+// the engine's lock. The caller holds mu.
 func (c *connection) write(reply any, err error) {
 	if err != nil {
 		_, _ = fmt.Fprintf(c.out, "-%s\r\n", oneLine(err.Error()))

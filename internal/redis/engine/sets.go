@@ -23,7 +23,7 @@ func srem(k *keyspace, args []string) (any, error) {
 		_, had := v.set.Delete(member)
 		n += answer(had)
 	}
-	k.settle(args[1], v)
+	k.dropIfEmpty(args[1], v)
 	return n, nil
 }
 

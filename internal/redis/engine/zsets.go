@@ -49,7 +49,7 @@ options:
 	if err != nil {
 		return nil, err
 	}
-	defer func() { k.settle(args[1], v) }() // XX may have made an empty one
+	defer func() { k.dropIfEmpty(args[1], v) }() // XX may have made an empty one
 	added, changed := int64(0), int64(0)
 	for i, score := range given {
 		member := rest[2*i+1]
@@ -76,7 +76,7 @@ func zrem(k *keyspace, args []string) (any, error) {
 	for _, member := range args[2:] {
 		n += answer(v.zset.remove(member))
 	}
-	k.settle(args[1], v)
+	k.dropIfEmpty(args[1], v)
 	return n, nil
 }
 
@@ -129,7 +129,7 @@ func removeFrom(k *keyspace, key string, which func(*sortedSet) []scored) (any, 
 	for _, item := range items {
 		v.zset.remove(item.member)
 	}
-	k.settle(key, v)
+	k.dropIfEmpty(key, v)
 	return int64(len(items)), nil
 }
 
