@@ -25,6 +25,10 @@ const (
 	// closeEnough is how far behind a rewritten file may be when commits wait
 	// for the rest, in bytes.
 	closeEnough = 256 << 10
+	// syncEvery is how much of a new file is handed to the disk at a time, in
+	// bytes. A file that the system keeps in memory until the end would go to the
+	// disk all at once, and commits would wait for that.
+	syncEvery = 1 << 20
 	// retryRewrite is the pause after a rewrite that failed, on a full disk
 	// for example.
 	retryRewrite = time.Minute
@@ -199,10 +203,11 @@ func (j *journal) startOver() error {
 
 // dump is a new file.
 type dump struct {
-	file  *os.File
-	out   *bufio.Writer
-	size  int64
-	blobs []located
+	file   *os.File
+	out    *bufio.Writer
+	size   int64
+	synced int64 // of size, about what is on the disk
+	blobs  []located
 }
 
 func newDump(path string) (*dump, error) {
@@ -222,17 +227,34 @@ func (d *dump) sync() error {
 	if err := d.out.Flush(); err != nil {
 		return err
 	}
+	d.synced = d.size
 	return d.file.Sync()
+}
+
+// pace syncs what has piled up.
+func (d *dump) pace() error {
+	if d.size-d.synced < syncEvery {
+		return nil
+	}
+	return d.sync()
 }
 
 // copy appends a part of another file.
 func (d *dump) copy(from *os.File, offset, length int64) error {
-	n, err := io.Copy(d.out, io.NewSectionReader(from, offset, length))
-	d.size += n
-	if err == nil && n < length {
-		err = io.ErrUnexpectedEOF
+	for end := offset + length; offset < end; {
+		n, err := io.Copy(d.out, io.NewSectionReader(from, offset, min(end-offset, syncEvery)))
+		offset, d.size = offset+n, d.size+n
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil {
+			err = d.pace()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // all writes commands that make every key of a snapshot.
@@ -244,7 +266,9 @@ func (d *dump) all(snapshot *btree.Map[string, *value], stop <-chan struct{}) (e
 				return false
 			}
 		}
-		err = d.key(key, v)
+		if err = d.key(key, v); err == nil {
+			err = d.pace()
+		}
 		return err == nil
 	})
 	return err
