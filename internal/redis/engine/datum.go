@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 )
@@ -66,6 +67,23 @@ func (b *blob) read() (string, error) {
 		return "", fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	return string(data), nil
+}
+
+// writeTo writes the blob, without holding it in memory if it is in a file.
+func (b *blob) writeTo(w io.Writer) error {
+	at := b.at.Load()
+	if at.file == nil {
+		_, err := io.WriteString(w, at.text)
+		return err
+	}
+	n, err := io.Copy(w, io.NewSectionReader(at.file, at.offset, int64(b.size)))
+	if err == nil && n < int64(b.size) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	return nil
 }
 
 // moved records that the blob is in a file now.

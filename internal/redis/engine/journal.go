@@ -138,8 +138,12 @@ func (j *journal) commit() {
 		return
 	}
 	j.block.data = append(j.block.data, endBlock...)
-	j.pending.add(j.block)
 	j.committed += int64(len(j.block.data))
+	if len(j.pending.data) == 0 && len(j.block.data) >= largeFrom {
+		j.pending, j.block = j.block, chunk{} // most blocks are alone: no copy
+		return
+	}
+	j.pending.add(j.block)
 	j.block = chunk{data: j.block.data[:0], blobs: j.block.blobs[:0]}
 	if cap(j.block.data) > 1<<20 {
 		j.block = chunk{} // else one large prompt would keep its room for good

@@ -136,17 +136,28 @@ func (c *commandReader) length(kind byte, limit int) (int, error) {
 	return n, nil
 }
 
-// bulk reads size bytes and the line end. It grows with what is there, so
-// that a damaged length costs nothing.
+// firstRead is how much of a bulk string is made room for before it is read, in
+// bytes, so that a damaged length costs nothing.
+const firstRead = 1 << 16
+
+// bulk reads size bytes and the line end.
 func (c *commandReader) bulk(size int) (string, error) {
-	var buf bytes.Buffer
-	buf.Grow(min(size, 1<<16) + 2)
-	n, err := io.CopyN(&buf, c.r, int64(size)+2)
-	c.offset += n
-	if err != nil {
-		return "", err
+	data := make([]byte, min(size+2, firstRead))
+	for read := 0; ; {
+		n, err := io.ReadFull(c.r, data[read:])
+		read += n
+		c.offset += int64(n)
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return "", io.EOF
+		case err != nil:
+			return "", err
+		}
+		if read == size+2 {
+			break
+		}
+		data = append(data, make([]byte, min(size+2-read, read))...)
 	}
-	data := buf.Bytes()
 	if data[size] != '\r' || data[size+1] != '\n' {
 		return "", errDamaged
 	}

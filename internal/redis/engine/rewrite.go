@@ -348,18 +348,21 @@ func (b *batch) flush() {
 		if b.err != nil {
 			return
 		}
-		var text string
-		if text, b.err = item.read(); b.err != nil {
-			return
-		}
-		if item.blob != nil {
-			d.blobs = append(d.blobs, located{item.blob, d.size})
-		}
-		if b.err = d.writeString(text); b.err == nil {
+		if b.err = d.datum(item); b.err == nil {
 			b.err = d.writeString("\r\n")
 		}
 	}
 	b.items = b.items[:0]
+}
+
+// datum writes a string that is kept.
+func (d *dump) datum(item datum) error {
+	if item.blob == nil {
+		return d.writeString(item.text)
+	}
+	d.blobs = append(d.blobs, located{item.blob, d.size})
+	d.size += int64(item.blob.size)
+	return item.blob.writeTo(d.out)
 }
 
 func (d *dump) write(p []byte) error {
