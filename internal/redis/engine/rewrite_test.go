@@ -119,7 +119,7 @@ func TestRewriteBesideWrites(t *testing.T) {
 		require.Len(t, members, len(want))
 		for _, m := range members {
 			key := m.Member.(string)
-			require.EqualValues(t, len(want[key]), m.Score)
+			require.Equal(t, len(want[key]), int(m.Score))
 			got, err := db.client.Get(t.Context(), "v:"+key).Result()
 			require.NoError(t, err)
 			require.True(t, want[key] == got, key)

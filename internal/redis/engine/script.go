@@ -45,8 +45,10 @@ func newInterpreter(do func(args []string, write bool) (any, error)) *interprete
 		name string
 		open lua.LGFunction
 	}{
-		{lua.BaseLibName, lua.OpenBase}, {lua.TabLibName, lua.OpenTable},
-		{lua.StringLibName, lua.OpenString}, {lua.MathLibName, lua.OpenMath},
+		{lua.BaseLibName, lua.OpenBase},
+		{lua.TabLibName, lua.OpenTable},
+		{lua.StringLibName, lua.OpenString},
+		{lua.MathLibName, lua.OpenMath},
 	} {
 		l.Push(l.NewFunction(library.open))
 		l.Push(lua.LString(library.name))

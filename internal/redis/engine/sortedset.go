@@ -126,4 +126,5 @@ type scoreRange struct {
 }
 
 func (r scoreRange) below(score float64) bool { return score < r.min || r.minOpen && score == r.min }
+
 func (r scoreRange) above(score float64) bool { return score > r.max || r.maxOpen && score == r.max }

@@ -43,6 +43,7 @@ func newValue(k kind) *value {
 		v.set = new(btree.Map[string, struct{}])
 	case kindZset:
 		v.zset = newSortedSet()
+	case kindString, kindList: // nothing to make
 	}
 	return v
 }
@@ -60,6 +61,7 @@ func (v *value) clone() *value {
 		c.list = slices.Clone(v.list)
 	case kindZset:
 		c.zset = v.zset.clone()
+	case kindString: // never changes
 	}
 	return &c
 }
@@ -75,6 +77,7 @@ func (v *value) empty() bool {
 		return len(v.list) == 0
 	case kindZset:
 		return v.zset.len() == 0
+	case kindString: // an empty one is a value, too
 	}
 	return false
 }
