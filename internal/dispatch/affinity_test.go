@@ -19,13 +19,3 @@ func TestHomesOfOthersAreKept(t *testing.T) {
 	require.Equal(t, "gpu", h.of("bob", fmt.Sprint(2*maxAffinity-1)))
 	require.Empty(t, h.of("ann", "other"))
 }
-
-func TestRefusalsAreBounded(t *testing.T) {
-	t.Parallel()
-	conn := &connection{refused: map[string]bool{}}
-	for n := range 3 * maxRefused {
-		conn.refuse(fmt.Sprint(n))
-		require.True(t, conn.refuses(fmt.Sprint(n)))
-		require.LessOrEqual(t, len(conn.refused), maxRefused)
-	}
-}

@@ -46,7 +46,7 @@ func weigh(conn *connection, i fleet.Instance, needs catalog.Requirements, key s
 		return false, why, lacks
 	}
 	switch {
-	case conn.refuses(key):
+	case conn.refused.has(key):
 		return false, "it has refused this job, or lost it", nil
 	case i.State == fleet.Sick, i.State == fleet.Draining, i.State == fleet.Offline:
 		return false, "it takes no jobs now: " + i.Reason, nil

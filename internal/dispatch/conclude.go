@@ -47,7 +47,7 @@ func (r *run) conclude(ctx context.Context, res result) {
 		}
 	case crashed:
 		r.crash(ctx)
-	case lost, excused, killed:
+	case lost, excused, hopeless, killed:
 		r.requeue(ctx, res)
 	case dropped:
 		r.lose()
@@ -111,17 +111,23 @@ func (r *run) requeue(ctx context.Context, res result) {
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
 		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
 			Reason: attemptText(r.job(), res.reason), Excused: res.verdict == excused, Killed: res.verdict == killed,
+			Hopeless: res.verdict == hopeless, Pause: res.pause(r.job().Excuses),
 		})
 		return err
 	})
 	switch {
 	case err == nil:
 		r.phase = ended
+		r.d.wakeIn(res.pause(r.job().Excuses))
 	case errors.Is(err, queue.ErrExhausted):
 		if back.Kills >= queue.MaxKills {
 			r.log.Error("job is quarantined: it killed too many instances", "kills", back.Kills)
 		}
-		r.finish(ctx, troubleEnding(r.job(), r.body, exhausted(back), time.Now()))
+		why := exhausted(back)
+		if res.verdict == hopeless {
+			why = trouble{kind: "RuntimeError", message: "This prompt cannot run: " + res.reason}
+		}
+		r.finish(ctx, troubleEnding(r.job(), r.body, why, time.Now()))
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
 	}

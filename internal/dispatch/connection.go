@@ -50,9 +50,9 @@ type connection struct {
 	lastClient, lastTenant string
 	// lastKey is the job that the instance finished last.
 	lastKey string
-	// refused holds the jobs that this instance refused, until its abilities are
-	// read again.
-	refused map[string]bool
+	// refused are the jobs that this instance did not take, until its abilities
+	// are read again.
+	refused refusals
 	// given holds the prompt ids that the instance was given, see upstreamID.
 	given map[string]bool
 }
@@ -64,12 +64,11 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: d.Fleet,
 		// A fresh id for each connection: an old socket of an earlier hub that
 		// closes late must not silence this one.
-		sid:     "comfyhub-" + uuid.NewString(),
-		log:     d.log.With("instance", i.Name),
-		stop:    stop,
-		done:    make(chan struct{}),
-		refused: map[string]bool{},
-		ask:     newAsking(),
+		sid:  "comfyhub-" + uuid.NewString(),
+		log:  d.log.With("instance", i.Name),
+		stop: stop,
+		done: make(chan struct{}),
+		ask:  newAsking(),
 	}
 	conn.socket = &eventSocket{
 		client: client, sid: conn.sid, log: conn.log,
@@ -132,7 +131,7 @@ func (conn *connection) setOpen(open bool) (changed bool) {
 	conn.open = open
 	if open {
 		conn.seen, conn.freeSince = time.Now(), time.Now()
-		conn.refused = map[string]bool{}
+		conn.refused.forget()
 	}
 	return changed
 }
@@ -215,21 +214,6 @@ func (conn *connection) capability() comfyui.Version {
 	return conn.version
 }
 
-// maxRefused bounds how many refused jobs are remembered; most of them have ended
-// since.
-const maxRefused = 1000
-
-// refuse remembers that this instance does not take a job. Once that is forgotten,
-// a job that still waits is refused again.
-func (conn *connection) refuse(key string) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if len(conn.refused) >= maxRefused {
-		conn.refused = map[string]bool{}
-	}
-	conn.refused[key] = true
-}
-
 // learned stores which version the instance is.
 func (conn *connection) learned(version comfyui.Version) {
 	conn.mu.Lock()
@@ -258,10 +242,8 @@ func (conn *connection) idle() (Idle, *catalog.Info, bool) {
 	if !conn.open || conn.current != nil || conn.info == nil {
 		return Idle{}, nil, false
 	}
-	refused := make(map[string]bool, len(conn.refused))
-	for key := range conn.refused {
-		refused[key] = true
-	}
+	refused := map[string]bool{}
+	conn.refused.add(refused)
 	return Idle{Name: conn.name, LastClient: conn.lastClient, Refused: refused}, conn.info, true
 }
 
@@ -306,20 +288,6 @@ func (conn *connection) ranLast(tenant, client string) bool {
 		}
 	}
 	return conn.lastTenant == tenant && conn.lastClient == client
-}
-
-// refuses reports whether the instance has refused a job.
-func (conn *connection) refuses(key string) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.refused[key]
-}
-
-// forgive lets jobs try again that were refused before the instance changed.
-func (conn *connection) forgive() {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.refused = map[string]bool{}
 }
 
 // gone reports whether an error means that the instance's process is not there,

@@ -211,7 +211,7 @@ func (d *Dispatcher) others(r *run) (others []*connection) {
 	}
 	key := r.job().Key
 	for _, conn := range d.connected() {
-		if conn != r.conn && !conn.refuses(key) && conn.abilities() != nil && len(conn.abilities().Satisfies(needs)) == 0 {
+		if conn != r.conn && !conn.refused.itself(key) && conn.abilities() != nil && len(conn.abilities().Satisfies(needs)) == 0 {
 			others = append(others, conn)
 		}
 	}

@@ -23,7 +23,7 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
 	key := b.submit(picture)
-	b.deleteBody(key)
+	b.spoil("body", key, "")
 	claimed, err := b.queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"})
 	require.NoError(t, err)
 	_, err = b.queue.Cancel(t.Context(), key)

@@ -8,7 +8,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -116,11 +115,16 @@ type Dispatcher struct {
 	budget   *budget
 	doors    doors
 	panels   panels
+	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
+	refused refusals
+	rest    time.Duration
 
 	mu          sync.Mutex
 	connections map[string]*connection
 	// runs are those that this hub follows, by job key.
 	runs map[string]*run
+	// doubtful are the upstream ids of claims without an answer.
+	doubtful map[string]bool
 	// unrunnable says since when no present instance can run a class.
 	unrunnable map[string]time.Time
 }
@@ -130,8 +134,8 @@ func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
-		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), budget: newBudget(),
-		connections: map[string]*connection{}, runs: map[string]*run{}, unrunnable: map[string]time.Time{},
+		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), budget: newBudget(), rest: firstRest,
+		connections: map[string]*connection{}, runs: map[string]*run{}, doubtful: map[string]bool{}, unrunnable: map[string]time.Time{},
 	}
 }
 
@@ -177,150 +181,24 @@ func (d *Dispatcher) loop(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		asked := d.awaited()
-		if err := d.pass(ctx); err != nil && ctx.Err() == nil {
+		next, err := d.pass(ctx)
+		if err != nil && ctx.Err() == nil {
 			d.log.Debug("cannot look for work", "error", err)
 		}
 		d.dismiss(ctx, asked)
+		var due <-chan time.Time
+		if next > 0 {
+			due = time.After(next)
+		}
 		select {
 		case <-d.wake:
+		case <-due:
 		case <-tick.C:
 			d.expire(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// pass gives jobs to idle instances until there is nothing left to give.
-func (d *Dispatcher) pass(ctx context.Context) error {
-	for {
-		idle, infos := d.idle()
-		if len(idle) == 0 {
-			return nil
-		}
-		classes, err := d.queue.Classes(ctx)
-		if err != nil || len(classes) == 0 {
-			return err
-		}
-		wanted := able(idle, infos, classes)
-		if len(wanted) == 0 {
-			return nil
-		}
-		waiting, err := d.queue.Peek(ctx, wanted, len(idle)+refusedBy(idle))
-		if err != nil {
-			return err
-		}
-		given := 0
-		for _, pair := range Pick(waiting, idle) {
-			ok, err := d.give(ctx, pair)
-			if err != nil {
-				return err
-			}
-			if ok {
-				given++
-			}
-		}
-		if given == 0 {
-			return nil
-		}
-	}
-}
-
-// able fills in which classes each idle instance can run and returns all of
-// them together.
-func able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted []string) {
-	for n := range idle {
-		idle[n].Classes = map[string]bool{}
-	}
-	for class, encoded := range classes {
-		needs, err := catalog.DecodeRequirements(encoded)
-		if err != nil {
-			continue // a newer hub's; it will run them
-		}
-		any := false
-		for n, info := range infos {
-			if len(info.Satisfies(needs)) == 0 {
-				idle[n].Classes[class] = true
-				any = true
-			}
-		}
-		if any {
-			wanted = append(wanted, class)
-		}
-	}
-	return wanted
-}
-
-// refusedBy returns how many more jobs to look at because the idle instances have
-// refused some.
-func refusedBy(idle []Idle) int {
-	n := 0
-	for _, i := range idle {
-		n += len(i.Refused)
-	}
-	return min(n, 100)
-}
-
-// idle lists the instances that could take a job now.
-func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
-	var (
-		idle  []Idle
-		infos []*catalog.Info
-	)
-	for _, instance := range d.Fleet.Instances() {
-		conn := d.connection(instance.Name)
-		if conn == nil || !conn.usable(instance) {
-			continue
-		}
-		if i, info, ok := conn.idle(); ok {
-			idle, infos = append(idle, i), append(infos, info)
-		}
-	}
-	return idle, infos
-}
-
-// isIdle reports whether an instance can take a job now.
-func (d *Dispatcher) isIdle(conn *connection) bool {
-	i, known := d.Fleet.Instance(conn.name)
-	if !known || !conn.usable(i) {
-		return false
-	}
-	_, _, ok := conn.idle()
-	return ok
-}
-
-// give claims a job for an instance and starts its run.
-func (d *Dispatcher) give(ctx context.Context, p Pair) (bool, error) {
-	conn := d.connection(p.Instance)
-	if conn == nil {
-		return false, nil
-	}
-	r := newRun(d, conn, p.Job)
-	if !conn.attach(r) {
-		return false, nil
-	}
-	claimed, err := d.queue.Claim(ctx, queue.ClaimRequest{
-		Key: p.Job.Key, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(p.Job), SID: conn.sid,
-	})
-	if err != nil {
-		conn.detach(r)
-		if errors.Is(err, queue.ErrNotQueued) || errors.Is(err, queue.ErrTaken) || errors.Is(err, queue.ErrNotFound) {
-			return false, nil
-		}
-		return false, err
-	}
-	r.take(claimed)
-	r.mark = claimed.Fence
-	r.log = r.log.With("instance", conn.name)
-	conn.show(r)
-	d.launch(r, r.execute)
-	waited := claimed.Age(time.Now())
-	if d.Observe != nil {
-		d.Observe.Dispatched(waited, min(waited, conn.idleFor()))
-	}
-	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", conn.name, "why", p.Why,
-		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds())
-	return true, nil
 }
 
 // launch registers a run and lets it go.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/rescue"
@@ -16,10 +17,10 @@ import (
 func (r *run) execute(ctx context.Context) result {
 	key := r.job().Key
 	body, err := r.d.queue.Body(ctx, key)
+	r.body = body // also the part of it that could be read: the history shows it
 	if err != nil {
-		return result{verdict: excused, reason: "its body cannot be read: " + err.Error()}
+		return r.unreadable(ctx, err)
 	}
-	r.body = body
 	if r.wish != wanted {
 		return r.cancelledEnd()
 	}
@@ -33,12 +34,45 @@ func (r *run) execute(ctx context.Context) result {
 	case ctx.Err() != nil:
 		return result{verdict: dropped} // the hub stops; the lease ends and the job goes elsewhere
 	}
-	r.conn.refuse(key) // not at once again there
+	return r.notTaken(err)
+}
+
+// maxUnsealed is how often a hub tries to decrypt the API keys of a job. In
+// between there is time for another hub, whose keys may be others.
+const maxUnsealed = 3
+
+// unreadable is the result of a run whose body cannot be read.
+func (r *run) unreadable(ctx context.Context, err error) result {
+	reason := "its body cannot be read: " + err.Error()
+	switch {
+	case ctx.Err() != nil:
+		return result{verdict: dropped}
+	case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrCorrupt):
+		return result{verdict: hopeless, reason: reason}
+	case errors.Is(err, queue.ErrSecrets):
+		if r.d.notHere(r.job().Key) >= maxUnsealed-1 {
+			return result{verdict: hopeless, reason: reason}
+		}
+		return result{verdict: excused, reason: reason}
+	}
+	return result{verdict: excused, reason: reason, anywhere: true}
+}
+
+// notTaken is the result of a run that did not get as far as a prompt at the
+// instance.
+func (r *run) notTaken(err error) result {
+	switch {
+	case errors.Is(err, files.ErrGone):
+		return result{verdict: hopeless, reason: "an input file is gone: " + err.Error()}
+	case errors.Is(err, files.ErrStorage), errors.Is(err, queue.ErrUnavailable):
+		return result{verdict: excused, reason: "its inputs cannot be read: " + err.Error(), anywhere: true}
+	}
+	r.d.notTaken(r.conn, r.job().Key, false)
 	v := lost
 	switch {
 	case errors.Is(err, errDied):
 		v = killed
-	case errors.Is(err, comfyui.ErrUnreachable), errors.Is(err, queue.ErrUnavailable):
+	case errors.Is(err, comfyui.ErrUnreachable):
 		v = excused
 	}
 	return result{verdict: v, reason: "the instance did not take it: " + err.Error()}
@@ -69,7 +103,7 @@ func (r *run) cancelledEnd() result {
 // instances that would say the same.
 func (r *run) refused(ctx context.Context, why refusal) result {
 	j := r.job()
-	r.conn.refuse(j.Key)
+	r.d.notTaken(r.conn, j.Key, true)
 	r.keepLessons(ctx, why)
 	r.d.learnFrom(why.Refused)
 	if others := r.d.others(r); len(others) > 0 {
@@ -174,7 +208,7 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	v, reason := r.judge(rec)
 	if v == lost || v == excused {
-		return result{verdict: v, reason: reason}
+		return result{verdict: v, reason: reason, anywhere: true}
 	}
 	if v == timedOut {
 		end = troubleEnding(r.job(), r.body, trouble{

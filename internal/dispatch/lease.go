@@ -131,6 +131,9 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
 		mine.relet(o.Run)
 		return
 	}
+	if d.claims(o.Run) {
+		return
+	}
 	j, err := d.queue.Get(ctx, o.Key)
 	if err != nil {
 		d.log.Warn("cannot read an orphaned job", "job", o.Key, "error", err)

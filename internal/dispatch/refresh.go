@@ -240,7 +240,7 @@ func (d *Dispatcher) changed(conn *connection) {
 		return
 	}
 	d.Learned(conn.name, conn.abilities(), conn.capability())
-	conn.forgive()
+	conn.refused.forget()
 	d.Wake()
 }
 

@@ -1,5 +1,7 @@
 package dispatch
 
+import "time"
+
 // verdict is what becomes of a run.
 type verdict int
 
@@ -21,6 +23,8 @@ const (
 	lost
 	// excused: as lost, and the job was not to blame.
 	excused
+	// hopeless: as lost, and no other attempt can work.
+	hopeless
 	// killed: as lost, because the instance's process died while it had the
 	// prompt. A machine or a network that went away is no proof of that.
 	killed
@@ -31,8 +35,35 @@ const (
 // result is a verdict with its data. The zero value is undecided.
 type result struct {
 	verdict verdict
-	// reason says in plain words why a run was lost, excused or killed.
+	// reason says in plain words why a run was lost, excused, hopeless or killed.
 	reason string
+	// anywhere says that the cause of an excused run would be the same at another
+	// instance, so that the job had better wait.
+	anywhere bool
 	// ending is the end of a finished run.
 	ending ending
+}
+
+const (
+	// firstPause and longestPause bound how long an excused job waits before it is
+	// tried again, twice as long each time.
+	firstPause   = 500 * time.Millisecond
+	longestPause = time.Minute
+	// freeExcuses is how many excused runs cost no pause when only the instance
+	// was to blame: others may be idle.
+	freeExcuses = 8
+)
+
+// pause is how long the job of an excused run must wait. before is how many of its
+// runs were excused earlier. The first time it does not wait: most causes are over
+// at once.
+func (r result) pause(before int) time.Duration {
+	free := 1
+	if !r.anywhere {
+		free = freeExcuses
+	}
+	if r.verdict != excused || before < free {
+		return 0
+	}
+	return min(firstPause<<min(before-free, 10), longestPause)
 }

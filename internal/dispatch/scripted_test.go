@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -88,10 +89,15 @@ func (s *scripted) on(prefix string, answer route) {
 type dispatching struct {
 	*Dispatcher
 	t *testing.T
-	// deleteBody makes a job's body one that cannot be read.
-	deleteBody func(key string)
-	fleet      *fleet.Registry
-	instances  []*scripted
+	// spoil replaces a part of a job in Redis, "body" or "secret"; with "" it is
+	// gone. record sets a field of its record.
+	spoil  func(part, key, value string)
+	record func(key, field string, value any)
+	// store has the files, in the folder storage.
+	store     *files.Store
+	storage   string
+	fleet     *fleet.Registry
+	instances []*scripted
 
 	config Config
 	// fetch reads outputs from the instances.
@@ -106,27 +112,36 @@ type dispatching struct {
 func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Config)) *dispatching {
 	t.Helper()
 	db := redistest.Embedded(t)
-	b := &dispatching{t: t, fleet: fleet.NewRegistry(), settings: Settings{
+	b := &dispatching{t: t, storage: filepath.Join(t.TempDir(), "storage"), fleet: fleet.NewRegistry(), settings: Settings{
 		StallTimeout: time.Minute, ContactTimeout: 15 * time.Second, UnrunnableTimeout: time.Hour,
 		CatalogAge: time.Hour, Lease: 15 * time.Second,
 	}}
-	b.deleteBody = func(key string) { require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "body", key)).Err()) }
+	b.spoil = func(part, key, value string) {
+		if value == "" {
+			require.NoError(t, db.Client().Del(t.Context(), db.Key("q", part, key)).Err())
+			return
+		}
+		require.NoError(t, db.Client().Set(t.Context(), db.Key("q", part, key), value, 0).Err())
+	}
+	b.record = func(key, field string, value any) {
+		require.NoError(t, db.Client().HSet(t.Context(), db.Key("q", "job", key), field, value).Err())
+	}
 	log := slog.New(slog.NewTextHandler(b, nil))
 	q, err := queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log})
 	require.NoError(t, err)
 	connected := comfyui.NewClients()
-	storage, err := files.OpenStorage(t.Context(), t.TempDir())
+	storage, err := files.OpenStorage(t.Context(), b.storage)
 	require.NoError(t, err)
-	store := files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
+	b.store = files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
 	b.fetch = files.From(connected)
 	fetch := func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
 		return b.fetch(ctx, src, header)
 	}
-	copies := files.NewCollector(store, fetch, files.CollectorOptions{Logger: log})
+	copies := files.NewCollector(b.store, fetch, files.CollectorOptions{Logger: log})
 	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: log})
 	c := Config{
 		Queue: q, Fleet: b.fleet, Streams: streams, Connected: connected,
-		Files:   files.NewTransfer(store, copies, files.NewHeld(storage), log),
+		Files:   files.NewTransfer(b.store, copies, files.NewHeld(storage), log),
 		Connect: func(i fleet.Instance) (*comfyui.Client, error) { return comfyui.NewClient(i.URL, comfyui.Options{}) },
 		Library: catalog.NewLibrary(), Learned: func(string, *catalog.Info, comfyui.Version) {},
 		EndedElsewhere: func(context.Context, queue.Event) {},
@@ -144,6 +159,7 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 		b.add(newScripted(t))
 	}
 	b.config, b.Dispatcher = c, New(c)
+	b.rest = 200 * time.Millisecond
 	b.Start()
 	t.Cleanup(func() {
 		require.NoError(t, streams.Close(context.Background()))
@@ -225,22 +241,27 @@ const endless = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "hei
 // working is a graph that takes a second.
 var working = strings.NewReplacer("3600", "50", "720", "20").Replace(endless)
 
-// submit queues a job and returns its key.
-func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) string {
-	b.t.Helper()
+// submission is a job for any instance.
+func submission(graph string) queue.Submission {
 	needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
 	key := uuid.NewString()
-	s := queue.Submission{
+	return queue.Submission{
 		Key: key, ID: key, Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "caller", Client: "client"},
 		Class: needs.Signature(), BodyHash: key,
 		Body: job.Body{Prompt: []byte(graph), Extra: []byte("{}"), Outputs: []string{"2"}, Requires: needs.Encode()},
 	}
+}
+
+// submit queues a job and returns its key.
+func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) string {
+	b.t.Helper()
+	s := submission(graph)
 	for _, do := range change {
 		do(&s)
 	}
 	_, err := b.queue.Enqueue(b.t.Context(), s)
 	require.NoError(b.t, err)
-	return key
+	return s.Key
 }
 
 // runs waits until an instance executes a job.

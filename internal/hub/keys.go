@@ -103,5 +103,8 @@ func (k *apiKeys) Open(ctx context.Context, sealed, label []byte) ([]byte, error
 			return value, nil
 		}
 	}
+	if errors.Is(err, keyring.ErrUnavailable) { // the storage is away; the key may be there
+		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
 	return nil, err
 }

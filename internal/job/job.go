@@ -39,7 +39,10 @@ type Job struct {
 	// Kills counts the runs in which the instance died. It may be the job that
 	// kills them.
 	Kills int
-	// Lost holds one line for each attempt that was lost, oldest first.
+	// Excuses counts the runs that were lost and not counted as attempts.
+	Excuses int
+	// Lost holds one line for each of the last runs that were lost, oldest
+	// first.
 	Lost []string
 	// Run is the current or last attempt; its zero value before the first.
 	Run Run
@@ -61,6 +64,8 @@ type Job struct {
 	// DoorUntil is until when the client that posted the job may still be
 	// given an instance's refusal as the answer; zero once it has its answer.
 	DoorUntil int64
+	// NotBefore is until when a job that waits again must not run.
+	NotBefore int64
 }
 
 // AtDoor reports whether the client that posted the job has no answer yet.

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -31,9 +32,57 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 	return out, nil
 }
 
-// Peek returns the n best waiting jobs of the classes, in rank order. They may be
-// gone by the time of a Claim, which decides.
+// Peek returns the n best waiting jobs of the classes, in rank order, also those
+// that must not run yet. They may be gone by the time of a Claim, which decides.
 func (q *Queue) Peek(ctx context.Context, classes []string, n int) ([]job.Job, error) {
+	ranks, err := q.heads(ctx, classes, n)
+	if err != nil {
+		return nil, err
+	}
+	return q.queued(ctx, ranks)
+}
+
+// Window is a part of the waiting jobs.
+type Window struct {
+	// Jobs are those that may run now, in rank order.
+	Jobs []job.Job
+	// Next is when the first of the others may run, from now; zero if all may.
+	Next time.Duration
+	// More says that other jobs wait behind these.
+	More bool
+}
+
+// Window returns n of the waiting jobs of the classes, in rank order, without the
+// first skip of them. Those that must not run yet, by Redis's clock, and those whose
+// records cannot be read are left out. What changes between two calls may be seen
+// twice or not at all.
+func (q *Queue) Window(ctx context.Context, classes []string, skip, n int) (Window, error) {
+	ranks, err := q.heads(ctx, classes, skip+n)
+	if err != nil || len(ranks) <= skip {
+		return Window{}, err
+	}
+	jobs, err := q.queued(ctx, ranks[skip:])
+	w := Window{Jobs: jobs, More: len(ranks) == skip+n}
+	pauses := func(j job.Job) bool { return j.NotBefore > 0 }
+	if err != nil || !slices.ContainsFunc(jobs, pauses) {
+		return w, err
+	}
+	now, err := q.db.Now(ctx)
+	if err != nil {
+		return Window{}, err
+	}
+	w.Jobs = slices.DeleteFunc(jobs, func(j job.Job) bool {
+		left := time.Duration(j.NotBefore-now.UnixMilli()) * time.Millisecond
+		if left > 0 && (w.Next == 0 || left < w.Next) {
+			w.Next = left
+		}
+		return left > 0
+	})
+	return w, nil
+}
+
+// heads returns the ranks of the n best waiting jobs of the classes, in order.
+func (q *Queue) heads(ctx context.Context, classes []string, n int) ([]string, error) {
 	if n <= 0 || len(classes) == 0 {
 		return nil, nil
 	}
@@ -50,7 +99,12 @@ func (q *Queue) Peek(ctx context.Context, classes []string, n int) ([]job.Job, e
 	}
 	slices.Sort(ranks)
 	ranks = slices.Compact(ranks)
-	jobs, err := q.jobs(ctx, keysOf(ranks[:min(n, len(ranks))]))
+	return ranks[:min(n, len(ranks))], nil
+}
+
+// queued returns the waiting ones of some jobs, by their ranks.
+func (q *Queue) queued(ctx context.Context, ranks []string) ([]job.Job, error) {
+	jobs, err := q.jobs(ctx, keysOf(ranks))
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Queued }), err
 }
 

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -240,6 +241,9 @@ func TestSecrets(t *testing.T) {
 		require.ErrorIs(t, err, queue.ErrSecrets)
 		require.NotEmpty(t, body.Prompt, "the rest can be read")
 		sibling := on(t, b.db, queue.Options{Sealer: vault(t, "one")})
+		_, err = on(t, b.db, queue.Options{Sealer: noKeys{}}).Body(ctx, j.Key)
+		require.ErrorIs(t, err, queue.ErrUnavailable)
+		require.NotErrorIs(t, err, queue.ErrSecrets, "the key may be there later")
 		body, err = sibling.Body(ctx, j.Key)
 		require.NoError(t, err)
 		require.Equal(t, "very secret", string(body.Secrets))
@@ -268,7 +272,7 @@ type noKeys struct{}
 func (noKeys) Seal([]byte, []byte) ([]byte, error) { return nil, errors.New("no keys") }
 
 func (noKeys) Open(context.Context, []byte, []byte) ([]byte, error) {
-	return nil, errors.New("no keys")
+	return nil, fmt.Errorf("no keys: %w", queue.ErrUnavailable)
 }
 
 // A prompt with API keys waits for the key that seals them; it is not stored

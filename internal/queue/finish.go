@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -79,13 +80,20 @@ func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any
 
 // RequeueOptions say why a run goes back to the queue.
 type RequeueOptions struct {
-	// Reason is one line, kept in Job.Lost.
+	// Reason is one line. Job.Lost keeps the last eight.
 	Reason string
-	// Excused runs do not count as attempts: the job was not at fault.
+	// Excused runs do not count as attempts: the job was not at fault. MaxExcuses
+	// and MaxReruns bound them.
 	Excused bool
+	// Hopeless means that no further attempt can work: the job gets none, whatever
+	// the other fields say.
+	Hopeless bool
 	// Killed means that the instance died during the run. It counts as an attempt,
 	// whatever Excused says.
 	Killed bool
+	// Pause is how long the job must wait before its next run, so that a fault that
+	// goes on is not met again at once. 0 means not at all.
+	Pause time.Duration
 }
 
 // MaxKills is how many instances may die while they run a job. The first may have
@@ -93,20 +101,39 @@ type RequeueOptions struct {
 // instance gets it.
 const MaxKills = 2
 
+const (
+	// MaxExcuses is how many runs of a job may be lost for reasons that are not the
+	// job's. There must be an end to it; with the pauses in between, the fault has
+	// then lasted for hours.
+	MaxExcuses = 500
+	// MaxReruns is how many of these may have begun to execute: each has cost the
+	// time of a GPU.
+	MaxReruns = 8
+	// maxReasons is how many lines Job.Lost has at most.
+	maxReasons = 8
+)
+
 // Requeue puts the job of a lost run back in its old place. Errors: ErrStale;
-// ErrExhausted if the job has no attempts left or has killed too many instances
-// (see Job.Kills); ErrCancelled if its cancel was requested. The last two also
+// ErrExhausted if the job is hopeless, has no attempts left, was excused too often
+// or has killed too many instances (see Job.Kills); ErrCancelled if its cancel was requested. The last two also
 // return the job: the caller still holds the run and must Finish it. If the caller
 // dies first, the sweep hands the run to another hub.
 func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
 	blame := "attempt"
 	switch {
+	case o.Hopeless:
+		blame = "hopeless"
 	case o.Killed:
 		blame = "kill"
 	case o.Excused:
 		blame = "none"
 	}
-	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, blame, q.limit.Load().MaxAttempts, MaxKills)
+	pause := int64(0)
+	if o.Pause > 0 {
+		pause = milliseconds(o.Pause)
+	}
+	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, blame,
+		q.limit.Load().MaxAttempts, MaxKills, MaxExcuses, MaxReruns, pause, maxReasons)
 	if err != nil {
 		return job.Job{}, err
 	}

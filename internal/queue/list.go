@@ -215,7 +215,8 @@ func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int
 }
 
 // Body returns a live job's body with its secrets and requirements. Errors:
-// ErrNotFound; ErrSecrets, together with the rest of the body.
+// ErrNotFound; ErrCorrupt; ErrSecrets, together with the rest of the body;
+// ErrUnavailable.
 func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 	var stored, sealed, class *redis.StringCmd
 	_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {

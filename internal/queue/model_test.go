@@ -36,6 +36,8 @@ type modelJob struct {
 	withdrawn   bool   // taken back while it ran
 	gone        bool   // ended without an entry
 	expired     bool   // its lease has ended
+	reruns      int    // excused runs that had begun to execute
+	paused      bool   // must not run yet, not before the end of the test
 	weight      int64  // bytes of its body and its secrets as they are stored
 	raised      string // the number that the history shows, if not its own
 }
@@ -134,14 +136,14 @@ func (m *model) live(keep func(j *modelJob) bool) []*modelJob {
 type seen struct {
 	Key, ID, Tenant, Caller, Rank, Reason, Lost string
 	State                                       job.State
-	Attempts                                    int
+	Attempts, Excuses                           int
 	Fence                                       int64
 	Instance, Hub, Upstream                     string
 }
 
 func look(j job.Job) seen {
 	return seen{
-		j.Key, j.ID, j.Tenant, j.Caller, j.Rank, j.Reason, strings.Join(j.Lost, "|"), j.State, j.Attempts, j.Fence,
+		j.Key, j.ID, j.Tenant, j.Caller, j.Rank, j.Reason, strings.Join(j.Lost, "|"), j.State, j.Attempts, j.Excuses, j.Fence,
 		j.Run.Instance, j.Run.Hub, j.Run.Upstream,
 	}
 }
@@ -180,6 +182,7 @@ func (w *walk) compare() {
 	heads, err := w.Peek(w.ctx, []string{"class0", "class1", "class2"}, 5)
 	require.NoError(t, err)
 	require.Equal(t, lookModel(waiting[:min(5, len(waiting))]), lookAll(heads))
+	w.compareWindow(waiting)
 	n, queued, err := w.CountAll(w.ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{len(live), len(waiting)}, []int{n, queued})
@@ -231,6 +234,18 @@ func (w *walk) compare() {
 		}
 		require.Equal(t, look(j.Job), look(w.get(j.Key)))
 	}
+}
+
+// compareWindow holds a part of the waiting jobs against the model.
+func (w *walk) compareWindow(waiting []*modelJob) {
+	skip, n := w.step%7, 1+w.step%5
+	got, err := w.Window(w.ctx, []string{"class0", "class1", "class2"}, skip, n)
+	require.NoError(w.t, err)
+	part := waiting[min(skip, len(waiting)):min(skip+n, len(waiting))]
+	ready := slices.DeleteFunc(slices.Clone(part), func(j *modelJob) bool { return j.paused })
+	require.Equal(w.t, lookModel(ready), lookAll(got.Jobs))
+	require.Equal(w.t, len(ready) < len(part), got.Next > 0)
+	require.Equal(w.t, len(waiting) >= skip+n, got.More)
 }
 
 // compareHistoryShares holds what is counted of each tenant's history against

@@ -30,8 +30,9 @@
 //	  - When a lease ends, one hub gets the run (Sweep). It looks at the
 //	    instance before it decides whether to collect, follow or requeue.
 //	  - A job is lost at most MaxAttempts times, and kills at most MaxKills
-//	    instances; then Requeue refuses and its holder must end it. No job
-//	    vanishes in between: a hub that dies leaves a lease that ends.
+//	    instances; then Requeue refuses and its holder must end it. Runs that do
+//	    not count are bounded, too (MaxExcuses, MaxReruns). No job vanishes in
+//	    between: a hub that dies leaves a lease that ends.
 //	  - An end is written once, together with the history entry: a job is always
 //	    in Live or in History. Cancelling a waiting job leaves no entry, as in
 //	    ComfyUI. Withdrawing a running job leaves none either; it is removed
@@ -75,14 +76,14 @@ var (
 	// ErrNotFound means that there is no such job: never, or no longer.
 	ErrNotFound = errors.New("queue: no such job")
 	// ErrNotQueued means that the job is no longer waiting: it was claimed or has
-	// ended.
+	// ended. To a Claim it also means that the job must not run yet.
 	ErrNotQueued = errors.New("queue: job is not waiting")
 	// ErrTaken means that the instance has a run.
 	ErrTaken = errors.New("queue: instance is taken")
 	// ErrStale means that the run is not, or no longer, the caller's: there is
 	// another holder, another attempt, or an end written by another hub.
 	ErrStale = errors.New("queue: stale run")
-	// ErrExhausted means that the job has no attempts left: the caller still holds
+	// ErrExhausted means that the job must not run again: the caller still holds
 	// the run and must Finish it as failed.
 	ErrExhausted = errors.New("queue: no attempts left")
 	// ErrCancelled means that the job's cancel was requested: the caller still

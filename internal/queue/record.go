@@ -16,7 +16,7 @@ import (
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
-	"created", "started", "finished", "withdrawn", "door",
+	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -57,6 +57,8 @@ func (r record) job() (job.Job, error) {
 		FinishedAt: p.int("finished"),
 		Withdrawn:  r["withdrawn"] != "",
 		DoorUntil:  p.int("door"),
+		Excuses:    int(p.int("excuses")),
+		NotBefore:  p.int("not_before"),
 	}
 	if j.Fence > 0 {
 		j.Run = job.Run{

@@ -1,7 +1,10 @@
 package queue_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -122,5 +125,123 @@ func TestRequeueAfterKills(t *testing.T) {
 		again, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died, too", Killed: true})
 		require.ErrorIs(t, err, queue.ErrExhausted)
 		require.Equal(t, last, again, "said again it changes nothing")
+	})
+}
+
+// Runs that do not count are bounded all the same, those that cost the time of a
+// GPU the more, and a job that no attempt can help gets none.
+func TestExcusesAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before  map[string]any // what the record says already
+		started bool
+		o       queue.RequeueOptions
+		spent   bool
+	}{
+		"excused":                       {o: queue.RequeueOptions{Excused: true}},
+		"excused too often":             {before: map[string]any{"excuses": queue.MaxExcuses - 1}, o: queue.RequeueOptions{Excused: true}, spent: true},
+		"excused, having run":           {before: map[string]any{"reruns": queue.MaxReruns - 2}, started: true, o: queue.RequeueOptions{Excused: true}},
+		"excused, having run too often": {before: map[string]any{"reruns": queue.MaxReruns - 1}, started: true, o: queue.RequeueOptions{Excused: true}, spent: true},
+		"excused, not having run":       {before: map[string]any{"reruns": queue.MaxReruns - 1}, o: queue.RequeueOptions{Excused: true}},
+		"lost, often excused before":    {before: map[string]any{"excuses": queue.MaxExcuses - 1}, o: queue.RequeueOptions{}},
+		"hopeless":                      {o: queue.RequeueOptions{Hopeless: true}, spent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				j := b.enqueue("a")
+				if tt.before != nil {
+					require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), tt.before).Err())
+				}
+				run := b.claim(j, "gpu").Run
+				if tt.started {
+					require.NoError(t, b.Started(t.Context(), run))
+				}
+				tt.o.Reason = "why"
+				back, err := b.Requeue(t.Context(), run, tt.o)
+				require.Equal(t, []string{"why"}, back.Lost)
+				if !tt.spent {
+					require.NoError(t, err)
+					require.Equal(t, job.Queued, back.State)
+					return
+				}
+				require.ErrorIs(t, err, queue.ErrExhausted)
+				b.expire(run) // its holder dies before it has ended it
+				orphans, err := b.Sweep(t.Context(), "hub/2", 10)
+				require.NoError(t, err)
+				require.Len(t, orphans, 1)
+				require.True(t, orphans[0].Exhausted)
+			})
+		})
+	}
+}
+
+func TestLastReasonsAreKept(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a")
+		requeue := func(reason string) []string {
+			back, err := b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: reason, Excused: true})
+			require.NoError(t, err)
+			return back.Lost
+		}
+		for n := range 12 {
+			requeue(fmt.Sprintf("%d: %s\n", n, strings.Repeat("ä:", n)))
+		}
+		last := requeue("")
+		require.Len(t, last, 8)
+		require.Equal(t, "5: "+strings.Repeat("ä:", 5)+"\n", last[0])
+		require.Equal(t, []string{"11: " + strings.Repeat("ä:", 11) + "\n", ""}, last[6:])
+	})
+}
+
+// A job that has to wait is not seen by those who look for work, and cannot be
+// claimed, until its time has come. It keeps its place.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a")
+		b.enqueue("b")
+		look := func() queue.Window {
+			w, err := b.Window(ctx, []string{"class"}, 0, 2)
+			require.NoError(t, err)
+			return w
+		}
+		back, err := b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Excused: true, Pause: time.Hour})
+		require.NoError(t, err)
+		require.Equal(t, 1, back.Excuses)
+		require.Equal(t, []string{"b"}, ids(look().Jobs))
+		require.Greater(t, look().Next, 50*time.Minute)
+		heads, err := b.Peek(ctx, []string{"class"}, 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b"}, ids(heads))
+		_, err = b.Claim(ctx, queue.ClaimRequest{Key: a.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"})
+		require.ErrorIs(t, err, queue.ErrNotQueued)
+		now, err := b.db.Now(ctx)
+		require.NoError(t, err)
+		require.NoError(t, b.db.Client().HSet(ctx, b.db.Key("q", "job", a.Key), "not_before", now.UnixMilli()).Err())
+		require.Equal(t, []string{"a", "b"}, ids(look().Jobs))
+		require.Zero(t, look().Next)
+		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{})
+		require.NoError(t, err)
+		require.Zero(t, back.NotBefore)
+	})
+}
+
+// A record that cannot be read hides nothing that waits behind it.
+func TestWindowBehindADamagedRecord(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		a := b.enqueue("a")
+		b.enqueue("b")
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", a.Key), "attempts", "many").Err())
+		w, err := b.Window(t.Context(), []string{"class"}, 0, 1)
+		require.NoError(t, err)
+		require.Equal(t, queue.Window{Jobs: w.Jobs, More: true}, w)
+		require.Empty(t, w.Jobs)
+		w, err = b.Window(t.Context(), []string{"class"}, 1, 1)
+		require.NoError(t, err)
+		require.Equal(t, []string{"b"}, ids(w.Jobs))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 )
 
@@ -16,7 +17,8 @@ type Sealer interface {
 	// Seal encrypts a value for one job, which label identifies. An error means
 	// that no key is available now.
 	Seal(value, label []byte) ([]byte, error)
-	// Open undoes Seal.
+	// Open undoes Seal. An ErrUnavailable means that the key is not available now;
+	// any other error, that it never will be here.
 	Open(ctx context.Context, sealed, label []byte) ([]byte, error)
 }
 
@@ -69,10 +71,13 @@ func (q *Queue) seal(key string, secrets []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// unseal undoes seal. Errors: ErrSecrets.
+// unseal undoes seal. Errors: ErrSecrets, ErrUnavailable.
 func (q *Queue) unseal(ctx context.Context, key string, sealed []byte) ([]byte, error) {
 	secrets, err := q.o.Sealer.Open(ctx, sealed, []byte(key))
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrSecrets, err)
 	}
 	return secrets, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -140,6 +141,9 @@ func (w *walk) claim() {
 	case j.State != job.Queued:
 		require.ErrorIs(w.t, err, queue.ErrNotQueued)
 		return
+	case j.paused:
+		require.ErrorIs(w.t, err, queue.ErrNotQueued)
+		return
 	case w.m.instances[r.Instance] != "":
 		require.ErrorIs(w.t, err, queue.ErrTaken)
 		return
@@ -223,10 +227,14 @@ func (w *walk) finish() {
 
 func (w *walk) requeue() {
 	run := w.anyRun()
-	blame := w.rand.IntN(6)
-	excused, killed := blame < 2, blame == 2
-	got, err := w.Requeue(w.ctx, run, queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed})
-	w.note("requeue %s %d excused=%t killed=%t: %v", run.Key, run.Fence, excused, killed, err)
+	blame := w.rand.IntN(24)
+	excused, killed, hopeless := blame < 8, blame >= 8 && blame < 12, blame == 12
+	o := queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed, Hopeless: hopeless}
+	if w.rand.IntN(8) == 0 {
+		o.Pause = time.Hour
+	}
+	got, err := w.Requeue(w.ctx, run, o)
+	w.note("requeue %s %d %+v: %v", run.Key, run.Fence, o, err)
 	w.last = got
 	j := w.m.held(run)
 	switch {
@@ -240,9 +248,14 @@ func (w *walk) requeue() {
 		require.ErrorIs(w.t, err, queue.ErrExhausted)
 		return
 	}
-	j.Lost = append(j.Lost, fmt.Sprint("step ", w.step))
+	j.Lost = append(j.Lost, o.Reason)
+	j.Lost = j.Lost[max(0, len(j.Lost)-8):]
 	if excused {
 		j.Attempts--
+		j.Excuses++
+		if j.State == job.Running {
+			j.reruns++
+		}
 	}
 	if killed {
 		j.Kills++
@@ -250,13 +263,14 @@ func (w *walk) requeue() {
 	if !j.released {
 		w.m.free(j)
 	}
-	if !excused && (j.Attempts >= modelAttempts || j.Kills >= queue.MaxKills) {
+	if j.reruns >= queue.MaxReruns || hopeless || !excused && (j.Attempts >= modelAttempts || j.Kills >= queue.MaxKills) {
 		require.ErrorIs(w.t, err, queue.ErrExhausted)
 		j.exhausted = true
 		return
 	}
 	require.NoError(w.t, err)
 	w.m.do(j, job.Requeue)
+	j.paused = o.Pause > 0
 	j.Reason = fmt.Sprint("step ", w.step)
 }
 

@@ -9,7 +9,7 @@
 --
 -- Output: {'ok', job...}
 --         {'missing'}
---         {'not_queued'}
+--         {'not_queued'}   it does not wait, or must not run yet
 --         {'taken'}        the instance has a run
 local k, instance = ARGV[1], ARGV[2]
 local j = get(k)
@@ -21,6 +21,9 @@ if j.state ~= 'queued' then
   if runs(j) and j.hub == ARGV[3] and j.upstream == ARGV[4] and j.instance == instance then
     return answer('ok', k)
   end
+  return {'not_queued'}
+end
+if tonumber(j.not_before or '0') > now() then
   return {'not_queued'}
 end
 local holder = redis.call('HGET', key('q', 'instances'), instance)

@@ -4,14 +4,36 @@
 -- ARGV[2] fence
 -- ARGV[3] reason
 -- ARGV[4] what the job is blamed for: 'none' (the attempt does not count),
---         'attempt', or 'kill' (the instance died in it)
+--         'attempt', 'kill' (the instance died in it), or 'hopeless' (no attempt
+--         can work)
 -- ARGV[5] bound of attempts
 -- ARGV[6] bound of kills
+-- ARGV[7] bound of runs that did not count
+-- ARGV[8] bound of those among them that had begun to execute
+-- ARGV[9] how many milliseconds the job must wait now
+-- ARGV[10] how many reasons are kept
 --
 -- Output: {'ok', job...}
 --         {'stale'}
 --         {'cancelled', job...}  its cancel was requested: the holder must end it
---         {'exhausted', job...}  no attempts left, or too many kills: the holder must end it
+--         {'exhausted', job...}  it must not run again: the holder must end it
+
+-- latest adds a text to a packed list and keeps the last few.
+local function latest(packed, text, bound)
+  local items, at = {}, 1
+  while at <= #packed do
+    local colon = string.find(packed, ':', at, true)
+    local size = colon and tonumber(string.sub(packed, at, colon - 1))
+    if not size then
+      break
+    end
+    items[#items + 1] = string.sub(packed, at, colon + size)
+    at = colon + size + 1
+  end
+  items[#items + 1] = pack(text)
+  return table.concat(items, '', math.max(#items - bound + 1, 1))
+end
+
 local j = held(ARGV[1], ARGV[2])
 if not j then
   return {'stale'}
@@ -22,21 +44,33 @@ end
 if j.exhausted == '1' then
   return answer('exhausted', j.key)
 end
+local blame = ARGV[4]
 local attempts, kills = tonumber(j.attempts), tonumber(j.kills or '0')
-if ARGV[4] == 'none' then
-  attempts = attempts - 1
-elseif ARGV[4] == 'kill' then
-  kills = kills + 1
+local excuses, reruns = tonumber(j.excuses or '0'), tonumber(j.reruns or '0')
+local spent
+if blame == 'none' then
+  attempts, excuses = attempts - 1, excuses + 1
+  if j.state == 'running' then
+    reruns = reruns + 1
+  end
+  spent = excuses >= tonumber(ARGV[7]) or reruns >= tonumber(ARGV[8])
+else
+  if blame == 'kill' then
+    kills = kills + 1
+  end
+  spent = blame == 'hopeless' or attempts >= tonumber(ARGV[5]) or kills >= tonumber(ARGV[6])
 end
-set(j, 'lost', (j.lost or '') .. pack(ARGV[3]), 'attempts', int(attempts), 'kills', int(kills))
-if ARGV[4] ~= 'none' and (attempts >= tonumber(ARGV[5]) or kills >= tonumber(ARGV[6])) then
+set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])), 'attempts', int(attempts), 'kills', int(kills),
+  'excuses', int(excuses), 'reruns', int(reruns))
+if spent then
   -- The run keeps its lease: a holder that dies now leaves it to the sweep.
   free(j)
   set(j, 'exhausted', '1')
   return answer('exhausted', j.key)
 end
 let_go(j)
-set(j, 'state', 'queued', 'reason', ARGV[3], 'progress', '0', 'started', '0')
+set(j, 'state', 'queued', 'reason', ARGV[3], 'progress', '0', 'started', '0',
+  'not_before', ARGV[9] == '0' and '0' or int(now() + tonumber(ARGV[9])))
 wait(j)
 tell_waits(j)
 return answer('ok', j.key)

@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// firstRest and longestRest bound how long a job is not tried again where it
+	// was not taken: twice as long each time. A job that is never tried again
+	// waits beside an idle instance for ever, one that is tried at once keeps
+	// the instance from all others.
+	firstRest   = 5 * time.Second
+	longestRest = 5 * time.Minute
+	// maxRefused bounds how many jobs are remembered; most of them have ended
+	// since.
+	maxRefused = 1000
+)
+
+// refusals remembers which jobs an instance, or this hub, did not take, and for
+// how long each is not tried there again.
+type refusals struct {
+	mu   sync.Mutex
+	jobs map[string]refused
+}
+
+// refused is what is remembered of a job.
+type refused struct {
+	times int
+	rest  time.Duration
+	until time.Time
+	// itself says that the instance has looked at the prompt and refused it.
+	// It does so again, unless it has changed.
+	itself bool
+}
+
+// note remembers that a job was not taken. It returns for how long the job
+// rests, and how often that was so before.
+func (s *refusals) note(key string, first time.Duration, itself bool) (rest time.Duration, before int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if len(s.jobs) >= maxRefused {
+		for key, r := range s.jobs {
+			if now.After(r.until) {
+				delete(s.jobs, key)
+			}
+		}
+	}
+	if s.jobs == nil || len(s.jobs) >= maxRefused {
+		s.jobs = map[string]refused{}
+	}
+	r := s.jobs[key]
+	before = r.times
+	r.times++
+	r.rest = min(max(2*r.rest, first), longestRest)
+	r.until, r.itself = now.Add(r.rest), r.itself || itself
+	s.jobs[key] = r
+	return r.rest, before
+}
+
+// has reports whether a job rests.
+func (s *refusals) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.jobs[key].until)
+}
+
+// itself reports whether the instance has looked at the prompt and refused it.
+func (s *refusals) itself(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[key].itself
+}
+
+// add puts the jobs that rest into a set.
+func (s *refusals) add(set map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for key, r := range s.jobs {
+		if now.Before(r.until) {
+			set[key] = true
+		}
+	}
+}
+
+// forget lets all jobs try again.
+func (s *refusals) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs = nil
+}
+
+// notTaken remembers that an instance did not take a job, and looks for work
+// again when the job may be tried there once more. itself says that the instance
+// has refused the prompt.
+func (d *Dispatcher) notTaken(conn *connection, key string, itself bool) {
+	rest, _ := conn.refused.note(key, d.rest, itself)
+	d.wakeIn(rest)
+}
+
+// notHere remembers that this hub cannot run a job, while another one may. It
+// reports how often that was so before.
+func (d *Dispatcher) notHere(key string) (before int) {
+	rest, before := d.refused.note(key, d.rest, false)
+	d.wakeIn(rest)
+	return before
+}
+
+// wakeIn makes the dispatcher look for work after a while.
+func (d *Dispatcher) wakeIn(after time.Duration) {
+	time.AfterFunc(after, d.Wake) // Wake does no harm after Close
+}

@@ -1,0 +1,152 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// A body that cannot be read for good ends its job with an error that says why,
+// after few attempts, and keeps nothing else waiting.
+func TestUnreadableBodyEndsItsJob(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		part, value, why string
+		claims           int
+	}{
+		"sealed with another key": {"secret", "sealed elsewhere", "secrets cannot be decrypted", maxUnsealed},
+		"damaged":                 {"body", "no zstd", "corrupt value", 1},
+		"gone":                    {"body", "", "no such job", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 0)
+			broken := b.submit(picture)
+			b.spoil(tt.part, broken, tt.value)
+			good := b.submit(picture)
+			b.add(newScripted(t))
+			b.reaches(good, job.Done)
+			failure := b.failure(broken)
+			require.Contains(t, failure, "This prompt cannot run")
+			require.Contains(t, failure, tt.why)
+			require.Equal(t, tt.claims, strings.Count(b.logged(), `goes to an instance" job=`+broken))
+			b.leaves(broken)
+		})
+	}
+}
+
+// A job whose inputs cannot be read because the storage is away waits for it, and
+// runs soon after it is back. One whose input is gone for good ends.
+func TestStorageIsAway(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	ref := job.FileRef{Type: job.TypeInput, Filename: "in.png"}
+	withInput := func(data string) func(*queue.Submission) {
+		_, err := b.store.Upload(t.Context(), job.DefaultTenant, ref, true, strings.NewReader(data))
+		require.NoError(t, err)
+		pins, err := b.store.Pin(t.Context(), job.DefaultTenant, []job.FileRef{ref})
+		require.NoError(t, err)
+		encoded, err := pins.Encode()
+		require.NoError(t, err)
+		in, err := json.Marshal(files.Inputs{Version: 1, Pins: encoded})
+		require.NoError(t, err)
+		return func(s *queue.Submission) { s.Body.Inputs = in }
+	}
+	input := withInput("the input of many")
+	var waiting []string
+	for range 120 {
+		waiting = append(waiting, b.submit(picture, input))
+	}
+	// A link to itself can be read by nobody, not even root.
+	require.NoError(t, os.Rename(b.storage, b.storage+".away"))
+	require.NoError(t, os.Symlink(b.storage, b.storage))
+	b.add(newScripted(t))
+	b.add(newScripted(t))
+	b.lost(waiting[119])                                                                          // each has been tried: none hides those behind it
+	b.reaches(b.submit(strings.Replace(picture, "SaveImage", "SaveImageWebsocket", 1)), job.Done) // without a file
+	require.NoError(t, os.Remove(b.storage))
+	require.NoError(t, os.Rename(b.storage+".away", b.storage))
+	for _, key := range waiting {
+		require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
+	}
+
+	gone := b.submit(picture, func(s *queue.Submission) {
+		withInput("another")(s)
+		require.NoError(t, os.RemoveAll(b.storage))
+		require.NoError(t, os.Mkdir(b.storage, 0o700))
+	})
+	require.Contains(t, b.failure(gone), "an input file is gone")
+	require.Equal(t, 1, b.job(gone).Attempts)
+}
+
+// An instance that fails once with a job gets it again after a while.
+func TestOneErrorAtSubmit(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	var posts atomic.Int32
+	b.instances[0].on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if posts.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	j := b.reaches(b.submit(picture), job.Done)
+	require.Len(t, j.Lost, 1)
+	require.Contains(t, j.Lost[0], "did not take it")
+}
+
+// A claim whose reply is lost is made again with the same id: the job runs at once,
+// and it is no attempt that was lost.
+func TestReplyOfAClaimIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	direct, err := queue.New(redistest.Open(t, server.URL()), queue.Options{})
+	require.NoError(t, err)
+	var key atomic.Value
+	var losses atomic.Int32
+	proxy := redistest.NewProxy(t, server.Addr(), func() bool {
+		k, _ := key.Load().(string)
+		if k == "" || losses.Load() >= 12 { // more often than a script is sent again
+			return false
+		}
+		j, err := direct.Get(t.Context(), k)
+		return err == nil && j.State == job.Leased && losses.Add(1) > 0
+	})
+	db := redistest.Open(t, proxy.URL())
+	b := newDispatching(t, 1, func(_ *dispatching, c *Config) {
+		c.Queue, err = queue.New(db, queue.Options{})
+		require.NoError(t, err)
+	})
+	s := submission(picture)
+	key.Store(s.Key)
+	_, err = direct.Enqueue(t.Context(), s)
+	require.NoError(t, err)
+	j := b.reaches(s.Key, job.Done)
+	require.Positive(t, losses.Load())
+	require.Empty(t, j.Lost)
+	require.Equal(t, 1, j.Attempts)
+	require.Equal(t, 1, b.instances[0].Started())
+}
+
+// A result that went over a lost socket is made again a few times only: each costs
+// the time of a GPU.
+func TestRerunsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	key := b.submit(strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1))
+	b.record(key, "reruns", queue.MaxReruns-1)
+	b.runs(key)
+	b.instances[0].DropSockets()
+	require.Contains(t, b.failure(key), "went over a socket that was lost")
+}
