@@ -7,6 +7,8 @@ export const READY = 180_000; // ms; a visit loads 20 MB of scripts
 const GREETING = 30_000; // ms; after that there is none
 const LINKS = '/api/settings/Comfy.LinkRenderMode';
 const DIALOG = '.p-dialog-mask, [role=dialog]';
+const CROSS = 'button[aria-label*=close i], .p-dialog-close-button, button:has(.pi-times), button:has([class*="lucide--x"])';
+const ALERTS = '.p-toast-message .p-toast-close-button';
 const GREETED = '/api/settings/Comfy.TutorialCompleted'; // what a first visit sets when it greets
 const FILE = '#comfy-file-input'; // what "Open" in the menu clicks
 
@@ -59,7 +61,17 @@ export class WebUI {
     for (let n = 0; n < 5 && await dialog.isVisible(); n++) {
       await this.page.keyboard.press('Escape');
       await this.page.waitForTimeout(300);
+      // That of 1.32 hears no key while the focus is elsewhere, and an alert lies over its cross.
+      if (n > 0 && await dialog.isVisible()) await this.#cross(dialog);
     }
+  }
+
+  /** Clicks a dialog's cross, and before that those of the alerts that lie over it. */
+  async #cross(dialog) {
+    const click = (locator) => locator.click({ timeout: 2_000 }).catch(() => {}); // it can be gone by itself
+    for (const alert of await this.page.locator(ALERTS).all()) await click(alert);
+    await click(dialog.locator(CROSS).first());
+    await this.page.waitForTimeout(300);
   }
 
   /** Opens a workflow's file. */
