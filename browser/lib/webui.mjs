@@ -68,10 +68,14 @@ export class WebUI {
 
   /** Clicks a dialog's cross, and before that those of the alerts that lie over it. */
   async #cross(dialog) {
-    const click = (locator) => locator.click({ timeout: 2_000 }).catch(() => {}); // it can be gone by itself
-    for (const alert of await this.page.locator(ALERTS).all()) await click(alert);
-    await click(dialog.locator(CROSS).first());
+    await this.#closeAlerts();
+    await dialog.locator(CROSS).first().click({ timeout: 2_000 }).catch(() => {}); // it can be gone by itself
     await this.page.waitForTimeout(300);
+  }
+
+  /** Closes the alerts, which lie over Run: an older UI warns that it is older than the server. */
+  async #closeAlerts() {
+    for (const cross of await this.page.locator(ALERTS).all()) await cross.click({ timeout: 2_000 }).catch(() => {});
   }
 
   /** Opens a workflow's file. */
@@ -103,6 +107,7 @@ export class WebUI {
 
   /** Clicks Run. Resolves to the prompt's id. */
   async click() {
+    await this.#closeAlerts();
     const answer = this.page.waitForResponse((response) => response.request().method() === 'POST' && new URL(response.url()).pathname === '/api/prompt');
     await this.page.locator('button[data-testid=queue-button], [data-testid=queue-button] button').first().click();
     const response = await answer;

@@ -110,11 +110,16 @@ func (a *asking) wholeSince(now time.Time, age time.Duration) (q *question, mine
 
 // partSince is wholeSince for one class: it returns the question to wait for so
 // that what is known of the class was asked for at asOf or later. allowed is
-// called before a new question, and says whether it may be put.
+// called before a new question, and says whether it may be put. What is known
+// from before a change is too old in any case.
 func (a *asking) partSince(class string, asOf time.Time, allowed func() bool) (q *question, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.read.Before(asOf) || !a.asked[class].Before(asOf) {
+	known := a.read
+	if asked := a.asked[class]; asked.After(known) {
+		known = asked
+	}
+	if !known.Before(asOf) && !a.doubted.After(known) {
 		return nil, false
 	}
 	if q = a.parts[class]; q != nil {

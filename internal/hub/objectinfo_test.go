@@ -144,6 +144,25 @@ func TestNewModelIsKnownAtOnce(t *testing.T) {
 	require.Equal(t, 2, shelves[1].Started(), "it ran where the file is")
 }
 
+// A model that is new to one class is new to all that list its folder, however
+// young the answers about them are.
+func TestOtherClassesOfANewModel(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, sim.Config{})
+	b := newShelves(t, []*shelf{s})
+	b.connected(1)
+	s.put("loras", "new.safetensors")
+	require.NotContains(t, b.text("/object_info/LoraLoader"), "new.safetensors", "what is known is young enough")
+	b.taken(withLora("new.safetensors"))
+	listed := func() bool { return strings.Contains(b.text("/object_info/LoraLoader"), "new.safetensors") }
+	require.Eventually(t, listed, time.Minute, 20*time.Millisecond)
+	asked := s.parts.Load()
+	for range 3 {
+		require.True(t, listed())
+	}
+	require.Equal(t, asked, s.parts.Load(), "now it is young enough again")
+}
+
 // A class of a node pack may check its inputs itself, so the hub alone does not
 // refuse a value that no list has. The lists are read anew all the same, so that
 // the prompt goes where the file is, but not each time: many never have it.
