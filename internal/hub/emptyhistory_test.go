@@ -67,6 +67,8 @@ func TestRunWithoutTheInstancesRecord(t *testing.T) {
 		id := fmt.Sprintf("prompt-%d", n)
 		told := func(b *bench) (messages []string, entry string) {
 			c := b.dial("me")
+			// The hub has the socket: what begins before that is shown shortened.
+			require.Equal(t, "status", c.any().Type)
 			status, body := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "me", "prompt_id": %q}`, graph, id))
 			require.Equal(t, http.StatusOK, status, string(body))
 			messages = c.until(id)
