@@ -16,5 +16,6 @@ export const known = [
   // A simulated instance has no templates.
   /^404 GET \/templates\//,
   /^console: Error (fetching|loading core) workflow templates/,
+  /^console: Error loading fuse options/, // of the search in them
   /net::ERR_NAME_NOT_RESOLVED/, // the page asks other servers, which this browser does not reach
 ];

@@ -55,7 +55,8 @@ class JobList {
     await this.toggle.click();
   }
 
-  tasks() {
+  async tasks() {
+    await this.open(); // that of 1.40 closes by itself while a page settles
     return this.items.evaluateAll((items) => items.map((item) => {
       const text = item.innerText;
       const image = item.querySelector('img');
