@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -14,11 +13,17 @@ import (
 // closes the door when it answers.
 const doorLife = 10 * time.Second
 
+// door is a *[dispatch.Door].
+type door interface {
+	Wait(ctx context.Context, patience time.Duration) (nodeErrors []byte)
+	Close()
+}
+
 // ask waits for an instance to take or refuse a job that is queued and at the
 // door. The instance's refusal is a *Refusal; the nodeErrors are those of a
 // prompt of which it runs a part. door is nil for a job that an earlier request
 // has posted.
-func (s *Submitter) ask(ctx context.Context, j job.Job, door *dispatch.Door) (nodeErrors []byte, err error) {
+func (s *Submitter) ask(ctx context.Context, j job.Job, door door) (nodeErrors []byte, err error) {
 	if door != nil {
 		nodeErrors = door.Wait(ctx, s.patience())
 	}

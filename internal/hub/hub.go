@@ -216,6 +216,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held,
+		door:     func(key string) door { return h.dispatch.Door(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log,
 	}
 	h.openViews()

@@ -81,33 +81,31 @@ type Submitter struct {
 	streams  *stream.Streams
 	store    *files.Store
 	held     *files.Held
+	// door opens the door of a job that is about to be queued.
+	door func(key string) door
 	// patience is how long an instance may take to accept or refuse a prompt.
 	patience func() time.Duration
 	log      func() *slog.Logger
 }
 
 // Submit checks a prompt as ComfyUI would, puts it into the queue and calls
-// answer, which must send the client its answer before it returns: messages of
-// the run follow then, and several clients lose a prompt whose messages arrive
-// before they have read its id. answer is called only if Submit returns nil.
+// answer, once. It must send the client its answer before it returns: messages
+// of the run follow then, and several clients lose a prompt whose messages arrive
+// before they have read its id. That is so for an error, too: a job may be
+// queued although its client is told of an error.
 //
 // The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
 // *[Refusal], those above, or one of Redis or the storage.
-func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted)) error {
+func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
 	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
-		return err
+		answer(Accepted{}, err)
+		return
 	}
-	door := s.dispatch.Door(queued.Key)
+	door := s.door(queued.Key)
+	defer s.dispatch.Wake()
 	defer door.Close()
-	accepted, err := s.enqueue(ctx, queued, verdict, door)
-	if err != nil {
-		return err
-	}
-	answer(accepted)
-	door.Close()
-	s.dispatch.Wake()
-	return nil
+	answer(s.enqueue(ctx, queued, verdict, door))
 }
 
 // TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that
@@ -158,7 +156,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 
 // enqueue puts a job into the queue and waits for an instance's word on it where
 // that is needed.
-func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *catalog.Verdict, door *dispatch.Door) (Accepted, error) {
+func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *catalog.Verdict, door door) (Accepted, error) {
 	// Before it is queued: the run may begin before Enqueue has returned, and a
 	// client without a socket yet must be sent all of it.
 	k := stream.KeyOf(q.Requester)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,10 @@ func TestSubmitWithoutARequest(t *testing.T) {
 	p.ID, p.Priority = "same", 1000
 	for range 2 { // sent twice it is one job
 		var answers []Accepted
-		require.NoError(t, b.hub.Submitter().Submit(t.Context(), p, func(a Accepted) { answers = append(answers, a) }))
+		b.hub.Submitter().Submit(t.Context(), p, func(a Accepted, err error) {
+			require.NoError(t, err)
+			answers = append(answers, a)
+		})
 		require.Len(t, answers, 1)
 		require.Equal(t, "same", answers[0].ID)
 		require.Zero(t, answers[0].NodeErrors.Len())
@@ -41,18 +45,55 @@ func TestSubmitWithoutARequest(t *testing.T) {
 func TestSubmitRefusals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) { b.settings.MaxQueue = 1 })
-	never := func(Accepted) { t.Error("a refused prompt is not answered as accepted") }
+	submit := func(graph string) (accepted Accepted, err error) {
+		answers := 0
+		b.hub.Submitter().Submit(t.Context(), submissionOf(t, graph), func(a Accepted, e error) { accepted, err, answers = a, e, answers+1 })
+		require.Equal(t, 1, answers)
+		return accepted, err
+	}
 	var answer *catalog.Answer
-	err := b.hub.Submitter().Submit(t.Context(), submissionOf(t, `{"1": {"inputs": {}}}`), never)
+	_, err := submit(`{"1": {"inputs": {}}}`)
 	require.ErrorAs(t, err, &answer)
 	require.Equal(t, 400, answer.Status)
 
-	accepted := 0
-	require.NoError(t, b.hub.Submitter().Submit(t.Context(), submissionOf(t, picture(1)), func(a Accepted) {
-		accepted++
-		require.Zero(t, a.Position)
-		require.NotEmpty(t, a.ID, "the hub makes an id")
-	}))
-	require.Equal(t, 1, accepted)
-	require.ErrorIs(t, b.hub.Submitter().Submit(t.Context(), submissionOf(t, picture(2)), never), ErrQueueFull)
+	accepted, err := submit(picture(1))
+	require.NoError(t, err)
+	require.Zero(t, accepted.Position)
+	require.NotEmpty(t, accepted.ID, "the hub makes an id")
+	_, err = submit(picture(2))
+	require.ErrorIs(t, err, ErrQueueFull)
+}
+
+// loggedDoor notes when a door is closed.
+type loggedDoor struct {
+	door
+	log *[]string
+}
+
+func (d loggedDoor) Close() {
+	*d.log = append(*d.log, "closed")
+	d.door.Close()
+}
+
+// Messages of a run may follow when the door of its job is closed, so a client
+// that is told of an error has it by then, just as one that is told an id: a job
+// may be queued although its client is told of an error.
+func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, patient)
+	var log []string
+	submitter := *b.hub.Submitter()
+	submitter.door = func(key string) door { return loggedDoor{b.hub.dispatch.Door(key), &log} }
+	for _, test := range []struct {
+		graph   string
+		refused bool
+	}{{checked(-1, false), true}, {checked(1, false), false}} { // refused first, so that the instance is idle
+		log = nil
+		submitter.Submit(t.Context(), submissionOf(t, test.graph), func(_ Accepted, err error) {
+			log = append(log, "answered")
+			var refusal *Refusal
+			require.Equal(t, test.refused, errors.As(err, &refusal), "%v", err)
+		})
+		require.Equal(t, []string{"answered", "closed"}, log)
+	}
 }

@@ -44,19 +44,28 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 		return
 	}
 	defer body.Close()
-	if err := p.submit(w, r, a, v); err != nil {
+	refuse := func(err error) {
 		p.refuse(w, r, a, v, err)
 		body.Refuse()
 	}
-}
-
-// submit hands a prompt to the hub and answers it, unless it is refused.
-func (p prompts) submit(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value) error {
-	request, err := catalog.ReadRequest(body)
+	request, err := catalog.ReadRequest(v)
 	if err != nil {
-		return err
+		refuse(err)
+		return
 	}
 	a.SetClient(request.ClientID)
+	p.hub.Submitter().Submit(r.Context(), submissionOf(r, a, request), func(accepted hub.Accepted, err error) {
+		if err != nil {
+			refuse(err)
+		} else {
+			p.accept(w, a, request, accepted)
+		}
+		_ = http.NewResponseController(w).Flush() // messages follow on another connection
+	})
+}
+
+// submissionOf is a prompt as the hub takes it.
+func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hub.Submission {
 	s := hub.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, ID: request.PromptID,
 		Graph: request.Graph, Targets: request.Targets, Extra: request.Extra, Secrets: request.Secrets,
@@ -69,18 +78,20 @@ func (p prompts) submit(w http.ResponseWriter, r *http.Request, a api.Requester,
 		n := request.Number.Float64()
 		s.Number = &n
 	}
-	return p.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted) {
-		p.Recent.Note(a, request.ClientID)
-		if accepted.Position >= 0 {
-			w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
-		}
-		api.WriteValue(w, pyjson.NewObject(
-			pyjson.Member{Key: "prompt_id", Value: pyjson.String(accepted.ID)},
-			pyjson.Member{Key: "number", Value: accepted.Number},
-			pyjson.Member{Key: "node_errors", Value: accepted.NodeErrors},
-		))
-		_ = http.NewResponseController(w).Flush()
-	})
+	return s
+}
+
+// accept answers a prompt that was taken.
+func (p prompts) accept(w http.ResponseWriter, a api.Requester, request *catalog.Request, accepted hub.Accepted) {
+	p.Recent.Note(a, request.ClientID)
+	if accepted.Position >= 0 {
+		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
+	}
+	api.WriteValue(w, pyjson.NewObject(
+		pyjson.Member{Key: "prompt_id", Value: pyjson.String(accepted.ID)},
+		pyjson.Member{Key: "number", Value: accepted.Number},
+		pyjson.Member{Key: "node_errors", Value: accepted.NodeErrors},
+	))
 }
 
 // refuse answers a prompt that was not taken.
