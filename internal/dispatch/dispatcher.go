@@ -118,6 +118,8 @@ type Dispatcher struct {
 	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
 	refused refusals
 	rest    time.Duration
+	// stuck is what watch has counted.
+	stuck atomic.Int64
 
 	mu          sync.Mutex
 	connections map[string]*connection
@@ -145,6 +147,7 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.followQueue(d.ctx) })
 	d.loops.Go(func() { d.loop(d.ctx) })
 	d.loops.Go(func() { d.keepLeases(d.ctx) })
+	d.work.Go(d.log, "looking for stuck jobs", func() { d.watch(d.ctx) })
 }
 
 // Close stops all work and waits for it. Runs continue at their instances; the

@@ -61,11 +61,16 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 // notTaken is the result of a run that did not get as far as a prompt at the
 // instance.
 func (r *run) notTaken(err error) result {
+	// The client is shown the reason, and the errors tell where the storage is.
 	switch {
 	case errors.Is(err, files.ErrGone):
-		return result{verdict: hopeless, reason: "an input file is gone: " + err.Error()}
-	case errors.Is(err, files.ErrStorage), errors.Is(err, queue.ErrUnavailable):
-		return result{verdict: excused, reason: "its inputs cannot be read: " + err.Error(), anywhere: true}
+		r.log.Warn("an input file is gone", "error", err)
+		return result{verdict: hopeless, reason: "an input file is gone"}
+	case errors.Is(err, files.ErrStorage):
+		r.log.Warn("an input file cannot be read", "error", err)
+		return result{verdict: excused, reason: "the hub's storage cannot be read", anywhere: true}
+	case errors.Is(err, queue.ErrUnavailable):
+		return result{verdict: excused, reason: "its inputs cannot be looked up: " + err.Error(), anywhere: true}
 	}
 	r.d.notTaken(r.conn, r.job().Key, false)
 	v := lost

@@ -162,6 +162,7 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	b.rest = 200 * time.Millisecond
 	b.Start()
 	t.Cleanup(func() {
+		b.staysUnstuck()
 		require.NoError(t, streams.Close(context.Background()))
 		b.Dispatcher.Close()
 		copies.Close()
@@ -171,6 +172,20 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 		}
 	})
 	return b
+}
+
+// staysUnstuck holds the dispatcher to its promise, whatever a test has done to it:
+// no job waits beside an idle instance that can run it. A moment in which none does
+// is enough: one that is stuck stays stuck.
+func (b *dispatching) staysUnstuck() {
+	b.t.Helper()
+	if b.t.Failed() {
+		return
+	}
+	require.Eventually(b.t, func() bool {
+		stuck, err := b.besideIdle(context.Background(), 0)
+		return err != nil || len(stuck) == 0
+	}, deadline, 10*time.Millisecond, "jobs wait beside an idle instance that can run them")
 }
 
 // add gives the fleet an instance.

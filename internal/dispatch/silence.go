@@ -116,6 +116,7 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
 		return result{} // it has just begun, or nobody knows
 	}
+	r.d.notTaken(r.conn, r.job().Key, false) // whoever uses it may go on doing so
 	return result{verdict: excused, reason: "it waited behind a prompt of somebody else"}
 }
 

@@ -130,9 +130,10 @@ func (d *Dispatcher) giveUp(ctx context.Context, class, reason string) {
 			continue
 		}
 		body, err := d.queue.Body(ctx, j.Key)
-		if err != nil {
-			continue
+		if errors.Is(err, queue.ErrUnavailable) {
+			return
 		}
+		// What cannot be read for good is no reason to let the job wait for ever.
 		end := troubleEnding(j, body, trouble{
 			kind:    "RuntimeError",
 			message: fmt.Sprintf("No instance could run this prompt within %s: %s", d.settings().UnrunnableTimeout, reason),

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -72,8 +74,11 @@ func TestStorageIsAway(t *testing.T) {
 	require.NoError(t, os.Symlink(b.storage, b.storage))
 	b.add(newScripted(t))
 	b.add(newScripted(t))
-	b.lost(waiting[119])                                                                          // each has been tried: none hides those behind it
-	b.reaches(b.submit(strings.Replace(picture, "SaveImage", "SaveImageWebsocket", 1)), job.Done) // without a file
+	for _, key := range waiting { // each is tried: none hides those behind it
+		require.Contains(t, b.lost(key), ": the hub's storage cannot be read")
+	}
+	// One that needs no file runs meanwhile.
+	b.reaches(b.submit(strings.Replace(picture, "SaveImage", "SaveImageWebsocket", 1)), job.Done)
 	require.NoError(t, os.Remove(b.storage))
 	require.NoError(t, os.Rename(b.storage+".away", b.storage))
 	for _, key := range waiting {
@@ -149,4 +154,18 @@ func TestRerunsAreBounded(t *testing.T) {
 	b.runs(key)
 	b.instances[0].DropSockets()
 	require.Contains(t, b.failure(key), "went over a socket that was lost")
+}
+
+// A job that no instance can run does not wait for ever because its body cannot be
+// read either.
+func TestUnrunnableJobWithoutABody(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	key := b.submit(picture, func(s *queue.Submission) {
+		needs := catalog.Requirements{Classes: []string{"Nowhere"}}
+		s.Class, s.Body.Requires = needs.Signature(), needs.Encode()
+	})
+	b.spoil("body", key, "no zstd")
+	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+	require.Contains(t, b.failure(key), "No instance could run this prompt")
 }

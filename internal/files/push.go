@@ -266,6 +266,18 @@ func (d delivery) hash(ctx context.Context, at place) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
+// storedReader tells a failure of the storage from one of the instance that is sent
+// what it reads.
+type storedReader struct{ io.Reader }
+
+func (s storedReader) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = storageError("read", err)
+	}
+	return n, err
+}
+
 // send uploads the input; false when the instance gave it another name, because
 // somebody was faster with another file.
 func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, error) {
@@ -274,7 +286,7 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 		return false, err
 	}
 	defer body.Close()
-	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, body, d.pin.Size)
+	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, storedReader{body}, d.pin.Size)
 	if err != nil {
 		return false, err
 	}

@@ -2,12 +2,17 @@ package files
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -247,4 +252,21 @@ func TestNothingIsSentTwice(t *testing.T) {
 		require.Equal(t, byContent("same", "e.png"), push("ada", "e.png"))
 		require.Equal(t, sent+1, i.uploads)
 	})
+}
+
+// An input that cannot be read to its end is a failure of the storage, also as an
+// instance's client tells of it.
+func TestPushFromAStorageThatFails(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	t.Cleanup(web.Close)
+	client, err := comfyui.NewClient(web.URL, comfyui.Options{})
+	require.NoError(t, err)
+	broken := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(errors.New("stale handle")))
+	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{broken}, 100)
+	require.ErrorIs(t, err, ErrStorage)
+	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{strings.NewReader("all")}, 3)
+	require.NotErrorIs(t, err, ErrStorage)
 }

@@ -83,6 +83,7 @@ type gauges struct {
 	hub       *Hub
 	queued    *prometheus.Desc
 	running   *prometheus.Desc
+	stuck     *prometheus.Desc
 	instances *prometheus.Desc
 	members   *prometheus.Desc
 	sockets   *prometheus.Desc
@@ -94,6 +95,7 @@ func newGauges(h *Hub) *gauges {
 		hub:       h,
 		queued:    prometheus.NewDesc("comfyhub_queue_depth", "Jobs that wait.", nil, nil),
 		running:   prometheus.NewDesc("comfyhub_jobs_running", "Jobs that are on an instance.", nil, nil),
+		stuck:     prometheus.NewDesc("comfyhub_jobs_stuck", "Jobs that have been waiting for more than a second beside an idle instance that could run them, as this hub sees it. 0 in a healthy hub.", nil, nil),
 		instances: prometheus.NewDesc("comfyhub_instances", "Instances by state.", []string{"state"}, nil),
 		members:   prometheus.NewDesc("comfyhub_gossip_members", "Members of the gossip, this hub included, by role.", []string{"role"}, nil),
 		sockets:   prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
@@ -103,7 +105,7 @@ func newGauges(h *Hub) *gauges {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.queued, g.running, g.instances, g.members, g.sockets, g.redis} {
+	for _, d := range []*prometheus.Desc{g.queued, g.running, g.stuck, g.instances, g.members, g.sockets, g.redis} {
 		out <- d
 	}
 }
@@ -127,6 +129,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	} else {
 		gauge(g.redis, 0)
 	}
+	gauge(g.stuck, float64(h.dispatch.Stuck()))
 	states := map[fleet.State]int{}
 	for _, s := range fleet.States() {
 		states[s] = 0

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -106,6 +107,19 @@ func (q *Queue) heads(ctx context.Context, classes []string, n int) ([]string, e
 func (q *Queue) queued(ctx context.Context, ranks []string) ([]job.Job, error) {
 	jobs, err := q.jobs(ctx, keysOf(ranks))
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Queued }), err
+}
+
+// Taken returns the instances that have a run.
+func (q *Queue) Taken(ctx context.Context) (map[string]bool, error) {
+	holders, err := q.db.Client().HGetAll(ctx, q.keys.instances()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	taken := make(map[string]bool, len(holders))
+	for instance := range holders {
+		taken[instance] = true
+	}
+	return taken, nil
 }
 
 // ClaimRequest asks for a run of a waiting job on an idle instance.

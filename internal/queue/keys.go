@@ -53,6 +53,7 @@ func (k keys) class(class string) string    { return k.db.Key("q", "class", clas
 func (k keys) caller(caller string) string  { return k.db.Key("q", "caller", caller) }
 func (k keys) ids(tenant string) string     { return k.db.Key("q", "ids", tenant) }
 func (k keys) leases() string               { return k.db.Key("q", "leases") }
+func (k keys) instances() string            { return k.db.Key("q", "instances") }
 func (k keys) history(tenant string) string { return k.db.Key("q", "history", tenant) }
 func (k keys) entries(tenant string) string { return k.db.Key("q", "entries", tenant) }
 func (k keys) lessons() string              { return k.db.Key("q", "lessons") }

@@ -44,11 +44,21 @@ func TestInstanceIsFreed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				taken := func() map[string]bool {
+					all, err := b.Taken(t.Context())
+					require.NoError(t, err)
+					return all
+				}
+				require.Empty(t, taken())
 				j := b.claim(b.enqueue("a"), "gpu")
+				require.Equal(t, map[string]bool{"gpu": true}, taken())
 				next := b.enqueue("b")
 				_, err := b.Claim(t.Context(), queue.ClaimRequest{Key: next.Key, Instance: "gpu", Upstream: "u"})
 				require.ErrorIs(t, err, queue.ErrTaken)
 				require.NoError(t, give(b, j))
+				if name != "release twice" {
+					require.Empty(t, taken())
+				}
 				if name != "release twice" {
 					b.claim(next, "gpu")
 				}
