@@ -84,6 +84,8 @@ func (s *Jobs) EachBody(ctx context.Context, keys []string, use func(StoredBody)
 
 // Bodies reads the bodies of jobs that were live a moment ago, by key. Those that
 // have ended since are in ended instead, and those that are gone in neither.
+// It takes no tenant: the keys must be those of one tenant's listing, never what a
+// request has named.
 func (s *Jobs) Bodies(ctx context.Context, keys []string) (live map[string]job.Body, ended map[string]EndedJob, err error) {
 	if len(keys) == 0 {
 		return nil, nil, nil
