@@ -134,6 +134,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 			continue
 		}
 		if i, info, ok := conn.idle(); ok {
+			d.refused.add(i.Refused)
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}

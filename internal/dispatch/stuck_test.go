@@ -31,12 +31,17 @@ func TestStuckJobsAreSeen(t *testing.T) {
 func TestJobBehindManyThatRest(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
+	var resting []string
 	for range 130 {
-		b.refused.note(b.submit(picture), time.Hour, false)
+		resting = append(resting, b.submit(picture))
+		b.refused.note(resting[len(resting)-1], time.Hour, false)
 	}
 	key := b.submit(picture)
 	b.add(newScripted(t))
 	b.reaches(key, job.Done)
+	for _, key := range resting {
+		require.Zero(t, b.job(key).Fence, "it was not claimed")
+	}
 }
 
 // One job that cannot be claimed costs the others nothing.
