@@ -159,7 +159,7 @@ func TestWaitingPage(t *testing.T) {
 // for its scripts. Another instance gives them, or the same one once it is back.
 func TestInstanceDiesInMidLoad(t *testing.T) {
 	t.Parallel()
-	const script, other = "/assets/index-vtow2bzT.js", "/assets/other-G-74P12b.js"
+	const kept, script, other = "/assets/kept-BZZQdWHo.js", "/assets/index-vtow2bzT.js", "/assets/other-G-74P12b.js"
 	var dead atomic.Bool
 	asked := make(chan struct{}, 1000)
 	front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,7 +167,7 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		switch {
 		case dead.Load():
 			panic(http.ErrAbortHandler)
-		case r.URL.Path == script:
+		case r.URL.Path == script, r.URL.Path == kept:
 			w.Header().Set("Content-Type", "application/javascript")
 			_, _ = w.Write([]byte("one()"))
 		default:
@@ -176,11 +176,14 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 	}))
 	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
 	b.connected(1)
-	status, body := b.get(script)
+	status, body := b.get(kept)
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "one()", string(body))
 
 	dead.Store(true)
+	status, body = b.get(kept)
+	require.Equal(t, http.StatusOK, status, "the hub has it")
+	require.Equal(t, "one()", string(body))
 	for len(asked) > 0 {
 		<-asked
 	}
