@@ -50,7 +50,7 @@ func (r *register) setAway(err error) {
 	r.away = err
 }
 
-// gate is an admission and what came of reports.
+// gate is an admission that records the outcome of reports.
 type gate struct {
 	*admission
 	mu      sync.Mutex
@@ -66,8 +66,8 @@ func newGate(o owners) *gate {
 	return g
 }
 
-// from lets an agent report and returns what came of it: the key that was
-// taken, or the fault.
+// from reports as an agent and returns the outcome: the key that was accepted, or
+// the error.
 func (g *gate) from(name, key string) (taken string, refused error) {
 	g.taken, g.refused = nil, nil
 	g.admit(fleet.Report{Agent: name, Sender: fleet.Sender{Key: key}})
@@ -108,7 +108,7 @@ func TestAdmission(t *testing.T) {
 		refuses(two, "k2", errPinned)
 		takes(two, "k1")
 
-		// Redis goes away: who is known goes on, who is not waits.
+		// While Redis is away, known agents go on and unknown ones wait.
 		shared.setAway(errors.New("away"))
 		time.Sleep(2 * ownerFresh)
 		takes(one, "k1")
@@ -125,7 +125,7 @@ func TestAdmission(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "k3", taken)
 
-		// Forgotten at one hub, the name is free at the other a moment later.
+		// A name forgotten at one hub is free at the other a moment later.
 		takes(two, "k1")
 		known, err := one.forget(t.Context(), "box")
 		require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
-// Whoever may join can think of names without end.
+// An agent that may join can make up any number of names.
 func TestAdmissionIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,16 +21,16 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// Rooms are the API of a hub.
+// Rooms is the API of a hub.
 type Rooms struct {
 	*api.Server
-	// AwaitingBuild is that of a comfy.Room.
+	// AwaitingBuild comes from a comfy.Room.
 	AwaitingBuild func() int64
-	// RememberCalls is that of a comfy.Room.
+	// RememberCalls comes from a comfy.Room.
 	RememberCalls func(together, after time.Duration)
 }
 
-// NewRooms makes the API of a hub, and InstancesJSON is that of package ops; see
+// NewRooms makes the API of a hub. InstancesJSON comes from package ops; see
 // rooms_test.go.
 var (
 	NewRooms      func(*Hub) Rooms
@@ -46,22 +46,22 @@ type bench struct {
 	rooms     Rooms
 	web       *httptest.Server
 	instances []*instance
-	// tenant and cors are those of every visitor.
+	// tenant and cors apply to every visitor.
 	tenant, cors string
 	live         bool
 	one          bool
-	// strange says that the web server does not know the host names.
+	// strange means that the web server does not know the host names.
 	strange bool
-	// trusted says that visitors may speak for every tenant.
+	// trusted means that visitors may speak for every tenant.
 	trusted bool
-	// proxied says that a proxy hides who asks.
+	// proxied means that a proxy hides the callers' addresses.
 	proxied bool
-	// log also gets what the hub logs; nil for nobody.
+	// log also gets what the hub logs. It may be nil.
 	log io.Writer
 }
 
-// instance is a simulated ComfyUI at an address of its own, which refuses
-// connections once it is dead.
+// instance is a simulated ComfyUI with an address of its own. A dead one refuses
+// connections.
 type instance struct {
 	*sim.Server
 	t    testing.TB
@@ -96,14 +96,14 @@ func (i *instance) start() {
 	}()
 }
 
-// die is kill -9: sockets are cut, the port refuses.
+// die acts like kill -9: sockets are cut and the port refuses connections.
 func (i *instance) die() {
 	i.end()
 	<-i.done
 	i.Kill()
 }
 
-// revive starts the process anew at the same address.
+// revive starts the process again at the same address.
 func (i *instance) revive() {
 	i.Restart()
 	i.start()
@@ -156,7 +156,7 @@ func (b *bench) logTo(w io.Writer) io.Writer {
 	return io.MultiWriter(w, b.log)
 }
 
-// heardLog keeps a log and tells whether it has a text.
+// heardLog keeps a log and can be searched for a text.
 type heardLog struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -199,7 +199,7 @@ func (b *bench) connected(count int) {
 	require.Eventually(b.t, func() bool { return len(b.hub.dispatch.Clients()) == count }, time.Minute, 5*time.Millisecond)
 }
 
-// logOf is the log of a test; a fuzz test must not be used while it fuzzes.
+// logOf returns the log of a test. A fuzz test must not be used while it fuzzes.
 func logOf(t testing.TB) io.Writer {
 	if _, ok := t.(*testing.F); ok {
 		return io.Discard
@@ -244,7 +244,7 @@ func read(t testing.TB, resp *http.Response) (int, []byte) {
 	return resp.StatusCode, body
 }
 
-// submit posts a graph that must be accepted and returns its id.
+// submit posts a graph that must be accepted, and returns its id.
 func (b *bench) submit(graph, client string) string {
 	b.t.Helper()
 	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": %q}`, graph, client))
@@ -256,7 +256,7 @@ func (b *bench) submit(graph, client string) string {
 	return accepted.ID
 }
 
-// entry is what a history entry is tested for.
+// entry is the part of a history entry that tests check.
 type entry struct {
 	Prompt  []json.RawMessage
 	Outputs map[string]struct {
@@ -291,7 +291,7 @@ func (b *bench) finished(id string) entry {
 	return e
 }
 
-// client is a WebSocket client that keeps what it was sent.
+// client is a WebSocket client that keeps the messages it was sent.
 type client struct {
 	t    testing.TB
 	conn *websocket.Conn
@@ -316,7 +316,7 @@ func (b *bench) dial(id string) *client {
 	return &client{t: b.t, conn: conn}
 }
 
-// next is the next JSON message that is no status.
+// next returns the next JSON message that is not a status.
 func (c *client) next() message {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -335,8 +335,8 @@ func (c *client) next() message {
 	}
 }
 
-// until reads to the end of a prompt and returns the types of its messages;
-// no message of another prompt may come between.
+// until reads to the end of a prompt and returns the types of its messages.
+// Messages of other prompts may not come in between.
 func (c *client) until(id string) []string {
 	c.t.Helper()
 	var types []string
@@ -363,8 +363,8 @@ func work(seconds float64, nonce int, fail string) string {
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, nonce, seconds, fail, nonce)
 }
 
-// endless is a graph that keeps an instance busy until it is interrupted, which
-// counts from the next step on.
+// endless is a graph that keeps an instance busy until it is interrupted. An
+// interrupt takes effect at the next step.
 func endless(nonce int) string {
 	return strings.Replace(work(3600, nonce, "none"), `"steps": 10`, `"steps": 720`, 1)
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// resident is what the process has in memory, in MiB, by the kernel's account;
-// 0 where there is none.
+// resident returns the resident memory of the process in MiB, as the kernel counts
+// it, or 0 where the kernel does not tell.
 func resident() float64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	var total, pages int64
@@ -52,7 +52,7 @@ func peak() (stop func() float64) {
 	}
 }
 
-// hostile are bodies that are cheap to send and dear to read.
+// hostile lists bodies that are cheap to send and expensive to read.
 func hostile(size int) map[string][]byte {
 	fill := func(head, unit, tail string) []byte {
 		return []byte(head + strings.Repeat(unit, (size-len(head)-len(tail)-2)/len(unit)) + tail)
@@ -72,9 +72,9 @@ func zipped(body []byte) []byte {
 	return b.Bytes()
 }
 
-// BenchmarkBodies posts bodies of many kinds and tells what each costs: the
-// time and the bytes allocated for each byte that is sent once unpacked, the
-// peak of memory, and what is left of it.
+// BenchmarkBodies posts bodies of many kinds and reports the cost of each: time
+// and bytes allocated per unpacked byte, peak memory, and the memory still in use
+// afterwards.
 func BenchmarkBodies(b *testing.B) {
 	const size = 99 << 20
 	bodies := hostile(size)
@@ -109,7 +109,7 @@ func BenchmarkBodies(b *testing.B) {
 							}
 							resp, err := http.DefaultClient.Do(r)
 							if err != nil {
-								b.Log(err) // a connection that is closed on a client that still sends
+								b.Log(err) // the connection is closed while the client still sends
 								return
 							}
 							resp.Body.Close()

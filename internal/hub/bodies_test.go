@@ -26,7 +26,7 @@ func noise(size int) string {
 	return hex.EncodeToString(raw)
 }
 
-// kindOf is the type of the error that a prompt was refused with.
+// kindOf returns the type of the error that refused a prompt.
 func kindOf(t testing.TB, answer []byte) string {
 	t.Helper()
 	var refused struct{ Error struct{ Type string } }
@@ -34,7 +34,7 @@ func kindOf(t testing.TB, answer []byte) string {
 	return refused.Error.Type
 }
 
-// Few large prompts fill the queue as many small ones do.
+// A few large prompts fill the queue just as many small ones do.
 func TestQueueIsFullOfBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.MaxQueueSize = 64 << 10 })
@@ -54,11 +54,11 @@ func TestQueueIsFullOfBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, accepted-1, jobs)
 	require.LessOrEqual(t, size, int64(64<<10))
-	b.submit(picture(99), "bob") // a small one has room
+	b.submit(picture(99), "bob") // there is room for a small one
 	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
 }
 
-// sendPacked makes a request with a body that may be packed.
+// sendPacked makes a request whose body may be compressed.
 func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []byte) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, bytes.NewReader(body))
@@ -71,8 +71,8 @@ func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []b
 	return read(b.t, resp)
 }
 
-// A body that is cheap to send and dear to read is refused at little cost, by
-// every route that there is.
+// Every route refuses a body that is cheap to send and expensive to read, at
+// little cost.
 func TestBombsAtEveryRoute(t *testing.T) {
 	b := newBench(t, 1)
 	bombs := map[string][]byte{}
@@ -146,8 +146,8 @@ func TestRefusedBodies(t *testing.T) {
 	}
 }
 
-// Bodies on their way are bounded for each address; whoever has none to send
-// does not notice, nor do others.
+// Each address may have only so many bodies on their way. Requests without a body
+// and other addresses are not affected.
 func TestBodiesOnTheirWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -178,7 +178,7 @@ func TestBodiesOnTheirWay(t *testing.T) {
 }
 
 // Prompts that are small while they wait and large in a listing do not fill the
-// memory of a hub when they are listed, and are counted by their size, too.
+// hub's memory when they are listed. They also count by their size.
 func TestListingOfFoldedBodies(t *testing.T) {
 	b := newBench(t, 1)
 	running := b.submit(endless(1), "ann")
@@ -204,7 +204,7 @@ func TestListingOfFoldedBodies(t *testing.T) {
 	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
 }
 
-// counted is an answer that is not kept.
+// counted is a response that counts its bytes and does not keep them.
 type counted struct {
 	header http.Header
 	status int
@@ -218,7 +218,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// peakHeap tells what a piece of code has allocated.
+// peakHeap measures how much memory a piece of code allocates.
 func peakHeap(t *testing.T) func() uint64 {
 	t.Helper()
 	var before runtime.MemStats

@@ -21,16 +21,16 @@ import (
 
 const program = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// visitor is somebody at 127.0.0.1 with the same program as everybody there.
+// visitor is a caller at 127.0.0.1. All visitors use the same program.
 type visitor struct {
 	b    *bench
 	http *http.Client
 	user string
-	// page makes it a page in a browser that keeps no cookies.
+	// page makes the visitor a page in a browser that keeps no cookies.
 	page bool
 }
 
-// browser is a visitor with a cookie jar that has loaded the page.
+// browser returns a visitor with a cookie jar that has loaded the page.
 func (b *bench) browser() *visitor {
 	b.t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -42,7 +42,7 @@ func (b *bench) browser() *visitor {
 	return v
 }
 
-// script is one without.
+// script returns a visitor without a cookie jar.
 func (b *bench) script() *visitor { return &visitor{b: b, http: &http.Client{}} }
 
 func (v *visitor) cookie() string {
@@ -80,7 +80,7 @@ func (v *visitor) send(method, path, body string) (int, []byte) {
 	return read(v.b.t, v.do(method, path, body))
 }
 
-// submit posts a prompt; client is its client id, "" for none.
+// submit posts a prompt. client is its client id, or "" for none.
 func (v *visitor) submit(graph, client string) string {
 	v.b.t.Helper()
 	id := ""
@@ -102,7 +102,7 @@ func (v *visitor) posts(path, body string) {
 	require.Equal(v.b.t, http.StatusOK, status, string(answer))
 }
 
-// connect opens a socket as a browser does.
+// connect opens a socket the way a browser does.
 func (v *visitor) connect(id string) *client {
 	v.b.t.Helper()
 	header := http.Header{"User-Agent": {program}, "Origin": {v.b.web.URL}}
@@ -123,8 +123,8 @@ func (v *visitor) connect(id string) *client {
 	return &client{t: v.b.t, conn: conn}
 }
 
-// count is how many of the visitor's prompts are not done: those that a bare
-// clear or interrupt would touch.
+// count returns how many of the visitor's prompts are not done. A bare clear or
+// interrupt would affect these.
 func (v *visitor) count() int {
 	v.b.t.Helper()
 	_, body := v.send("GET", "/prompt", "")
@@ -137,7 +137,7 @@ func (v *visitor) count() int {
 	return answer.Info.Remaining
 }
 
-// states are those of the jobs of the visitor's tenant.
+// states returns the states of the jobs of the visitor's tenant.
 func (v *visitor) states() map[string]string {
 	v.b.t.Helper()
 	status, body := v.send("GET", "/hub/jobs", "")
@@ -156,7 +156,7 @@ func (v *visitor) awaits(id, state string) {
 	require.Eventually(v.b.t, func() bool { return v.states()[id] == state }, time.Minute, 5*time.Millisecond, "%s: %s", id, state)
 }
 
-// withPage is a bench that has a web interface.
+// withPage returns a bench that has a web interface.
 func withPage(t *testing.T, count int) *bench {
 	t.Helper()
 	folder := t.TempDir()
@@ -164,7 +164,7 @@ func withPage(t *testing.T, count int) *bench {
 	return newBench(t, count, func(b *bench) { b.settings.Frontend = folder })
 }
 
-// people are two who are told apart by nothing but what a case says.
+// people are pairs of callers that differ only in what the case names.
 var people = map[string]func(b *bench) (one, two *visitor, body func(client, rest string) string){
 	"by the browser's cookie": func(b *bench) (one, two *visitor, body func(client, rest string) string) {
 		return b.browser(), b.browser(), func(_, rest string) string { return "{" + rest + "}" }
@@ -179,8 +179,8 @@ var people = map[string]func(b *bench) (one, two *visitor, body func(client, res
 	},
 }
 
-// Two people behind one address with the same program, nobody logged in: what
-// one clears or interrupts is never the other's.
+// Two people use the same program behind one address, and neither is logged in.
+// What one clears or interrupts never belongs to the other.
 func TestTwoAtOneAddress(t *testing.T) {
 	t.Parallel()
 	for name, meet := range people {
@@ -202,7 +202,7 @@ func TestTwoAtOneAddress(t *testing.T) {
 			bob.posts("/history", body("bob", `"clear": true`))
 			bob.posts("/api/interrupt", body("bob", ""))
 			ann.awaits(runningToo, "cancelled")
-			bob.posts("/interrupt", body("bob", "")) // nothing of his is left
+			bob.posts("/interrupt", body("bob", "")) // none of bob's prompts is left
 			bob.posts("/free", body("bob", `"unload_models": true`))
 
 			states := ann.states()
@@ -221,7 +221,7 @@ func TestTwoAtOneAddress(t *testing.T) {
 	}
 }
 
-// waitingState is the state of a job that waits, or has begun meanwhile.
+// waitingState is the state of a job that waits or has begun in the meantime.
 func waitingState(states map[string]string, id string) string {
 	if states[id] == "running" {
 		return "queued"
@@ -229,15 +229,15 @@ func waitingState(states map[string]string, id string) string {
 	return states[id]
 }
 
-// The count of GET /prompt is the browser's, too, and so is the order of the
-// listing.
+// The count of GET /prompt and the order of the listing are also those of the
+// browser.
 func TestBrowserCounts(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 1)
 	ann, bob := b.browser(), b.browser()
 	first := ann.submit(endless(1), "ann")
 	ann.awaits(first, "running")
-	ann.submit(endless(2), "") // without a client id it is the browser's all the same
+	ann.submit(endless(2), "") // without a client id it still belongs to the browser
 	second := bob.submit(endless(3), "bob")
 	for v, want := range map[*visitor]int{ann: 2, bob: 1, b.script(): 0} {
 		require.Equal(t, want, v.count())
@@ -252,8 +252,8 @@ func TestBrowserCounts(t *testing.T) {
 	ann.posts("/interrupt", "")
 }
 
-// A hub that starts again knows nobody. The web interface's socket comes back
-// with client id and cookie, and what it posted before is its own again.
+// A hub that restarts knows nobody. The web interface's socket comes back with its
+// client id and cookie, and the browser owns its earlier prompts again.
 func TestBrowserAfterARestart(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 1)
@@ -277,14 +277,14 @@ func TestBrowserAfterARestart(t *testing.T) {
 	bob.awaits(his, "cancelled")
 }
 
-// A tab that is older than the cookie gets it with its socket.
+// A tab that was open before the cookie existed gets the cookie with its socket.
 func TestOldTab(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 1)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	ann := &visitor{b: b, http: &http.Client{Jar: jar}}
-	running := ann.submit(endless(1), "ann") // known by the address now
+	running := ann.submit(endless(1), "ann") // known by its address for now
 	ann.awaits(running, "running")
 	ann.connect("ann")
 	require.NotEmpty(t, ann.cookie())
@@ -294,8 +294,8 @@ func TestOldTab(t *testing.T) {
 	ann.awaits(running, "cancelled")
 }
 
-// Behind a proxy that nobody declared, everybody has one address. Only client
-// ids and cookies count then, and the log says so once.
+// Behind an undeclared proxy, everybody has the same address. Then only client ids
+// and cookies count, and the log says so once.
 func TestUndeclaredProxy(t *testing.T) {
 	t.Parallel()
 	heard := new(heardLog)
@@ -317,7 +317,7 @@ func TestUndeclaredProxy(t *testing.T) {
 	ann.awaits(running, "cancelled")
 }
 
-// Somebody without a login, at the address of somebody with one, is another.
+// A caller without a login is a different person from a logged-in user at the same address.
 func TestAddressOfALogin(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -340,7 +340,7 @@ func TestAddressOfALogin(t *testing.T) {
 	ada.awaits(running, "cancelled")
 }
 
-// A login that is called like the tenant of those without one is another.
+// A login that is named like the tenant of callers without a login is still a different tenant.
 func TestLoginNamedDefault(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// The hub ends jobs for any dialect: there is no request here.
+// The hub ends jobs for any dialect, so this test makes no request.
 func TestCancelWithoutARequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -33,7 +33,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, hit)
 	require.Equal(t, "error", b.finished(runs).Status.Text)
-	for _, id := range []string{runs, waits, "unknown"} { // nothing is left to end
+	for _, id := range []string{runs, waits, "unknown"} { // there is nothing left to end
 		hit, err = cancel.Cancel(ctx, job.DefaultTenant, id)
 		require.NoError(t, err)
 		require.False(t, hit, id)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A page of the instance's gets it as well, and scripts see what they saw.
+// A page that comes from an instance brings the cookie too. Scripts get none.
 func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -17,8 +17,8 @@ func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 }
 
-// The cookie tells browsers apart; who reads the queue or Redis must not be able
-// to use it.
+// The cookie tells browsers apart. Somebody who reads the queue or Redis must not
+// be able to use it.
 func TestCookieIsNotStored(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 0)

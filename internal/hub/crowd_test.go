@@ -21,12 +21,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// crowd are clients that do the same work well or badly: they read their
-// sockets or do not, stay connected or come anew all the time, send what is
-// meant to be sent or garbage.
+// crowd is a set of clients that do the same work well or badly: they read their
+// sockets or do not, stay connected or reconnect all the time, send valid messages
+// or garbage.
 type crowd struct {
 	*bench
-	// pace is the time between two results of size bytes for each reader.
+	// pace is the time between two results for each reader. Each result has size bytes.
 	pace time.Duration
 	size int
 	sent atomic.Int64 // bytes of results
@@ -63,7 +63,7 @@ func (c *crowd) beat(d time.Duration) bool {
 	}
 }
 
-// narrow takes as little as it can before it blocks its peer.
+// narrow makes a connection take as little as it can before it blocks its peer.
 func narrow(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -92,7 +92,7 @@ func (c *crowd) drain(conn *websocket.Conn) {
 	}
 }
 
-// reader is sent large results. The bad one never reads.
+// reader is sent large results. A bad one never reads them.
 func (c *crowd) reader(id string, bad bool) {
 	conn := c.open(id)
 	if conn == nil {
@@ -102,8 +102,8 @@ func (c *crowd) reader(id string, bad bool) {
 	if !bad {
 		c.wait.Go(func() { c.drain(conn) })
 	}
-	// No instance makes them: on a small machine it would be its work that is
-	// measured.
+	// No instance makes these results. On a small machine the test would measure the
+	// instance's work.
 	for n := 0; c.beat(c.pace); n++ {
 		c.hub.streams.Ended(stream.Key{Tenant: job.DefaultTenant, Client: id}, stream.Attempt{Prompt: fmt.Sprint(id, n)},
 			stream.Message{Kind: stream.Result, Binary: true, Data: make([]byte, c.size)})
@@ -111,8 +111,8 @@ func (c *crowd) reader(id string, bad bool) {
 	}
 }
 
-// comer listens. The bad one reconnects every time, now and then in the middle
-// of the handshake; the good one asks for the queue instead.
+// comer listens. A bad one reconnects every time, sometimes in the middle of the
+// handshake. A good one asks for the queue instead.
 func (c *crowd) comer(id string, bad bool) {
 	conn := c.open(id)
 	for conn != nil {
@@ -142,7 +142,7 @@ var garbage = []string{
 	strings.Repeat(`{"a":`, 5000), `{"prompt": {"1": {"class_type": "` + strings.Repeat("x", 1<<16) + `"}}}`,
 }
 
-// talker says something over its socket and by POST.
+// talker sends messages over its socket and by POST.
 func (c *crowd) talker(id string, bad bool) {
 	var conn *websocket.Conn
 	for n := 0; c.beat(50 * time.Millisecond); n++ {
@@ -158,7 +158,7 @@ func (c *crowd) talker(id string, bad bool) {
 			word, kind = garbage[n%len(garbage)], websocket.MessageType(1+n%2)
 		}
 		if conn.Write(c.ctx, kind, []byte(word)) != nil {
-			conn = nil // it was thrown out
+			conn = nil // the hub has closed the socket
 		}
 		if bad {
 			_ = c.say("/prompt", word)
@@ -194,9 +194,9 @@ func (c *crowd) look(path string) {
 	}
 }
 
-// Bad clients cost the good one nothing that can be seen without a clock: its
-// prompts come whole and in order, and what the hub keeps for those who do not
-// read is bounded.
+// Bad clients cost the good one nothing that can be measured without a clock. Its
+// prompts arrive whole and in order, and the hub keeps a bounded amount for
+// clients that do not read.
 func TestBadClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // measures the memory of the process
 	b := newBench(t, 3)
 	c := &crowd{bench: b, pace: 5 * time.Millisecond, size: 1 << 20}
@@ -209,23 +209,23 @@ func TestBadClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // measur
 	before := heap()
 	c.come(3, true)
 	socket := b.dial("ann")
-	const much = 400 << 20 // for the deaf three of them: more than any network takes
+	const much = 400 << 20 // for three deaf clients: more than any network takes
 	for n := 0; n < 30 || c.sent.Load() < much; n++ {
 		types := socket.until(b.submit(picture(n+1), "ann"))
 		require.Equal(t, "execution_start", types[0])
 		require.Equal(t, "execution_success", types[len(types)-2])
 	}
-	const most = 3*32<<20 + 64<<20 // what may wait for three sockets, and the rest
+	const most = 3*32<<20 + 64<<20 // what may wait for three sockets, plus the rest
 	require.Less(t, heap(), before+most)
 	c.leave()
-	// Nothing is left of them but ann.
+	// Only ann is left.
 	require.Eventually(t, func() bool { return b.hub.streams.Sockets() == 1 }, time.Minute, 10*time.Millisecond)
 	socket.until(b.submit(picture(100), "ann"))
 }
 
-// BenchmarkBadClients measures what a good client waits for its picture, beside
-// clients that behave and beside the same ones that do not, in turn: the
-// machine's own moods hit both alike.
+// BenchmarkBadClients measures how long a good client waits for its picture, first
+// beside clients that behave and then beside the same clients when they do not.
+// The two take turns, so that changes in the machine's speed affect both alike.
 func BenchmarkBadClients(b *testing.B) {
 	bench := newBench(b, 6)
 	c := &crowd{bench: bench, pace: 50 * time.Millisecond, size: 256 << 10}

@@ -14,24 +14,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/replay"
 )
 
-// difference is something that a client of the hub sees otherwise than a
-// client of one ComfyUI. The rows are written out in docs/compatibility.md.
+// difference is something that a client of the hub sees differently from a client
+// of one ComfyUI. The rows are written out in docs/compatibility.md.
 type difference struct {
-	// what differs, and why it is so.
+	// what differs, and why.
 	what, why string
 	places    []place
 }
 
 // place is where a difference shows in the recordings. Empty fields match
-// everything, but for of.
+// everything, except of.
 type place struct {
 	instances int // behind the hub
 	version   string
 	scenarios []string
 	step      string
-	path      string   // begin of the request's path, without /api
+	path      string   // prefix of the request's path, without /api
 	of        []string // of replay's Status, Headers, Body, Frames, Code; nil: Body and Frames
-	// only lists the lines that may differ, as a regular expression.
+	// only matches the lines that may differ, as a regular expression.
 	only string
 }
 
@@ -58,8 +58,8 @@ func (p place) matches(count int, tr replay.Trace, d replay.Difference) bool {
 		(p.only == "" || onlyLines(regexp.MustCompile(p.only), d))
 }
 
-// parts are what of an answer may differ at a place. Another status or header
-// is another difference than another content, and must be named.
+// parts returns the parts of an answer that may differ at a place. A different
+// status or header is not covered by a difference in content, and must be named.
 func (p place) parts() []string {
 	if p.of == nil {
 		return []string{replay.Body, replay.Frames}
@@ -67,7 +67,7 @@ func (p place) parts() []string {
 	return p.of
 }
 
-// onlyLines reports whether all lines that only one side has are of a kind.
+// onlyLines reports whether all lines that only one side has are of one kind.
 func onlyLines(kind *regexp.Regexp, d replay.Difference) bool {
 	count := map[string]int{}
 	for line := range strings.Lines(d.Want) {
@@ -84,8 +84,8 @@ func onlyLines(kind *regexp.Regexp, d replay.Difference) bool {
 	return true
 }
 
-// ledger notes which places of the table were met, so that none stays there
-// that is no longer true.
+// ledger records which places of the table were met, so that no outdated row stays
+// in it.
 type ledger struct {
 	mu  sync.Mutex
 	met map[string]bool
@@ -106,7 +106,7 @@ func (l *ledger) explains(count int, tr replay.Trace, d replay.Difference) bool 
 	return explained
 }
 
-// check tells the places that were not met.
+// check reports the places that were not met.
 func (l *ledger) check(t *testing.T) {
 	for n, row := range differences {
 		for m, p := range row.places {
@@ -119,7 +119,7 @@ func (l *ledger) check(t *testing.T) {
 }
 
 // TestCompatibilityPage keeps the table in docs/compatibility.md equal to the
-// one that the replay is held against. COMFYHUB_UPDATE=1 writes it anew.
+// table that the replay is checked against. COMFYHUB_UPDATE=1 rewrites it.
 func TestCompatibilityPage(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/compatibility.md"

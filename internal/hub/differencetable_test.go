@@ -7,7 +7,7 @@ const (
 	newer = "0.33.0"
 )
 
-// differences are all that the replay of the recordings may find.
+// differences are the only ones that the replay of the recordings may find.
 var differences = []difference{
 	{
 		"`/experiment/models` lists the model folders of all instances, one after the other.",
@@ -107,7 +107,7 @@ var differences = []difference{
 			in("node-replacement").under("/queue"),
 			in("node-replacement").under("/history"),
 			in("validation-new").at("an old class that is gone is rewritten: SDV_img2vid_Conditioning").whole(),
-			in("validation-new").at("history"), // shows one prompt more
+			in("validation-new").at("history"), // shows one more prompt
 		},
 	},
 	{
@@ -206,7 +206,7 @@ var differences = []difference{
 	},
 }
 
-// notPlayed are the scenarios that cannot be played against a hub, and why.
+// notPlayed lists the scenarios that cannot be played against a hub, with the reasons.
 var notPlayed = map[string]string{
 	"server-stop-sigint":  "a hub that stops keeps queue and history; see the tests of faults",
 	"server-stop-sigkill": "as above",

@@ -17,7 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// server is something that answers as a ComfyUI does, and a socket to it.
+// server is anything that answers like ComfyUI, and a socket to it.
 type server struct {
 	b    *testing.B
 	url  string
@@ -77,10 +77,10 @@ func (s *server) get(path, etag string) (status int) {
 	return resp.StatusCode
 }
 
-// BenchmarkDirect compares one simulated ComfyUI asked directly with one of
-// the same kind asked through a hub, whose queue is embedded or in a Redis
-// server. The three take turns, so that the machine's moods hit all alike; the
-// medians are compared.
+// BenchmarkDirect compares one simulated ComfyUI asked directly with one of the
+// same kind asked through a hub, whose queue is embedded or in a Redis server. The
+// three take turns, so that changes in the machine's speed affect all alike. The
+// benchmark compares the medians.
 func BenchmarkDirect(b *testing.B) {
 	bare := newInstance(b, sim.Config{})
 	embedded := newBench(b, 1)
@@ -95,7 +95,7 @@ func BenchmarkDirect(b *testing.B) {
 	}
 	for _, work := range []struct {
 		name string
-		// do does the work and returns how long the part took that counts.
+		// do does the work and returns the duration of the part that counts.
 		do func(s *server) time.Duration
 	}{
 		{"post-answer", func(s *server) time.Duration {
@@ -121,7 +121,7 @@ func BenchmarkDirect(b *testing.B) {
 					took[n] = append(took[n], work.do(s))
 				}
 			}
-			b.ReportMetric(0, "ns/op") // of all three together: says nothing
+			b.ReportMetric(0, "ns/op") // of all three together, so it says nothing
 			for n, name := range names {
 				slices.Sort(took[n])
 				median := float64(took[n][len(took[n])/2].Microseconds())

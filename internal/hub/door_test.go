@@ -13,21 +13,21 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// patient makes POST /prompt wait for an instance as long as it takes: a slow
-// machine must not turn an answer into another one.
+// patient makes POST /prompt wait for an instance without a limit, so that a slow
+// machine cannot change the answer.
 func patient(b *bench) { b.settings.AskPatience = time.Minute }
 
-// checked is a graph with a custom class that has a validate function of its
-// own, which refuses negative values and raises for crash. See nodes_trace.go
-// in package sim: the recorded servers have the same class.
+// checked is a graph with a custom class that has its own validate function. The
+// function refuses negative values and raises for crash. See nodes_trace.go in
+// package sim: the recorded servers have the same class.
 func checked(value int, crash bool) string {
 	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 1}},
 		"2": {"class_type": "ValidateNode", "inputs": {"image": ["1", 0], "value": %d, "crash": %t}},
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, value, crash)
 }
 
-// bounded is a graph with a custom class whose bounds and options are checked by
-// ComfyUI's own rule.
+// bounded is a graph with a custom class whose bounds and options ComfyUI's own
+// rules check.
 func bounded(seconds float64, format, image string) string {
 	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 1}},
 		"2": {"class_type": "SlowNode", "inputs": {"image": [%q, 0], "seconds": %g, "steps": 1, "preview": false, "preview_format": %q}},
@@ -35,8 +35,8 @@ func bounded(seconds float64, format, image string) string {
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, image, seconds, format)
 }
 
-// What only an instance can refuse is refused by POST /prompt in the very words
-// of that instance, and leaves no trace.
+// If only an instance can refuse a prompt, POST /prompt refuses it in the exact
+// words of that instance, and no trace is left.
 func TestInstanceAnswersAtTheDoor(t *testing.T) {
 	t.Parallel()
 	for name, graph := range map[string]string{
@@ -67,8 +67,8 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 				}
 				_, left := b.get("/prompt")
 				require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
-				// The next prompt has the next number, and the socket heard nothing
-				// of the one that was refused.
+				// The next prompt gets the next number, and the socket hears nothing of the
+				// refused one.
 				_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
 				var accepted struct {
 					ID     string `json:"prompt_id"`
@@ -83,7 +83,7 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 	}
 }
 
-// A prompt of which an instance runs a part only is accepted with the reasons.
+// A prompt that an instance runs only in part is accepted, with the reasons.
 func TestInstanceTakesAPart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, patient)
@@ -102,8 +102,8 @@ func TestInstanceTakesAPart(t *testing.T) {
 	require.Contains(t, b.finished(accepted.ID).Outputs, "9")
 }
 
-// Where no instance is idle the prompt is accepted at once, as before, and what
-// an instance says of it later is the end of its run.
+// When no instance is idle, the prompt is accepted at once, as before. If an
+// instance refuses it later, its run ends with that error.
 func TestNobodyToAskAtTheDoor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, patient)
@@ -116,8 +116,9 @@ func TestNobodyToAskAtTheDoor(t *testing.T) {
 	require.Equal(t, "error", b.finished(id).Status.Text)
 }
 
-// An idle instance speaks for a busy one that is described alike, so its refusal
-// is the answer. What may lie in the files of a machine is not.
+// An idle instance speaks for a busy one with the same description, so its refusal
+// is the answer. This does not hold for values that may depend on a machine's
+// files.
 func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -145,7 +146,7 @@ func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 	}
 }
 
-// An instance that others have taken is not waited for.
+// The hub does not wait for an instance that other jobs have taken.
 func TestManyAtTheDoor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, patient, func(b *bench) {
@@ -167,15 +168,15 @@ func TestManyAtTheDoor(t *testing.T) {
 			answers <- resp.StatusCode
 		}()
 	}
-	for range cap(answers) { // were they waited for it would take minutes
+	for range cap(answers) { // waiting for them would take minutes
 		require.Equal(t, http.StatusOK, <-answers)
 	}
 	_, left := b.get("/prompt")
 	require.JSONEq(t, `{"exec_info": {"queue_remaining": 20}}`, string(left))
 }
 
-// An instance that takes its time does not keep the client: it has its 200, and
-// the job goes on.
+// A slow instance does not hold up the client: it gets its 200, and the job goes
+// on.
 func TestClientIsNotKeptAtTheDoor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.AskPatience = time.Millisecond })
@@ -184,8 +185,8 @@ func TestClientIsNotKeptAtTheDoor(t *testing.T) {
 	require.Equal(t, "error", b.finished(id).Status.Text)
 }
 
-// An instance is free again when its refusal is answered: the next prompt is
-// answered by it, too.
+// An instance is free again once its refusal is answered, so it answers the next
+// prompt too.
 func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, patient)
@@ -195,7 +196,7 @@ func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// The client may wait at one hub while the run is another's.
+// The client may wait at one hub while another hub runs the job.
 func TestDoorOfTwoHubs(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)
@@ -215,7 +216,7 @@ func TestDoorOfTwoHubs(t *testing.T) {
 	}
 }
 
-// The same request sent twice at a time gets one answer.
+// The same request sent twice at the same time gets one answer.
 func TestSamePromptTwiceAtTheDoor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, patient)
@@ -242,13 +243,14 @@ func TestSamePromptTwiceAtTheDoor(t *testing.T) {
 			require.Fail(t, "no answer")
 		}
 	}
-	if accepted > 0 { // then what was promised is kept
+	if accepted > 0 { // then the promise is kept
 		require.Equal(t, "error", b.finished("0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01").Status.Text)
 	}
 }
 
-// What an instance has refused by ComfyUI's own rule is refused by the hub from
-// then on, also while no instance is idle; what a class checks itself is not.
+// Once an instance has refused a prompt by ComfyUI's own rules, the hub refuses it
+// from then on, even while no instance is idle. This does not apply to what a
+// class checks itself.
 func TestLessons(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2, patient)
@@ -270,13 +272,13 @@ func TestLessons(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, status, name)
 		require.JSONEq(t, string(said[name]), string(answer), name)
 	}
-	// Of the same class, other checks of the same input are made; those of other
-	// inputs and links may be the class's own.
+	// The hub applies other checks to the same input of the same class. Checks of
+	// other inputs and of links may be the class's own.
 	status, _ = b.post("/prompt", `{"prompt": `+bounded(601, "PNG", "1")+`}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	b.submit(strings.Replace(bounded(0, "PNG", "1"), `"steps": 1,`, `"steps": 0,`, 1), "ann")
 	b.submit(checked(-1, false), "ann")
-	// Another instance of which nothing is known may take the prompt.
+	// Another instance, of which nothing is known, may take the prompt.
 	b.settings.AskPatience = time.Millisecond
 	b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Faults: sim.Faults{SlowHTTP: 10_000}}).url())
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))

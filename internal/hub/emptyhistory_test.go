@@ -14,14 +14,14 @@ import (
 )
 
 // TestInstanceForgetsItsHistory: an instance that was restarted knows nothing of
-// what it has run. What the hub tells of it is the hub's own, and stays.
+// its earlier runs. The hub tells its own record of them, which stays.
 func TestInstanceForgetsItsHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	c := b.dial("me")
 	id := b.submit(picture(7), "me")
 	c.until(id)
-	// At once: the end was told, so nothing more may be needed of the instance.
+	// At once: the hub has told the end, so it may need nothing more from the instance.
 	b.instances[0].die()
 	e := b.finished(id)
 	paths := []string{
@@ -46,9 +46,9 @@ func TestInstanceForgetsItsHistory(t *testing.T) {
 	require.Equal(t, before, told())
 }
 
-// TestRunWithoutTheInstancesRecord: an instance that loses its record of a run
-// between the last message and the hub's look at it, since its process began
-// anew, has told all that the record had. The run is not lost.
+// TestRunWithoutTheInstancesRecord: an instance restarts and loses its record of a
+// run between the last message and the hub's look at the record. Its messages have
+// told all that the record held, so the run is not lost.
 func TestRunWithoutTheInstancesRecord(t *testing.T) {
 	t.Parallel()
 	forgets := newInstance(t, sim.Config{})
@@ -67,7 +67,7 @@ func TestRunWithoutTheInstancesRecord(t *testing.T) {
 		id := fmt.Sprintf("prompt-%d", n)
 		told := func(b *bench) (messages []string, entry string) {
 			c := b.dial("me")
-			// The hub has the socket: what begins before that is shown shortened.
+			// The hub has the socket now. What begins before that is shown shortened.
 			require.Equal(t, "status", c.any().Type)
 			status, body := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "me", "prompt_id": %q}`, graph, id))
 			require.Equal(t, http.StatusOK, status, string(body))

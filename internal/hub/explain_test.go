@@ -35,7 +35,7 @@ func (b *bench) explain(id string) (e explained) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) {
-		// The second instance does not have the class that the jobs need.
+		// The second instance lacks the class that the jobs need.
 		b.instances = append(b.instances, newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}))
 	})
 	long := b.submit(endless(1), "ann")

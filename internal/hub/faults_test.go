@@ -38,7 +38,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	require.Equal(t, "queue_unavailable", refused.Error.Type)
 	status, _ := b.get("/queue")
 	require.Equal(t, http.StatusServiceUnavailable, status, "a listing that cannot be complete is no listing")
-	// The run ends at its instance meanwhile.
+	// Meanwhile the run ends at its instance.
 	require.Eventually(t, func() bool { return b.instances[0].Finished() >= 1 }, time.Minute, 10*time.Millisecond)
 
 	server.Start()
@@ -49,8 +49,8 @@ func TestRedisAwayAndBack(t *testing.T) {
 	require.Equal(t, 2, started(b), "neither ran twice")
 }
 
-// What a run has made is kept while Redis is away, however long that is: the
-// hub must have given up asking for names before Redis comes back.
+// The results of a run are kept while Redis is away, however long that is. The hub
+// must have given up asking for names before Redis comes back.
 func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server, log := redistest.Start(t), &heardLog{}
@@ -73,8 +73,8 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	require.NotContains(t, types[1:], "execution_start")
 }
 
-// Without Redis it is not known which files are there: a prompt that names one
-// is no bad prompt then.
+// Without Redis the hub does not know which files exist, so a prompt that names
+// one does not count as bad.
 func TestPromptWithAFileWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -105,7 +105,7 @@ func TestHubStopsAndStartsAgain(t *testing.T) {
 			for n := range 6 {
 				ids = append(ids, b.submit(work(20, n, "none"), fmt.Sprint("c", n)))
 			}
-			// At least: on a slow machine the third may begin before anybody looks.
+			// At least: on a slow machine the third may begin before the test looks.
 			require.Eventually(t, func() bool { return started(b) >= 2 }, time.Minute, time.Millisecond)
 			b.stop()
 			b.start()
@@ -129,7 +129,7 @@ func TestCancelAtEveryPoint(t *testing.T) {
 	require.Equal(t, "execution_start", socket.next().Type)
 	waiting := b.submit(work(600, 2, "none"), "bob")
 
-	// An interrupt that names nobody's running job hits nobody.
+	// An interrupt that names a prompt that does not run hits nobody.
 	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, waiting))
 	require.Equal(t, http.StatusOK, status)
 	_, body := b.get("/queue")
@@ -140,7 +140,7 @@ func TestCancelAtEveryPoint(t *testing.T) {
 	require.Empty(t, body)
 	_, known := b.history(waiting)
 	require.False(t, known)
-	// Clearing another's queue is not possible; a running job is no part of it.
+	// Nobody can clear another client's queue, and a clear does not affect running jobs.
 	mine := b.submit(work(600, 3, "none"), "carl")
 	status, _ = b.post("/queue?clientId=dora", `{"clear": true}`)
 	require.Equal(t, http.StatusOK, status)
@@ -151,7 +151,7 @@ func TestCancelAtEveryPoint(t *testing.T) {
 	_, body = b.get("/queue")
 	require.NotContains(t, string(body), mine)
 	require.Contains(t, string(body), running)
-	// A bare interrupt of somebody else changes nothing for ann.
+	// A bare interrupt from another client changes nothing for ann.
 	status, _ = b.post("/interrupt?clientId=dora", ``)
 	require.Equal(t, http.StatusOK, status)
 	_, done := b.history(running)
@@ -161,13 +161,13 @@ func TestCancelAtEveryPoint(t *testing.T) {
 	types := socket.until(running)
 	require.Equal(t, "execution_interrupted", types[len(types)-2])
 	require.Equal(t, "error", b.finished(running).Status.Text)
-	// After the end nothing happens any more.
+	// After the end, an interrupt has no effect.
 	status, _ = b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
 	require.Equal(t, http.StatusOK, status)
 }
 
-// body500 and page500 are what a ComfyUI server answers when its code throws,
-// the latter to those who accept HTML.
+// body500 and page500 are what a ComfyUI server answers when its code throws.
+// Clients that accept HTML get page500.
 const body500 = "500 Internal Server Error\n\nServer got itself in trouble"
 
 const page500 = "<html><head><title>500 Internal Server Error</title></head><body>\n" +
@@ -216,7 +216,7 @@ func TestBadInput(t *testing.T) {
 	require.Equal(t, "success", b.finished(b.submit(picture(9), "ann")).Status.Text)
 }
 
-// upload posts a file and returns the name that it got.
+// upload posts a file and returns the name it was given.
 func (b *bench) upload(name, subfolder, content string) (int, string) {
 	b.t.Helper()
 	var body bytes.Buffer
@@ -240,7 +240,7 @@ func (b *bench) upload(name, subfolder, content string) (int, string) {
 func TestUploadedImageIsFoundWherever(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
-	// A picture of the fleet's own making serves as the upload.
+	// A picture made by the fleet itself serves as the upload.
 	e := b.finished(b.submit(picture(0x00ff00), ""))
 	_, pngBytes := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
 	_, name := b.upload("mine.png", "", string(pngBytes))
@@ -281,8 +281,8 @@ func TestEndIsToldAfterARestart(t *testing.T) {
 	id := b.submit(work(15, 1, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	b.stop()
-	// The run ends while no hub is there; another one finds it, and its client
-	// comes back and is told.
+	// The run ends while no hub is there. Another hub finds it, and the client comes
+	// back and is told.
 	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, time.Minute, 5*time.Millisecond)
 	b.start()
 	require.Equal(t, "success", b.finished(id).Status.Text)
@@ -291,7 +291,7 @@ func TestEndIsToldAfterARestart(t *testing.T) {
 	require.Contains(t, types, "executed")
 	require.Equal(t, "execution_success", types[len(types)-2])
 	require.Equal(t, 1, started(b))
-	// A second restart: nothing in memory knows of the end, the record does.
+	// After a second restart nothing in memory knows of the end, but the record does.
 	lost := b.submit(picture(3), "carl")
 	b.finished(lost)
 	b.stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// The web interface shows the picture that it offers first, which may lie on
-// an instance only.
+// The web interface shows the first picture that it offers, which may exist only
+// on an instance.
 func TestInputsOfInstancesAreShown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) {

@@ -18,7 +18,7 @@ import (
 )
 
 // pack stands for custom nodes that are installed in a simulated instance: it
-// answers below /pack/ and leaves the rest to the simulator.
+// answers below /pack/ and passes everything else to the simulator.
 type pack struct {
 	*httptest.Server
 	name string
@@ -178,8 +178,8 @@ func TestUnknownPaths(t *testing.T) {
 	}
 }
 
-// Calls of custom nodes name no client; they go where the job of the client at
-// that address runs or ran. Pages always come from one instance.
+// Calls to custom nodes name no client. They go to the instance where the job of
+// the client at that address runs or ran. Pages always come from one instance.
 func TestStickyCalls(t *testing.T) {
 	t.Parallel()
 	first, second := newPack(t, "first", sim.Config{}), newPack(t, "second", sim.Config{})

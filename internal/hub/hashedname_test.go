@@ -15,8 +15,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// Browsers keep what is named by its hash, whatever the instance says and
-// whoever serves it. Everything else stays as ComfyUI has it.
+// Browsers keep files named by their hash, whatever the instance says and whoever
+// serves them. Everything else stays as ComfyUI sends it.
 func TestHashedFilesAreKept(t *testing.T) {
 	t.Parallel()
 	const kept = "public, max-age=31536000, immutable"
@@ -81,7 +81,7 @@ func TestHashedFilesAreKept(t *testing.T) {
 	}
 }
 
-// fronted is a simulated instance whose pages and /assets a handler answers.
+// fronted is a simulated instance with a handler that answers for its pages and /assets.
 func fronted(t *testing.T, pages http.Handler) *httptest.Server {
 	t.Helper()
 	server := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {

@@ -30,7 +30,7 @@ func TestHeldPictures(t *testing.T) {
 		{method: "GET", path: "/api/etn/image/left-by-a-node", status: 200, want: "one"},
 	})
 
-	// A graph names what it needs; the instance has it before it gets the job.
+	// A graph names a file that it needs, and the instance has the file before it gets the job.
 	ctx := t.Context()
 	graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
 		"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
@@ -49,7 +49,7 @@ func TestHeldPictures(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, none, "another tenant's pictures are not there")
 
-	// Waiting jobs with held pictures only do not hinder the sweep.
+	// Waiting jobs that only name held pictures do not stop the sweep.
 	pinned, err := b.hub.janitor.pinned(ctx)
 	require.NoError(t, err)
 	require.Empty(t, pinned)

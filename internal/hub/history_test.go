@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ComfyUI's web UI before the jobs API adds to its list only what has a higher
-// number than all that it shows: what a younger job has overtaken must have
-// one too.
+// ComfyUI's web UI before the jobs API only adds entries whose number is higher
+// than all those in its list. So a job that a younger one has overtaken must get a
+// higher number too.
 func TestOvertakenJobHasAHigherNumberInTheHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)

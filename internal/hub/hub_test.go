@@ -36,7 +36,7 @@ func TestPictureThroughTheHub(t *testing.T) {
 func TestTwoServersDoNotMixUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
-	// Both instances write ComfyUI_00001_.png; each client must get its own.
+	// Both instances write ComfyUI_00001_.png. Each client must get its own.
 	colors := map[string]int{"ann": 0xff0000, "bob": 0x0000ff}
 	var wait sync.WaitGroup
 	for name, color := range colors {
