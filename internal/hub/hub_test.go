@@ -43,7 +43,7 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 		socket := b.dial(name)
 		wait.Go(func() {
 			for n := range 5 {
-				// So long that the two meet, and both instances are needed.
+				// Long enough that the two overlap and need both instances.
 				id := b.submit(work(10, color+n<<8, "none"), name)
 				socket.until(id)
 				e, ok := b.history(id)
@@ -93,7 +93,7 @@ func started(b *bench) int {
 func TestAnotherInstanceTakesOverFromADeadOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) {
-		// It would take minutes for what the other one does in no time.
+		// This takes minutes for work that the other instance does in no time.
 		b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 10}))
 	})
 	socket := b.dial("ann")

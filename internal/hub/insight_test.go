@@ -19,7 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// login is a visitor that is logged in.
+// login returns a visitor that is logged in.
 func (b *bench) login(user string) *visitor {
 	v := b.script()
 	v.user = user
@@ -47,8 +47,8 @@ func (v *visitor) stats() (s shownStats) {
 	return s
 }
 
-// Others' prompts make an instance busy. Nothing else of them is shown, nor
-// where the instance is.
+// Other users' prompts make an instance busy. Nothing else about them is shown,
+// nor where the instance is.
 func TestInsightOfATenant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -105,13 +105,14 @@ func TestInsightOfATenant(t *testing.T) {
 	ada.awaits(running, "cancelled")
 }
 
-// A run that was lost tells why, by the instance's name and not by its address.
+// A lost run gives the reason by its instance's name, not by its address.
 func TestReasonsTellNoAddress(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.MaxAttempts = 1 })
 	ada := b.login("ada")
 	running := ada.submit(endless(1), "ada")
-	// The hub says running of one that is on its way there, too, which is no run yet.
+	// The hub also says running of a job that is still on its way to an instance. That is not a run
+	// yet.
 	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 	b.instances[0].die()
 	ada.awaits(running, "failed")
@@ -126,8 +127,8 @@ func TestReasonsTellNoAddress(t *testing.T) {
 	require.NotContains(t, string(body), "http://")
 }
 
-// An instance's log tells of everybody's prompts: once somebody logs in, those
-// who do not see none of it either.
+// An instance's log shows everybody's prompts. Once somebody logs in, callers
+// without a login do not see it either.
 func TestLogsWherePeopleLogIn(t *testing.T) {
 	t.Parallel()
 	p := newPack(t, "one", sim.Config{})
@@ -146,8 +147,8 @@ func TestLogsWherePeopleLogIn(t *testing.T) {
 	}
 }
 
-// A node leaves a picture in its instance's memory under an id that others may
-// guess. It is for the tenant whose job has named it.
+// A node leaves a picture in its instance's memory under an id that others could
+// guess. Only the tenant whose job has named it gets it.
 func TestPicturesLeftByNodes(t *testing.T) {
 	t.Parallel()
 	p := newPack(t, "one", sim.Config{})
@@ -172,7 +173,7 @@ func TestPicturesLeftByNodes(t *testing.T) {
 	status, _ = ada.send("GET", files.HeldPath+"2", "")
 	require.Equal(t, http.StatusNotFound, status)
 
-	// What a client has put there itself is its tenant's as well.
+	// A picture that a client has put there itself also belongs to its tenant.
 	status, _ = eve.send("PUT", files.HeldPath+"mine", "eve's")
 	require.Equal(t, http.StatusCreated, status)
 	status, body = eve.send("GET", files.HeldPath+"mine", "")
@@ -182,14 +183,14 @@ func TestPicturesLeftByNodes(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 }
 
-// What a job names is noted when its instance tells of it.
+// The pictures that a job names are recorded when its instance reports them.
 func TestOutputsNamePictures(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, sim.Config{})
 	to, err := url.Parse(i.url())
 	require.NoError(t, err)
 	rest := httputil.NewSingleHostReverseProxy(to)
-	// The simulator has none of those nodes, so its history is given their output.
+	// The simulator has none of those nodes, so the test adds their output to its history.
 	rest.ModifyResponse = func(resp *http.Response) error {
 		if !strings.HasPrefix(resp.Request.URL.Path, "/history/") {
 			return nil
@@ -211,7 +212,7 @@ func TestOutputsNamePictures(t *testing.T) {
 	require.Empty(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "other"))
 }
 
-// Two tenants may use one client id: each gets its own messages.
+// Two tenants may use the same client id. Each gets its own messages.
 func TestSocketOfAnotherTenantsClient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -225,7 +226,7 @@ func TestSocketOfAnotherTenantsClient(t *testing.T) {
 	socket.until(his)
 }
 
-// Files of a tenant are not there for others, whatever their names.
+// A tenant's files do not exist for others, whatever the names.
 func TestFilesOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -12,9 +12,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// TestInterruptBetweenClaimAndStart interrupts jobs as early as their clients
-// can see them run. An instance ignores an interrupt for a prompt that it has
-// not begun.
+// TestInterruptBetweenClaimAndStart interrupts jobs as soon as their clients can
+// see them run. An instance ignores an interrupt for a prompt that it has not
+// begun.
 func TestInterruptBetweenClaimAndStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -32,8 +32,8 @@ func TestInterruptBetweenClaimAndStart(t *testing.T) {
 	}
 }
 
-// The wish to end a job can come after its claim and before anybody listens for
-// it. Its run sees it when it begins, not when it next renews its lease.
+// The request to end a job can arrive after its claim and before anybody listens
+// for it. The run must see it when it begins, not when it next renews its lease.
 func TestWishBeforeTheRunListens(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -50,8 +50,8 @@ func TestWishBeforeTheRunListens(t *testing.T) {
 	require.JSONEq(t, `"execution_interrupted"`, string(last[0]))
 }
 
-// A prompt that is posted twice under one id is one job, although the hub
-// stamps each with its time.
+// A prompt that is posted twice under one id is one job, even though the hub
+// stamps each post with its time.
 func TestStampIsNoPartOfTheHash(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, recentInstance(t)) })

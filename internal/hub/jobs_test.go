@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// jobsPage is an answer of GET /api/jobs, with all that web interfaces require.
+// jobsPage is an answer of GET /api/jobs, with everything that web interfaces require.
 type jobsPage struct {
 	Jobs []struct {
 		ID          string
@@ -50,7 +50,7 @@ func (b *bench) jobs(query string) jobsPage {
 	return page
 }
 
-// ids are those of a page, in order.
+// ids returns the ids of a page, in order.
 func (p jobsPage) ids() []string {
 	ids := []string{}
 	for _, j := range p.Jobs {
@@ -73,7 +73,7 @@ func (b *bench) submitWith(graph, extra string) string {
 
 func TestJobsListing(t *testing.T) {
 	t.Parallel()
-	// An instance that has no jobs API itself.
+	// An instance without a jobs API of its own.
 	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{Version: "0.3.64"})) })
 	require.Equal(t, `{"jobs": [], "pagination": {"offset": 0, "limit": null, "total": 0, "has_more": false}}`, b.text("/api/jobs"))
 
@@ -81,7 +81,7 @@ func TestJobsListing(t *testing.T) {
 	b.finished(good)
 	failed := b.submitWith(work(0.1, 2, "error"), `{}`)
 	b.finished(failed)
-	// A real server answers 500 to every listing from here on.
+	// From here on, a real server answers every listing with 500.
 	odd := b.submitWith(picture(3), `{"extra_pnginfo": null}`)
 	b.finished(odd)
 	running := b.submitWith(work(3000, 4, "none"), `{}`)
@@ -138,7 +138,7 @@ func TestJobsListing(t *testing.T) {
 		require.JSONEq(t, fmt.Sprintf(`{"error": %q}`, want), string(body))
 	}
 
-	// The same listing again costs no bytes.
+	// Asking for the same listing again transfers no body.
 	req, err := http.NewRequest(http.MethodGet, b.web.URL+"/api/jobs", nil)
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
@@ -241,7 +241,7 @@ func (b *bench) cancelling(ended, running, waiting string) {
 	}
 }
 
-// text is the body of a GET that must succeed.
+// text returns the body of a GET that must succeed.
 func (b *bench) text(path string) string {
 	b.t.Helper()
 	status, body := b.get(path)
@@ -252,7 +252,7 @@ func (b *bench) text(path string) string {
 func TestSummariesTooLargeToKeep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	// The traceback names the text that could not be made a picture.
+	// The traceback contains the text that could not be turned into a picture.
 	id := b.submitWith(work(0.1, 1, "error"), `{"extra_pnginfo": {"workflow": {"id": "`+strings.Repeat("w", 20<<10)+`"}}}`)
 	b.finished(id)
 	page := b.jobs("")
@@ -279,8 +279,8 @@ func TestDeletedJobsLeaveTheListing(t *testing.T) {
 	require.Empty(t, b.jobs("").ids())
 }
 
-// GET /prompt without a client id counts what was posted from the same address,
-// each job once.
+// GET /prompt without a client id counts the jobs posted from the same address,
+// each once.
 func TestPromptCountsEachJobOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)

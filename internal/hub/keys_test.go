@@ -27,8 +27,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// Hubs that start for the first time at the same moment have one ring, in a
-// folder and in a bucket.
+// Hubs that start for the first time at the same moment end up with one ring, in a
+// folder as in a bucket.
 func TestHubsRaceForTheFirstKey(t *testing.T) {
 	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": bucket(t)} {
 		rings := make([]*keyring.Ring, 4)
@@ -58,8 +58,8 @@ func TestHubsRaceForTheFirstKey(t *testing.T) {
 	}
 }
 
-// API keys that the last version encrypted, with the gossip key or with the
-// file "secret", are opened; nothing is encrypted like that any more.
+// API keys that the last version encrypted with the gossip key or with the file
+// "secret" can still be opened. Nothing is encrypted that way any more.
 func TestAPIKeysOfTheLastVersion(t *testing.T) {
 	t.Parallel()
 	const fileSecret = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -88,13 +88,13 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 	}
 }
 
-// The keys are no file that any request reaches, and in a folder nobody but
-// the hub's user can read them.
+// No request reaches the file with the keys. In a folder, only the hub's user can
+// read it.
 func TestKeysAreNobodysFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) {
 		b.id.Storage = t.TempDir()
-		require.NoError(t, os.Chmod(b.id.Storage, 0o755)) // as an operator may have it
+		require.NoError(t, os.Chmod(b.id.Storage, 0o755)) // an operator may set it so
 	})
 	entries, err := os.ReadDir(filepath.Join(b.id.Storage, "comfyhub-keys"))
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 	b.post("/userdata/..%2F..%2F..%2Fcomfyhub-keys%2F"+entries[0].Name()+"?overwrite=true", "x")
 	b.post("/userdata/a.json/move/..%2F..%2F..%2Fcomfyhub-keys%2F"+entries[0].Name()+"?overwrite=true", "")
 
-	// Whatever leads to it, the storage gives nothing away.
+	// No path, however it is written, makes the storage reveal anything.
 	storage := b.hub.storage
 	for _, key := range []string{name, "/" + name, "./" + name, "user/../" + name, "COMFYHUB-KEYS/x", "a\\..\\comfyhub-keys\\x", "comfyhub-keys"} {
 		_, err := storage.Open(t.Context(), key, 0, -1)
@@ -147,8 +147,8 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 	require.Equal(t, key, left)
 }
 
-// A ring that cannot be read keeps the hub from starting, in words, and stays
-// as it is.
+// A ring that cannot be read keeps the hub from starting, with a clear error, and
+// stays as it is.
 func TestKeysThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	const secret = "what only the operator knows"
@@ -162,7 +162,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(good), `"sealed"`)
 
-	// A reload with another secret is refused, and the hub goes on.
+	// A reload with a different secret is refused, and the hub goes on.
 	settings := b.settings
 	settings.Secrets = []string{"a secret that is another one"}
 	require.ErrorContains(t, b.hub.Start(t.Context(), settings), "sealed under another secret")
@@ -200,7 +200,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// A rotation ends no link, and both hubs know the new key.
+// A rotation breaks no links, and both hubs know the new key.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)
@@ -222,8 +222,8 @@ func TestRotateKeys(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotStarted)
 }
 
-// A hub whose bucket is away when it starts serves all that needs no key, says
-// 503 to what does, and has its keys once the bucket is there.
+// A hub that starts while its bucket is away serves everything that needs no key
+// and answers 503 to the rest. It has its keys once the bucket is back.
 func TestKeysOfABucketThatIsAway(t *testing.T) {
 	backend := s3mem.New()
 	require.NoError(t, backend.CreateBucket("pictures"))
@@ -249,7 +249,7 @@ func TestKeysOfABucketThatIsAway(t *testing.T) {
 	b.submit(picture(2), "ann")
 
 	there.Store(true)
-	require.NoError(t, b.hub.ring.Refresh(t.Context())) // as it does by itself
+	require.NoError(t, b.hub.ring.Refresh(t.Context())) // the hub also does this by itself
 	status, answer = b.post("/prompt", secret)
 	require.Equal(t, http.StatusOK, status, string(answer))
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kill is kill -9 for a hub: nothing of what it does reaches the others any
-// more, and it says no word.
+// kill acts like kill -9 for a hub: nothing it does reaches the other hubs any
+// more, and it says nothing.
 func (b *bench) kill() {
 	b.t.Helper()
 	require.NoError(b.t, b.hub.db.Close())
 	b.stop()
 }
 
-// The hub that follows a job is killed, and the one that has the client's
-// socket takes the job over: the client gets one end.
+// The hub that follows a job is killed. The hub that has the client's socket takes
+// the job over, and the client gets one end.
 func TestHubIsKilledWhileAnotherHasTheSocket(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)
@@ -34,7 +34,7 @@ func TestHubIsKilledWhileAnotherHasTheSocket(t *testing.T) {
 	requireDelivered(t, two, socket, id)
 }
 
-// The hub that has the client's socket is killed; the client comes to the
+// The hub that has the client's socket is killed, and the client connects to the
 // other one.
 func TestHubWithTheSocketIsKilled(t *testing.T) {
 	t.Parallel()
@@ -51,15 +51,15 @@ func TestHubWithTheSocketIsKilled(t *testing.T) {
 	requireDelivered(t, one, socket, id)
 }
 
-// The hub that ran a job was killed before it could tell the job's end: the
-// end comes from the history.
+// The hub that ran a job is killed before it can report the end, so the end comes
+// from the history.
 func TestEndOfAKilledHub(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)
 	id := one.submit(picture(3), "ann")
 	one.finished(id)
 	one.kill()
-	// Nothing of the job was ever said to the other hub.
+	// The other hub was never told anything about the job.
 	socket := two.dial("ann")
 	types := socket.until(id)
 	require.Equal(t, "execution_start", types[0])

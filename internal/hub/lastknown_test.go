@@ -17,8 +17,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// loadCalls are what ComfyUI's web UI, 1.27 and 1.49, asks while it loads, as
-// Chromium recorded it, and what its side bar asks when it is open; with the
+// loadCalls are the requests that ComfyUI's web UI 1.27 and 1.49 sends while it
+// loads, as recorded with Chromium, and those of its open side bar, each with the
 // kind of value that it reads.
 var loadCalls = map[string]byte{
 	"/api/extensions": '[', "/api/i18n": '{', "/api/object_info": '{', "/api/system_stats": '{', "/api/users": '{', "/api/settings": '{',
@@ -29,7 +29,7 @@ var loadCalls = map[string]byte{
 	"/internal/folder_paths": '{', "/internal/logs": '"', "/internal/logs/raw": '{', "/internal/files/input": '[', "/internal/files/output": '[',
 }
 
-// A web UI that the hub has a copy of loads without any instance: each call has
+// A web UI that the hub has a copy of loads without any instance: each call gets
 // an answer of the right kind, and the build's own extensions are there.
 func TestLoadCallsWithoutAnInstance(t *testing.T) {
 	t.Parallel()
@@ -51,8 +51,8 @@ func TestLoadCallsWithoutAnInstance(t *testing.T) {
 	require.Equal(t, "core()", string(body))
 }
 
-// What instances said last is said again while none of them is there, also by
-// the next process of the hub.
+// The hub repeats the last answers of instances while none of them is there, even
+// after a restart of its process.
 func TestLastKnownAnswers(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -67,7 +67,7 @@ func TestLastKnownAnswers(t *testing.T) {
 		answer, ok := answers[r.URL.Path]
 		switch {
 		case ok && dying.Load():
-			// In the middle of the answer, while its socket still stands.
+			// In the middle of the answer, while its socket is still open.
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte(answer)[:1])
@@ -109,7 +109,7 @@ func TestLastKnownAnswers(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// Without a web UI the page says so, in the visitor's language, and looks again.
+// Without a web UI the page says so in the visitor's language, and checks again.
 func TestWaitingPage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)
@@ -138,7 +138,7 @@ func TestWaitingPage(t *testing.T) {
 	status, _ = b.get("/assets/plain.js")
 	require.Equal(t, http.StatusNotFound, status)
 
-	// An instance that has just died: the hub has not noticed yet.
+	// An instance that has just died, before the hub has noticed.
 	var dead atomic.Bool
 	front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if dead.Load() {
@@ -155,8 +155,8 @@ func TestWaitingPage(t *testing.T) {
 	require.Contains(t, text, `lang="ru"`)
 }
 
-// An instance that dies while a page loads: the browser has the page and waits
-// for its scripts. Another instance gives them, or the same one once it is back.
+// An instance dies while a page loads: the browser has the page and waits for its
+// scripts. They come from another instance, or from the same one once it is back.
 func TestInstanceDiesInMidLoad(t *testing.T) {
 	t.Parallel()
 	const kept, script, other = "/assets/kept-BZZQdWHo.js", "/assets/index-vtow2bzT.js", "/assets/other-G-74P12b.js"
@@ -203,7 +203,7 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		answers <- answer{resp.StatusCode, resp.Header.Get("Cache-Control"), string(text)}
 	}()
-	<-asked // the proxy has failed or is about to
+	<-asked // the proxy has failed or is about to fail
 	<-asked
 	require.Empty(t, answers, "it waits")
 	dead.Store(false)
@@ -213,9 +213,9 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 	require.Eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
 }
 
-// The web UI asks for some hundred subgraphs whenever it loads; an instance is
-// asked for each once. What it does not know is not kept: anybody can make up
-// names.
+// The web UI asks for about a hundred subgraphs each time it loads, and the hub
+// asks an instance for each only once. The hub does not remember unknown ids,
+// because anybody can make them up.
 func TestSubgraphsAreAskedForOnce(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client posts first and opens its socket when the prompt has long ended: it
-// is sent all of it. The hub is older than the replay window here, so that
-// only the POST itself makes it keep the messages.
+// A client posts first and opens its socket long after the prompt has ended. It
+// still gets all messages. The hub here is older than the replay window, so only
+// the POST itself makes it keep the messages.
 func TestSocketAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2, func(b *bench) { b.settings.ReplayWindow = 10 * time.Second })

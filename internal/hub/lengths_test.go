@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 )
 
-// What clients call things is bounded before it is kept anywhere, and no answer
-// repeats megabytes of what was sent.
+// Names that clients choose are bounded before they are stored anywhere, and no
+// answer repeats megabytes of what was sent.
 func TestLengths(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -14,8 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// seenWhole reads the listings once and holds every entry of theirs to be
-// whole: its graph, its extra_data and its workflow.
+// seenWhole reads the listings once and requires every entry to be whole: its
+// graph, its extra_data and its workflow.
 func (b *bench) seenWhole() {
 	b.t.Helper()
 	status, body := b.get("/queue")
@@ -32,13 +32,13 @@ func (b *bench) seenWhole() {
 	for _, j := range b.jobs("").Jobs {
 		require.Equal(b.t, "wf-1", j.Workflow, "%s %s", j.ID, j.Status)
 	}
-	// Nobody's end makes a job vanish from the list of its workflow.
+	// The end of any job must not make another one disappear from the list of its workflow.
 	for _, j := range b.jobs("?workflow_id=wf-1&status=in_progress,pending").Jobs {
 		require.Contains(b.t, []string{"in_progress", "pending"}, j.Status)
 	}
 }
 
-// A listing is made of several questions, and jobs end between them.
+// A listing is made of several queries, and jobs end between them.
 func TestListingsWhileJobsEnd(t *testing.T) {
 	t.Parallel()
 	for name, where := range map[string]func(b *bench){

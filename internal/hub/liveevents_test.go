@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A socket with live events sees two jobs that run at once, at one hub or two.
+// A socket with live events sees two jobs that run at the same time, at one hub or at two.
 func TestLiveEvents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -34,7 +34,7 @@ func TestLiveEvents(t *testing.T) {
 	}
 }
 
-// watchLive runs two jobs at once: both are seen before either ends.
+// watchLive runs two jobs at the same time and requires both to be seen before either ends.
 func watchLive(t *testing.T, socket *client, at ...*bench) {
 	t.Helper()
 	open := map[string]bool{}

@@ -19,14 +19,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// shelf is an instance whose model folders a test fills, with a front that
-// counts the questions about classes that a hub asks.
+// shelf is an instance whose model folders a test fills. Its front counts the
+// hub's questions about classes.
 type shelf struct {
 	*instance
 	front *httptest.Server
 	// whole and parts count GET /object_info and /object_info/{class}.
 	whole, parts atomic.Int64
-	// hold, when it is not nil, blocks answers about classes until it is closed.
+	// hold blocks answers about classes until it is closed, unless it is nil.
 	hold atomic.Pointer[chan struct{}]
 }
 
@@ -65,8 +65,8 @@ func (s *shelf) put(folder, name string) string {
 	return full
 }
 
-// newShelves is a hub in front of shelves. What it knows of them does not age,
-// so that it asks only where a test gives it a reason.
+// newShelves starts a hub in front of shelves. What it knows of them does not age,
+// so it asks only where a test gives it a reason.
 func newShelves(t *testing.T, shelves []*shelf, change ...func(*bench)) *bench {
 	t.Helper()
 	return newBench(t, 0, append([]func(*bench){func(b *bench) {
@@ -84,7 +84,7 @@ func withLora(name string) string {
 		"3": {"class_type": "PreviewAny", "inputs": {"source": ["2", 0]}}}`, name)
 }
 
-// lists waits until /object_info has a model: on a busy machine an instance may
+// lists waits until /object_info lists a model. On a busy machine an instance may
 // answer later than a client waits for it.
 func (b *bench) lists(name string) {
 	b.t.Helper()
@@ -94,7 +94,7 @@ func (b *bench) lists(name string) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// taken posts a graph until it is accepted, for the same reason.
+// taken posts a graph until it is accepted, for the same reason as lists.
 func (b *bench) taken(graph string) (id string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -115,9 +115,9 @@ func (b *bench) try(graph string) (int, string) {
 	return status, string(answer)
 }
 
-// A file that was copied to one of two instances, which is at work and so was
-// not asked for a while, is known to the next prompt that names it. The prompt
-// goes there, and all that the hub lists agrees.
+// A file is copied to one of two instances, which is at work and so has not been
+// asked for a while. The hub knows the file when the next prompt names it: the
+// prompt goes there, and all listings of the hub agree.
 func TestNewModelIsKnownAtOnce(t *testing.T) {
 	t.Parallel()
 	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
@@ -144,8 +144,8 @@ func TestNewModelIsKnownAtOnce(t *testing.T) {
 	require.Equal(t, 2, shelves[1].Started(), "it ran where the file is")
 }
 
-// A model that is new to one class is new to all that list its folder, however
-// young the answers about them are.
+// A model that is new to one class is new to all classes that list its folder,
+// however recent the answers about them are.
 func TestOtherClassesOfANewModel(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, sim.Config{})
@@ -164,8 +164,9 @@ func TestOtherClassesOfANewModel(t *testing.T) {
 }
 
 // A class of a node pack may check its inputs itself, so the hub alone does not
-// refuse a value that no list has. The lists are read anew all the same, so that
-// the prompt goes where the file is, but not each time: many never have it.
+// refuse a value that is in no list. It still reads the lists again, so that the
+// prompt goes where the file is. It does not do so every time, because many values
+// are never listed.
 func TestListsThatNeverHaveTheValue(t *testing.T) {
 	t.Parallel()
 	v, err := pyjson.Parse([]byte(`{"input": {"required": {"image": ["IMAGE"], "model": [["a.pth"]]}}, "output": ["IMAGE"], "output_name": ["IMAGE"],
@@ -194,7 +195,7 @@ func TestListsThatNeverHaveTheValue(t *testing.T) {
 	}
 }
 
-// However many ask at one moment, an instance is asked once.
+// However many clients ask at the same moment, an instance is asked once.
 func TestRefreshKeysAreOneQuestion(t *testing.T) {
 	t.Parallel()
 	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
@@ -204,7 +205,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 	require.NotContains(t, string(listed), "new.safetensors")
 	require.Equal(t, before[0], shelves[0].whole.Load(), "what is known is young enough")
 	shelves[1].put("loras", "new.safetensors")
-	// A call of a custom node's own, such as an upload, makes it doubtful.
+	// A call to a custom node, such as an upload, puts what is known in doubt.
 	for _, s := range shelves {
 		b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, s)))
 	}
@@ -222,7 +223,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 	}
 }
 
-// nameOf is the name of a shelf in the fleet.
+// nameOf returns the name of a shelf in the fleet.
 func nameOf(b *bench, s *shelf) string {
 	for _, i := range b.hub.fleet.Instances() {
 		if i.URL == s.front.URL {
@@ -232,7 +233,7 @@ func nameOf(b *bench, s *shelf) string {
 	return ""
 }
 
-// What is older than catalog_age is asked for when a client wants to know.
+// Answers older than catalog_age are asked for again when a client wants to know.
 func TestCatalogAges(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, sim.Config{})
@@ -241,7 +242,7 @@ func TestCatalogAges(t *testing.T) {
 	b.lists("new.safetensors")
 }
 
-// Whatever a client posts to an instance can be the upload of a model.
+// Anything that a client posts to an instance can be the upload of a model.
 func TestUploadOfAModelTellsTheHub(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, sim.Config{})
@@ -253,8 +254,8 @@ func TestUploadOfAModelTellsTheHub(t *testing.T) {
 	b.lists("new.safetensors")
 }
 
-// Names that nobody has, over and over, do not keep the instances busy; those
-// who copy a file meanwhile are served.
+// Repeated requests for names that nobody has do not keep the instances busy.
+// Clients that copy a file in the meantime are served.
 func TestBadNamesCostLittle(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, sim.Config{})
@@ -270,8 +271,8 @@ func TestBadNamesCostLittle(t *testing.T) {
 	require.Positive(t, s.parts.Load())
 }
 
-// An instance that does not answer delays a refusal and does not prevent it,
-// and nobody waits for it again as long.
+// An instance that does not answer delays a refusal but does not prevent it. Later
+// requests do not wait for it as long.
 func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 	t.Parallel()
 	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
@@ -292,8 +293,7 @@ func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 	b.taken(withLora("other.safetensors"))
 }
 
-// A model that was deleted is refused by the instance that had it, and then by
-// the hub.
+// A deleted model is refused by the instance that had it, and then by the hub.
 func TestDeletedModelIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, sim.Config{})
@@ -306,7 +306,7 @@ func TestDeletedModelIsForgotten(t *testing.T) {
 		time.Minute, 20*time.Millisecond)
 }
 
-// A prompt that waits for a model runs when the agent tells that the model
+// A prompt that waits for a model runs when the agent reports that the model
 // folders of another instance have changed.
 func TestWaitingPromptGetsItsModel(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// oddPrompt is a prompt with odd members, each raw JSON, or "" for none.
+// oddPrompt is a prompt with odd members. Each is raw JSON, or "" for none.
 type oddPrompt struct{ number, extra, client, id, value string }
 
 func (o oddPrompt) body() string {
@@ -31,8 +31,8 @@ func (o oddPrompt) body() string {
 	return body + "}"
 }
 
-// oddPrompts are those of which a real ComfyUI makes listings that only Python
-// reads, or that a web UI refuses as a whole.
+// oddPrompts make a real ComfyUI return listings that only Python reads, or that a
+// web UI refuses as a whole.
 var oddPrompts = []oddPrompt{
 	{number: `NaN`},
 	{number: `Infinity`},
@@ -61,8 +61,8 @@ var oddPrompts = []oddPrompt{
 	{number: `NaN`, extra: `{"a": -Infinity}`, id: `"NaN"`},
 }
 
-// strictly reads every listing, and what there is of one prompt, with a strict
-// parser, and holds /api/jobs to what web interfaces accept.
+// strictly reads every listing, and everything about one prompt, with a strict
+// parser, and requires /api/jobs to be what web interfaces accept.
 func (b *bench) strictly(t testing.TB, id string) {
 	t.Helper()
 	at := url.PathEscape(id)
@@ -72,7 +72,7 @@ func (b *bench) strictly(t testing.TB, id string) {
 		status, body := b.get(path)
 		require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, status, path)
 		if status == http.StatusNotFound && body[0] != '{' {
-			continue // no such route: the id has a slash, for one
+			continue // no such route, for example because the id has a slash
 		}
 		var whole any
 		require.NoError(t, json.Unmarshal(body, &whole), "%s: %s", path, body)
@@ -89,8 +89,8 @@ func (b *bench) strictly(t testing.TB, id string) {
 	require.NoError(t, json.Unmarshal(body, &page), string(body))
 }
 
-// oddly posts a prompt and reads the listings while it waits or runs, and after
-// its end.
+// oddly posts a prompt and reads the listings while it waits or runs and after its
+// end.
 func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	t.Helper()
 	status, answer := b.post("/prompt", o.body())
@@ -110,7 +110,7 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	b.strictly(t, accepted.ID)
 }
 
-// One person's odd prompt must not break a listing for the others.
+// One person's odd prompt must not break a listing for others.
 func TestListingsAreStrict(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -155,7 +155,7 @@ func FuzzListings(f *testing.F) {
 	})
 }
 
-// pythonReads reports whether a text is JSON as Python reads it.
+// pythonReads reports whether Python reads a text as JSON.
 func pythonReads(raw string) bool {
 	_, err := pyjson.Parse([]byte(raw))
 	return err == nil

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a real server answered to each, at 127.0.0.1 and a port, but for the
-// rows marked "hub": there it answered 200.
+// Each row holds what a real server answered at 127.0.0.1 and a port, except the
+// rows marked "hub", where it answered 200.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0)
@@ -68,7 +68,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// headers makes a request's headers of names and values; empty ones are left out.
+// headers builds a request's headers from names and values, leaving out empty ones.
 func headers(pairs ...string) map[string]string {
 	header := map[string]string{}
 	for n := 0; n < len(pairs); n += 2 {
@@ -79,9 +79,8 @@ func headers(pairs ...string) map[string]string {
 	return header
 }
 
-// A page of another site posts prompts, clears the history and opens sockets
-// with the login that the browser has for the hub; a form with text/plain needs
-// no preflight.
+// A page of another site posts prompts, clears the history and opens sockets with
+// the browser's login for the hub. A form with text/plain needs no preflight.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	t.Parallel()
 	const lan = "hub.lan:8188"
@@ -134,7 +133,7 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 				require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
 			}
 			for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
-				// Not Dial, which writes a Host of its own.
+				// Not Dial, which writes its own Host.
 				header := headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Connection", "Upgrade", "Upgrade", "websocket",
 					"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 				resp := b.send(exchange{method: "GET", path: path, header: header})

@@ -83,8 +83,7 @@ func TestPagesOfThePrimary(t *testing.T) {
 	require.Contains(t, b.text("/internal/logs/raw"), "Starting server")
 }
 
-// A web interface that is newer than the instances asks for what they do not
-// know.
+// A web interface newer than the instances asks for things they do not know.
 func TestPagesThatOldPrimariesDoNotHave(t *testing.T) {
 	t.Parallel()
 	b := versioned(t, "0.3.64")
@@ -98,7 +97,7 @@ func TestPagesThatOldPrimariesDoNotHave(t *testing.T) {
 	}
 }
 
-// assetsAreDisabled is what a server answers whose asset database is off.
+// assetsAreDisabled is the answer of a server whose asset database is off.
 const assetsAreDisabled = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details": {}}}`
 
 func TestAssets(t *testing.T) {
@@ -130,8 +129,8 @@ func TestAssets(t *testing.T) {
 	old.play([]exchange{{method: "POST", path: "/api/assets", body: "{}", status: 405, want: "405: Method Not Allowed"}})
 }
 
-// The side bar's list of imported files is that of LoadImage: what was uploaded,
-// and, where nobody logs in, what lies on an instance only.
+// The side bar lists the same imported files as LoadImage: uploads, and, where
+// nobody logs in, files that exist only on an instance.
 func TestImportedFiles(t *testing.T) {
 	t.Parallel()
 	for version, form := range map[string]string{"0.3.64": "%s", "0.33.0": "%s [input]"} {
@@ -170,8 +169,8 @@ func TestImportedFiles(t *testing.T) {
 	}
 }
 
-// A web UI that fits the oldest server is not called outdated because the
-// primary is newer.
+// A web UI that fits the oldest server is not called outdated because the primary
+// is newer.
 func TestRequiredFrontend(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) {
@@ -271,7 +270,7 @@ func TestLogReaders(t *testing.T) {
 	p := newPack(t, "one", sim.Config{})
 	b := packed(t, p)
 	reader, other := b.dial("reader"), b.dial("other")
-	// A socket is open for its client before the hub has taken it in.
+	// A socket is open for its client before the hub has registered it.
 	for _, name := range []string{"reader", "other"} {
 		key := stream.Key{Tenant: job.DefaultTenant, Client: name}
 		require.Eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
@@ -295,7 +294,7 @@ func TestLogReaders(t *testing.T) {
 		{method: "PATCH", path: "/internal/logs/subscribe", body: "{}", status: 500, want: trouble},
 	})
 
-	// Where users log in, an instance's log is nobody's.
+	// Where users log in, nobody sees an instance's log.
 	b.tenant = "ada"
 	require.Equal(t, `""`, b.text("/internal/logs"))
 	require.Equal(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, b.text("/internal/logs/raw"))

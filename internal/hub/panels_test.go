@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// panelist is a client of a custom node that answers by its socket.
+// panelist is a client of a custom node that answers over the client's socket.
 type panelist struct {
 	t    *testing.T
 	b    *bench
@@ -24,7 +24,7 @@ type panelist struct {
 	got  chan string
 }
 
-// panelist opens a client's socket; an empty user has no login.
+// panelist opens a client's socket. An empty user has no login.
 func (b *bench) panelist(t *testing.T, user, id string) *panelist {
 	t.Helper()
 	p := &panelist{t: t, b: b, user: user, id: id, got: make(chan string, 1000)}
@@ -74,7 +74,7 @@ func (p *panelist) call(path, body string) string {
 	return string(answer)
 }
 
-// hears waits for the node's message and reads whom it was sent to.
+// hears waits for the node's message and returns the client it was sent to.
 func (p *panelist) hears() string {
 	p.t.Helper()
 	select {
@@ -93,8 +93,9 @@ func (p *panelist) hears() string {
 	}
 }
 
-// panelBench is a hub before the ComfyUI at COMFYUI_PANEL_URL, which must have
-// the node testdata/panel.py, or else before the simulator, which has it too.
+// panelBench starts a hub in front of the ComfyUI at COMFYUI_PANEL_URL, which must
+// have the node testdata/panel.py. Without that variable it uses the simulator,
+// which has the node too.
 func panelBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
 	count, real := 1, os.Getenv("COMFYUI_PANEL_URL")
@@ -105,8 +106,8 @@ func panelBench(t *testing.T, change ...func(*bench)) *bench {
 	return newBench(t, count, append(change, func(b *bench) { b.settings.Passthrough = PassthroughOn })...)
 }
 
-// TestNodeAnswersOneClient: a message that a custom node sends to the client id
-// of a call reaches that client, wherever the call names it, and nobody else.
+// TestNodeAnswersOneClient: a message that a custom node sends to the client id of
+// a call reaches that client and nobody else, wherever the call names the id.
 func TestNodeAnswersOneClient(t *testing.T) {
 	t.Parallel()
 	b := panelBench(t)
@@ -125,7 +126,7 @@ func TestNodeAnswersOneClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, other := b.panelist(t, "", c.id), b.panelist(t, "", "other "+name)
-			known := b.panelist(t, "", "known "+name) // has called the node, too
+			known := b.panelist(t, "", "known "+name) // has called the node too
 			known.call("/simulated/panel?client_id="+url.QueryEscape(known.id), "")
 			require.Equal(t, known.id, known.hears())
 			for range 3 {
@@ -135,7 +136,7 @@ func TestNodeAnswersOneClient(t *testing.T) {
 				require.Equal(t, c.id, said.SID, "under its own name")
 				require.Equal(t, c.id, p.hears())
 			}
-			other.call("/simulated/panel?client_id="+url.QueryEscape(other.id), "") // as a mark in time
+			other.call("/simulated/panel?client_id="+url.QueryEscape(other.id), "") // marks a point in time
 			require.Equal(t, other.id, other.hears())
 			require.Empty(t, p.got, "no doubles, and no progress of prompts that the client has not posted")
 			require.Empty(t, known.got)
@@ -143,8 +144,8 @@ func TestNodeAnswersOneClient(t *testing.T) {
 	}
 }
 
-// TestNodeAnswersOneTenant: whoever names the client id of another tenant is not
-// told what is meant for that one, and cannot make it be told anything.
+// TestNodeAnswersOneTenant: a caller that names the client id of another tenant
+// does not get that tenant's messages, and cannot cause messages to it.
 func TestNodeAnswersOneTenant(t *testing.T) {
 	t.Parallel()
 	b := panelBench(t)
@@ -158,14 +159,14 @@ func TestNodeAnswersOneTenant(t *testing.T) {
 	bob.call("/simulated/panel", `{"client_id": "`+id+`"}`)
 	bob.call("/simulated/panel/"+id, "")
 
-	thief := b.panelist(t, "bob", id) // and now has one
+	thief := b.panelist(t, "bob", id) // now has one
 	ann.call(path, "")
 	require.Equal(t, id, ann.hears())
 	thief.call(path, "")
 	require.Equal(t, id, thief.hears())
 	b.panelist(t, "", id).call(path, "") // nobody's login
 
-	for _, p := range []*panelist{ann, bob, thief} { // a mark in time
+	for _, p := range []*panelist{ann, bob, thief} { // marks a point in time
 		p.call("/simulated/panel?client_id="+url.QueryEscape(p.id), "")
 		require.Equal(t, p.id, p.hears())
 	}
@@ -174,8 +175,8 @@ func TestNodeAnswersOneTenant(t *testing.T) {
 	}
 }
 
-// TestNodeTellsEverybody: what a node sends to all sockets is for all who use
-// the instance, and so for nobody whom the hub could name.
+// TestNodeTellsEverybody: a message that a node sends to all sockets is for all
+// users of the instance, so the hub cannot say whom it is for.
 func TestNodeTellsEverybody(t *testing.T) {
 	t.Parallel()
 	b := panelBench(t)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	passes     = http.StatusTeapot // what the packs of these tests answer
+	passes     = http.StatusTeapot // what the node packs in these tests answer
 	managerOff = `^\{"error": \{"type": "manager_off"`
 )
 
@@ -21,15 +21,15 @@ func TestManagerOff(t *testing.T) {
 	b := packed(t, p)
 	var steps []exchange
 	for _, path := range []string{
-		// By GET, in its third version.
+		// By GET, in version 3.
 		"/manager/queue/update_all", "/manager/queue/start", "/manager/queue/reset", "/manager/queue/update_comfyui", "/manager/reboot",
 		"/manager/preview_method?value=none", "/manager/db_mode?value=local", "/manager/channel_url_list?value=x", "/manager/share_option?value=all",
 		"/manager/policy/component?value=higher", "/manager/get_openart_auth", "/manager/youml/settings", "/snapshot/restore?target=x",
 		"/snapshot/remove?target=x", "/snapshot/save", "/snapshot/get_current", "/customnode/fetch_updates", "/externalmodel/getlist",
 		"/comfyui_manager/comfyui_switch_version?ver=1", "/comfyui_manager/update_comfyui", "/alternatives/getlist", "/model/install",
-		// In its fourth.
+		// In version 4.
 		"/v2/manager/reboot", "/v2/manager/queue/task", "/v2/snapshot/restore", "/v2/customnode/install/pip", "/v2/comfyui_manager/comfyui_switch_version",
-		// However they are written.
+		// In any spelling.
 		"/api/manager/reboot", "/%6danager/reboot", "/Manager/reboot", "/manager//reboot", "/manager/", "/manager;x/reboot", "/API/v2/MANAGER/reboot",
 		"/manager%2Freboot", "/manager/version/", "/manager/version;x", "/manager/Version",
 	} {
@@ -93,7 +93,7 @@ func TestPassthrough(t *testing.T) {
 			{method: "POST", path: "/pack/x", status: c.post, want: want[c.post]},
 			{method: "DELETE", path: "/pack/x", status: c.post, want: want[c.post]},
 			{method: "POST", path: "/extensions/pack/x.js", status: c.post, want: want[c.post]},
-			// Routes of the hub's own are none of this.
+			// The hub's own routes are not affected.
 			{method: "GET", path: "/queue", status: 200, want: `^\{"queue_running"`},
 			{method: "POST", path: "/interrupt", status: 200},
 		})

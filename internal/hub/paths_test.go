@@ -21,8 +21,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// recordedTarget is a line of what a real aiohttp made of odd requests, see
-// package aiohttp.
+// recordedTarget is a line that records what a real aiohttp made of an odd
+// request. See package aiohttp.
 type recordedTarget struct {
 	Method, Target, Route string
 	Status                int
@@ -38,8 +38,8 @@ func recordedTargets(t testing.TB) []recordedTarget {
 	return table.Rows
 }
 
-// spy notes what reaches an instance on behalf of clients, whose requests carry
-// a mark in their query.
+// spy records the clients' requests that reach an instance. These carry a mark in
+// their query.
 type spy struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -68,7 +68,7 @@ func (s *spy) all() []string {
 	return slices.Clone(s.seen)
 }
 
-// raw sends a request as it is written, and returns the status, 0 for none.
+// raw sends a request exactly as written and returns the status, or 0 for none.
 func (b *bench) raw(method, target, header string) int {
 	b.t.Helper()
 	conn, err := net.Dial("tcp", b.web.Listener.Addr().String())
@@ -84,16 +84,16 @@ func (b *bench) raw(method, target, header string) int {
 	return resp.StatusCode
 }
 
-// passedOn are the routes that the hub answers by asking an instance. Of these
-// it tells what everybody may know.
+// passedOn lists the routes that the hub answers by asking an instance, and that
+// everybody may see.
 var passedOn = []string{
 	"/", "/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/global_subgraphs/{id}", "/node_replacements",
 	"/embeddings", "/models", "/models/{folder}", "/view_metadata/{folder_name}",
 	"/experiment/models/preview/{folder}/{path_index}/{filename:.*}", "/folder_paths", "/logs", "/logs/raw",
 }
 
-// However the path of one of ComfyUI's routes is written, no instance is asked
-// for that route behind the hub's back.
+// However a client spells the path of one of ComfyUI's routes, the request never
+// reaches an instance behind the hub's back.
 func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 	t.Parallel()
 	var instance *spy
@@ -102,7 +102,7 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 		b.settings.Instances = []string{instance.URL}
 	})
 	b.connected(1)
-	routes := map[string]string{} // what aiohttp takes a request for
+	routes := map[string]string{} // the route that aiohttp takes a request for
 	for _, row := range recordedTargets(t) {
 		path, _, _ := strings.Cut(row.Target, "?")
 		routes[row.Method+" "+path] = row.Route
@@ -113,7 +113,7 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 	)
 	for _, row := range recordedTargets(t) {
 		if strings.ContainsFunc(row.Target, func(r rune) bool { return r == '#' || r >= utf8.RuneSelf }) {
-			continue // no target at all
+			continue // not a request target
 		}
 		target := row.Target + "?" + mark
 		if strings.Contains(row.Target, "?") {
@@ -135,7 +135,7 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 	}
 }
 
-// What was seen in the attack: each spelling is the route itself, or nothing.
+// These spellings come from the attack. Each is the route itself, or nothing.
 func TestSpellingsOfTheHubsRoutes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -185,7 +185,7 @@ func TestSpellingsOfTheHubsRoutes(t *testing.T) {
 	}
 }
 
-// Handlers and libraries see the path that was decided on.
+// Handlers and libraries see the same path that the router decided on.
 func TestHandlersSeeTheCanonicalURL(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/%61/b%2fc?x=1;2&x=3", nil)

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The web UI's "Interrupt all running jobs" sends the ids of all that it lists,
-// in one call. It stops one's own; a call with one id means that prompt.
+// The web UI's "Interrupt all running jobs" sends the ids of all listed jobs in
+// one call. It stops only the caller's own jobs, while a call with one id means
+// that prompt.
 func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 3)
@@ -26,7 +27,7 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		require.JSONEq(t, fmt.Sprintf(`{"cancelled": %t}`, want), string(body))
 	}
-	cancel(b.browser(), false, mine, his, also) // none of them is this one's
+	cancel(b.browser(), false, mine, his, also) // none of them belongs to this client
 	require.Equal(t, map[string]string{mine: "running", his: "running", also: "running"}, ann.states())
 	waiting, hisWaiting := ann.submit(endless(4), "ann"), bob.submit(endless(5), "bob")
 	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q, %q]}`, waiting, hisWaiting))
@@ -42,7 +43,7 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	cancel(bob, true, mine)
 	ann.awaits(mine, "cancelled")
 
-	// Scripts send what they mean.
+	// Scripts mean what they send.
 	one, two := ann.submit(endless(6), "ann"), bob.submit(endless(7), "bob")
 	ann.awaits(one, "running")
 	bob.awaits(two, "running")
@@ -51,8 +52,8 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	bob.awaits(two, "cancelled")
 }
 
-// A page that is loaded anew, or opened in another tab, has another client id
-// and the same cookie: what the first one posted is still the browser's own.
+// A page that is reloaded, or opened in another tab, has a new client id and the
+// same cookie. The browser still owns what the first page posted.
 func TestNewTab(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 2)
@@ -86,9 +87,9 @@ func TestNewTab(t *testing.T) {
 	bob.awaits(his, "cancelled")
 }
 
-// A browser that keeps no cookies is offered one with each socket. It is known
-// by its address and program all the same, also after its socket has come anew,
-// and those with a cookie are not taken for it.
+// A browser that keeps no cookies is offered one with each socket. Its address and
+// program still identify it, even after its socket reconnects, and browsers with a
+// cookie are not mistaken for it.
 func TestBrowserWithoutCookies(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 2)

@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// failure is what the execution_error of a history entry says.
+// failure returns what the execution_error of a history entry says.
 func failure(t *testing.T, e entry) (message string, traceback []string) {
 	t.Helper()
 	require.Equal(t, "error", e.Status.Text)
@@ -33,7 +33,7 @@ func failure(t *testing.T, e entry) (message string, traceback []string) {
 	return "", nil
 }
 
-// A prompt that kills the process it runs in gets two of them, not a third.
+// A prompt that kills its process takes down two instances, but not a third.
 func TestPromptThatKillsInstancesIsQuarantined(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) {
@@ -58,8 +58,8 @@ func TestPromptThatKillsInstancesIsQuarantined(t *testing.T) {
 	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text, "the third one is unharmed")
 }
 
-// A supervisor has the process up again before anybody looks: the hub's only
-// sign is that the new one does not know the prompt.
+// A supervisor restarts the process before anybody looks. The only sign for the
+// hub is that the new process does not know the prompt.
 func TestDeathIsSeenAlthoughTheInstanceIsBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1) // the simulator restarts itself
@@ -71,7 +71,7 @@ func TestDeathIsSeenAlthoughTheInstanceIsBack(t *testing.T) {
 	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
 }
 
-// An instance that dies of reading the prompt has not begun to run it.
+// An instance that dies while reading the prompt has not begun to run it.
 func TestPromptThatKillsAtThePost(t *testing.T) {
 	t.Parallel()
 	var victims atomic.Int64
@@ -79,7 +79,7 @@ func TestPromptThatKillsAtThePost(t *testing.T) {
 		for _, i := range b.instances {
 			b.settings.Instances = append(b.settings.Instances, mortal(t, i.url(), func() { victims.Add(1) }))
 		}
-		b.instances = nil // reached through the mortal ones only
+		b.instances = nil // reached only through the mortal ones
 	})
 	b.connected(3)
 	id := b.submit(picture(1), "ann")
@@ -89,7 +89,7 @@ func TestPromptThatKillsAtThePost(t *testing.T) {
 	require.EqualValues(t, 2, victims.Load())
 }
 
-// mortal is an instance whose process dies when it gets a prompt.
+// mortal is an instance whose process dies when it receives a prompt.
 func mortal(t *testing.T, real string, died func()) (address string) {
 	t.Helper()
 	var server *httptest.Server

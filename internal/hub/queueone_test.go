@@ -13,10 +13,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// listings are what the two APIs say of what runs and what waits.
+// listings are what the two APIs list as running and waiting.
 type listings struct{ running, pending []string }
 
-// listed reads them for a client, and holds one against the other.
+// listed reads both APIs for a client and compares them.
 func (b *bench) listed(client string) listings {
 	b.t.Helper()
 	_, body := b.get("/queue?clientId=" + client)
@@ -49,15 +49,16 @@ func (b *bench) listed(client string) listings {
 	return l
 }
 
-// A site that lists one running prompt says so everywhere, and to each caller of
-// its own; what it lists as waiting can be deleted and cleared like that.
+// A site that lists only one running prompt does so everywhere, and lists for each
+// caller one of its own. A prompt that is listed as waiting can be deleted and
+// cleared like one.
 func TestQueueOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 3, func(b *bench) { b.one = true })
 	require.Empty(t, b.listed("ann").running)
 	first := b.submit(endless(1), "ann")
-	// The hub says which has run for longest: what it has not heard to begin yet is
-	// none, although the instance works on it.
+	// The hub shows the prompt that has run for longest. A prompt whose start the hub
+	// has not heard of does not count, even if the instance works on it.
 	runs := func(id string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -78,7 +79,7 @@ func TestQueueOne(t *testing.T) {
 	_, body := b.get("/prompt?clientId=ann")
 	require.JSONEq(t, `{"exec_info": {"queue_remaining": 3}}`, string(body))
 
-	// Cancel all, as plugins do it that read the listing.
+	// Cancel everything the way plugins that read the listing do.
 	list, err := json.Marshal([]string{second, waiting})
 	require.NoError(t, err)
 	b.posts("/queue", fmt.Sprintf(`{"delete": %s, "client_id": "ann"}`, list))
@@ -87,7 +88,7 @@ func TestQueueOne(t *testing.T) {
 	require.Equal(t, "error", b.finished(first).Status.Text)
 	require.Equal(t, listings{[]string{other}, []string{}}, b.listed("ann"))
 
-	// The new API's cancel of one that is listed as waiting leaves no trace.
+	// Cancelling a prompt listed as waiting through the new API leaves no trace.
 	third := b.submit(endless(5), "bob")
 	runs(third)
 	status, body := b.post("/api/jobs/"+third+"/cancel?clientId=bob", "")
@@ -95,14 +96,14 @@ func TestQueueOne(t *testing.T) {
 	require.JSONEq(t, `{"cancelled": true}`, string(body))
 	require.Equal(t, listings{[]string{other}, []string{}}, b.listed("bob"))
 
-	// A clear takes what is listed as waiting, and only the caller's own.
+	// A clear removes what is listed as waiting, but only the caller's own.
 	fourth := b.submit(endless(6), "ann")
 	runs(fourth)
 	fifth := b.submit(endless(7), "bob")
 	require.ElementsMatch(t, []string{fourth, fifth}, b.listed("bob").pending)
 	b.posts("/queue", `{"clear": true, "client_id": "bob"}`)
 	require.Equal(t, listings{[]string{other}, []string{fourth}}, b.listed("bob"))
-	// What is listed as waiting is deleted, though its own client sees it run.
+	// A prompt listed as waiting can be deleted, even though its own client sees it run.
 	b.posts("/queue", fmt.Sprintf(`{"delete": [%q], "client_id": "bob"}`, fourth))
 	require.Equal(t, "error", b.finished(fourth).Status.Text)
 	b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, other))

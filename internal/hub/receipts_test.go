@@ -11,8 +11,8 @@ import (
 )
 
 // TestReadOnce: clients that open a socket for each prompt under one client id
-// read it to the end and not the ping behind it. However they go on, the next
-// socket is not told the last prompt again.
+// read up to the prompt's end and not the ping behind it. Whatever they do next,
+// their next socket is not told the last prompt again.
 func TestReadOnce(t *testing.T) {
 	b := newBench(t, 1)
 	get := func(paths ...string) func(t *testing.T, c *client, id string) {
@@ -26,7 +26,7 @@ func TestReadOnce(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		goOn func(t *testing.T, c *client, id string)
-		// again: nothing shows that the client has read it.
+		// again means that nothing shows that the client has read it.
 		again bool
 	}{
 		"closes in order":                  {goOn: func(_ *testing.T, c *client, _ string) { _ = c.conn.Close(websocket.StatusNormalClosure, "") }},
@@ -43,7 +43,7 @@ func TestReadOnce(t *testing.T) {
 			require.NoError(t, c.conn.CloseNow())
 		}},
 		"fetches the picture, as many do before they read the end": {again: true, goOn: func(t *testing.T, c *client, id string) {
-			// A glance at the history under another name is no receipt of this one's.
+			// Reading the history under another name is not a receipt for this client.
 			status, body := b.get("/history/" + id + "?clientId=another")
 			require.Equal(t, http.StatusOK, status, string(body))
 			var all map[string]entry

@@ -19,9 +19,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/replay"
 )
 
-// TestReplay plays what was recorded of real ComfyUI servers against a hub
-// with one instance and against one with three. Whatever a client sees
-// otherwise must be in the table differences, and whatever is there must show.
+// TestReplay plays recordings of real ComfyUI servers against a hub with one
+// instance and against one with three. Every difference that a client sees must be
+// in the table differences, and every difference in the table must show.
 func TestReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays all recordings")
@@ -56,24 +56,25 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	require.NoError(t, crew.Wait())
-	if played.Load() == all.Load() { // not with -run for one of them
+	if played.Load() == all.Load() { // not when -run selects one of them
 		found.check(t)
 	}
 }
 
-// replayers is how many scenarios are played at once. Not t.Parallel, which
-// goes by the number of processors: they mostly wait for nothing to happen.
+// replayers is how many scenarios are played at once. t.Parallel is no use here:
+// it goes by the number of processors, and scenarios mostly wait for nothing to
+// happen.
 const replayers = 6
 
-// overlapping are the scenarios in which a client posts prompts while another
-// of its own runs.
+// overlapping lists the scenarios in which a client posts prompts while another of
+// its own runs.
 var overlapping = []string{
 	"queue", "queue-burst", "queue-shape", "order-front-number", "prompt-id-duplicate", "two-clients",
 	"jobs", "jobs-odd", "jobs-cancel", "jobs-cancel-many", "interrupt",
 }
 
-// reordered are the scenarios in which even a hub with one instance runs other
-// prompts than the recorded server, or in another order.
+// reordered lists the scenarios in which even a hub with one instance runs
+// different prompts from the recorded server, or in a different order.
 var reordered = []string{"prompt-id", "node-replacement", "order-front-number", "validation-new"}
 
 func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
@@ -100,11 +101,11 @@ func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
 	}
 	p.CountsStatus = tr.OneCaller() && !p.Apart
 	if tr.Name == "variant-assets" {
-		// Half of what its socket was sent tells of the progress of assets.
+		// Half of the messages on its socket report the progress of assets.
 		p.Skip = func(step, what string) bool { return step == "socket c" && what == replay.Frames }
 	}
 	if tr.Name == "jobs-odd" {
-		// The recorder emptied the history by requests it did not record.
+		// The recorder cleared the history with requests it did not record.
 		p.Before = func(request *pyjson.Object) {
 			if n, err := b.hub.queue.Count(t.Context(), "client:default/cl-jo"); request.String("path") == "/prompt" && err == nil && n == 0 {
 				require.NoError(t, b.hub.queue.ClearHistory(t.Context(), job.DefaultTenant, "client:default/cl-jo"))
@@ -118,7 +119,7 @@ func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
 	return p.Play(t.Context())
 }
 
-// recordedInstance is an instance as the recorded server was.
+// recordedInstance returns an instance like the recorded server.
 func recordedInstance(t *testing.T, tr replay.Trace, face *replay.Face) *instance {
 	c := sim.Config{
 		Version: tr.Version, Dir: t.TempDir(), Clock: face, Overhead: 6 * time.Millisecond, ArrangeOutputs: tr.Arrange(),
@@ -140,8 +141,8 @@ func recordedInstance(t *testing.T, tr replay.Trace, face *replay.Face) *instanc
 	return i
 }
 
-// idle reports whether hub and instances have nothing to do but to wait for
-// the clock: what runs sleeps, and what waits has no instance.
+// idle reports whether hub and instances only wait for the clock: everything that
+// runs sleeps, and everything that waits has no instance.
 func (b *bench) idle(faces []*replay.Face) bool {
 	busy := 0
 	for n, i := range b.instances {

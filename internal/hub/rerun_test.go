@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// A person who sees the progress begin anew is told why.
+// A person who sees the progress start over is told why.
 func TestWebUISaysWhyAPromptRunsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) {

@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// made runs a graph and gives the name of its picture and when the job ended.
+// made runs a graph and returns the name of its picture and the time when the job ended.
 func (b *bench) made(graph string) (id, name string, end time.Time) {
 	b.t.Helper()
 	id = b.submit(graph, "ann")
@@ -28,8 +28,8 @@ func (b *bench) views(name string) bool {
 	return status == http.StatusOK
 }
 
-// A history entry goes with the files that no younger entry names; one that a
-// cached run has named again stays.
+// A history entry goes away together with the files that no younger entry names. A
+// file that a cached run has named again stays.
 func TestHistoryGoesWithItsFiles(t *testing.T) {
 	for name, configure := range map[string]func(*testing.T, *bench){
 		"folder":       func(*testing.T, *bench) {},
@@ -54,8 +54,8 @@ func TestHistoryGoesWithItsFiles(t *testing.T) {
 			require.True(t, there)
 			require.True(t, b.views(green))
 
-			// An operator's client that clears the history deletes no files, as in
-			// ComfyUI; they grow old by themselves.
+			// When an operator's client clears the history, no files are deleted, as in
+			// ComfyUI. They expire later by themselves.
 			status, _ := b.post("/history", `{"clear": true}`)
 			require.Equal(t, http.StatusOK, status)
 			require.True(t, b.views(green))
@@ -99,7 +99,7 @@ func TestHistoryIsBoundedBySize(t *testing.T) {
 	require.LessOrEqual(t, kept, 2)
 }
 
-// An upload that a job waits for stays, however old it is.
+// An upload that a job still needs stays, however old it is.
 func TestInputsGrowOld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) { b.settings.InputAge = time.Hour })
@@ -120,7 +120,7 @@ func TestInputsGrowOld(t *testing.T) {
 	require.True(t, has("needed.png"))
 }
 
-// One hub looks after the house; when it stops, another does.
+// One hub does the cleaning. When it stops, another one takes over.
 func TestOneHubKeepsHouse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// The rooms of the API import this package, so that its own tests cannot import
-// them. This file is of another package, and can.
+// Package rooms imports this package, so this package's own tests cannot import
+// it. This file belongs to another package, which can.
 func init() {
 	hub.NewRooms = func(h *hub.Hub) hub.Rooms {
 		all := rooms.New(h)

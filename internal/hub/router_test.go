@@ -14,11 +14,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 )
 
-// model is aiohttp's resolver, written from its source: resources are indexed
-// by the fixed beginning of their path; a path is looked up whole, then without
-// its last segment, and so on; those of one index are tried in their order. A
-// parameter is [^{}/]+, or .* where it takes the rest. It shares nothing with
-// the router that it is compared to.
+// model is aiohttp's resolver, written from its source. Resources are indexed by
+// the fixed beginning of their path. A path is looked up whole, then without its
+// last segment, and so on, and the resources under one index are tried in order. A
+// parameter is [^{}/]+, or .* where it takes the rest. It shares no code with the
+// router that it is compared to.
 type model struct {
 	index map[string][]*resource
 }
@@ -29,7 +29,7 @@ type resource struct {
 	methods []string
 }
 
-// newModel has the hub's own table, in the same order.
+// newModel contains the hub's own table, in the same order.
 func newModel(t *api.Router) *model {
 	m := &model{index: map[string][]*resource{}}
 	for pattern, methods := range t.All() {
@@ -59,7 +59,7 @@ func newModel(t *api.Router) *model {
 
 var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
-// safe is yarl's path_safe of a path without broken escapes.
+// safe is yarl's path_safe for a path without broken escapes.
 func safe(raw string) string {
 	return escape.ReplaceAllStringFunc(raw, func(e string) string {
 		if e = strings.ToUpper(e); e == "%2F" || e == "%25" {
@@ -97,8 +97,8 @@ func (m *model) resolve(method, path string) (name string, values, allowed []str
 	return "", nil, slices.Compact(allowed)
 }
 
-// FuzzRouter compares the hub's router with the model. Whatever it takes for no
-// route, and lets through, must be none to aiohttp either.
+// FuzzRouter compares the hub's router with the model. If the hub finds no route
+// and passes the request on, aiohttp must find none either.
 func FuzzRouter(f *testing.F) {
 	for _, row := range recordedTargets(f) {
 		f.Add(row.Method, row.Target)
@@ -108,7 +108,7 @@ func FuzzRouter(f *testing.F) {
 		f.Add(http.MethodDelete, path)
 	}
 	server := NewRooms(New(Identity{}))
-	named := &api.Router{} // the hub's table with handlers that tell their name
+	named := &api.Router{} // the hub's table with handlers that report their name
 	hit := ""
 	for _, table := range server.Routers() {
 		for pattern, methods := range table.All() {
@@ -125,7 +125,7 @@ func FuzzRouter(f *testing.F) {
 		}
 		p, err := aiohttp.ReadPath(u)
 		if err != nil {
-			return // refused, and so passed on to nobody
+			return // refused, so passed on to nobody
 		}
 		raw, _, _ := strings.Cut(target, "?")
 		if _, rest, absolute := strings.Cut(raw, "://"); absolute && !strings.HasPrefix(raw, "/") {

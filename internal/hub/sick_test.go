@@ -17,8 +17,9 @@ import (
 
 func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
 
-// givenUp waits until the hub takes its first instance for sick, and has
-// patience from then on: on a busy machine a healthy one may be as silent.
+// givenUp waits until the hub considers its first instance sick, and then makes
+// the hub patient: on a busy machine a healthy instance may be silent just as
+// long.
 func (b *bench) givenUp() {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, time.Minute, 10*time.Millisecond)
@@ -35,8 +36,8 @@ func stateOf(b *bench, i *instance) fleet.State {
 	return ""
 }
 
-// An instance whose socket stands and that does not tell at once what it can run
-// is asked again.
+// An instance with an open socket that does not tell at once what it can run is
+// asked again.
 func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 	t.Parallel()
 	var stumbles atomic.Int64
@@ -56,7 +57,7 @@ func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 	b.finished(b.submit(picture(1), "ann"))
 }
 
-// A zombie answers HTTP, takes prompts and runs none.
+// A zombie answers HTTP and accepts prompts, but runs none.
 func TestZombieIsLeftForAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, impatient)
@@ -65,13 +66,13 @@ func TestZombieIsLeftForAnother(t *testing.T) {
 	b.givenUp()
 	_, ended := b.history(id)
 	require.False(t, ended)
-	// A restart cures it, and the job that it had runs.
+	// A restart cures it, and its job runs.
 	b.instances[0].die()
 	b.instances[0].revive()
 	require.Equal(t, "success", b.finished(id).Status.Text)
 }
 
-// A run that hangs and is deaf to interrupts goes to another instance.
+// A run that hangs and ignores interrupts moves to another instance.
 func TestHangingRunGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, impatient)
@@ -85,7 +86,7 @@ func TestHangingRunGoesElsewhere(t *testing.T) {
 	require.Equal(t, 1, spare.Finished())
 }
 
-// Our prompt got in behind one that somebody posted to the instance itself.
+// The hub's prompt ended up behind one that somebody posted directly to the instance.
 func TestPromptBehindAForeignOneIsTakenBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -105,7 +106,7 @@ func TestPromptBehindAForeignOneIsTakenBack(t *testing.T) {
 	require.Equal(t, 1, b.instances[0].Started(), "the foreign prompt was left alone")
 }
 
-// A run that takes longer than the operator allows is ended, not repeated.
+// A run that takes longer than the operator allows is ended and not repeated.
 func TestJobTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.JobTimeout = 300 * time.Millisecond })

@@ -50,7 +50,7 @@ func TestSignedLinks(t *testing.T) {
 		_, body := read(t, response)
 		return response, string(body)
 	}
-	// It works for anybody, also from a page of another site.
+	// It works for anybody, even from a page of another site.
 	b.tenant = "somebody else"
 	response, body := fetch(link, "Sec-Fetch-Site", "cross-site")
 	require.Equal(t, http.StatusOK, response.StatusCode)
@@ -64,7 +64,7 @@ func TestSignedLinks(t *testing.T) {
 	response, _ = fetch(link, "If-None-Match", response.Header.Get("Etag"))
 	require.Equal(t, http.StatusNotModified, response.StatusCode)
 
-	// Nobody gets a link to another tenant's file, nor to none.
+	// Nobody gets a link to another tenant's file or to a file that does not exist.
 	status, _ = b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
 	require.Equal(t, http.StatusNotFound, status)
 	b.tenant = "telegram:12345"
@@ -98,7 +98,7 @@ func TestSignedLinks(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, response.StatusCode, forged)
 	}
 
-	// A restart changes nothing; what is deleted is gone; time passes.
+	// A restart changes nothing. A link stops working when its file is deleted or its time is up.
 	b.stop()
 	b.start()
 	response, _ = fetch(link)
@@ -110,7 +110,7 @@ func TestSignedLinks(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond)
 }
 
-// newSignerOf gives a signer of a storage.
+// newSignerOf returns a signer for a storage.
 func newSignerOf(t testing.TB, location string) *signer {
 	t.Helper()
 	storage, err := files.OpenStorage(t.Context(), location)
@@ -148,8 +148,8 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 	}
 }
 
-// Whoever has a key of the hub still cannot make a link that works for longer
-// than the hub itself would allow.
+// Even with a key of the hub, nobody can make a link that works longer than the
+// hub itself would allow.
 func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

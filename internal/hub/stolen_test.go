@@ -17,11 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gossipKey is what whoever stole a GPU machine has.
+// gossipKey is the key that a thief of a GPU machine has.
 const gossipKey = "the key of the gossip, on every GPU machine"
 
-// stolen is the cipher that a purpose had when it was derived from the gossip
-// key.
+// stolen is the cipher for a purpose as it was once derived from the gossip key.
 func stolen(t *testing.T, purpose string) cipher.AEAD {
 	t.Helper()
 	key, err := hkdf.Key(sha256.New, []byte(gossipKey), nil, purpose, 32)
@@ -33,7 +32,7 @@ func stolen(t *testing.T, purpose string) cipher.AEAD {
 	return aead
 }
 
-// With the gossip key nobody makes a link to a file of any tenant.
+// The gossip key does not let anybody make a link to a tenant's file.
 func TestGossipKeyMakesNoLinks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.id.GossipKey, b.tenant = gossipKey, "ann" })
@@ -46,7 +45,7 @@ func TestGossipKeyMakesNoLinks(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, status, string(body))
 }
 
-// With the gossip key and a copy of Redis nobody reads API keys.
+// The gossip key and a copy of Redis do not let anybody read API keys.
 func TestGossipKeyOpensNoAPIKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) { b.id.GossipKey = gossipKey })

@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// bucket gives the location of a new bucket.
+// bucket returns the location of a new bucket.
 func bucket(t *testing.T) string {
 	t.Helper()
 	for name, value := range map[string]string{
@@ -31,9 +31,8 @@ func bucket(t *testing.T) string {
 	return "s3://pictures?endpoint=" + srv.URL + "&prefix=fleet"
 }
 
-// Two hubs that share nothing but a Redis and a bucket: pictures, uploads and
-// settings of one are there through the other. One that has another storage
-// does not start.
+// Two hubs share only a Redis and a bucket. Each serves the pictures, uploads and
+// settings of the other. A hub with a different storage does not start.
 func TestHubsShareAnObjectStore(t *testing.T) {
 	server, location := redistest.Start(t), bucket(t)
 	one := newBench(t, 1, func(b *bench) { b.id.Redis, b.id.Storage = server.URL(), location })
@@ -73,7 +72,7 @@ func TestHubsShareAnObjectStore(t *testing.T) {
 	require.Equal(t, `"light"`, string(body), "the others go on")
 }
 
-// Saved workflows and settings lie in the object store, too.
+// Saved workflows and settings are in the object store too.
 func TestUserFilesInAnObjectStore(t *testing.T) {
 	location := bucket(t)
 	b := newBench(t, 0, func(b *bench) { b.id.Storage = location })

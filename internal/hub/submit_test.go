@@ -18,7 +18,7 @@ func submissionOf(t *testing.T, graph string) Submission {
 	return Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
 }
 
-// The hub takes prompts from any dialect: there is no request here.
+// The hub takes prompts from any dialect, so this test makes no request.
 func TestSubmitWithoutARequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -64,7 +64,7 @@ func TestSubmitRefusals(t *testing.T) {
 	require.ErrorIs(t, err, ErrQueueFull)
 }
 
-// loggedDoor notes when a door is closed.
+// loggedDoor records when a door is closed.
 type loggedDoor struct {
 	door
 	log *[]string
@@ -75,9 +75,9 @@ func (d loggedDoor) Close() {
 	d.door.Close()
 }
 
-// Messages of a run may follow when the door of its job is closed, so a client
-// that is told of an error has it by then, just as one that is told an id: a job
-// may be queued although its client is told of an error.
+// Messages of a run may follow once the door of its job is closed. A client that
+// is told of an error must have that answer by then, just like a client that is
+// told an id: a job may be queued even though its client is told of an error.
 func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, patient)

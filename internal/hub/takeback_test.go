@@ -16,8 +16,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// person is one client with a few prompts, and what it believes of them: the
-// first runs, the others wait. The hub runs some of the others, too.
+// person is one client with a few prompts, and what it believes about them: the
+// first runs and the others wait. In fact the hub runs some of the others too.
 type person struct {
 	b      *bench
 	client string
@@ -30,7 +30,7 @@ type person struct {
 	clears []bool // those that ran at a clear
 }
 
-// A gesture of a person: what it sends, and what should come of it.
+// A gesture of a person: the request it sends, and the expected result.
 var personal = map[string]struct {
 	send  func(p *person) (path, body string)
 	means func(p *person)
@@ -98,10 +98,10 @@ func (p *person) deletes(ids ...string) string {
 	return fmt.Sprintf(`{"delete": %s, "client_id": %q}`, list, p.client)
 }
 
-// head is the prompt that the person sees run, -1 for none.
+// head returns the prompt that the person sees running, or -1 for none.
 func (p *person) head() int { return slices.Index(p.over, false) }
 
-// running are the prompts that run, on as many instances as there are.
+// running returns the prompts that run, on as many instances as there are.
 func (p *person) running() []bool {
 	all, free := make([]bool, len(p.ids)), p.slots
 	for n := range p.ids {
@@ -125,7 +125,7 @@ func (p *person) meansDelete(from, to int) {
 	}
 }
 
-// fate is what became of a prompt: whether its end was asked for or has come.
+// fate reports whether a prompt has ended or its end was asked for.
 func (p *person) fate(id string) (over bool) {
 	j, err := p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id)
 	require.NoError(p.b.t, err)
@@ -137,7 +137,7 @@ func (p *person) fate(id string) (over bool) {
 	return asked
 }
 
-// steady waits until all that may run runs, and the first is shown.
+// steady waits until every prompt that may run does, and the first is shown.
 func (p *person) steady() {
 	p.b.t.Helper()
 	require.Eventually(p.b.t, func() bool {
@@ -158,7 +158,7 @@ func (p *person) steady() {
 	}, time.Minute, 2*time.Millisecond, "%v", p.over)
 }
 
-// begin posts the prompts, the second when the first is shown.
+// begin posts the prompts, the second one once the first is shown.
 func (p *person) begin(count int) {
 	p.over, p.behind, p.named = make([]bool, count), make([]bool, count), -1
 	if p.socket {
@@ -175,7 +175,7 @@ func (p *person) begin(count int) {
 	p.steady()
 }
 
-// leave ends all that is left.
+// leave ends everything that is left.
 func (p *person) leave() {
 	p.b.posts("/queue", p.deletes(p.ids...))
 	for _, id := range slices.Backward(p.ids) {
@@ -193,7 +193,7 @@ func (b *bench) posts(path, body string) {
 	require.Equal(b.t, http.StatusOK, status, string(answer))
 }
 
-// orders are single gestures and every two of them in both orders.
+// orders returns the single gestures and every pair of them in both orders.
 func orders(gestures []string) (all [][]string) {
 	for _, one := range gestures {
 		all = append(all, []string{one})
@@ -206,9 +206,9 @@ func orders(gestures []string) (all [][]string) {
 	return all
 }
 
-// Every gesture and every two of them in both orders, against what a person
-// expects who knows one ComfyUI: what is named is gone, what is neither named
-// nor shown goes on, and what means "cancel all" leaves nothing.
+// Checks every gesture and every pair in both orders against what a person who
+// knows one ComfyUI expects: named prompts are gone, prompts that are neither
+// named nor shown go on, and "cancel all" leaves nothing.
 func TestWhatStopsWhat(t *testing.T) {
 	t.Parallel()
 	every := slices.Sorted(maps.Keys(personal))
@@ -253,8 +253,8 @@ func TestWhatStopsWhat(t *testing.T) {
 	}
 }
 
-// A prompt that is deleted before its client has seen it run leaves no trace,
-// though it runs: no listing, no history, no message, no count.
+// A prompt that is deleted before its client has seen it run leaves no trace even
+// if it runs: no listing, no history, no message, no count.
 func TestTakenBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -275,7 +275,7 @@ func TestTakenBack(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 	_, body := b.get("/prompt?clientId=ann")
 	require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, string(body))
-	// The same prompt can be sent again at once, and is another.
+	// The same prompt can be sent again at once, and is a new job.
 	b.postAs(taken, "bob", endless(2))
 	b.posts("/interrupt", `{"client_id": "ann"}`)
 	require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
@@ -291,8 +291,8 @@ func TestTakenBack(t *testing.T) {
 	b.posts("/interrupt", `{"client_id": "bob"}`)
 }
 
-// The hub that is asked to delete, the one that runs the prompt and the one that
-// has the client's socket may be three.
+// Three hubs may be involved: one is asked to delete, one runs the prompt, and one
+// has the client's socket.
 func TestTakenBackAtAnotherHub(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 1)
@@ -315,7 +315,7 @@ func TestTakenBackAtAnotherHub(t *testing.T) {
 		require.NotContains(t, string(body), taken)
 		_, found := one.history(taken)
 		require.False(t, found)
-		last := one.submit(work(1, 3, "none"), "ann") // runs where the other has ended
+		last := one.submit(work(1, 3, "none"), "ann") // runs where the other one has ended
 		require.Eventually(t, func() bool { _, ok := two.history(last); return ok }, time.Minute, time.Millisecond)
 		taken = two.submit(endless(4), "ann")
 		require.Eventually(t, running(2), time.Minute, time.Millisecond)

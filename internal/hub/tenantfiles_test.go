@@ -33,8 +33,8 @@ func loading(name string) string {
 		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, name)
 }
 
-// One tenant's files are out of another's reach, by whatever name: of the
-// upload, of the place on the instance, of what lies on the instance already.
+// A tenant cannot reach another tenant's files by any name: the name of the
+// upload, of the place on the instance, or of a file already on the instance.
 func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

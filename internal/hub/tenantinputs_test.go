@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// uploadAs uploads a file as a tenant; fields are further ones of the form.
+// uploadAs uploads a file as a tenant. fields are further fields of the form.
 func (b *bench) uploadAs(tenant, name, content string, fields ...string) (int, string) {
 	b.t.Helper()
 	var body bytes.Buffer
@@ -64,7 +64,7 @@ func TestTenantInputs(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, "equal files count once: "+answer)
 		status, answer = b.uploadAs("bob", "3.png", sized("c"))
 		require.Equal(t, http.StatusOK, status, answer)
-		// Overwriting gives room back only when no other name has the bytes.
+		// Overwriting frees room only when no other name has the same bytes.
 		status, answer = b.uploadAs("ann", "1.png", sized("d"), "overwrite", "true")
 		b.refused("inputs", status, answer)
 		status, answer = b.uploadAs("ann", "again.png", sized("b"), "overwrite", "true")
@@ -93,7 +93,7 @@ func TestTenantInputs(t *testing.T) {
 	})
 }
 
-// The count of a tenant's uploads is gone with the last of them.
+// A tenant's count of uploads is gone with the last of them.
 func TestUploadCountsDoNotLeak(t *testing.T) {
 	t.Parallel()
 	b := shared(t, TenantLimits{InputFiles: 10})
@@ -114,8 +114,8 @@ func TestUploadCountsDoNotLeak(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// Over a bound of the files of all, the tenant pays that has the most, also
-// when another's are older.
+// When the files of all tenants exceed a bound, the tenant that has the most loses
+// files, even if others' files are older.
 func TestTenantHistorySize(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]func(*bench, int64){

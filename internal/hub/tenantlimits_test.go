@@ -16,8 +16,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// shared is a hub whose visitors log in by a header, so that several tenants
-// can ask at once.
+// shared is a hub whose visitors log in with a header, so that several tenants can
+// send requests at once.
 func shared(t *testing.T, limits TenantLimits, change ...func(*bench)) *bench {
 	t.Helper()
 	b := newBench(t, 0, append([]func(*bench){func(b *bench) { b.settings.TenantLimits = limits }}, change...)...)
@@ -39,7 +39,7 @@ func (b *bench) as(tenant, method, path, body string) (int, string) {
 	return status, string(answer)
 }
 
-// refused says that a tenant was told in words which of its limits it reached.
+// refused requires that a tenant was told which of its limits it reached.
 func (b *bench) refused(limit string, status int, answer string) {
 	b.t.Helper()
 	require.GreaterOrEqual(b.t, status, 400, answer)
@@ -58,7 +58,7 @@ func (b *bench) refused(limit string, status int, answer string) {
 	b.t.Error("the refusal is not counted")
 }
 
-// open opens a socket of a tenant, or gives the answer that refuses it.
+// open opens a tenant's socket, or returns the answer that refuses it.
 func (b *bench) open(tenant, client string) (status int, answer string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
@@ -96,7 +96,7 @@ func TestDefaultTenantLimits(t *testing.T) {
 	}
 }
 
-// That people log in is known to a hub that starts anew.
+// A restarted hub still knows that people log in.
 func TestLoginsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	b := shared(t, TenantLimits{})
@@ -135,7 +135,7 @@ func TestTenantQueue(t *testing.T) {
 			post := func(tenant string, n int) (int, string) {
 				return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
 			}
-			// It takes the only instance.
+			// This job takes the only instance.
 			status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
 			require.Equal(t, http.StatusOK, status, answer)
 			require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)

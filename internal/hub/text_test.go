@@ -16,12 +16,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// talkative is an instance that sends a TEXT frame before each message
-// `executing` with a node, as API nodes do, to every socket.
+// talkative is an instance that sends a TEXT frame to every socket before each
+// `executing` message with a node, as API nodes do.
 type talkative struct {
 	*instance
 	front *httptest.Server
-	mute  bool // tells nothing of runs
+	mute  bool // says nothing about runs
 }
 
 func newTalkative(t *testing.T) *talkative {
@@ -37,7 +37,7 @@ func newTalkative(t *testing.T) *talkative {
 	return f
 }
 
-// socket joins a hub's socket with one of the instance.
+// socket joins a hub's socket with a socket of the instance.
 func (f *talkative) socket(w http.ResponseWriter, r *http.Request) {
 	near, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
@@ -88,8 +88,8 @@ func textFrame() []byte {
 	return append(frame, "2the clouds are counted: ☁"...)
 }
 
-// TEXT frames name no prompt, and a server sends them to everybody: behind the
-// hub they reach the client whose prompt runs, and nobody else.
+// TEXT frames name no prompt, and a server sends them to everybody. Behind the hub
+// they reach only the client whose prompt runs.
 func TestTextFrames(t *testing.T) {
 	t.Parallel()
 	f := newTalkative(t)
@@ -120,8 +120,8 @@ func TestTextFrames(t *testing.T) {
 	require.Equal(t, id, first.Data.PromptID)
 }
 
-// A run of which the hub was told nothing is shown with its results all the
-// same: many clients take them from the socket only.
+// A run that the hub was told nothing about is still shown with its results,
+// because many clients take results only from the socket.
 func TestRunThatWasNotHeardOf(t *testing.T) {
 	t.Parallel()
 	f := newTalkative(t)

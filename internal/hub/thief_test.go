@@ -27,13 +27,13 @@ import (
 
 const fleetKey = "the key of the whole fleet"
 
-// box is a GPU machine: a simulated ComfyUI and, beside it, what an agent is
-// to a hub. Unlike an agent it says whatever a test wants it to.
+// box is a GPU machine: a simulated ComfyUI together with an agent that, unlike a
+// real one, reports whatever a test wants.
 type box struct {
 	*gossip.Gossip
 	id     gossip.Identity
 	server *instance
-	// address is where it serves, a URL without a path.
+	// address is the URL where it serves, without a path.
 	address string
 	seq     atomic.Uint64
 
@@ -80,14 +80,14 @@ func newBox(t *testing.T, plain bool) *box {
 	return b
 }
 
-// got lists the prompts that were posted to it.
+// got lists the prompts that were posted to the box.
 func (b *box) got() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.posted...)
 }
 
-// say changes what it reports.
+// say changes what the box reports.
 func (b *box) say(list ...fleet.InstanceReport) {
 	b.mu.Lock()
 	b.says = list
@@ -95,7 +95,7 @@ func (b *box) say(list ...fleet.InstanceReport) {
 	b.Push(true)
 }
 
-// join enters the group under a name; leave ends that.
+// join enters the group under a name. leave ends that.
 func (b *box) join(t *testing.T, h *bench, name string, boot int64, log io.Writer) (leave func()) {
 	t.Helper()
 	c := gossip.Config{
@@ -142,7 +142,7 @@ func (b *bench) reportsRefused(kind string) float64 {
 	return 0
 }
 
-// entryOf is what /hub/instances says of an instance.
+// entryOf returns what /hub/instances says about an instance.
 func (b *bench) entryOf(name string) (state, reason string) {
 	b.t.Helper()
 	_, body := b.get("/hub/instances")
@@ -158,9 +158,9 @@ func (b *bench) entryOf(name string) (state, reason string) {
 
 func keyed(b *bench) { b.id.GossipKey = fleetKey }
 
-// A GPU machine that was stolen has the gossip key. It says that it is another
-// machine which has just restarted, and that it is to be called elsewhere; the
-// next job, with its API key, must not go there.
+// A stolen GPU machine has the gossip key. It claims to be another machine that
+// has just restarted at a new address. The next job, with its API key, must not go
+// there.
 func TestStolenMachineTakesNobodysName(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, 0, keyed)
@@ -190,8 +190,8 @@ func TestStolenMachineTakesNobodysName(t *testing.T) {
 		"its operator finds out too")
 }
 
-// A name stays its agent's when that one is away and when the hub restarts,
-// until the operator gives it away.
+// A name stays with its agent while the agent is away and when the hub restarts,
+// until the operator frees it.
 func TestNamesStayPinned(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, 0, keyed)
@@ -228,12 +228,12 @@ func TestNamesStayPinned(t *testing.T) {
 	require.Len(t, other.got(), 1)
 }
 
-// Where an agent says that it is matters only as far as it can prove it.
+// The address that an agent reports counts only as far as the agent can prove it.
 func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	t.Parallel()
 	var log heardLog
 	h := newBench(t, 0, keyed, func(b *bench) { b.log = &log })
-	inside := newBox(t, true) // what only the hub can reach, say
+	inside := newBox(t, true) // for example an address that only the hub can reach
 	agent := newBox(t, false)
 	agent.join(t, h, "box", 1, nil)
 	direct := func(name, address string) fleet.InstanceReport {
@@ -255,7 +255,7 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 		require.NotEmpty(t, reason, name)
 	}
 
-	// TLS without the agent's key is nothing but a knock.
+	// A TLS server that lacks the agent's own key gets no prompts.
 	thief := newBox(t, false)
 	agent.say(up("own", agent.address+"/i/own"), up("other", thief.address+"/i/other"))
 	require.Eventually(t, func() bool { state, _ := h.entryOf("other"); return state == "idle" }, time.Minute, time.Millisecond)

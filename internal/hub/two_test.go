@@ -21,8 +21,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// newPair starts two hubs on one Redis, with one storage, as it must be. Each
-// has instances that the other does not know.
+// newPair starts two hubs on one Redis, with one storage, as required. Each has
+// instances that the other does not know.
 func newPair(t *testing.T, atOne, atTwo int) (one, two *bench) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -41,7 +41,7 @@ type heard struct {
 	binary []byte
 }
 
-// any is the next message, whatever it is.
+// any returns the next message of any type.
 func (c *client) any() heard {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -56,8 +56,8 @@ func (c *client) any() heard {
 	return h
 }
 
-// sequence reads the messages of a prompt that comes next, to its end. No
-// other prompt's may come between; status may.
+// sequence reads all messages of the next prompt to its end. Messages of other
+// prompts may not come in between, but status may.
 func (c *client) sequence() (id string, all []heard) {
 	c.t.Helper()
 	for {
@@ -79,7 +79,7 @@ func (c *client) sequence() (id string, all []heard) {
 	}
 }
 
-// kept are the types of messages that never shrink, "binary" for a picture.
+// kept returns the types of the messages that are never dropped or merged, "binary" for a picture.
 func kept(all []heard) (types []string) {
 	for _, h := range all {
 		if h.Type != "progress" && h.Type != "progress_state" && h.binary == nil {
@@ -89,8 +89,8 @@ func kept(all []heard) (types []string) {
 	return types
 }
 
-// A client's socket is at one hub and its jobs run at the other: it sees what
-// it would see if they ran where the socket is.
+// A client's socket is at one hub and its jobs run at the other. The client sees
+// the same as if the jobs ran where the socket is.
 func TestSocketAtAnotherHub(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)
@@ -142,8 +142,8 @@ func TestSocketAtAnotherHub(t *testing.T) {
 	}
 }
 
-// requireDelivered reads on, so that pings are answered, until the receipt of
-// a prompt is in its record.
+// requireDelivered reads on, so that pings are answered, until the record of a
+// prompt has its receipt.
 func requireDelivered(t *testing.T, b *bench, socket *client, id string) {
 	t.Helper()
 	done := make(chan struct{})
@@ -186,14 +186,14 @@ func TestSocketMovesToAnotherHub(t *testing.T) {
 	types := old.until(id)
 	require.Equal(t, "execution_interrupted", types[len(types)-2])
 	requireDelivered(t, two, old, id)
-	// What was received does not come again anywhere.
+	// Messages that were received do not come again anywhere.
 	again := one.dial("ann")
 	next := one.submit(picture(7), "ann")
 	got, _ := again.sequence()
 	require.Equal(t, next, got)
 }
 
-// Jobs of one client run at both hubs at once: its socket sees one after the
+// Jobs of one client run at both hubs at once. Its socket sees them one after the
 // other, each whole.
 func TestSerialAcrossHubs(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ func TestCountsAcrossHubs(t *testing.T) {
 	until(0)
 }
 
-// Results that exist on the socket only cross hubs whole, whatever their size.
+// Results that exist only on the socket cross hubs whole, whatever their size.
 func TestLargeResultsAcrossHubs(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)

@@ -11,13 +11,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// exchange is a request and the answer that a real server gave to it; times
-// and random parts of ids are matched by patterns.
+// exchange is a request and a real server's answer to it. Times and random parts
+// of ids are matched by patterns.
 type exchange struct {
 	method, path, body string
 	header             map[string]string
 	status             int
-	want               string // the body; a pattern where it begins with ^
+	want               string // the body, or a pattern if it begins with ^
 }
 
 func (b *bench) play(steps []exchange) {

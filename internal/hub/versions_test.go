@@ -17,12 +17,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// ages are releases that differ in what a hub must know of: who chooses the
-// prompt_id, whom an interrupt hits, where cached outputs are told.
+// ages are releases that differ in what a hub must know about them: who chooses
+// the prompt_id, whom an interrupt hits, and where cached outputs are reported.
 var ages = []string{"0.3.44", "0.3.56", "0.3.64", "0.24.0", "0.33.0"}
 
-// classOfAge is a node class that only the instance of a release has, so that
-// a prompt with it runs there.
+// classOfAge is a node class that only the instance of one release has, so that a
+// prompt with it runs there.
 func classOfAge(version string) string { return "Only_" + strings.ReplaceAll(version, ".", "_") }
 
 // mixedBench is a hub with an instance of each release.
@@ -44,7 +44,7 @@ func mixedBench(t *testing.T) *bench {
 	})
 }
 
-// workOn is a graph that runs on the instance of one release.
+// workOn returns a graph that runs on the instance of one release.
 func workOn(version string, seconds float64, nonce int, fail string) string {
 	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
 		"2": {"class_type": %q, "inputs": {"image": ["1", 0]}},
@@ -53,12 +53,12 @@ func workOn(version string, seconds float64, nonce int, fail string) string {
 		nonce, classOfAge(version), seconds, fail, nonce)
 }
 
-// endlessOn is as endless.
+// endlessOn is like endless, for one release.
 func endlessOn(version string, nonce int) string {
 	return strings.Replace(workOn(version, 3600, nonce, "none"), `"steps": 4`, `"steps": 720`, 1)
 }
 
-// postAs posts a prompt under a chosen id; client may be empty.
+// postAs posts a prompt under a chosen id. client may be empty.
 func (b *bench) postAs(id, client, graph string) {
 	b.t.Helper()
 	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "client_id": %q}`, graph, id, client))
@@ -106,7 +106,7 @@ func TestInterruptsOfAllAges(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		types := socket.until("long " + version)
 		require.Equal(t, "execution_interrupted", types[len(types)-2], version)
-		// It hit that one only, and nothing of it is left for the next.
+		// It hit only that one, and nothing of it is left for the next.
 		b.postAs("next "+version, "c"+version, workOn(version, 0.1, 100+n, "none"))
 		require.Equal(t, "success", b.finished("next "+version).Status.Text, version)
 	}
@@ -114,7 +114,7 @@ func TestInterruptsOfAllAges(t *testing.T) {
 
 // TestInterruptSparesForeignRuns interrupts a job that waits because somebody
 // else's prompt runs on the only instance for it. On old servers an interrupt
-// would hit that prompt, which ends only when its owner wants it to.
+// would hit that prompt, which must end only when its owner wants it to.
 func TestInterruptSparesForeignRuns(t *testing.T) {
 	t.Parallel()
 	b := mixedBench(t)
@@ -172,7 +172,7 @@ func TestCachedOutputsOfAllAges(t *testing.T) {
 func TestErrorsOfAllAges(t *testing.T) {
 	t.Parallel()
 	b := mixedBench(t)
-	// The whole fleet keeps the shapes of its oldest member.
+	// The whole fleet answers in the shapes of its oldest member.
 	status, answer := b.post("/prompt", `{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, string(answer), `"type": "invalid_prompt"`)
@@ -217,7 +217,7 @@ func TestPreviewsOfAllAges(t *testing.T) {
 	}
 }
 
-// previews are the event numbers of the binary frames up to the end of a
+// previews returns the event numbers of the binary frames up to the end of a
 // prompt.
 func (c *client) previews(id string) []byte {
 	c.t.Helper()
@@ -237,7 +237,7 @@ func (c *client) previews(id string) []byte {
 	}
 }
 
-// recentInstance is an instance of the newest release known.
+// recentInstance returns an instance of the newest known release.
 func recentInstance(t *testing.T) *instance {
 	return newInstance(t, sim.Config{Version: ages[len(ages)-1]})
 }

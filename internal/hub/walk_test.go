@@ -19,7 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// leaks are what went wrong, one for each route and reason.
+// leaks are the failures, one for each route and reason.
 type leaks map[string]string
 
 func (l leaks) add(a answer, what string) {
@@ -30,7 +30,7 @@ func (l leaks) add(a answer, what string) {
 	}
 }
 
-// endow fills a hub with one tenant's things of every kind.
+// endow fills a hub with things of every kind that belong to one tenant.
 func endow(t *testing.T, b *bench) {
 	t.Helper()
 	b.tenant = owner
@@ -46,7 +46,7 @@ func endow(t *testing.T, b *bench) {
 	}
 	post(owner+"-ended", named(picture(7)))
 	require.Equal(t, "success", b.finished(owner+"-ended").Status.Text)
-	lasting := func(nonce int) string { // a third of a second from step to step
+	lasting := func(nonce int) string { // a third of a second between steps
 		return strings.Replace(endless(nonce), `"steps": 720`, `"steps": 10000`, 1)
 	}
 	post(owner+"-running", lasting(1))
@@ -63,11 +63,11 @@ func endow(t *testing.T, b *bench) {
 		status, answer := read(t, resp)
 		require.Less(t, status, 300, "%s %s: %s", step.method, step.path, answer)
 	}
-	// The one instance is busy, so this one waits.
+	// The only instance is busy, so this one waits.
 	post(owner+"-waiting", lasting(2))
 }
 
-// belongings are what the owner sees of its own things.
+// belongings returns what the owner sees of its own things.
 func belongings(t *testing.T, b *bench) map[string]string {
 	t.Helper()
 	b.tenant = owner
@@ -89,16 +89,16 @@ func belongings(t *testing.T, b *bench) map[string]string {
 	return seen
 }
 
-// A logged-in tenant that knows every name of another one's things sees none
-// of them, changes none, and cannot tell them from names that do not exist,
-// whatever route, method and spelling of the path it tries.
+// A logged-in tenant knows every name of another tenant's things. It can neither
+// see nor change them, and cannot tell them from names that do not exist, whatever
+// route, method and spelling of the path it tries.
 func TestWalkOfTwoTenants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tens of thousands of requests, one after the other: nothing for the race detector")
 	}
 	t.Parallel()
 	b := newBench(t, 0, func(b *bench) {
-		// At this instance's pace nothing ends by itself while the walk lasts.
+		// At this pace nothing ends by itself while the walk lasts.
 		b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 1}))
 	})
 	endow(t, b)
@@ -126,7 +126,7 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	require.Empty(t, leaks, strings.Join(slices.Sorted(maps.Values(leaks)), "\n"))
 	require.Equal(t, before, belongings(t, b), "nothing of the owner's has changed")
 
-	// The same requests as the owner find the things, so the names are right.
+	// The same requests from the owner find the things, so the names are right.
 	own := walker{rooms: b.rooms, tenant: owner, who: owner}
 	own.walk(t, http.MethodGet)
 	found := map[string]bool{}
@@ -143,7 +143,7 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	}
 	t.Logf("%d requests", len(foreign.answers))
 
-	// The owner's socket is still the owner's, and its jobs can still be stopped.
+	// The owner still has its socket and can still stop its jobs.
 	b.tenant = owner
 	status, _ := b.post("/interrupt", `{"prompt_id": "`+owner+`-running"}`)
 	require.Equal(t, http.StatusOK, status)
@@ -158,8 +158,8 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	}
 }
 
-// A socket under the id of another tenant's client, however its path is
-// spelled, is told nothing of that client and takes nothing from it.
+// A socket under the id of another tenant's client hears nothing of that client
+// and takes nothing from it, however its path is spelled.
 func TestWalkOfSockets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -169,7 +169,7 @@ func TestWalkOfSockets(t *testing.T) {
 	var foreign []*websocket.Conn
 	b.tenant = "mallory"
 	for _, as := range slices.Sorted(maps.Keys(all)) {
-		// A request line of its own: a URL would be cleaned.
+		// The request line is written by hand, because a URL would be cleaned.
 		at, err := url.Parse(b.web.URL)
 		require.NoError(t, err)
 		target := all[as]("/ws") + "?clientId=" + owner + "-client"

@@ -21,14 +21,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 )
 
-// The walk sends every request that the hub's own route table allows, under
-// every method and many spellings of its path, as a tenant that tries to reach
-// what belongs to another one.
+// The walk sends every request in the hub's own route table, with every method and
+// many spellings of the path, as a tenant that tries to reach another tenant's
+// things.
 const (
-	// owner is the tenant under attack, and the beginning of all its names.
+	// owner is the tenant under attack. All its names begin with it.
 	owner = "victim"
-	// nobody is as long as owner and sorts as it does, so that listings of the
-	// two differ in nothing else. No name of a thing begins with it.
+	// nobody is as long as owner and sorts the same way, so that listings of the two
+	// differ in nothing else. No name of a thing begins with it.
 	nobody = "victor"
 	// content is inside everything that the owner has.
 	content = "s3cr3t-content"
@@ -44,7 +44,7 @@ type walker struct {
 	answers []answer
 }
 
-// answer is one answer and the request that it belongs to.
+// answer is one answer, with the request it belongs to.
 type answer struct {
 	route, request string
 	status         int
@@ -52,7 +52,7 @@ type answer struct {
 	body           string
 }
 
-// names are what a request may name: everything that the owner has.
+// names are the names of all the owner's things that a request may use.
 func (w *walker) names() []string {
 	return []string{
 		w.who + "-ended", w.who + "-running", w.who + "-waiting", w.who + ".png", w.who + "_00001_.png",
@@ -106,7 +106,7 @@ func spellings() map[string]spelling {
 	}
 }
 
-// walk sends the requests of the whole table under some methods.
+// walk sends the requests of the whole table with some methods.
 func (w *walker) walk(t *testing.T, methods ...string) {
 	t.Helper()
 	for _, table := range w.rooms.Routers() {
@@ -116,8 +116,8 @@ func (w *walker) walk(t *testing.T, methods ...string) {
 	}
 }
 
-// route sends the requests of one route: each name as each wildcard's value,
-// and in the query and the body.
+// route sends the requests of one route: each name as the value of each wildcard,
+// in the query and in the body.
 func (w *walker) route(t *testing.T, pattern string, methods []string) {
 	t.Helper()
 	all := spellings()
@@ -125,15 +125,15 @@ func (w *walker) route(t *testing.T, pattern string, methods []string) {
 		path := strings.ReplaceAll(strings.ReplaceAll(pattern, "**", name), "*", name)
 		for _, as := range slices.Sorted(maps.Keys(all)) {
 			if i > 0 && as != "plain" {
-				continue // the spelling decides about the route, not about the name
+				continue // the spelling affects the route, not the name
 			}
 			for _, method := range methods {
 				if as != "plain" && method != http.MethodGet && method != http.MethodPost && method != http.MethodDelete {
-					continue // nor does the method decide how a path is read
+					continue // the method does not affect how a path is read
 				}
 				w.request(t, pattern, method, all[as](path)+"?"+w.query(name), "", "")
 				if as == "plain" {
-					w.request(t, pattern, method, path, "", "") // parameters may hide things, too
+					w.request(t, pattern, method, path, "", "") // parameters may hide things too
 				}
 				if method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions {
 					continue
@@ -159,7 +159,7 @@ func (w *walker) query(name string) string {
 	}.Encode()
 }
 
-// body names a thing in every member that a route may read.
+// body puts a name into every member that a route may read.
 func (w *walker) body(name string) string {
 	body, _ := json.Marshal(map[string]any{
 		"delete": w.names(), "prompt_id": name, "prompt_ids": w.names(), "job_ids": w.names(), "ids": w.names(), "id": name,
@@ -170,7 +170,7 @@ func (w *walker) body(name string) string {
 	return string(body)
 }
 
-// form uploads over a name.
+// form uploads a file over a name.
 func (w *walker) form(t *testing.T, name string) (kind, body string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -188,7 +188,7 @@ func (w *walker) form(t *testing.T, name string) (kind, body string) {
 	return form.FormDataContentType(), out.String()
 }
 
-// request sends one request as the bytes that a client would send.
+// request sends one request, byte for byte as a client would.
 func (w *walker) request(t *testing.T, route, method, target, kind, body string) {
 	t.Helper()
 	raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: hub.test\r\nUser-Agent: walk\r\nX-ComfyHub-Tenant: %s\r\nComfy-User: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
@@ -206,10 +206,10 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 	w.answers = append(w.answers, answer{route, line, got.Code, got.Result().Header, got.Body.String()})
 }
 
-// varying is what differs between two equal answers: numbers, times, ids.
+// varying matches what differs between two equal answers: numbers, times, ids.
 var varying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|[0-9][0-9.e+:]*`)
 
-// alike is an answer without what varies, and without whose names it repeats.
+// alike returns an answer without its varying parts and without the names it repeats.
 func (a answer) alike() string {
 	header := a.header.Clone()
 	for _, name := range []string{"Date", "Etag", "Last-Modified", "Content-Length"} {
@@ -224,7 +224,7 @@ func (a answer) alike() string {
 	return varying.ReplaceAllString(text, "#")
 }
 
-// has reports whether an answer shows a text, in its body or in a header.
+// has reports whether an answer shows a text in its body or in a header.
 func (a answer) has(text string) bool {
 	return strings.Contains(a.body, text) || strings.Contains(fmt.Sprint(a.header), text)
 }

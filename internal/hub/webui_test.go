@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// builds is the web UI of one instance, which counts what it is asked.
+// builds is the web UI of one instance. It counts the requests for it.
 type builds struct {
 	mu    sync.Mutex
 	body  string
@@ -40,7 +40,8 @@ func (p *builds) change(body string) {
 }
 
 // The second visitor costs the instance nothing, and gets what was compressed
-// once. What could be more than a file of the build still goes to the instance.
+// once. A request that may be for more than a file of the build still goes to the
+// instance.
 func TestBuildFilesAreAskedForOnce(t *testing.T) {
 	t.Parallel()
 	const script, plain = "/assets/index-vtow2bzT.js", "/assets/plain.js"
@@ -78,13 +79,13 @@ func TestBuildFilesAreAskedForOnce(t *testing.T) {
 	require.Equal(t, 3, page.times("GET", script))
 }
 
-// What an instance gave is shown while it is connected and the page is its own,
-// no longer: a stolen one leaves nothing behind.
+// An answer of an instance is shown only while the instance is connected and the
+// page is its own. A stolen instance leaves nothing behind.
 func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	t.Parallel()
 	const script = "/assets/index-vtow2bzT.js"
 	stolen, honest := &builds{body: "steal()", asked: map[string]int{}}, &builds{body: "draw()", asked: map[string]int{}}
-	// The primary is the first by name, which is its address.
+	// The primary is the first by name, and its address is its name.
 	first, second := fronted(t, stolen), fronted(t, honest)
 	if first.URL > second.URL {
 		first, second = second, first
@@ -100,7 +101,7 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	require.Eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
 
-	// It comes back mended.
+	// It comes back repaired.
 	stolen.change("sorry()")
 	b.settings.Instances = []string{first.URL, second.URL}
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
