@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Those who would be refused may ask in a burst and then now and then; one
-// class, and all together, have a bound.
+// Prompts that would otherwise be refused may ask in a burst and then at a slow
+// rate. Each class has a bound, and so do all classes together.
 func TestBudgetOfQuestions(t *testing.T) {
 	t.Parallel()
 	b := newBudget()
@@ -37,8 +37,8 @@ func TestBudgetOfQuestions(t *testing.T) {
 	require.LessOrEqual(t, len(b.classes), maxBudgets)
 }
 
-// Prompts that are accepted anyway ask more and more seldom while that teaches
-// nothing, and at once again when a list has changed.
+// Prompts that are accepted anyway ask less and less often while the answers teach
+// nothing new, and at once when a list has changed.
 func TestCuriousAskSeldom(t *testing.T) {
 	t.Parallel()
 	b := newBudget()

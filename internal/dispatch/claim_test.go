@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// while runs some work again and again until done returns.
+// while repeats some work until done returns.
 func while(work func(), done func()) {
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
@@ -29,12 +29,12 @@ func while(work func(), done func()) {
 	busy.Wait()
 }
 
-// A lease is renewed and taken back while its run goes on: each step of the run
-// sees a whole one. It is the race detector that makes this test fail.
+// A lease is renewed and taken back while its run goes on. Each step of the run
+// must see a complete lease. The race detector makes this test fail.
 func TestLeaseChangesDuringARun(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
-	b.instances[0].on("POST /prompt", refuse) // the longest way: refused, then told as a run
+	b.instances[0].on("POST /prompt", refuse) // the longest path: refused, then reported as a run
 	for _, state := range []job.State{job.Failed, job.Done} {
 		key := b.submit(picture)
 		while(func() {
@@ -46,8 +46,8 @@ func TestLeaseChangesDuringARun(t *testing.T) {
 	}
 }
 
-// Whose job an instance runs is asked for at any time, also while it is being
-// given one.
+// The owner of the job that an instance runs can be asked for at any time, even
+// while the instance is being given the job.
 func TestWhoseJobRunsIsAskedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)

@@ -17,8 +17,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
-// A job whose body cannot be read and whose cancel was asked for ends as
-// cancelled. It has no files and no graph by then.
+// A job whose body cannot be read and that was to be cancelled ends as cancelled.
+// It has no files and no graph by then.
 func TestCancelOfAJobWithoutABody(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
@@ -33,8 +33,8 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 	b.reaches(key, job.Cancelled)
 }
 
-// A panic in a run ends the run's job with an error and nothing else: the hub
-// goes on, and the instance is free for the next job.
+// A panic in a run ends that run's job with an error. The hub goes on, and the
+// instance is free for the next job.
 func TestPanicEndsOneRun(t *testing.T) {
 	t.Parallel()
 	for at, broken := range map[string]func(*dispatching, *Config){
@@ -58,7 +58,7 @@ func TestPanicEndsOneRun(t *testing.T) {
 	}
 }
 
-// So does one in a goroutine that works beside the run.
+// The same holds for a panic in a goroutine that works beside the run.
 func TestPanicBesideARun(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -71,8 +71,8 @@ func TestPanicBesideARun(t *testing.T) {
 	require.Contains(t, b.logged(), "TestPanicBesideARun.func", "the log has the stack")
 }
 
-// A reader of an instance's messages that panics loses its socket and opens it
-// again; the run that has it ends.
+// If a reader of an instance's messages panics, it loses its socket and opens a
+// new one. The run on that socket ends.
 func TestPanicOfAReader(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t)
@@ -81,7 +81,7 @@ func TestPanicOfAReader(t *testing.T) {
 	for name, tt := range map[string]struct {
 		up    int // which opening panics
 		frame bool
-		lost  bool // whether the socket is
+		lost  bool // whether the socket is lost
 	}{
 		"at a frame": {frame: true, lost: true},
 		"at opening": {up: 1},

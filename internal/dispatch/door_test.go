@@ -13,9 +13,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// A pass may begin while an instance has a job and end when it has given the job
-// back: such a pass could not give it to another one, so its end dismisses
-// nobody.
+// A pass may begin while an instance has a job and end after the instance has
+// given it back. Such a pass could not offer the job to another instance, so its
+// end dismisses nobody.
 func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 	t.Parallel()
 	q, err := queue.New(redistest.Embedded(t), queue.Options{})
@@ -44,8 +44,8 @@ func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 	require.True(t, door.heard, "a whole pass found no instance for it")
 }
 
-// Each instance that is asked has its own time: one that refuses slowly leaves
-// the next one no less.
+// Each instance that is asked has its own time limit. A slow refusal does not
+// shorten the time of the next instance.
 func TestPatienceWithEachInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// The dispatcher holds a connection while it asks the queue for leave to give it a
-// job; a run that is being taken over must wait for that, not be given up.
+// The dispatcher holds a connection while it asks the queue for permission to give
+// it a job. A run that is being taken over must wait for that and not be given up.
 func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
@@ -31,8 +31,9 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 	require.Equal(t, adopted, conn.running())
 }
 
-// An instance can refuse a prompt before the hub has said that it runs there. It
-// must not be shown as busy then: nothing would ever make it idle again.
+// An instance can refuse a prompt before the hub has reported that it runs there.
+// The instance must not be shown as busy then, because nothing would ever make it
+// idle again.
 func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 	t.Parallel()
 	registry := fleet.NewRegistry()

@@ -56,7 +56,7 @@ func TestOverheard(t *testing.T) {
 	})
 }
 
-// TestCoreMessagesAreNotPassed: messages of runs come over the connection.
+// TestCoreMessagesAreNotPassed: messages of runs come over the connection instead.
 func TestCoreMessagesAreNotPassed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{

@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// clientsOf are the clients of a tenant that have a panel.
+// clientsOf returns the clients of a tenant that have a panel.
 func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 	d.panels.mu.Lock()
 	defer d.panels.mu.Unlock()
@@ -26,8 +26,8 @@ func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 	return clients
 }
 
-// A tenant with too many panels loses the one that was not used for the longest
-// time, and nobody else loses one.
+// A tenant with too many panels loses its least recently used one. No other tenant
+// loses one.
 func TestPanelsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -56,8 +56,8 @@ func TestPanelsOfOneTenant(t *testing.T) {
 	require.False(t, b.clientsOf("ada")["c2"])
 }
 
-// When all panels are taken a tenant that has some gives one of its own up, and
-// one that has none gets none.
+// When all panels are taken, a tenant that has some gives up one of its own, and a
+// tenant that has none gets none.
 func TestAllPanelsAreTaken(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -87,7 +87,7 @@ func TestAllPanelsAreTaken(t *testing.T) {
 	require.Len(t, b.clientsOf("t1"), 4)
 }
 
-// A panel that nobody uses is closed.
+// An unused panel is closed.
 func TestIdlePanel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

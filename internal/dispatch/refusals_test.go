@@ -19,7 +19,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// A refusal ends by itself, each time later.
+// A refusal ends by itself, after a longer time each time.
 func TestRefusalsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRefusalsEnd(t *testing.T) {
 	})
 }
 
-// Excused jobs come back later each time, sooner where only the instance was to
+// Excused jobs come back later each time, but sooner when only the instance was to
 // blame.
 func TestPausesOfExcusedJobs(t *testing.T) {
 	t.Parallel()

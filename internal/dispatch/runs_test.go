@@ -20,9 +20,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// listen opens the socket of the client that all jobs are of. The result gives
-// the types of the messages up to the end of one prompt; statuses, progress and
-// nodes are left out.
+// listen opens the socket of the client that owns all jobs. The result returns the
+// types of the messages up to the end of one prompt, without statuses, progress
+// and nodes.
 func (b *dispatching) listen() (until func(id string) []string) {
 	b.t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,8 +70,8 @@ func TestRunEndsWell(t *testing.T) {
 	require.False(t, found, "the instance keeps no record: %s", entry)
 }
 
-// Where no other instance can run the prompt, the client hears the refusal as a
-// run that failed, or as the answer to its POST while it waits for that.
+// When no other instance can run the prompt, the client sees the refusal as a
+// failed run, or as the answer to its POST if it still waits for that.
 func TestRefusalOfTheOnlyInstance(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -97,7 +97,7 @@ func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	for _, i := range b.instances {
 		i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			for _, other := range b.instances {
-				other.on("POST /prompt", nil) // only the first one that is asked refuses
+				other.on("POST /prompt", nil) // only the first instance that is asked refuses
 			}
 			refuse(w, r, next)
 		})
@@ -108,7 +108,7 @@ func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	require.Equal(t, 1, j.Attempts, "a refusal is no attempt")
 }
 
-// A POST whose answer does not come may have been taken all the same.
+// A POST without an answer may have been accepted all the same.
 func TestUnclearPost(t *testing.T) {
 	t.Parallel()
 	for _, queued := range []bool{true, false} {
@@ -130,20 +130,20 @@ func TestUnclearPost(t *testing.T) {
 			require.Equal(t, 1, b.instances[0].Started(), "it ran once")
 			continue
 		}
-		// It is not tried there again, and there is no other instance.
+		// The hub does not try that instance again, and there is no other.
 		require.Eventually(t, func() bool { return len(b.job(key).Lost) == 1 }, deadline, 10*time.Millisecond)
 		require.Contains(t, b.job(key).Lost[0], "did not take it")
 		require.Equal(t, 1, b.job(key).Attempts)
 	}
 }
 
-// Cancels end a run in each phase, as the client sees it.
+// Cancels end a run in each phase. The cases show what the client sees.
 func TestCancelledRuns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		withdraw bool
-		during   string // POST /prompt, or "" for while it executes
+		during   string // POST /prompt, or "" while it executes
 	}{{"while it executes", false, ""}, {"while it is posted", false, "POST /prompt"}, {"withdrawn", true, ""}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +183,7 @@ func TestCancelledRuns(t *testing.T) {
 	}
 }
 
-// A run that exceeds the job timeout fails; its client did not cancel it.
+// A run that exceeds the job timeout fails. It does not count as cancelled by its client.
 func TestOvertime(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -191,8 +191,8 @@ func TestOvertime(t *testing.T) {
 	require.Contains(t, b.failure(b.submit(endless)), "job_timeout")
 }
 
-// A run that says nothing for too long is interrupted and runs again: its client
-// has not cancelled it.
+// A run that is silent for too long is interrupted and runs again, because its
+// client has not cancelled it.
 func TestHungRun(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -206,7 +206,7 @@ func TestHungRun(t *testing.T) {
 	require.Contains(t, b.lost(key), "silent for too long")
 }
 
-// An instance that takes prompts and begins none is given up.
+// An instance that accepts prompts but begins none is given up.
 func TestSickInstance(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -217,7 +217,7 @@ func TestSickInstance(t *testing.T) {
 	require.Equal(t, fleet.Sick, i.State)
 }
 
-// A prompt that waits at its instance behind somebody else's goes elsewhere.
+// A prompt that waits at its instance behind a foreign one moves to another instance.
 func TestPromptOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -250,9 +250,8 @@ func TestInstanceDies(t *testing.T) {
 	require.Contains(t, b.failure(key), "quarantined")
 }
 
-// A socket that is lost costs no result: what the client has missed is shown
-// from the instance's record, and a run whose results went over the socket only
-// is done again.
+// A lost socket costs no result. What the client has missed is shown from the
+// instance's record, and a run whose results went only over the socket runs again.
 func TestSocketIsLost(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -270,8 +269,8 @@ func TestSocketIsLost(t *testing.T) {
 	require.Equal(t, 1, b.reaches(key, job.Done).Attempts, "the job was not to blame")
 }
 
-// A record that the instance has lost is made of the run's messages, unless some
-// of them were missed.
+// If the instance has lost its record, one is made from the run's messages, unless
+// some of them were missed.
 func TestRecordIsLost(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -288,7 +287,7 @@ func TestRecordIsLost(t *testing.T) {
 	require.Contains(t, b.lost(key), "record of the run cannot be read")
 }
 
-// The next process of a hub goes on with what the last one has left.
+// The next process of a hub continues the work that the last one left.
 func TestRunIsAdopted(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -299,7 +298,7 @@ func TestRunIsAdopted(t *testing.T) {
 	require.Equal(t, 1, b.instances[0].Started(), "it ran once")
 }
 
-// A run whose job another hub has taken over is none of this hub's business.
+// A run whose job another hub has taken over is no longer this hub's concern.
 func TestRunIsTakenOver(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })

@@ -26,10 +26,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// deadline bounds each wait of these tests; a healthy one takes milliseconds.
+// deadline bounds each wait in these tests. A healthy one takes milliseconds.
 const deadline = time.Minute
 
-// scripted is a simulated ComfyUI some of whose answers a test writes itself.
+// scripted is a simulated ComfyUI that lets a test write some of its answers.
 type scripted struct {
 	*sim.Server
 	name string
@@ -39,7 +39,7 @@ type scripted struct {
 	routes map[string]route
 }
 
-// route answers a request in place of the instance; next is the instance's own
+// route answers a request in place of the instance. next gives the instance's own
 // answer.
 type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
@@ -73,8 +73,8 @@ func newScripted(t *testing.T) *scripted {
 	return s
 }
 
-// on replaces the answer to requests whose method and path begin with prefix;
-// nil gives the instance its own back.
+// on replaces the answer to requests whose method and path begin with prefix. nil
+// restores the instance's own answer.
 func (s *scripted) on(prefix string, answer route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *scripted) on(prefix string, answer route) {
 type dispatching struct {
 	*Dispatcher
 	t *testing.T
-	// spoil replaces a part of a job in Redis, "body" or "secret"; with "" it is
-	// gone. record sets a field of its record.
+	// spoil replaces a part of a job in Redis, "body" or "secret", or deletes it if
+	// the value is "". record sets a field of the job's record.
 	spoil  func(part, key, value string)
 	record func(key, field string, value any)
 	// store has the files, in the folder storage.
@@ -174,9 +174,9 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	return b
 }
 
-// staysUnstuck holds the dispatcher to its promise, whatever a test has done to it:
-// no job waits beside an idle instance that can run it. A moment in which none does
-// is enough: one that is stuck stays stuck.
+// staysUnstuck requires, whatever a test has done, that no job waits beside an idle
+// instance that can run it. One moment without such a job is enough, because a
+// stuck job stays stuck.
 func (b *dispatching) staysUnstuck() {
 	b.t.Helper()
 	if b.t.Failed() {
@@ -188,7 +188,7 @@ func (b *dispatching) staysUnstuck() {
 	}, deadline, 10*time.Millisecond, "jobs wait beside an idle instance that can run them")
 }
 
-// add gives the fleet an instance.
+// add adds an instance to the fleet.
 func (b *dispatching) add(s *scripted) {
 	name, err := b.fleet.AddStatic(s.web.URL)
 	require.NoError(b.t, err)
@@ -197,8 +197,8 @@ func (b *dispatching) add(s *scripted) {
 	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: s.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
 }
 
-// restart ends the hub's process and starts another one over the same queue. The
-// lease of a run may be another hub's then: hub says which one starts.
+// restart ends the hub's process and starts another one over the same queue. hub
+// names the one that starts, so the lease of a run may belong to another hub.
 func (b *dispatching) restart(hub string) {
 	b.Dispatcher.Close()
 	b.config.HubID, _, _ = strings.Cut(hub, "/")
@@ -237,14 +237,14 @@ func (b *dispatching) Finished(outcome string, _ time.Duration) {
 	b.outcomes = append(b.outcomes, outcome)
 }
 
-// ends are the outcomes of the runs so far.
+// ends returns the outcomes of the runs so far.
 func (b *dispatching) ends() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.outcomes...)
 }
 
-// picture is a graph that is done at once, endless one that goes on until it is
+// picture is a graph that finishes at once. endless goes on until it is
 // interrupted.
 const picture = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 7}},
 	"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`
@@ -291,7 +291,7 @@ func (b *dispatching) leaves(key string) {
 	require.Eventually(b.t, func() bool { return b.followed(key) == nil }, deadline, 10*time.Millisecond)
 }
 
-// job is the queue's record of a job.
+// job returns the queue's record of a job.
 func (b *dispatching) job(key string) job.Job {
 	b.t.Helper()
 	j, err := b.queue.Get(b.t.Context(), key)
@@ -299,7 +299,7 @@ func (b *dispatching) job(key string) job.Job {
 	return j
 }
 
-// reaches waits until a job is in a state.
+// reaches waits until a job reaches a state.
 func (b *dispatching) reaches(key string, state job.State) job.Job {
 	b.t.Helper()
 	var j job.Job
@@ -311,14 +311,14 @@ func (b *dispatching) reaches(key string, state job.State) job.Job {
 	return j
 }
 
-// lost waits until a run of a job was lost and returns why the first one was.
+// lost waits until a job has lost a run and returns the reason of the first loss.
 func (b *dispatching) lost(key string) string {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool { return len(b.job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
 	return b.job(key).Lost[0]
 }
 
-// entry is the history entry of an ended job.
+// entry returns the history entry of an ended job.
 func (b *dispatching) entry(key string) comfyui.Entry {
 	b.t.Helper()
 	e, err := b.queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key)
@@ -330,7 +330,7 @@ func (b *dispatching) entry(key string) comfyui.Entry {
 	return parsed
 }
 
-// failure is the message of the error with which a job ended.
+// failure returns the message of the error that ended a job.
 func (b *dispatching) failure(key string) string {
 	b.t.Helper()
 	b.reaches(key, job.Failed)
@@ -339,7 +339,7 @@ func (b *dispatching) failure(key string) string {
 	return string(e.EndData)
 }
 
-// refuse is an instance's answer to a prompt that it does not take.
+// refuse is the answer of an instance that refuses a prompt.
 func refuse(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)

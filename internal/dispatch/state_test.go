@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// What becomes of a run that its instance has finished with depends on who
-// wanted it to stop, and on what was missed.
+// The outcome of a run that its instance has finished depends on who wanted it to
+// stop, and on what was missed.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	silent, late := stop{cause: hung, at: time.Now()}, stop{cause: overtime, at: time.Now()}
@@ -44,8 +44,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Outputs that could not be named are owed whatever the end is; those whose
-// messages were missed only of a run that ended well.
+// Outputs that could not be named are owed whatever the end is. Outputs whose
+// messages were missed are owed only if the run ended well.
 func TestOwesOutputs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// A job that nobody gives to the idle instance that could run it is seen, until it
-// runs.
+// A job that nobody gives to an idle instance that could run it is reported until
+// it runs.
 func TestStuckJobsAreSeen(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -27,7 +27,7 @@ func TestStuckJobsAreSeen(t *testing.T) {
 	require.Eventually(t, func() bool { return b.Stuck() == 0 }, deadline, 10*time.Millisecond)
 }
 
-// However many jobs an instance does not take now, the one behind them runs.
+// However many jobs an instance does not take now, the job behind them runs.
 func TestJobBehindManyThatRest(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
@@ -44,7 +44,7 @@ func TestJobBehindManyThatRest(t *testing.T) {
 	}
 }
 
-// One job that cannot be claimed costs the others nothing.
+// A job that cannot be claimed does not hold up the others.
 func TestJobThatCannotBeClaimed(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)

@@ -20,7 +20,7 @@ func TestUpstreamID(t *testing.T) {
 		{ID: chosen},                        // used again by its client, or by another tenant's
 		{ID: uuid.NewString(), Attempts: 1}, // a later attempt
 		{ID: "no UUID"},
-		{ID: "6A52EA99-846A-4FED-B36F-18AEAC669F3E"}, // not the form that servers take
+		{ID: "6A52EA99-846A-4FED-B36F-18AEAC669F3E"}, // not in the form that servers take
 	} {
 		id := conn.upstreamID(j)
 		require.NoError(t, uuid.Validate(id))

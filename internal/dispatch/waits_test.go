@@ -18,8 +18,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// A body that cannot be read for good ends its job with an error that says why,
-// after few attempts, and keeps nothing else waiting.
+// A body that can never be read ends its job after a few attempts, with an error
+// that gives the reason. It does not hold up other jobs.
 func TestUnreadableBodyEndsItsJob(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -48,7 +48,7 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 }
 
 // A job whose inputs cannot be read because the storage is away waits for it, and
-// runs soon after it is back. One whose input is gone for good ends.
+// runs soon after the storage is back. A job whose input is gone for good ends.
 func TestStorageIsAway(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
@@ -69,15 +69,15 @@ func TestStorageIsAway(t *testing.T) {
 	for range 120 {
 		waiting = append(waiting, b.submit(picture, input))
 	}
-	// A link to itself can be read by nobody, not even root.
+	// Nobody can read a link to itself, not even root.
 	require.NoError(t, os.Rename(b.storage, b.storage+".away"))
 	require.NoError(t, os.Symlink(b.storage, b.storage))
 	b.add(newScripted(t))
 	b.add(newScripted(t))
-	for _, key := range waiting { // each is tried: none hides those behind it
+	for _, key := range waiting { // each is tried, and none hides those behind it
 		require.Contains(t, b.lost(key), ": the hub's storage cannot be read")
 	}
-	// One that needs no file runs meanwhile.
+	// A job that needs no file runs in the meantime.
 	b.reaches(b.submit(strings.Replace(picture, "SaveImage", "SaveImageWebsocket", 1)), job.Done)
 	require.NoError(t, os.Remove(b.storage))
 	require.NoError(t, os.Rename(b.storage+".away", b.storage))
@@ -111,8 +111,8 @@ func TestOneErrorAtSubmit(t *testing.T) {
 	require.Contains(t, j.Lost[0], "did not take it")
 }
 
-// A claim whose reply is lost is made again with the same id: the job runs at once,
-// and it is no attempt that was lost.
+// A claim whose reply is lost is repeated with the same id. The job runs at once
+// and loses no attempt.
 func TestReplyOfAClaimIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -144,8 +144,8 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 	require.Equal(t, 1, b.instances[0].Started())
 }
 
-// A result that went over a lost socket is made again a few times only: each costs
-// the time of a GPU.
+// A result that went over a lost socket is made again only a few times, because
+// each costs GPU time.
 func TestRerunsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -156,8 +156,8 @@ func TestRerunsAreBounded(t *testing.T) {
 	require.Contains(t, b.failure(key), "went over a socket that was lost")
 }
 
-// A job that no instance can run does not wait for ever because its body cannot be
-// read either.
+// A job that no instance can run does not wait forever if its body cannot be read
+// either.
 func TestUnrunnableJobWithoutABody(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)

@@ -14,7 +14,7 @@ import (
 
 func output(name string) job.FileRef { return job.FileRef{Type: job.TypeOutput, Filename: name} }
 
-// made is a file that an instance made, told apart by its ETag.
+// made is a file that an instance made, identified by its ETag.
 func made(instance, name, etag string) Source {
 	return Source{Instance: instance, Boot: "b1", Type: job.TypeOutput, Filename: name, ETag: `"` + etag + `"`}
 }
@@ -158,7 +158,7 @@ func TestAllotBesideUploads(t *testing.T) {
 		require.Equal(t, "x_00008_.png", ref.Filename)
 		require.Equal(t, "x_00008_ (1).png", s.mustUpload(t, output("x_00008_.png"), "eight").Filename)
 
-		// A name that was given to an upload is not the output's any more.
+		// A name that was given to an upload no longer belongs to the output.
 		_, err = s.Upload(t.Context(), tenant, ref, true, emptyReader{})
 		require.NoError(t, err)
 		again, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))

@@ -60,7 +60,7 @@ func TestCollectOnce(t *testing.T) {
 	defer c.Close()
 	ref := allotted(t, s, i, "x_00001_.png", "picture")
 
-	// The one who asked first goes away; the copy goes on for the others.
+	// The first caller goes away, and the copy goes on for the others.
 	ctx, leave := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -153,7 +153,7 @@ func TestCollectFailures(t *testing.T) {
 	}
 }
 
-// Two hubs copy the same file: the first one's copy stands.
+// Two hubs copy the same file. The copy that finishes first is kept.
 func TestCollectOnTwoHubs(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {

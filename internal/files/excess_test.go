@@ -37,7 +37,7 @@ func TestLevelOf(t *testing.T) {
 	}
 }
 
-// outputOf makes an output of another tenant than the usual one.
+// outputOf makes an output of a different tenant than usual.
 func (s *Store) outputOf(t *testing.T, i *instance, c *Collector, owner, name string, size, at int) {
 	t.Helper()
 	ref := job.FileRef{Type: job.TypeOutput, Filename: name}
@@ -62,7 +62,7 @@ func (s *Store) shareOf(t *testing.T, owner string) int64 {
 	return int64(bytes)
 }
 
-// The tenant that has the most files pays, however old those of others are.
+// The tenant with the most files pays, however old the files of others are.
 func TestExcessIsThatOfTheLargest(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {

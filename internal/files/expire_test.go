@@ -26,8 +26,8 @@ func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, siz
 	return got
 }
 
-// ends is the end of a job whose history entry names files, as package queue
-// writes it.
+// ends records the end of a job whose history entry names files, the way package
+// queue writes it.
 func (s *Store) ends(t testing.TB, at time.Time, refs ...job.FileRef) {
 	t.Helper()
 	indexes, members := s.Uses(tenant, refs)
@@ -51,8 +51,8 @@ func (s *Store) names(t testing.TB, typ string) []string {
 
 func minute(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n)*60_000) }
 
-// Files go with the last history entry that names them: one that a cached run
-// named again stays, and so does one that a waiting job has pinned.
+// Files go with the last history entry that names them. A file that a cached run
+// has named again stays, and so does one that a waiting job has pinned.
 func TestExpireOutputs(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -88,7 +88,7 @@ func TestExpireOutputs(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 4} {
 			require.Len(t, s.mustRead(t, out(n)), 10, n)
 		}
-		// The pinned one counts as used when it was looked at.
+		// The pinned file counted as used when it was checked.
 		swept, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(nil))
 		require.NoError(t, err)
 		require.Zero(t, swept.Files)
@@ -162,7 +162,7 @@ func TestExcess(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Swept{Files: 2, Bytes: 200}, swept)
 		require.Zero(t, excess(250))
-		// What is replaced by an upload, or removed, takes no room any more.
+		// A file that an upload replaces, or that is removed, no longer takes room.
 		_, err = s.Upload(ctx, tenant, refs[2], true, strings.NewReader("new"))
 		require.NoError(t, err)
 		require.Zero(t, excess(100))
@@ -171,7 +171,7 @@ func TestExcess(t *testing.T) {
 	})
 }
 
-// A name whose pins cannot be told stays.
+// A name stays if its pins cannot be determined.
 func TestExpireWithoutPins(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {

@@ -44,7 +44,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// painted is a PNG of size bytes; the excess is padding behind its end.
+// painted returns a PNG of size bytes, padded behind its end.
 func painted(t testing.TB, width, height int, c color.NRGBA, size int) []byte {
 	t.Helper()
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -80,8 +80,8 @@ func (s *Store) mustRead(t testing.TB, ref job.FileRef) string {
 	return string(data)
 }
 
-// instance is a ComfyUI as far as its files go: folders in memory behind the
-// hooks of this package. It counts what it is asked.
+// instance is a ComfyUI as far as its files are concerned: folders in memory
+// behind the hooks of this package. It counts the requests it gets.
 type instance struct {
 	mu      sync.Mutex
 	files   map[job.FileRef]instanceFile
@@ -89,9 +89,9 @@ type instance struct {
 	views   int
 	uploads int
 	clock   time.Time
-	// hook changes an answer of fetch; nil leaves it.
+	// hook changes an answer of fetch, or may be nil.
 	hook func(*http.Response)
-	// plain instances tell no ETag.
+	// plain instances send no ETag.
 	plain bool
 }
 
@@ -124,7 +124,7 @@ func (i *instance) get(ref job.FileRef) (instanceFile, bool) {
 	return f, ok
 }
 
-// source names a file of the instance as its hub knows it.
+// source names a file of the instance the way its hub knows it.
 func (i *instance) source(name string, ref job.FileRef) Source {
 	src := Source{Instance: name, Boot: "b1", Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename}
 	if f, ok := i.get(ref); ok && !i.plain {
@@ -133,8 +133,9 @@ func (i *instance) source(name string, ref job.FileRef) Source {
 	return src
 }
 
-// fetch is a Fetch with the ranges and conditions of net/http, which are enough
-// here: that the hub keeps ComfyUI's rules is tested on stored files.
+// fetch is a Fetch with the ranges and conditions of net/http. That is enough
+// here, because other tests check on stored files that the hub keeps ComfyUI's
+// rules.
 func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*
 	}
 	resp := rec.Result()
 	if resp.StatusCode == http.StatusNotModified {
-		// ComfyUI's server tells it there as well.
+		// ComfyUI's server sends it there as well.
 		resp.Header.Set("Last-Modified", f.modified.UTC().Format(http.TimeFormat))
 	}
 	if hook != nil {

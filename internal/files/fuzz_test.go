@@ -148,7 +148,7 @@ func FuzzPNGText(f *testing.F) {
 			require.ErrorIs(t, err, errPNGText)
 			return
 		}
-		// What was read is read the same from the PNG it is put into.
+		// The text is the same when it is read back from the PNG it is put into.
 		var out bytes.Buffer
 		w := newTextWriter(&out, text)
 		header := append([]byte(pngSignature), make([]byte, headerEnd-len(pngSignature))...)
@@ -164,7 +164,7 @@ func FuzzPNGText(f *testing.F) {
 	})
 }
 
-// Members that this hub does not know come through a change.
+// Members that this hub does not know survive a change.
 func TestEntryKeepsWhatANewerHubWrote(t *testing.T) {
 	t.Parallel()
 	e, err := decodeEntry(`{"v":9,"key":"","size":-1,"etag":"","tier":{"cold":true},"source_id":"x"}`, place{typ: job.TypeInput, name: "n"})

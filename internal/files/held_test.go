@@ -49,8 +49,8 @@ func TestHeldPicturesOfATenantAreBounded(t *testing.T) {
 	require.True(t, h.Has(ctx, "default", "c"))
 }
 
-// A tenant's pictures push out its own, by number as by size; over the bound of
-// all, those of the tenant that has the most go.
+// A tenant's pictures push out only its own, by number and by size. Over the bound
+// for all tenants, the tenant with the most loses pictures.
 func TestHeldPicturesOfOthersStay(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHeld(t), t.Context()

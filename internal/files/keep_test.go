@@ -102,7 +102,7 @@ func TestUploadOverwrites(t *testing.T) {
 	})
 }
 
-// Every name that an upload was answered holds the bytes of that upload.
+// Every name that was returned for an upload holds the bytes of that upload.
 func TestUploadsConcurrently(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {

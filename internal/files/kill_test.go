@@ -19,16 +19,16 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// victimEnv makes the test program upload files into the folder it names, until
-// it is killed.
+// victimEnv makes the test program upload files into the folder it names, until it
+// is killed.
 const victimEnv = "COMFYHUB_FILES_TEST_VICTIM"
 
-// victimData is the content of the n-th file: every third one is the same.
+// victimData returns the content of the n-th file. Every third one is the same.
 func victimData(n int) []byte {
 	return bytes.Repeat([]byte{byte(n), byte(n % 3)}, 1000*(1+n%3*50))
 }
 
-// victim tells each name on the standard output once it was answered.
+// victim prints each name to standard output once it has been answered.
 func victim(dir string) error {
 	ctx := context.Background()
 	db, err := redis.Open(ctx, redis.Options{URL: redis.Embedded, Dir: dir})
@@ -49,8 +49,8 @@ func victim(dir string) error {
 	}
 }
 
-// After kill -9 at any moment every name that was answered is there, and every
-// file that is there is whole.
+// After kill -9 at any moment, every name that was answered exists, and every file
+// that exists is whole.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

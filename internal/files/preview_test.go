@@ -29,7 +29,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// claiming is a PNG that claims another size.
+// claiming is a PNG whose header claims another size.
 func claiming(t testing.TB, width, height uint32) string {
 	t.Helper()
 	data := painted(t, 1, 1, color.NRGBA{}, 0)
@@ -46,8 +46,8 @@ func askAs(ctx context.Context, v *View, caller, query string) *httptest.Respons
 	return rec
 }
 
-// An instance gets only what it made itself and what a real ComfyUI would decode,
-// and a caller's questions to it one after the other.
+// An instance is asked only for files that it made itself and that a real ComfyUI
+// would decode. How many requests one caller may have there at a time is limited.
 func TestBombsAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
@@ -82,7 +82,7 @@ func TestBombsAreNotForwarded(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(2), "half of what all callers have")
 }
 
-// A large picture goes over the disk, so that a slow client holds no memory.
+// A large picture is buffered on disk, so that a slow client holds no memory.
 func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -110,14 +110,14 @@ func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// Who asks for too many is told to come back; nobody else notices.
+// A caller that asks for too many is told to come back later. Nobody else notices.
 func TestTooManyPictures(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
 	s.mustUpload(t, input("small.png"), string(painted(t, 8, 8, color.NRGBA{A: 255}, 0)))
 	v := NewView(s, newInstance().fetch, ViewOptions{})
-	// All that makes small pictures is in use, by others. Who gets no turn in this
-	// time has found it so, and not just a slow machine.
+	// Other callers hold all the room for small pictures. An Acquire that gets no turn
+	// in this time means that the room is full, not just that the machine is slow.
 	var held []func()
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -152,8 +152,8 @@ func TestTooManyPictures(t *testing.T) {
 	require.Equal(t, int64(256), served.Load())
 }
 
-// While one caller's large pictures take all that large ones may have, another's
-// small one is made at once: it never waits for the end of any of them.
+// While one caller's large pictures take all the room for large ones, another
+// caller's small picture is made at once. It never waits for any of them to end.
 func TestSmallPreviewBesideBombs(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -171,12 +171,12 @@ func TestSmallPreviewBesideBombs(t *testing.T) {
 		require.Equal(t, http.StatusOK, askAs(t.Context(), v, caller, "filename=small.png&type=input&preview=webp").Code)
 	}
 	hangUp()
-	all.Wait() // those that wait leave the queue when their client is gone
+	all.Wait() // waiting requests leave the queue when their client is gone
 	large()
 }
 
-// A mask over a bomb, and a bomb as a mask, cost nothing and are refused as
-// ComfyUI refuses what it cannot open.
+// A mask over a bomb, and a bomb as a mask, cost nothing. They are refused the way
+// ComfyUI refuses files it cannot open.
 func TestMaskOfABomb(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -200,7 +200,7 @@ func TestMaskOfABomb(t *testing.T) {
 	require.NoError(t, err, "all room was given back")
 }
 
-// BenchmarkSmallPreview is how long an 8 by 8 preview takes alone, and while
+// BenchmarkSmallPreview measures how long an 8 by 8 preview takes alone, and while
 // another caller has 16 bombs decoded all the time.
 func BenchmarkSmallPreview(b *testing.B) {
 	s := newStore(b, redistest.Embedded(b))
@@ -249,7 +249,7 @@ func percentile(took []time.Duration, percent int) time.Duration {
 	return took[(len(took)-1)*percent/100]
 }
 
-// peakRSS is the most memory that the process has had, in MiB; 0 where the system
+// peakRSS returns the peak memory of the process in MiB, or 0 where the system
 // does not tell.
 func peakRSS() float64 {
 	status, _ := os.ReadFile("/proc/self/status")

@@ -58,7 +58,7 @@ func TestPush(t *testing.T) {
 				require.Equal(t, want, string(f.data))
 			}
 
-			// The name is free: it is kept, and sent once.
+			// The name is free, so it is kept, and the file is sent once.
 			upload(input("a.png"), "one")
 			require.Empty(t, push(input("a.png"), input("a.png"), input("unknown.png")))
 			require.Empty(t, push(input("a.png")))
@@ -71,7 +71,7 @@ func TestPush(t *testing.T) {
 				require.Equal(t, want, put, name)
 			}
 
-			// The hub's file changed; what is on the instance stays.
+			// The hub's file has changed. The file on the instance stays.
 			upload(input("a.png"), "two")
 			want := []Rewrite{{From: input("a.png"), To: byContent("two", "a.png")}}
 			require.Equal(t, want, push(input("a.png")))
@@ -80,13 +80,14 @@ func TestPush(t *testing.T) {
 			holds(byContent("two", "a.png"), "two")
 			require.Equal(t, 2, i.uploads)
 
-			// A file of the instance's own: the same bytes, found by one look.
+			// The instance has a file of its own with the same bytes, which takes one look to find
+			// out.
 			i.put(input("b.png"), "same")
 			upload(input("b.png"), "same")
 			require.Empty(t, push(input("b.png")))
 			require.Empty(t, push(input("b.png")))
 			require.Equal(t, 1, i.views)
-			// And other bytes of the same length.
+			// Now it has other bytes of the same length.
 			i.put(input("b.png"), "SAME")
 			if plain {
 				to.Boot = "b2" // nothing else tells that it changed
@@ -102,7 +103,7 @@ func TestPush(t *testing.T) {
 			holds(byContent("two", "a.png"), "two")
 			require.Equal(t, 4, i.uploads)
 
-			// Outputs always lie by content, also those not copied yet.
+			// Outputs are always stored by content, even those that are not copied yet.
 			i.put(output("o_00001_.png"), "picture")
 			out, err := s.AllotOutput(t.Context(), who, i.source(to.Name, output("o_00001_.png")))
 			require.NoError(t, err)
@@ -111,7 +112,7 @@ func TestPush(t *testing.T) {
 			require.Equal(t, rewrites[0].To.Value(true), rewrites[0].Literal("o_00001_.png [output]"))
 			require.Equal(t, rewrites[0].To.Value(false), rewrites[0].Literal("o_00001_.png"))
 
-			// Folders stay; the spelling is the graph's.
+			// Folders stay. The graph decides the spelling.
 			upload(job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "a.png"}, "in a folder")
 			require.Empty(t, push(job.FileRef{Type: job.TypeInput, Subfolder: "./sub//", Filename: "a.png"}))
 			holds(job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "a.png"}, "in a folder")
@@ -119,7 +120,7 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// A job gets what its inputs were when it was accepted.
+// A job gets its inputs as they were when it was accepted.
 func TestPinOutlivesTheName(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -137,7 +138,7 @@ func TestPinOutlivesTheName(t *testing.T) {
 		f, _ := i.get(input("a"))
 		require.Equal(t, "then", string(f.data))
 
-		// An output that vanished before it was copied is nowhere.
+		// An output that vanished before it was copied is gone.
 		ref := allotted(t, s, i, "o.png", "picture")
 		pins, err = s.Pin(t.Context(), tenant, []job.FileRef{ref})
 		require.NoError(t, err)
@@ -190,8 +191,8 @@ func TestPinsCodec(t *testing.T) {
 	require.Equal(t, []string{"k"}, pins.Keys())
 }
 
-// Inputs that are kept apart lie where only those can name them who have them,
-// also when their own name is free.
+// With Apart, inputs are stored where only tenants that have them can name them,
+// even when their own name is free.
 func TestPushApart(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -212,8 +213,8 @@ func TestPushApart(t *testing.T) {
 	})
 }
 
-// Under a name that it keeps an input is sent once; one that lies by its
-// content is sent once whatever it is called.
+// An input stored under its own name is sent once for that name. An input stored
+// by content is sent once, whatever its name.
 func TestNothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -246,7 +247,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 		require.Equal(t, 3, i.uploads)
 		require.Equal(t, byContent("same", "c.jpg"), push("ada", "c.jpg"), "a loader may go by the ending")
 		require.Equal(t, byContent("same", "d.png"), push("bob", "d.png"), "nothing is named after another tenant's file")
-		// A file that somebody has changed stands for nothing.
+		// A file that somebody has changed does not count as the input.
 		sent := i.uploads
 		i.put(first, "changed")
 		require.Equal(t, byContent("same", "e.png"), push("ada", "e.png"))
@@ -254,8 +255,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 	})
 }
 
-// An input that cannot be read to its end is a failure of the storage, also as an
-// instance's client tells of it.
+// An input that cannot be read to its end is a failure of the storage, even when
+// an instance's client reports it.
 func TestPushFromAStorageThatFails(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,7 @@ func (s *Store) later(d time.Duration) *Store {
 	return &next
 }
 
-// at is the store with its clock stopped at a minute.
+// at returns the store with its clock stopped at a minute.
 func (s *Store) at(minute int) *Store {
 	next := *s
 	next.now = func() time.Time { return time.Unix(1_790_000_000+60*int64(minute), 0) }
@@ -39,7 +39,7 @@ func (s *Store) blobs(t testing.TB) []string {
 	return keys
 }
 
-// sweepAll sweeps every part that has something.
+// sweepAll sweeps every part that is not empty.
 func (s *Store) sweepAll(t testing.TB, pinned map[string]bool) Swept {
 	t.Helper()
 	parts := map[string]bool{}
@@ -103,7 +103,7 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 	})
 }
 
-// Between the pin and the queue nobody can tell Sweep of the job.
+// Between the pin and the queue, nothing tells Sweep about the job.
 func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -117,7 +117,7 @@ func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 }
 
 // A hub that dies between the blob and the name, or in the middle of a blob,
-// leaves nothing to see.
+// leaves nothing visible.
 func TestDeathBeforeTheName(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -127,7 +127,7 @@ func TestDeathBeforeTheName(t *testing.T) {
 		key := contentKey(sp.sha256)
 		require.NoError(t, s.hold(t.Context(), key))
 		require.NoError(t, s.writeContent(t.Context(), key, sp))
-		// Here it died. A temporary file of a second one that died as it wrote:
+		// The hub died here. Another hub died while it wrote a temporary file:
 		_, err = s.storage.Write(t.Context(), key+".17.tmp", strings.NewReader("ha"))
 		require.NoError(t, err)
 
@@ -140,8 +140,8 @@ func TestDeathBeforeTheName(t *testing.T) {
 	})
 }
 
-// Uploads of contents that were just given up must not lose their blobs to a
-// sweep that runs at the same time.
+// Uploads of content that was just given up must not lose their blobs to a sweep
+// that runs at the same time.
 func TestSweepAgainstUploads(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -166,7 +166,7 @@ func TestSweepAgainstUploads(t *testing.T) {
 	})
 }
 
-// A blob that was swept after all, because the hold ended, is written again.
+// If a blob was swept because the hold ended, it is written again.
 func TestNameNeverPointsToASweptBlob(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {

@@ -59,7 +59,7 @@ func TestStorage(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, created)
 
-			// A write that is given up leaves what was there.
+			// A write that is given up leaves the old content in place.
 			_, err = s.Write(ctx, "a/b", brokenReader{strings.NewReader("new")})
 			require.ErrorIs(t, err, errBroken)
 			require.NotErrorIs(t, err, ErrStorage, "it is not the storage's fault")

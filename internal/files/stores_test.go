@@ -12,13 +12,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// objectStoreCredentials are those of the fake object store, for which any do.
+// objectStoreCredentials are for the fake object store, which accepts any.
 var objectStoreCredentials = map[string]string{
 	"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true",
 	"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_REGION": "",
 }
 
-// objectStore gives the location of a new bucket, which is reached through the
+// objectStore returns the location of a new bucket, which is reached through the
 // real driver.
 func objectStore(t testing.TB) string {
 	t.Helper()
@@ -40,7 +40,7 @@ func eachStore(t *testing.T, run func(t *testing.T, s *Store)) {
 	})
 }
 
-// newStore gives a store on a folder of the test.
+// newStore returns a store in a folder of the test.
 func newStore(t testing.TB, db *redis.DB) *Store {
 	t.Helper()
 	return newStoreAt(t, db, t.TempDir())

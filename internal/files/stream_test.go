@@ -56,12 +56,12 @@ func (c tally) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// meter is a large file that notes how far its reader is ahead of those who
-// have got it: that much is held in memory.
+// meter is a large file that measures how far its reader is ahead of the receiver.
+// That much is held in memory.
 type meter struct {
 	size, at, most int64
 	got            func() int64
-	broken         int64 // where it breaks off; 0 for nowhere
+	broken         int64 // where it breaks off, or 0 for nowhere
 }
 
 func (m *meter) Read(p []byte) (int, error) {
@@ -88,7 +88,7 @@ func openSink(t *testing.T) (*sink, *Storage) {
 	return s, storage
 }
 
-// A video of 256 MiB goes through a few parts of memory, whatever its length.
+// A video of 256 MiB needs the memory of a few parts, whatever its length.
 func TestObjectStoreIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	s, storage := openSink(t)
@@ -100,8 +100,8 @@ func TestObjectStoreIsWrittenInParts(t *testing.T) {
 	require.LessOrEqual(t, video.most, int64(8*partSize), "bytes read and not sent yet")
 }
 
-// What broke off leaves no parts behind, which would be paid for and never
-// seen.
+// A write that broke off leaves no parts behind. They would cost money and never
+// be seen.
 func TestObjectStoreKeepsNoPartsOfABrokenWrite(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(*sink, *meter){

@@ -67,8 +67,8 @@ func readTrace(t *testing.T, name string) trace {
 	return tr
 }
 
-// content stands for a file of the recording: the same for the same hash, of
-// its length, and for pictures a PNG whose size differs with the length.
+// content stands for a file of the recording. Equal hashes get equal content of
+// the recorded length. Pictures are PNGs whose dimensions differ with the length.
 func content(t *testing.T, filename, typ, sha string, size int) []byte {
 	if !strings.HasPrefix(typ, "image/png") || size < 200 {
 		return []byte(strings.Repeat("x", size))
@@ -78,7 +78,7 @@ func content(t *testing.T, filename, typ, sha string, size int) []byte {
 	return painted(t, edge, edge, shade, size)
 }
 
-// body writes a recorded form; reversed puts the fields before the file.
+// body writes a recorded form. reversed puts the fields before the file.
 func (s step) body(t *testing.T, reversed bool) (io.Reader, string) {
 	t.Helper()
 	rq := s.Request
@@ -113,7 +113,7 @@ func (s step) body(t *testing.T, reversed bool) (io.Reader, string) {
 	return &buf, w.FormDataContentType()
 }
 
-// server is the file surface of one hub.
+// server is the file API of one hub.
 func server(t *testing.T, store *Store, inst *instance, strict bool) *httptest.Server {
 	t.Helper()
 	view := NewView(store, inst.fetch, ViewOptions{
@@ -168,7 +168,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// replay sends the recorded requests and compares what comes back.
+// replay sends the recorded requests and compares the answers.
 func replay(t *testing.T, store *Store, name string, strict, reversed bool) {
 	tr := readTrace(t, name)
 	inst := newInstance()
@@ -177,7 +177,7 @@ func replay(t *testing.T, store *Store, name string, strict, reversed bool) {
 	if !strings.HasPrefix(name, "upload") {
 		makeViewed(t, tr.Steps[0], store, inst, collector)
 	}
-	// ETags and times of the recording stand for ours.
+	// ETags and times of the recording stand for the hub's own.
 	ours := map[string]string{}
 	for _, s := range tr.Steps {
 		body, typ := s.body(t, reversed)
@@ -209,7 +209,7 @@ func replay(t *testing.T, store *Store, name string, strict, reversed bool) {
 	}
 }
 
-// makeViewed makes the output that the recording looks at.
+// makeViewed makes the output that the recording views.
 func makeViewed(t *testing.T, first step, store *Store, inst *instance, collector *Collector) {
 	t.Helper()
 	u, err := url.Parse(first.Request.Path)
@@ -251,7 +251,7 @@ func compare(t *testing.T, s step, resp *http.Response, body []byte) {
 				require.Equal(t, strconv.Itoa(len(body)), got, s.Label)
 			}
 		case "Content-Disposition":
-			// The recorder took the bytes for Latin-1.
+			// The recorder decoded the bytes as Latin-1.
 			require.Equal(t, strings.ReplaceAll(want, "Ã¼", "ü"), got, s.Label)
 		default:
 			require.Equal(t, want, got, "%s: %s", s.Label, key)

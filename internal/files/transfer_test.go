@@ -58,8 +58,8 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 	}
 }
 
-// The outputs of a run are named at once, copied meanwhile, and lost with those
-// that the instance does not have.
+// The outputs of a run are named at once and copied in the background. An output
+// that the instance does not have is lost.
 func TestTransferCollects(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
@@ -87,8 +87,8 @@ func TestTransferCollects(t *testing.T) {
 	})
 }
 
-// A panic while an output is copied is an error for whoever waits for that copy,
-// and no more.
+// A panic while an output is copied is an error for callers that wait for that
+// copy, and nothing more.
 func TestPanicOfACopy(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {

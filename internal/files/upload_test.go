@@ -127,14 +127,14 @@ func TestUploadBrokenForms(t *testing.T) {
 		require.NoError(t, u.ServeImage(rec, r, tenant))
 		status := c.status
 		if name == "no parts" {
-			status = rec.Code // the end of nothing is a cut or an empty form
+			status = rec.Code // an empty body is a cut one or an empty form
 		}
 		require.Equal(t, status, rec.Code, name)
 	}
 	require.Empty(t, u.store.blobs(t))
 }
 
-// Whoever serves uploads says that a tenant is full, in its own shape.
+// The caller of the handlers reports in its own format that a tenant is full.
 func TestUploadOfAFullTenant(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -165,7 +165,7 @@ func TestTroubleForBrowsers(t *testing.T) {
 	require.Contains(t, rec.Body.String(), "<h1>500 Internal Server Error</h1>")
 }
 
-// withText puts a text chunk behind the header of a PNG.
+// withText puts a text chunk after the header of a PNG.
 func withText(data []byte, typ, body string) []byte {
 	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
 	chunk = append(chunk, typ+body...)
@@ -205,7 +205,7 @@ func TestMask(t *testing.T) {
 	require.Equal(t, wantText, gotText)
 	require.Contains(t, string(gotText), "workflow")
 
-	// An opaque mask gives a picture with an alpha channel all the same.
+	// An opaque mask still gives a picture with an alpha channel.
 	rec = post(t, asCaller(u.ServeMask), file("opaque.png", string(painted(t, 5, 4, color.NRGBA{A: 255}, 0))),
 		text("original_ref", `{"filename":"m.png","subfolder":"clipspace","type":"input"}`))
 	require.Equal(t, http.StatusOK, rec.Code)
@@ -249,7 +249,7 @@ func TestMaskOriginals(t *testing.T) {
 	require.Equal(t, http.StatusOK, rec.Code, "the same bytes are found before the original is missed")
 }
 
-// asCaller serves as one that takes turns with no other.
+// asCaller serves every request as the same caller.
 func asCaller(serve func(w http.ResponseWriter, r *http.Request, tenant, caller string) error) func(http.ResponseWriter, *http.Request, string) error {
 	return func(w http.ResponseWriter, r *http.Request, tenant string) error { return serve(w, r, tenant, "a") }
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// ask sends one GET /view; headers come in pairs.
+// ask sends one GET /view. headers come in pairs.
 func ask(t testing.TB, v *View, query string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/view?"+query, nil)
@@ -34,7 +34,7 @@ func ask(t testing.TB, v *View, query string, headers ...string) *httptest.Respo
 	return rec
 }
 
-// What a client sees of an output is the same before and after it was copied.
+// A client sees an output the same way before and after it was copied.
 func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
@@ -75,7 +75,7 @@ func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 		for n, headers := range requests {
 			after := ask(t, v, "filename=x_00002_.png", headers...)
 			require.Equal(t, before[n].Code, after.Code, "%v", headers)
-			if after.Code < 400 { // net/http puts words into the others
+			if after.Code < 400 { // net/http writes text into the others
 				require.Equal(t, before[n].Body.String(), after.Body.String(), "%v", headers)
 				require.Equal(t, before[n].Header(), after.Header(), "%v", headers)
 			}
@@ -125,7 +125,7 @@ func TestViewAsksTheInstancesForUnknownFiles(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(t, v, "filename=own.png&type=input").Code)
 }
 
-// A storage that lost a blob is no reason to fail while the instance has it.
+// A storage that lost a blob is no reason to fail while the instance has the file.
 func TestViewOfALostBlob(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()

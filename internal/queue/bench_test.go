@@ -30,8 +30,8 @@ func life(tb testing.TB, b *bench) {
 	require.NoError(tb, b.Finish(ctx, claimed.Run, queue.Outcome{State: job.Done, Entry: []byte(`{"x":1}`)}))
 }
 
-// BenchmarkLife takes a job through its life while others wait, and prints
-// how much slower the embedded server is.
+// BenchmarkLife takes a job through its life while others wait, and prints how
+// much slower the embedded server is.
 func BenchmarkLife(b *testing.B) {
 	for _, backlog := range []int{0, 1000, 5000} {
 		each := map[string]time.Duration{}

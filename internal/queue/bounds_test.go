@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// weigh gives the bytes that a job keeps in Redis while it waits.
+// weigh returns the bytes that a job keeps in Redis while it waits.
 func (b *bench) weigh(key string) int64 {
 	b.t.Helper()
 	var n int64
@@ -25,7 +25,7 @@ func (b *bench) weigh(key string) int64 {
 	return n
 }
 
-// share is what waits of a tenant, or of all.
+// share is what waits for a tenant, or for all tenants.
 type share struct {
 	jobs  int
 	bytes int64
@@ -38,7 +38,7 @@ func (b *bench) share(tenant string) share {
 	return share{jobs, size}
 }
 
-// compareShares compares what the queue has counted with the model.
+// compareShares compares the queue's counts with the model.
 func (w *walk) compareShares(waiting []*modelJob) {
 	want := map[string]share{"": {}, "t0": {}, "t1": {}}
 	for _, j := range waiting {
@@ -119,7 +119,7 @@ func TestFullOfBytes(t *testing.T) {
 	})
 }
 
-// A tenant at its own bound is told so; others are not affected.
+// A tenant that reaches its own bound is told so. Others are not affected.
 func TestFullForATenant(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]queue.Options{
@@ -160,7 +160,7 @@ return {'ok'}`)
 	require.NoError(b.t, err)
 }
 
-// What a hub of a version that does not count would do to a job.
+// These scripts do to a job what a hub of a version that does not count would do.
 const (
 	oldEnqueue = `
 for _, tenant in ipairs({'', 'tenant'}) do
@@ -175,8 +175,8 @@ write('HSET', key('q', 'job', k), 'state', 'leased', 'fence', '1', 'attempts', '
 write('ZADD', key('q', 'leases'), '1', k)`
 )
 
-// A hub of the version before counted nothing. One that still runs beside this
-// one, on the same jobs, makes nothing count twice.
+// A hub of the previous version counts nothing. If one still works on the same
+// jobs beside this hub, nothing is counted twice.
 func TestCountedBesideAnOldHub(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -205,8 +205,8 @@ func TestCountedBesideAnOldHub(t *testing.T) {
 	})
 }
 
-// After an upgrade, and where an old hub took jobs away unseen, a sweep counts
-// again, and all goes on from there as if it had been counted always.
+// A sweep counts again after an upgrade, and where an old hub took jobs away
+// unseen. From then on everything works as if it had always been counted.
 func TestRecount(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

@@ -35,8 +35,8 @@ func TestCancel(t *testing.T) {
 		_, err = b.Body(ctx, waiting.Key)
 		require.ErrorIs(t, err, queue.ErrNotFound)
 
-		// Taken: the holder ends it. Whatever it says counts: the job may
-		// have been done before the interrupt came.
+		// A claimed job: its holder ends it, with whatever outcome it reports. The job may
+		// have been done before the interrupt arrived.
 		for i, state := range []job.State{job.Leased, job.Running} {
 			for k, outcome := range []job.State{job.Cancelled, job.Done} {
 				id := fmt.Sprint("taken", i, k)
@@ -85,8 +85,8 @@ func TestCancelWaiting(t *testing.T) {
 	})
 }
 
-// TestWithdraw takes jobs back at every point of their lives: nothing of them
-// is listed, counted or kept, and the same prompt can be sent again.
+// TestWithdraw takes jobs back at every point of their lives. Nothing of them is
+// listed, counted or kept, and the same prompt can be sent again.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -138,7 +138,7 @@ func TestWithdraw(t *testing.T) {
 			require.False(t, same.Existing, "as if it had never been")
 			b.withdraw(id)
 		}
-		// Who was told that it is interrupted hears of its end.
+		// A client that was told of the interrupt also hears of the end.
 		run := b.claim(b.enqueue("interrupted"), "gpu").Run
 		_, err := b.Cancel(ctx, run.Key)
 		require.NoError(t, err)

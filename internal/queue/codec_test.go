@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Memory is taken for a stored body by its size, before it is read. That of a
-// short one must not be that of the largest.
+// Memory for a stored body is allocated by its size before it is read. A short
+// body must not get the memory of the largest one.
 func TestSizeOfStoredBodies(t *testing.T) {
 	t.Parallel()
 	c, err := newCodec()

@@ -15,8 +15,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// What was accepted and what has ended is there after a kill -9, which leaves
-// the journal as it is on disk at that moment.
+// Accepted jobs and ended jobs survive a kill -9, which leaves the journal as it
+// is on disk at that moment.
 func TestEmbeddedHubIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestEmbeddedHubIsKilled(t *testing.T) {
 	_, err := b.Cancel(t.Context(), b.enqueue("cancelled").Key)
 	require.NoError(t, err)
 	running := b.claim(b.enqueue("running"), "gpu")
-	b.enqueue("after") // its sync takes the claim along
+	b.enqueue("after") // its sync also covers the claim
 	requireAfterCrash := func(dir string) {
 		again := on(t, redistest.OpenDir(t, dir), queue.Options{})
 		requireHistory(t, again, "tenant", "ended:ended")

@@ -10,10 +10,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// atDoor makes a submission one whose client waits for an answer.
+// atDoor marks a submission whose client waits for an answer.
 func atDoor(s *queue.Submission) { s.Door = time.Hour }
 
-// A refusal reaches the client or comes too late; there is nothing in between.
+// A refusal either reaches the client or comes too late. There is nothing in between.
 func TestDoor(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -51,7 +51,7 @@ func TestDoor(t *testing.T) {
 	})
 }
 
-// Once the client was told that its prompt is accepted, nothing takes it back.
+// Once the client has been told that its prompt is accepted, nothing takes it back.
 func TestDoorClosed(t *testing.T) {
 	t.Parallel()
 	for name, pass := range map[string]func(t *testing.T, b *bench, j job.Job) job.Run{
@@ -95,7 +95,7 @@ func TestDoorClosed(t *testing.T) {
 	}
 }
 
-// The hub at the door may die: the job then goes on as an accepted one.
+// The hub at the door may die. The job then goes on as an accepted one.
 func TestDoorOfADeadHub(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -109,8 +109,8 @@ func TestDoorOfADeadHub(t *testing.T) {
 	})
 }
 
-// Whoever cancels a job at the door has cancelled it; its client is told 200, as
-// if the cancel had come a moment later.
+// Cancelling a job at the door succeeds, and its client is told 200, as if the
+// cancel had come a moment later.
 func TestDoorAndCancel(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -133,7 +133,7 @@ func TestDoorAndCancel(t *testing.T) {
 	})
 }
 
-// requireListed checks what listings show, of the tenant and of the caller.
+// requireListed checks what the listings of the tenant and of the caller show.
 func requireListed(t *testing.T, b *bench, want ...string) {
 	t.Helper()
 	of, err := b.Live(t.Context(), "tenant")

@@ -58,7 +58,7 @@ func TestEnqueueTwice(t *testing.T) {
 	})
 }
 
-// Many hubs may be sent the same prompt at once.
+// Many hubs may receive the same prompt at once.
 func TestEnqueueTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -106,7 +106,7 @@ func TestAnIDIsTakenOver(t *testing.T) {
 	})
 }
 
-// The other way round: the job that took the id over ends first.
+// The other way round: the job that took over the id ends first.
 func TestTheLastEndKeepsTheEntry(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -160,7 +160,7 @@ func TestNumbers(t *testing.T) {
 	})
 }
 
-// The script makes the same ranks as package job.
+// The script computes the same ranks as package job.
 func TestRanksAgree(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -184,7 +184,7 @@ func TestRanksAgree(t *testing.T) {
 	})
 }
 
-// Whatever clients and tenants call themselves stays apart.
+// Clients and tenants stay separate, whatever their names.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -266,7 +266,7 @@ func vault(t *testing.T, secret string) *queue.Vault {
 	return v
 }
 
-// noKeys is a Sealer whose keys are unavailable now.
+// noKeys is a Sealer whose keys are unavailable.
 type noKeys struct{}
 
 func (noKeys) Seal([]byte, []byte) ([]byte, error) { return nil, errors.New("no keys") }
@@ -275,8 +275,8 @@ func (noKeys) Open(context.Context, []byte, []byte) ([]byte, error) {
 	return nil, fmt.Errorf("no keys: %w", queue.ErrUnavailable)
 }
 
-// A prompt with API keys waits for the key that seals them; it is not stored
-// without.
+// A prompt with API keys is refused until the key that seals them is there. It is
+// not stored unsealed.
 func TestNoKeyForSecrets(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{Sealer: noKeys{}}, func(t *testing.T, b *bench) {

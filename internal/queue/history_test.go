@@ -16,7 +16,7 @@ import (
 
 func errorIs(err, target error) bool { return errors.Is(err, target) }
 
-// history gives a tenant's entries as id:json.
+// history returns a tenant's entries as id:json.
 func history(t *testing.T, b *bench, tenant string, p queue.Page) []string {
 	t.Helper()
 	entries, err := b.History(t.Context(), tenant, p)
@@ -68,7 +68,7 @@ func TestHistoryPages(t *testing.T) {
 			{nil, n(2), "23"},
 			{nil, n(-1), "0123"},
 			{n(2), n(-1), "23"},
-			{n(0), n(1), "1"}, // ComfyUI looks at the bound after adding
+			{n(0), n(1), "1"}, // ComfyUI checks the bound after adding
 			{n(-1), n(1), "1"},
 		} {
 			var got strings.Builder
@@ -82,8 +82,8 @@ func TestHistoryPages(t *testing.T) {
 	})
 }
 
-// The numbers of the history grow with the ends, as those of one ComfyUI do:
-// its web UI looks only for higher ones than it shows.
+// The numbers of the history grow in the order of the ends, as with one ComfyUI.
+// Its web UI looks only for numbers higher than those it shows.
 func TestHistoryNumbersGrow(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -103,7 +103,7 @@ func TestHistoryNumbersGrow(t *testing.T) {
 			jobs[id] = j
 		}
 		b.finished("other's", func(s *queue.Submission) { s.Tenant = "other" })
-		number := map[string]string{"0": "3", "3": "4", "1": "6"} // the others keep theirs
+		number := map[string]string{"0": "3", "3": "4", "1": "6"} // the others keep their numbers
 		for _, id := range []string{"2", "0", "front", "chosen", "3", "5", "1"} {
 			if id == "1" {
 				require.NoError(t, b.FailWaiting(ctx, jobs[id].Key, done(id)))
@@ -195,8 +195,8 @@ func TestExpireHistory(t *testing.T) {
 	})
 }
 
-// An entry that replaces another of its id keeps that one's place, and is
-// still the youngest.
+// An entry that replaces one with the same id takes its place, and still counts as
+// the youngest.
 func TestExpireHistoryByTheEnd(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -218,7 +218,7 @@ func TestExpireHistoryByTheEnd(t *testing.T) {
 	})
 }
 
-// The files that an entry names are used last when its job ends.
+// The files that an entry names count as used when its job ends.
 func TestFilesAreUsedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -237,7 +237,7 @@ func TestFilesAreUsedAtTheEnd(t *testing.T) {
 	})
 }
 
-// Whatever bytes an entry has, it is given back the same.
+// An entry is returned unchanged, whatever bytes it contains.
 func TestEntryBytes(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -253,7 +253,7 @@ func TestEntryBytes(t *testing.T) {
 	})
 }
 
-// Nothing is left over when everything has ended and is forgotten.
+// Nothing is left once everything has ended and is forgotten.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{Tombstone: time.Millisecond, MaxAttempts: 2}, func(t *testing.T, b *bench) {

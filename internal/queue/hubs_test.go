@@ -18,9 +18,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// hubs lets several hubs work through jobs at once, on fewer instances than
-// they want. Now and then a run is lost, or a holder falls silent for good
-// and another one takes its run over.
+// hubs lets several hubs work through jobs at once, on fewer instances than they
+// want. Now and then a run is lost, or a holder falls silent for good and another
+// one takes over its run.
 func hubs(t *testing.T, db *redis.DB) {
 	t.Helper()
 	const n = 120
@@ -58,7 +58,7 @@ func hubs(t *testing.T, db *redis.DB) {
 	require.Empty(t, keys, "lost")
 }
 
-// work does one job, or what else is to do, and gives how many are left.
+// work does one job, or other pending work, and returns how many jobs are left.
 func work(t *testing.T, b *bench, hub string, busy *[4]atomic.Int64) (left int, err error) {
 	t.Helper()
 	ctx := t.Context()
@@ -102,7 +102,7 @@ func work(t *testing.T, b *bench, hub string, busy *[4]atomic.Int64) (left int, 
 		busy[instance].Add(-1)
 		_, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
 		return left, err
-	case 1: // falls silent; somebody will sweep it
+	case 1: // falls silent, and a sweep will find it
 		b.expire(run)
 		return left, nil
 	}

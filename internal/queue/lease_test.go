@@ -92,8 +92,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// After an outage of Redis no holder could renew; the first sweep must not
-// take all runs away from hubs that live.
+// During an outage of Redis no holder can renew. The first sweep afterwards must
+// not take all runs away from hubs that live.
 func TestSweepAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {

@@ -8,7 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// A lesson is of one life of one instance, and hubs share it.
+// A lesson belongs to one life of one instance, and hubs share it.
 func TestLessons(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

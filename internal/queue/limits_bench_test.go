@@ -17,9 +17,9 @@ import (
 )
 
 // BenchmarkAtLimits fills the embedded queue to its default limits (10,000 jobs
-// waiting, 10,000 history entries of 50 kB that do not compress) and prints
-// what it then needs and does: memory, jobs a second from eight goroutines, the
-// longest time that one script took meanwhile, and the time of a restart.
+// waiting, 10,000 history entries of 50 kB that do not compress). It prints
+// memory, jobs a second from eight goroutines, the longest time that one script
+// took meanwhile, and the time of a restart.
 func BenchmarkAtLimits(b *testing.B) {
 	const count, size = 10_000, 50_000
 	dir := b.TempDir()

@@ -20,10 +20,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// The model is the queue's laws in plain Go: maps and slices, no Redis. The
-// test does the same random steps on both and compares all that can be seen
-// after each one. They are the same ones each time; COMFYHUB_SEED takes others,
-// COMFYHUB_STEPS more.
+// The model states the rules of the queue in plain Go: maps and slices, no Redis.
+// The test does the same random steps on both and compares everything visible
+// after each step. The steps are the same each time. COMFYHUB_SEED changes them,
+// and COMFYHUB_STEPS adds more.
 
 const modelAttempts = 3
 
@@ -37,8 +37,8 @@ type modelJob struct {
 	gone        bool   // ended without an entry
 	expired     bool   // its lease has ended
 	reruns      int    // excused runs that had begun to execute
-	paused      bool   // must not run yet, not before the end of the test
-	weight      int64  // bytes of its body and its secrets as they are stored
+	paused      bool   // must not run yet, and not before the end of the test
+	weight      int64  // stored bytes of its body and its secrets
 	raised      string // the number that the history shows, if not its own
 }
 
@@ -48,10 +48,10 @@ type model struct {
 	jobs      map[string]*modelJob
 	newest    map[[2]string]string // tenant, id -> key
 	numbers   map[string]int
-	highest   map[string]int // tenant -> highest number in its history, and one
+	highest   map[string]int // tenant -> highest number in its history, plus one
 	instances map[string]string
 	history   []string // keys in their places
-	ends      []string // keys in the order of their ends, delivered ones left out
+	ends      []string // keys in the order of their ends, without delivered ones
 }
 
 func newModel() *model {
@@ -61,7 +61,7 @@ func newModel() *model {
 	}
 }
 
-// do makes a transition, by the table of package job.
+// do makes a transition, using the table of package job.
 func (m *model) do(j *modelJob, e job.Event) {
 	next, err := job.Next(j.State, e)
 	if err != nil {
@@ -95,7 +95,7 @@ func (m *model) forget(key string) {
 	delete(m.jobs, key)
 }
 
-// end writes a history entry; one of the same id gives its place up.
+// end writes a history entry, which takes the place of one with the same id.
 func (m *model) end(j *modelJob, reason string) {
 	j.Reason = reason
 	if n, err := strconv.Atoi(j.Number); err == nil && n >= 0 { // the hub's own, not from the front
@@ -132,7 +132,7 @@ func (m *model) live(keep func(j *modelJob) bool) []*modelJob {
 	return out
 }
 
-// seen is what of a job is compared.
+// seen is the part of a job that is compared.
 type seen struct {
 	Key, ID, Tenant, Caller, Rank, Reason, Lost string
 	State                                       job.State
@@ -164,7 +164,7 @@ func lookModel(jobs []*modelJob) []seen {
 	return out
 }
 
-// compare looks at everything that can be seen.
+// compare checks everything that is visible.
 func (w *walk) compare() {
 	t := w.t
 	all := func(*modelJob) bool { return true }
@@ -236,7 +236,7 @@ func (w *walk) compare() {
 	}
 }
 
-// compareWindow holds a part of the waiting jobs against the model.
+// compareWindow compares a part of the waiting jobs with the model.
 func (w *walk) compareWindow(waiting []*modelJob) {
 	skip, n := w.step%7, 1+w.step%5
 	got, err := w.Window(w.ctx, []string{"class0", "class1", "class2"}, skip, n)
@@ -248,8 +248,8 @@ func (w *walk) compareWindow(waiting []*modelJob) {
 	require.Equal(w.t, len(waiting) >= skip+n, got.More)
 }
 
-// compareHistoryShares holds what is counted of each tenant's history against
-// the entries that are there.
+// compareHistoryShares compares the counts of each tenant's history with the
+// entries that exist.
 func (w *walk) compareHistoryShares() {
 	t := w.t
 	entries, bytes := map[string]float64{}, map[string]float64{}
@@ -297,7 +297,7 @@ func walkRandomly(t *testing.T, db *redis.DB, every int) {
 			t.Logf("the last steps:\n%s", strings.Join(w.journal[max(0, len(w.journal)-30):], "\n"))
 		}
 	}()
-	// The model takes the jobs' times from the queue; all else it knows.
+	// The model takes the jobs' times from the queue. It knows everything else.
 	steps := []func(){
 		w.enqueue, w.enqueue, w.enqueue, w.enqueue, w.claim, w.claim, w.claim, w.claim, w.started, w.started, w.release,
 		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.takeBack, w.failWaiting, w.setPriority, w.adopt, w.lapse, w.lapse,
@@ -317,15 +317,15 @@ func TestModel(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1) })
 }
 
-// Many replies are lost on the way, all kinds alike: no transition runs
-// twice and none is forgotten, so that nothing differs from the model.
+// Many replies of all kinds are lost on the way. No transition runs twice and none
+// is forgotten, so nothing differs from the model.
 func TestModelWithLostReplies(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, addr string) {
 		var packets, lost atomic.Int64
 		proxy := redistest.NewProxy(t, addr, func() bool {
-			// Not as often as a client tries again: that is another fault,
-			// which callers see.
+			// Not as often as a client tries again. That is a different fault, which callers
+			// see.
 			n := packets.Add(1)
 			if n-lost.Load() < 20 || rand.IntN(5) > 0 {
 				return false

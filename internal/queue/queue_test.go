@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// bench is a queue and short ways to use it.
+// bench is a queue with shortcuts for its use.
 type bench struct {
 	*queue.Queue
 	t  testing.TB
@@ -35,7 +35,7 @@ func each(t *testing.T, o queue.Options, test func(t *testing.T, b *bench)) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { test(t, on(t, db, o)) })
 }
 
-// submission is an ordinary one; change alters it.
+// submission returns an ordinary submission. change alters it.
 func submission(id string, change ...func(*queue.Submission)) queue.Submission {
 	s := queue.Submission{
 		Key: uuid.NewString(), ID: id, Requester: job.Requester{Tenant: "tenant", Caller: "caller", Client: "client"}, Class: "class",

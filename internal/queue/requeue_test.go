@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// An instance is free again after each way to give it back.
+// An instance is free again after every way of giving it back.
 func TestInstanceIsFreed(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(b *bench, j job.Job) error{
@@ -101,7 +101,7 @@ func TestRequeue(t *testing.T) {
 		require.ErrorIs(t, err, queue.ErrExhausted)
 		require.Equal(t, last, again, "said again it changes nothing")
 
-		// The holder dies: the next one learns that only the end is missing.
+		// The holder dies. The next one learns that only the end is missing.
 		b.expire(run)
 		orphans, err := b.Sweep(ctx, "hub/2", 10)
 		require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestRequeue(t *testing.T) {
 	})
 }
 
-// Two instances that die with a job are enough, however many attempts it has.
+// Two instances that die with a job are enough, however many attempts it has left.
 func TestRequeueAfterKills(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{MaxAttempts: 9}, func(t *testing.T, b *bench) {
@@ -138,12 +138,12 @@ func TestRequeueAfterKills(t *testing.T) {
 	})
 }
 
-// Runs that do not count are bounded all the same, those that cost the time of a
-// GPU the more, and a job that no attempt can help gets none.
+// Runs that do not count are bounded too, more tightly if they cost GPU time. A
+// job that no attempt can help gets none.
 func TestExcusesAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		before  map[string]any // what the record says already
+		before  map[string]any // what the record already says
 		started bool
 		o       queue.RequeueOptions
 		spent   bool
@@ -205,7 +205,7 @@ func TestLastReasonsAreKept(t *testing.T) {
 	})
 }
 
-// A job that has to wait is not seen by those who look for work, and cannot be
+// A job that has to wait cannot be seen by hubs that look for work, and cannot be
 // claimed, until its time has come. It keeps its place.
 func TestPause(t *testing.T) {
 	t.Parallel()
@@ -239,7 +239,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// A record that cannot be read hides nothing that waits behind it.
+// A record that cannot be read does not hide the jobs behind it.
 func TestWindowBehindADamagedRecord(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// expire ends a run's lease, as if its holder had been silent for its time.
+// expire ends a run's lease, as if its holder had been silent too long.
 func (b *bench) expire(run job.Run) {
 	b.t.Helper()
 	script := redis.NewScript("expire", redis.Write, `write('ZADD', key('q', 'leases'), '1', ARGV[1]) return {'ok'}`)
@@ -23,8 +23,8 @@ func (b *bench) expire(run job.Run) {
 	require.NoError(b.t, err)
 }
 
-// TestTransitions does every event in every state and compares with the table
-// of package job.
+// TestTransitions tries every event in every state and compares the result with
+// the table of package job.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	events := map[job.Event]func(b *bench, j job.Job) error{
@@ -57,8 +57,8 @@ func TestTransitions(t *testing.T) {
 	}
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		n := 0
-		// A queued job here is one that has run before: its old run is at
-		// hand for events that need one.
+		// A queued job here has run before, so its old run is available for events that
+		// need one.
 		make := func(state job.State) job.Job {
 			n++
 			j := b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n))
@@ -144,7 +144,7 @@ func TestClaimAgain(t *testing.T) {
 	})
 }
 
-// A failover can lose the writes that freed an instance or gave it away.
+// A failover can lose the writes that freed an instance or assigned it.
 func TestLostWritesHeal(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -203,8 +203,8 @@ func TestStaleRuns(t *testing.T) {
 	})
 }
 
-// A fence is above all that were ever given, also when the record of the last
-// ones is lost.
+// A fence is higher than all earlier ones, even if the record of the last ones is
+// lost.
 func TestFencesGrow(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -242,7 +242,7 @@ func TestSetReason(t *testing.T) {
 	})
 }
 
-// A newer hub's fields survive whatever this one does.
+// A newer hub's fields survive everything that this hub does.
 func TestUnknownFieldsSurvive(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

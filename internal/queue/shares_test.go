@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// endedOf makes a job of a tenant that has ended with an entry.
+// endedOf makes an ended job of a tenant, with an entry.
 func (b *bench) endedOf(tenant, id, entry string) {
 	b.t.Helper()
 	j := b.claim(b.enqueue(id, func(s *queue.Submission) { s.Tenant = tenant }), "gpu of "+tenant)
@@ -25,7 +25,7 @@ func (b *bench) entriesOf(tenant string) int {
 	return len(keys)
 }
 
-// One tenant's thousands of jobs never push out another's few.
+// One tenant's thousands of jobs never push out the few jobs of another.
 func TestHistoryIsSharedFairly(t *testing.T) {
 	t.Parallel()
 	const bound = 60
@@ -59,7 +59,7 @@ func TestHistoryIsSharedFairly(t *testing.T) {
 	})
 }
 
-// Bytes are shared like entries: one tenant's huge entries push out its own.
+// Bytes are shared like entries: a tenant's huge entries push out its own.
 func TestHistoryBytesAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{HistoryBytes: 4000}, func(t *testing.T, b *bench) {
@@ -81,7 +81,7 @@ func TestHistoryBytesAreSharedFairly(t *testing.T) {
 }
 
 // What a hub of an earlier version has written is counted at the next recount,
-// and only once.
+// exactly once.
 func TestHistoryOfAnOlderHubIsCounted(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{HistoryEntries: 30}, func(t *testing.T, b *bench) {

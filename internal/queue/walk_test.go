@@ -39,7 +39,7 @@ func pick[T any](w *walk, list []T) (one T, ok bool) {
 	return list[w.rand.IntN(len(list))], true
 }
 
-// anyJob is a job in any state, now and then one that is not there.
+// anyJob returns a job in any state, and sometimes one that does not exist.
 func (w *walk) anyJob(states ...job.State) *modelJob {
 	var list []*modelJob
 	for _, j := range w.m.jobs {
@@ -54,7 +54,7 @@ func (w *walk) anyJob(states ...job.State) *modelJob {
 	return nil
 }
 
-// anyRun is a run that is held, now and then one that no longer is.
+// anyRun returns a run that is held, and sometimes one that no longer is.
 func (w *walk) anyRun() job.Run {
 	if w.rand.IntN(8) == 0 {
 		if run, ok := pick(w, w.old); ok {
@@ -71,7 +71,7 @@ func (w *walk) enqueue() {
 	id, tenant := fmt.Sprint("id", w.rand.IntN(12)), fmt.Sprint("t", w.rand.IntN(2))
 	class := fmt.Sprint("class", w.rand.IntN(3))
 	s := submission(id, func(s *queue.Submission) {
-		s.Key = fmt.Sprintf("%016x", w.rand.Uint64()) // anyJob goes by it
+		s.Key = fmt.Sprintf("%016x", w.rand.Uint64()) // anyJob uses it
 		s.Tenant, s.Caller, s.Class = tenant, fmt.Sprint("c", w.rand.IntN(3)), class
 		s.Client = []string{"", "client"}[w.rand.IntN(2)]
 		s.Priority = w.rand.IntN(3) - 1
@@ -274,7 +274,7 @@ func (w *walk) requeue() {
 	j.Reason = fmt.Sprint("step ", w.step)
 }
 
-// takenOver notes a new holder.
+// takenOver records a new holder.
 func (w *walk) takenOver(j *modelJob, o queue.Orphan, hub string) {
 	require.Greater(w.t, o.Fence, j.Fence)
 	want := j.Run

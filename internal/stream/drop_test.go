@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A dropped job that was held is never shown; one that is shown gets the given end;
-// one that has ended is left alone.
+// A dropped job that was held is never shown. One that is being shown gets the
+// given end. One that has ended is left alone.
 func TestDrop(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		me := Key{Client: "me"}

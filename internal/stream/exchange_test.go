@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange is what fake transports share, in place of Redis.
+// exchange is the state that fake transports share, in place of Redis.
 type exchange struct {
 	mu      sync.Mutex
 	hubs    map[string]*fakeTransport

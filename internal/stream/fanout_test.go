@@ -44,8 +44,8 @@ func TestEverySocketOfATenantHearsOfAChange(t *testing.T) {
 	})
 }
 
-// However many sockets a tenant has, and however much happens, a limited number is
-// told per second, each in its turn, and all are told of the last change.
+// However many sockets a tenant has, and however much happens, only a limited
+// number is told per second, each in turn. All are told of the last change.
 func TestManySocketsOfATenantAreToldInTurns(t *testing.T) {
 	bubble(t, Options{TenantStatuses: 50}, func(t *testing.T, r *rig) {
 		r.ident.Tenant = "house"

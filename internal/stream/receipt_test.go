@@ -44,8 +44,8 @@ var (
 	allOfA  = words(hello(0, "me"), start("a"), executed("a"), success("a"), status(0), null("a"))
 )
 
-// What a client has read is not shown again, whatever the evidence that it has read
-// it; what it may not have read is.
+// Messages that a client has read are not shown again, whatever proves that it has
+// read them. Messages that it may not have read are shown again.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	me := Key{Client: "me"}
@@ -165,7 +165,7 @@ func TestTwoSocketsOfOneClient(t *testing.T) {
 	})
 }
 
-// What waits for its receipt comes before what runs, whose start is not lost.
+// A prompt that waits for its receipt comes before a running one, whose start is not lost.
 func TestToldAgainBeforeWhatRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		_ = toldTo(t, r, "a").conn.CloseNow()
@@ -236,8 +236,8 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 	}
 }
 
-// A client's socket was cut at one hub; it opens the next at another hub and posts
-// then.
+// A client's socket is cut at one hub. It opens the next socket at another hub and
+// then posts.
 func TestPostAfterTheSocketMoved(t *testing.T) {
 	twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
 		p := toldTo(t, a, "a")

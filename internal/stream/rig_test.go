@@ -247,7 +247,7 @@ func (p *peer) received() int {
 	return len(p.got)
 }
 
-// settled waits, inside a bubble, until nothing moves any more, and takes.
+// settled waits, inside a bubble, until everything is idle, and then takes.
 func (p *peer) settled() []string {
 	synctest.Wait()
 	return p.take()
