@@ -1,11 +1,11 @@
 // Command demobot shows the bot bridge on one machine: a hub with the embedded
 // queue, an agent with two simulated ComfyUI instances, and the bridge, each a
-// process of its own, before a fake of Telegram's Bot API. A scripted person
-// asks for a picture, sees how it gets on, gets it, presses "again", and cancels
-// one. What the person sees is printed.
+// separate process, connected to a fake of Telegram's Bot API. A scripted person
+// asks for a picture, follows its progress, receives it, presses "again", and
+// cancels one. The program prints what the person sees.
 //
-// It is run by `make demo-bot` from the root of the repository, and ends with
-// exit code 0 when everything has happened as it should.
+// Run it with `make demo-bot` from the root of the repository. It ends with exit
+// code 0 if everything has happened as it should.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 // ada is the scripted person.
 const ada = 1001
 
-// errUnexpected says that a step did not come about.
+// errUnexpected means that a step did not happen as expected.
 var errUnexpected = errors.New("that did not happen")
 
 // play is the script.
@@ -113,7 +113,7 @@ func count(list []fakebot.Message, fits func(fakebot.Message) bool) (n int) {
 type transcript struct {
 	begin time.Time
 	mu    sync.Mutex
-	seen  map[int]string // what was printed of each message
+	seen  map[int]string // what was printed for each message
 }
 
 // watch prints each new or changed message until ctx ends.

@@ -10,11 +10,11 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// A broadcast goes on where a kill has cut it, and nobody hears it twice.
+// A broadcast continues where a kill has cut it, and nobody gets it twice.
 func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *stage.Options) {
-		// At Telegram's own pace it takes seconds.
+		// At Telegram's own pace the broadcast takes seconds.
 		o.Fake.Scale = 1
 		o.Config = strings.ReplaceAll(config, "rate: 10", "rate: 1")
 	})

@@ -1,4 +1,5 @@
 // Package e2e tests the bot bridge as it is shipped: the bridge, a hub and
-// simulated instances as processes of their own, before a fake of Telegram's Bot
-// API, killed and cut off as machines and networks do it to programs.
+// simulated instances run as separate processes, connected to a fake of Telegram's
+// Bot API. The tests kill them and cut their connections, as machines and networks
+// do.
 package e2e

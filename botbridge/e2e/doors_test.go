@@ -27,7 +27,7 @@ func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after t
 	t.Parallel()
 	r := newRig(t, func(o *stage.Options) {
 		o.Env = []string{"HOOK_SECRET=" + secret}
-		// The address is known only when the bridge has one; see below.
+		// BRIDGE_URL stands for the address, which is known only once the bridge has one.
 		o.Config = strings.ReplaceAll(config, "telegram: {rate: 10}",
 			"telegram: {rate: 10, webhook: BRIDGE_URL/telegram/webhook, webhook_secret: {env: HOOK_SECRET}}\ndelivery: edit")
 	})
@@ -56,7 +56,7 @@ func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after t
 		require.Equal(t, http.StatusBadRequest, call(secret, `{"update_id": `))
 		require.Equal(t, http.StatusBadRequest, call(secret, `{"message": {"text": "`+strings.Repeat("x", 1<<20)+`"}}`), "no update is so large")
 	})
-	// Telegram calls twice with one update.
+	// Telegram sends one update twice.
 	for range 2 {
 		require.Equal(t, http.StatusOK, call(secret, update))
 	}
@@ -66,7 +66,7 @@ func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after t
 	require.Len(t, filter(ada.All(), isPicture), 3, "one update is one request")
 }
 
-// page is a chat of one's own: what the bridge says to it.
+// page is the other end of webchat. It records what the bridge says to it.
 type page struct {
 	mu   sync.Mutex
 	said []webchat.Said

@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// What people do who mean no good, or know no better. The webhook's wrong secret
-// is among the doors.
+// Input from people who mean harm or know no better. The webhook's wrong secret is
+// tested in doors_test.go.
 func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the other
 	t.Parallel()
 	r := newRig(t, func(o *stage.Options) {
@@ -43,7 +43,7 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 		}
 		require.Empty(t, filter(mallory.All(), isPicture))
 		id := strings.TrimPrefix(button(t, picture, "Again"), "ag:")
-		// The picture is there before its request is over.
+		// The picture arrives before its request is over.
 		r.until("it is over", func() bool { return r.answered(eve.Press(picture.ID, "ca:"+id)) == "That one is over." })
 	})
 
@@ -51,7 +51,7 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 		long := r.Fake.Person(22, "en")
 		long.Say("/generate " + strings.Repeat("ab ", 350_000))
 		r.waitFor(long, "too long", saying("too long for me"))
-		// As long as Telegram lets people write, in letters of two bytes.
+		// The longest text that Telegram allows, in letters of two bytes.
 		asked, _ := long.Say("/generate " + strings.Repeat("ы", 4086) + " --steps 2")
 		r.pictures(long, asked, 1)
 	})
@@ -67,8 +67,8 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 		r.waitFor(flood, "one hint or one warning", func(m fakebot.Message) bool {
 			return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "One thing at a time")
 		})
-		// The same with a command under each: what fits is made, and the rest
-		// is refused without a flood in return.
+		// The same with a command under each photo. What fits is made, and the rest is
+		// refused without a flood of answers.
 		more := r.Fake.Person(24, "en")
 		var asked []int
 		for range 20 {
@@ -76,8 +76,8 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 			asked = append(asked, m)
 		}
 		r.pictures(more, asked[0], 1)
-		// A slow machine hears all of that slowly enough: then more of it comes, of
-		// what is heard faster.
+		// A slow machine reads all of that slowly enough. In that case the test sends more
+		// photos, of a kind that is read faster.
 		r.until("a warning comes", func() bool {
 			_, warned := fakebot.Find(more.Sees(), saying("One thing at a time"))
 			for range 10 {
@@ -98,8 +98,8 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 		admin.Say("/ban 20")
 		r.waitFor(admin, "the ban", saying("telegram:20 is banned"))
 		eve.Say("/work")
-		// A chat's events are handled in their order: with the press, what was said
-		// before it is over, too. Only then may the ban end.
+		// A chat's events are handled in order. Once the press is answered, everything
+		// said before it has been handled too. Only then may the ban end.
 		require.Empty(t, r.answered(eve.Press(picture.ID, button(t, picture, "Again"))))
 		mallory.Say("/ban 1")
 		r.waitFor(mallory, "no command of hers", saying("I do not know that command"))

@@ -26,8 +26,7 @@ func TestBridgeKilled(t *testing.T) {
 			asked[p] = append(asked[p], m)
 		}
 	}
-	// The first picture is there, the others are on their way: at every point
-	// of it.
+	// The first picture is there and the others are at all stages on their way.
 	r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(filter(list, isPicture)) > 0 })
 	r.KillBridge()
 	late, _ := all[1].Say("/work")
@@ -50,15 +49,15 @@ func TestBridgeKilled(t *testing.T) {
 	require.GreaterOrEqual(t, pictures, 3*people+1-people, "at most what was being sent at that moment is in doubt: one picture in each chat")
 }
 
-// ends counts the ends of a request that its person sees: its picture, or an
-// apology.
+// ends counts the ends of a request that its person sees: its pictures or
+// apologies.
 func ends(list []fakebot.Message, message int) int {
 	pictures := len(filter(list, answering(message, isPicture)))
 	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
 		return m.FromBot && (saying("the connection broke before")(m) || saying("Sorry")(m) || saying("cannot be made")(m))
 	})))
 	if pictures > 0 && apologies > 0 {
-		// It did arrive, and the bridge could not know.
+		// The picture did arrive, and the bridge could not know.
 		return pictures
 	}
 	return pictures + apologies
@@ -87,7 +86,7 @@ func TestHubAway(t *testing.T) {
 	require.Len(t, filter(ada.All(), isPicture), 3)
 }
 
-// Telegram is away while pictures are made, and while the bridge starts.
+// Telegram is away while pictures are made and while the bridge starts.
 func TestTelegramAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

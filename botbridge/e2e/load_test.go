@@ -16,9 +16,9 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// load says how hard TestLoad presses. COMFYHUB_BOT_LOAD=full is what the bridge
-// is made for; COMFYHUB_BOT_LOAD=real keeps Telegram's own limits too, which
-// takes minutes.
+// load sets the size of TestLoad. COMFYHUB_BOT_LOAD=full is the load that the
+// bridge is made for. COMFYHUB_BOT_LOAD=real also keeps Telegram's own limits,
+// which takes minutes.
 func load() (chats, requests int, scale float64) {
 	switch os.Getenv("COMFYHUB_BOT_LOAD") {
 	case "real":
@@ -29,8 +29,8 @@ func load() (chats, requests int, scale float64) {
 	return 30, 4, 10
 }
 
-// trouble is what Telegram's side does: 2 % floods, 2 % errors, 1 % of the
-// connections cut, half of those after the call took effect.
+// trouble returns the faults on Telegram's side: 2 % floods, 2 % errors, 1 % of
+// the connections cut, half of those after the call took effect.
 func trouble() func(string) fakebot.Fault {
 	var mu sync.Mutex
 	dice := rand.New(rand.NewPCG(4, 2))
@@ -66,7 +66,7 @@ func TestLoad(t *testing.T) {
 	for n := range people {
 		people[n] = r.Fake.Person(int64(1000+n), "en")
 		if n%10 == 9 {
-			// In a group, which has limits of its own.
+			// In a group, which has its own limits.
 			people[n] = people[n].In(int64(-1000 - n))
 		}
 	}
@@ -122,13 +122,13 @@ func TestLoad(t *testing.T) {
 	t.Logf("%d requests of %d chats in %v: %d pictures, %d in doubt and said so; %d calls too fast, fullest windows %+v; memory %d and %d MB; calls %v",
 		all, chats, time.Since(begin).Round(time.Second), pictures, doubt, tooFast, worst, early>>20, late>>20, r.Fake.Calls())
 	require.Zero(t, tooFast, "%+v", worst)
-	// The faults leave some in doubt, and the kill at most one in each chat.
+	// The faults leave some requests in doubt, and the kill at most one in each chat.
 	require.LessOrEqual(t, doubt, 5+all/50+chats)
 	require.Less(t, late, min(150<<20, early+64<<20), "memory stays flat")
 }
 
-// inOrder reports whether the first answer to each message comes after the
-// first answer to the one before.
+// inOrder reports whether the first answers to the messages come in the order of
+// the messages.
 func inOrder(list []fakebot.Message, asked []int) bool {
 	last := 0
 	for _, m := range asked {
@@ -147,8 +147,8 @@ func inOrder(list []fakebot.Message, asked []int) bool {
 	return true
 }
 
-// A group gets 20 messages a minute at most, progress included. At a tenth of
-// the time that would show nothing, so this is for COMFYHUB_BOT_LOAD=real.
+// A group gets at most 20 messages a minute, progress included. At a tenth of the
+// time the test would prove nothing, so it runs only with COMFYHUB_BOT_LOAD=real.
 func TestGroupAtTelegramsPace(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("COMFYHUB_BOT_LOAD") != "real" {

@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// mediaCommands make what is no picture.
+// mediaCommands make other media than pictures.
 const mediaCommands = `
   clip: {workflow: clip.json, inputs: {count: "-"}}
   loop: {workflow: loop.json, inputs: {seed: 1.color, count: "-", size: "-"}, max_seed: 16777215}
@@ -47,11 +47,11 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 	ada.Press(tune.ID, button(t, tune, "As file"))
 	r.waitFor(ada, "the file", func(m fakebot.Message) bool { return m.Kind == "document" && m.File.Hash == tune.File.Hash })
 
-	// Shown as a photo, an animation would stand still.
+	// As a photo, an animation would stand still.
 	asked, _ = ada.Say("/loop")
 	r.waitFor(ada, "an animation as a file", answering(asked, ofKind("document")))
 
-	// A large file passes through; it is not held.
+	// A large file passes through without being held in memory.
 	asked, _ = ada.Say("/large")
 	large := r.waitFor(ada, "a large file", answering(asked, ofKind("document")))
 	require.Greater(t, large.File.Size, int64(40<<20))
@@ -59,7 +59,7 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 	t.Logf("the bridge has %d MB after %d MB went through", memory>>20, large.File.Size>>20)
 	require.Less(t, memory, int64(80<<20))
 
-	// More than Telegram moves: a link, which works for whoever has it.
+	// A file that is too large for Telegram becomes a link, which works for anybody who has it.
 	asked, _ = ada.Say("/huge")
 	huge := r.waitFor(ada, "a link", answering(asked, saying("/hub/files/")))
 	require.Contains(t, huge.Text, "59 MB")

@@ -17,7 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// patience bounds every wait; a machine that runs other tests is slow.
+// patience bounds every wait. A machine that runs other tests is slow.
 const patience = 90 * time.Second
 
 // programs are the binaries under test, built once.
@@ -36,7 +36,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// programFolder is where they lie, of this run alone.
+// programFolder is the folder of the programs, for this run only.
 func programFolder() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("comfyhub-bot-e2e-%d", os.Getpid()))
 }
@@ -104,7 +104,7 @@ func newRig(t *testing.T, change ...func(*stage.Options)) *rig {
 	return &rig{t: t, Stage: s, ctx: ctx}
 }
 
-// wait waits until a person sees what a condition asks for.
+// wait waits until the messages that a person sees meet a condition.
 func (r *rig) wait(p *fakebot.Person, what string, until func([]fakebot.Message) bool) []fakebot.Message {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
@@ -126,8 +126,8 @@ func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message)
 	return m
 }
 
-// askUntil asks until the answer says what is wanted: what was done before may be
-// told before it is settled.
+// askUntil repeats a question until the answer contains want. The bot may report
+// an action before its cost is settled.
 func (r *rig) askUntil(p *fakebot.Person, question, want string) {
 	r.t.Helper()
 	r.until(question+" is answered by "+want, func() bool {
@@ -137,9 +137,10 @@ func (r *rig) askUntil(p *fakebot.Person, question, want string) {
 	})
 }
 
-// until tries once a second until something holds: not more often, as people are
-// not listened to who say too much. Unlike require.Eventually it does so on the
-// test's own goroutine, where what is tried may end the test.
+// until checks a condition once a second until it holds. It does not check more
+// often, because the bot ignores people who write too much. Unlike
+// require.Eventually, it runs the condition on the test's own goroutine, where it
+// may end the test.
 func (r *rig) until(what string, holds func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(time.Second)
@@ -185,7 +186,7 @@ func texts(list []fakebot.Message) string {
 	return b.String()
 }
 
-// button finds a button by a part of its label.
+// button returns the data of the button whose label contains a text.
 func button(t *testing.T, m fakebot.Message, label string) string {
 	t.Helper()
 	for _, b := range m.Buttons {
@@ -197,7 +198,7 @@ func button(t *testing.T, m fakebot.Message, label string) string {
 	return ""
 }
 
-// answered waits for what a press got.
+// answered waits for the answer to a press and returns it.
 func (r *rig) answered(press string) string {
 	r.t.Helper()
 	text := ""

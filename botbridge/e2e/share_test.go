@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// awaitDay waits for the next day when this one ends soon: the shares are new
-// with it.
+// awaitDay waits for the next day if this one ends soon, because each day brings
+// new shares.
 func awaitDay(t *testing.T) {
 	t.Helper()
 	const enough = 3 * time.Minute
@@ -40,7 +40,7 @@ func TestPicturesADay(t *testing.T) {
 	r.waitFor(ada, "stopped", answering(stopped, saying("Stopped.")))
 	asked, _ := ada.Say("/poster -n 2")
 	r.pictures(ada, asked, 2)
-	// What was stopped costs nothing; it is given back right after the word.
+	// A stopped request costs nothing. Its price is given back right after the reply.
 	r.askUntil(ada, "/status", ": 2 of 3")
 	asked, _ = ada.Say("/dear")
 	r.waitFor(ada, "too dear", answering(asked, saying("You have used up your share of 3")))
@@ -61,7 +61,7 @@ func TestGPUSecondsADay(t *testing.T) {
 	ada, admin := r.Fake.Person(30, "en"), r.Fake.Person(1, "en")
 	asked, _ := ada.Say("/work")
 	r.pictures(ada, asked, 1)
-	// What it took is settled right after the picture.
+	// The GPU time is settled right after the picture.
 	r.until("something is used up", func() bool {
 		asked, _ := ada.Say("/status")
 		share := r.waitFor(ada, "the share", answering(asked, saying("Your share today:")))
@@ -75,8 +75,8 @@ func TestGPUSecondsADay(t *testing.T) {
 	}
 }
 
-// Nobody is there who could make it: that is told, and it is made when somebody
-// is.
+// If no machine can make a picture, the bot says so, and makes it once a machine
+// is there.
 func TestNoMachineIsThere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// Two bridges on one Redis: one acts, and the other goes on where it was
-// killed. Neither disturbs the other's polling.
+// Two bridges share one Redis. One acts, and the other continues where the first
+// was killed. Neither disturbs the other's polling.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -37,8 +37,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 }
 
-// A Redis that is away: what is said stays at Telegram, its author is told once,
-// and everything is answered when it is back.
+// While Redis is away, messages stay at Telegram and their author is told once.
+// Everything is answered when Redis is back.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -58,9 +58,9 @@ func TestRedisAway(t *testing.T) {
 	require.Len(t, filter(ada.All(), isPicture), 3)
 }
 
-// A Redis that does what it is asked and whose answers are lost, more of them
-// in a row than are asked for again at once: nothing is done twice for that,
-// and nothing is forgotten.
+// Redis executes commands but loses its answers, more of them in a row than are
+// retried at once. Nothing is done twice because of that, and nothing is
+// forgotten.
 func TestRedisRepliesLost(t *testing.T) {
 	t.Parallel()
 	var replies, losing atomic.Int64

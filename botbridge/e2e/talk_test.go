@@ -59,7 +59,7 @@ func TestConversation(t *testing.T) {
 	done := r.waitFor(ada, "the buttons of the album", saying("✓ 4 in"))
 	require.NotEmpty(t, button(t, done, "Variations"))
 
-	// A photo with a caption, an answer to a photo, and one without.
+	// A photo with a caption, an answer to a photo, and a command without a photo.
 	_, _ = ada.Send(fakebot.Draft{Text: "/edit in autumn --steps 4 --strength 0.5", Photo: photo(t, 128)})
 	r.waitFor(ada, "the edited photo", saying("in autumn"))
 	enlarge, _ := ada.Send(fakebot.Draft{Text: "/upscale", ReplyTo: picture.ID})
@@ -67,7 +67,7 @@ func TestConversation(t *testing.T) {
 	ada.Say("/edit in winter")
 	r.waitFor(ada, "what is missing", saying("/edit needs a picture"))
 
-	// What goes wrong is said.
+	// Errors are reported.
 	ada.Say("/generate")
 	r.waitFor(ada, "a hint", saying("Say what you want to see"))
 	ada.Say("/generate a --size 9999x9999")
@@ -81,7 +81,7 @@ func TestConversation(t *testing.T) {
 	ada.Say("/nonsense")
 	r.waitFor(ada, "an unknown command", saying("I do not know that command"))
 
-	// About oneself and the fleet.
+	// Questions about one's own account and the fleet.
 	r.askUntil(ada, "/status", "2 machines ready")
 	r.askUntil(ada, "/queue", "waiting for nothing")
 	ada.Say("/help")
@@ -112,7 +112,8 @@ func TestRussianGroupsAndSettings(t *testing.T) {
 	r.answered(boris.Press(settings.ID, button(t, settings, "English")))
 	r.waitFor(boris, "settings in English", saying("Settings"))
 
-	// In a group: only what is for the bot, topics kept, buttons of one's own.
+	// In a group, the bot reacts only to messages for it, keeps to the topic, and lets only the
+	// author cancel.
 	const group = -500
 	here := boris.In(group)
 	here.Say("just talking")

@@ -17,30 +17,30 @@ import (
 	"strconv"
 )
 
-// call is one call of a method: its parameters, as text, and its files.
+// call is one call of a method: its parameters as text, and its files.
 type call struct {
 	method string
 	params map[string]string
 	files  map[string]File
-	small  map[string][]byte // the bytes of small files, for those who answer to them
+	small  map[string][]byte // the bytes of small files, so that people can answer to them
 }
 
-// File is what was uploaded, without its bytes.
+// File describes an uploaded file, without its bytes.
 type File struct {
 	Name          string
 	Size          int64
 	Hash          string
-	Width, Height int // pixels; 0 for what is no picture
+	Width, Height int // pixels, or 0 if it is not a picture
 }
 
 const (
 	maxMemory = 64 << 20
-	// keepSize is up to which size a file's bytes are kept.
+	// keepSize is the largest file whose bytes are kept.
 	keepSize = 1 << 20
 )
 
-// parseCall reads a call as multipart form, JSON or URL-encoded form, all of
-// which the Bot API takes.
+// parseCall reads a call as a multipart form, JSON or a URL-encoded form. The Bot
+// API accepts all three.
 func parseCall(method string, r *http.Request) (*call, error) {
 	c := &call{method: method, params: map[string]string{}, files: map[string]File{}, small: map[string][]byte{}}
 	kind, options, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -74,8 +74,8 @@ func parseCall(method string, r *http.Request) (*call, error) {
 func (c *call) readForm(form *multipart.Reader) error {
 	for parts := 0; ; parts++ {
 		part, err := form.NextPart()
-		// A call without parameters has an empty body; any other that ends too
-		// soon was cut.
+		// A call without parameters has an empty body. Any other body that ends too soon
+		// was cut.
 		if err == io.EOF || parts == 0 && errors.Is(err, io.EOF) { //nolint:errorlint // only the bare EOF is an orderly end
 			return nil
 		}
@@ -112,7 +112,7 @@ func (c *call) int64(name string) int64 {
 	return n
 }
 
-// problem is a call that is refused.
+// problem is the error of a refused call.
 type problem struct {
 	status int
 	text   string

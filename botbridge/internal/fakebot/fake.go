@@ -1,8 +1,8 @@
-// Package fakebot plays Telegram's Bot API for tests and for the demonstration:
-// it takes what the real one takes, refuses what it refuses, counts how fast it
-// is called, and fails as told.
+// Package fakebot plays Telegram's Bot API for tests and for the demonstration. It
+// accepts and refuses the same calls as the real one, measures how fast it is
+// called, and fails on request.
 //
-// It knows nothing of the bridge. A test plays the people (person.go) and looks
+// It knows nothing about the bridge. A test plays the people (person.go) and looks
 // at what they see.
 package fakebot
 
@@ -21,7 +21,7 @@ const Token = "4242:fake-token-for-tests"
 // Username is the bot's name.
 const Username = "comfy_test_bot"
 
-// Fault is how a call fails.
+// Fault is a way in which a call fails.
 type Fault int
 
 // The faults.
@@ -40,16 +40,16 @@ const (
 	Hang
 )
 
-// Options tune a Fake.
+// Options configure a Fake.
 type Options struct {
-	// Scale multiplies the limits. Default: 1, as the real ones.
+	// Scale multiplies the limits. Default: 1, the real limits.
 	Scale float64
-	// Enforce answers 429 to calls over the limits. They are counted anyway.
+	// Enforce answers 429 to calls over the limits. They are counted in any case.
 	Enforce bool
-	// Fault says how a call fails; nil for never. It is called for all methods
-	// but getUpdates.
+	// Fault decides how a call fails. If it is nil, no call fails. It is called for
+	// all methods except getUpdates.
 	Fault func(method string) Fault
-	// RetryAfter is what a Flood says, in seconds. Default: 1.
+	// RetryAfter is the retry_after of a Flood, in seconds. Default: 1.
 	RetryAfter int
 }
 
@@ -74,15 +74,15 @@ type Fake struct {
 	answers  []Answer
 	calls    map[string]int
 	pace     pace
-	changed  chan struct{} // closed at each change that people see
+	changed  chan struct{} // closed whenever something changes that people see
 	done     chan struct{}
 	wg       sync.WaitGroup
 }
 
-// Answer is what a pressed button got.
+// Answer is the answer to a pressed button.
 type Answer struct{ ID, Text string }
 
-// New makes a fake.
+// New returns a fake.
 func New(o Options) *Fake {
 	if o.Scale == 0 {
 		o.Scale = 1
@@ -122,7 +122,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := parseCall(method, r)
 	if err != nil {
-		// The client has not sent the whole of it.
+		// The client has not sent the whole call.
 		fail(w, http.StatusBadRequest, "Bad Request: "+err.Error())
 		return
 	}
@@ -194,7 +194,7 @@ func (f *Fake) serveFile(w http.ResponseWriter, path string) {
 	_, _ = w.Write(data)
 }
 
-// changedNow tells those who watch; the caller holds mu.
+// changedNow wakes everyone that waits for a change. The caller holds mu.
 func (f *Fake) changedNow() {
 	close(f.changed)
 	f.changed = make(chan struct{})

@@ -22,9 +22,9 @@ type Message struct {
 	ReplyTo int
 	Topic   int
 	Buttons []Button
-	// ParseMode is what the bot asked for.
+	// ParseMode is the parse_mode that the bot asked for.
 	ParseMode string
-	// Edits counts how often it was changed.
+	// Edits counts how often the message was changed.
 	Edits   int
 	Deleted bool
 }
@@ -45,7 +45,7 @@ const (
 	groupsBelow = 0 // chat ids below are groups
 )
 
-// do does a call.
+// do executes a call.
 func (f *Fake) do(c *call) (any, *problem) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,7 +146,7 @@ func (f *Fake) send(c *call, chat int64, kind string) (any, *problem) {
 	return f.json(m), nil
 }
 
-// keep makes a picture of the bot one that people can answer to.
+// keep keeps a picture from the bot, so that people can answer to it.
 func (f *Fake) keep(m *Message, c *call) {
 	if data := c.small[m.File.Hash]; data != nil && m.Kind == "photo" {
 		f.files[photoID(m)] = data

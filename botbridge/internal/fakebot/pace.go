@@ -6,18 +6,18 @@ import (
 )
 
 // pace counts calls against Telegram's limits: about 30 a second in all, one a
-// second in a chat, 20 a minute in a group. Windows are long enough that a busy
-// machine which bunches calls up breaks none of them.
+// second in a chat, 20 a minute in a group. The windows are long enough that a
+// busy machine, which bunches calls, does not break the limits.
 type pace struct {
 	all   []time.Time
 	chats map[int64][]time.Time
 	// over counts the calls that came too fast.
 	over int
-	// Worst are the fullest windows that were seen.
+	// worst holds the fullest windows that were seen.
 	worst Worst
 }
 
-// Worst are the most calls that came within a window.
+// Worst holds the highest number of calls in any one window.
 type Worst struct {
 	// All is in 2 s, Chat in 5 s, Group in 60 s.
 	All, Chat, Group int
@@ -29,7 +29,7 @@ const (
 	groupWindow = time.Minute
 )
 
-// allow notes a call and reports whether it keeps the limits.
+// allow records a call and reports whether it keeps the limits.
 func (p *pace) allow(chat int64, now time.Time, scale float64) bool {
 	p.all = append(since(p.all, now.Add(-allWindow)), now)
 	p.worst.All = max(p.worst.All, len(p.all))
@@ -45,7 +45,7 @@ func (p *pace) allow(chat int64, now time.Time, scale float64) bool {
 		ok = ok && float64(n) <= 20*scale
 	} else {
 		p.worst.Chat = max(p.worst.Chat, n)
-		// A short burst is let through.
+		// A short burst is allowed.
 		ok = ok && float64(n) <= scale*chatWindow.Seconds()+1
 	}
 	if !ok {
@@ -54,7 +54,7 @@ func (p *pace) allow(chat int64, now time.Time, scale float64) bool {
 	return ok
 }
 
-// since drops the moments before one.
+// since drops the times before from.
 func since(list []time.Time, from time.Time) []time.Time {
 	for len(list) > 0 && list[0].Before(from) {
 		list = list[1:]
@@ -62,14 +62,14 @@ func since(list []time.Time, from time.Time) []time.Time {
 	return list
 }
 
-// TooFast counts the calls that broke a limit; the worst windows come along.
+// TooFast returns how many calls broke a limit, and the worst windows.
 func (f *Fake) TooFast() (int, Worst) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.pace.over, f.pace.worst
 }
 
-// Calls counts the calls of each method.
+// Calls returns the number of calls of each method.
 func (f *Fake) Calls() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

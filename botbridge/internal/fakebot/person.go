@@ -9,7 +9,7 @@ import (
 )
 
 // Person is somebody who writes to the bot. A chat with an id below zero is a
-// group; else it is the person's own.
+// group. Any other chat is the person's own.
 type Person struct {
 	f        *Fake
 	ID       int64
@@ -17,12 +17,12 @@ type Person struct {
 	Language string
 }
 
-// Person makes somebody who writes in the chat with the bot alone.
+// Person returns somebody who writes to the bot in a private chat.
 func (f *Fake) Person(id int64, language string) *Person {
 	return &Person{f: f, ID: id, Chat: id, Language: language}
 }
 
-// In is the same person in a group.
+// In returns the same person in a group.
 func (p *Person) In(group int64) *Person {
 	return &Person{f: p.f, ID: p.ID, Chat: group, Language: p.Language}
 }
@@ -36,13 +36,13 @@ type Draft struct {
 	Text    string
 	ReplyTo int
 	Topic   int
-	// Photo is a picture; the text becomes its caption.
+	// Photo is a picture. The text becomes its caption.
 	Photo []byte
-	// Album is the same for all of one album.
+	// Album is the same for all pictures of one album.
 	Album string
 }
 
-// Say writes a message and returns its id and that of the update.
+// Say writes a message and returns its id and the id of the update.
 func (p *Person) Say(text string) (message int, update int64) { return p.Send(Draft{Text: text}) }
 
 // Send sends a message.
@@ -79,7 +79,7 @@ func (p *Person) Send(d Draft) (message int, update int64) {
 	return m.ID, f.push("message", body)
 }
 
-// Edit changes a message of the person.
+// Edit changes one of the person's messages.
 func (p *Person) Edit(message int, text string) {
 	f := p.f
 	f.mu.Lock()
@@ -109,7 +109,7 @@ func (p *Person) Press(message int, data string) string {
 	return id
 }
 
-// Sees are the messages of the chat that are not deleted, in order.
+// Sees returns the messages of the chat that are not deleted, in order.
 func (p *Person) Sees() []Message {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *Person) Sees() []Message {
 	return list
 }
 
-// All are all messages that ever were in the chat, in order.
+// All returns all messages that were ever in the chat, in order.
 func (p *Person) All() []Message {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
@@ -133,15 +133,15 @@ func (p *Person) All() []Message {
 	return list
 }
 
-// Answers are what pressed buttons got.
+// Answers returns the answers to pressed buttons.
 func (f *Fake) Answers() []Answer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]Answer(nil), f.answers...)
 }
 
-// Wait waits until the person sees what a condition asks for, and returns what
-// the chat holds then.
+// Wait waits until the chat that the person sees meets a condition, and returns
+// its messages.
 func (p *Person) Wait(ctx context.Context, until func([]Message) bool) ([]Message, error) {
 	for {
 		p.f.mu.Lock()
@@ -159,14 +159,14 @@ func (p *Person) Wait(ctx context.Context, until func([]Message) bool) ([]Messag
 	}
 }
 
-// Block makes a chat one in which the bot may not talk.
+// Block sets whether a chat has blocked the bot.
 func (f *Fake) Block(chat int64, blocked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.blocked[chat] = blocked
 }
 
-// Find is the last message that fits.
+// Find returns the last message that fits.
 func Find(list []Message, fits func(Message) bool) (Message, bool) {
 	for _, l := range slices.Backward(list) {
 		if fits(l) {
@@ -176,7 +176,7 @@ func Find(list []Message, fits func(Message) bool) (Message, bool) {
 	return Message{}, false
 }
 
-// json is a message as the Bot API shows it.
+// json returns a message as the Bot API shows it.
 func (f *Fake) json(m *Message) map[string]any {
 	body := map[string]any{"message_id": m.ID, "date": time.Now().Unix(), "chat": chatJSON(m.Chat)}
 	if m.Topic != 0 {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// update is one update that the bot has not taken yet.
+// update is an update that the bot has not taken yet.
 type update struct {
 	id   int64
 	body map[string]any
 }
 
-// hook is where updates are delivered, when that is set.
+// hook is the webhook that updates are delivered to, if one is set.
 type hook struct {
 	url, secret string
 	running     bool
 }
 
-// push adds an update; the caller holds mu.
+// push adds an update. The caller holds mu.
 func (f *Fake) push(kind string, content any) int64 {
 	f.nextUpd++
 	f.updates = append(f.updates, update{f.nextUpd, map[string]any{"update_id": f.nextUpd, kind: content}})
@@ -80,8 +80,7 @@ func (f *Fake) setWebhook(c *call) {
 	}
 }
 
-// deliver calls the webhook with one update after the other, each until it is
-// taken.
+// deliver sends updates to the webhook one at a time, each until it is accepted.
 func (f *Fake) deliver() {
 	for {
 		f.mu.Lock()

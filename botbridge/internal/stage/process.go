@@ -14,16 +14,16 @@ import (
 // stopTimeout is how long a program may take to end before it is killed.
 const stopTimeout = 15 * time.Second
 
-// Process is a program in a process group of its own, so that whatever it
-// starts ends with it.
+// Process is a program in a process group of its own, so that everything it starts
+// ends with it.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	once sync.Once
 }
 
-// start runs a program; its output is added to a log. The settings of a real
-// hub or bridge on this machine do not reach it.
+// start runs a program and adds its output to a log. The settings of a real hub or
+// bridge on this machine do not reach it.
 func start(name, log string, env []string, program string, args ...string) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -45,13 +45,13 @@ func start(name, log string, env []string, program string, args ...string) (*Pro
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		// How it ended shows in its log.
+		// Its log shows how it ended.
 		_ = cmd.Wait()
 	}()
 	return p, nil
 }
 
-// Kill is kill -9.
+// Kill acts like kill -9.
 func (p *Process) Kill() {
 	p.once.Do(func() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
@@ -74,7 +74,7 @@ func (p *Process) Stop() {
 	p.Kill()
 }
 
-// Running reports whether the program has not ended.
+// Running reports whether the program is still running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -84,7 +84,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Memory is the resident memory in bytes, 0 where the system does not tell.
+// Memory returns the resident memory in bytes, or 0 where the system does not tell.
 func (p *Process) Memory() int64 {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
 	if err != nil {

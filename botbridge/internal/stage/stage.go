@@ -1,6 +1,6 @@
-// Package stage sets up a hub, simulated instances and a bridge as processes of
-// their own, with a fake Telegram before them: for the demonstration and for
-// tests of the whole.
+// Package stage sets up a hub, simulated instances and a bridge as separate
+// processes, connected to a fake Telegram. The demonstration and the end-to-end
+// tests use it.
 package stage
 
 import (
@@ -20,47 +20,48 @@ import (
 	"github.com/comfyhub/comfyhub/internal/freeport"
 )
 
-// startTimeout bounds every start, also on a machine that does much else.
+// startTimeout bounds every start, even on a busy machine.
 const startTimeout = 2 * time.Minute
 
-// Options say what to set up.
+// Options configure a Stage.
 type Options struct {
 	// Hub, Agent and Bridge are the programs.
 	Hub, Agent, Bridge string
-	// Dir takes data and logs.
+	// Dir is the folder for data and logs.
 	Dir string
-	// Instances is how many ComfyUI servers are simulated. Default: 2.
+	// Instances is the number of simulated ComfyUI servers. Default: 2.
 	Instances int
-	// AgentFlags are added to the agent's.
+	// AgentFlags are added to the agent's flags.
 	AgentFlags []string
 	// Fake are the options of the fake Telegram.
 	Fake fakebot.Options
-	// Config is bot.yaml, where BRIDGE_URL stands for the bridge's own address and
-	// HUB_URL for the hub's; Workflows are folders whose JSON files lie beside it.
+	// Config is bot.yaml, in which BRIDGE_URL stands for the bridge's own address and
+	// HUB_URL for the hub's. Workflows are folders whose JSON files are stored beside
+	// it.
 	Config    string
 	Workflows []string
 	// Env is added to the bridge's environment.
 	Env []string
 }
 
-// Stage is all of it.
+// Stage is the whole setup.
 type Stage struct {
 	o    Options
 	Fake *fakebot.Fake
-	// HubURL and BridgeURL are where the two are reached.
+	// HubURL and BridgeURL are the addresses of the hub and the bridge.
 	HubURL, BridgeURL string
 
 	api                *http.Server
 	apiURL             string
 	hubAddr            string
 	admin, gossip      string
-	simulated, serve   string // the first instance, and the agent's way to all
+	simulated, serve   string // the first instance, and the agent's address for all of them
 	config             string
 	hub, agent, bridge *Process
 	standby            *Process
 }
 
-// Open starts everything and waits until the fleet is ready. Close it, also
+// Open starts everything and waits until the fleet is ready. Close the stage even
 // after an error.
 func Open(ctx context.Context, o Options) (*Stage, error) {
 	if o.Instances == 0 {
@@ -108,7 +109,7 @@ func (s *Stage) prepare() error {
 	if err := s.writeConfig(); err != nil {
 		return err
 	}
-	// The bridge names tenants, and is believed because it calls from here.
+	// The bridge names tenants. The hub trusts it because it calls from this machine.
 	caddyfile := fmt.Sprintf(`{
 	admin %s
 	grace_period 5s
@@ -131,7 +132,7 @@ http://:%s {
 	return os.WriteFile(filepath.Join(s.o.Dir, "Caddyfile"), []byte(caddyfile), 0o600)
 }
 
-// writeConfig puts bot.yaml and the workflows into a folder of their own.
+// writeConfig writes bot.yaml and the workflows to a folder of their own.
 func (s *Stage) writeConfig() error {
 	folder := filepath.Join(s.o.Dir, "bot")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -164,7 +165,7 @@ func (s *Stage) StartHub() (err error) {
 	return err
 }
 
-// StartTelegram lets the fake be reached.
+// StartTelegram makes the fake reachable.
 func (s *Stage) StartTelegram() error {
 	listener, err := net.Listen("tcp", strings.TrimPrefix(s.apiURL, "http://"))
 	if err != nil {
@@ -184,8 +185,8 @@ func (s *Stage) StartAgent() (err error) {
 	if err != nil {
 		return err
 	}
-	// Ports of its own: at the usual ones another stage's instances would turn
-	// up when this one's are killed.
+	// The agent gets its own ports. With the usual ones, the instances of another
+	// stage would appear when this stage's instances are killed.
 	flags := []string{"run", "--join", s.gossip, "--name", "stage", "--simulate", strconv.Itoa(s.o.Instances), "--port", port, "--serve", s.serve}
 	flags = append(flags, s.o.AgentFlags...)
 	s.agent, err = start("agent", s.log("agent"), nil, s.o.Agent, flags...)
@@ -200,8 +201,8 @@ func (s *Stage) StartBridge() (err error) {
 	return s.awaitBridge()
 }
 
-// StartStandby starts a second bridge, which shares the state of the first: that
-// must not be embedded.
+// StartStandby starts a second bridge, which shares the state of the first. That
+// state must not be embedded.
 func (s *Stage) StartStandby() error {
 	address, err := freeport.Address()
 	if err != nil {
@@ -219,14 +220,14 @@ func (s *Stage) startBridge(url string) (*Process, error) {
 	return start("bridge", s.log("bridge"), env, s.o.Bridge, "run", "--config", s.config)
 }
 
-// awaitBridge waits until the bridge answers, so that it can be called.
+// awaitBridge waits until the bridge answers calls.
 func (s *Stage) awaitBridge() error {
 	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) && s.bridge.Running() {
 		response, err := http.Get(s.BridgeURL + "/health/live")
 		if err == nil {
 			response.Body.Close()
-			if s.bridge.Running() { // else somebody else has answered
+			if s.bridge.Running() { // otherwise another process has answered
 				return nil
 			}
 			break
@@ -236,16 +237,16 @@ func (s *Stage) awaitBridge() error {
 	return errors.New("the bridge does not come up")
 }
 
-// KillHub ends the hub without a chance to clean up.
+// KillHub kills the hub without a chance to clean up.
 func (s *Stage) KillHub() { s.hub.Kill() }
 
-// KillAgent ends the agent and its instances without a chance to clean up.
+// KillAgent kills the agent and its instances without a chance to clean up.
 func (s *Stage) KillAgent() { s.agent.Kill() }
 
-// KillBridge ends the bridge without a chance to clean up.
+// KillBridge kills the bridge without a chance to clean up.
 func (s *Stage) KillBridge() { s.bridge.Kill() }
 
-// Bridge is the process of the bridge.
+// Bridge returns the process of the bridge.
 func (s *Stage) Bridge() *Process { return s.bridge }
 
 // AwaitFleet waits until the hub has all instances idle.
@@ -294,7 +295,7 @@ func (s *Stage) get(ctx context.Context, url string, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// Logs are the ends of the programs' logs.
+// Logs returns the last part of each program's log.
 func (s *Stage) Logs() string {
 	const last = 6000
 	var b strings.Builder
