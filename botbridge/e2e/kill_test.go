@@ -26,7 +26,7 @@ func TestBridgeKilled(t *testing.T) {
 			asked[p] = append(asked[p], m)
 		}
 	}
-	// The first picture is there and the others are at all stages on their way.
+	// The first picture is there. The others are at every stage of their way.
 	r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(filter(list, isPicture)) > 0 })
 	r.KillBridge()
 	late, _ := all[1].Say("/work")

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// eventLoop makes the async nodes of a run take turns as Python's event loop does:
-// one at a time, the earliest due first, and at the same time in the order in which
-// they went to sleep.
+// eventLoop makes the async nodes of a run take turns the way Python's event loop
+// does: one at a time, the earliest due first. Nodes that are due at the same time
+// run in the order in which they went to sleep.
 type eventLoop struct {
 	clock Clock
 
@@ -35,7 +35,7 @@ func (l *eventLoop) notifyLocked() {
 }
 
 // sleep waits for a simulated duration and then for its turn. The caller runs alone
-// until it sleeps again or leaves; joining means that it has not run yet.
+// until it sleeps again or leaves. joining means that it has not run yet.
 func (l *eventLoop) sleep(ctx context.Context, d time.Duration, joining bool) error {
 	me := l.lieDown(d, joining)
 	err := l.clock.Sleep(ctx, d)

@@ -10,7 +10,7 @@ type sound struct {
 	clips    int // of the batch
 }
 
-// encodeFLAC encodes silence losslessly: each frame says for each channel that all
+// encodeFLAC encodes silence losslessly: in each frame, each channel says that all
 // its samples are 0.
 func encodeFLAC(s sound) []byte {
 	const block = 32_768 // samples per frame; keeps the number of the last frame small
@@ -25,14 +25,14 @@ func encodeFLAC(s sound) []byte {
 	out = append(out, info...)
 	for frame := uint64(0); frame*block < total; frame++ {
 		samples := min(block, total-frame*block)
-		// Sync code, a fixed block size, given at the end in 16 bits; the sample
-		// rate as in the file header; 16 bits per sample.
+		// Sync code, a fixed block size given at the end in 16 bits, the sample rate as in
+		// the file header, 16 bits per sample.
 		head := []byte{0xFF, 0xF8, 0x70, byte(s.channels-1)<<4 | 0x08}
 		head = append(head, string(rune(frame))...) // numbers are written as in UTF-8
 		head = binary.BigEndian.AppendUint16(head, uint16(samples-1))
 		head = append(head, byte(crc(head, 0x07, 8)))
 		for range s.channels {
-			head = append(head, 0, 0, 0) // a constant, which is 0
+			head = append(head, 0, 0, 0) // a constant subframe with value 0
 		}
 		out = append(out, binary.BigEndian.AppendUint16(head, crc(head, 0x8005, 16))...)
 	}
@@ -56,7 +56,7 @@ func encodeMP3(s sound) []byte {
 	return out
 }
 
-// crc computes a checksum with a polynomial of that many bits.
+// crc computes a checksum of the given number of bits with a polynomial.
 func crc(data []byte, polynomial uint16, bits int) uint16 {
 	var sum uint32
 	top := uint32(1) << (bits - 1)

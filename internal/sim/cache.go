@@ -90,7 +90,7 @@ type keyer struct {
 
 func newKeyer(r *run) *keyer { return &keyer{run: r, known: map[string]cacheKey{}} }
 
-// key returns the cache key of a node of the prompt or of an expanded one.
+// key returns the cache key of a node of the prompt or of an expanded node.
 func (k *keyer) key(id string) cacheKey {
 	if key, ok := k.known[id]; ok {
 		return key

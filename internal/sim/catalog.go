@@ -15,8 +15,8 @@ import (
 //go:embed data/*.json data/*.json.gz
 var recorded embed.FS
 
-// The recorded listings are parsed once per process; nobody changes the trees
-// afterwards, and a catalogue copies what it overlays.
+// The recorded listings are parsed once per process. Nobody changes the trees
+// afterwards, and a catalogue copies whatever it overlays.
 var (
 	listing0364 = sync.OnceValues(func() (*pyjson.Object, error) { return readListing("data/object_info-0.3.64.json.gz") })
 	listing0330 = sync.OnceValues(func() (*pyjson.Object, error) { return readListing("data/object_info-0.33.0.json.gz") })
@@ -162,10 +162,10 @@ func (c *catalogue) class(name string) (*class, bool) {
 	return cl, ok
 }
 
-// fileOption says which input lists the model files of which folder.
+// fileOption names an input that lists the model files of a folder.
 type fileOption struct{ input, folder string }
 
-// modelOptions names the inputs whose options are model files, by class.
+// modelOptions lists the inputs whose options are model files, by class.
 func modelOptions(class string) []fileOption {
 	one := func(input, folder string) []fileOption { return []fileOption{{input, folder}} }
 	switch class {
@@ -211,8 +211,8 @@ func modelOptions(class string) []fileOption {
 	return nil
 }
 
-// overlay returns the entry of a class with this instance's files in its
-// option lists. images are the names in the input folder.
+// overlay returns the entry of a class with this instance's files in its option
+// lists. images are the names in the input folder.
 func (c *catalogue) overlay(name string, images []string) *pyjson.Object {
 	v, _ := c.info.Get(name)
 	entry, ok := v.(*pyjson.Object)
@@ -234,7 +234,7 @@ func (c *catalogue) overlay(name string, images []string) *pyjson.Object {
 }
 
 // withOptions returns a copy of entry in which the option list of one input is
-// replaced, in whichever of the two combo styles it is written.
+// replaced, in either of the two combo styles.
 func withOptions(entry *pyjson.Object, name string, change func(pyjson.Array) pyjson.Array) *pyjson.Object {
 	for _, group := range []string{"required", "optional"} {
 		spec := entry.Object("input").Object(group).Array(name)

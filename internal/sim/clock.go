@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Clock controls simulated time. Tests use one that they drive themselves.
+// Clock controls simulated time. Tests use a clock that they drive themselves.
 type Clock interface {
-	// Sleep waits for a simulated duration; it returns early, with an error, if ctx
+	// Sleep waits for a simulated duration. It returns early, with an error, if ctx
 	// ends.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// scaledClock is real time multiplied by a factor: with 0.01 it passes a hundred
+// scaledClock is real time multiplied by a factor. With 0.01 it runs a hundred
 // times faster.
 type scaledClock float64
 

@@ -32,9 +32,9 @@ type Config struct {
 	TimeScale float64
 	// Clock is the clock of the instance, default real time times TimeScale.
 	Clock Clock
-	// ArrangeOutputs arranges the output nodes of a prompt in the order of their
-	// execution, default that of the graph. Python keeps them in a set, whose order
-	// differs from start to start; a replay follows the recorded one.
+	// ArrangeOutputs puts the output nodes of a prompt into the order of their
+	// execution. Default: the order of the graph. Python keeps them in a set, whose
+	// order differs between starts. A replay follows the recorded order.
 	ArrangeOutputs func(outputs []string) []string
 	// Models lists model files by folder ("checkpoints", "loras", "vae", ...), with
 	// sub-folders in the names. They appear in the listings and are accepted by the
@@ -68,15 +68,15 @@ type Config struct {
 	DisableAPINodes bool
 	// IndexPage is the body of GET /, default a short notice.
 	IndexPage string
-	// Independent gives each socket its own queue of outgoing messages. A real
-	// server has one for all, so that a client that stops reading stalls all
-	// others; that is the default.
+	// Independent gives each socket its own queue of outgoing messages. By default all
+	// sockets share one queue, as on a real server, so a client that stops reading
+	// stalls all others.
 	Independent bool
 	// Faults are in force from the start, see SetFault.
 	Faults Faults
-	// OnCrash is called, on its own goroutine, when a SimulatedWork node is asked
-	// to crash the process. By default the instance is killed and restarted one
-	// second (times TimeScale) later.
+	// OnCrash is called on its own goroutine when a SimulatedWork node is asked to
+	// crash the process. By default the instance is killed, and restarted after one
+	// second (times TimeScale).
 	OnCrash func(*Server)
 	// Logger records what the instance does, default none.
 	Logger *slog.Logger

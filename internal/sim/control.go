@@ -25,7 +25,7 @@ func (p *process) getQueue(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, dict("queue_running", tuples(running), "queue_pending", tuples(pending)))
 }
 
-// edit is the common body of POST /queue and POST /history: clear, then delete.
+// edit handles the common body of POST /queue and POST /history: first clear, then delete.
 func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), remove func(id string)) {
 	body, ok := p.readJSON(w, r)
 	if !ok {
@@ -112,8 +112,8 @@ func (p *process) getHistoryEntry(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, out)
 }
 
-// postInterrupt interrupts the running prompt; with a prompt_id only if that is the
-// one. Broken JSON and an empty body mean any prompt.
+// postInterrupt interrupts the running prompt. If a prompt_id is given, the prompt
+// must have that id. Broken JSON and an empty body mean any prompt.
 func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
 	data, ok := p.readBody(w, r)
 	if !ok {

@@ -11,12 +11,12 @@ import (
 // nodeType is the behaviour of a class. The zero value is the generic behaviour.
 type nodeType struct {
 	run func(*call) (nodeResult, *exception)
-	// validate is the class's own validation. A non-empty text refuses; it is
-	// repeated for each input named in validates.
+	// validate is the class's own validation. A non-empty text refuses the node. The
+	// text is repeated for each input named in validates.
 	validate  func(*folders, *pyjson.Object) (string, *exception)
 	validates []string
-	// fingerprint returns a value that changes with what the inputs refer to; ""
-	// means that the node always runs.
+	// fingerprint returns a value that changes with what the inputs refer to. "" means
+	// that the node always runs.
 	fingerprint func(*folders, *pyjson.Object) (string, error)
 	async       bool
 	eager       bool // lazy inputs are evaluated anyway
@@ -34,10 +34,10 @@ type call struct {
 	*run
 	node  string
 	class *class
-	args  map[string]any // literals as pyjson.Value, linked values as they are
+	args  map[string]any // literals as pyjson.Value, linked values unchanged
 }
 
-// blocker is the value of an output that must not be used; message is nil if
+// blocker is the value of an output that must not be used. message is nil if
 // nobody needs to know.
 type blocker struct{ message *string }
 
@@ -123,7 +123,7 @@ func (r *run) begin(c *call) (result nodeResult, pending bool, inputs *pyjson.Ob
 		close(joined)
 		state.result, state.exc = do(c)
 		r.loop.leave()
-		// Python's event loop returns to a finished task only after others that are
+		// Python's event loop returns to a finished task only after other tasks that are
 		// also ready.
 		_ = r.pause(r.proc.worker, loopTurn.Seconds())
 		r.returned <- c.node
@@ -136,7 +136,7 @@ func (r *run) begin(c *call) (result nodeResult, pending bool, inputs *pyjson.Ob
 	return result, true, inputs, nil
 }
 
-// loopTurn is the simulated time until the end of an async node is noticed.
+// loopTurn is the simulated time until the loop notices the end of an async node.
 const loopTurn = 20 * time.Millisecond
 
 // gate checks the interrupt flag before a node starts.
@@ -166,7 +166,7 @@ func (r *run) block(c *call, b *blocker) nodeResult {
 	return nodeResult{outputs: outputs}
 }
 
-// arguments resolves the inputs of a node; shown is how an execution_error lists
+// arguments resolves the inputs of a node. shown is how an execution_error lists
 // them.
 func (r *run) arguments(id string, cl *class) (args map[string]any, shown *pyjson.Object, blocked *blocker) {
 	args, shown = map[string]any{}, &pyjson.Object{}
@@ -232,7 +232,7 @@ func (c *class) unknownOption(name string, chosen pyjson.Value) bool {
 	})
 }
 
-// printedValue returns what an error shows of a literal: scalars as they are,
+// printedValue returns what an error shows for a literal: scalars unchanged,
 // anything else as Python text.
 func printedValue(v pyjson.Value) pyjson.Value {
 	switch v.(type) {
@@ -265,8 +265,8 @@ func (r *run) keep(id string, key cacheKey, result nodeResult) {
 	r.results.put(key, entry)
 }
 
-// expand adds the nodes of a subgraph to the run; the expanding node waits for
-// those its outputs come from.
+// expand adds the nodes of a subgraph to the run. The expanding node waits for
+// those that its outputs come from.
 func (r *run) expand(id string, sub *subgraph) *exception {
 	for newID, node := range sub.nodes.All() {
 		if r.node(newID) != nil {

@@ -1,15 +1,15 @@
 package sim
 
 // Faults are ways in which an instance misbehaves. The zero value is a healthy
-// one. See [Server.SetFault].
+// instance. See [Server.SetFault].
 type Faults struct {
 	// FailEvery makes every nth prompt, counted by runs, end with an
 	// execution_error; 0 means never.
 	FailEvery int
 	// OOMEvery makes every nth prompt run out of GPU memory; 0 means never.
 	OOMEvery int
-	// HangAfterStep stops a run for ever at its nth progress step, ignoring
-	// interrupts, as a lost GPU does; 0 means never.
+	// HangAfterStep stops a run forever at its nth progress step, ignoring interrupts,
+	// like a lost GPU. 0 means never.
 	HangAfterStep int
 	// DieAfterStep kills the process at the nth progress step; 0 means never. It is
 	// reset once it has happened.
@@ -18,7 +18,7 @@ type Faults struct {
 	Mute bool
 	// Zombie simulates a dead worker thread: prompts are accepted, but none is run.
 	Zombie bool
-	// PromptError answers POST /prompt with 500 although the prompt is queued.
+	// PromptError answers POST /prompt with 500 even though the prompt is queued.
 	PromptError bool
 	// RefusePrompt answers POST /prompt with 500 and queues nothing.
 	RefusePrompt bool

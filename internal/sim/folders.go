@@ -60,8 +60,9 @@ func within(root, rel string) (string, bool) {
 	return full, full == root || strings.HasPrefix(full, root+string(filepath.Separator))
 }
 
-// annotated splits "a.png [output]" into name and kind; kind is "" without an
-// annotation. A fixed number of characters is cut, whatever precedes the bracket.
+// annotated splits "a.png [output]" into name and kind. kind is "" without an
+// annotation. It cuts a fixed number of characters, whatever comes before the
+// bracket.
 func annotated(name string) (string, string) {
 	for _, kind := range kinds {
 		suffix := "[" + kind + "]"
@@ -110,7 +111,7 @@ func (f *folders) imageFiles() []string {
 	return names
 }
 
-// target says where the next pictures with a prefix go.
+// target is the place of the next pictures with a prefix.
 type target struct {
 	dir       string
 	name      string
@@ -120,7 +121,7 @@ type target struct {
 
 var counterText = regexp.MustCompile(`^(\d+)_`)
 
-// next finds the highest number used with a prefix, on disk, each time.
+// next finds the highest number used with a prefix. It looks on disk each time.
 func (f *folders) next(kind, prefix string, width, height int) (target, *exception) {
 	prefix = strings.NewReplacer("%width%", strconv.Itoa(width), "%height%", strconv.Itoa(height)).Replace(prefix)
 	prefix = expandTime(prefix)

@@ -8,13 +8,13 @@ import (
 )
 
 // schedule orders the nodes of a run. A node is ready when all nodes it waits for
-// are done; among ready ones, those that lead to pictures early are preferred.
+// are done. Among ready nodes, those that lead to pictures early come first.
 type schedule struct {
 	run      *run
 	pending  []string                   // in the order they were added
 	blocked  map[string]int             // how many nodes (or pending async work) a node waits for
 	blocking map[string][]string        // the nodes that wait for a node, in order of discovery
-	edges    map[string]map[string]bool // the same as a set
+	edges    map[string]map[string]bool // the same nodes as a set
 }
 
 func newSchedule(r *run) *schedule {
@@ -100,8 +100,8 @@ func (s *schedule) done(id string) {
 	delete(s.edges, id)
 }
 
-// next picks a ready node, "" if there is none: an output or an async node
-// first, then one that is one step from an output, then two steps.
+// next picks a ready node, or "" if there is none. It prefers an output or an
+// async node, then a node one step from an output, then two steps.
 func (s *schedule) next() string {
 	var ready []string
 	for _, id := range s.pending {
@@ -133,7 +133,7 @@ func (s *schedule) next() string {
 	return ""
 }
 
-// blame picks the node that is blamed for a cycle made by an expansion.
+// blame picks the node to blame for a cycle made by an expansion.
 func (s *schedule) blame() string {
 	for _, id := range s.pending {
 		if s.run.display(id) != id {

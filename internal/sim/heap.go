@@ -15,9 +15,9 @@ type item struct {
 	key     int // of the running table, set when taken
 }
 
-// less orders items as Python orders the tuples (number, id, ...). tied reports
-// that both are equal, in which case Python compares the graphs next and raises a
-// TypeError.
+// less orders items the way Python orders the tuples (number, id, ...). tied
+// reports that both are equal. In that case Python compares the graphs next and
+// raises a TypeError.
 func (it *item) less(other *item) (less, tied bool) {
 	order, ok := python.Compare(it.number, other.number)
 	switch {
@@ -30,11 +30,12 @@ func (it *item) less(other *item) (less, tied bool) {
 }
 
 // promptHeap is a binary heap with exactly the moves of Python's heapq, because GET
-// /queue shows the array and NaN numbers make the order depend on them.
+// /queue shows the array, and because NaN numbers make the order depend on the
+// moves.
 type promptHeap []*item
 
-// push adds an item; tied reports that a comparison met an equal item, upon which
-// Python raises while the new item stays in the heap.
+// push adds an item. tied reports that a comparison met an equal item. Python then
+// raises, but the new item stays in the heap.
 func (h *promptHeap) push(it *item) (tied bool) {
 	*h = append(*h, it)
 	return h.siftDown(0, len(*h)-1)

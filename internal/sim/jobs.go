@@ -39,7 +39,7 @@ func (p *process) statuses() []string {
 	return all
 }
 
-// parseJobQuery parses the query; a non-empty text says what is wrong with it.
+// parseJobQuery parses the query. A non-empty text says what is wrong with it.
 func (p *process) parseJobQuery(q url.Values) (jobQuery, string) {
 	out := jobQuery{workflow: q.Get("workflow_id")}
 	if text := q.Get("status"); text != "" {
@@ -167,8 +167,8 @@ func (p *process) allJobs(statuses []string) ([]job, *exception) {
 	return jobs, nil
 }
 
-// workflowID is extra_data.extra_pnginfo.workflow.id. Values of another kind
-// on the way are exceptions in Python, missing ones are not.
+// workflowID returns extra_data.extra_pnginfo.workflow.id. Values of another kind
+// on the way are exceptions in Python. Missing ones are not.
 func workflowID(extra *pyjson.Object) (pyjson.Value, *exception) {
 	var at pyjson.Value = extra
 	for _, key := range []string{"extra_pnginfo", "workflow", "id"} {
@@ -270,11 +270,11 @@ func (p *process) closedJob(id string, entry *pyjson.Object) (job, *exception) {
 	return j, nil
 }
 
-// previewTextLimit cuts a text preview, in characters.
+// previewTextLimit is the length of a text preview in characters.
 const previewTextLimit = 1024
 
-// outputsOf counts the files of a job and picks the one to show: of type output,
-// else any, else a text.
+// outputsOf counts the files of a job and picks the one to show: one of type
+// output if possible, else any file, else a text.
 func outputsOf(outputs *pyjson.Object) (count int, preview *pyjson.Object) {
 	var other, text *pyjson.Object
 	for node, v := range outputs.All() {

@@ -28,12 +28,12 @@ const (
 	earlier   = "files left by scenarios recorded before this one"
 )
 
-// slow scenarios depend on time or size and run with COMFYHUB_SLOW=1 only.
+// slow lists scenarios that depend on time or size. They run only with COMFYHUB_SLOW=1.
 var slow = []string{"large-body", "stalled-client"}
 
-// leftOut lists what the replay does not compare, and why. Everywhere the
-// values of ids, times and random letters, Python's traceback frames, printed
-// tensors and the order of Python sets are normalised.
+// leftOut lists what the replay does not compare, and why. In all scenarios, ids,
+// times, random letters, Python's traceback frames, printed tensors and the order
+// of Python sets are normalised.
 var leftOut = []omission{
 	{"", "view", "If-None-Match", "headers", "Go's HTTP server sends no Content-Type with 304"},
 	{"", "view", "If-Modified-Since", "headers", "Go's HTTP server sends no Content-Type with 304"},

@@ -44,7 +44,7 @@ func (p *process) getObjectInfoClass(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, out)
 }
 
-// modelFolders returns the model folders and where they lie on disk.
+// modelFolders returns the model folders and their places on disk.
 func (p *process) modelFolders() *pyjson.Object {
 	name := "folder_paths-0.3.64.json"
 	if p.feat.newCatalogue {
@@ -131,7 +131,7 @@ func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
 	}
 	out := pyjson.Array{}
 	for _, name := range p.cat.modelFiles(folder) {
-		// There are only names, so the times are those of a fixed day.
+		// Only names are known, so the times are those of a fixed day.
 		const day = 1.75e9
 		out = append(out, dict("name", name, "pathIndex", 0, "modified", day, "created", day, "size", modelSize(folder, name)))
 	}
@@ -145,8 +145,8 @@ func (p *process) getModelPreview(w http.ResponseWriter, r *http.Request) {
 // headerLimit is the longest safetensors header that is read.
 const headerLimit = 1 << 20
 
-// getViewMetadata returns the header of a safetensors file, if the instance has a
-// real one; every failure is a 404.
+// getViewMetadata returns the header of a safetensors file if the instance has a
+// real one. Every failure is a 404.
 func (p *process) getViewMetadata(w http.ResponseWriter, r *http.Request) {
 	name := query(r).Get("filename")
 	full, inside := within(filepath.Join(p.files.base, "models", r.PathValue("folder")), name)
@@ -340,7 +340,7 @@ func replaced(node, rule *pyjson.Object) *pyjson.Object {
 	return out
 }
 
-// assetRoutes lists what answers 503 while assets are off.
+// assetRoutes lists the routes that answer 503 while assets are off.
 func assetRoutes() [][2]string {
 	return [][2]string{
 		{"GET", "/api/assets"},

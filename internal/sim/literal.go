@@ -47,7 +47,7 @@ func (v *validator) literal(cl *class, in input, val pyjson.Value, inputs *pyjso
 	return v.membership(in, val), nil
 }
 
-// coerce converts a literal to the declared type; nil means "as it is".
+// coerce converts a literal to the declared type. nil means that the literal stays as it is.
 func coerce(kind string, val pyjson.Value) (pyjson.Value, *exception) {
 	switch kind {
 	case "INT":
@@ -97,7 +97,7 @@ func (v *validator) membership(in input, val pyjson.Value) *pyjson.Object {
 	}
 	bad := val
 	multi, _ := in.options.Get("multiselect")
-	if items, ok := val.(pyjson.Array); ok && python.Bool(multi) && v.cat.feat.integerTimes { // since 0.21.0, too
+	if items, ok := val.(pyjson.Array); ok && python.Bool(multi) && v.cat.feat.integerTimes { // since 0.21.0 too
 		wrong := slices.DeleteFunc(slices.Clone(items), func(item pyjson.Value) bool { return contains(options, item) })
 		if len(wrong) == 0 {
 			return nil
@@ -139,7 +139,7 @@ func (c *catalogue) matches(received, wanted pyjson.Value, custom bool) bool {
 	if _, isList := received.(pyjson.Array); isList && c.feat.validatesCombo && w == "COMBO" {
 		return true
 	}
-	// Core's own wildcard overrides the comparison; before 0.8.0 a plain "*" of a
+	// Core's own wildcard overrides the comparison. Before 0.8.0, a plain "*" of a
 	// custom class is compared as text.
 	wild := c.feat.validatesCombo || !custom
 	if wild && (r == "*" || w == "*") {
@@ -160,7 +160,7 @@ func (c *catalogue) matches(received, wanted pyjson.Value, custom bool) bool {
 	return false
 }
 
-// expandInputs replaces dynamic inputs by the dotted ones the prompt must have.
+// expandInputs replaces dynamic inputs with the dotted ones that the prompt must have.
 func expandInputs(declared []input, given *pyjson.Object) []input {
 	out := make([]input, 0, len(declared))
 	for _, in := range declared {
@@ -213,7 +213,7 @@ func numberOption(o *pyjson.Object, key string) (int64, bool) {
 	return n.Int64()
 }
 
-// chosenOption returns the inputs of the option a dynamic combo is set to.
+// chosenOption returns the inputs of the option that a dynamic combo is set to.
 func chosenOption(in input, given *pyjson.Object) []input {
 	chosen, ok := given.Get(in.name)
 	if !ok {

@@ -19,7 +19,7 @@ type model struct {
 	size int64
 }
 
-// baseUsage is what a CUDA context takes before any model.
+// baseUsage is the memory that a CUDA context takes before any model.
 const baseUsage = 600 << 20
 
 func newMemory(total int64) *memory { return &memory{total: total} }
@@ -35,8 +35,8 @@ func modelSize(folder, name string) int64 {
 	return low + int64(h.Sum32())%spread
 }
 
-// use marks a model as used, and loads it if necessary, evicting older ones. It
-// reports whether it had to be loaded.
+// use marks a model as used. If the model is not in memory, use loads it, evicting
+// older ones, and reports that it did.
 func (m *memory) use(folder, name string) (loaded bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 var modelExtensions = []string{".bin", ".ckpt", ".pkl", ".pt", ".pt2", ".pth", ".safetensors", ".sft"}
 
 // modelFiles lists the models on disk in a folder such as "loras", with sub-folders
-// in the names. It looks again at each call: a real server sees a file that was
-// copied there at once, even while a prompt runs.
+// in the names. It looks again at each call, because a real server sees a copied
+// file at once, even while a prompt runs.
 func (f *folders) modelFiles(folder string) []string {
 	root := filepath.Join(f.base, "models", folder)
 	var names []string

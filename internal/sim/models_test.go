@@ -10,8 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// What lies in a model folder is listed and accepted at once. The lists are
-// what a real 0.3.64 answered for the same files.
+// Files in a model folder are listed and accepted at once. The lists are what a
+// real 0.3.64 answered for the same files.
 func TestModelsOnDisk(t *testing.T) {
 	t.Parallel()
 	i := start(t, sim.Config{})

@@ -33,8 +33,8 @@ func encodeMP4(frames images, fps float64) ([]byte, error) {
 	return append(out, movie(frames[0].Bounds(), sizes, offset, fps)...), nil
 }
 
-// movie returns the table of contents: the pictures of the track are stored one
-// after the other from offset on.
+// movie returns the table of contents. The pictures of the track are stored one
+// after another from offset on.
 func movie(bounds image.Rectangle, sizes []uint32, offset uint32, fps float64) []byte {
 	const ticks = 90_000 // a second
 	each := uint32(math.Round(ticks / fps))
@@ -52,7 +52,7 @@ func movie(bounds image.Rectangle, sizes []uint32, offset uint32, fps float64) [
 		full("stsz", table),
 		full("stco", uint32(1), offset),
 	)
-	// A URL without a text: the media is in this file.
+	// A URL without text: the media is in this file.
 	here := box("url ", []byte{0, 0, 0, 1})
 	media := box("mdia",
 		full("mdhd", uint32(0), uint32(0), uint32(ticks), length, uint16(0x55C4), uint16(0)), // language "und"

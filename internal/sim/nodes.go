@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// nodeTypes returns the behaviour of a class; classes not listed here pass
+// nodeTypes returns the behaviour of a class. Classes not listed here pass
 // something through, see runGeneric.
 func nodeTypes(class string) nodeType {
 	for _, find := range []func(string) (nodeType, bool){imageNode, fileNode, motionNode, sampleNode, textNode, traceNode} {
@@ -27,7 +27,7 @@ func nodeTypes(class string) nodeType {
 // images is an IMAGE: a batch of pictures of one size.
 type images []*image.NRGBA
 
-// printed stands for the tensor Python would print.
+// printed stands for the tensor that Python would print.
 func (b images) printed() string {
 	if len(b) == 0 {
 		return "tensor([], size=(0, 0, 0, 3))"
@@ -113,11 +113,11 @@ func placeholder(kind string, seed string) any {
 	return opaque{kind: kind, name: seed}
 }
 
-// opaque is a value that only a real server could interpret: a model, a sampler,
-// noise. name says where it comes from, so that pictures depend on it.
+// opaque is a value that only a real server could interpret, such as a model, a
+// sampler or noise. name says where it comes from, so that pictures depend on it.
 type opaque struct{ kind, name string }
 
-// runGeneric simulates a class without its own executor: each output passes on the
+// runGeneric simulates a class without its own executor. Each output passes on the
 // first input of its type, or a placeholder. Output nodes show nothing.
 func runGeneric(c *call) (nodeResult, *exception) {
 	if exc := c.pause(c.proc.worker, c.proc.cfg.StepTime.Seconds()); exc != nil {
@@ -137,8 +137,8 @@ func runGeneric(c *call) (nodeResult, *exception) {
 	return nodeResult{outputs: outputs}, nil
 }
 
-// passed finds the first input of a type. Opaque values pick up the literals
-// of the node, so that another model or strength gives another picture.
+// passed finds the first input of a type. Opaque values include the literals of
+// the node, so that a different model or strength gives a different picture.
 func (c *call) passed(kind pyjson.Value) any {
 	name, _ := kind.(pyjson.String)
 	for _, in := range c.class.inputs {
@@ -154,7 +154,7 @@ func (c *call) passed(kind pyjson.Value) any {
 	return placeholder(string(name), c.class.name+c.literals())
 }
 
-// literals is the text of all constants of the node.
+// literals returns the text of all constants of the node.
 func (c *call) literals() string {
 	var b strings.Builder
 	for _, in := range c.class.inputs {
@@ -165,7 +165,7 @@ func (c *call) literals() string {
 	return b.String()
 }
 
-// load loads a model into memory, which takes time if it is not there.
+// load loads a model into memory, which takes time if it is not there yet.
 func (c *call) load(folder, name string) *exception {
 	if c.proc.memory.use(folder, name) && c.proc.cfg.LoadTime > 0 {
 		return c.pause(c.proc.worker, c.proc.cfg.LoadTime.Seconds())

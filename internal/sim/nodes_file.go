@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	_ "image/gif" // LoadImage reads what Pillow reads, as far as Go can
+	_ "image/gif" // LoadImage reads the formats of Pillow, as far as Go can
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -78,7 +78,7 @@ func (c *call) save(in images, kind, prefix string) (pyjson.Array, *exception) {
 	return refs, nil
 }
 
-// textChunks are the prompt and what else extra_pnginfo holds.
+// textChunks returns the prompt and whatever else extra_pnginfo holds.
 func (c *call) textChunks() ([]pngText, *exception) {
 	chunks := []pngText{{"prompt", string(pyjson.Marshal(c.it.graph))}}
 	info, _ := c.it.extra.Get("extra_pnginfo")
@@ -137,7 +137,7 @@ func runMaskPreview(c *call) (nodeResult, *exception) {
 	return nodeResult{ui: dict("images", refs)}, exc
 }
 
-// tempPrefix returns the prefix of a previewing node: its five letters stay the
+// tempPrefix returns the prefix of a previewing node. Its five letters stay the
 // same as long as the node object exists.
 func (c *call) tempPrefix() string {
 	known, ok := c.objects.prefixes[c.node]

@@ -39,7 +39,7 @@ func imageNode(class string) (nodeType, bool) {
 
 func runEmptyImage(c *call) (nodeResult, *exception) {
 	w, h, n := c.int("width", 512), c.int("height", 512), c.int("batch_size", 1)
-	const floatBytes = 4 // each channel is allocated by itself
+	const floatBytes = 4 // each channel is allocated separately
 	if need := w * h * n * floatBytes; need > hostMemory {
 		return nodeResult{}, raise("RuntimeError", "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate %d bytes. Error code 12 (Cannot allocate memory)", need)
 	}
@@ -48,7 +48,7 @@ func runEmptyImage(c *call) (nodeResult, *exception) {
 	return one(images(slices.Repeat([]*image.NRGBA{img}, n))), nil
 }
 
-// hostMemory is what one allocation may take, in bytes.
+// hostMemory is the size in bytes that one allocation may have.
 const hostMemory = 512 << 20
 
 // each applies change to every picture of an input.
@@ -101,7 +101,7 @@ func runImageScale(c *call) (nodeResult, *exception) {
 	})
 }
 
-// targetSize keeps the aspect ratio for one zero and the size for two zeros.
+// targetSize keeps the aspect ratio if one side is zero, and the size if both are.
 func targetSize(w, h, toW, toH int) (int, int) {
 	switch {
 	case toW == 0 && toH == 0:
@@ -217,8 +217,8 @@ func runRepeatBatch(c *call) (nodeResult, *exception) {
 	return one(slices.Repeat(in, max(1, c.int("amount", 1)))), nil
 }
 
-// runResize simulates the dynamic combo of newer versions: a non-existent option
-// passes the validation and fails here.
+// runResize simulates the dynamic combo of newer versions. An option that does not
+// exist passes the validation and fails here.
 func runResize(c *call) (nodeResult, *exception) {
 	if _, ok := c.args["resize_type"]; !ok {
 		return nodeResult{}, c.missing("resize_type")
@@ -235,7 +235,7 @@ func runResize(c *call) (nodeResult, *exception) {
 	})
 }
 
-// maskOf takes the red channel of pictures as a mask.
+// maskOf uses the red channel of pictures as a mask.
 func maskOf(in images) mask {
 	out := make(mask, len(in))
 	for i, img := range in {

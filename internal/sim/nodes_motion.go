@@ -73,8 +73,8 @@ func runVideoComponents(c *call) (nodeResult, *exception) {
 	return nodeResult{outputs: outputs[:min(len(outputs), len(c.class.outputs))]}, nil
 }
 
-// runSaveVideo shows the video among the pictures, marked as animated, as
-// ComfyUI does.
+// runSaveVideo shows the video among the pictures, marked as animated, as ComfyUI
+// does.
 func runSaveVideo(c *call) (nodeResult, *exception) {
 	v, exc := c.video("video")
 	if exc != nil {
@@ -135,8 +135,8 @@ func (c *call) saveSound(format string, encode func(sound) []byte) (nodeResult, 
 	return result, exc
 }
 
-// saveFile writes that many files with the same bytes under the prefix of the node
-// and returns their references. size is available for the name.
+// saveFile writes the same bytes to the given number of files under the prefix of
+// the node and returns their references. size is available for the name.
 func (c *call) saveFile(size images, extension string, count int, data []byte) (pyjson.Array, *exception) {
 	w, h := 0, 0
 	if len(size) > 0 {

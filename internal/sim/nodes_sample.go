@@ -8,7 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// latent is a LATENT: what is to be painted, not pixels yet.
+// latent is a LATENT: a description of what to paint, not pixels yet.
 type latent struct {
 	scenes []scene
 }

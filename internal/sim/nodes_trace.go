@@ -157,7 +157,7 @@ func simulatedWorkInfo(feat features) *pyjson.Object {
 	return info
 }
 
-// runSimulatedWork ends, or does not end, as its input fail says; the failure
+// runSimulatedWork ends, or does not end, the way its input fail says. The failure
 // happens halfway.
 func runSimulatedWork(c *call) (nodeResult, *exception) {
 	in, exc := c.image("image")

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// scene describes a picture that a sampler paints: texts and seed determine colours
-// and composition.
+// scene describes a picture that a sampler paints. Texts and seed determine its
+// colours and composition.
 type scene struct {
 	texts         []string // prompts, model names and other influences
 	seed          uint64
@@ -33,7 +33,7 @@ func hue(h, s, l float64) [3]float64 {
 	return [3]float64{channel(0), channel(8), channel(4)}
 }
 
-// words with a colour of their own pull the palette towards it.
+// namedHue returns the hue of a colour word in the text, which pulls the palette towards it.
 func namedHue(text string) (float64, bool) {
 	for _, w := range []struct {
 		word string
@@ -97,13 +97,13 @@ type orb struct {
 	colour             [3]float64
 }
 
-// wave is a ridge across the picture, like hills one behind the other.
+// wave is a ridge across the picture, like hills behind one another.
 type wave struct {
 	level, amplitude, frequency, phase float64
 	colour                             [3]float64
 }
 
-// composition is everything a picture consists of, in units of its size.
+// composition holds everything a picture consists of, in units of its size.
 type composition struct {
 	sky    [2][3]float64
 	orbs   []orb
@@ -146,7 +146,7 @@ func smooth(edge0, edge1, x float64) float64 {
 	return t * t * (3 - 2*t)
 }
 
-// at returns the colour at a place, both coordinates 0 to 1.
+// at returns the colour at a point. Both coordinates are 0 to 1.
 func (c *composition) at(x, y float64) [3]float64 {
 	swirl := 0.05 * math.Sin(c.swirls*x*math.Pi+3*y)
 	col := mix(c.sky[0], c.sky[1], math.Max(0, math.Min(1, y+swirl+c.tilt*(x-0.5)*0.4)))
@@ -165,8 +165,8 @@ func (c *composition) at(x, y float64) [3]float64 {
 	return col
 }
 
-// paint renders a scene. sharpness is from 0 for pure noise to 1 for the finished
-// picture; previews are in between.
+// paint renders a scene. sharpness ranges from 0 for pure noise to 1 for the
+// finished picture. Previews are in between.
 func paint(s scene, sharpness float64) *image.NRGBA {
 	w, h := max(1, s.width), max(1, s.height)
 	img := image.NewNRGBA(image.Rect(0, 0, w, h))

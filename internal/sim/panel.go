@@ -11,10 +11,10 @@ import (
 // typePanel is the type of the simulated custom node's message.
 const typePanel = "simulated.panel"
 
-// callPanel is a route such as custom nodes add: it answers at once, and later
-// sends a message to the client id given in its query, its path or its JSON body.
-// With all=1 the message goes to everybody. A `progress` message to the one client
-// follows, as from nodes that run prompts of their own.
+// callPanel is the kind of route that custom nodes add. It answers at once, and
+// later sends a message to the client id given in its query, its path or its JSON
+// body. With all=1 the message goes to everybody. A `progress` message to the
+// client follows, as from nodes that run prompts of their own.
 func (p *process) callPanel(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	sid := query.Get("client_id")

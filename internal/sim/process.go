@@ -35,7 +35,7 @@ type process struct {
 	mu      sync.Mutex
 	created int64   // create_time of the last prompt
 	counter int64   // of prompts without a number
-	client  *string // whom messages of the run go to; nil is everybody
+	client  *string // the client that messages of the run go to, nil for everybody
 	active  string  // display id of the node last started, "" if none
 	running string  // prompt id of the run
 }

@@ -79,7 +79,7 @@ func (r *run) startProgress(id string) {
 	r.sendBoardLocked()
 }
 
-// finishProgress marks a node as finished. One that never started shows the
+// finishProgress marks a node as finished. A node that never started shows the
 // integers it was created with.
 func (r *run) finishProgress(id string) {
 	r.mu.Lock()
@@ -105,8 +105,8 @@ func (r *run) sendBoardLocked() {
 	r.proc.hub.publish(r.client, message("progress_state", dict("prompt_id", r.id, "nodes", nodes)))
 }
 
-// step reports progress of a node and, if there is one, a preview. Each call is a
-// point where an interrupt is noticed and where faults happen.
+// step reports progress of a node and, if there is one, a preview. Interrupts are
+// noticed and faults happen at these calls.
 func (r *run) step(id string, value, limit int, pic *preview) *exception {
 	if exc := r.checkpoint(); exc != nil {
 		return exc

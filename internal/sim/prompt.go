@@ -80,7 +80,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, dict("prompt_id", id, "number", number, "node_errors", result.errors))
 }
 
-// oddBody answers JSON that is not an object: Python's "in" works on lists and
+// oddBody answers JSON that is not an object. Python's "in" works on lists and
 // strings, so their content matters.
 func (p *process) oddBody(w http.ResponseWriter, r *http.Request, body pyjson.Value) {
 	holds := func(word string) bool {
@@ -144,8 +144,8 @@ func (p *process) promptID(req *pyjson.Object) (string, bool) {
 	return string(s), ok && canonicalUUID.MatchString(string(s))
 }
 
-// createTime returns the time in milliseconds, never the same twice: a real server
-// takes longer than that to accept a prompt, and the jobs list sorts by it.
+// createTime returns the time in milliseconds, never the same twice. A real server
+// takes longer than that to accept a prompt, and the jobs list sorts by this time.
 func (p *process) createTime() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +163,7 @@ func (p *process) extraData(req *pyjson.Object, r *http.Request) (*pyjson.Object
 		case isObject:
 			extra = o
 		case none && !req.Has("client_id") && !p.feat.hidesSecrets:
-			return nil, nil // accepted; the worker dies of it
+			return nil, nil // accepted, but the worker dies of it
 		default:
 			return nil, raise("TypeError", "'%s' object does not support item assignment", python.TypeName(v))
 		}

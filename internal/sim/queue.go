@@ -11,8 +11,8 @@ import (
 // historyLimit is the number of finished prompts a server remembers.
 const historyLimit = 10000
 
-// queue holds pending, running and finished prompts. changed is called, with the
-// lock held, whenever the number of unfinished ones changes.
+// queue holds pending, running and finished prompts. changed is called with the
+// lock held whenever the number of unfinished prompts changes.
 type queue struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -41,7 +41,7 @@ func (q *queue) remaining() int {
 }
 
 // put adds a prompt. It returns false if the prompt has the same number and id as
-// another: the real server then answers 500 and notifies nobody, but keeps the
+// another one. The real server then answers 500 and notifies nobody, but keeps the
 // prompt.
 func (q *queue) put(it *item) bool {
 	q.mu.Lock()
@@ -54,8 +54,8 @@ func (q *queue) put(it *item) bool {
 	return true
 }
 
-// next waits for a prompt or for a request to free memory. The item is nil for the
-// latter; ok is false when the queue is closed.
+// next waits for a prompt or for a request to free memory. In the latter case the
+// item is nil. ok is false when the queue is closed.
 func (q *queue) next() (it *item, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,7 +141,7 @@ func (q *queue) request(unload, free bool) {
 	q.wake.Signal()
 }
 
-// requested returns and clears what was requested.
+// requested returns and clears the pending requests.
 func (q *queue) requested() (unload, free bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -168,8 +168,8 @@ func (q *queue) entry(id string) (*pyjson.Object, bool) {
 // noLimit asks page for everything.
 const noLimit = math.MinInt
 
-// page returns a part of the history, oldest first. A negative maximum other
-// than noLimit means none; a negative offset means the newest ones.
+// page returns a part of the history, oldest first. A negative maximum other than
+// noLimit means none. A negative offset means the newest ones.
 func (q *queue) page(maxItems, offset int) *pyjson.Object {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // TestReplay plays every recorded scenario against the simulator and compares
-// all that a client can see. What it leaves out is in the table leftOut.
+// everything a client can see. Exceptions are in the table leftOut.
 func TestReplay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays all recordings")
@@ -39,7 +39,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// replayConfig is the configuration the recorded server had.
+// replayConfig is the configuration that the recorded server had.
 func replayConfig(tr replay.Trace) Config {
 	cfg := Config{
 		Version: tr.Version, Overhead: 6 * time.Millisecond, ArrangeOutputs: tr.Arrange(),
@@ -86,7 +86,7 @@ func play(t *testing.T, tr replay.Trace) []replay.Difference {
 		Kill: srv.Kill, Restart: srv.Restart,
 	}
 	if tr.Name == "jobs-odd" {
-		// The recorder emptied the history by requests it did not record.
+		// The recorder cleared the history with requests it did not record.
 		p.Before = func(request *pyjson.Object) {
 			if request.String("path") == "/prompt" && srv.proc.queue.remaining() == 0 {
 				srv.proc.queue.forgetAll()

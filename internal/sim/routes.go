@@ -15,17 +15,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// route is one method and path. A segment in braces matches any one raw
-// segment ("uuid" and "blake3" only such values); "{name...}" at the end
-// matches the rest.
+// route is one method and path. A segment in braces matches any one raw segment
+// ("uuid" and "blake3" match only such values). "{name...}" at the end matches the
+// rest.
 type route struct {
 	method   string
 	segments []string
 	handle   func(*process, http.ResponseWriter, *http.Request)
 }
 
-// table lists the routes of the simulated version, each bare and under /api unless
-// it is marked otherwise.
+// table lists the routes of the simulated version. Each exists bare and under /api
+// unless it is marked otherwise.
 func (s *Server) table() []route {
 	var routes []route
 	add := func(method, pattern string, handle func(*process, http.ResponseWriter, *http.Request)) {
@@ -108,8 +108,8 @@ func (s *Server) table() []route {
 	return routes
 }
 
-// match returns the handler for a method and the segments of a path; the values
-// of its parameters are set on r. allowed lists the methods the path has.
+// match returns the handler for a method and the segments of a path, and sets the
+// values of its parameters on r. allowed lists the methods of the path.
 func match(routes []route, r *http.Request, segments []string) (handle func(*process, http.ResponseWriter, *http.Request), allowed []string) {
 	method := r.Method
 	for _, rt := range routes {
@@ -216,9 +216,8 @@ func cut(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-// static answers paths that no route takes: the folder of the web interface is
-// mounted at / for GET and HEAD, but below /internal there is another
-// application.
+// static answers paths that no route matches. The folder of the web interface is
+// mounted at / for GET and HEAD, but below /internal there is another application.
 func (s *Server) static(w http.ResponseWriter, r *http.Request, safe string, allowed []string) {
 	internal := safe == "/internal" || strings.HasPrefix(safe, "/internal/")
 	switch isRead := r.Method == http.MethodGet || r.Method == http.MethodHead; {
@@ -273,7 +272,7 @@ func (s *Server) pageHeaders(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refused checks for other web pages that call a local instance.
+// refused checks for requests that other web pages send to a local instance.
 func (s *Server) refused(r *http.Request) bool {
 	if s.cfg.CORSOrigin != "" {
 		return false
@@ -313,8 +312,8 @@ func loopback(name string) bool {
 	return name == "localhost"
 }
 
-// readBody reads a request body up to the limit; if the body is too large it
-// answers itself.
+// readBody reads a request body up to the limit. If the body is too large, it
+// sends the answer itself.
 func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := p.cfg.MaxUploadSize
 	source, err := unpacked(r)
@@ -334,11 +333,11 @@ func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 	return body, true
 }
 
-// drain reads a little more of a refused body; otherwise the connection would be
-// reset before the client has read why.
+// drain reads a little more of a refused body. Otherwise the connection would be
+// reset before the client has read the reason.
 func drain(body io.Reader) {
 	const enough = 16 << 20
-	_, _ = io.CopyN(io.Discard, body, enough) // whatever comes
+	_, _ = io.CopyN(io.Discard, body, enough) // errors do not matter
 }
 
 // unpacked undoes the Content-Encoding of a request body.
@@ -358,7 +357,7 @@ func answerTooLarge(w http.ResponseWriter, limit, size int64) {
 		"Maximum request body size "+string(pyjson.Int(limit))+" exceeded, actual body size "+string(pyjson.Int(size)))
 }
 
-// readJSON reads a JSON body whatever its Content-Type is; broken JSON is answered
+// readJSON reads a JSON body whatever its Content-Type is. Broken JSON is answered
 // with 500.
 func (p *process) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
 	body, ok := p.readBody(w, r)

@@ -196,7 +196,7 @@ func (r *run) drainReturned() {
 	}
 }
 
-// runNode executes one node; more is false if the run is over, and alive then says
+// runNode executes one node. more is false if the run is over, and alive then says
 // whether the worker is alive.
 func (r *run) runNode(id string) (alive, more bool) {
 	pending, inputs, exc := r.executeNode(id)
@@ -254,7 +254,7 @@ func (r *run) executedList() []string {
 	return slices.Clone(r.executed)
 }
 
-// knownNodes is what the server calls current_outputs: every node of the graph.
+// knownNodes returns what the server calls current_outputs: every node of the graph.
 func (r *run) knownNodes() []string { return r.it.graph.Keys() }
 
 // entry returns the history entry of the finished run.

@@ -125,8 +125,8 @@ func (s *Server) removeDir() {
 	}
 }
 
-// Kill ends the process as SIGKILL does: all connections are cut, and new ones are
-// cut as well until Restart. Queue, history, counter and caches are gone.
+// Kill ends the process the way SIGKILL does. All connections are cut, and so are
+// new ones until Restart. Queue, history, counter and caches are gone.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	p := s.proc
@@ -155,8 +155,8 @@ func (s *Server) Restart() {
 	s.log.Info("started")
 }
 
-// Silence gives the instance a dead worker: HTTP and sockets answer, prompts are
-// accepted, but nothing runs any more. Only Restart helps.
+// Silence gives the instance a dead worker: HTTP and sockets answer and prompts
+// are accepted, but nothing runs any more. Only Restart helps.
 func (s *Server) Silence() {
 	s.mu.Lock()
 	s.faults.Zombie = true
@@ -243,7 +243,7 @@ func (s *Server) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * s.cfg.TimeScale)
 }
 
-// crash is what a SimulatedWork node with fail=crash does.
+// crash is the effect of a SimulatedWork node with fail=crash.
 func (s *Server) crash() {
 	if s.cfg.OnCrash != nil {
 		go s.cfg.OnCrash(s)

@@ -24,10 +24,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// deadline is how long a test waits for what must happen.
+// deadline bounds how long a test waits.
 const deadline = time.Minute
 
-// instance is a running simulator with a few requests a test needs.
+// instance is a running simulator, with the few requests that tests need.
 type instance struct {
 	*sim.Server
 	t   *testing.T
@@ -161,7 +161,7 @@ func TestHangIsDeafUntilRestart(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.CloseNow()
 	i.submit(work(0, "hang", 1), `,"client_id":"c"`)
-	// It strikes after the second of four steps; an earlier interrupt is heard.
+	// The fault happens after the second of four steps. An earlier interrupt would be noticed.
 	for frame := []byte(nil); !bytes.Contains(frame, []byte(`"type": "progress", "data": {"value": 2`)); {
 		_, frame, err = conn.Read(ctx)
 		require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestPromptThatKillsTheWorker(t *testing.T) {
 	}
 }
 
-// noise is a picture that does not compress.
+// noise returns a picture that does not compress.
 func noise(t *testing.T, side int) []byte {
 	img := image.NewNRGBA(image.Rect(0, 0, side, side))
 	rng := rand.NewChaCha8([32]byte{})

@@ -6,7 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// simulatedRAM is what /system_stats says of the host, in bytes.
+// simulatedRAM is the host memory in bytes that /system_stats reports.
 const simulatedRAM = 64 << 30
 
 func (p *process) getSystemStats(w http.ResponseWriter, r *http.Request) {

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// The reading of a request's target, as yarl and aiohttp do it. It is written from
-// their behaviour and shares nothing with the hub, which must come to the same
-// result; both are checked against the same recording of a real aiohttp.
+// This file reads a request's target the way yarl and aiohttp do. It is written
+// from their behaviour and shares no code with the hub, which must come to the
+// same result. Both are checked against the same recording of a real aiohttp.
 
-// requestTarget returns the path and the query of a request as received. Go's own
-// parsing of them is avoided, because it differs.
+// requestTarget returns the path and the query of a request as received. It avoids
+// Go's own parsing, which differs.
 func requestTarget(r *http.Request) (rawPath, rawQuery string) {
 	whole := r.RequestURI
 	if whole == "" { // a request made by a test
@@ -33,7 +33,7 @@ func requestTarget(r *http.Request) (rawPath, rawQuery string) {
 	return rawPath, rawQuery
 }
 
-// pathSafe returns the path on which aiohttp resolves routes.
+// pathSafe returns the path that aiohttp resolves routes on.
 func pathSafe(r *http.Request) string {
 	raw, _ := requestTarget(r)
 	return unquote(raw, "/%", "")
@@ -61,7 +61,7 @@ func query(r *http.Request) url.Values {
 
 // unquote is yarl's _Unquoter: it decodes escapes, except those of the characters
 // in ignore. Escapes that are not valid UTF-8 become invalid, or stay as they are
-// if that is empty.
+// if invalid is empty.
 func unquote(s, ignore, invalid string) string {
 	var out strings.Builder
 	for s != "" {
@@ -105,7 +105,7 @@ func unquote(s, ignore, invalid string) string {
 	return out.String()
 }
 
-// escapes returns the bytes of the escapes with which s begins.
+// escapes returns the bytes of the escapes that s begins with.
 func escapes(s string) (run []byte) {
 	for len(s) >= 3 && s[0] == '%' {
 		digits, err := url.PathUnescape(s[:3])
@@ -118,8 +118,8 @@ func escapes(s string) (run []byte) {
 	return run
 }
 
-// outside reports whether a path leads out of the folder of the web interface, or
-// is invalid for a file system: aiohttp's static route then answers a plain 404.
+// outside reports whether a path leads out of the folder of the web interface or
+// is invalid for a file system. aiohttp's static route then answers a plain 404.
 func outside(safe string) bool {
 	name := unquotePathSafe(strings.TrimPrefix(safe, "/"))
 	clean := path.Clean(name)

@@ -32,8 +32,8 @@ func recordedTargets(t *testing.T) []recordedTarget {
 	return table.Rows
 }
 
-// The simulator reads paths and queries as a real aiohttp, finds the same
-// routes with the same parameters, and refuses the others with the same words.
+// The simulator reads paths and queries like a real aiohttp, finds the same routes
+// with the same parameters, and refuses the others in the same words.
 func TestTargetsAsAiohttpReadsThem(t *testing.T) {
 	t.Parallel()
 	s, err := New(Config{Version: "0.33.0", Dir: t.TempDir(), IndexPage: "x"})

@@ -27,7 +27,7 @@ type uploadForm struct {
 
 var errTooLarge = errors.New("body too large")
 
-// readForm reads a multipart body; a body of another kind has no fields.
+// readForm reads a multipart body. A body of another kind has no fields.
 func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
 	form := uploadForm{fields: map[string]string{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -71,8 +71,8 @@ func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
 	}
 }
 
-// partNames returns name and filename of a part. mime/multipart would cut the
-// folder off a filename, which the real server keeps.
+// partNames returns the name and the filename of a part. mime/multipart would cut
+// the folder off a filename, but the real server keeps it.
 func partNames(disposition string) (name, filename string, isFile bool) {
 	_, params, err := mime.ParseMediaType(disposition)
 	if err != nil {
@@ -127,8 +127,8 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// upload is the common part of both routes: where the file goes and what its name
-// is.
+// upload is the common part of both routes. It decides where the file goes and
+// what its name is.
 func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full string, form uploadForm) error) {
 	form, size, err := p.readForm(r)
 	switch {
@@ -179,7 +179,7 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 }
 
 // freeName returns the first of "a.png", "a (1).png", … that does not exist or has
-// the same content; the latter need not be written.
+// the same content. A file with the same content need not be written.
 func freeName(dir, filename string, content []byte) (name string, same bool) {
 	ext := filepath.Ext(filename)
 	stem := strings.TrimSuffix(filename, ext)

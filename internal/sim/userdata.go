@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// userRoot returns the folder of a request's user; ok is false for an unknown user
+// userRoot returns the folder of a request's user. ok is false for an unknown user
 // of a multi-user server.
 func (p *process) userRoot(r *http.Request) (root string, ok bool) {
 	base := filepath.Join(p.files.base, "user")
@@ -33,7 +33,7 @@ func (p *process) usersFile() string { return filepath.Join(p.files.base, "user"
 
 func (p *process) users() *pyjson.Object { return readObject(p.usersFile()) }
 
-// readObject reads a JSON object; a missing or broken file is an empty one.
+// readObject reads a JSON object. A missing or broken file counts as an empty one.
 func readObject(full string) *pyjson.Object {
 	data, err := os.ReadFile(full)
 	if err == nil {
@@ -92,7 +92,7 @@ func safeName(s string) string {
 	}, s)
 }
 
-// settings returns the settings file; it answers 401 itself, which tells the web
+// settings returns the settings file. It sends 401 itself, which tells the web
 // interface to ask for a user.
 func (p *process) settings(w http.ResponseWriter, r *http.Request) (full string, ok bool) {
 	root, ok := p.userRoot(r)
@@ -160,8 +160,8 @@ func (p *process) storeSettings(w http.ResponseWriter, r *http.Request, full str
 	answerEmpty(w, http.StatusOK)
 }
 
-// userFile returns the file named by a route parameter; it answers itself if that
-// is not allowed.
+// userFile returns the file named by a route parameter. If the file is not
+// allowed, it sends the answer itself.
 func (p *process) userFile(w http.ResponseWriter, r *http.Request, param string) (root, full string, ok bool) {
 	root, ok = p.userRoot(r)
 	if !ok {
@@ -257,7 +257,7 @@ func (p *process) deleteUserdata(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answerUserFile answers with the path of a stored file or, if requested,
+// answerUserFile answers with the path of a stored file or, if requested, with
 // everything about it.
 func (p *process) answerUserFile(w http.ResponseWriter, r *http.Request, root, full string) {
 	if flagOn(r, "full_info") {

@@ -52,7 +52,7 @@ func problem(kind, message, details string, extra *pyjson.Object) *pyjson.Object
 	return dict("type", kind, "message", message, "details", details, "extra_info", extra)
 }
 
-// validatePrompt checks the graph as POST /prompt does. targets, if not nil,
+// validatePrompt checks the graph as POST /prompt does. If targets is not nil, it
 // limits the output nodes. The exception is what the real server answers with
 // status 500.
 func validatePrompt(cat *catalogue, files *folders, graph pyjson.Value, targets pyjson.Value) (verdict, *exception) {
@@ -161,7 +161,7 @@ func (v *validator) unknownClass(id string, node *pyjson.Object, kind pyjson.Val
 		fmt.Sprintf("Node ID '#%s'", id), dict("node_id", id, "class_type", kind, "node_title", name))
 }
 
-// judge validates each output with everything upstream of it.
+// judge validates each output together with everything upstream of it.
 func (v *validator) judge(outputs []string) verdict {
 	result := verdict{errors: &pyjson.Object{}}
 	var lines []string
@@ -207,7 +207,7 @@ func (v *validator) collect(into *pyjson.Object, output string) {
 	}
 }
 
-// node validates one node, each only once.
+// node validates one node, and each node only once.
 func (v *validator) node(id string) (outcome, *exception) {
 	if out, ok := v.seen.byID[id]; ok {
 		return out, nil
@@ -252,8 +252,8 @@ func (v *validator) node(id string) (outcome, *exception) {
 	return out, nil
 }
 
-// custom runs the class's own validation. Each of its named inputs that is present
-// gets the same error.
+// custom runs the class's own validation. Each input that it names and that is
+// present gets the same error.
 func (v *validator) custom(cl *class, inputs *pyjson.Object) (pyjson.Array, *exception) {
 	message, exc := cl.validate(v.files, inputs)
 	if exc != nil || message == "" {
@@ -318,7 +318,7 @@ func (v *validator) link(cl *class, in input, link pyjson.Array, received map[st
 	return nil, out.valid, nil
 }
 
-// source looks up the node a link points at and the type of its slot.
+// source looks up the node that a link points at, and the type of its slot.
 func (v *validator) source(link pyjson.Array) (string, pyjson.Value, *exception) {
 	id, ok := link[0].(pyjson.String)
 	node := v.graph.Object(string(id))

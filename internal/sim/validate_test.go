@@ -60,8 +60,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// FuzzValidate holds the prompt validation against arbitrary graphs: it must
-// end, and what it accepts must name outputs that exist.
+// FuzzValidate runs the prompt validation on arbitrary graphs. It must end, and
+// the outputs that it accepts must exist.
 func FuzzValidate(f *testing.F) {
 	for _, graph := range []string{
 		`{"1":{"class_type":"EmptyImage","inputs":{"width":64,"height":"64","batch_size":1,"color":0}},

@@ -37,7 +37,7 @@ func (v version) since(major, minor, patch int) bool {
 	return true
 }
 
-// features describes the simulated version; each field is a change of behaviour
+// features describes the simulated version. Each field is a change of behaviour
 // that a client can see.
 type features struct {
 	clientPromptID     bool // a prompt_id sent by the client is used

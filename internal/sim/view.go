@@ -16,7 +16,7 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// mimeByName guesses a content type as Python's mimetypes does, with the same
+// mimeByName guesses a content type the way Python's mimetypes does, with the same
 // result on every machine.
 func mimeByName(name string) string {
 	switch ext := strings.ToLower(filepath.Ext(name)); ext {
@@ -115,7 +115,7 @@ func (p *process) dangerous(kind string, r *http.Request) bool {
 	return false
 }
 
-// viewed returns the file that a request refers to; the status is 0 if there is
+// viewed returns the file that a request refers to. The status is 0 if there is
 // one.
 func (p *process) viewed(q url.Values) (full, name string, status int) {
 	if !q.Has("filename") {
@@ -147,8 +147,8 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 	return full, name, 0
 }
 
-// viewPreview re-encodes a picture. A webp preview is lossless here, whatever
-// quality was requested.
+// viewPreview re-encodes a picture. A webp preview is always lossless here,
+// whatever quality was requested.
 func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
 	img, ok := readImageFile(full)
 	if !ok {
@@ -190,8 +190,8 @@ func decodeImage(data []byte) (*image.NRGBA, bool) {
 	return img, true
 }
 
-// serveFile sends a file as aiohttp does: validators, single ranges, and 416 for
-// anything odd in a Range header.
+// serveFile sends a file the way aiohttp does, with validators, single ranges, and
+// 416 for anything odd in a Range header.
 func serveFile(w http.ResponseWriter, r *http.Request, full, contentType string) {
 	info, err := os.Stat(full)
 	if err != nil {
@@ -251,7 +251,7 @@ func notModified(r *http.Request, etag string, modified time.Time) bool {
 	return err == nil && !modified.After(since)
 }
 
-// ranged reports whether the Range header counts: If-Range is only supported as a
+// ranged reports whether the Range header counts. If-Range is only supported as a
 // date.
 func ranged(r *http.Request, modified time.Time) bool {
 	since, err := http.ParseTime(r.Header.Get("If-Range"))

@@ -17,7 +17,7 @@ func encodeAnimatedWebP(frames images, fps float64) []byte {
 	const animated, alpha = 0x02, 0x10
 	chunks := [][]byte{
 		chunk("VP8X", []byte{animated | alpha, 0, 0, 0}, uint24(w), uint24(h)),
-		chunk("ANIM", make([]byte, 6)), // no background, without end
+		chunk("ANIM", make([]byte, 6)), // no background, endless
 	}
 	var data []byte
 	for i, img := range frames {
@@ -47,9 +47,9 @@ func chunk(kind string, parts ...[]byte) []byte {
 
 func uint24(v uint32) []byte { return []byte{byte(v), byte(v >> 8), byte(v >> 16)} }
 
-// losslessWebP encodes a picture losslessly and practically without compression:
-// each channel of each pixel is written with an eight-bit code. That is the
-// simplest WebP file there is, and enough for previews that any reader can show.
+// losslessWebP encodes a picture losslessly and practically without compression.
+// Each channel of each pixel is written with an eight-bit code. That is the
+// simplest kind of WebP file, and enough for previews that any reader can show.
 func losslessWebP(img *image.NRGBA) []byte {
 	w, h := img.Bounds().Dx(), img.Bounds().Dy()
 	b := &bitWriter{}
@@ -68,7 +68,7 @@ func losslessWebP(img *image.NRGBA) []byte {
 	b.flatCode(256)    // alpha
 	b.write(1, 1)      // distances: a simple code
 	b.write(0, 1)      // of one symbol
-	b.write(0, 1)      // told in one bit
+	b.write(0, 1)      // given in one bit
 	b.write(0, 1)      // which is 0
 	for y := range h {
 		for x := range w {

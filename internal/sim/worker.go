@@ -33,7 +33,7 @@ func (p *process) work() {
 }
 
 // runItem runs a prompt to its end and publishes the result. It returns false if
-// that killed the worker: the prompt then stays in the running list for ever.
+// that killed the worker. The prompt then stays in the running list forever.
 func (p *process) runItem(it *item, results *resultCache, objects *objects) (alive bool) {
 	s := p.srv
 	s.started.Add(1)
@@ -87,8 +87,8 @@ func clientOf(it *item) *string {
 	}
 }
 
-// checkpoint is where a run notices that it was interrupted or that its worker
-// died, and where faults that are counted in steps happen.
+// checkpoint is where a run notices an interrupt or the death of its worker, and
+// where faults that are counted in steps happen.
 func (r *run) checkpoint() *exception {
 	p := r.proc
 	if p.interrupted.CompareAndSwap(true, false) {
@@ -125,7 +125,7 @@ const (
 func interrupted() *exception { return &exception{kind: kindInterrupted} }
 func workerDied() *exception  { return &exception{kind: kindWorkerDied} }
 
-// outOfMemory is what torch raises when the GPU is full.
+// outOfMemory returns the exception that torch raises when the GPU is full.
 func outOfMemory() *exception {
 	return &exception{
 		kind:    "torch.OutOfMemoryError",
@@ -134,8 +134,8 @@ func outOfMemory() *exception {
 	}
 }
 
-// pause waits for a simulated duration; as in a real node, the interrupt flag is
-// not checked meanwhile.
+// pause waits for a simulated duration. As in a real node, the interrupt flag is
+// not checked in the meantime.
 func (r *run) pause(ctx context.Context, seconds float64) *exception {
 	if r.proc.srv.clock.Sleep(ctx, secondsDuration(seconds)) != nil {
 		return workerDied()

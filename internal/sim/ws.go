@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-// inboundLimit is the largest frame that a client may send; larger ones close the
-// socket with 1009.
+// inboundLimit is the largest frame that a client may send. A larger one closes
+// the socket with 1009.
 const inboundLimit = 4 << 20
 
 // hub holds the sockets of a process and its one queue of outgoing messages.
@@ -74,8 +74,8 @@ func (h *hub) enqueue(out outgoing) {
 	h.wake.Signal()
 }
 
-// deliver is the only publisher: it sends one message after the other and waits for
-// each socket, so that one client that does not read blocks all others.
+// deliver is the only publisher. It sends messages one after another and waits for
+// each socket, so one client that does not read blocks all others.
 func (h *hub) deliver() {
 	for {
 		h.mu.Lock()
@@ -172,8 +172,8 @@ func (h *hub) register(s *socket) {
 }
 
 // unregister forgets the sid of a closed socket, even if another socket has taken
-// it over meanwhile: as with the real server, that one stays open and silent for
-// ever.
+// it over in the meantime. As with the real server, that one stays open and silent
+// forever.
 func (h *hub) unregister(s *socket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

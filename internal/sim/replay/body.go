@@ -23,7 +23,7 @@ func (p *Player) body(rec *pyjson.Object) (body []byte, contentType string) {
 	if rec.Object("headers").String("Content-Encoding") == "gzip" {
 		var b bytes.Buffer
 		zw := gzip.NewWriter(&b)
-		_, _ = zw.Write([]byte("{}")) // a Buffer takes everything
+		_, _ = zw.Write([]byte("{}")) // a Buffer accepts everything
 		_ = zw.Close()
 		return b.Bytes(), ""
 	}
@@ -55,8 +55,8 @@ func (p *Player) body(rec *pyjson.Object) (body []byte, contentType string) {
 	return b.Bytes(), "multipart/form-data; boundary=" + boundary
 }
 
-// fileContent returns made-up content of the recorded size, which differs where the
-// recorded hashes differ. It is a picture if possible.
+// fileContent returns made-up content of the recorded size. It differs where the
+// recorded hashes differ, and is a picture if possible.
 func fileContent(part *pyjson.Object) []byte {
 	size := integer(part, "bytes")
 	sum := part.String("sha256")
@@ -95,6 +95,6 @@ func flatPNG(side int, c color.NRGBA) []byte {
 	img := image.NewNRGBA(image.Rect(0, 0, side, side))
 	draw.Draw(img, img.Bounds(), image.NewUniform(c), image.Point{}, draw.Src)
 	var b bytes.Buffer
-	_ = png.Encode(&b, img) // a Buffer takes everything
+	_ = png.Encode(&b, img) // a Buffer accepts everything
 	return b.Bytes()
 }

@@ -20,7 +20,7 @@ type alarm struct {
 	wake chan struct{}
 }
 
-// Face is a clock as seen by one instance; it implements the simulator's Clock.
+// Face is the clock as one instance sees it. It implements the simulator's Clock.
 type Face struct{ clock *Clock }
 
 // Face returns a new face of the clock.
@@ -48,7 +48,7 @@ func (f *Face) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Sleepers returns how many sleep on this face.
+// Sleepers returns the number of sleepers on this face.
 func (f *Face) Sleepers() int {
 	f.clock.mu.Lock()
 	defer f.clock.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Clock) wakeFirst(limit time.Duration) bool {
 	return true
 }
 
-// advance advances the clock when nobody is to be woken.
+// advance advances the clock when there is nobody to wake.
 func (c *Clock) advance(to time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

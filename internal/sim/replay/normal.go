@@ -26,7 +26,7 @@ var volatile = []string{
 // unordered are members that Python fills from a set.
 var unordered = []string{"executed", "current_outputs", "dependent_outputs", "errors"}
 
-// normal converts a JSON value into a form in which equal behaviour is equal.
+// normal converts a JSON value into a form in which equal behaviour looks equal.
 func normal(v pyjson.Value, key string) pyjson.Value {
 	switch v := v.(type) {
 	case pyjson.String:
@@ -64,7 +64,7 @@ func normalText(s, key string) string {
 
 func normalArray(v pyjson.Array, key string) pyjson.Value {
 	if key == "traceback" {
-		return pyjson.Array{} // Python's frames are none of ours
+		return pyjson.Array{} // Python's frames do not exist here
 	}
 	out := make(pyjson.Array, len(v))
 	for i, item := range v {
@@ -177,7 +177,7 @@ func latin1(s string) string {
 	return string(raw)
 }
 
-// binaryShape is what is compared of a binary frame.
+// binaryShape is the part of a binary frame that is compared.
 func binaryShape(decoded *pyjson.Object) string {
 	event, _ := decoded.Get("event")
 	shape := fmt.Sprintf("binary event %s", text(event))

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// patience is how long a replay waits for something that was recorded when
-	// nothing else happens, and enoughLooks how often it looks again meanwhile: on
-	// a busy machine, time alone says little.
+	// patience is how long a replay waits for something that was recorded when nothing
+	// else happens, and enoughLooks is how often it looks in that time. On a busy
+	// machine, time alone says little.
 	patience    = 3 * time.Second
 	enoughLooks = 20
 	// longest is how long it waits while something still happens.
 	longest = 2 * time.Minute
-	// underWay is how long a frame may have been on its way when a request that
-	// ends it was sent.
+	// underWay is how long a frame may have been on its way when a request that ends
+	// it was sent.
 	underWay = 3 * time.Millisecond
 )
 
@@ -64,7 +64,7 @@ func (d Difference) String() string {
 // step, such as ids, is needed to compare the next.
 type Player struct {
 	Trace Trace
-	// URL is where the server under test answers.
+	// URL is the address of the server under test.
 	URL string
 	// Clock is the clock of the simulated instances.
 	Clock *Clock
@@ -75,25 +75,24 @@ type Player struct {
 	// Late is how long it must hold before a missing frame is assumed to wait for
 	// time to advance. Default: Calm.
 	Late time.Duration
-	// Local alternates texts of this machine and what they stand for.
+	// Local alternates between texts of this machine and what they stand for.
 	Local []string
-	// Skip says what is neither compared nor waited for in a step. An empty What
-	// asks for the step as a whole. Default: everything is compared.
+	// Skip reports what is neither compared nor waited for in a step. An empty What
+	// asks about the step as a whole. Default: everything is compared.
 	Skip func(step, what string) bool
 	// OwnStatus means that the server decides about status frames itself: it counts
-	// differently and sends fewer. Only the first one of a socket and the one
-	// before the end of a prompt are then compared, without their number (but see
+	// differently and sends fewer. In that case only the first frame of a socket and
+	// the one before the end of a prompt are compared, without their number (but see
 	// CountsStatus).
 	OwnStatus bool
 	// CountsStatus also compares the numbers in those status frames.
 	CountsStatus bool
-	// Shrinks means that a prompt may be held while another is shown, and that its
-	// progress and previews shrink to the newest: neither is compared.
+	// Shrinks means that a prompt may be held while another is shown, and that only
+	// the newest of its progress and previews is kept. Neither is compared.
 	Shrinks bool
-	// Apart compares the messages of each prompt separately, whatever their
-	// relative order, and not those of prompts that were not run in the recording.
-	// The numbers in the names of pictures, which follow that order, are not
-	// compared.
+	// Apart compares the messages of each prompt separately, whatever their relative
+	// order, and ignores prompts that were not run in the recording. The numbers in
+	// the names of pictures follow that order and are not compared.
 	Apart bool
 	// Addressed means that the messages of a prompt without a client id go to
 	// nobody, while ComfyUI sends some of them to everybody.
@@ -106,7 +105,7 @@ type Player struct {
 	ctx      context.Context
 	sockets  map[string]*socket
 	refused  map[string]bool // sockets that the recorded server let in
-	ids      []string        // recorded text and what stands for it now, in turn
+	ids      []string        // alternates between recorded text and what stands for it now
 	answers  []answer
 	ahead    time.Duration // of the clock before the recording
 	found    []Difference
@@ -145,7 +144,7 @@ func (p *Player) Play(ctx context.Context) []Difference {
 	}
 	p.rest(p.Late, nil)
 	for p.Apart && p.Clock.wakeFirst(1<<62) {
-		p.rest(p.Late, nil) // to the end of what was not awaited above
+		p.rest(p.Late, nil) // up to the end of what was not awaited above
 	}
 	for _, a := range p.answers {
 		p.compareAnswer(a)
@@ -169,7 +168,7 @@ func (p *Player) socketNames() []string {
 func (p *Player) step(step *pyjson.Object, after []*pyjson.Object) bool {
 	s := p.sockets[step.String("client")]
 	if p.refused[step.String("client")] {
-		return true // which is told; what it was to be sent cannot be compared
+		return true // which is reported, but what it should have been sent cannot be compared
 	}
 	switch kindOf(step) {
 	case "ws_text", "ws_binary":
@@ -179,7 +178,7 @@ func (p *Player) step(step *pyjson.Object, after []*pyjson.Object) bool {
 	}
 	p.wait(step)
 	if kind := kindOf(step); s == nil && (kind == "ws_send" || kind == "ws_client_close" || kind == "ws_client_abort") {
-		return false // the socket was refused, which is told
+		return false // the socket was refused, which is reported
 	}
 	switch kindOf(step) {
 	case "http":
@@ -234,8 +233,9 @@ func recordedTime(step *pyjson.Object) time.Duration {
 	return time.Duration(at(step) * float64(time.Second))
 }
 
-// rest returns once the server has only been waiting for long enough, or enough
-// returns true. On a busy machine, where looking takes longer, it takes longer too.
+// rest returns once the server has done nothing but wait for long enough, or once
+// enough returns true. On a busy machine, where looking takes longer, it takes
+// longer too.
 func (p *Player) rest(calm time.Duration, enough func() bool) {
 	const pause = time.Millisecond / 2
 	limit := time.Now().Add(longest / 4)
@@ -289,7 +289,7 @@ func (p *Player) expect(step *pyjson.Object, name string, s *socket) bool {
 	return true
 }
 
-// catchUp reads what has been sent: on a busy machine, frames wait in a socket for
+// catchUp reads what has been sent. On a busy machine, frames wait in a socket for
 // longer than the server has been idle. A pong follows them.
 func (p *Player) catchUp() {
 	ctx, cancel := context.WithTimeout(p.ctx, longest/4)
@@ -298,12 +298,12 @@ func (p *Player) catchUp() {
 		select {
 		case <-s.done:
 		default:
-			_ = s.conn.Ping(ctx) // a broken one has nothing more to read
+			_ = s.conn.Ping(ctx) // a broken socket has nothing more to read
 		}
 	}
 }
 
-// counts reports whether a frame is one that is waited for.
+// counts reports whether a frame is one that the replay waits for.
 func (p *Player) counts(frame string, first bool) bool {
 	return first || !(p.OwnStatus && isStatus(frame)) && !(p.Shrinks && isProgress(frame))
 }

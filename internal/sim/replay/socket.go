@@ -21,7 +21,7 @@ const (
 	frameMetadata = 4
 )
 
-// binaryMark tells the shape of a binary frame from a text.
+// binaryMark distinguishes the shape of a binary frame from a text.
 const binaryMark = "\x00"
 
 // socket collects the frames one client gets.
@@ -31,7 +31,7 @@ type socket struct {
 	done   chan struct{}
 
 	mu     sync.Mutex
-	frames []string // of a binary one its shape, behind binaryMark
+	frames []string // for a binary frame its shape, behind binaryMark
 	code   websocket.StatusCode
 	want   int    // frames recorded up to the current step
 	before string // prompt of the frame recorded before it
@@ -192,10 +192,10 @@ func (p *Player) compareSocket(name string) {
 // frame is a message in comparable form.
 type frame struct {
 	text   string
-	prompt string // whose it is, as far as it says so
+	prompt string // the prompt it belongs to, if it says so
 	status bool
 	end    bool // executing null
-	// progress means that it is progress or a picture.
+	// progress means that the frame is progress or a picture.
 	progress bool
 }
 
@@ -216,8 +216,8 @@ func (p *Player) recordedFrames(name string) []frame {
 	return frames
 }
 
-// recordedFrame returns a message of the recording; before is the prompt of the
-// previous one on the same socket.
+// recordedFrame returns a message of the recording. before is the prompt of the
+// previous message on the same socket.
 func (p *Player) recordedFrame(step *pyjson.Object, before *string) frame {
 	if kindOf(step) == "ws_binary" {
 		return binaryFrame(step.Object("decoded"), before)
@@ -247,7 +247,7 @@ func (p *Player) receivedFrames(name string) []frame {
 // textFrame returns the comparable form of a message.
 func (p *Player) textFrame(text string, before *string) frame {
 	f := frame{text: normalBody(text), status: isStatus(text), progress: isProgress(text)}
-	v, _ := pyjson.Parse([]byte(text)) // what is no JSON has no members
+	v, _ := pyjson.Parse([]byte(text)) // a text that is not JSON has no members
 	o, _ := v.(*pyjson.Object)
 	data := o.Object("data")
 	f.prompt = data.String("prompt_id")
@@ -271,7 +271,7 @@ func (p *Player) textFrame(text string, before *string) frame {
 }
 
 // binaryFrame returns the comparable form of a binary message. Unless it says
-// otherwise it belongs to the prompt of the previous message.
+// otherwise, it belongs to the prompt of the previous message.
 func binaryFrame(decoded *pyjson.Object, before *string) frame {
 	f := frame{text: binaryShape(decoded), prompt: *before, progress: true}
 	if v, err := pyjson.Parse([]byte(decoded.String("metadata_text"))); err == nil {

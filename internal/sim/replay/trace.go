@@ -24,7 +24,7 @@ var recorded embed.FS
 type Trace struct {
 	// Version is the ComfyUI release that was recorded.
 	Version string
-	// Name is the scenario's.
+	// Name is the name of the scenario.
 	Name  string
 	text  string // the whole file
 	steps []*pyjson.Object
@@ -149,9 +149,9 @@ func (tr Trace) orphans() map[string]bool {
 	return ids
 }
 
-// OneCaller reports whether all sockets and prompts have one client id. A server
-// that counts the prompts of each caller then counts the same as one that counts
-// all.
+// OneCaller reports whether all sockets and prompts have one client id. In that
+// case a server that counts the prompts of each caller counts the same as one that
+// counts all.
 func (tr Trace) OneCaller() bool {
 	ids := map[string]bool{}
 	for _, step := range tr.steps {
@@ -189,7 +189,7 @@ func (tr Trace) OutputsBefore() []string {
 }
 
 // InputsBefore lists pictures that must have been in the input folder: those that
-// the first listing of LoadImage shows and that are not uploaded meanwhile.
+// the first listing of LoadImage shows and that are not uploaded in the meantime.
 func (tr Trace) InputsBefore() []string {
 	var names []string
 	for _, step := range tr.Requests() {
@@ -211,7 +211,7 @@ func (tr Trace) InputsBefore() []string {
 	return nil
 }
 
-// Arrange arranges the outputs of a prompt in the recorded order. Python keeps them
+// Arrange puts the outputs of a prompt into the recorded order. Python keeps them
 // in a set, so the order differs between server starts.
 func (tr Trace) Arrange() func(outputs []string) []string {
 	orders := tr.outputOrders()
@@ -261,7 +261,7 @@ func setKey(ids []string) string {
 	return strings.Join(ids, " ")
 }
 
-// text is a string, or the JSON of any other value.
+// text returns a string unchanged, and any other value as JSON.
 func text(v pyjson.Value) string {
 	if s, ok := v.(pyjson.String); ok {
 		return string(s)
@@ -269,7 +269,7 @@ func text(v pyjson.Value) string {
 	return string(pyjson.Marshal(v))
 }
 
-// integer is a member that is an integer, or 0.
+// integer returns a member that is an integer, or 0.
 func integer(o *pyjson.Object, key string) int64 {
 	v, _ := o.Get(key)
 	n, _ := v.(pyjson.Number)

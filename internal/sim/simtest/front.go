@@ -1,5 +1,5 @@
-// Package simtest helps tests that need an instance to do what a simulated one
-// does not.
+// Package simtest helps tests that need an instance to behave in ways that a
+// simulated one does not.
 package simtest
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Front serves a reverse proxy in front of the instance at target until the
-// test ends. handle gets every request: it answers some itself and passes the
-// others on to instance, sockets included.
+// Front serves a reverse proxy in front of the instance at target until the test
+// ends. handle gets every request. It answers some itself and passes the others on
+// to instance, sockets included.
 func Front(t testing.TB, target string, handle func(w http.ResponseWriter, r *http.Request, instance http.Handler)) *httptest.Server {
 	t.Helper()
 	to, err := url.Parse(target)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
-	// A test that ends gives up the requests that are still under way.
+	// A test that ends gives up the requests that are still in progress.
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handle(w, r, proxy)
