@@ -125,7 +125,7 @@ func TestViewAsksTheInstancesForUnknownFiles(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(t, v, "filename=own.png&type=input").Code)
 }
 
-// A storage that lost a blob is no reason to fail while the instance has the file.
+// A blob that the storage has lost is no reason to fail while the instance has the file.
 func TestViewOfALostBlob(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()

@@ -14,7 +14,7 @@ import (
 )
 
 // TestInstanceForgetsItsHistory: an instance that was restarted knows nothing of
-// its earlier runs. The hub tells its own record of them, which stays.
+// its earlier runs. The hub answers from its own record of them, which stays.
 func TestInstanceForgetsItsHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -47,8 +47,8 @@ func TestInstanceForgetsItsHistory(t *testing.T) {
 }
 
 // TestRunWithoutTheInstancesRecord: an instance restarts and loses its record of a
-// run between the last message and the hub's look at the record. Its messages have
-// told all that the record held, so the run is not lost.
+// run between the last message and the hub's look at the record. Its messages held
+// everything that was in the record, so the run is not lost.
 func TestRunWithoutTheInstancesRecord(t *testing.T) {
 	t.Parallel()
 	forgets := newInstance(t, sim.Config{})

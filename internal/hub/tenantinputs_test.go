@@ -114,8 +114,8 @@ func TestUploadCountsDoNotLeak(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// When the files of all tenants exceed a bound, the tenant that has the most loses
-// files, even if others' files are older.
+// When the files of all tenants exceed a bound, the tenant that has the most pays,
+// even if others' files are older.
 func TestTenantHistorySize(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]func(*bench, int64){

@@ -23,7 +23,7 @@ import (
 // The model states the rules of the queue in plain Go: maps and slices, no Redis.
 // The test does the same random steps on both and compares everything visible
 // after each step. The steps are the same each time. COMFYHUB_SEED changes them,
-// and COMFYHUB_STEPS adds more.
+// and COMFYHUB_STEPS sets how many there are.
 
 const modelAttempts = 3
 

@@ -245,7 +245,7 @@ func (v *validator) node(id string) (outcome, *exception) {
 		out.reasons = append(out.reasons, reasons...)
 	}
 	if known, ok := v.seen.byID[id]; ok && !known.valid && len(known.reasons) > 0 && v.cat.feat.dependencyCycle {
-		return known, nil // found to be part of a cycle meanwhile
+		return known, nil // found to be part of a cycle in the meantime
 	}
 	out.valid = out.valid && len(out.reasons) == 0
 	v.seen.set(id, out)
