@@ -108,7 +108,7 @@ func request(from, named, user string) *http.Request {
 	return caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
 }
 
-// What stands in X-Forwarded-* counts only from a proxy that the server trusts.
+// X-Forwarded-* counts only when it comes from a proxy that the server trusts.
 func TestVisitorThroughAProxy(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

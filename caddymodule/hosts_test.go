@@ -49,8 +49,8 @@ func TestKnownHosts(t *testing.T) {
 	require.True(t, all.knows(r))
 }
 
-// Only a site that a page on the web cannot reach by itself has anything to
-// fear from names.
+// Host names are a danger only to a site that a page on the web cannot reach
+// by itself.
 func TestWithinReach(t *testing.T) {
 	t.Parallel()
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 8188} }
@@ -83,7 +83,7 @@ func TestWithinReach(t *testing.T) {
 }
 
 // Being logged in changes nothing: some logins, such as those by address or by
-// certificate, come with a request whatever its name is.
+// certificate, come with a request whatever host it names.
 func TestStrangeHost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -30,7 +30,8 @@ const (
 	password = "correct horse"
 )
 
-// maxAttackedMemory bounds what an attack may make of a hub, in bytes resident.
+// maxAttackedMemory is the most memory that a hub may take up under attack, in
+// resident bytes.
 const maxAttackedMemory = 1 << 30
 
 // attack is one way to hurt a hub, repeated until the context ends.
@@ -145,8 +146,8 @@ func (p *process) memory(t *testing.T, name string) int64 {
 	return 0
 }
 
-// Each attack of a logged-in user is survived: the other one's requests are
-// answered, and the hub's memory stays within bounds. How long the other one's
+// The hub survives each attack of a logged-in user: the other user's requests
+// are answered, and the hub's memory stays within bounds. How long those
 // requests take is printed; COMFYHUB_ATTACK says how long each attack lasts.
 func TestAttacks(t *testing.T) {
 	length := 2 * time.Second
@@ -165,7 +166,7 @@ func TestAttacks(t *testing.T) {
 	const preview = "/view?type=input&filename=small.png&preview=webp;80"
 	quiet := f.during(t, length, preview, attack{})
 	for _, a := range attacks() {
-		// What an earlier attack has left is not this one's.
+		// What an earlier attack has left does not count against this one.
 		clear := fmt.Sprintf("/proc/%d/clear_refs", f.hub.cmd.Process.Pid)
 		if err := os.WriteFile(clear, []byte("5"), 0); err != nil {
 			t.Logf("peaks are those of all attacks so far: %v", err)
@@ -241,13 +242,13 @@ func attacks() []attack {
 			_, _, err := f.as(ctx, attacker, http.MethodPost, fmt.Sprintf("/settings/%d-%d", n, time.Now().UnixNano()), nil, bytes.NewReader(prompt[:1<<20]))
 			return ignoreCut(err)
 		}},
-		// The last one: what it leaves waiting is still there afterwards.
+		// This comes last, because what it leaves waiting is still there afterwards.
 		{"sockets", 10, sockets},
 	}
 }
 
-// ignoreCut takes a connection that the hub has closed for no error: that is
-// how it defends itself.
+// ignoreCut does not count a connection that the hub has closed as an error:
+// that is how the hub defends itself.
 func ignoreCut(err error) error {
 	if err == nil || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "broken pipe") || strings.Contains(err.Error(), "EOF") {
 		return nil
@@ -255,7 +256,7 @@ func ignoreCut(err error) error {
 	return err
 }
 
-// trickle sends a body of one byte now and then.
+// trickle sends a body one byte at a time, now and then.
 func trickle(ctx context.Context, f *fleet, _ int) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", f.addr)
@@ -284,7 +285,7 @@ func trickle(ctx context.Context, f *fleet, _ int) error {
 	return nil
 }
 
-// sockets opens sockets under ever new ids, posts to each and reads from none.
+// sockets keeps opening sockets under new ids, posts to each and reads from none.
 func sockets(ctx context.Context, f *fleet, n int) error {
 	id := fmt.Sprintf("%d-%d", n, time.Now().UnixNano())
 	r, err := http.NewRequest(http.MethodGet, f.url("/ws"), http.NoBody)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secret stands in a prompt of the worker and nowhere else.
+// secret is in a prompt of the worker and nowhere else.
 const secret = "the-worker's-secret"
 
 // raw sends a request line as it is; Go's client would clean it.
@@ -53,9 +53,9 @@ func (f *fleet) raw(t *testing.T, user, method, target string, header map[string
 	return resp.StatusCode, string(body)
 }
 
-// What attacks on a running hub once opened stays shut: paths that an instance
-// reads otherwise than the hub, pages of other sites, names that were rebound,
-// and calls that change machines.
+// The doors that attacks on a running hub once opened stay shut: paths that an
+// instance reads differently from the hub, pages of other sites, names that
+// were rebound, and calls that change machines.
 func TestDoors(t *testing.T) {
 	f := siege(t)
 	body := fmt.Sprintf(`{"prompt_id": "private", "client_id": "worker", "extra_data": {"note": %q, "api_key_comfy_org": %q}, "prompt": {
@@ -154,8 +154,8 @@ func TestDoors(t *testing.T) {
 	})
 }
 
-// Two people behind one address with the same browser, nobody logged in: what
-// one clears and interrupts without naming anything is that one's own.
+// Two people behind one address have the same browser and nobody is logged in:
+// each clears and interrupts only their own prompts when they name none.
 func TestBrowsersOfOneAddress(t *testing.T) {
 	f := newFleet(t, "embedded")
 	f.startHub()

@@ -18,7 +18,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/freeport"
 )
 
-// patience bounds every wait; a machine that runs other tests is slow.
+// patience bounds every wait. It is long because a machine that runs other
+// tests is slow.
 const patience = 90 * time.Second
 
 // programs are the binaries under test, built once.
@@ -233,7 +234,7 @@ func (f *fleet) running(count int) {
 	}, fmt.Sprintf("%d jobs run", count))
 }
 
-// succeeded waits until all jobs are in the history, well ended, each once.
+// succeeded waits until all jobs are in the history as successful, each once.
 func (f *fleet) succeeded(ids []string) {
 	f.t.Helper()
 	var all map[string]struct {

@@ -14,8 +14,8 @@ import (
 )
 
 // keyForm is what a version of the hub must not change about a key: its type,
-// whether it goes by itself, and the kinds of values by field. The fields of a
-// hash are its own; other types have one, which has no name.
+// whether it expires, and the kinds of values by field. The fields of a hash
+// are its own; other types have one, which has no name.
 type keyForm struct {
 	Type   string
 	Leaves bool
@@ -26,7 +26,7 @@ type keyForm struct {
 // empty.
 type kinds map[string]bool
 
-// varying are the parts of names that no two runs have in common.
+// varying are the parts of names that differ in every run.
 var varying = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -92,8 +92,8 @@ func (f keyForm) add(t *testing.T, field string, value blob) {
 
 var number = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
-// kindOf tells what a value is: a number, JSON with its names, a packed list with
-// the kinds of its parts, a compressed body with its tags.
+// kindOf says what a value is: a number, JSON with its names, a packed list with
+// the kinds of its parts, or a compressed body with its tags.
 func kindOf(t *testing.T, value string) string {
 	t.Helper()
 	var object map[string]any
@@ -125,7 +125,7 @@ func kindOf(t *testing.T, value string) string {
 	return "text"
 }
 
-// unpack takes a list apart whose parts have their lengths before them.
+// unpack splits a list whose parts are each preceded by their length.
 func unpack(packed string) (parts []string, ok bool) {
 	for packed != "" {
 		digits, rest, found := strings.Cut(packed, ":")

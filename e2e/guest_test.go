@@ -24,9 +24,9 @@ import (
 type guest struct {
 	url  string
 	name string
-	// id is its client_id, another one each time that it comes: a client that
-	// leaves right after the last message, and comes back under its id, may be
-	// sent a prompt again. That is what reconnect is for.
+	// id is its client_id, a new one at each visit: a client that leaves right
+	// after the last message and comes back under the same id may be sent a
+	// prompt again. reconnect tests that.
 	id     string
 	number int
 	rand   *rand.Rand
@@ -97,8 +97,8 @@ func (p *prompt) graph() string {
 		sourceNode, source, workNode, sourceNode, p.seconds, p.steps, p.fail, p.colour, saveNode, save)
 }
 
-// post sends a prompt under an id of its own, known before the first message
-// of it can arrive.
+// post sends a prompt under an id of its own, so that the id is known before
+// the prompt's first message can arrive.
 func (g *guest) post(ctx context.Context, p *prompt, client string) error {
 	g.prompts[p.id] = p
 	g.tally.prompts.Add(1)
@@ -122,7 +122,7 @@ func (g *guest) post(ctx context.Context, p *prompt, client string) error {
 	return nil
 }
 
-// send is a POST whose answer says no more than that it was heard.
+// send is a POST whose answer only confirms that it arrived.
 func (g *guest) send(ctx context.Context, path, body string) error {
 	code, answer, err := g.do(ctx, http.MethodPost, path, "application/json", []byte(body))
 	if err == nil && code != http.StatusOK {
@@ -197,7 +197,7 @@ func (g *guest) inHistory(ctx context.Context, p *prompt) (code int, known bool,
 }
 
 // verify waits for the history entries of prompts and looks at their pictures.
-// Who has seen an end on a socket finds the entry at once.
+// A client that has seen an end on a socket finds the entry at once.
 func (g *guest) verify(ctx context.Context, prompts ...*prompt) error {
 	for _, p := range prompts {
 		var e historyEntry
@@ -234,7 +234,7 @@ func (g *guest) verifyEntry(ctx context.Context, p *prompt, e historyEntry) erro
 	return g.verifyImage(ctx, p, images[0])
 }
 
-// verifyImage looks whether a file is the prompt's own: its colour tells.
+// verifyImage checks by its colour that a file is the prompt's own.
 func (g *guest) verifyImage(ctx context.Context, p *prompt, i savedImage) error {
 	query := url.Values{"filename": {i.Filename}, "subfolder": {i.Subfolder}, "type": {i.Type}}
 	code, data, err := g.do(ctx, http.MethodGet, "/view?"+query.Encode(), "", nil)

@@ -29,7 +29,7 @@ func (f *fleet) admin(method, path string) (status int, body []byte) {
 		return 0, nil
 	}
 	defer resp.Body.Close()
-	body, _ = io.ReadAll(resp.Body) // what is missing fails the test
+	body, _ = io.ReadAll(resp.Body) // the test fails if part of it is missing
 	return resp.StatusCode, body
 }
 
@@ -40,9 +40,9 @@ func (f *fleet) logged(log, text string) func() bool {
 	}
 }
 
-// A machine that was stolen has the fleet's key. It does not get the name of
-// another one with it, while that one is alive or later; one that was set up
-// anew gets its name back from the operator.
+// A stolen machine has the fleet's key. With it, it does not get the name of
+// another machine, neither while that one is alive nor later. A machine that
+// was set up again gets its name back from the operator.
 func TestAnotherMachineOfOneName(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "embedded")

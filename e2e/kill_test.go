@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// Ten jobs wait and two run when the hub is killed: the next one finishes all
-// twelve, and what ran goes on where it was.
+// Ten jobs wait and two run when the hub is killed: the next hub finishes all
+// twelve, and the running ones go on where they were.
 func TestKillTheHub(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":    func(t *testing.T) string { return redistest.Start(t).URL() },
@@ -63,11 +63,11 @@ func TestRestartsInAnyOrder(t *testing.T) {
 	f.succeeded([]string{f.submit(1, 1)})
 }
 
-// The agent dies and another of its name takes over at another port, its ComfyUI
-// lives: the run goes on and is not begun again. The other one is started before:
-// the hub waits 15 s for an instance in mid-run, of which the name of a silent
-// agent is its own for 6 s, and the rest may be too little for a start on a busy
-// machine.
+// The agent dies while its ComfyUI lives, and another agent of the same name
+// takes over at another port: the run goes on and does not start again. The
+// other agent is started beforehand. The hub waits 15 s for an instance during
+// a run, but a silent agent keeps its name for 6 s of that, and the rest may be
+// too short for a start on a busy machine.
 func TestKillAnAgentWhoseInstanceLives(t *testing.T) {
 	f := newFleet(t, "embedded")
 	f.startHub()

@@ -62,7 +62,7 @@ func takes(seconds float64, fail string, nonce int) string {
 }
 
 // write lets two hubs of one version make one of everything that is stored: the
-// instance is at the one, ann's socket at the two. It gives what they stored,
+// instance is at hub one, ann's socket at hub two. It returns what they stored,
 // sent and answered.
 func scenario(t *testing.T, programs string) *stored {
 	t.Helper()
@@ -109,7 +109,7 @@ func scenario(t *testing.T, programs string) *stored {
 	return s
 }
 
-// answered are the requests whose answers another version gives, too.
+// answered are the requests that another version answers in the same way.
 var answered = map[string][]string{
 	"ann": {
 		"/history", "/history/" + doneID, "/history/" + failedID, "/history/" + interruptedID,
@@ -145,7 +145,7 @@ func TestRecordTheLastVersion(t *testing.T) {
 }
 
 // This version stores what the last one stored: the same keys, with the same
-// types, fields and kinds of values; and it tells other hubs the same.
+// types, fields and kinds of values. It also sends the same to other hubs.
 func TestStoresAsTheLastVersion(t *testing.T) {
 	t.Parallel()
 	last, this := readStored(t), scenario(t, "")
@@ -204,7 +204,7 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 		require.ElementsMatch(t, ids, f.queued(tenant), "the queue of %s", tenant)
 	}
 
-	// One that the other version's hub ran is cancelled here.
+	// A job that the other version's hub ran is cancelled here.
 	f.post("ann", "/hub/jobs/"+runningID+"/cancel", "")
 	socket := f.listen("ann", "ann")
 	_, port, err := net.SplitHostPort(freePort(t))

@@ -13,10 +13,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// A hub of another version and one of this share a Redis, as during an upgrade,
-// each with an instance of its own. Whatever is asked of the one is answered by
-// the other as well: where a job waits, runs and ends, its pictures, its cancels,
-// and what clients hear over sockets at either.
+// A hub of another version and one of this version share a Redis, as during an
+// upgrade, each with an instance of its own. Each answers for the other as well:
+// where a job waits, runs and ends, its pictures, its cancels, and what clients
+// hear over sockets at either.
 func TestTwoVersionsShareARedis(t *testing.T) {
 	programs, _ := other(t)
 	older, newer := newPair(t, redistest.Start(t), [2]string{programs, ""})
@@ -104,7 +104,7 @@ func TestTwoVersionsShareARedis(t *testing.T) {
 		})
 	}
 
-	// The older hub is stopped in mid-run: the newer one has its job done.
+	// The older hub is stopped during a run: the newer one gets its job done.
 	job := uuid.NewString()
 	older.post("ann", "/prompt", prompted(job, "ann", blank, takes(3600, "none", int(rand.Int32()))))
 	older.becomes("ann", job, "running")

@@ -18,16 +18,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// soakTime is for how long guests keep coming in TestSoak; COMFYHUB_SOAK is
+// soakTime is how long guests keep coming in TestSoak; COMFYHUB_SOAK sets
 // another time, such as 10m.
 const soakTime = 3 * time.Second
 
-// maxVisit is when a guest who still waits is one who was never told an end.
+// maxVisit is how long a visit may last. A guest who still waits then was never
+// told of an end.
 const maxVisit = 2 * patience
 
-// visits are the ways of the guests of TestSoak: everything that clients of
-// ComfyUI do, at once. Each visit is one round; two guests repeat it until the
-// time is over.
+// visits are what the guests of TestSoak do: everything that clients of ComfyUI
+// do, at once. Each visit is one round; two guests repeat it until the time is
+// over.
 var visits = []struct {
 	name  string
 	visit func(g *guest, ctx context.Context) error
@@ -92,7 +93,7 @@ func soak(t *testing.T, redis string, duration time.Duration) {
 		})
 	}
 	require.NoError(t, group.Wait())
-	// What was to be deleted too late may end after its guest has gone.
+	// A prompt that was deleted too late may end after its guest has gone.
 	f.eventually(func() bool {
 		var left struct {
 			Running []json.RawMessage `json:"queue_running"`
@@ -162,10 +163,11 @@ func (g *guest) postAndListen(ctx context.Context, s *socket, count int) error {
 	return g.verify(ctx, posted...)
 }
 
-// reconnect leaves after some messages and comes back until all has ended.
-// What ended unseen is sent whole, and so is what was not quite seen when the
-// connection was cut. Who closes in order has read what was written to the
-// socket, as far as the hub can know, and looks at the history for the rest.
+// reconnect leaves after some messages and comes back until all prompts have
+// ended. A prompt that ended unseen, or was seen only in part when the
+// connection was cut, is sent whole. A client that closes in order has read what
+// was written to the socket, as far as the hub can know, and looks at the
+// history for the rest.
 func (g *guest) reconnect(ctx context.Context) error {
 	var posted []*prompt
 	for range 3 {
@@ -322,7 +324,7 @@ func (g *guest) interrupt(ctx context.Context) error {
 	if err := s.until(ctx, ended(running, last)); err != nil {
 		return err
 	}
-	// What had begun when it was to be deleted ends as any other.
+	// A prompt that had begun before the delete ends like any other.
 	code, known, err := g.inHistory(ctx, deleted)
 	switch {
 	case err != nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// socket is a guest's WebSocket. It holds each message against the order in
+// socket is a guest's WebSocket. It checks each message against the order in
 // which one ComfyUI sends them.
 type socket struct {
 	g        *guest
@@ -27,7 +27,7 @@ type socket struct {
 	begun []string
 }
 
-// sequence is what came of one prompt so far.
+// sequence is what has arrived for one prompt so far.
 type sequence struct {
 	node     string // that executes
 	end      string // the message that ended it
@@ -53,7 +53,7 @@ func (g *guest) dial(ctx context.Context, query string, metadata bool) (*socket,
 
 func (s *socket) close() { _ = s.conn.Close(websocket.StatusNormalClosure, "") }
 
-// until reads messages until done. A socket that says nothing for so long is
+// until reads messages until done. A socket that is silent for that long is
 // stuck: a status comes at least every 9 s.
 func (s *socket) until(ctx context.Context, done func() bool) error {
 	for !done() {
@@ -158,7 +158,7 @@ func (s *socket) within(p *prompt, q *sequence, m wireMessage) error {
 		}
 		q.executed = append(q.executed, *m.Data.Node)
 		for _, i := range m.Data.Output.Images {
-			// Whose it is must be right at the moment when it is told.
+			// The file must be the right one as soon as the message names it.
 			if err := s.g.verifyImage(context.Background(), p, i); err != nil {
 				return err
 			}

@@ -22,8 +22,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// stored is what hubs keep and tell each other, and what they answer. A file of
-// it is text that a reviewer can read: values that are not are in Base64.
+// stored is what hubs keep and tell each other, and what they answer. Its file
+// is text that a reviewer can read: values that are not text are in Base64.
 type stored struct {
 	// Version is the commit of the hub that wrote it.
 	Version string
@@ -40,7 +40,7 @@ type stored struct {
 // storedKey is a key of Redis.
 type storedKey struct {
 	Type string
-	// Left is for how long the key is there, 0 for ever.
+	// Left is how long the key still exists, 0 for ever.
 	Left time.Duration `json:",omitempty"`
 	// Values are the string, the elements of a list or set, or, in pairs, the
 	// fields and values of a hash and the members and scores of a zset.
@@ -204,8 +204,8 @@ func (s *stored) fill(t *testing.T, c *goredis.Client) {
 	}
 }
 
-// keepFiles reads the files of a data folder. Which hub has used it is left out:
-// that is this machine's name.
+// keepFiles reads the files of a data folder. It leaves out which hub has used
+// the folder, because that is this machine's name.
 func (s *stored) keepFiles(t *testing.T, dir string) {
 	t.Helper()
 	s.Files = map[string]blob{}

@@ -24,10 +24,10 @@ import (
 
 const (
 	// otherVersion names a commit whose programs the tests build and run beside
-	// those of this tree; or a folder, named like the commit, where they and that
-	// version's Caddyfile are already.
+	// those of this tree; or a folder, named like the commit, that already holds
+	// them and that version's Caddyfile.
 	otherVersion = "COMFYHUB_OTHER_VERSION"
-	// tenantHeader says whose a request is.
+	// tenantHeader says which tenant a request belongs to.
 	tenantHeader = "X-ComfyHub-Tenant"
 )
 
@@ -118,7 +118,7 @@ func (f *fleet) fetch(tenant, path string) []byte {
 	return answer
 }
 
-// post sends JSON that is to be accepted.
+// post sends JSON that must be accepted.
 func (f *fleet) post(tenant, path, body string) {
 	f.t.Helper()
 	status, answer := f.call(tenant, http.MethodPost, path, "application/json", bytes.NewReader([]byte(body)))
@@ -147,8 +147,8 @@ func plain(c color.Color) image.Image {
 	return picture
 }
 
-// status is the state of a job as the hub tells it, "claimed" for one that runs
-// and has not begun.
+// status is the state of a job as the hub reports it, "claimed" for one that
+// runs and has not begun.
 func (f *fleet) status(tenant, id string) string {
 	var j struct {
 		Status  string

@@ -53,7 +53,7 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// Keys are rotated by a verb, and neither its answer nor the configuration that
+// A verb rotates the keys, and neither its answer nor the configuration that
 // Caddy shows has a secret in it.
 func TestRotateKeys(t *testing.T) {
 	const secret = "a secret that only the operator has"

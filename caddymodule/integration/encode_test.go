@@ -23,7 +23,7 @@ import (
 // script is a file of the web UI's build.
 const script = "/assets/index-vtow2bzT.js"
 
-// paged stands before the site's instance with what a simulated one has not: a
+// paged stands before the site's instance with what a simulated one lacks: a
 // web UI, and a custom node that reports its progress as a stream. It says who
 // it is, as aiohttp does.
 func (s *site) paged(more <-chan struct{}) {

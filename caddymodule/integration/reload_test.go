@@ -14,8 +14,8 @@ import (
 
 const done = `comfyhub_jobs_total{outcome="done"}`
 
-// A reload in the middle of a run: the socket, the run and the counters stay,
-// the new settings hold.
+// After a reload in the middle of a run the socket, the run and the counters
+// are still there, and the new settings hold.
 func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 	s := newSite(t)
 	s.start("max_body 1MiB")
@@ -40,7 +40,7 @@ func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 	s.await(func() bool { return s.metric(done) == 2 })
 }
 
-// The configuration that cannot start leaves no trace in the one that serves.
+// A configuration that cannot start leaves no trace in the one that serves.
 // Apps start in random order, so it is tried often: with the hub's app before
 // and after the one that fails.
 func TestFailedReloadIsHarmless(t *testing.T) {
@@ -71,7 +71,8 @@ func TestChangedIdentityNeedsARestart(t *testing.T) {
 	socket.awaitEnd(s.prompt("ann", 0.1, 1))
 }
 
-// A hub of which nothing is shared takes over, and the old one says goodbye.
+// A hub that shares nothing with the old one takes over, and the old one says
+// goodbye.
 func TestAnotherHubTakesOver(t *testing.T) {
 	s := newSite(t)
 	s.start("")
@@ -107,7 +108,7 @@ func TestManyReloadsLeakNothing(t *testing.T) {
 	socket.awaitEnd(s.prompt("ann", 0.1, 1))
 }
 
-// settled waits until the number of goroutines stays, and returns it.
+// settled waits until the number of goroutines stays the same, and returns it.
 func settled(t *testing.T) int {
 	t.Helper()
 	last, same := 0, 0
@@ -123,15 +124,15 @@ func settled(t *testing.T) int {
 	return last
 }
 
-// postSized posts a prompt of so many bytes that is no JSON, and returns the
-// status: 413 where that is too large, and what ComfyUI answers where not.
+// postSized posts a prompt of so many bytes that is not JSON, and returns the
+// status: 413 if that is too large, otherwise what ComfyUI answers.
 func (s *site) postSized(bytes int) int {
 	s.t.Helper()
 	status, _ := s.call(http.MethodPost, s.api, "/prompt", strings.Repeat("x", bytes))
 	return status
 }
 
-// closing reads until the socket is closed and hands over with what status.
+// closing reads until the socket is closed and hands over the status.
 func (c *socket) closing() <-chan websocket.StatusCode {
 	status := make(chan websocket.StatusCode, 1)
 	go func() {

@@ -129,14 +129,14 @@ func (s *site) call(method, address, path, body string) (int, string) {
 	s.await(func() bool {
 		r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+address+path, strings.NewReader(body))
 		require.NoError(s.t, err)
-		// Each request a connection of its own: an idle one would count as a
+		// Each request has its own connection: an idle one would count as a
 		// goroutine that a reload left behind.
 		r.Close = true
 		response, err = http.DefaultClient.Do(r)
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) {
-			// During a reload two listeners share the port. What waits at the
-			// one that closes is reset by the kernel, or closed unanswered by
-			// the server that stops. That is Caddy's way, with any handler.
+			// During a reload two listeners share the port. A connection that
+			// waits at the closing one is reset by the kernel, or closed
+			// unanswered by the server that stops. Caddy does this with any handler.
 			return false
 		}
 		require.NoError(s.t, err)
