@@ -167,8 +167,9 @@ func TestExcusesAreBounded(t *testing.T) {
 				if tt.started {
 					require.NoError(t, b.Started(t.Context(), run))
 				}
-				tt.o.Reason = "why"
-				back, err := b.Requeue(t.Context(), run, tt.o)
+				o := tt.o
+				o.Reason = "why"
+				back, err := b.Requeue(t.Context(), run, o)
 				require.Equal(t, []string{"why"}, back.Lost)
 				if !tt.spent {
 					require.NoError(t, err)
