@@ -91,7 +91,7 @@ var mayImport = map[string][]string{
 	"internal/intake":    {"internal/pyjson"},
 	"internal/fleet":     {},
 	"internal/lastknown": {"internal/catalog", "internal/comfyui", "internal/files"},
-	"internal/webui":     {"internal/comfyui", "internal/files"},
+	"internal/webui":     {"internal/comfyui", "internal/files", "internal/rescue", "internal/retry"},
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
 	"internal/gossip":    {"internal/fleet", "internal/retry"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 const (
@@ -130,7 +131,11 @@ func (f *Files) Forget(from *comfyui.Client) {
 func (f *Files) read(ctx context.Context, k key, q *reading) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	file, err := fetch(ctx, k)
+	var file *File
+	err := rescue.Do(f.log, "reading a file of the web UI", func() (err error) {
+		file, err = fetch(ctx, k)
+		return err
+	})
 	if err != nil {
 		f.log.Debug("cannot read a file of the web UI", "error", err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // maxWindow is the largest window that browsers accept of zstd (RFC 9659), in
@@ -24,7 +26,11 @@ func (f *Files) packAll(ctx context.Context) {
 			if !f.has(file) {
 				continue
 			}
-			packed, err := pack(file.plain.body)
+			var packed []form
+			err := rescue.Do(f.log, "compressing a file of the web UI", func() (err error) {
+				packed, err = pack(file.plain.body)
+				return err
+			})
 			if err != nil {
 				f.log.Warn("cannot compress a file of the web UI", "error", err)
 				continue

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -37,13 +39,11 @@ func (f *Files) Run(ctx context.Context, source Source) {
 			return
 		case <-f.warms:
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, settle) {
 			return
-		case <-time.After(settle):
 		}
 		if from := source(); from != nil && f.mayWarm(from) {
-			f.warm(ctx, from)
+			_ = rescue.Do(f.log, "reading the web UI ahead", func() error { f.warm(ctx, from); return nil })
 		}
 	}
 }
