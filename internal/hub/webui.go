@@ -9,13 +9,11 @@ import (
 // which an instance gave them.
 func (h *Hub) openWebUI() {
 	h.webUI = webui.New(h.log())
-	h.clients.OnChange(func(gone, came *comfyui.Client) {
+	h.clients.OnChange(func(gone, _ *comfyui.Client) {
 		if gone != nil {
 			h.webUI.Forget(gone)
 		}
-		if came != nil {
-			h.webUI.Connected()
-		}
+		h.webUI.Changed()
 	})
 }
 

@@ -108,3 +108,56 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	require.Eventually(t, func() bool { return b.text(script) == "sorry()" }, time.Minute, time.Millisecond)
 	require.Equal(t, 1, honest.times("GET", script))
 }
+
+// A library of the build without a hash in its name costs the instance nothing
+// either, and yet a new page never comes with an old library.
+func TestLibrariesBelongToThePage(t *testing.T) {
+	t.Parallel()
+	const library = "/assets/lib/vue/dist/vue.js"
+	var mu sync.Mutex
+	version, asked := "1", map[string]int{}
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[r.URL.Path]++
+		h := w.Header()
+		h.Set("Etag", `"`+version+`"`)
+		h.Set("Last-Modified", "Sun, 22 Nov 2026 04:16:37 GMT")
+		if r.URL.Path == "/" {
+			h.Set("Content-Type", "text/html")
+			if r.Header.Get("If-None-Match") == h.Get("Etag") {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+		}
+		_, _ = io.WriteString(w, version)
+	})
+	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{fronted(t, page).URL} })
+	b.connected(1)
+	times := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return asked[library]
+	}
+	// It is kept as soon as the hub has seen the page.
+	require.Eventually(t, func() bool {
+		before := times()
+		return b.text(library) == "1" && b.text(library) == "1" && times() <= before+1 && b.text(library) == "1" && times() == before
+	}, time.Minute, time.Millisecond)
+	before := times()
+	status, _ := read(t, b.send(exchange{method: "GET", path: "/", header: map[string]string{"If-None-Match": `"1"`}}))
+	require.Equal(t, http.StatusNotModified, status)
+	require.Equal(t, "1", b.text(library))
+	require.Equal(t, before, times())
+
+	mu.Lock()
+	version = "2"
+	mu.Unlock()
+	require.Equal(t, "1", b.text(library), "an open page loads the rest of its build")
+	_, body := read(t, b.send(exchange{method: "GET", path: library, header: map[string]string{"Cache-Control": "no-cache"}}))
+	require.Equal(t, "2", string(body), "who reloads everything gets what is there")
+	require.Equal(t, "2", b.text("/"))
+	require.Equal(t, "2", b.text(library))
+	require.Equal(t, "2", b.text(library))
+	require.Equal(t, before+2, times())
+}

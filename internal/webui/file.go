@@ -25,6 +25,8 @@ type File struct {
 	header   http.Header
 	modified time.Time
 	plain    form
+	// checked is when the instance gave this content last. Files.mu guards it.
+	checked time.Time
 	// packed are its compressed forms, the best first; nil until they are made.
 	packed atomic.Pointer[[]form]
 }

@@ -33,13 +33,19 @@ const (
 	patience = 3 * time.Second
 	// maxReading bounds the files that are read at one time.
 	maxReading = 32
+	// maxAge is how long a file without a hash is shown before the instance is
+	// asked for it again. A new build shows at once, see Page.
+	maxAge = 10 * time.Minute
 )
 
-// Files are those files of the build that have a hash in their name, as
-// instances gave them. The hub asks for them itself, with no header of any
-// visitor, so nothing personal can be in them. What an instance gave is shown as
-// a file of that instance only, and only until the connection to it ends: a
-// hostile one cannot leave anything behind.
+// Files are files of the build, as instances gave them. The hub asks for them
+// itself, with no header of any visitor, so nothing personal can be in them. What
+// an instance gave is shown as a file of that instance only, and only until the
+// connection to it ends: a hostile one cannot leave anything behind.
+//
+// Files with a hash in their name never change. Those without one are kept of the
+// source of the page only, and only for as long as it gives the same page: a
+// build that is replaced while the instance runs brings a new page with it.
 type Files struct {
 	log *slog.Logger
 	// packs are files to be compressed, warms says that another instance may
@@ -52,7 +58,7 @@ type Files struct {
 	used    list.List // of *File, the one used last first
 	size    int64
 	reading map[key]*reading
-	warmed  map[*comfyui.Client]bool
+	source  source
 }
 
 // key names a file of one connection to an instance.
@@ -71,7 +77,7 @@ type reading struct {
 func New(log *slog.Logger) *Files {
 	return &Files{
 		log: log, packs: make(chan *File, maxFiles), warms: make(chan struct{}, 1),
-		files: map[key]*list.Element{}, reading: map[key]*reading{}, warmed: map[*comfyui.Client]bool{},
+		files: map[key]*list.Element{}, reading: map[key]*reading{},
 	}
 }
 
@@ -79,25 +85,10 @@ func New(log *slog.Logger) *Files {
 // that a few seconds. It is nil if there is nothing to keep, or not in time: the
 // caller has to ask the instance itself.
 func (f *Files) Get(ctx context.Context, from *comfyui.Client, path string) *File {
-	k := key{from, path}
-	f.mu.Lock()
-	if e := f.files[k]; e != nil {
-		f.used.MoveToFront(e)
-		f.mu.Unlock()
-		return e.Value.(*File)
-	}
-	q := f.reading[k]
+	file, q := f.find(ctx, key{from, path})
 	if q == nil {
-		if len(f.reading) >= maxReading {
-			f.mu.Unlock()
-			return nil
-		}
-		q = &reading{done: make(chan struct{})}
-		f.reading[k] = q
-		// Not the visitor's context: others may wait for the same file.
-		go f.read(context.WithoutCancel(ctx), k, q)
+		return file
 	}
-	f.mu.Unlock()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
@@ -109,19 +100,58 @@ func (f *Files) Get(ctx context.Context, from *comfyui.Client, path string) *Fil
 	return nil
 }
 
+// find is a file that is kept, or else the question for it that has to be waited
+// for. Both are nil if it is not to be kept, or too much is asked for.
+func (f *Files) find(ctx context.Context, k key) (*File, *reading) {
+	named := !IsHashed(k.path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if named && (k.from != f.source.from || f.source.page == "") {
+		return nil, nil
+	}
+	if e := f.files[k]; e != nil {
+		f.used.MoveToFront(e)
+		file := e.Value.(*File)
+		if named && time.Since(file.checked) > maxAge {
+			f.ask(ctx, k) // the next visitor sees what comes
+		}
+		return file, nil
+	}
+	return nil, f.ask(ctx, k)
+}
+
+// ask has a file read, once for all who want it; nil if too many are read.
+func (f *Files) ask(ctx context.Context, k key) *reading {
+	q := f.reading[k]
+	if q == nil && len(f.reading) < maxReading {
+		q = &reading{done: make(chan struct{})}
+		f.reading[k] = q
+		// Not the visitor's context: others may wait for the same file.
+		go f.read(context.WithoutCancel(ctx), k, q)
+	}
+	return q
+}
+
 // Forget drops what an instance gave. It is called when the connection to it
 // ends: the process that answers next may have another build.
 func (f *Files) Forget(from *comfyui.Client) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.warmed, from)
+	if f.source.from == from {
+		f.source = source{}
+	}
+	f.drop(func(k key) bool { return k.from == from })
+}
+
+// drop removes files; those that are on their way are not kept.
+func (f *Files) drop(which func(key) bool) {
 	for k := range f.reading {
-		if k.from == from {
-			delete(f.reading, k) // what comes is not kept
+		if which(k) {
+			delete(f.reading, k)
 		}
 	}
 	for k, e := range f.files {
-		if k.from == from {
+		if which(k) {
 			f.remove(e)
 		}
 	}
@@ -142,13 +172,30 @@ func (f *Files) read(ctx context.Context, k key, q *reading) {
 	f.mu.Lock()
 	if f.reading[k] == q {
 		delete(f.reading, k)
-		q.file = file
-		if file != nil {
-			f.put(file)
+		if err == nil {
+			q.file = f.replace(k, file)
 		}
 	}
 	f.mu.Unlock()
 	close(q.done)
+}
+
+// replace keeps what an instance has given, nil for nothing, in place of what it
+// gave before. It returns what is kept: the old file if its content is the same,
+// since that is compressed already.
+func (f *Files) replace(k key, file *File) *File {
+	if e := f.files[k]; e != nil {
+		old := e.Value.(*File)
+		if file != nil && file.hash == old.hash && file.modified.Equal(old.modified) {
+			old.checked = file.checked
+			return old
+		}
+		f.remove(e)
+	}
+	if file != nil {
+		f.put(file)
+	}
+	return file
 }
 
 // put adds a file and drops those used longest ago while there are too many.
@@ -197,13 +244,15 @@ func fetch(ctx context.Context, k key) (*File, error) {
 	case resp.StatusCode != http.StatusOK, resp.ContentLength > maxFile, h.Get("Content-Encoding") != "",
 		strings.HasPrefix(h.Get("Content-Type"), "text/html"):
 		return nil, nil
+	case !IsHashed(k.path) && (h.Get("Etag") == "" || h.Get("Last-Modified") == ""):
+		return nil, nil // no file: a route of a custom node, which can say something else each time
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFile+1))
 	if err != nil || len(body) > maxFile {
 		return nil, err
 	}
 	sum := sha256.Sum256(body)
-	file := &File{key: k, hash: hex.EncodeToString(sum[:16]), header: h, modified: time.Now()}
+	file := &File{key: k, hash: hex.EncodeToString(sum[:16]), header: h, modified: time.Now(), checked: time.Now()}
 	if modified, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
 		file.modified = modified
 	}

@@ -294,7 +294,7 @@ func TestSizeWithForms(t *testing.T) {
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte("const a = 1;"), maxFile/12)
-	forms, err := pack(body)
+	forms, err := new(packer).pack(body)
 	require.NoError(t, err)
 	require.Len(t, forms, 2)
 	var header zstd.Header

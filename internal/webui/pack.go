@@ -18,7 +18,11 @@ const maxWindow = 8 << 20
 // packAll compresses files, one after the other, until the context ends. Nobody
 // waits for it: until it is done a file is sent as it is.
 func (f *Files) packAll(ctx context.Context) {
+	var p packer
 	for {
+		if len(f.packs) == 0 {
+			p = packer{}
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -28,10 +32,11 @@ func (f *Files) packAll(ctx context.Context) {
 			}
 			var packed []form
 			err := rescue.Do(f.log, "compressing a file of the web UI", func() (err error) {
-				packed, err = pack(file.plain.body)
+				packed, err = p.pack(file.plain.body)
 				return err
 			})
 			if err != nil {
+				p = packer{}
 				f.log.Warn("cannot compress a file of the web UI", "error", err)
 				continue
 			}
@@ -60,10 +65,14 @@ func (f *Files) keepPacked(file *File, packed []form) {
 	f.shrink()
 }
 
+// packer compresses. Its encoder takes tens of megabytes, so it is made for the
+// hundreds of files that come when an instance has connected, and dropped then.
+type packer struct{ zstd *zstd.Encoder }
+
 // pack makes the compressed forms of a body that are smaller than it is.
-func pack(body []byte) ([]form, error) {
+func (p *packer) pack(body []byte) ([]form, error) {
 	packed := []form{}
-	z, err := packZstd(body)
+	z, err := p.packZstd(body)
 	if err != nil {
 		return nil, fmt.Errorf("zstd: %w", err)
 	}
@@ -71,23 +80,22 @@ func pack(body []byte) ([]form, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gzip: %w", err)
 	}
-	for _, p := range []form{{"zstd", z}, {"gzip", g}} {
-		if len(p.body) < len(body)*19/20 {
-			packed = append(packed, p)
+	for _, made := range []form{{"zstd", z}, {"gzip", g}} {
+		if len(made.body) < len(body)*19/20 {
+			packed = append(packed, made)
 		}
 	}
 	return packed, nil
 }
 
-// packZstd makes its encoder anew: one takes tens of megabytes, and is needed
-// for a second after an instance has connected.
-func packZstd(body []byte) ([]byte, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(maxWindow))
-	if err != nil {
-		return nil, err
+func (p *packer) packZstd(body []byte) (_ []byte, err error) {
+	if p.zstd == nil {
+		p.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(maxWindow))
+		if err != nil {
+			return nil, err
+		}
 	}
-	packed := bytes.Clone(enc.EncodeAll(body, nil)) // without the spare room
-	return packed, enc.Close()
+	return bytes.Clone(p.zstd.EncodeAll(body, nil)), nil // without the spare room
 }
 
 func packGzip(body []byte) ([]byte, error) {

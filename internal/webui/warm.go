@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,50 +44,41 @@ func (f *Files) Run(ctx context.Context, source Source) {
 		if !retry.Sleep(ctx, settle) {
 			return
 		}
-		if from := source(); from != nil && f.mayWarm(from) {
+		if from := source(); from != nil && f.become(from) {
 			_ = rescue.Do(f.log, "reading the web UI ahead", func() error { f.warm(ctx, from); return nil })
 		}
 	}
 }
 
-// Connected says that an instance has connected, and may be the source now. It
-// does not wait.
-func (f *Files) Connected() {
+// Changed says that an instance has come or gone, and another one may be the
+// source now. It does not wait.
+func (f *Files) Changed() {
 	select {
 	case f.warms <- struct{}{}:
 	default:
 	}
 }
 
-// mayWarm reports whether the files of a connection are still to be read ahead.
-func (f *Files) mayWarm(from *comfyui.Client) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	before := f.warmed[from]
-	f.warmed[from] = true
-	return !before
-}
-
 // warm reads the files that the page names, those that these name, and so on,
 // one at a time: the instance has other work.
 func (f *Files) warm(ctx context.Context, from *comfyui.Client) {
-	page, err := readPage(ctx, from)
+	page, err := f.readPage(ctx, from)
 	if err != nil {
 		f.log.Debug("cannot read the web UI's page ahead", "error", err)
 		return
 	}
 	met := map[string]bool{}
-	next := named(page, met)
+	next := append(hashedIn(page, met), listedIn(page, met)...)
 	for n := 0; n < len(next) && f.hasRoom() && ctx.Err() == nil; n++ {
 		file := f.Get(ctx, from, next[n])
-		if file != nil && (strings.HasSuffix(next[n], ".js") || strings.HasSuffix(next[n], ".css")) {
-			next = append(next, named(file.plain.body, met)...)
+		if file != nil && IsHashed(next[n]) && (strings.HasSuffix(next[n], ".js") || strings.HasSuffix(next[n], ".css")) {
+			next = append(next, hashedIn(file.plain.body, met)...)
 		}
 	}
 	f.log.Debug("read the web UI ahead", "files", len(met))
 }
 
-func readPage(ctx context.Context, from *comfyui.Client) ([]byte, error) {
+func (f *Files) readPage(ctx context.Context, from *comfyui.Client) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	resp, err := from.Ask(ctx, "/", nil)
@@ -96,16 +89,38 @@ func readPage(ctx context.Context, from *comfyui.Client) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil
 	}
+	f.Page(from, resp.Header)
 	return io.ReadAll(io.LimitReader(resp.Body, maxPage))
 }
 
 // readAhead are the endings of files that a page waits for.
-var readAhead = []string{".js", ".css", ".woff2"}
+var readAhead = []string{".js", ".mjs", ".css", ".woff2"}
 
-// named are the files with a hash that a text names and that were not met
+// listedIn are the other files of the build that a page lists by their paths, as
+// that of web UI 1.27 does with its libraries in an import map.
+func listedIn(page []byte, met map[string]bool) (paths []string) {
+	for rest := page; ; {
+		_, after, found := bytes.Cut(rest, []byte(Folder))
+		if !found {
+			return paths
+		}
+		rest = after
+		end := 0
+		for end < len(rest) && end < maxName && (inName(rest[end]) || rest[end] == '/') {
+			end++
+		}
+		asked := Folder + string(rest[:end])
+		if len(met) < maxFiles && !met[asked] && slices.Contains(readAhead, path.Ext(asked)) && IsFile(asked) {
+			met[asked] = true
+			paths = append(paths, asked)
+		}
+	}
+}
+
+// hashedIn are the files with a hash that a text names and that were not met
 // before. Only their names are looked for: how a bundler writes an import is its
 // own affair.
-func named(text []byte, met map[string]bool) (paths []string) {
+func hashedIn(text []byte, met map[string]bool) (paths []string) {
 	for _, ending := range readAhead {
 		for rest := text; ; {
 			at := bytes.Index(rest, []byte(ending))
@@ -121,9 +136,9 @@ func named(text []byte, met map[string]bool) (paths []string) {
 			if len(rest) > 0 && inName(rest[0]) {
 				continue // .json, .js.map
 			}
-			if path := Folder + name; len(met) < maxFiles && !met[path] && IsHashed(path) {
-				met[path] = true
-				paths = append(paths, path)
+			if asked := Folder + name; len(met) < maxFiles && !met[asked] && IsHashed(asked) {
+				met[asked] = true
+				paths = append(paths, asked)
 			}
 		}
 	}

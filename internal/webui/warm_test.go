@@ -39,7 +39,7 @@ func TestReadAhead(t *testing.T) {
 	work.Go(func() { f.Run(ctx, func() *comfyui.Client { return from.Client }) })
 	defer work.Wait()
 	defer stop()
-	f.Connected()
+	f.Changed()
 	require.Eventually(t, func() bool { return from.times("/assets/gone-CNdynQT2.js") == 1 }, time.Minute, time.Millisecond)
 	for path := range files {
 		require.Equal(t, 1, from.times(path), path)
@@ -51,9 +51,9 @@ func TestReadAhead(t *testing.T) {
 	from.mu.Lock()
 	require.Len(t, from.asked, len(files)+1, "and nothing else")
 	from.mu.Unlock()
-	require.False(t, f.mayWarm(from.Client))
+	require.False(t, f.become(from.Client))
 	f.Forget(from.Client)
-	require.True(t, f.mayWarm(from.Client), "the next process has another build")
+	require.True(t, f.become(from.Client), "the next process has another build")
 }
 
 // A page without end is read ahead up to half of the room only.

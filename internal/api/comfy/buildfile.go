@@ -2,6 +2,7 @@ package comfy
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,9 +36,13 @@ func needsBuildFile(r *http.Request, asked aiohttp.Path) bool {
 }
 
 // serveKept answers with a file that the hub has kept of an instance, and reports
-// whether it has one. A query could mean something to a custom node.
+// whether it has one. A query could mean something to a custom node. A visitor who
+// reloads the page with all of its files (Ctrl+F5) wants the instance's own.
 func (c *Room) serveKept(from *comfyui.Client, w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
-	if !api.IsRead(r) || upgrades(r) || !webui.IsHashed(asked.Decoded()) || len(api.QueryOf(r)) > 0 {
+	name := asked.Decoded()
+	switch {
+	case !api.IsRead(r), upgrades(r), len(api.QueryOf(r)) > 0, !webui.IsFile(name), asked.Escaped() != name,
+		!webui.IsHashed(name) && strings.Contains(r.Header.Get("Cache-Control"), "no-cache"):
 		return false
 	}
 	file := c.hub.WebUI().Get(r.Context(), from, asked.Escaped())
@@ -48,6 +53,16 @@ func (c *Room) serveKept(from *comfyui.Client, w http.ResponseWriter, r *http.Re
 		c.Fail(w, r, err)
 	}
 	return true
+}
+
+// tellPage lets the hub know which page an instance answers with, before the
+// visitor can ask for a file of it.
+func (c *Room) tellPage(from *comfyui.Client, w http.ResponseWriter) http.ResponseWriter {
+	return &api.LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
+		if status == http.StatusOK || status == http.StatusNotModified {
+			c.hub.WebUI().Page(from, header)
+		}
+	}}
 }
 
 // serveBuildFile answers with the file from whichever instance has it. Names

@@ -29,6 +29,8 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	}
 	switch {
 	case client != nil && c.serveKept(client, w, r, path):
+	case client != nil && isIndex(r, path):
+		c.passCall(client, c.tellPage(client, w), r, a)
 	case client != nil:
 		c.passCall(client, w, r, a)
 	case isIndex(r, path):

@@ -14,8 +14,8 @@ const Folder = "/assets/"
 // "index-vtow2bzT.js", the last eight letters being base64url of a hash.
 var hashedName = regexp.MustCompile(`^.+-([A-Za-z0-9_-]{8})\.([a-z0-9]+)$`)
 
-// hashedKinds are the endings of such files; a page is never one.
-var hashedKinds = []string{
+// kinds are the endings of the build's files; a page is never one.
+var kinds = []string{
 	"js", "mjs", "css", "json", "svg", "png", "jpg", "jpeg", "webp", "gif", "avif", "ico", "woff", "woff2", "ttf", "otf", "eot", "wasm", "mp3", "mp4", "webm", "map",
 }
 
@@ -29,7 +29,15 @@ func IsHashed(decoded string) bool {
 		return false
 	}
 	match := hashedName.FindStringSubmatch(base)
-	return match != nil && slices.Contains(hashedKinds, match[2]) && !isWord(match[1])
+	return match != nil && slices.Contains(kinds, match[2]) && !isWord(match[1])
+}
+
+// IsFile reports whether a path, decoded, names a file of the web UI's build that
+// may be kept, with a hash in its name or without: web UI 1.27 has 440 modules
+// of its libraries under their own names.
+func IsFile(decoded string) bool {
+	return strings.HasPrefix(decoded, Folder) && path.Clean(decoded) == decoded &&
+		slices.Contains(kinds, strings.TrimPrefix(path.Ext(decoded), "."))
 }
 
 // isWord reports whether a text could be one or two words rather than a hash:

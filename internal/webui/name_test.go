@@ -21,3 +21,16 @@ func TestHashedNames(t *testing.T) {
 		require.Equal(t, want, IsHashed(name), name)
 	}
 }
+
+func TestFilesOfTheBuild(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"/assets/index-vtow2bzT.js": true, library: true, "/assets/sorted-custom-node-map.json": true, "/assets/images/logo.svg": true,
+		"/assets/lib/primevue/index.mjs": true,
+		"/assets/":                       false, "/assets": false, "/assets/lib": false, "/assets/index.html": false, "/assets/run.py": false, "/assets/.js": true,
+		"/assets/../secret.js": false, "/assets/lib//vue.js": false, "/assets/./vue.js": false, "/extensions/pack/vue.js": false,
+		"/api/assets/lib/vue.js": false, "assets/vue.js": false,
+	} {
+		require.Equal(t, want, IsFile(name), name)
+	}
+}
