@@ -115,7 +115,16 @@ func TestHistoryNumbersGrow(t *testing.T) {
 			require.Equal(t, number[id], entry.Number, id)
 			require.Equal(t, jobs[id].Number, b.get(jobs[id].Key).Number, "the job itself keeps its number")
 		}
-		require.Equal(t, "6", b.enqueue("next").Number, "nor is a number skipped")
+		require.Equal(t, "7", b.enqueue("next").Number, "above the last one shown")
+		n, err := b.TakeNumber(ctx, "tenant")
+		require.NoError(t, err)
+		require.EqualValues(t, 8, n)
+		j := b.finished("last")
+		require.Equal(t, "9", j.Number)
+		entry, err := b.HistoryEntry(ctx, "tenant", "last")
+		require.NoError(t, err)
+		require.Empty(t, entry.Number, "the history shows the number that its client was given")
+		require.Equal(t, "1", b.enqueue("other", func(s *queue.Submission) { s.Tenant = "other" }).Number)
 	})
 }
 

@@ -11,8 +11,8 @@ var sources embed.FS
 
 // The scripts of the queue. Those that accept or end jobs are durable.
 var (
-	enqueueScript       = script("enqueue", redis.Durable, "lib")
-	numberScript        = script("number", redis.Write)
+	enqueueScript       = script("enqueue", redis.Durable, "lib", "numbers")
+	numberScript        = script("number", redis.Write, "numbers")
 	claimScript         = script("claim", redis.Write, "lib")
 	startedScript       = script("started", redis.Write, "lib")
 	progressScript      = script("progress", redis.Write, "lib")

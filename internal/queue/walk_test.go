@@ -100,8 +100,9 @@ func (w *walk) enqueue() {
 		return
 	}
 	require.False(w.t, got.Existing)
-	number := float64(w.m.numbers[tenant])
-	literal := strconv.Itoa(w.m.numbers[tenant])
+	next := max(w.m.numbers[tenant], w.m.highest[tenant])
+	number := float64(next)
+	literal := strconv.Itoa(next)
 	switch {
 	case s.Number != nil:
 		number = *s.Number
@@ -110,7 +111,7 @@ func (w *walk) enqueue() {
 		number, literal = -number, "-"+literal
 		fallthrough
 	default:
-		w.m.numbers[tenant]++
+		w.m.numbers[tenant] = next + 1
 	}
 	require.Equal(w.t, literal, got.Job.Number)
 	require.True(w.t, strings.HasPrefix(got.Job.Rank, job.RankPrefix(s.Priority, number)))

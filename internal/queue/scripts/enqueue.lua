@@ -80,7 +80,7 @@ end
 
 local number, prefix = ARGV[9], ARGV[10]
 if number == '' then
-  local n = write('HINCRBY', key('q', 'numbers'), tenant, '1') - 1
+  local n = next_number(tenant)
   if ARGV[11] == '1' and n ~= 0 then
     n = -n
   end

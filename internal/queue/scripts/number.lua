@@ -3,4 +3,4 @@
 -- ARGV[1] tenant
 --
 -- Output: {'ok', number}
-return {'ok', int(write('HINCRBY', key('q', 'numbers'), ARGV[1], '1') - 1)}
+return {'ok', int(next_number(ARGV[1]))}
