@@ -47,6 +47,8 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 	switch {
 	case ctx.Err() != nil:
 		return result{verdict: dropped}
+	case errors.Is(err, queue.ErrUnavailable):
+		return r.queueAway(err)
 	case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrCorrupt):
 		return result{verdict: hopeless, reason: reason}
 	case errors.Is(err, queue.ErrSecrets):
@@ -56,6 +58,13 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 		return result{verdict: excused, reason: reason}
 	}
 	return result{verdict: excused, reason: reason, anywhere: true}
+}
+
+// queueAway is the result of a run for which Redis cannot be read. The error has
+// Redis's address, and the client is shown the reason.
+func (r *run) queueAway(err error) result {
+	r.log.Warn("Redis is away", "error", err)
+	return result{verdict: excused, reason: "the hub's queue cannot be reached", anywhere: true}
 }
 
 // notTaken is the result of a run that did not get as far as a prompt at the
@@ -70,7 +79,7 @@ func (r *run) notTaken(err error) result {
 		r.log.Warn("an input file cannot be read", "error", err)
 		return result{verdict: excused, reason: "the hub's storage cannot be read", anywhere: true}
 	case errors.Is(err, queue.ErrUnavailable):
-		return result{verdict: excused, reason: "its inputs cannot be looked up: " + err.Error(), anywhere: true}
+		return r.queueAway(err)
 	}
 	r.d.notTaken(r.conn, r.job().Key, false)
 	v := lost

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -92,6 +93,23 @@ func TestStorageIsAway(t *testing.T) {
 	})
 	require.Contains(t, b.failure(gone), "an input file is gone")
 	require.Equal(t, 1, b.job(gone).Attempts)
+}
+
+// A client is shown why its job was not taken, and that does not tell where Redis
+// is.
+func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	db := redistest.Open(t, "redis://127.0.0.1:1?max_retries=-1")
+	err := db.Ping(t.Context())
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	r := newRun(b.Dispatcher, nil, job.Job{Key: "key"})
+	for name, res := range map[string]result{
+		"body": r.unreadable(t.Context(), err), "inputs": r.notTaken(fmt.Errorf("files: %w", err)),
+	} {
+		require.Equal(t, result{verdict: excused, reason: "the hub's queue cannot be reached", anywhere: true}, res, name)
+	}
 }
 
 // An instance that fails once with a job gets it again after a while.
