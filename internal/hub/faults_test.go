@@ -7,6 +7,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +49,50 @@ func TestRedisAwayAndBack(t *testing.T) {
 	require.Equal(t, "success", b.finished(running).Status.Text)
 	require.Equal(t, "success", b.finished(waiting).Status.Text)
 	require.Equal(t, 2, started(b), "neither ran twice")
+}
+
+// However Redis fails, POST /prompt is answered 503 and when to come back.
+func TestPromptWhileRedisFails(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(t *testing.T) (url string, begin, end func()){
+		"it ends connections": func(t *testing.T) (string, func(), func()) {
+			var broken atomic.Bool
+			proxy := redistest.NewProxy(t, redistest.Start(t).Addr(), broken.Load)
+			return proxy.URL(), func() { broken.Store(true) }, func() { broken.Store(false) }
+		},
+		"all connections are in use": func(t *testing.T) (string, func(), func()) {
+			server := redistest.Start(t)
+			return "redis://" + server.Addr() + "?read_timeout=1m&pool_size=2&pool_timeout=1s", server.Freeze, server.Thaw
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, begin, end := fail(t)
+			b := newBench(t, 1, func(b *bench) { b.id.Redis = url })
+			begin()
+			const posts = 4 // more than there are connections
+			answers := make(chan *http.Response, posts)
+			var wait sync.WaitGroup
+			for range posts {
+				wait.Go(func() {
+					if resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt": `+picture(2)+`}`)); err == nil {
+						answers <- resp
+					}
+				})
+			}
+			resp := <-answers
+			end()
+			wait.Wait()
+			close(answers)
+			for other := range answers {
+				read(t, other)
+			}
+			_, answer := read(t, resp)
+			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, string(answer))
+			require.NotEmpty(t, resp.Header.Get("Retry-After"))
+			require.Contains(t, string(answer), `"queue_unavailable"`)
+		})
+	}
 }
 
 // The results of a run are kept while Redis is away, however long that is. The hub
