@@ -67,6 +67,10 @@ type key struct {
 	path string
 }
 
+// isNamed reports whether a file has no hash in its name: other content can have
+// the same name.
+func (k key) isNamed() bool { return !IsHashed(k.path) }
+
 // reading is a question to an instance. file is nil if it gave nothing to keep.
 type reading struct {
 	done chan struct{}
@@ -103,7 +107,7 @@ func (f *Files) Get(ctx context.Context, from *comfyui.Client, path string) *Fil
 // find is a file that is kept, or else the question for it that has to be waited
 // for. Both are nil if it is not to be kept, or too much is asked for.
 func (f *Files) find(ctx context.Context, k key) (*File, *reading) {
-	named := !IsHashed(k.path)
+	named := k.isNamed()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if named && (k.from != f.source.from || f.source.page == "") {
@@ -244,7 +248,7 @@ func fetch(ctx context.Context, k key) (*File, error) {
 	case resp.StatusCode != http.StatusOK, resp.ContentLength > maxFile, h.Get("Content-Encoding") != "",
 		strings.HasPrefix(h.Get("Content-Type"), "text/html"):
 		return nil, nil
-	case !IsHashed(k.path) && (h.Get("Etag") == "" || h.Get("Last-Modified") == ""):
+	case k.isNamed() && (h.Get("Etag") == "" || h.Get("Last-Modified") == ""):
 		return nil, nil // no file: a route of a custom node, which can say something else each time
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFile+1))

@@ -27,7 +27,7 @@ func (f *Files) Page(from *comfyui.Client, header http.Header) {
 		return
 	}
 	f.source.page = page
-	f.dropNamed()
+	f.drop(key.isNamed)
 }
 
 // become makes an instance the source of the page, and reports whether it was
@@ -39,8 +39,6 @@ func (f *Files) become(from *comfyui.Client) bool {
 		return false
 	}
 	f.source = source{from: from}
-	f.dropNamed()
+	f.drop(key.isNamed)
 	return true
 }
-
-func (f *Files) dropNamed() { f.drop(func(k key) bool { return !IsHashed(k.path) }) }
