@@ -37,8 +37,9 @@ type connection struct {
 	overheard overheard
 
 	mu sync.Mutex
-	// open says that the socket is open and the abilities are known.
-	open bool
+	// reached says that the socket is open and the instance answers: it can be asked
+	// about its runs. open says that its abilities are known, too: it can get jobs.
+	reached, open bool
 	// seen is when the instance was last heard or reached.
 	seen    time.Time
 	info    *catalog.Info
@@ -73,21 +74,29 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 	conn.socket = &eventSocket{
 		client: client, sid: conn.sid, log: conn.log,
 		up: func(ctx context.Context) error {
+			if err := d.reach(ctx, conn); err != nil {
+				if ctx.Err() == nil {
+					conn.log.Warn("the instance does not answer", "error", err)
+				}
+				return err
+			}
+			return nil
+		},
+		then: func(ctx context.Context) error {
 			if err := d.learn(ctx, conn); err != nil {
 				if ctx.Err() == nil {
 					conn.log.Warn("cannot read what the instance can run", "error", err)
 				}
 				return err
 			}
-			d.setConnected(conn, client) // whoever finds it open finds its client, too
-			conn.setOpen(true)
-			conn.deliver(runEvent{kind: socketUp})
+			conn.setOpen()
+			d.setConnected(conn, client) // again, for those who follow the primary
 			d.Wake()
 			return nil
 		},
 		down: func(err error) {
 			d.panels.dropOf(conn)
-			if conn.setOpen(false) {
+			if conn.setDown() {
 				conn.log.Warn("instance connection lost", "error", err)
 			}
 			conn.deliver(runEvent{kind: socketDown, err: err})
@@ -124,15 +133,28 @@ func (conn *connection) close() {
 	conn.client.Close()
 }
 
-func (conn *connection) setOpen(open bool) (changed bool) {
+// setReached notes that the instance answers over a new socket.
+func (conn *connection) setReached(version comfyui.Version) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	changed = conn.open != open
-	conn.open = open
-	if open {
-		conn.seen, conn.freeSince = time.Now(), time.Now()
-		conn.refused.forget()
-	}
+	conn.reached, conn.version, conn.seen = true, version, time.Now()
+}
+
+// setOpen notes that the instance can get jobs.
+func (conn *connection) setOpen() {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.open = true
+	conn.seen, conn.freeSince = time.Now(), time.Now()
+	conn.refused.forget()
+}
+
+// setDown notes that the socket is lost, and reports whether that is new.
+func (conn *connection) setDown() (changed bool) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	changed = conn.reached
+	conn.reached, conn.open = false, false
 	return changed
 }
 
@@ -214,13 +236,6 @@ func (conn *connection) capability() comfyui.Version {
 	return conn.version
 }
 
-// learned stores which version the instance is.
-func (conn *connection) learned(version comfyui.Version) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.version = version
-}
-
 // setInfo stores what the instance can run, see takeWhole and takePart.
 func (conn *connection) setInfo(info *catalog.Info) {
 	conn.mu.Lock()
@@ -263,7 +278,14 @@ func (conn *connection) usable(i fleet.Instance) bool {
 	}
 }
 
-// isOpen reports whether the instance can be asked.
+// isReached reports whether the instance can be asked about its runs.
+func (conn *connection) isReached() bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.reached
+}
+
+// isOpen reports whether the instance answers and its abilities are known.
 func (conn *connection) isOpen() bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()

@@ -99,12 +99,32 @@ func (d *Dispatcher) connection(instance string) *connection {
 	return d.connections[instance]
 }
 
-// learn reads what an instance can run, each time the socket opens: the process
-// there may be another one with other models.
-func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
+// reach asks an instance what it is and what it runs, each time the socket opens.
+// Then its runs are followed: a hub that restarts must not lose one because the
+// instance takes minutes to say what it can run.
+func (d *Dispatcher) reach(ctx context.Context, conn *connection) error {
 	stats, err := conn.client.SystemStats(ctx)
 	if err != nil {
 		return err
+	}
+	if _, err := conn.client.Queue(ctx); err != nil {
+		return err
+	}
+	conn.setReached(stats.Version)
+	d.setConnected(conn, conn.client) // outputs are fetched through it
+	conn.deliver(runEvent{kind: socketUp})
+	return nil
+}
+
+// learn reads what an instance can run, each time the socket opens: the process
+// there may be another one with other models.
+func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
+	if i, ok := d.Fleet.Instance(conn.name); !ok || i.State != fleet.Sick {
+		// A prompt that an unhealthy instance hangs on stays: when it ends, the
+		// instance has recovered.
+		if err := d.cancelStale(ctx, conn); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
 	info, hash, err := d.read(ctx, conn)
@@ -116,18 +136,10 @@ func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
 			info = with
 		}
 	}
-	conn.learned(stats.Version)
 	conn.ask.forget()
 	conn.takeWhole(d.Library, info, hash, began)
-	if i, ok := d.Fleet.Instance(conn.name); !ok || i.State != fleet.Sick {
-		// A prompt that an unhealthy instance hangs on stays: when it ends, the
-		// instance has recovered.
-		if err := d.cancelStale(ctx, conn); err != nil {
-			return err
-		}
-	}
-	d.Learned(conn.name, conn.abilities(), stats.Version)
-	conn.log.Info("instance connected", "version", stats.Version.String(), "classes", info.Classes())
+	d.Learned(conn.name, conn.abilities(), conn.capability())
+	conn.log.Info("instance connected", "version", conn.capability().String(), "classes", info.Classes())
 	d.resumeLogs(ctx, conn)
 	return nil
 }

@@ -28,6 +28,9 @@ type eventSocket struct {
 	// up is called each time the socket opens, before its first frame, and again
 	// while it fails and the socket stays open.
 	up func(ctx context.Context) error
+	// then, which may be nil, is called after up in the same way, but beside the
+	// reading: it may take minutes, and the instance waits for those who do not read.
+	then func(ctx context.Context) error
 	// down is called when the socket is lost or frame panics, and after each
 	// failed attempt to open the socket.
 	down func(err error)
@@ -76,24 +79,28 @@ func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
 	var again rescue.Group
 	defer again.Wait()
 	defer lost()
-	if f.opened(standing) != nil {
-		// Beside the reading: the instance waits for those who do not read.
-		again.Go(f.log, "opening a socket", func() { f.upAgain(standing) })
-	}
+	err := f.do(standing, f.up)
+	again.Go(f.log, "opening a socket", func() {
+		if (err == nil || f.again(standing, f.up)) && f.then != nil && f.do(standing, f.then) != nil {
+			f.again(standing, f.then)
+		}
+	})
 	return f.read(ctx, socket)
 }
 
-func (f *eventSocket) upAgain(ctx context.Context) {
+// again repeats a step of opening the socket until it succeeds. It reports whether
+// it did before ctx ended.
+func (f *eventSocket) again(ctx context.Context, step func(context.Context) error) bool {
 	for pauses := retry.New(minRedial, maxRedial); pauses.Wait(ctx); {
-		if f.opened(ctx) == nil {
-			return
+		if f.do(ctx, step) == nil {
+			return true
 		}
 	}
+	return false
 }
 
-// opened calls up.
-func (f *eventSocket) opened(ctx context.Context) error {
-	return rescue.Do(f.log, "opening a socket", func() error { return f.up(ctx) })
+func (f *eventSocket) do(ctx context.Context, step func(context.Context) error) error {
+	return rescue.Do(f.log, "opening a socket", func() error { return step(ctx) })
 }
 
 func (f *eventSocket) read(ctx context.Context, socket *comfyui.Socket) error {

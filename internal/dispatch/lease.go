@@ -159,7 +159,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	if o.Exhausted {
 		return result{verdict: lost, reason: "its hub died while giving it back"}
 	}
-	conn := r.d.await(ctx, o.Instance)
+	conn := r.d.await(ctx, o)
 	if conn == nil {
 		return result{verdict: lost, reason: "its instance did not come back"}
 	}
@@ -213,15 +213,41 @@ func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
 	return stop
 }
 
-// await waits for up to ContactTimeout until the instance of an orphaned run can be
-// reached.
-func (d *Dispatcher) await(ctx context.Context, instance string) *connection {
-	until := time.Now().Add(d.settings().ContactTimeout)
-	for time.Now().Before(until) && ctx.Err() == nil {
-		if conn := d.connection(instance); conn != nil && conn.isOpen() {
+// await waits until the instance of an orphaned run can be asked, for as long as the
+// run may still be there. It returns nil if that is over.
+func (d *Dispatcher) await(ctx context.Context, o queue.Orphan) *connection {
+	began := time.Now()
+	for last := began; ctx.Err() == nil; retry.Sleep(ctx, 100*time.Millisecond) {
+		if conn := d.connection(o.Instance); conn != nil && conn.isReached() {
 			return conn
 		}
-		retry.Sleep(ctx, 100*time.Millisecond)
+		if d.vouched(o.Run) {
+			last = time.Now()
+		}
+		patience := d.settings().ContactTimeout
+		if _, known := d.Fleet.Instance(o.Instance); !known {
+			patience *= arrivalFactor
+		}
+		if time.Since(last) > patience || time.Since(began) > vouchFactor*d.settings().ContactTimeout {
+			return nil
+		}
 	}
 	return nil
+}
+
+const (
+	// arrivalFactor times ContactTimeout is how long a run is kept whose instance
+	// nobody has reported to this hub yet. An agent that knows another hub looks for
+	// one that has restarted once a minute.
+	arrivalFactor = 6
+	// vouchFactor times ContactTimeout is how long a run is kept at most whose
+	// instance this hub cannot reach, while reports say that it goes on there.
+	vouchFactor = 40
+)
+
+// vouched reports whether an agent says now that a run goes on: whatever keeps this
+// hub from reaching the instance, nothing is lost yet.
+func (d *Dispatcher) vouched(held job.Run) bool {
+	i, known := d.Fleet.Instance(held.Instance)
+	return known && i.Has(held.Key)
 }

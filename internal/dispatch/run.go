@@ -44,6 +44,8 @@ type run struct {
 	files *outputs
 	// downSince is when the socket was lost; zero while it stands.
 	downSince time.Time
+	// vouchedAt is when an agent last said that the run goes on, since downSince.
+	vouchedAt time.Time
 	// noted is when the progress was last written to the queue.
 	noted time.Time
 	// heard is when the instance last sent something about the run, or took it.
@@ -81,15 +83,15 @@ func (r *run) watch(ctx context.Context) result {
 			}
 		case socketDown:
 			r.missed.messages = true
-			if r.downSince.IsZero() {
-				r.downSince = time.Now()
+			if now := time.Now(); r.downSince.IsZero() {
+				r.downSince, r.vouchedAt = now, now
 			}
 			switch {
 			case errors.Is(e.err, rescue.ErrPanic):
 				return result{verdict: crashed}
 			case gone(e.err) && r.phase == executing:
 				return result{verdict: killed, reason: "the instance died" + r.where()}
-			case gone(e.err), errors.Is(e.err, errDropped), time.Since(r.downSince) > r.d.settings().ContactTimeout:
+			case gone(e.err), errors.Is(e.err, errDropped), r.outOfReach():
 				return result{verdict: lost, reason: "the instance cannot be reached: " + e.err.Error()}
 			}
 		case cancelAsked:
@@ -112,6 +114,16 @@ func (r *run) watch(ctx context.Context) result {
 			}
 		}
 	}
+}
+
+// outOfReach reports whether the instance has been out of reach for so long that the
+// run counts as lost.
+func (r *run) outOfReach() bool {
+	now, contact := time.Now(), r.d.settings().ContactTimeout
+	if r.d.vouched(r.lease()) {
+		r.vouchedAt = now
+	}
+	return now.Sub(r.vouchedAt) > contact || now.Sub(r.downSince) > vouchFactor*contact
 }
 
 // withdraw shows the client nothing of the run any more: it has withdrawn the job.

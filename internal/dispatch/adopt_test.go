@@ -1,0 +1,152 @@
+package dispatch
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// silentCatalog makes an instance take its time to say what it can run. tell ends
+// that.
+func silentCatalog(t *testing.T, i *scripted) (tell func()) {
+	told := make(chan struct{})
+	i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		select {
+		case <-told:
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	})
+	var once atomic.Bool
+	tell = func() {
+		if once.CompareAndSwap(false, true) {
+			close(told)
+		}
+	}
+	t.Cleanup(tell)
+	return tell
+}
+
+// A hub that restarts follows its runs although the instance does not say what it
+// can run: that takes minutes where there are 500 instances.
+func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	key := b.submit(working)
+	b.runs(key)
+	b.set(func(s *Settings) { s.ContactTimeout = 500 * time.Millisecond })
+	tell := silentCatalog(t, b.instances[0])
+	b.restart("hub/2")
+	require.Empty(t, b.reaches(key, job.Done).Lost)
+	require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+	require.Empty(t, b.connected(), "it gets no job meanwhile")
+	tell()
+	b.reaches(b.submit(picture), job.Done)
+}
+
+// The same holds for a hub that loses and opens a socket again, and for messages on
+// the new socket: they are read while the instance works out what it can run.
+func TestRunGoesOnWhileTheCatalogIsReadAgain(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	until := b.listen()
+	key := b.submit(working)
+	b.runs(key)
+	silentCatalog(t, b.instances[0])
+	b.instances[0].DropSockets()
+	require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
+	require.Empty(t, b.reaches(key, job.Done).Lost)
+}
+
+// agent reports an instance as an agent does, until the test ends.
+type agent struct {
+	b    *dispatching
+	i    *scripted
+	boot int64
+	seq  uint64
+}
+
+// hire puts an agent beside a scripted instance that is not in the fleet yet.
+func hire(b *dispatching, i *scripted) *agent {
+	i.name = "gpu"
+	b.instances = append(b.instances, i)
+	return &agent{b: b, i: i, boot: time.Now().UnixMilli()}
+}
+
+func (a *agent) report(running string) {
+	a.b.t.Helper()
+	a.seq++
+	r := fleet.InstanceReport{Name: a.i.name, URL: a.i.web.URL, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Job: running}
+	if running != "" {
+		r.Queue = 1
+	}
+	require.NoError(a.b.t, a.b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
+}
+
+// A run whose instance this hub cannot reach is kept while the agent reports it, and
+// is lost soon after that ends.
+func TestReportedRunIsKept(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"followed": false, "adopted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 0)
+			a := hire(b, newScripted(t))
+			a.report("")
+			key := b.submit(endless)
+			b.runs(key)
+			b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+			a.report(key)
+			var dials atomic.Int32
+			b.instances[0].on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+				dials.Add(1)
+				w.WriteHeader(http.StatusBadGateway)
+			})
+			fence := b.job(key).Fence
+			if restart {
+				b.restart("hub/2")
+				require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+				fence = b.job(key).Fence
+			} else {
+				b.instances[0].DropSockets()
+			}
+			began := time.Now()
+			require.Eventually(t, func() bool {
+				a.report(key)
+				return time.Since(began) > 3*time.Second && dials.Load() > 4
+			}, deadline, 50*time.Millisecond)
+			require.Empty(t, b.job(key).Lost)
+			require.Equal(t, fence, b.job(key).Fence, "it is the same run")
+			a.report("")
+			require.NotEmpty(t, b.lost(key))
+		})
+	}
+}
+
+// A run whose instance nobody has reported yet waits longer: the agents of a hub
+// that has restarted may take a minute to find it.
+func TestRunWaitsForItsAgent(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	a := hire(b, newScripted(t))
+	a.report("")
+	key := b.submit(working)
+	b.runs(key)
+	b.set(func(s *Settings) { s.ContactTimeout = 5 * time.Second })
+	b.Dispatcher.Close()
+	registry := fleet.NewRegistry()
+	b.fleet, b.config.Fleet = registry, registry
+	b.restart("hub/2")
+	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+	began := time.Now()
+	require.Eventually(t, func() bool { return time.Since(began) > 6*time.Second }, deadline, 50*time.Millisecond)
+	a.report("")
+	require.Empty(t, b.reaches(key, job.Done).Lost)
+	require.Equal(t, 1, a.i.Started(), "it ran once")
+}
