@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"net"
 	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,25 +112,4 @@ func TestProgressWithoutTerminal(t *testing.T) {
 	bar.line("done", "")
 	require.Equal(t, 2, strings.Count(shown.String(), "\n"))
 	require.Contains(t, shown.String(), strings.Repeat("█", barWidth)+" 20/20")
-}
-
-func TestStopEndsTheWholeGroup(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	// A child of the program, in its group.
-	p, err := start("shell", filepath.Join(dir, "log"), nil, "/bin/sh", "-c", "sleep 600 & exec sleep 600")
-	require.NoError(t, err)
-	stopped := make(chan struct{})
-	go func() {
-		p.stop()
-		close(stopped)
-	}()
-	require.Eventually(t, func() bool {
-		select {
-		case <-stopped:
-			return true
-		default:
-			return false
-		}
-	}, stopTimeout+10*time.Second, 10*time.Millisecond)
 }

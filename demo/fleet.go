@@ -2,174 +2,75 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
+
+	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
-// fleet is a hub and an agent with simulated instances on this machine.
-type fleet struct {
-	addr, gossip, admin string // host:port
-	dir                 string // the hub's data and everybody's logs
-	running             []*process
-	ended               chan *process // a program that ended by itself
-}
-
-// instance is an entry of GET /hub/instances.
-type instance struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-}
-
-// newFleet chooses ports and makes an empty data folder. The folder is named
-// after the hub's port, which nobody else has.
-func newFleet() (*fleet, error) {
-	f := &fleet{ended: make(chan *process, 2)}
-	var err error
+// newFleet chooses ports for a hub and an agent, and makes an empty folder for
+// data and logs. The folder is named after the hub's port, which nobody else has.
+func newFleet() (*programs.Fleet, error) {
+	var api, admin, gossip string
 	for _, port := range []struct {
 		address *string
 		what    string
 		wanted  int
 		udp     bool
 	}{
-		{&f.addr, "ComfyUI's API", 8188, false},
-		{&f.admin, "Caddy's admin endpoint", 2019, false},
-		{&f.gossip, "gossip", 7946, true},
+		{&api, "ComfyUI's API", 8188, false},
+		{&admin, "Caddy's admin endpoint", 2019, false},
+		{&gossip, "gossip", 7946, true},
 	} {
+		var err error
 		if *port.address, err = pickPort(port.what, port.wanted, port.udp); err != nil {
 			return nil, err
 		}
 	}
-	_, port, err := net.SplitHostPort(f.addr)
+	_, port, err := net.SplitHostPort(api)
 	if err != nil {
 		return nil, err
 	}
-	f.dir = filepath.Join("data", "demo", port)
-	if err := os.RemoveAll(f.dir); err != nil {
+	dir := filepath.Join("data", "demo", port)
+	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	return f, os.MkdirAll(f.dir, 0o755)
-}
-
-func (f *fleet) hubURL() string { return "http://" + f.addr }
-
-// start runs the programs. They may start in any order and find each other.
-func (f *fleet) start() error {
-	home := filepath.Join(f.dir, "caddy")
-	hub := []string{
-		"COMFYHUB_ADDR=" + f.addr,
-		"COMFYHUB_ADMIN=" + f.admin,
-		"COMFYHUB_GOSSIP=" + f.gossip,
-		"COMFYHUB_REDIS=embedded",
-		"COMFYHUB_DATA=" + filepath.Join(f.dir, "hub"),
-		// Caddy keeps notes of its own; the demo leaves none outside its folder.
-		"XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home,
-	}
-	if err := f.run("hub", hub, "./caddy", "run", "--config", "Caddyfile"); err != nil {
-		return err
-	}
-	return f.run("agent", nil, "bin/agent", "run", "--join", f.gossip, "--name", "demo", "--simulate", strconv.Itoa(instances), "--preview-method", "auto")
-}
-
-// run starts one program with its log in the fleet's folder. The settings of
-// a real hub or agent on this machine do not reach it.
-func (f *fleet) run(name string, env []string, program string, args ...string) error {
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "COMFYHUB_") {
-			env = append([]string{variable}, env...)
-		}
-	}
-	p, err := start(name, filepath.Join(f.dir, name+".log"), env, program, args...)
-	if err != nil {
-		return err
-	}
-	f.running = append(f.running, p)
-	go func() {
-		<-p.done
-		f.ended <- p
-	}()
-	return nil
-}
-
-// stop ends the programs, the last one first: the agent then still finds the
-// hub to say goodbye to.
-func (f *fleet) stop() {
-	for _, p := range slices.Backward(f.running) {
-		p.stop()
-	}
-}
-
-// awaitInstances waits until the hub is ready and knows n idle instances.
-func (f *fleet) awaitInstances(ctx context.Context, n int) ([]instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	var trouble error
-	for {
-		found, err := f.idle(ctx)
-		switch {
-		case err == nil && len(found) >= n:
-			return found, nil
-		case err == nil:
-			trouble = fmt.Errorf("%d of %d instances are idle", len(found), n)
-		case ctx.Err() == nil:
-			trouble = err
-		}
-		select {
-		case p := <-f.ended:
-			return nil, fmt.Errorf("%s ended before the fleet was ready", p.name)
-		case <-tick.C:
-		case <-ctx.Done():
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil, ctx.Err()
-			}
-			return nil, fmt.Errorf("the fleet is not ready after %v: %w", readyTimeout, trouble)
-		}
-	}
-}
-
-// idle are the idle instances of a hub that is ready.
-func (f *fleet) idle(ctx context.Context) ([]instance, error) {
-	if _, err := get(ctx, "http://"+f.admin+"/comfyhub/ready"); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	body, err := get(ctx, f.hubURL()+"/hub/instances")
+	f, err := programs.NewFleet(programs.Made(), dir, "embedded")
 	if err != nil {
 		return nil, err
 	}
-	var all, idle []instance
-	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, err
-	}
-	for _, i := range all {
-		if i.State == "idle" {
-			idle = append(idle, i)
-		}
-	}
-	return idle, nil
+	f.Addr, f.Admin, f.Gossip = api, admin, gossip
+	return f, nil
 }
 
-// printLogs shows the end of each program's log.
-func (f *fleet) printLogs(w io.Writer) {
-	const last = 20
-	for _, p := range f.running {
-		text, err := os.ReadFile(p.log)
-		if err != nil || len(text) == 0 {
-			continue
-		}
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		fmt.Fprintf(w, "\n--- the end of %s\n%s\n", p.log, strings.Join(lines[max(0, len(lines)-last):], "\n"))
+// start starts the programs, and returns the names of the instances when all can
+// take a job. failed is told of a program that ends by itself.
+func start(ctx context.Context, f *programs.Fleet, failed func(error)) (names []string, err error) {
+	watch := func(p *programs.Program) {
+		<-p.Ended()
+		failed(fmt.Errorf("the %s has ended by itself", p.Name()))
 	}
+	if err := f.StartHub(ctx); err != nil {
+		return nil, err
+	}
+	go watch(f.Hub)
+	// At the usual ports, unlike the agents of tests.
+	agent, err := f.Start(programs.Spec{Name: "agent", Path: f.Set.Agent, Args: []string{
+		"run", "--join", f.Gossip, "--name", "demo", "--simulate", strconv.Itoa(instances), "--preview-method", "auto",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	go watch(agent)
+	return f.AwaitIdle(ctx, instances)
 }
 
 // get returns the body of a 200.

@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,7 +23,6 @@ import (
 
 const (
 	outputDir    = "demo-output"
-	readyTimeout = time.Minute
 	imageTimeout = 2 * time.Minute
 	instances    = 3
 )
@@ -38,9 +36,10 @@ func main() {
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx)
+	interrupted := ctx.Err() != nil
 	stop()
 	switch {
-	case errors.Is(err, context.Canceled):
+	case err != nil && interrupted:
 		os.Exit(130)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
@@ -56,27 +55,27 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	interrupt := ctx
+	ctx, failed := context.WithCancelCause(interrupt)
 	defer func() {
-		fleet.stop()
-		if err != nil && !errors.Is(err, context.Canceled) {
-			fleet.printLogs(os.Stderr)
+		fleet.Stop()
+		failed(nil)
+		if err != nil && interrupt.Err() == nil {
+			fmt.Fprintln(os.Stderr, fleet.Tails())
 		}
 	}()
 
-	say("hub", "%s, with the embedded queue in %s", fleet.hubURL(), fleet.dir)
+	say("hub", "%s, with the embedded queue in %s", fleet.URL(""), fleet.Dir)
 	say("agent", "%d simulated ComfyUI instances", instances)
-	if err := fleet.start(); err != nil {
-		return err
-	}
-	found, err := fleet.awaitInstances(ctx, instances)
+	names, err := start(ctx, fleet, failed)
 	if err != nil {
 		return err
 	}
-	for _, i := range found {
-		say("instance", "%s is %s", i.Name, i.State)
+	for _, name := range names {
+		say("instance", "%s is idle", name)
 	}
 
-	picture, err := makePicture(ctx, fleet.hubURL())
+	picture, err := makePicture(ctx, fleet.URL(""))
 	if err != nil {
 		return err
 	}
@@ -99,14 +98,13 @@ Metrics         http://%[2]s/metrics
 Logs            %[3]s
 
 Ctrl-C ends the demo.
-`, fleet.hubURL(), fleet.admin, fleet.dir)
-	select {
-	case <-ctx.Done():
-		fmt.Println("\nstopping")
-		return nil
-	case p := <-fleet.ended:
-		return fmt.Errorf("%s has ended by itself", p.name)
+`, fleet.URL(""), fleet.Admin, fleet.Dir)
+	<-ctx.Done()
+	if interrupt.Err() == nil {
+		return context.Cause(ctx)
 	}
+	fmt.Println("\nstopping")
+	return nil
 }
 
 // makePicture sends the workflow through the hub and shows its progress.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -48,10 +47,10 @@ func siege(t *testing.T) *fleet {
 	f := newFleet(t, "embedded")
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(f.addr)
+	_, port, err := net.SplitHostPort(f.Addr)
 	require.NoError(t, err)
-	config := filepath.Join(f.dir, "Caddyfile")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `{
+	f.Set.Caddyfile = filepath.Join(f.Dir, "Caddyfile")
+	require.NoError(t, os.WriteFile(f.Set.Caddyfile, fmt.Appendf(nil, `{
 	admin {$COMFYHUB_ADMIN}
 	persist_config off
 	comfyhub {
@@ -70,18 +69,15 @@ http://:%s {
 	comfyhub
 }
 `, port, worker, hash, attacker, hash), 0o600))
-	f.hub = f.start("hub", "caddy", "run", "--config", config)
+	f.startHub()
 	f.startAgent("gpu", 2)
-	f.eventually(func() bool {
-		code, body, err := f.as(t.Context(), worker, http.MethodGet, "/hub/instances", nil, nil)
-		return err == nil && code == http.StatusOK && strings.Count(string(body), `"idle"`) == 2
-	}, "the fleet is ready")
+	f.idle(2)
 	return f
 }
 
 // as sends a request of a user and returns the answer.
 func (f *fleet) as(ctx context.Context, user, method, path string, header http.Header, body io.Reader) (int, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, f.url(path), body)
+	r, err := http.NewRequestWithContext(ctx, method, f.URL(path), body)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -130,22 +126,6 @@ func p99(took []time.Duration) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// memory reads a figure of a process's memory in bytes: VmRSS, VmHWM.
-func (p *process) memory(t *testing.T, name string) int64 {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			require.NoError(t, err)
-			return kib << 10
-		}
-	}
-	t.Skip("this system does not tell how much memory a process has")
-	return 0
-}
-
 // The hub survives each attack of a logged-in user: the other user's requests
 // are answered, and the hub's memory stays within bounds. How long those
 // requests take is printed; COMFYHUB_ATTACK says how long each attack lasts.
@@ -167,15 +147,18 @@ func TestAttacks(t *testing.T) {
 	quiet := f.during(t, length, preview, attack{})
 	for _, a := range attacks() {
 		// What an earlier attack has left does not count against this one.
-		clear := fmt.Sprintf("/proc/%d/clear_refs", f.hub.cmd.Process.Pid)
+		clear := fmt.Sprintf("/proc/%d/clear_refs", f.Hub.PID())
 		if err := os.WriteFile(clear, []byte("5"), 0); err != nil {
 			t.Logf("peaks are those of all attacks so far: %v", err)
 		}
 		took := f.during(t, length, preview, a)
-		peak := f.hub.memory(t, "VmHWM")
+		now, peak := f.Hub.Memory()
+		if peak == 0 {
+			t.Skip("this system does not tell how much memory a process has")
+		}
 		t.Logf("ATTACK name=%s p99=%s quiet=%s ratio=%.1f requests=%d peak_rss=%dMiB rss_after=%dMiB", a.name,
 			p99(took).Round(time.Millisecond), p99(quiet).Round(time.Millisecond), float64(p99(took))/float64(p99(quiet)),
-			len(took), peak>>20, f.hub.memory(t, "VmRSS")>>20)
+			len(took), peak>>20, now>>20)
 		require.Less(t, peak, int64(maxAttackedMemory), "memory of the hub under the attack %s", a.name)
 	}
 }
@@ -259,18 +242,18 @@ func ignoreCut(err error) error {
 // trickle sends a body one byte at a time, now and then.
 func trickle(ctx context.Context, f *fleet, _ int) error {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", f.addr)
+	conn, err := d.DialContext(ctx, "tcp", f.Addr)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	r, err := http.NewRequest(http.MethodPost, f.url("/prompt"), http.NoBody)
+	r, err := http.NewRequest(http.MethodPost, f.URL("/prompt"), http.NoBody)
 	if err != nil {
 		return err
 	}
 	r.SetBasicAuth(attacker, password)
 	if _, err := fmt.Fprintf(conn, "POST /prompt HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nContent-Length: 50000000\r\n\r\n{",
-		f.addr, r.Header.Get("Authorization")); err != nil {
+		f.Addr, r.Header.Get("Authorization")); err != nil {
 		return ignoreCut(err)
 	}
 	for ctx.Err() == nil {
@@ -288,12 +271,12 @@ func trickle(ctx context.Context, f *fleet, _ int) error {
 // sockets keeps opening sockets under new ids, posts to each and reads from none.
 func sockets(ctx context.Context, f *fleet, n int) error {
 	id := fmt.Sprintf("%d-%d", n, time.Now().UnixNano())
-	r, err := http.NewRequest(http.MethodGet, f.url("/ws"), http.NoBody)
+	r, err := http.NewRequest(http.MethodGet, f.URL("/ws"), http.NoBody)
 	if err != nil {
 		return err
 	}
 	r.SetBasicAuth(attacker, password)
-	conn, _, err := websocket.Dial(ctx, f.url("/ws?clientId="+id), &websocket.DialOptions{HTTPHeader: r.Header})
+	conn, _, err := websocket.Dial(ctx, f.URL("/ws?clientId="+id), &websocket.DialOptions{HTTPHeader: r.Header})
 	if err != nil {
 		return nil //nolint:nilerr // refused: there are too many
 	}

@@ -22,12 +22,12 @@ const secret = "the-worker's-secret"
 // raw sends a request line as it is; Go's client would clean it.
 func (f *fleet) raw(t *testing.T, user, method, target string, header map[string]string) (int, string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", f.addr)
+	conn, err := net.Dial("tcp", f.Addr)
 	require.NoError(t, err)
 	defer conn.Close()
-	r, err := http.NewRequest(method, f.url("/"), http.NoBody)
+	r, err := http.NewRequest(method, f.URL("/"), http.NoBody)
 	require.NoError(t, err)
-	host := f.addr
+	host := f.Addr
 	var lines strings.Builder
 	for name, value := range header {
 		if name == "Host" {
@@ -101,7 +101,7 @@ func TestDoors(t *testing.T) {
 			{"Origin": "http://evil.example"},
 			{"Origin": "https://evil.example"},
 			{"Origin": "null"},
-			{"Origin": "http://" + f.addr + ".evil.example"},
+			{"Origin": "http://" + f.Addr + ".evil.example"},
 			{"Sec-Fetch-Site": "cross-site"},
 		} {
 			for _, call := range [][2]string{
@@ -124,12 +124,12 @@ func TestDoors(t *testing.T) {
 			code, _ := f.raw(t, worker, "GET", "/ws?clientId=worker", socket)
 			require.Equal(t, http.StatusForbidden, code, "a socket of %v", header)
 		}
-		code, _ := f.raw(t, worker, "GET", "/queue", map[string]string{"Origin": "http://" + f.addr})
+		code, _ := f.raw(t, worker, "GET", "/queue", map[string]string{"Origin": "http://" + f.Addr})
 		require.Equal(t, http.StatusOK, code, "its own page")
 		require.True(t, running(), "nobody has stopped it")
 	})
 	t.Run("names that were rebound", func(t *testing.T) {
-		_, port, err := net.SplitHostPort(f.addr)
+		_, port, err := net.SplitHostPort(f.Addr)
 		require.NoError(t, err)
 		for host, want := range map[string]int{
 			"rebound.example:" + port: 403, "rebound.example": 403, "127.0.0.1.nip.example:" + port: 403,
@@ -167,12 +167,12 @@ func TestBrowsersOfOneAddress(t *testing.T) {
 		require.NoError(t, err)
 		c := &http.Client{Jar: jar}
 		do := func(method, path, body string) string {
-			r, err := http.NewRequest(method, f.url(path), strings.NewReader(body))
+			r, err := http.NewRequest(method, f.URL(path), strings.NewReader(body))
 			require.NoError(t, err)
 			r.Header.Set("User-Agent", agent)
 			r.Header.Set("Sec-Fetch-Site", "same-origin")
 			if method != http.MethodGet {
-				r.Header.Set("Origin", f.url(""))
+				r.Header.Set("Origin", f.URL(""))
 			}
 			resp, err := c.Do(r)
 			require.NoError(t, err)
@@ -182,8 +182,8 @@ func TestBrowsersOfOneAddress(t *testing.T) {
 			return string(answer)
 		}
 		// A page opens its socket first; both bring the cookie.
-		conn, _, err := websocket.Dial(t.Context(), f.url("/ws?clientId="+client), &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{
-			"User-Agent": {agent}, "Origin": {f.url("")}, "Sec-Fetch-Site": {"same-origin"},
+		conn, _, err := websocket.Dial(t.Context(), f.URL("/ws?clientId="+client), &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{
+			"User-Agent": {agent}, "Origin": {f.URL("")}, "Sec-Fetch-Site": {"same-origin"},
 		}})
 		require.NoError(t, err)
 		t.Cleanup(func() { conn.CloseNow() })

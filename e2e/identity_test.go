@@ -4,25 +4,19 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
 // admin asks the hub's admin endpoint.
 func (f *fleet) admin(method, path string) (status int, body []byte) {
 	f.t.Helper()
-	var address string
-	for _, v := range f.env {
-		if a, ok := strings.CutPrefix(v, "COMFYHUB_ADMIN="); ok {
-			address = a
-		}
-	}
-	req, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+address+path, nil)
+	req, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.Admin+path, nil)
 	require.NoError(f.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -33,11 +27,8 @@ func (f *fleet) admin(method, path string) (status int, body []byte) {
 	return resp.StatusCode, body
 }
 
-func (f *fleet) logged(log, text string) func() bool {
-	return func() bool {
-		data, err := os.ReadFile(filepath.Join(f.dir, log+".log"))
-		return err == nil && strings.Contains(string(data), text)
-	}
+func logged(p *programs.Program, text string) func() bool {
+	return func() bool { return strings.Contains(p.Log(), text) }
 }
 
 // A stolen machine has the fleet's key. With it, it does not get the name of
@@ -46,25 +37,25 @@ func (f *fleet) logged(log, text string) func() bool {
 func TestAnotherMachineOfOneName(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "embedded")
-	f.env = append(f.env, "COMFYHUB_GOSSIP_KEY=the key of the whole fleet")
+	f.Env = append(f.Env, "COMFYHUB_GOSSIP_KEY=the key of the whole fleet")
 	f.startHub()
-	mine := []string{"--state", filepath.Join(f.dir, "mine")}
+	mine := []string{"--state", filepath.Join(f.Dir, "mine")}
 	box := f.startAgent("box", 1, mine...)
 	f.idle(1)
 	jobs := []string{f.submit(0.1, 1)}
 	f.succeeded(jobs)
 
-	thief := f.start("thief", "agent", "run", "--join", f.gossip, "--name", "box", "--simulate", "1", "--state", filepath.Join(f.dir, "thiefs"))
-	f.eventually(f.logged("hub", "the name belongs to an agent with another key"), "the hub says so")
-	f.eventually(f.logged("thief", "a hub refuses this agent"), "and so does the agent")
+	thief := f.agent("thief", "run", "--join", f.Gossip, "--name", "box", "--simulate", "1", "--state", filepath.Join(f.Dir, "thiefs"))
+	f.eventually(logged(f.Hub, "the name belongs to an agent with another key"), "the hub says so")
+	f.eventually(logged(thief, "a hub refuses this agent"), "and so does the agent")
 	f.idle(1)
 	jobs = append(jobs, f.submit(0.1, 2))
 	f.succeeded(jobs)
 	status, _ := f.admin(http.MethodPost, "/comfyhub/forget?agent=box")
 	require.Equal(t, http.StatusConflict, status, "it is alive")
 
-	box.kill()
-	f.hub.kill()
+	box.Kill()
+	f.Hub.Kill()
 	f.startHub()
 	refused := func() bool {
 		var list []struct{ Name, State, Reason string }
@@ -78,12 +69,10 @@ func TestAnotherMachineOfOneName(t *testing.T) {
 	jobs = append(jobs, f.submit(0.1, 3))
 	f.succeeded(jobs)
 
-	require.NoError(t, box.cmd.Process.Signal(syscall.SIGTERM))
-	<-box.done
+	box.Stop()
 	f.eventually(refused, "nor does it when the machine leaves")
 	status, body := f.admin(http.MethodPost, "/comfyhub/forget?agent=box")
 	require.Equal(t, http.StatusOK, status, string(body))
 	f.idle(1)
 	f.succeeded(append(jobs, f.submit(0.1, 4)))
-	thief.kill()
 }

@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"net"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/comfyhub/comfyhub/internal/programs"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -26,7 +24,7 @@ func TestKillTheHub(t *testing.T) {
 				ids = append(ids, f.submit(15, n))
 			}
 			f.running(2)
-			f.hub.kill()
+			f.Hub.Kill()
 			f.startHub()
 			f.succeeded(ids)
 			f.attemptsOf(ids, 1)
@@ -42,7 +40,7 @@ func TestKillAnAgentsMachine(t *testing.T) {
 	f.idle(1)
 	id := f.submit(30, 1)
 	f.running(1)
-	doomed.kill()
+	doomed.Kill()
 	f.startAgent("spare", 1)
 	f.succeeded([]string{id})
 	f.attemptsOf([]string{id}, 2)
@@ -54,10 +52,10 @@ func TestRestartsInAnyOrder(t *testing.T) {
 	agent := f.startAgent("gpu", 1) // before the hub
 	f.startHub()
 	f.idle(1)
-	f.hub.kill()
+	f.Hub.Kill()
 	f.startHub()
 	f.idle(1)
-	agent.kill()
+	agent.Kill()
 	f.startAgent("gpu", 1)
 	f.idle(1)
 	f.succeeded([]string{f.submit(1, 1)})
@@ -71,18 +69,16 @@ func TestRestartsInAnyOrder(t *testing.T) {
 func TestKillAnAgentWhoseInstanceLives(t *testing.T) {
 	f := newFleet(t, "embedded")
 	f.startHub()
-	_, port, err := net.SplitHostPort(freePort(t))
-	require.NoError(t, err)
-	f.start("comfyui", "agent", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
-	run := func() *process {
-		return f.start("gpu", "agent", "run", "--join", f.gossip, "--name", "gpu", "--comfyui", "http://127.0.0.1:"+port)
+	instance := f.simulate()
+	run := func() *programs.Program {
+		return f.agent("gpu", "run", "--join", f.Gossip, "--name", "gpu", "--comfyui", instance)
 	}
 	agent := run()
 	f.idle(1)
 	id := f.submit(40, 1)
 	f.running(1)
 	run()
-	agent.kill()
+	agent.Kill()
 	f.succeeded([]string{id})
 	f.attemptsOf([]string{id}, 1)
 }

@@ -7,7 +7,6 @@ import (
 	"image/color"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -64,13 +65,13 @@ func takes(seconds float64, fail string, nonce int) string {
 // write lets two hubs of one version make one of everything that is stored: the
 // instance is at hub one, ann's socket at hub two. It returns what they stored,
 // sent and answered.
-func scenario(t *testing.T, programs string) *stored {
+func scenario(t *testing.T, set programs.Set) *stored {
 	t.Helper()
 	server := redistest.Start(t)
 	s := &stored{Answers: map[string]blob{}}
 	c := client(t, server)
 	stop := s.listen(t, c)
-	one, two := newPair(t, server, [2]string{programs, programs})
+	one, two := newPair(t, server, set, set)
 	one.startHub()
 	two.startHub()
 	one.startAgent("gpu", 1)
@@ -104,7 +105,7 @@ func scenario(t *testing.T, programs string) *stored {
 		}
 	}
 	s.keep(t, c)
-	s.keepFiles(t, one.data())
+	s.keepFiles(t, one.Data)
 	stop()
 	return s
 }
@@ -137,8 +138,8 @@ func TestRecordTheLastVersion(t *testing.T) {
 	if os.Getenv(record) == "" {
 		t.Skip("writes what another version stores: " + record + "=1")
 	}
-	programs, commit := other(t)
-	s := scenario(t, programs)
+	set, commit := other(t)
+	s := scenario(t, set)
 	s.Version = commit
 	s.write(t)
 	require.NotEmpty(t, s.Published)
@@ -148,7 +149,7 @@ func TestRecordTheLastVersion(t *testing.T) {
 // types, fields and kinds of values. It also sends the same to other hubs.
 func TestStoresAsTheLastVersion(t *testing.T) {
 	t.Parallel()
-	last, this := readStored(t), scenario(t, "")
+	last, this := readStored(t), scenario(t, programstest.Built(t))
 	want, got := last.forms(t), this.forms(t)
 	require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)), "keys")
 	for name, w := range want {
@@ -187,9 +188,10 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 	t.Parallel()
 	last := readStored(t)
 	server := redistest.Start(t)
-	f, _ := newPair(t, server, [2]string{})
+	set := programstest.Built(t)
+	f, _ := newPair(t, server, set, set)
 	last.fill(t, client(t, server))
-	last.fillFiles(t, f.data())
+	last.fillFiles(t, f.Data)
 	f.startHub()
 	for request, want := range last.Answers {
 		tenant, path, _ := strings.Cut(request, " ")
@@ -207,11 +209,8 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 	// A job that the other version's hub ran is cancelled here.
 	f.post("ann", "/hub/jobs/"+runningID+"/cancel", "")
 	socket := f.listen("ann", "ann")
-	_, port, err := net.SplitHostPort(freePort(t))
-	require.NoError(t, err)
-	f.start("comfyui", "agent", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
 	bodies := make(chan string, 10)
-	front := simtest.Front(t, "http://127.0.0.1:"+port, func(w http.ResponseWriter, r *http.Request, instance http.Handler) {
+	front := simtest.Front(t, f.simulate(), func(w http.ResponseWriter, r *http.Request, instance http.Handler) {
 		if r.Method == http.MethodPost && r.URL.Path == "/prompt" {
 			body, err := io.ReadAll(r.Body)
 			if err == nil {
@@ -221,7 +220,7 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 		}
 		instance.ServeHTTP(w, r)
 	})
-	f.start("gpu", "agent", "run", "--join", f.gossip, "--name", "gpu", "--comfyui", front.URL)
+	f.agent("gpu", "run", "--join", f.Gossip, "--name", "gpu", "--comfyui", front.URL)
 	f.hears(socket, waitingID, "execution_success")
 	f.becomes("ann", waitingID, "done")
 	f.becomes("bob", bobsWaitingID, "done")

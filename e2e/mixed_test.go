@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -18,8 +19,8 @@ import (
 // where a job waits, runs and ends, its pictures, its cancels, and what clients
 // hear over sockets at either.
 func TestTwoVersionsShareARedis(t *testing.T) {
-	programs, _ := other(t)
-	older, newer := newPair(t, redistest.Start(t), [2]string{programs, ""})
+	set, _ := other(t)
+	older, newer := newPair(t, redistest.Start(t), set, programstest.Built(t))
 	for name, f := range map[string]*fleet{"older": older, "newer": newer} {
 		f.startHub()
 		f.startAgent(name, 1)
@@ -108,7 +109,7 @@ func TestTwoVersionsShareARedis(t *testing.T) {
 	job := uuid.NewString()
 	older.post("ann", "/prompt", prompted(job, "ann", blank, takes(3600, "none", int(rand.Int32()))))
 	older.becomes("ann", job, "running")
-	older.hub.kill()
+	older.Hub.Kill()
 	require.Equal(t, []string{job}, newer.queued("ann"))
 	newer.post("ann", "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, job))
 	newer.becomes("ann", job, "cancelled")

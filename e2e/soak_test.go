@@ -75,7 +75,7 @@ func soak(t *testing.T, redis string, duration time.Duration) {
 	for n := range 2 * len(visits) {
 		way := visits[n/2]
 		g := &guest{
-			url: "http://" + f.addr, name: fmt.Sprintf("guest-%d", n), number: n + 1, tally: &tally,
+			url: "http://" + f.Addr, name: fmt.Sprintf("guest-%d", n), number: n + 1, tally: &tally,
 			rand: rand.New(rand.NewPCG(seed, uint64(n))), prompts: map[string]*prompt{},
 		}
 		group.Go(func() error {
@@ -102,9 +102,7 @@ func soak(t *testing.T, redis string, duration time.Duration) {
 		return f.get("/queue", &left) && len(left.Running)+len(left.Pending) == 0
 	}, "nothing is left over")
 	f.idle(3)
-	log, err := os.ReadFile(f.dir + "/hub.log")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(log)) {
+	for line := range strings.Lines(f.Hub.Log()) {
 		require.NotContains(t, line, `"level":"error"`)
 		require.NotContains(t, line, "panic")
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/programs"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -31,57 +32,43 @@ const (
 	tenantHeader = "X-ComfyHub-Tenant"
 )
 
-// other builds the programs of the other version and gives their folder, with
-// that version's Caddyfile in it. The test is skipped where none is named.
-func other(t *testing.T) (dir, commit string) {
+// other builds the programs of the other version. The test is skipped where none is
+// named.
+func other(t *testing.T) (set programs.Set, commit string) {
 	t.Helper()
 	ref := os.Getenv(otherVersion)
 	if ref == "" || testing.Short() {
 		t.Skip("builds and starts another version's programs: " + otherVersion + "=COMMIT")
 	}
 	if info, err := os.Stat(ref); err == nil && info.IsDir() {
-		return ref, filepath.Base(ref)
+		return programs.In(ref), filepath.Base(ref)
 	}
 	git := func(args ...string) string {
 		out, err := exec.Command("git", args...).CombinedOutput()
 		require.NoError(t, err, "git %v: %s", args, out)
 		return string(bytes.TrimSpace(out))
 	}
-	dir = t.TempDir()
+	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")
 	git("worktree", "add", "--detach", tree, ref)
 	defer git("worktree", "remove", "--force", tree)
-	require.NoError(t, build(tree, dir))
-	config, err := os.ReadFile(filepath.Join(tree, "Caddyfile"))
+	set, err := programs.Build(tree, dir)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "Caddyfile"), config, 0o600))
-	return dir, git("rev-parse", "--short", ref)
+	return set, git("rev-parse", "--short", ref)
 }
 
 // newPair gives two hubs, not started, on one Redis and one data folder, that
-// take a request's tenant from its header. programs is the folder of the
-// programs of each, empty for those of this tree.
-func newPair(t *testing.T, server *redistest.Server, programs [2]string) (one, two *fleet) {
+// take a request's tenant from its header, each with programs of its own.
+func newPair(t *testing.T, server *redistest.Server, first, second programs.Set) (one, two *fleet) {
 	t.Helper()
-	pair := [2]*fleet{}
-	for n, dir := range programs {
-		var f *fleet
-		if url := "redis://" + server.Addr(); dir == "" {
-			f = newFleet(t, url)
-		} else {
-			f = fleetOf(t, url, dir, filepath.Join(dir, "Caddyfile"))
-		}
-		f.env = append(f.env, "COMFYHUB_SITE=trust_tenant_from 127.0.0.1")
-		if n > 0 {
-			f.env = append(f.env, "COMFYHUB_DATA="+pair[0].data())
-		}
-		pair[n] = f
+	url := "redis://" + server.Addr()
+	one, two = fleetOf(t, first, url), fleetOf(t, second, url)
+	two.Data = one.Data
+	for _, f := range []*fleet{one, two} {
+		f.Env = append(f.Env, "COMFYHUB_SITE=trust_tenant_from 127.0.0.1")
 	}
-	return pair[0], pair[1]
+	return one, two
 }
-
-// data is the hub's data folder, unless it shares another's.
-func (f *fleet) data() string { return filepath.Join(f.dir, "data") }
 
 // call sends a tenant's request.
 func (f *fleet) call(tenant, method, path, kind string, body io.Reader) (status int, answer []byte) {
@@ -93,7 +80,7 @@ func (f *fleet) call(tenant, method, path, kind string, body io.Reader) (status 
 
 // try is call for other goroutines than the test's own, which must not end it.
 func (f *fleet) try(tenant, method, path, kind string, body io.Reader) (status int, answer []byte, err error) {
-	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url(path), body)
+	r, err := http.NewRequestWithContext(f.t.Context(), method, f.URL(path), body)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -173,7 +160,7 @@ func (f *fleet) becomes(tenant, id, status string) {
 // listen opens a client's socket.
 func (f *fleet) listen(tenant, client string) *websocket.Conn {
 	f.t.Helper()
-	conn, resp, err := websocket.Dial(f.t.Context(), f.url("/ws?clientId="+client), &websocket.DialOptions{HTTPHeader: http.Header{tenantHeader: {tenant}}})
+	conn, resp, err := websocket.Dial(f.t.Context(), f.URL("/ws?clientId="+client), &websocket.DialOptions{HTTPHeader: http.Header{tenantHeader: {tenant}}})
 	require.NoError(f.t, err)
 	if resp.Body != nil {
 		resp.Body.Close()

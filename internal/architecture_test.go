@@ -30,12 +30,12 @@ var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/api", "internal/hub"},
 	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/sim"},
-	"demo":              {}, // an ordinary client of ComfyUI's API
+	"demo":              {"internal/programs"}, // besides, an ordinary client of ComfyUI's API
 
 	// The bridge reaches the fleet by the hub's public API only.
 	"botbridge":          {},
 	"botbridge/e2e":      {"botbridge/internal/webchat"}, // the programs, from outside
-	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage"},
+	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage", "internal/programs"},
 	"botbridge/internal": {},
 	"botbridge/internal/bridge": {
 		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/hubapi", "botbridge/internal/limits",
@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/hubapi":   {"internal/comfyui"},
 	"botbridge/internal/state":    {"internal/redis"},
 	"botbridge/internal/workflow": {"internal/pyjson"},
-	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "internal/freeport"},
+	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "internal/freeport", "internal/programs"},
 	"e2e":                         {}, // the programs, from outside
 	"docker":                      {}, // its compose file
 
@@ -106,8 +106,11 @@ var mayImport = map[string][]string{
 	"internal/redis/engine":    {},
 	"internal/rescue":          {},
 	"internal/retry":           {},
-	"internal/redis/redistest": {"internal/redis", "internal/freeport"},
+	"internal/redis/redistest": {"internal/redis", "internal/freeport", "internal/programs"},
 	"internal/freeport":        {},
+	"internal/programs":        {"internal/freeport"},
+
+	"internal/programs/programstest": {"internal/programs"},
 	"internal/recent":          {},
 	"internal/leaktest":        {},
 	"internal/webp":            {},
@@ -149,7 +152,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/freeport", "internal/leaktest", "botbridge/internal/fakebot", "botbridge/internal/stage",
+	"internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
 }
 
 // testsMayImport is what tests may import besides, and nothing else of the

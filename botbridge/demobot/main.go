@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
 const (
@@ -49,7 +50,7 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	fmt.Println("starting a hub, two simulated instances, a fake Telegram and the bridge ...")
 	s, err := stage.Open(ctx, stage.Options{
-		Hub: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Dir: dir, Config: string(config), Workflows: []string{workflows},
+		Set: programs.Made(), Dir: dir, Config: string(config), Workflows: []string{workflows},
 		AgentFlags: []string{"--preview-method", "latent2rgb", "--step-time", "150ms"},
 	})
 	defer s.Close() //nolint:staticcheck // a stage that has failed to open still closes what it opened
@@ -57,7 +58,7 @@ func run(ctx context.Context) error {
 		err = play(ctx, s)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, s.Logs())
+		fmt.Fprintln(os.Stderr, s.Tails())
 	}
 	return err
 }

@@ -38,9 +38,9 @@ func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 	}
 	begun, _ := admin.Say("/broadcast We are back.")
 	r.wait(people[0], "the first", func([]fakebot.Message) bool { return heard() > 0 })
-	r.KillBridge()
+	r.Bridge.Kill()
 	cut := heard()
-	require.NoError(t, r.StartBridge())
+	require.NoError(t, r.RestartBridge(r.ctx))
 	done := r.waitFor(admin, "the end", answering(begun, saying("The broadcast has reached")))
 	t.Logf("cut after %d; %s", cut, done.Text)
 	for _, p := range people {

@@ -28,10 +28,10 @@ func TestBridgeKilled(t *testing.T) {
 	}
 	// The first picture is there. The others are at every stage of their way.
 	r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(filter(list, isPicture)) > 0 })
-	r.KillBridge()
+	r.Bridge.Kill()
 	late, _ := all[1].Say("/work")
 	asked[all[1]] = append(asked[all[1]], late)
-	require.NoError(t, r.StartBridge())
+	require.NoError(t, r.RestartBridge(r.ctx))
 	for _, p := range all {
 		for _, m := range asked[p] {
 			r.wait(p, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })
@@ -69,7 +69,7 @@ func TestHubAway(t *testing.T) {
 	ada := r.Fake.Person(5, "en")
 	first, _ := ada.Say("/slow")
 	r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
-	r.KillHub()
+	r.Hub.Kill()
 	second, _ := ada.Say("/work")
 	third, _ := ada.Say("/work")
 	r.waitFor(ada, "the excuse", saying("cannot be reached just now"))
@@ -79,7 +79,7 @@ func TestHubAway(t *testing.T) {
 		}))
 	}
 	require.Len(t, filter(ada.All(), saying("cannot be reached just now")), 1, "a chat is told once")
-	require.NoError(t, r.StartHub())
+	require.NoError(t, r.StartHub(r.ctx))
 	for _, m := range []int{first, second, third} {
 		r.pictures(ada, m, 1)
 	}
@@ -95,7 +95,7 @@ func TestTelegramAway(t *testing.T) {
 	r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
 	r.StopTelegram()
 	require.Eventually(t, func() bool {
-		response, err := http.Get(r.HubURL + "/hub/stats")
+		response, err := http.Get(r.URL("/hub/stats"))
 		if err != nil {
 			return false
 		}
@@ -103,8 +103,8 @@ func TestTelegramAway(t *testing.T) {
 		var stats struct{ Queued, Running int }
 		return json.NewDecoder(response.Body).Decode(&stats) == nil && stats.Queued+stats.Running == 0
 	}, patience, 50*time.Millisecond, "the picture is made")
-	r.KillBridge()
-	require.NoError(t, r.StartBridge())
+	r.Bridge.Kill()
+	require.NoError(t, r.RestartBridge(r.ctx))
 	second, _ := ada.Say("/work")
 	require.NoError(t, r.StartTelegram())
 	for _, m := range []int{first, second} {

@@ -91,14 +91,14 @@ func TestLoad(t *testing.T) {
 		require.Eventually(t, func() bool { return over() >= all*share/100 }, 10*time.Minute, 100*time.Millisecond, "%d of %d", over(), all)
 	}
 	await(20)
-	early := r.Bridge().Memory()
-	r.KillHub()
-	require.NoError(t, r.StartHub())
+	early, _ := r.Bridge.Memory()
+	r.Hub.Kill()
+	require.NoError(t, r.StartHub(r.ctx))
 	await(45)
-	r.KillBridge()
-	require.NoError(t, r.StartBridge())
+	r.Bridge.Kill()
+	require.NoError(t, r.RestartBridge(r.ctx))
 	await(80)
-	late := r.Bridge().Memory()
+	late, _ := r.Bridge.Memory()
 	await(100)
 
 	doubt, pictures := 0, 0

@@ -55,7 +55,7 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 	asked, _ = ada.Say("/large")
 	large := r.waitFor(ada, "a large file", answering(asked, ofKind("document")))
 	require.Greater(t, large.File.Size, int64(40<<20))
-	memory := r.Bridge().Memory()
+	memory, _ := r.Bridge.Memory()
 	t.Logf("the bridge has %d MB after %d MB went through", memory>>20, large.File.Size>>20)
 	require.Less(t, memory, int64(80<<20))
 
@@ -64,7 +64,7 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 	huge := r.waitFor(ada, "a link", answering(asked, saying("/hub/files/")))
 	require.Contains(t, huge.Text, "59 MB")
 	link := regexp.MustCompile(`http://\S+`).FindString(huge.Text)
-	require.True(t, strings.HasPrefix(link, r.HubURL+"/hub/files/huge_"), link)
+	require.True(t, strings.HasPrefix(link, r.URL("/hub/files/huge_")), link)
 	request, err := http.NewRequest(http.MethodGet, link, http.NoBody)
 	require.NoError(t, err)
 	request.Header.Set("Range", "bytes=8-11")

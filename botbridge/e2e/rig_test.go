@@ -3,11 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,37 +11,13 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 )
 
 // patience bounds every wait. A machine that runs other tests is slow.
 const patience = 90 * time.Second
 
-// programs are the binaries under test, built once.
-var programs = sync.OnceValues(func() (string, error) {
-	dir := programFolder()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	for name, pkg := range map[string]string{"caddy": "../../caddymodule/caddy", "agent": "../../agent", "botbridge": ".."} {
-		build := exec.Command("go", "build", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("%w: %s", err, out)
-		}
-	}
-	return dir, nil
-})
-
-// programFolder is the folder of the programs, for this run only.
-func programFolder() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("comfyhub-bot-e2e-%d", os.Getpid()))
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	os.RemoveAll(programFolder())
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { programstest.Main(m) }
 
 // config is the bot.yaml of the tests.
 const config = `
@@ -78,15 +50,10 @@ type rig struct {
 // newRig sets everything up. change may alter the options.
 func newRig(t *testing.T, change ...func(*stage.Options)) *rig {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds and starts the real programs")
-	}
-	dir, err := programs()
-	require.NoError(t, err)
+	set := programstest.Built(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	o := stage.Options{
-		Hub: filepath.Join(dir, "caddy"), Agent: filepath.Join(dir, "agent"), Bridge: filepath.Join(dir, "botbridge"),
-		Dir: t.TempDir(), Config: config, Workflows: []string{"../../examples/bot", "testdata"},
+		Set: set, Dir: t.TempDir(), Config: config, Workflows: []string{"../../examples/bot", "testdata"},
 		AgentFlags: []string{"--time-scale", "0.2"}, Fake: fakebot.Options{Scale: 10, Enforce: true},
 	}
 	for _, c := range change {
@@ -96,7 +63,7 @@ func newRig(t *testing.T, change ...func(*stage.Options)) *rig {
 	t.Cleanup(func() {
 		s.Close()
 		if t.Failed() {
-			t.Log(s.Logs())
+			t.Log(s.Tails())
 		}
 		cancel()
 	})

@@ -83,11 +83,11 @@ func TestNoMachineIsThere(t *testing.T) {
 	ada := r.Fake.Person(32, "ru")
 	asked, _ := ada.Say("/work")
 	r.pictures(ada, asked, 1)
-	r.KillAgent()
+	r.Agent.Kill()
 	asked, _ = ada.Say("/work")
 	r.waitFor(ada, "why it waits, in the status message", answering(asked, saying("ни одна машина не на связи")))
 	why, _ := ada.Say("/why")
 	r.waitFor(ada, "why it waits", answering(why, saying("ни одна машина не на связи")))
-	require.NoError(t, r.StartAgent())
+	require.NoError(t, r.Agent.Restart())
 	r.pictures(ada, asked, 1)
 }

@@ -27,7 +27,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		asked = append(asked, m)
 	}
 	r.pictures(ada, asked[0], 1)
-	r.KillBridge()
+	r.Bridge.Kill()
 	late, _ := ada.Say("/work")
 	for _, m := range append(asked, late) {
 		r.wait(ada, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })

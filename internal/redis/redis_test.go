@@ -113,8 +113,8 @@ func TestHungServer(t *testing.T) {
 	server := redistest.Start(t)
 	db := redistest.Open(t, "redis://"+server.Addr()) // with the timeouts of a hub
 	require.NoError(t, db.Ping(t.Context()))
-	server.Freeze()
-	t.Cleanup(server.Thaw)
+	server.Pause()
+	t.Cleanup(server.Resume)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := db.Run(ctx, addScript(redis.Write), 1)

@@ -1,0 +1,177 @@
+// Package programs runs the programs of this repository, and redis-server, as
+// processes of their own: for tests that kill, pause and restart them, and for
+// the demonstrations. Nothing that it starts outlives the process that uses it
+// (on other systems than Linux, unless that process is killed).
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopTimeout is how long a program may take to end before it is killed.
+const stopTimeout = 15 * time.Second
+
+// Spec says what to run.
+type Spec struct {
+	// Name stands in errors, and is the name of the log without ".log". Programs
+	// of one name share a log.
+	Name string
+	// Path is the executable; Args are its arguments without its name.
+	Path string
+	Args []string
+	// Env is added to the environment of this process, without the variables
+	// COMFYHUB_*: the settings of a real hub on this machine reach no program.
+	Env []string
+	// Dir is the folder of the log.
+	Dir string
+}
+
+// Program is a running program, or one that has ended and can be started again.
+// It has a process group of its own: Ctrl-C in a terminal does not reach it, and
+// what it starts ends with it. All methods may be called at the same time.
+type Program struct {
+	spec Spec
+
+	mu    sync.Mutex // guards what Restart replaces
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Start starts a program. Its output is appended to its log.
+func Start(spec Spec) (*Program, error) {
+	p := &Program{spec: spec}
+	return p, p.launch()
+}
+
+func (p *Program) launch() error {
+	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.spec.Path, p.spec.Args...) // #nosec G204 -- the programs of this repository
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, ownGroup()
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "COMFYHUB_") {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, p.spec.Env...)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", p.spec.Name, err)
+	}
+	ended := make(chan struct{})
+	p.mu.Lock()
+	p.cmd, p.ended = cmd, ended
+	p.mu.Unlock()
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its log shows how it ended
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}()
+	return nil
+}
+
+// Name is the name from the Spec.
+func (p *Program) Name() string { return p.spec.Name }
+
+// PID is the id of the process, the last one if it has ended.
+func (p *Program) PID() int { return p.process().Pid }
+
+// Ended is closed when the program has ended, and everything that it started.
+func (p *Program) Ended() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+// Running reports whether the program has not ended yet.
+func (p *Program) Running() bool {
+	select {
+	case <-p.Ended():
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends the program at once, as kill -9 does, and waits for its end.
+func (p *Program) Kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.Ended()
+}
+
+// Stop asks the program to end (SIGTERM), waits for its end, and kills it after
+// 15 s.
+func (p *Program) Stop() {
+	p.signal(syscall.SIGTERM)
+	p.Resume() // a paused program does not hear that it should end
+	select {
+	case <-p.Ended():
+	case <-time.After(stopTimeout):
+		p.Kill()
+	}
+}
+
+// Pause makes the program hang until Resume (SIGSTOP): its connections stay, and
+// it answers nothing.
+func (p *Program) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused program go on (SIGCONT).
+func (p *Program) Resume() { p.signal(syscall.SIGCONT) }
+
+// Restart starts the program again as it was started before. One that still runs
+// is stopped first.
+func (p *Program) Restart() error {
+	p.Stop()
+	return p.launch()
+}
+
+func (p *Program) process() *os.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process
+}
+
+// signal sends a signal, unless the program has ended.
+func (p *Program) signal(s syscall.Signal) { _ = p.process().Signal(s) }
+
+// LogFile is the file that the program's output goes to.
+func (p *Program) LogFile() string { return filepath.Join(p.spec.Dir, p.spec.Name+".log") }
+
+// Log is the program's output so far, from all starts.
+func (p *Program) Log() string {
+	text, err := os.ReadFile(p.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Memory is how much memory the program occupies and has occupied at most, both
+// resident, in bytes; 0 on systems that do not tell.
+func (p *Program) Memory() (now, most int64) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/status")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(status)) {
+		field, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch field {
+		case "VmRSS":
+			now = kib << 10
+		case "VmHWM":
+			most = kib << 10
+		}
+	}
+	return now, most
+}
