@@ -3,6 +3,8 @@ package hub
 import (
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -162,4 +164,35 @@ func TestLibrariesBelongToThePage(t *testing.T) {
 	require.Equal(t, "2", b.text(library))
 	require.Equal(t, "2", b.text(library))
 	require.Equal(t, before+2, times())
+}
+
+// The operator's own copy of the web UI is compressed once, and a file that is
+// replaced shows at once.
+func TestFolderIsCompressedOnce(t *testing.T) {
+	t.Parallel()
+	const script = "/assets/index-vtow2bzT.js"
+	folder := t.TempDir()
+	name := filepath.Join(folder, filepath.FromSlash(script))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "index.html"), []byte("page"), 0o600))
+	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("one();", 1000)), 0o600))
+	b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
+	ask := func(encoding, tag string) *http.Response {
+		return b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": encoding, "If-None-Match": tag}})
+	}
+	var resp *http.Response
+	require.Eventually(t, func() bool {
+		resp = ask("zstd", "")
+		read(t, resp)
+		return resp.Header.Get("Content-Encoding") == "zstd"
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, "application/javascript", resp.Header.Get("Content-Type"))
+	require.Equal(t, "public, max-age=31536000, immutable", resp.Header.Get("Cache-Control"))
+	status, _ := read(t, ask("zstd", resp.Header.Get("Etag")))
+	require.Equal(t, http.StatusNotModified, status)
+
+	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("three();", 1000)), 0o600))
+	status, body := read(t, ask("identity", resp.Header.Get("Etag")))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, strings.Repeat("three();", 1000), string(body))
 }

@@ -48,8 +48,12 @@ var compressibleTypes = []string{
 
 // compressible reports whether a file may have compressed forms, now or later.
 func (f *File) compressible() bool {
-	kind, _, err := mime.ParseMediaType(f.header.Get("Content-Type"))
-	return err == nil && len(f.plain.body) >= minCompressed && (strings.HasPrefix(kind, "text/") || slices.Contains(compressibleTypes, kind))
+	return compressible(f.header.Get("Content-Type"), int64(len(f.plain.body)))
+}
+
+func compressible(contentType string, size int64) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && size >= minCompressed && (strings.HasPrefix(kind, "text/") || slices.Contains(compressibleTypes, kind))
 }
 
 // size is what the file takes, in bytes.
@@ -70,7 +74,9 @@ func (f *File) forms() []form {
 
 // Serve answers a GET or HEAD with the file in the best form that the client
 // takes. A range is one of the file as it is, which all clients can join.
-func (f *File) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger) error {
+//
+// describe adds headers; it can be nil.
+func (f *File) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger, describe func(http.Header)) error {
 	chosen := f.plain
 	if r.Header.Get("Range") == "" {
 		chosen = choose(r.Header, f.plain, f.forms())
@@ -80,6 +86,9 @@ func (f *File) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger) e
 		Describe: func(h http.Header) {
 			for name, values := range f.header {
 				h[name] = slices.Clone(values)
+			}
+			if describe != nil {
+				describe(h)
 			}
 			if f.compressible() {
 				h.Add("Vary", "Accept-Encoding")

@@ -53,15 +53,14 @@ type Files struct {
 	packs chan *File
 	warms chan struct{}
 
-	mu      sync.Mutex
-	files   map[key]*list.Element
-	used    list.List // of *File, the one used last first
-	size    int64
+	mu sync.Mutex
+	lru
 	reading map[key]*reading
 	source  source
 }
 
-// key names a file of one connection to an instance.
+// key names a file of one connection to an instance. One without a connection is
+// a file in a folder.
 type key struct {
 	from *comfyui.Client
 	path string
@@ -81,7 +80,7 @@ type reading struct {
 func New(log *slog.Logger) *Files {
 	return &Files{
 		log: log, packs: make(chan *File, maxFiles), warms: make(chan struct{}, 1),
-		files: map[key]*list.Element{}, reading: map[key]*reading{},
+		lru: lru{files: map[key]*list.Element{}}, reading: map[key]*reading{},
 	}
 }
 
@@ -113,9 +112,7 @@ func (f *Files) find(ctx context.Context, k key) (*File, *reading) {
 	if named && (k.from != f.source.from || f.source.page == "") {
 		return nil, nil
 	}
-	if e := f.files[k]; e != nil {
-		f.used.MoveToFront(e)
-		file := e.Value.(*File)
+	if file := f.get(k); file != nil {
 		if named && time.Since(file.checked) > maxAge {
 			f.ask(ctx, k) // the next visitor sees what comes
 		}
@@ -154,11 +151,7 @@ func (f *Files) drop(which func(key) bool) {
 			delete(f.reading, k)
 		}
 	}
-	for k, e := range f.files {
-		if which(k) {
-			f.remove(e)
-		}
-	}
+	f.removeAll(which)
 }
 
 // read asks an instance for a file.
@@ -188,45 +181,23 @@ func (f *Files) read(ctx context.Context, k key, q *reading) {
 // gave before. It returns what is kept: the old file if its content is the same,
 // since that is compressed already.
 func (f *Files) replace(k key, file *File) *File {
-	if e := f.files[k]; e != nil {
-		old := e.Value.(*File)
-		if file != nil && file.hash == old.hash && file.modified.Equal(old.modified) {
-			old.checked = file.checked
-			return old
-		}
-		f.remove(e)
+	old := f.get(k)
+	if old != nil && file != nil && file.hash == old.hash && file.modified.Equal(old.modified) {
+		old.checked = file.checked
+		return old
 	}
-	if file != nil {
-		f.put(file)
+	f.remove(old)
+	if file == nil {
+		return nil
+	}
+	f.add(file)
+	if file.compressible() {
+		select {
+		case f.packs <- file:
+		default: // it stays as it is
+		}
 	}
 	return file
-}
-
-// put adds a file and drops those used longest ago while there are too many.
-func (f *Files) put(file *File) {
-	f.files[file.key] = f.used.PushFront(file)
-	f.size += int64(len(file.plain.body))
-	f.shrink()
-	if !file.compressible() {
-		return
-	}
-	select {
-	case f.packs <- file:
-	default: // it stays as it is
-	}
-}
-
-func (f *Files) shrink() {
-	for len(f.files) > maxFiles || f.size > maxSize {
-		f.remove(f.used.Back())
-	}
-}
-
-func (f *Files) remove(e *list.Element) {
-	file := e.Value.(*File)
-	f.used.Remove(e)
-	delete(f.files, file.key)
-	f.size -= file.size()
 }
 
 // hasRoom reports whether a file can be added without dropping another one.

@@ -84,7 +84,7 @@ func serve(file *File, method string, header http.Header) *http.Response {
 	r := httptest.NewRequest(method, script, nil)
 	r.Header = header
 	w := httptest.NewRecorder()
-	if err := file.Serve(w, r, slog.New(slog.DiscardHandler)); err != nil {
+	if err := file.Serve(w, r, slog.New(slog.DiscardHandler), nil); err != nil {
 		panic(err)
 	}
 	return w.Result()
@@ -266,7 +266,7 @@ func TestFilesAreBounded(t *testing.T) {
 	f = newFiles()
 	for n := range maxFiles + 5 {
 		f.mu.Lock()
-		f.put(&File{key: key{small.Client, fmt.Sprint(n)}, plain: form{body: []byte("x")}})
+		f.add(&File{key: key{small.Client, fmt.Sprint(n)}, plain: form{body: []byte("x")}})
 		f.mu.Unlock()
 	}
 	require.Len(t, f.files, maxFiles)

@@ -49,20 +49,13 @@ func (f *Files) packAll(ctx context.Context) {
 func (f *Files) has(file *File) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.files[file.key]
-	return e != nil && e.Value.(*File) == file
+	return f.lru.has(file)
 }
 
 func (f *Files) keepPacked(file *File, packed []form) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := file.size()
-	file.packed.Store(&packed)
-	if e := f.files[file.key]; e == nil || e.Value.(*File) != file {
-		return // dropped meanwhile, with the size it had before
-	}
-	f.size += file.size() - before
-	f.shrink()
+	f.pack(file, packed)
 }
 
 // packer compresses. Its encoder takes tens of megabytes, so it is made for the

@@ -49,7 +49,7 @@ func (c *Room) serveKept(from *comfyui.Client, w http.ResponseWriter, r *http.Re
 	if file == nil {
 		return false
 	}
-	if err := file.Serve(w, r, c.Log()); err != nil {
+	if err := file.Serve(w, r, c.Log(), nil); err != nil {
 		c.Fail(w, r, err)
 	}
 	return true

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
 // fromInstance are the folders that are no part of the web interface's own
@@ -50,14 +52,22 @@ func (c *Room) serveFrontend(w http.ResponseWriter, r *http.Request, asked aioht
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
-	err = files.ServeContent(w, r, files.Content{
-		ETag:     fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()),
-		Modified: info.ModTime(), Size: info.Size(), Logger: c.Log(),
-		Describe: func(header http.Header) { c.describePage(header, asked.Decoded(), name, index) },
-		Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
-			return section{io.NewSectionReader(file, offset, length)}, nil
-		},
-	})
+	local := webui.Local{
+		Path: path.Join(folder, name), Type: frontendType(name), Modified: info.ModTime(), Size: info.Size(),
+		Stamp: fmt.Sprintf("%x-%x", info.ModTime().UnixNano(), info.Size()),
+	}
+	describe := func(header http.Header) { c.describePage(header, asked.Decoded(), name, index) }
+	kept, err := c.hub.WebUI().Local(local, func() ([]byte, error) { return io.ReadAll(io.LimitReader(file, local.Size+1)) })
+	if kept != nil {
+		err = kept.Serve(w, r, c.Log(), describe)
+	} else if err == nil {
+		err = files.ServeContent(w, r, files.Content{
+			ETag: strconv.Quote(local.Stamp), Modified: local.Modified, Size: local.Size, Logger: c.Log(), Describe: describe,
+			Open: func(_ context.Context, offset, length int64) (io.ReadCloser, error) {
+				return section{io.NewSectionReader(file, offset, length)}, nil
+			},
+		})
+	}
 	if err != nil {
 		c.Fail(w, r, errors.Join(errors.New("hub: frontend"), err))
 	}
@@ -69,14 +79,17 @@ type section struct{ *io.SectionReader }
 
 func (section) Close() error { return nil }
 
+func frontendType(name string) string {
+	if path.Ext(name) == ".js" {
+		return "application/javascript" // ComfyUI says so of its own pages only
+	}
+	return files.ContentType(name)
+}
+
 // describePage sets the headers with which ComfyUI keeps browsers from showing
 // an old web interface after an update.
 func (c *Room) describePage(header http.Header, asked, name string, index bool) {
-	kind := files.ContentType(name)
-	if path.Ext(name) == ".js" {
-		kind = "application/javascript" // ComfyUI says so of its own pages only
-	}
-	header.Set("Content-Type", kind)
+	header.Set("Content-Type", frontendType(name))
 	if index {
 		control := "no-cache"
 		if c.storesNothing() {
