@@ -14,6 +14,7 @@ import (
 // perform takes a run through its steps and brings it to its end. A panic on
 // the way ends this run only.
 func (r *run) perform(ctx context.Context, steps func(context.Context) result) verdict {
+	defer func() { r.files.stop() }()
 	var res result
 	if rescue.Do(r.log, "a run", func() error {
 		res = steps(ctx)
@@ -65,6 +66,7 @@ func (r *run) crash(ctx context.Context) {
 		return
 	}
 	r.interrupt(ctx)
+	r.files.stop()
 	r.files = newOutputs(r)
 	r.finish(ctx, troubleEnding(r.job(), r.body, trouble{
 		kind: "RuntimeError", message: "The hub failed while it followed this prompt.",

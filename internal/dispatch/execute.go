@@ -9,7 +9,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -199,21 +198,12 @@ func (r *run) collect(ctx context.Context) result {
 	if !ok {
 		return result{verdict: lost, reason: "the instance's record of the run is damaged"}
 	}
-	var outputs []byte
-	if r.retry(ctx, "name outputs", func(ctx context.Context) (err error) {
-		outputs, err = r.files.rename(ctx, parts.Outputs)
-		return err
-	}) != nil {
-		return result{verdict: dropped} // the hub stops
+	outputs, res := r.nameOutputs(ctx, parts.Outputs)
+	if res.verdict != undecided {
+		return res
 	}
-	if err := r.files.settle(ctx); err != nil {
-		switch {
-		case ctx.Err() != nil:
-			return result{verdict: dropped}
-		case errors.Is(err, rescue.ErrPanic):
-			return result{verdict: crashed}
-		}
-		return result{verdict: lost, reason: err.Error()}
+	if res = r.settle(ctx); res.verdict != undecided {
+		return res
 	}
 	end := r.ending(entry, parts, outputs)
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}

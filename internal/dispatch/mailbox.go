@@ -29,6 +29,8 @@ const (
 	moved
 	// hubFailed: a goroutine that works for the run has panicked.
 	hubFailed
+	// filesSettled: the hub has the files of the finished run, or will never have them.
+	filesSettled
 	// silence: nothing arrived for as long as next was to wait.
 	silence
 )

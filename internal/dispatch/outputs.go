@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -17,6 +18,10 @@ import (
 // there.
 type outputs struct {
 	run *run
+	// copying ends with the run: nobody waits for copies that still go on then. It is
+	// nil before the first one.
+	copying context.Context
+	cancel  context.CancelFunc
 
 	mu    sync.Mutex
 	names map[job.FileRef]job.FileRef
@@ -30,9 +35,9 @@ func newOutputs(r *run) *outputs {
 
 // rename returns an output with the hub's names, and begins to copy files that it
 // has not seen yet. A file that cannot be copied loses the run; settle reports
-// that. The error is queue.ErrUnavailable: no names can be given now, and
-// the output must be renamed again later.
-func (o *outputs) rename(ctx context.Context, output []byte) ([]byte, error) {
+// that. The error is queue.ErrUnavailable or files.ErrInstance: no names can be
+// given now, and the output must be renamed again later.
+func (o *outputs) rename(output []byte) ([]byte, error) {
 	if o.run.d.Shown != nil {
 		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)
 	}
@@ -48,7 +53,7 @@ func (o *outputs) rename(ctx context.Context, output []byte) ([]byte, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		if err := o.collect(ctx, unknown); err != nil {
+		if err := o.collect(unknown); err != nil {
 			return nil, err
 		}
 	}
@@ -60,10 +65,13 @@ func (o *outputs) rename(ctx context.Context, output []byte) ([]byte, error) {
 	}), nil
 }
 
-func (o *outputs) collect(ctx context.Context, outputs []job.FileRef) error {
+func (o *outputs) collect(outputs []job.FileRef) error {
 	r := o.run
-	names, wait, err := r.d.Files.Collect(ctx, r.job().Tenant, outputs, r.d.target(r.conn))
-	if errors.Is(err, queue.ErrUnavailable) {
+	if o.copying == nil {
+		o.copying, o.cancel = context.WithCancel(r.d.ctx)
+	}
+	names, wait, err := r.d.Files.Collect(o.copying, r.job().Tenant, outputs, r.d.target(r.conn))
+	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrInstance) || o.copying.Err() != nil {
 		return err
 	}
 	if err != nil {
@@ -78,6 +86,22 @@ func (o *outputs) collect(ctx context.Context, outputs []job.FileRef) error {
 	}
 	o.waits = append(o.waits, wait)
 	return nil
+}
+
+// stop ends the copies that still go on.
+func (o *outputs) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cancel != nil {
+		o.cancel()
+	}
+}
+
+// pending reports whether settle may have to wait.
+func (o *outputs) pending() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err == nil && len(o.waits) > 0
 }
 
 // settle waits until the hub has every file.

@@ -63,10 +63,10 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	case comfyui.TypeProgressState:
 		r.send(stream.ProgressState, "", data)
 	case comfyui.TypeExecuted:
-		renamed, err := r.files.rename(ctx, data)
+		renamed, err := r.files.rename(data)
 		if err != nil {
-			r.missed.outputs = true // collect shows it when Redis is back
-			r.log.Warn("Redis is away, an output is shown later", "error", err)
+			r.missed.outputs = true // collect shows it when Redis or the instance is back
+			r.log.Warn("an output cannot be named now and is shown later", "error", err)
 			return false
 		}
 		r.shown[m.Node] = true

@@ -108,6 +108,7 @@ func (r *run) watch(ctx context.Context) result {
 			r.conn, r.missed.messages, r.downSince = e.conn, true, time.Time{}
 			stop := r.listen(ctx)
 			defer stop()
+		case filesSettled: // comes only to a run that has ended
 		case silence:
 			if res := r.silent(ctx); res.verdict != undecided {
 				return res

@@ -57,7 +57,7 @@ type stop struct {
 type missed struct {
 	// messages: the socket was away, or another hub followed the run before.
 	messages bool
-	// outputs: they could not be named, because Redis was away.
+	// outputs: they could not be named, because Redis or the instance was away.
 	outputs bool
 }
 

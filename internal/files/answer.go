@@ -65,7 +65,7 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Lo
 		}
 		w.Header().Set("Retry-After", "2")
 		answerHub(w, http.StatusServiceUnavailable, "hub_unavailable", "The queue cannot be reached now")
-	case errors.Is(err, errInstance):
+	case errors.Is(err, ErrInstance):
 		log.Warn("instance does not give a file", "error", err)
 		answerHub(w, http.StatusBadGateway, "instance_unavailable", "The instance that has the file does not answer")
 	default:

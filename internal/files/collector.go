@@ -29,8 +29,11 @@ type Fetch func(ctx context.Context, src Source, header http.Header) (*http.Resp
 type Collector struct {
 	store *Store
 	fetch Fetch
-	slots chan struct{}
-	log   *slog.Logger
+	slots *slots
+	// uplink and patience are the options of these names.
+	uplink   func(instance string) string
+	patience Patience
+	log      *slog.Logger
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -56,8 +59,14 @@ type flight struct {
 
 // CollectorOptions adjust a Collector; the zero value is fine.
 type CollectorOptions struct {
-	// Parallel bounds the copies at one time. Default: 8.
+	// Parallel bounds the copies at one time. Default: 64, or 24 to an object store,
+	// where each may hold parts of 8 MiB in memory.
 	Parallel int
+	// Uplink names the line over which the files of an instance come: that of its
+	// machine. A slow line holds up only its own files. Default: the instance's name.
+	Uplink func(instance string) string
+	// Patience is how long an instance may fail before its files count as lost.
+	Patience Patience
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -68,14 +77,21 @@ var ErrClosed = errors.New("files: collector closed")
 // NewCollector makes a Collector; it must be closed.
 func NewCollector(store *Store, fetch Fetch, o CollectorOptions) *Collector {
 	if o.Parallel <= 0 {
-		o.Parallel = 8
+		o.Parallel = 64
+		if store.storage.Remote() {
+			o.Parallel = 24
+		}
+	}
+	if o.Uplink == nil {
+		o.Uplink = func(instance string) string { return instance }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	return &Collector{
-		store: store, fetch: fetch, slots: make(chan struct{}, o.Parallel), log: o.Logger,
+		store: store, fetch: fetch, slots: newSlots(o.Parallel), log: o.Logger,
+		uplink: o.Uplink, patience: o.Patience.withDefaults(),
 		ctx: ctx, stop: stop, flights: map[flightKey]*flight{},
 	}
 }
@@ -93,8 +109,8 @@ func (c *Collector) Done() <-chan struct{} { return c.ctx.Done() }
 
 // Collect returns a file's entry once the hub has its bytes, and copies them if
 // need be. ErrNotFound: no such name. ErrGone: the instance does not have the
-// file any more. ErrChanged: it has another one there. Other errors are the
-// instance's, the storage's (ErrStorage) or Redis's, and may pass.
+// file any more. ErrChanged: it has another one there. ErrInstance, ErrStorage and
+// errors of Redis may pass.
 func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
 	p, ok := placeOf(ref)
 	if !ok {
@@ -166,12 +182,6 @@ func (c *Collector) leave(f *flight) {
 }
 
 func (c *Collector) copy(ctx context.Context, key flightKey) (Entry, error) {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return Entry{}, ctx.Err()
-	}
 	e, err := c.store.resolve(ctx, key.tenant, key.place)
 	if err != nil || e.Stored() {
 		return e, err
@@ -179,6 +189,11 @@ func (c *Collector) copy(ctx context.Context, key flightKey) (Entry, error) {
 	if e.Source == nil {
 		return Entry{}, ErrGone
 	}
+	leave, err := c.slots.enter(ctx, c.uplink(e.Source.Instance))
+	if err != nil {
+		return Entry{}, err
+	}
+	defer leave()
 	blob, copied, err := c.transfer(ctx, *e.Source)
 	if err != nil {
 		return Entry{}, err
@@ -198,22 +213,19 @@ func (c *Collector) copy(ctx context.Context, key flightKey) (Entry, error) {
 
 // transfer brings the bytes of a source into the storage under a new key.
 func (c *Collector) transfer(ctx context.Context, src Source) (blob string, copied Copied, err error) {
-	resp, err := c.fetch(ctx, src, nil)
+	from, err := startDownload(ctx, c.fetch, src, c.patience)
 	if err != nil {
 		return "", Copied{}, fmt.Errorf("files: fetch: %w", err)
 	}
-	defer resp.Body.Close()
-	if err := checkFetched(resp, src); err != nil {
-		return "", Copied{}, err
-	}
+	defer from.drop()
 	hash := sha256.New()
 	blob = outputKey(uuid.NewString())
-	size, err := c.store.storage.Write(ctx, blob, io.TeeReader(resp.Body, hash))
+	size, err := c.store.storage.Write(ctx, blob, io.TeeReader(from, hash))
 	if err != nil {
 		return "", Copied{}, fmt.Errorf("files: copy: %w", err)
 	}
 	return blob, Copied{
-		Key: blob, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: lastModified(resp.Header),
+		Key: blob, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: lastModified(from.header),
 	}, nil
 }
 
@@ -224,7 +236,7 @@ func checkFetched(resp *http.Response, src Source) error {
 	case http.StatusNotFound:
 		return ErrGone
 	default:
-		return fmt.Errorf("files: instance answers %d", resp.StatusCode)
+		return fmt.Errorf("%w: instance answers %d", ErrInstance, resp.StatusCode)
 	}
 	if replaced(resp, src) {
 		return ErrChanged

@@ -12,6 +12,9 @@ var (
 	// ErrGone says that a file has a name but its bytes are nowhere: its
 	// instance lost it before it was copied, or the storage lost it.
 	ErrGone = errors.New("files: the content is gone")
+	// ErrInstance says that an instance could not be asked for a file, or broke off
+	// in the middle of it. It may pass.
+	ErrInstance = errors.New("files: instance")
 	// ErrChanged says that an instance now has other bytes under the name.
 	ErrChanged = errors.New("files: the file was replaced on its instance")
 	// ErrNotShared says that hubs on one Redis have different storages.

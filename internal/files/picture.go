@@ -39,7 +39,7 @@ func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSour
 	defer release()
 	resp, err := v.fetch(ctx, *e.Source, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errInstance, err)
+		return nil, fmt.Errorf("%w: %w", ErrInstance, err)
 	}
 	defer resp.Body.Close()
 	if err := checkFetched(resp, *e.Source); err != nil {

@@ -26,7 +26,7 @@ func (v *View) relay(w http.ResponseWriter, r *http.Request, e Entry) error {
 	}
 	resp, err := v.fetch(r.Context(), *e.Source, header)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errInstance, err)
+		return fmt.Errorf("%w: %w", ErrInstance, err)
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
@@ -35,7 +35,7 @@ func (v *View) relay(w http.ResponseWriter, r *http.Request, e Entry) error {
 	case http.StatusNotFound:
 		return ErrGone
 	default:
-		return fmt.Errorf("%w: answers %d", errInstance, resp.StatusCode)
+		return fmt.Errorf("%w: answers %d", ErrInstance, resp.StatusCode)
 	}
 	if replaced(resp, *e.Source) {
 		return ErrChanged

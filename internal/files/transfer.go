@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -18,11 +19,9 @@ import (
 )
 
 const (
-	// copyTimeout bounds the copying of the outputs of one message; a video over
-	// a slow line may take its time.
-	copyTimeout = 30 * time.Minute
-	// copyPause is the longest time between two tries of a copy while Redis is away.
-	copyPause = time.Second
+	// firstCopyPause and longestCopyPause bound the pauses between two tries of a copy.
+	firstCopyPause   = 200 * time.Millisecond
+	longestCopyPause = 5 * time.Second
 )
 
 // ErrNotConnected says that the instance that has a file is not connected.
@@ -86,7 +85,9 @@ func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target
 
 // Collect gives outputs of one message of an instance their names at the hub, in
 // order and the same ones each time, and begins to copy them. The names are
-// durable when Collect returns; wait returns once the bytes are too.
+// durable when Collect returns; wait returns once the bytes are too, or will never
+// be. The copies go on until ctx ends. ErrInstance says that the instance cannot be
+// asked now.
 func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.FileRef, from Target) (names []job.FileRef, wait func(context.Context) error, err error) {
 	boot := "" // an ETag tells files apart over any restart of hub or agent
 	sources := make([]Source, len(outputs))
@@ -94,11 +95,11 @@ func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.Fil
 		src := Source{Instance: from.Name, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
 		if src.Viewable() {
 			info, found, err := from.Instance.Stat(ctx, f)
-			if err == nil && !found {
-				err = ErrGone // a cached run may name a file that somebody has deleted
-			}
-			if err != nil {
-				return nil, nil, err
+			switch {
+			case err != nil:
+				return nil, nil, fmt.Errorf("%w: %w", ErrInstance, err)
+			case !found:
+				return nil, nil, ErrGone // a cached run may name a file that somebody has deleted
 			}
 			if src.ETag = info.ETag; src.ETag == "" {
 				boot = from.Boot
@@ -115,22 +116,23 @@ func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.Fil
 	return names, t.copyAll(ctx, tenant, names, sources), nil
 }
 
+// Patience is how long an instance may fail before its outputs count as lost.
+func (t *Transfer) Patience() time.Duration { return t.collector.patience.Contact }
+
 // copyAll begins to copy the files that sources name; wait returns once all are
 // copied.
 func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source) (wait func(context.Context) error) {
-	copying, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeout)
 	var group errgroup.Group
 	for n, name := range names {
 		if sources[n].Viewable() {
 			group.Go(func() error {
-				return rescue.Do(t.log, "copying an output", func() error { return t.copy(copying, tenant, name) })
+				return rescue.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name) })
 			})
 		}
 	}
 	var failure error
 	done := make(chan struct{})
 	go func() {
-		defer cancel()
 		failure = group.Wait()
 		close(done)
 	}()
@@ -144,16 +146,25 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 	}
 }
 
-// copy brings one output to the storage. A Redis that is away meanwhile is
-// waited for: the work of a run must not be lost because Redis restarts.
+// copy brings one output to the storage. The work of a run must not be lost to what
+// passes: a Redis or a storage that is away is waited for as long as the instance
+// has the file, and an instance for as long as Patience says.
 func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef) error {
-	pauses := retry.New(copyPause, copyPause)
+	pauses := retry.New(firstCopyPause, longestCopyPause)
+	var failing time.Time // since when it is the instance
 	for {
 		_, err := t.collector.Collect(ctx, tenant, ref)
-		if !errors.Is(err, redis.ErrUnavailable) {
+		switch {
+		case err == nil, final(err), errors.Is(err, rescue.ErrPanic), ctx.Err() != nil:
+			return err
+		case errors.Is(err, redis.ErrUnavailable), errors.Is(err, ErrStorage):
+			failing = time.Time{}
+		case failing.IsZero():
+			failing = time.Now()
+		case time.Since(failing) > t.Patience():
 			return err
 		}
-		t.log.Warn("Redis is away, will try again", "step", "copy an output", "error", err)
+		t.log.Warn("cannot copy an output yet, will try again", "error", err)
 		select {
 		case <-time.After(pauses.Next()):
 		case <-t.collector.Done():

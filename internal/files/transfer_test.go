@@ -64,7 +64,9 @@ func TestTransferCollects(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s, i := newStore(t, db), newInstance()
-		transfer := NewTransfer(s, newCollector(t, s, i), nil, slog.New(slog.DiscardHandler))
+		c := NewCollector(s, i.fetch, CollectorOptions{Patience: Patience{Contact: time.Millisecond}})
+		t.Cleanup(c.Close)
+		transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
 		from := Target{Name: "gpu", Boot: "b1", Instance: i}
 		there := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
 		i.put(there, "picture")

@@ -42,9 +42,6 @@ type ViewOptions struct {
 	Logger *slog.Logger
 }
 
-// errInstance marks errors of an instance that a client asked through.
-var errInstance = errors.New("files: instance")
-
 // NewView makes a View; fetch reaches files that are not copied yet.
 func NewView(store *Store, fetch Fetch, o ViewOptions) *View {
 	if o.Logger == nil {

@@ -45,9 +45,17 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
-	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log})
+	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
 	return h.checkShared(ctx)
+}
+
+// uplink names the machine of an instance, over whose line its files come.
+func (h *Hub) uplink(instance string) string {
+	if i, known := h.fleet.Instance(instance); known && i.Agent != "" {
+		return "agent " + i.Agent
+	}
+	return instance
 }
 
 // openViews builds what shows files and takes them in. It comes after the

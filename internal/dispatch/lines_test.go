@@ -1,0 +1,195 @@
+package dispatch
+
+import (
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// line is a TCP proxy before an instance. It can be cut for a while.
+type line struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	// blinks is how many connections it will refuse.
+	blinks int
+}
+
+func newLine(t *testing.T, target string) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	u, err := url.Parse(target)
+	require.NoError(t, err)
+	l := &line{listener: listener, target: u.Host, conns: map[net.Conn]bool{}}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			done.Go(func() { l.carry(near) })
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		l.cut(0)
+		done.Wait()
+	})
+	return l
+}
+
+func (l *line) url() string { return "http://" + l.listener.Addr().String() }
+
+// cut ends all connections, and the next ones before they carry anything.
+func (l *line) cut(next int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.blinks = next
+	for c := range l.conns {
+		c.Close()
+	}
+}
+
+func (l *line) carry(near net.Conn) {
+	defer near.Close()
+	l.mu.Lock()
+	if l.blinks > 0 {
+		l.blinks--
+		l.mu.Unlock()
+		return
+	}
+	far, err := net.Dial("tcp", l.target)
+	if err != nil {
+		l.mu.Unlock()
+		return
+	}
+	defer far.Close()
+	l.conns[near], l.conns[far] = true, true
+	l.mu.Unlock()
+	ended := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(far, near); ended <- struct{}{} }()
+	go func() { _, _ = io.Copy(near, far); ended <- struct{}{} }()
+	<-ended
+	near.Close()
+	far.Close()
+	<-ended
+	l.mu.Lock()
+	delete(l.conns, near)
+	delete(l.conns, far)
+	l.mu.Unlock()
+}
+
+// addOver adds an instance that is reached over a line.
+func (b *dispatching) addOver(s *scripted, l *line) {
+	name, err := b.fleet.AddStatic(l.url())
+	require.NoError(b.t, err)
+	s.name = name
+	b.instances = append(b.instances, s)
+	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: l.url(), Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
+}
+
+// A line to the instance that breaks while the outputs of a finished run are named
+// or copied costs neither the run nor its client a result.
+func TestLineBreaksWhileOutputsAreCopied(t *testing.T) {
+	t.Parallel()
+	for name, during := range map[string]string{"copied": "GET /view", "named": "HEAD /view"} {
+		for part, half := range map[string]bool{"before the answer": false, "in the middle of it": true} {
+			t.Run(name+" "+part, func(t *testing.T) {
+				t.Parallel()
+				b := newDispatching(t, 0)
+				instance := newScripted(t)
+				l := newLine(t, instance.web.URL)
+				b.addOver(instance, l)
+				var cuts atomic.Int32
+				instance.on(during, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					if cuts.Add(1) > 2 {
+						next.ServeHTTP(w, r)
+						return
+					}
+					if half {
+						whole := httptest.NewRecorder()
+						next.ServeHTTP(whole, r)
+						maps.Copy(w.Header(), whole.Header())
+						w.WriteHeader(whole.Code)
+						_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
+						_ = http.NewResponseController(w).Flush()
+					}
+					l.cut(3)
+				})
+				j := b.reaches(b.submit(picture), job.Done)
+				require.Empty(t, j.Lost)
+				require.Equal(t, 1, instance.Started(), "it ran once")
+				require.Positive(t, cuts.Load())
+				require.NotEmpty(t, b.stored(j))
+			})
+		}
+	}
+}
+
+// stored returns the bytes of the first output of a job as the hub has stored them.
+func (b *dispatching) stored(j job.Job) []byte {
+	b.t.Helper()
+	e, err := b.store.Resolve(b.t.Context(), job.DefaultTenant, job.FileRef{Type: job.TypeOutput, Filename: "ComfyUI_00001_.png"})
+	require.NoError(b.t, err)
+	require.True(b.t, e.Stored())
+	body, err := b.store.Open(b.t.Context(), e, 0, -1)
+	require.NoError(b.t, err)
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	require.NoError(b.t, err)
+	require.Len(b.t, data, int(e.Size))
+	return data
+}
+
+// A finished run whose instance does not come back runs again, after a while.
+func TestInstanceIsGoneWithItsOutputs(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1, func(b *dispatching, c *Config) {
+		copies := files.NewCollector(b.store, b.fetch, files.CollectorOptions{Patience: files.Patience{Contact: 300 * time.Millisecond}})
+		t.Cleanup(copies.Close)
+		c.Files = files.NewTransfer(b.store, copies, nil, c.Logger)
+	})
+	b.instances[0].on("GET /view", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.WriteHeader(http.StatusBadGateway)
+	})
+	require.Contains(t, b.lost(b.submit(picture)), "an output file cannot be copied")
+}
+
+// A client can end a job whose outputs take for ever.
+func TestCancelWhileOutputsAreCopied(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	copying, hang := make(chan struct{}, 10), make(chan struct{})
+	b.instances[0].on("GET /view", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		copying <- struct{}{}
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(hang)
+	key := b.submit(picture)
+	<-copying
+	_, err := b.queue.Cancel(t.Context(), key)
+	require.NoError(t, err)
+	b.CancelRun(key)
+	b.reaches(key, job.Cancelled)
+	b.leaves(key)
+}

@@ -1,0 +1,96 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+// nameOutputs gives the outputs of a finished run their names at the hub. Redis is
+// waited for, and the instance as long as the patience with it lasts: the work is
+// done, and only a file that is really gone is worth another run.
+func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
+	var failing time.Time // since when it is the instance
+	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
+		named, err := r.files.rename(outputs)
+		switch {
+		case err == nil:
+			return named, result{}
+		case ctx.Err() != nil:
+			return nil, result{verdict: dropped}
+		case !errors.Is(err, files.ErrInstance):
+			failing = time.Time{}
+		case failing.IsZero():
+			failing = time.Now()
+		case time.Since(failing) > r.d.Files.Patience():
+			return nil, result{verdict: lost, reason: "its output files cannot be read: " + err.Error()}
+		}
+		r.log.Warn("outputs cannot be named yet, will try again", "step", "name outputs", "error", err)
+		if !pauses.Wait(ctx) {
+			return nil, result{verdict: dropped}
+		}
+		if conn := r.d.connection(r.conn.name); conn != nil {
+			r.conn = conn // it may have come back at another address
+		}
+	}
+}
+
+// settle waits until the hub has every file of a finished run. That takes as long as
+// the storage takes no files, so the client may end it before.
+func (r *run) settle(ctx context.Context) result {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if !r.files.pending() {
+		return r.settled(ctx, r.files.settle(ctx))
+	}
+	settled := make(chan error, 1)
+	r.beside("waiting for the files of a run", func() {
+		settled <- r.files.settle(ctx)
+		r.mail.put(runEvent{kind: filesSettled})
+	})
+	for {
+		// Nothing is due: each event comes by itself.
+		e, err := r.mail.next(ctx, time.Hour)
+		if err != nil {
+			return result{verdict: dropped}
+		}
+		switch e.kind {
+		case filesSettled:
+			return r.settled(ctx, <-settled)
+		case cancelAsked:
+			r.wish = max(r.wish, cancelled)
+			return r.cancelledEnd()
+		case withdrawAsked:
+			r.withdraw()
+			return r.cancelledEnd()
+		case leaseLost:
+			return result{verdict: dropped}
+		case hubFailed:
+			return result{verdict: crashed}
+		case moved:
+			r.conn = e.conn
+		case frameArrived, socketUp, socketDown, silence: // the instance has finished with it
+		}
+	}
+}
+
+// settled is what becomes of a finished run once its files are here, or will never be.
+func (r *run) settled(ctx context.Context, err error) result {
+	switch {
+	case err == nil:
+		return result{}
+	case ctx.Err() != nil:
+		return result{verdict: dropped}
+	case errors.Is(err, rescue.ErrPanic):
+		return result{verdict: crashed}
+	case errors.Is(err, files.ErrStorage):
+		// The client is shown the reason, and the error tells where the storage is.
+		r.log.Error("the storage does not take an output file", "error", err)
+		return result{verdict: hopeless, reason: "the hub's storage does not take an output file"}
+	}
+	return result{verdict: lost, reason: err.Error()}
+}
