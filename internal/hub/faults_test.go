@@ -62,7 +62,7 @@ func TestPromptWhileRedisFails(t *testing.T) {
 		},
 		"all connections are in use": func(t *testing.T) (string, func(), func()) {
 			server := redistest.Start(t)
-			return "redis://" + server.Addr() + "?read_timeout=1m&pool_size=2&pool_timeout=1s", server.Freeze, server.Thaw
+			return "redis://" + server.Addr() + "?read_timeout=1m&pool_size=2&pool_timeout=1s", server.Pause, server.Resume
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
