@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/e2e/storedtest"
 )
 
 // keyForm is what a version of the hub must not change about a key: its type,
@@ -80,7 +82,7 @@ func (s *stored) forms(t *testing.T) map[string]keyForm {
 	return out
 }
 
-func (f keyForm) add(t *testing.T, field string, value blob) {
+func (f keyForm) add(t *testing.T, field string, value storedtest.Blob) {
 	t.Helper()
 	if f.Fields[field] == nil {
 		f.Fields[field] = kinds{}
@@ -119,7 +121,7 @@ func kindOf(t *testing.T, value string) string {
 		}
 		return "packed " + strings.Join(list, " ")
 	}
-	if blob, _ := blob(value).MarshalText(); strings.HasPrefix(string(blob), inBase64) {
+	if !storedtest.Blob(value).IsText() {
 		return "binary"
 	}
 	return "text"

@@ -16,17 +16,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/e2e/storedtest"
 	"github.com/comfyhub/comfyhub/internal/programs"
 	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// lastVersion is what the last version stored and sent; testdata/stored/README.md
-// says how to make it again.
-const lastVersion = "testdata/stored/lastversion.json"
-
-// record tells TestRecordTheLastVersion to write that file.
+// record tells TestRecordTheLastVersion to replace the recording in storedtest.
 const record = "COMFYHUB_RECORD"
 
 // The jobs of the scenario: a tenant's in each state that a job can be in.
@@ -68,7 +65,7 @@ func takes(seconds float64, fail string, nonce int) string {
 func scenario(t *testing.T, set programs.Set) *stored {
 	t.Helper()
 	server := redistest.Start(t)
-	s := &stored{Answers: map[string]blob{}}
+	s := &stored{storedtest.Recording{Answers: map[string]storedtest.Blob{}}}
 	c := client(t, server)
 	stop := s.listen(t, c)
 	one, two := newPair(t, server, set, set)
@@ -101,7 +98,7 @@ func scenario(t *testing.T, set programs.Set) *stored {
 
 	for _, tenant := range []string{"ann", "bob"} {
 		for _, path := range append(answered[tenant], two.view(tenant, ends[tenant])) {
-			s.Answers[tenant+" "+path] = blob(two.fetch(tenant, path))
+			s.Answers[tenant+" "+path] = storedtest.Blob(two.fetch(tenant, path))
 		}
 	}
 	s.keep(t, c)

@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,91 +10,34 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/e2e/storedtest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// stored is what hubs keep and tell each other, and what they answer. Its file
-// is text that a reviewer can read: values that are not text are in Base64.
-type stored struct {
-	// Version is the commit of the hub that wrote it.
-	Version string
-	// Keys are all keys of Redis.
-	Keys map[string]storedKey
-	// Files are those of the data folder, by their paths in it.
-	Files map[string]blob
-	// Published is what went over Redis's channels, in this order.
-	Published []publication
-	// Answers are bodies of GET, by tenant and path with a space between.
-	Answers map[string]blob
-}
-
-// storedKey is a key of Redis.
-type storedKey struct {
-	Type string
-	// Left is how long the key still exists, 0 for ever.
-	Left time.Duration `json:",omitempty"`
-	// Values are the string, the elements of a list or set, or, in pairs, the
-	// fields and values of a hash and the members and scores of a zset.
-	Values []blob
-}
-
-type publication struct {
-	Channel string
-	Payload blob
-}
-
-// blob is any bytes, which JSON shows as text if they are text.
-type blob string
-
-const inBase64 = "base64:"
+// stored is what hubs keep and tell each other, and what they answer.
+type stored struct{ storedtest.Recording }
 
 // root begins all keys and channels.
 const root = "{comfyhub}:"
 
-func (b blob) MarshalText() ([]byte, error) {
-	odd := func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }
-	if utf8.ValidString(string(b)) && !strings.ContainsFunc(string(b), odd) && !strings.HasPrefix(string(b), inBase64) {
-		return []byte(b), nil
-	}
-	return []byte(inBase64 + base64.StdEncoding.EncodeToString([]byte(b))), nil
-}
-
-func (b *blob) UnmarshalText(text []byte) error {
-	code, found := bytes.CutPrefix(text, []byte(inBase64))
-	if !found {
-		*b = blob(text)
-		return nil
-	}
-	data, err := base64.StdEncoding.DecodeString(string(code))
-	*b = blob(data)
-	return err
-}
-
 // readStored reads the file that a hub of the last version has written.
 func readStored(t *testing.T) *stored {
 	t.Helper()
-	text, err := os.ReadFile(lastVersion)
+	r, err := storedtest.LastVersion()
 	require.NoError(t, err)
-	s := new(stored)
-	require.NoError(t, json.Unmarshal(text, s))
-	return s
+	return &stored{r}
 }
 
 // write replaces that file.
 func (s *stored) write(t *testing.T) {
 	t.Helper()
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "\t")
-	require.NoError(t, encoder.Encode(s))
-	require.NoError(t, os.WriteFile(lastVersion, text.Bytes(), 0o600))
+	text, err := s.Text()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("storedtest/lastversion.json", text, 0o600))
 }
 
 // client is a connection of the test's own.
@@ -114,7 +54,7 @@ func (s *stored) keep(t *testing.T, c *goredis.Client) {
 	ctx := t.Context()
 	names, err := c.Keys(ctx, "*").Result()
 	require.NoError(t, err)
-	s.Keys = map[string]storedKey{}
+	s.Keys = map[string]storedtest.Key{}
 	for _, name := range names {
 		if strings.HasPrefix(name, root+"nonce:") {
 			continue // what a script replied, for the minute in which it may be sent again
@@ -123,38 +63,38 @@ func (s *stored) keep(t *testing.T, c *goredis.Client) {
 		require.NoError(t, err)
 		kind, err := c.Type(ctx, name).Result()
 		require.NoError(t, err)
-		k := storedKey{Type: kind, Left: max(0, left)}
+		k := storedtest.Key{Type: kind, Left: max(0, left)}
 		switch kind {
 		case "none":
 			continue // it has just expired
 		case "string":
 			value, err := c.Get(ctx, name).Result()
 			require.NoError(t, err)
-			k.Values = []blob{blob(value)}
+			k.Values = []storedtest.Blob{storedtest.Blob(value)}
 		case "hash":
 			all, err := c.HGetAll(ctx, name).Result()
 			require.NoError(t, err)
 			for field, value := range all {
-				k.Values = append(k.Values, blob(field), blob(value))
+				k.Values = append(k.Values, storedtest.Blob(field), storedtest.Blob(value))
 			}
-			k.sortPairs()
+			sortPairs(&k)
 		case "zset":
 			all, err := c.ZRangeWithScores(ctx, name, 0, -1).Result()
 			require.NoError(t, err)
 			for _, z := range all {
-				k.Values = append(k.Values, blob(z.Member.(string)), blob(strconv.FormatFloat(z.Score, 'f', -1, 64)))
+				k.Values = append(k.Values, storedtest.Blob(z.Member.(string)), storedtest.Blob(strconv.FormatFloat(z.Score, 'f', -1, 64)))
 			}
 		case "set":
 			all, err := c.SMembers(ctx, name).Result()
 			require.NoError(t, err)
 			for _, member := range slices.Sorted(slices.Values(all)) {
-				k.Values = append(k.Values, blob(member))
+				k.Values = append(k.Values, storedtest.Blob(member))
 			}
 		case "list":
 			all, err := c.LRange(ctx, name, 0, -1).Result()
 			require.NoError(t, err)
 			for _, value := range all {
-				k.Values = append(k.Values, blob(value))
+				k.Values = append(k.Values, storedtest.Blob(value))
 			}
 		default:
 			require.Fail(t, "a type that nobody keeps", "%s: %s", name, kind)
@@ -163,9 +103,9 @@ func (s *stored) keep(t *testing.T, c *goredis.Client) {
 	}
 }
 
-func (k *storedKey) sortPairs() {
+func sortPairs(k *storedtest.Key) {
 	pairs := slices.Collect(slices.Chunk(k.Values, 2))
-	slices.SortFunc(pairs, func(a, b []blob) int { return strings.Compare(string(a[0]), string(b[0])) })
+	slices.SortFunc(pairs, func(a, b []storedtest.Blob) int { return strings.Compare(string(a[0]), string(b[0])) })
 	k.Values = slices.Concat(pairs...)
 }
 
@@ -208,13 +148,13 @@ func (s *stored) fill(t *testing.T, c *goredis.Client) {
 // the folder, because that is this machine's name.
 func (s *stored) keepFiles(t *testing.T, dir string) {
 	t.Helper()
-	s.Files = map[string]blob{}
+	s.Files = map[string]storedtest.Blob{}
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.HasPrefix(name, "hub-id-") {
 			return err
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		s.Files[name] = blob(data)
+		s.Files[name] = storedtest.Blob(data)
 		return err
 	})
 	require.NoError(t, err)
@@ -245,7 +185,7 @@ func (s *stored) listen(t *testing.T, c *goredis.Client) (stop func()) {
 			if err != nil {
 				return
 			}
-			s.Published = append(s.Published, publication{message.Channel, blob(message.Payload)})
+			s.Published = append(s.Published, storedtest.Publication{Channel: message.Channel, Payload: storedtest.Blob(message.Payload)})
 		}
 	}()
 	return func() {

@@ -109,13 +109,13 @@ var mayImport = map[string][]string{
 	"internal/redis/redistest": {"internal/redis", "internal/freeport", "internal/programs"},
 	"internal/freeport":        {},
 	"internal/programs":        {"internal/freeport"},
-
-	"internal/programs/programstest": {"internal/programs"},
 	"internal/recent":          {},
 	"internal/leaktest":        {},
 	"internal/webp":            {},
 	"internal/job":             {}, // standard library only
 	"internal/pyjson":          {},
+
+	"internal/programs/programstest": {"internal/programs"},
 }
 
 // looksAtURL finds code that reads the target of a request by itself. The hub
@@ -152,7 +152,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
+	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
 }
 
 // testsMayImport is what tests may import besides, and nothing else of the

@@ -1,34 +1,27 @@
 package stream
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/e2e/storedtest"
 )
 
 // Hubs of two versions share a Redis during an upgrade: what the last version
 // sent between its hubs is read, and written back byte by byte.
 func TestMessagesOfTheLastVersion(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../e2e/testdata/stored/lastversion.json")
+	stored, err := storedtest.LastVersion()
 	require.NoError(t, err)
-	var stored struct {
-		Published []struct{ Channel, Payload string }
-	}
-	require.NoError(t, json.Unmarshal(text, &stored))
 	kinds := map[runEventKind]bool{}
 	for _, p := range stored.Published {
 		if !strings.Contains(p.Channel, ":s:to:") {
 			continue
 		}
-		payload, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(p.Payload, "base64:"))
-		require.NoError(t, err)
 		// What package peers wraps it in: a word, and the length of the rest.
-		_, message, found := strings.Cut(strings.TrimPrefix(string(payload), "6:letter"), ":")
+		_, message, found := strings.Cut(strings.TrimPrefix(string(p.Payload), "6:letter"), ":")
 		require.True(t, found)
 		m, err := readPeerMessage([]byte(message))
 		require.NoError(t, err)
