@@ -38,6 +38,24 @@ type Requests struct {
 	Route func(*http.Request) string
 }
 
+// NewRequests takes in the requests for the routes of a table. log gives the logger
+// of the settings in force.
+func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Requests {
+	return &Requests{
+		Intake: core.Intake(), Log: log, Unavailable: core.NoteUnavailable, Limited: core.NoteLimited,
+		Route: func(r *http.Request) string { return table.Pattern(PathOf(r)) },
+	}
+}
+
+// RequestsCore is what Requests needs of the hub itself.
+type RequestsCore interface {
+	// Intake holds the bodies.
+	Intake() *intake.Intake
+	// NoteUnavailable and NoteLimited count, as Requests says.
+	NoteUnavailable()
+	NoteLimited(limit string)
+}
+
 // Receive takes a body in, parsing nothing; it must be closed. What is wrong
 // with one is answered here; the caller then has nothing left to do.
 func (q *Requests) Receive(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (*intake.Body, bool) {

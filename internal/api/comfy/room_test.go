@@ -37,10 +37,7 @@ func newBench(t *testing.T) *bench {
 	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	logger := slog.New(slog.DiscardHandler)
 	table := &api.Router{}
-	requests := &api.Requests{
-		Intake: h.Intake(), Log: func() *slog.Logger { return logger }, Unavailable: h.NoteUnavailable, Limited: h.NoteLimited,
-		Route: func(*http.Request) string { return "" },
-	}
+	requests := api.NewRequests(h, func() *slog.Logger { return logger }, table)
 	room := New(h, requests)
 	room.AddRoutes(table)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })

@@ -24,14 +24,12 @@ func newServer(t *testing.T, start bool) *api.Server {
 	t.Helper()
 	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	requests := &api.Requests{
-		Intake: h.Intake(), Log: func() *slog.Logger { return h.Settings().Logger },
-		Unavailable: h.NoteUnavailable, Limited: h.NoteLimited, Route: func(*http.Request) string { return "" },
-	}
+	table := &api.Router{}
+	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
 	if start {
 		require.NoError(t, h.Start(t.Context(), hub.Settings{Logger: slog.New(slog.DiscardHandler)}))
 	}
-	return api.NewServer(h, requests, api.Rooms{Own: Routes(h, requests), ComfyUI: &api.Router{}})
+	return api.NewServer(h, requests, api.Rooms{Own: Routes(h, requests), ComfyUI: table})
 }
 
 func ask(t *testing.T, s *api.Server, method, path, body string) (status int, answer string, header http.Header) {

@@ -3,7 +3,6 @@ package rooms
 
 import (
 	"log/slog"
-	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/comfy"
@@ -20,11 +19,7 @@ type API struct {
 // New makes the API of a hub, once.
 func New(h *hub.Hub) API {
 	table := &api.Router{}
-	requests := &api.Requests{
-		Intake: h.Intake(), Log: func() *slog.Logger { return h.Settings().Logger },
-		Unavailable: h.NoteUnavailable, Limited: h.NoteLimited,
-		Route: func(r *http.Request) string { return table.Pattern(api.PathOf(r)) },
-	}
+	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
 	room := comfy.New(h, requests)
 	room.AddRoutes(table)
 	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), ComfyUI: table, Forward: room.Forward})
