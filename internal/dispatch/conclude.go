@@ -156,8 +156,12 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 
 // free lets the instance have another job. It may be called twice.
 func (r *run) free() {
-	if r.conn != nil {
-		r.conn.detach(r)
+	if r.conn == nil {
+		return
+	}
+	r.conn.detach(r)
+	if next := r.d.connection(r.conn.name); next != nil {
+		next.detach(r) // the run was moved there, and does not know it yet
 	}
 }
 

@@ -221,11 +221,6 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 		}
 		d.mu.Unlock()
 		r.free()
-		if r.conn != nil {
-			if next := d.connection(r.conn.name); next != nil {
-				next.detach(r) // the run was moved there, and ended before it knew
-			}
-		}
 		if v != rejected { // then no count has changed that anybody knows of
 			d.streams.StatusChanged(d.callers(j)...)
 		}
