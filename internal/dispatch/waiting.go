@@ -24,10 +24,10 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Queued:
 		d.Wake()
 		d.streams.JobChanged(e.Tenant, e.Caller)
-		d.goesOn(e)
+		d.postedNext(e)
 	case queue.Asked:
 		d.Wake()
-		d.goesOn(e)
+		d.postedNext(e)
 	case queue.Freed:
 		d.Wake()
 	case queue.Refused:
@@ -54,10 +54,10 @@ func (d *Dispatcher) heard(e queue.Event) {
 	}
 }
 
-// goesOn tells that a client has posted its next prompt, perhaps at another hub.
-func (d *Dispatcher) goesOn(e queue.Event) {
+// postedNext tells that a client has posted its next prompt, perhaps at another hub.
+func (d *Dispatcher) postedNext(e queue.Event) {
 	if e.Client != "" && e.Hub == "" { // new, not given back
-		d.streams.GoesOn(stream.KeyOf(e.Requester), e.ID)
+		d.streams.PostedNext(stream.KeyOf(e.Requester), e.ID)
 	}
 }
 

@@ -75,7 +75,7 @@ func (e *Ends) tellUndelivered(ctx context.Context, k stream.Key, concerns func(
 	}
 	for _, j := range jobs {
 		if time.Since(time.UnixMilli(j.FinishedAt)) < e.window() && concerns(j) {
-			e.streams.Tell(k, j.ID, j.Key, rebuilt(ctx, e.queue, j)...)
+			e.streams.EndedElsewhere(k, j.ID, j.Key, rebuilt(ctx, e.queue, j)...)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
 	}
 	for _, r := range records {
 		if !r.Delivered && e.streams.Holds(k) {
-			e.streams.Tell(k, r.Job.ID, r.Job.Key, rebuilt(ctx, e.queue, r.Job)...)
+			e.streams.EndedElsewhere(k, r.Job.ID, r.Job.Key, rebuilt(ctx, e.queue, r.Job)...)
 		}
 	}
 }

@@ -161,7 +161,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	// client without a socket yet must be sent all of it.
 	k := stream.KeyOf(q.Requester)
 	s.streams.Posted(k, time.Now())
-	s.streams.GoesOn(k, q.ID)
+	s.streams.PostedNext(k, q.ID)
 	accepted, err := s.queue.Enqueue(ctx, q)
 	if err != nil {
 		return Accepted{}, err

@@ -15,7 +15,7 @@ const maxReaders = 1000
 // Sockets are those of clients, see [stream.Streams].
 type Sockets interface {
 	Connected(stream.Key) bool
-	Broadcast(stream.Key, stream.Message)
+	Send(stream.Key, stream.Message)
 }
 
 // Readers are the clients that want log lines as they come. Each instance is
@@ -60,7 +60,7 @@ func (r *Readers) Pass(instance string, frame []byte, several bool) {
 		}
 	}
 	for _, k := range readers {
-		r.sockets.Broadcast(k, stream.Text(frame))
+		r.sockets.Send(k, stream.Text(frame))
 	}
 }
 

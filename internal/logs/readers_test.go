@@ -17,7 +17,7 @@ type fakeSockets struct {
 
 func (f *fakeSockets) Connected(k stream.Key) bool { return f.connected(k) }
 
-func (f *fakeSockets) Broadcast(k stream.Key, m stream.Message) {
+func (f *fakeSockets) Send(k stream.Key, m stream.Message) {
 	f.sent[k.Client] = append(f.sent[k.Client], string(m.Data))
 }
 

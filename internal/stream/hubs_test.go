@@ -222,7 +222,7 @@ func TestTell(t *testing.T) {
 		require.False(t, a.streams.Holds(k))
 		p.settled()
 		tell := func(prompt string) {
-			b.streams.Tell(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
+			b.streams.EndedElsewhere(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
 		}
 		// The end has arrived in the stream.
 		a.job("me", "1", 1).End(other(success("1")))

@@ -303,7 +303,7 @@ func (s *Streams) read(text []byte) {
 		for i := range l.events {
 			m := l.events[i].message
 			m.Data = bytes.Clone(m.Data) // the client message must not keep the whole peer message in memory
-			s.Broadcast(l.k, m)
+			s.Send(l.k, m)
 		}
 	case peerFetched:
 		for i := range l.events {

@@ -291,7 +291,7 @@ func (s *Streams) Pass(ctx context.Context, k Key, m Message) {
 	here := s.transport == nil
 	s.change(k, false, func(c *client) { here = here || c.socket != nil || c.ownedHere() })
 	if here {
-		s.Broadcast(k, m)
+		s.Send(k, m)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, transportTimeout)

@@ -68,10 +68,10 @@ func (l *line) doubtful() bool {
 	return slices.ContainsFunc(l.sent, told) || slices.ContainsFunc(l.waiting, told)
 }
 
-// goesOn takes the sequences that were told before the client posted a prompt. A
+// postedNext takes the sequences that were told before the client posted a prompt. A
 // client with other prompts in progress posts without waiting for ends, so its post
 // proves nothing.
-func (l *line) goesOn(posted string) (received []*sequence) {
+func (l *line) postedNext(posted string) (received []*sequence) {
 	other := func(q *sequence) bool { return q.prompt != posted }
 	if slices.ContainsFunc(l.running, other) || slices.ContainsFunc(l.waiting, func(q *sequence) bool { return !q.told }) {
 		return nil
@@ -152,10 +152,10 @@ func (s *Streams) received(k Key, mark uint64) {
 	}
 }
 
-// GoesOn reports that the client has posted a prompt. A client that posts after its
+// PostedNext reports that the client has posted a prompt. A client that posts after its
 // last prompt has ended has read that end.
-func (s *Streams) GoesOn(k Key, posted string) {
-	s.receive(k, func(c *client) []*sequence { return c.line.goesOn(posted) })
+func (s *Streams) PostedNext(k Key, posted string) {
+	s.receive(k, func(c *client) []*sequence { return c.line.postedNext(posted) })
 }
 
 // Fetched reports that one of the clients was sent the results of ended prompts,

@@ -69,21 +69,21 @@ func TestReceipts(t *testing.T) {
 		"closed by a watchdog": {func(_ *testing.T, _ *rig, p *peer) { _ = p.conn.Close(4000, "") }, allOfA},
 		"cut off":              {func(_ *testing.T, _ *rig, p *peer) { _ = p.conn.CloseNow() }, allOfA},
 		"posted the next": {func(_ *testing.T, r *rig, p *peer) {
-			r.streams.GoesOn(me, "b")
+			r.streams.PostedNext(me, "b")
 			_ = p.conn.CloseNow()
 		}, nothing},
 		"posted the next after it was cut off": {func(_ *testing.T, r *rig, p *peer) {
 			_ = p.conn.CloseNow()
 			synctest.Wait()
-			r.streams.GoesOn(me, "b")
+			r.streams.PostedNext(me, "b")
 		}, nothing},
 		"posted the same again": {func(_ *testing.T, r *rig, p *peer) {
-			r.streams.GoesOn(me, "a")
+			r.streams.PostedNext(me, "a")
 			_ = p.conn.CloseNow()
 		}, allOfA},
 		"another client posted": {func(_ *testing.T, r *rig, p *peer) {
-			r.streams.GoesOn(Key{Client: "you"}, "b")
-			r.streams.GoesOn(Key{Tenant: "other", Client: "me"}, "b")
+			r.streams.PostedNext(Key{Client: "you"}, "b")
+			r.streams.PostedNext(Key{Tenant: "other", Client: "me"}, "b")
 			_ = p.conn.CloseNow()
 		}, allOfA},
 		"fetched the result": {func(_ *testing.T, r *rig, p *peer) {
@@ -115,7 +115,7 @@ func TestReceiptsOfNothing(t *testing.T) {
 		a.Send(other(executed("a")))
 		a.End(other(success("a")))
 		me := Key{Client: "me"}
-		r.streams.GoesOn(me, "b")
+		r.streams.PostedNext(me, "b")
 		r.streams.Fetched([]Key{me}, []string{"a"}) // many clients poll, and open their socket then
 		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled(), "and it is not late")
 	})
@@ -143,7 +143,7 @@ func TestSocketBeforeThePost(t *testing.T) {
 		p = r.open("/ws?clientId=me")
 		time.Sleep(receiptGrace - tick)
 		require.Equal(t, nothing, p.settled(), "it may still post")
-		r.streams.GoesOn(Key{Client: "me"}, "b")
+		r.streams.PostedNext(Key{Client: "me"}, "b")
 		r.run("me", "b").End(other(success("b")))
 		require.Equal(t, words(start("b"), success("b"), status(0), null("b")), p.settled(), "at once")
 		time.Sleep(2 * receiptGrace)
@@ -186,7 +186,7 @@ func TestParallelClientPosts(t *testing.T) {
 		b := r.run("me", "b")
 		_ = p.conn.CloseNow()
 		synctest.Wait()
-		r.streams.GoesOn(Key{Client: "me"}, "c")
+		r.streams.PostedNext(Key{Client: "me"}, "c")
 		require.Equal(t, append(slices.Clone(allOfA), start("b")), toldAgain(r))
 		b.End()
 	})
@@ -206,7 +206,7 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 		"posted the next": func(_ *testing.T, a, b *rig, p *peer) {
 			_ = p.conn.CloseNow()
 			for _, hub := range []*rig{a, b} { // all are told of each job
-				hub.streams.GoesOn(me, "b")
+				hub.streams.PostedNext(me, "b")
 			}
 		},
 	} {
@@ -246,8 +246,8 @@ func TestPostAfterTheSocketMoved(t *testing.T) {
 		p = b.open("/ws?clientId=me")
 		time.Sleep(receiptGrace / 2)
 		require.Equal(t, nothing, p.settled())
-		a.streams.GoesOn(Key{Client: "me"}, "b")
-		b.streams.GoesOn(Key{Client: "me"}, "b")
+		a.streams.PostedNext(Key{Client: "me"}, "b")
+		b.streams.PostedNext(Key{Client: "me"}, "b")
 		time.Sleep(2 * receiptGrace)
 		require.Empty(t, p.settled())
 	})

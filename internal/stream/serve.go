@@ -22,7 +22,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	if err := s.reserve(party); err != nil {
 		return err
 	}
-	defer s.giveBack(party)
+	defer s.release(party)
 	if id.Client == "" {
 		id.Client = mintSID()
 	}
@@ -134,7 +134,7 @@ func (s *Streams) reserve(p party) error {
 	return nil
 }
 
-func (s *Streams) giveBack(p party) {
+func (s *Streams) release(p party) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slots.free(p)

@@ -77,7 +77,7 @@ func TestRunsWithoutClient(t *testing.T) {
 		r.streams.Ended(Key{}, Attempt{Prompt: "b"}, other("x"))
 		r.streams.Posted(Key{}, time.Now())
 		require.False(t, r.streams.Replay(Key{}, "b"))
-		r.streams.Broadcast(Key{}, other("x"))
+		r.streams.Send(Key{}, other("x"))
 		require.Empty(t, p.settled())
 		require.Len(t, r.streams.clients, 1, "only the one with the minted id")
 	})
@@ -101,7 +101,7 @@ func TestNewestSocketWins(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.streams.StatusChanged()
 		a.End()
-		r.streams.Broadcast(Key{Client: "me"}, other("hello"))
+		r.streams.Send(Key{Client: "me"}, other("hello"))
 		require.Empty(t, old.settled(), "the old one gets nothing at all")
 		require.Contains(t, p.settled(), null("a"))
 
@@ -141,11 +141,11 @@ func TestLiveEvents(t *testing.T) {
 
 func TestBroadcast(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		r.streams.Broadcast(Key{Client: "me"}, other("nobody"))
+		r.streams.Send(Key{Client: "me"}, other("nobody"))
 		p := r.open("/ws?clientId=me")
 		p.settled()
 		r.run("me", "a")
-		r.streams.Broadcast(Key{Client: "me"}, other(`{"type": "crystools.monitor"}`))
+		r.streams.Send(Key{Client: "me"}, other(`{"type": "crystools.monitor"}`))
 		require.Equal(t, words(start("a"), `{"type": "crystools.monitor"}`), p.settled())
 	})
 }

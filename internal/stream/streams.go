@@ -95,8 +95,8 @@ type Options struct {
 	Transport Transport
 	// Arrived is called when the socket of a client that this hub did not own has
 	// opened here. By then other hubs have handed over what they have, and nothing
-	// was sent yet: the time to [Streams.Tell] what none of them has kept. It must
-	// return quickly.
+	// was sent yet: the time to report with [Streams.EndedElsewhere] what none of
+	// them has kept. It must return quickly.
 	Arrived func(ctx context.Context, k Key)
 	// Logger receives log records. Default: none.
 	Logger *slog.Logger
@@ -368,9 +368,9 @@ func (s *Streams) Connected(k Key) (connected bool) {
 	return connected
 }
 
-// Broadcast sends a message that belongs to no run to the client's socket here. The
+// Send sends a message that belongs to no run to the client's socket here. The
 // message is never held; without a socket it is dropped.
-func (s *Streams) Broadcast(k Key, m Message) {
+func (s *Streams) Send(k Key, m Message) {
 	f := &frame{kind: m.Kind, node: m.Node, binary: m.Binary, data: m.Data, size: int64(len(m.Data))}
 	s.change(k, false, func(c *client) {
 		if c.socket != nil {

@@ -22,10 +22,10 @@ func (s *Streams) Told(k Key, job string) (told, running bool) {
 	return told, running
 }
 
-// Tell adds the complete sequence of a job that another hub has run, as
+// EndedElsewhere adds the complete sequence of a job that another hub has run, as
 // [Streams.Ended] does, unless that hub has sent its end. What arrives later is
-// dropped. Without messages nothing is known of the job, and Tell does nothing.
-func (s *Streams) Tell(k Key, promptID, job string, msgs ...Message) {
+// dropped. Without messages nothing is known of the job, and nothing happens.
+func (s *Streams) EndedElsewhere(k Key, promptID, job string, msgs ...Message) {
 	if len(msgs) == 0 {
 		return
 	}
