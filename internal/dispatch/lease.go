@@ -14,11 +14,20 @@ import (
 // Renewal goes on while an instance is silent: a lease says that the hub is
 // alive, not that the run makes progress.
 func (d *Dispatcher) keepLeases(ctx context.Context) {
+	d.heal(ctx)
 	d.adoptOwn(ctx)
 	for ctx.Err() == nil {
+		d.heal(ctx)
 		d.renew(ctx)
 		d.sweep(ctx)
 		retry.Sleep(ctx, d.settings().Lease/3)
+	}
+}
+
+// heal puts back what Redis has lost.
+func (d *Dispatcher) heal(ctx context.Context) {
+	if err := d.queue.Heal(ctx); err != nil && ctx.Err() == nil {
+		d.log.Debug("cannot look for what Redis has lost", "error", err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 func (d *Dispatcher) heard(e queue.Event) {
 	switch e.Kind {
 	case queue.Resync:
+		d.work.Go(d.log, "putting back what Redis has lost", func() { d.heal(d.ctx) })
 		d.Wake()
 		d.streams.JobChanged("", "")
 	case queue.Queued:

@@ -95,6 +95,30 @@ func TestPromptWhileRedisFails(t *testing.T) {
 	}
 }
 
+// Redis is killed and comes back without its last writes, as a replica does that lags
+// and takes over. The prompts since then have not vanished, and none runs twice.
+func TestRedisLosesItsLastWrites(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := newBench(t, 2, func(b *bench) { b.id.Redis = server.URL() })
+	socket := b.dial("ann")
+	rewind := server.Save()
+	ended := b.submit(picture(1), "ann")
+	socket.until(ended)
+	running := b.submit(work(60, 7, "none"), "ann")
+	require.Equal(t, "execution_start", socket.next().Type)
+	b.submit(work(60, 8, "none"), "bob")
+	require.Eventually(t, func() bool { return started(b) == 3 }, time.Minute, time.Millisecond)
+	waiting := b.submit(picture(2), "cid")
+	rewind()
+	types := socket.until(running)
+	require.Equal(t, "execution_success", types[len(types)-2])
+	for _, id := range []string{ended, running, waiting} {
+		require.Equal(t, "success", b.finished(id).Status.Text)
+	}
+	require.Equal(t, 4, started(b), "none ran twice")
+}
+
 // The results of a run are kept while Redis is away, however long that is. The hub
 // must have given up asking for names before Redis comes back.
 func TestRunEndsWhileRedisIsAway(t *testing.T) {

@@ -41,7 +41,19 @@ func (q *Queue) cancel(ctx context.Context, key, withdraw string) (CancelResult,
 	if err := refusal(code); err != nil {
 		return CancelResult{}, err
 	}
-	j, err := replied(values[1:]).job()
+	r := replied(values[1:])
+	if job.State(values[0]) == job.Queued {
+		q.copies.forget(key)
+	} else {
+		q.copies.change(key, nil, func(c *copied) {
+			for _, field := range []string{"cancel", "withdrawn"} {
+				if r[field] != "" { // scripts only ask whether there is one
+					c.record[field] = r[field]
+				}
+			}
+		})
+	}
+	j, err := r.job()
 	return CancelResult{Was: job.State(values[0]), Withdrawn: j.Withdrawn, Run: j.Run}, err
 }
 
@@ -59,6 +71,7 @@ func (q *Queue) CancelWaiting(ctx context.Context, keys []string) ([]string, err
 		if err != nil {
 			return removed, err
 		}
+		q.copies.forget(gone...)
 		removed = append(removed, gone...)
 	}
 	return removed, nil

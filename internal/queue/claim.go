@@ -137,8 +137,12 @@ type ClaimRequest struct {
 
 // Claim assigns a waiting job to an instance, and its run to a hub for the duration
 // of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken,
-// ErrNotFound.
+// ErrNotFound; ErrUnavailable also for a moment after Redis was restarted, see
+// [Queue.Heal].
 func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
+	if err := q.ready(ctx); err != nil {
+		return job.Job{}, err
+	}
 	code, fields, err := q.run(ctx, claimScript,
 		r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease))
 	if err != nil {
@@ -147,5 +151,8 @@ func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
 	if err := refusal(code); err != nil {
 		return job.Job{}, err
 	}
-	return replied(fields).job()
+	claimed := replied(fields)
+	j, err := claimed.job()
+	q.copies.change(r.Key, claimed, func(c *copied) { c.held = true })
+	return j, err
 }

@@ -28,7 +28,13 @@ func doorTime(d time.Duration) int64 {
 // nothing was changed. On the embedded server the end is on disk when Reject
 // returns.
 func (q *Queue) Reject(ctx context.Context, run job.Run, answer []byte) error {
-	return q.fenced(ctx, rejectScript, run.Key, run.Fence, q.codec.compress(answer), milliseconds(refusalLife))
+	err := q.asHolder(ctx, run, func() error {
+		return q.fenced(ctx, rejectScript, run.Key, run.Fence, q.codec.compress(answer), milliseconds(refusalLife))
+	})
+	if err == nil {
+		q.copies.forget(run.Key)
+	}
+	return err
 }
 
 // Admit ends the wait for a refusal of a job that was enqueued with a Door. Either

@@ -78,7 +78,11 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if err := refusal(code); err != nil && !existing {
 		return Accepted{}, err
 	}
-	j, err := replied(fields).job()
+	r := replied(fields)
+	j, err := r.job()
+	if !existing {
+		q.copies.change(s.Key, r, func(c *copied) { c.stored, c.sealed, c.requires = stored, sealed, string(s.Body.Requires) })
+	}
 	return Accepted{Job: j, Existing: existing}, err
 }
 

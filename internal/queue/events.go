@@ -82,6 +82,7 @@ func (q *Queue) Subscribe(ctx context.Context) <-chan Event {
 			if !ok {
 				continue
 			}
+			q.copies.overheard(event)
 			select {
 			case out <- event:
 			case <-ctx.Done():

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,23 +58,38 @@ func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	if !o.State.Ended() {
 		return fmt.Errorf("queue: %q is no end", o.State)
 	}
-	return q.end(ctx, o, finishScript, run.Key, run.Fence, string(o.State))
+	e := q.stored(o.State, o)
+	err := q.asHolder(ctx, run, func() error { return q.end(ctx, e, finishScript, run.Key, run.Fence, e.state) })
+	if errors.Is(err, ErrWithdrawn) {
+		q.copies.forget(run.Key)
+	}
+	return err
 }
 
 // FailWaiting ends a waiting job that no instance can run. Outcome.State and Uses
 // are ignored. Errors: ErrNotQueued, ErrNotFound.
 func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
-	return q.end(ctx, o, failWaitingScript, key)
+	return q.end(ctx, q.stored(job.Failed, o), failWaitingScript, key)
 }
 
-// end runs a script that ends a job.
-func (q *Queue) end(ctx context.Context, o Outcome, s *redis.Script, args ...any) error {
+// stored converts an outcome into what is written.
+func (q *Queue) stored(state job.State, o Outcome) end {
+	return end{
+		state: string(state), reason: o.Reason, entry: q.codec.compress(o.Entry), summary: o.Summary, uses: o.Uses.args(),
+	}
+}
+
+// end runs a script that ends a job. key is the first of its arguments.
+func (q *Queue) end(ctx context.Context, e end, s *redis.Script, key string, args ...any) error {
 	l := q.limit.Load()
-	args = append(args, q.codec.compress(o.Entry), o.Summary, o.Reason, l.HistoryEntries, l.HistoryBytes, l.TenantHistory)
-	args = append(args, o.Uses.args()...)
-	code, _, err := q.run(ctx, s, args...)
+	args = append([]any{key}, args...)
+	args = append(args, e.entry, e.summary, e.reason, l.HistoryEntries, l.HistoryBytes, l.TenantHistory)
+	code, _, err := q.run(ctx, s, append(args, e.uses...)...)
 	if err != nil {
 		return err
+	}
+	if code == "ok" {
+		q.copies.change(key, nil, func(c *copied) { c.held, c.end = false, &e })
 	}
 	return refusal(code)
 }
@@ -132,17 +148,24 @@ func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job
 	if o.Pause > 0 {
 		pause = milliseconds(o.Pause)
 	}
-	code, fields, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, blame,
-		q.limit.Load().MaxAttempts, MaxKills, MaxExcuses, MaxReruns, pause, maxReasons)
-	if err != nil {
+	var fields []string
+	err := q.asHolder(ctx, run, func() error {
+		code, reply, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, blame,
+			q.limit.Load().MaxAttempts, MaxKills, MaxExcuses, MaxReruns, pause, maxReasons)
+		if err != nil {
+			return err
+		}
+		fields = reply
+		return refusal(code)
+	})
+	if err != nil && !errors.Is(err, ErrExhausted) && !errors.Is(err, ErrCancelled) {
 		return job.Job{}, err
 	}
-	if code == "stale" {
-		return job.Job{}, ErrStale
+	r := replied(fields)
+	j, failed := r.job()
+	q.copies.change(run.Key, r, func(c *copied) { c.held = err != nil })
+	if failed != nil {
+		return job.Job{}, failed
 	}
-	j, err := replied(fields).job()
-	if err != nil {
-		return job.Job{}, err
-	}
-	return j, refusal(code)
+	return j, err
 }

@@ -193,7 +193,9 @@ func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 // DeleteHistory removes the entries of ids; unknown ids are not an error. Files
 // stay, as in ComfyUI.
 func (q *Queue) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
-	return q.forget(ctx, tenant, "ids", ids)
+	err := q.forget(ctx, tenant, "ids", ids)
+	q.copies.forgetEnds(tenant, ids)
+	return err
 }
 
 // ClearHistory removes the current entries of a tenant, or those of one of its
@@ -229,6 +231,9 @@ func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string)
 		if _, _, err := q.run(ctx, forgetScript, args...); err != nil {
 			return err
 		}
+		if kind == "keys" {
+			q.copies.forget(batch...)
+		}
 	}
 	return nil
 }
@@ -259,7 +264,11 @@ func (q *Queue) RecountHistory(ctx context.Context) error {
 // DeliveredEnd records that the client confirmed the end of its job. Errors:
 // ErrNotFound.
 func (q *Queue) DeliveredEnd(ctx context.Context, key string) error {
-	return q.fenced(ctx, deliveredScript, key)
+	err := q.fenced(ctx, deliveredScript, key)
+	if err == nil {
+		q.copies.change(key, nil, func(c *copied) { c.delivered = true })
+	}
+	return err
 }
 
 // Undelivered returns ended jobs of a client that has not confirmed the end, in the

@@ -28,6 +28,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:entries:TENANT       hash    id -> key of the job of the history entry
 //	q:undelivered:PACKED   zset    keys of ended jobs that a (tenant, client) has not confirmed
 //	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone
+//	q:forgotten:KEY        string  the job was removed on purpose; for half an hour
 //	q:numbers              hash    tenant -> ComfyUI's next queue number
 //	q:raised               hash    tenant -> highest number in its history
 //	q:counters             hash    turns, ends, bytes of history, swept, recounted

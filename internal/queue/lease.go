@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -13,7 +15,15 @@ import (
 // Repeating it changes nothing. Errors: ErrStale; ErrCancelled for a run that is
 // recorded all the same; ErrWithdrawn if its client has also withdrawn it.
 func (q *Queue) Started(ctx context.Context, run job.Run) error {
-	return q.fenced(ctx, startedScript, run.Key, run.Fence)
+	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, startedScript, run.Key, run.Fence) })
+	if err == nil || errors.Is(err, ErrCancelled) {
+		q.copies.change(run.Key, nil, func(c *copied) {
+			if c.record["state"] == string(job.Leased) {
+				c.record["state"], c.record["started"] = string(job.Running), strconv.FormatInt(time.Now().UnixMilli(), 10)
+			}
+		})
+	}
+	return err
 }
 
 // Progress records how far the running node is, from 0 to 1. Call it at most once a
@@ -26,7 +36,11 @@ func (q *Queue) Progress(ctx context.Context, run job.Run, fraction float64) err
 // Release frees the instance of a run that has ended there; the job stays with its
 // holder, who collects its results. Errors: ErrStale.
 func (q *Queue) Release(ctx context.Context, run job.Run) error {
-	return q.fenced(ctx, releaseScript, run.Key, run.Fence)
+	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, releaseScript, run.Key, run.Fence) })
+	if err == nil {
+		q.copies.change(run.Key, nil, func(c *copied) { c.record["released"] = "1" })
+	}
+	return err
 }
 
 // fenced runs a script that answers with a code only.
@@ -49,7 +63,7 @@ type RenewResult struct {
 }
 
 // Renew extends the leases of all of a hub's runs. Call it about three times per
-// lease.
+// lease. A run that Redis has lost is put back.
 func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	var result RenewResult
 	if len(runs) == 0 {
@@ -67,15 +81,30 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 	if len(codes) != len(runs) {
 		return result, fmt.Errorf("%w: %d answers to %d renewals", ErrCorrupt, len(codes), len(runs))
 	}
+	var held []job.Run
 	for i, code := range codes {
+		if code != "lost" {
+			q.copies.change(runs[i].Key, nil, func(*copied) {}) // it is confirmed again
+			held = append(held, runs[i])
+		}
 		switch code {
 		case "lost":
+			if q.holds(runs[i]) {
+				if restored, err := q.restore(ctx, runs[i].Key); err != nil {
+					return result, err
+				} else if restored {
+					continue
+				}
+			}
 			result.Lost = append(result.Lost, runs[i])
 		case "cancelled":
 			result.Cancelled = append(result.Cancelled, runs[i])
 		case "withdrawn":
 			result.Withdrawn = append(result.Withdrawn, runs[i])
 		}
+	}
+	if err := q.capture(ctx, held); err != nil {
+		q.log.Debug("cannot copy runs", "error", err)
 	}
 	return result, nil
 }
@@ -142,7 +171,11 @@ func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, err
 	if err != nil {
 		return nil, err
 	}
-	return readOrphans(values)
+	orphans, err := readOrphans(values)
+	for _, o := range orphans {
+		q.copies.forget(o.Key) // another hub may have changed it: Renew makes a new copy
+	}
+	return orphans, err
 }
 
 // Adopt takes over a run, with a new lease and a new fence, from a hub that is
@@ -156,6 +189,7 @@ func (q *Queue) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, err
 	if err := refusal(code); err != nil {
 		return Orphan{}, err
 	}
+	q.copies.forget(run.Key)
 	orphans, err := readOrphans(values)
 	if err != nil || len(orphans) != 1 {
 		return Orphan{}, fmt.Errorf("%w: reply of adopt: %w", ErrCorrupt, err)

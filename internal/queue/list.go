@@ -29,6 +29,7 @@ func (q *Queue) pipeline(ctx context.Context, n, batch int, read func(p redis.Pi
 			return nil
 		})
 		if err != nil && !errors.Is(err, redis.Nil) {
+			q.doubt(err)
 			return fmt.Errorf("queue: %w", err)
 		}
 	}
@@ -239,6 +240,9 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 		return job.Body{}, fmt.Errorf("queue: %w", err)
 	}
 	body.Requires = requires
+	q.copies.change(key, nil, func(c *copied) {
+		c.stored, c.sealed, c.requires = []byte(stored.Val()), []byte(sealed.Val()), string(requires)
+	})
 	if sealed.Val() != "" {
 		body.Secrets, err = q.unseal(ctx, key, []byte(sealed.Val()))
 		return body, err

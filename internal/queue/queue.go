@@ -37,6 +37,8 @@
 //	    in Live or in History. Cancelling a waiting job leaves no entry, as in
 //	    ComfyUI. Withdrawing a running job leaves none either; it is removed
 //	    from Live at once, but its lease is kept until its run has ended.
+//	  - What Redis has confirmed and then lost, the hub that was told of it puts back
+//	    (Heal), unless the job was removed on purpose.
 //	  - Messages to other hubs (Subscribe) are hints. Nothing depends on them;
 //	    every waiter also polls from time to time.
 //
@@ -135,8 +137,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Queue is the queue of all hubs that share a Redis and a prefix. It holds no state
-// of its own except its limits, and is safe for concurrent use.
+// Queue is the queue of all hubs that share a Redis and a prefix. Besides its limits
+// it holds copies of the jobs that it has lately changed, see [Queue.Heal]. It is safe
+// for concurrent use.
 //
 // Many methods: one method for each script, since every transition of a job is one
 // script; there is no state to divide.
@@ -147,6 +150,9 @@ type Queue struct {
 	limit atomic.Pointer[Limits]
 	codec *codec
 	log   *slog.Logger
+
+	copies *copies // nil with the embedded server
+	heal   healing
 }
 
 // New returns the queue in a Redis.
@@ -166,6 +172,9 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 		}
 	}
 	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, log: o.Logger}
+	if !db.Embedded() {
+		q.copies = newCopies()
+	}
 	q.SetLimits(Limits{
 		HistoryEntries: o.HistoryEntries, TenantHistory: o.TenantHistory, HistoryBytes: o.HistoryBytes,
 		MaxQueue: o.MaxQueue, MaxQueueBytes: o.MaxQueueBytes, MaxAttempts: o.MaxAttempts,
@@ -207,12 +216,20 @@ func (q *Queue) SetLimits(l Limits) {
 func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, []string, error) {
 	reply, err := q.db.Run(ctx, s, args...)
 	if err != nil {
+		q.doubt(err)
 		return "", nil, fmt.Errorf("queue: %w", err)
 	}
 	if len(reply) == 0 {
 		return "", nil, fmt.Errorf("%w: empty reply of script %s", ErrCorrupt, s.Name())
 	}
 	return reply[0], reply[1:], nil
+}
+
+// doubt notes that Redis may be another one when it is back.
+func (q *Queue) doubt(err error) {
+	if errors.Is(err, ErrUnavailable) {
+		q.heal.doubt.Store(true)
+	}
 }
 
 // refusal returns the error for a script's code; nil for "ok".

@@ -33,6 +33,7 @@ var (
 	forgetScript        = script("forget", redis.Durable, "lib", "history")
 	recountScript       = script("recount", redis.Write, "lib", "history")
 	expireScript        = script("expire", redis.Write, "lib", "history")
+	restoreScript       = script("restore", redis.Durable, "lib", "history")
 	deliveredScript     = script("delivered", redis.Write, "lib", "history")
 )
 

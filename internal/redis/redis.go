@@ -72,6 +72,8 @@ type (
 	SliceCmd = goredis.SliceCmd
 	// ZRangeBy is a range of scores.
 	ZRangeBy = goredis.ZRangeBy
+	// MapCmd is a hash.
+	MapCmd = goredis.MapStringStringCmd
 	// StringCmd is a string.
 	StringCmd = goredis.StringCmd
 	// StringSliceCmd is a list of strings.

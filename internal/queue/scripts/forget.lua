@@ -14,6 +14,7 @@ for i = 3, #ARGV do
   local j = k and get(k)
   if j and j.size then
     forget(j)
+    stay_gone(k)
     n = n + 1
   end
 end

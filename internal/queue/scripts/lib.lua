@@ -139,6 +139,13 @@ local function leave(j)
   write('DEL', key('q', 'body', j.key), key('q', 'secret', j.key))
 end
 
+-- stay_gone keeps a hub that still has a copy of a removed job from putting it
+-- back, see restore.lua.
+local function stay_gone(k)
+  write('SET', key('q', 'forgotten', k), '1')
+  write('PEXPIREAT', key('q', 'forgotten', k), int(now() + 1800000))
+end
+
 -- runs reports whether a job is assigned to an instance.
 local function runs(j)
   return j.state == 'leased' or j.state == 'running'

@@ -28,4 +28,5 @@ local function bury(k)
   end
   unname(j)
   write('DEL', job_key(k))
+  stay_gone(k)
 end

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -68,6 +69,23 @@ func (s *Server) Start() {
 	s.t.Helper()
 	require.NoError(s.t, s.Restart())
 	require.True(s.t, s.serves(), "redis-server does not start again: %s", s.Log())
+}
+
+// Save copies the data as it is now. To call the result kills the server and starts
+// it again with that copy: everything later is lost, as after a crash, or when a
+// replica takes over that has not received it.
+func (s *Server) Save() (rewind func()) {
+	s.t.Helper()
+	const data = "appendonlydir"
+	saved := filepath.Join(s.t.TempDir(), data)
+	require.NoError(s.t, os.CopyFS(saved, os.DirFS(filepath.Join(s.dir, data))))
+	return func() {
+		s.t.Helper()
+		s.Kill()
+		require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, data)))
+		require.NoError(s.t, os.CopyFS(filepath.Join(s.dir, data), os.DirFS(saved)))
+		s.Start()
+	}
 }
 
 // serves waits until the server answers, or has ended.

@@ -1,0 +1,222 @@
+package queue
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+const (
+	// copyLife is for how long what Redis has confirmed is kept, in case that Redis
+	// loses its last writes. A replica that lags by more cannot be helped.
+	copyLife = time.Minute
+	// copyBytes bounds the copies of what is not running; the oldest go first.
+	copyBytes = 64 << 20
+	// copyTrust is for how long after Redis's last word on a job its copy may be
+	// put back. It is shorter than the life of q:forgotten.
+	copyTrust = 20 * time.Minute
+)
+
+// copied is what this process knows of a job because Redis has confirmed it.
+type copied struct {
+	key    string
+	record record
+	// stored and sealed are the body and the API keys as Redis has them; nil if
+	// this process has never seen them.
+	stored, sealed []byte
+	requires       string
+	// held means that this process holds the job's run.
+	held bool
+	// end is how the job ended; nil if it lives.
+	end       *end
+	delivered bool
+	// at is when Redis last confirmed any of this.
+	at time.Time
+	// place is where the copy is in the order of these times; nil while it is held.
+	place *list.Element
+}
+
+// end is an end as it is written.
+type end struct {
+	state, reason  string
+	entry, summary []byte
+	uses           []any
+}
+
+func (c *copied) size() (n int64) {
+	n = int64(len(c.stored) + len(c.sealed) + len(c.requires) + 1024)
+	if c.end != nil {
+		n += int64(len(c.end.entry) + len(c.end.summary))
+	}
+	return n
+}
+
+// copies are the jobs that this process has lately changed, as it knows them: a
+// Redis that is restored from older data, or replaced by a replica that lags, gets
+// back what it has lost. With the embedded server there are none, since that dies
+// with the process.
+type copies struct {
+	mu   sync.Mutex
+	jobs map[string]*copied
+	// idle are those that are not held, the one confirmed first at the front, and
+	// bytes is their size.
+	idle  *list.List
+	bytes int64
+}
+
+func newCopies() *copies { return &copies{jobs: map[string]*copied{}, idle: list.New()} }
+
+// change calls f with the copy of a job, creating it if there is a record. The copy
+// keeps the record.
+func (c *copies) change(key string, r record, f func(*copied)) {
+	if c == nil || key == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jobs[key]
+	if j == nil {
+		if r == nil {
+			return
+		}
+		j = &copied{key: key}
+		c.jobs[key] = j
+	} else {
+		c.count(j, -1)
+	}
+	if r != nil {
+		j.record = r
+	}
+	j.at = time.Now()
+	f(j)
+	c.count(j, 1)
+	for c.bytes > copyBytes {
+		c.drop(c.oldest())
+	}
+}
+
+// count adds a copy to the idle ones, or takes it out. The lock is held.
+func (c *copies) count(j *copied, sign int64) {
+	switch {
+	case sign < 0 && j.place != nil:
+		c.idle.Remove(j.place)
+		j.place = nil
+		c.bytes -= j.size()
+	case sign > 0 && !j.held:
+		j.place = c.idle.PushBack(j)
+		c.bytes += j.size()
+	}
+}
+
+// oldest returns the idle copy that was confirmed first; nil if there is none. The
+// lock is held.
+func (c *copies) oldest() *copied {
+	if front := c.idle.Front(); front != nil {
+		return front.Value.(*copied) //nolint:forcetypeassert // nothing else is put there
+	}
+	return nil
+}
+
+// drop forgets a copy. The lock is held.
+func (c *copies) drop(j *copied) {
+	c.count(j, -1)
+	delete(c.jobs, j.key)
+}
+
+// forget drops the copies of jobs that were removed, or are somebody else's now.
+func (c *copies) forget(keys ...string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		if j := c.jobs[key]; j != nil {
+			c.drop(j)
+		}
+	}
+}
+
+// forgetEnds drops the copies of a tenant's ended jobs of some ids.
+func (c *copies) forgetEnds(tenant string, ids []string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, j := range c.jobs {
+		if j.end != nil && j.record["tenant"] == tenant && slices.Contains(ids, j.record["id"]) {
+			c.drop(j)
+		}
+	}
+}
+
+// overheard drops the copy of a job of which another hub has told the end: that hub
+// has the end itself.
+func (c *copies) overheard(e Event) {
+	if c == nil || e.Kind != Ended {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if j := c.jobs[e.Key]; j != nil && !j.held && j.end == nil {
+		c.drop(j)
+	}
+}
+
+// prune drops what is old enough to be safe.
+func (c *copies) prune(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for j := c.oldest(); j != nil && now.Sub(j.at) > copyLife; j = c.oldest() {
+		c.drop(j)
+	}
+}
+
+// get returns a copy as it stands now; ok is false if there is none, or if it is too
+// old to be trusted.
+func (c *copies) get(key string) (out copied, ok bool) {
+	if c == nil {
+		return copied{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jobs[key]
+	if j == nil || time.Since(j.at) > copyTrust {
+		return copied{}, false
+	}
+	out = *j
+	out.record = maps.Clone(j.record)
+	return out, true
+}
+
+// keys returns the jobs with a copy, those that were confirmed first at the front.
+func (c *copies) keys() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := slices.SortedFunc(maps.Values(c.jobs), func(a, b *copied) int { return a.at.Compare(b.at) })
+	keys := make([]string, len(list))
+	for i, j := range list {
+		keys[i] = j.key
+	}
+	return keys
+}
+
+// lacking returns those of the runs of which there is no complete copy.
+func (c *copies) lacking(runs []job.Run) (keys []string) {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, run := range runs {
+		if j := c.jobs[run.Key]; j == nil || j.stored == nil {
+			keys = append(keys, run.Key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,179 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// settleTime is for how long no job is claimed after Redis was restarted or
+// replaced: a job that seems to wait may run, and its hub has yet to say so.
+const settleTime = time.Second
+
+// healing is what Heal knows of Redis.
+type healing struct {
+	mu   sync.Mutex
+	seen string // the last incarnation; "" before the first
+	// doubt means that Redis was unavailable since it was last looked at.
+	doubt   atomic.Bool
+	settled atomic.Pointer[time.Time]
+}
+
+// Heal puts back what Redis has lost of the jobs that this process has accepted,
+// holds or has ended within the last minute, if Redis was restarted or replaced since
+// the last call: a replica that takes over may lag, and a crash may lose the last
+// second. Call it at the start, after each Resync, and from time to time. Until it
+// has succeeded, what is left to do is done by the next call.
+func (q *Queue) Heal(ctx context.Context) error {
+	if q.copies == nil {
+		return nil
+	}
+	q.heal.mu.Lock()
+	defer q.heal.mu.Unlock()
+	now, err := q.db.Incarnation(ctx)
+	if err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	if now == q.heal.seen || q.heal.seen == "" {
+		q.heal.seen = now
+		q.copies.prune(time.Now())
+		return nil
+	}
+	until := time.Now().Add(settleTime)
+	q.heal.settled.Store(&until)
+	restored := 0
+	keys := q.copies.keys()
+	for _, key := range keys {
+		done, err := q.restore(ctx, key)
+		if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil { // there is something wrong with this one; the others go on
+			q.log.Error("cannot put back a job", "job", key, "error", err)
+		}
+		if done {
+			restored++
+		}
+	}
+	q.heal.seen = now
+	q.log.Info("Redis was restarted or replaced", "checked", len(keys), "put_back", restored)
+	return nil
+}
+
+// ready reports that jobs may be claimed, or why not. Errors: ErrUnavailable.
+func (q *Queue) ready(ctx context.Context) error {
+	if q.copies == nil {
+		return nil
+	}
+	if q.heal.doubt.Swap(false) {
+		if err := q.Heal(ctx); err != nil {
+			q.heal.doubt.Store(true)
+			return err
+		}
+	}
+	if until := q.heal.settled.Load(); until != nil && time.Now().Before(*until) {
+		return fmt.Errorf("%w: it has just come back, and other hubs look for what it has lost", ErrUnavailable)
+	}
+	return nil
+}
+
+// restore puts back what Redis has lost of one job. It reports whether anything was.
+func (q *Queue) restore(ctx context.Context, key string) (done bool, err error) {
+	c, ok := q.copies.get(key)
+	if !ok {
+		return false, nil
+	}
+	lease, pause := "", milliseconds(settleTime)
+	if c.held {
+		lease, pause = strconv.FormatInt(milliseconds(q.o.Lease), 10), 0
+	}
+	e, delivered := c.end, ""
+	if e == nil {
+		e = &end{}
+	} else {
+		pause = 0
+	}
+	if c.delivered {
+		delivered = "1"
+	}
+	l := q.limit.Load()
+	args := []any{
+		key, c.stored, c.sealed, c.requires, lease, pause, e.state, e.entry, e.summary, e.reason,
+		l.HistoryEntries, l.HistoryBytes, l.TenantHistory, delivered, len(c.record),
+	}
+	for name, value := range c.record {
+		args = append(args, name, value)
+	}
+	code, _, err := q.run(ctx, restoreScript, append(args, e.uses...)...)
+	switch {
+	case err != nil:
+		return false, err
+	case code == "stale":
+		q.copies.forget(key)
+	case code == "ok":
+		q.log.Warn("Redis had lost a job, which was put back", "job", key, "held", c.held, "ended", c.end != nil)
+	}
+	return code == "ok", nil
+}
+
+// asHolder makes a change to a run. If Redis knows nothing of the run, it may have
+// lost it: then it is put back, and the change is made again.
+func (q *Queue) asHolder(ctx context.Context, run job.Run, change func() error) error {
+	err := change()
+	if !errors.Is(err, ErrStale) || !q.holds(run) {
+		return err
+	}
+	done, failed := q.restore(ctx, run.Key)
+	if failed != nil {
+		return failed
+	}
+	if done {
+		return change()
+	}
+	return err
+}
+
+// holds reports whether this process has a copy of a run that it holds.
+func (q *Queue) holds(run job.Run) bool {
+	c, ok := q.copies.get(run.Key)
+	return ok && c.held && c.record["fence"] == strconv.FormatInt(run.Fence, 10)
+}
+
+// capture copies runs that were taken over from other hubs.
+func (q *Queue) capture(ctx context.Context, runs []job.Run) error {
+	keys := q.copies.lacking(runs)
+	records := make([]*redis.MapCmd, len(keys))
+	bodies, secrets := make([]*redis.StringCmd, len(keys)), make([]*redis.StringCmd, len(keys))
+	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
+		records[i] = p.HGetAll(ctx, q.keys.job(keys[i]))
+		bodies[i], secrets[i] = p.Get(ctx, q.keys.body(keys[i])), p.Get(ctx, q.keys.secret(keys[i]))
+	})
+	if err != nil {
+		return err
+	}
+	requires := make([]*redis.StringCmd, len(keys))
+	err = q.pipeline(ctx, len(keys), batchSize, func(p redis.Pipeliner, i int) {
+		requires[i] = p.HGet(ctx, q.keys.class(records[i].Val()["class"]), "requires")
+	})
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		r := record(records[i].Val())
+		if s := job.State(r["state"]); s != job.Leased && s != job.Running || bodies[i].Err() != nil {
+			continue
+		}
+		q.copies.change(key, r, func(c *copied) {
+			c.held, c.stored, c.sealed = true, []byte(bodies[i].Val()), []byte(secrets[i].Val())
+			c.requires = requires[i].Val()
+		})
+	}
+	return nil
+}

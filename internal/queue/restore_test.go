@@ -1,0 +1,419 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// full returns a submission with everything that a job can have.
+func full(id string) queue.Submission {
+	return submission(id, func(s *queue.Submission) {
+		s.Priority = 7
+		s.Body.Secrets, s.Body.Inputs, s.Body.Targets = []byte(`{"api_key_comfy_org":"k"}`), []byte("pins"), []byte(`["9"]`)
+	})
+}
+
+// losing is a queue of a hub whose Redis loses its last writes, and one of another
+// hub on the same Redis.
+type losing struct {
+	*bench
+	server *redistest.Server
+	other  *bench
+	s      queue.Submission
+	j      job.Job // after its acceptance
+	lost   []string
+}
+
+// accept accepts a job.
+func (l *losing) accept() {
+	l.t.Helper()
+	accepted, err := l.Enqueue(l.t.Context(), l.s)
+	require.NoError(l.t, err)
+	l.j = accepted.Job
+}
+
+// run starts a run of it.
+func (l *losing) run() job.Run {
+	l.t.Helper()
+	run := l.claim(l.j, "gpu").Run
+	_, err := l.Body(l.t.Context(), run.Key) // as each holder reads it
+	require.NoError(l.t, err)
+	require.NoError(l.t, l.Started(l.t.Context(), run))
+	return run
+}
+
+// holds checks that the queue knows the run as it was, and lets it end.
+func (l *losing) holds(run job.Run) {
+	l.t.Helper()
+	ctx := l.t.Context()
+	got := l.get(run.Key)
+	require.Equal(l.t, job.Running, got.State)
+	run.LeaseUntil, got.Run.LeaseUntil = 0, 0
+	require.Equal(l.t, run, got.Run)
+	require.Equal(l.t, []any{l.j.Rank, l.j.Number, l.j.Requester, 1}, []any{got.Rank, got.Number, got.Requester, got.Attempts})
+	taken, err := l.Taken(ctx)
+	require.NoError(l.t, err)
+	require.True(l.t, taken["gpu"])
+	body, err := l.Body(ctx, run.Key)
+	require.NoError(l.t, err)
+	require.Equal(l.t, l.s.Body, body)
+	heads, err := l.Peek(ctx, []string{"class"}, 9)
+	require.NoError(l.t, err)
+	require.Empty(l.t, heads, "nobody else gets it")
+	renewed, err := l.Renew(ctx, "hub/1", []job.Run{run})
+	require.NoError(l.t, err)
+	require.Zero(l.t, renewed)
+	require.NoError(l.t, l.Finish(ctx, run, done(`{"x":1}`)))
+	l.ended(run.Key)
+}
+
+// ended checks that the job has ended, and that nothing of it is left but that.
+func (l *losing) ended(key string) {
+	l.t.Helper()
+	ctx := l.t.Context()
+	j := l.get(key)
+	require.Equal(l.t, job.Done, j.State)
+	require.Zero(l.t, j.Kills)
+	require.Equal(l.t, l.lost, j.Lost)
+	entry, err := l.HistoryEntry(ctx, "tenant", l.s.ID)
+	require.NoError(l.t, err)
+	text, err := entry.JSON()
+	require.NoError(l.t, err)
+	require.JSONEq(l.t, `{"x":1}`, string(text))
+	live, waiting, err := l.CountAll(ctx)
+	require.NoError(l.t, err)
+	require.Equal(l.t, []int{0, 0}, []int{live, waiting})
+	require.Zero(l.t, l.share(""))
+	runs, err := l.Runs(ctx)
+	require.NoError(l.t, err)
+	require.Empty(l.t, runs)
+	taken, err := l.Taken(ctx)
+	require.NoError(l.t, err)
+	require.Empty(l.t, taken)
+	_, err = l.Body(ctx, key)
+	require.ErrorIs(l.t, err, queue.ErrNotFound)
+	classes, err := l.Classes(ctx)
+	require.NoError(l.t, err)
+	require.Empty(l.t, classes)
+}
+
+// Redis is killed and comes back with older data. What this hub has been told is put
+// back from its own copies.
+func TestRedisLosesItsLastWrites(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(l *losing){
+		"an accept": func(l *losing) {
+			rewind := l.server.Save()
+			l.accept()
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			got := l.get(l.j.Key)
+			require.Positive(l.t, got.NotBefore, "another hub's run may be put back first")
+			got.NotBefore = 0
+			require.Equal(l.t, l.j, got)
+			require.Equal(l.t, "1", l.enqueue("next").Number, "no number is given twice")
+			body, err := l.Body(l.t.Context(), l.j.Key)
+			require.NoError(l.t, err)
+			require.Equal(l.t, l.s.Body, body)
+			n, waiting, err := l.CountAll(l.t.Context())
+			require.NoError(l.t, err)
+			require.Equal(l.t, []int{2, 2}, []int{n, waiting})
+			found, err := l.Find(l.t.Context(), "tenant", "id")
+			require.NoError(l.t, err)
+			require.Equal(l.t, l.j.Key, found.Key)
+		},
+		"a claim": func(l *losing) {
+			l.accept()
+			rewind := l.server.Save()
+			run := l.run()
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.holds(run)
+		},
+		"a claim, found by the renewal": func(l *losing) {
+			l.accept()
+			rewind := l.server.Save()
+			run := l.run()
+			rewind()
+			renewed, err := l.Renew(l.t.Context(), "hub/1", []job.Run{run})
+			require.NoError(l.t, err)
+			require.Zero(l.t, renewed)
+			l.holds(run)
+		},
+		"a claim, found by the end": func(l *losing) {
+			l.accept()
+			rewind := l.server.Save()
+			run := l.run()
+			rewind()
+			require.NoError(l.t, l.Release(l.t.Context(), run))
+			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
+			l.ended(run.Key)
+		},
+		"an accept and a claim": func(l *losing) {
+			rewind := l.server.Save()
+			l.accept()
+			run := l.run()
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.holds(run)
+		},
+		"a claim of another hub's job": func(l *losing) {
+			accepted, err := l.other.Enqueue(l.t.Context(), l.s)
+			require.NoError(l.t, err)
+			l.j = accepted.Job
+			rewind := l.server.Save()
+			run := l.run()
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.holds(run)
+		},
+		"a run that was taken over": func(l *losing) {
+			rewind := l.server.Save()
+			accepted, err := l.other.Enqueue(l.t.Context(), l.s)
+			require.NoError(l.t, err)
+			l.j = accepted.Job
+			orphan, err := l.Adopt(l.t.Context(), l.other.claim(l.j, "gpu").Run, "hub/1")
+			require.NoError(l.t, err)
+			require.NoError(l.t, l.Started(l.t.Context(), orphan.Run))
+			_, err = l.Renew(l.t.Context(), "hub/1", []job.Run{orphan.Run})
+			require.NoError(l.t, err)
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.holds(orphan.Run)
+		},
+		"a start": func(l *losing) {
+			l.accept()
+			run := l.claim(l.j, "gpu").Run
+			rewind := l.server.Save()
+			require.NoError(l.t, l.Started(l.t.Context(), run))
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.holds(run)
+		},
+		"an attempt": func(l *losing) { // given back, and claimed again
+			l.accept()
+			run := l.claim(l.j, "gpu").Run
+			rewind := l.server.Save()
+			_, err := l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "excused", Excused: true})
+			require.NoError(l.t, err)
+			l.lost = []string{"excused"}
+			run = l.run()
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.holds(run)
+		},
+		"an end": func(l *losing) {
+			l.accept()
+			run := l.run()
+			rewind := l.server.Save()
+			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.ended(run.Key)
+			left, err := l.Undelivered(l.t.Context(), "tenant", "client")
+			require.NoError(l.t, err)
+			require.Len(l.t, left, 1)
+		},
+		"an end that its client has confirmed": func(l *losing) {
+			l.accept()
+			run := l.run()
+			rewind := l.server.Save()
+			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
+			require.NoError(l.t, l.DeliveredEnd(l.t.Context(), run.Key))
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.ended(run.Key)
+			left, err := l.Undelivered(l.t.Context(), "tenant", "client")
+			require.NoError(l.t, err)
+			require.Empty(l.t, left)
+		},
+		"an end whose run another hub has taken over since": func(l *losing) {
+			l.accept()
+			run := l.run()
+			rewind := l.server.Save()
+			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
+			rewind()
+			orphan, err := l.other.Adopt(l.t.Context(), run, "hub/2")
+			require.NoError(l.t, err)
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.ended(run.Key)
+			require.NoError(l.t, l.other.Finish(l.t.Context(), orphan.Run, done(`{"x":2}`)), "the end of an ended job")
+			l.ended(run.Key)
+		},
+		"a whole job": func(l *losing) {
+			rewind := l.server.Save()
+			l.accept()
+			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.ended(l.j.Key)
+		},
+		"a job that its client has cancelled": func(l *losing) {
+			rewind := l.server.Save()
+			l.accept()
+			_, err := l.Cancel(l.t.Context(), l.j.Key)
+			require.NoError(l.t, err)
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			_, err = l.Get(l.t.Context(), l.j.Key)
+			require.ErrorIs(l.t, err, queue.ErrNotFound)
+		},
+		"a history entry that was deleted": func(l *losing) {
+			rewind := l.server.Save()
+			l.accept()
+			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
+			require.NoError(l.t, l.DeleteHistory(l.t.Context(), "tenant", []string{"id"}))
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			_, err := l.Get(l.t.Context(), l.j.Key)
+			require.ErrorIs(l.t, err, queue.ErrNotFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			sealer := vault(t, "s")
+			hub := func() *bench { return on(t, redistest.Open(t, server.URL()), queue.Options{Sealer: sealer}) }
+			l := &losing{bench: hub(), other: hub(), server: server, s: full("id")}
+			require.NoError(t, l.Heal(t.Context()))
+			test(l)
+		})
+	}
+}
+
+// What others have done since is not undone when Redis restarts and has lost nothing.
+func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(l *losing){
+		"deleted by another hub": func(l *losing) {
+			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
+			require.NoError(l.t, l.other.DeleteHistory(l.t.Context(), "tenant", []string{"id"}))
+			require.NoError(l.t, l.HealNow(l.t.Context()))
+			_, err := l.Get(l.t.Context(), l.j.Key)
+			require.ErrorIs(l.t, err, queue.ErrNotFound)
+		},
+		"cancelled by another hub": func(l *losing) {
+			_, err := l.other.Cancel(l.t.Context(), l.j.Key)
+			require.NoError(l.t, err)
+			require.NoError(l.t, l.HealNow(l.t.Context()))
+			live, err := l.Live(l.t.Context(), "")
+			require.NoError(l.t, err)
+			require.Empty(l.t, live)
+		},
+		"cancelled by another hub and forgotten": func(l *losing) {
+			_, err := l.other.Cancel(l.t.Context(), l.j.Key)
+			require.NoError(l.t, err)
+			require.Eventually(l.t, func() bool {
+				_, err := l.other.Sweep(l.t.Context(), "hub/2", 1)
+				require.NoError(l.t, err)
+				_, err = l.Get(l.t.Context(), l.j.Key)
+				return err != nil
+			}, time.Minute, time.Millisecond)
+			require.NoError(l.t, l.HealNow(l.t.Context()))
+			live, err := l.Live(l.t.Context(), "")
+			require.NoError(l.t, err)
+			require.Empty(l.t, live)
+		},
+		"taken over by another hub": func(l *losing) {
+			run := l.run()
+			orphan, err := l.other.Adopt(l.t.Context(), run, "hub/2")
+			require.NoError(l.t, err)
+			require.NoError(l.t, l.HealNow(l.t.Context()))
+			renewed, err := l.Renew(l.t.Context(), "hub/1", []job.Run{run})
+			require.NoError(l.t, err)
+			require.Equal(l.t, []job.Run{run}, renewed.Lost)
+			require.ErrorIs(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)), queue.ErrStale)
+			renewed, err = l.other.Renew(l.t.Context(), "hub/2", []job.Run{orphan.Run})
+			require.NoError(l.t, err)
+			require.Zero(l.t, renewed)
+		},
+		"given back and claimed by another hub": func(l *losing) {
+			run := l.run()
+			orphan, err := l.other.Adopt(l.t.Context(), run, "hub/2")
+			require.NoError(l.t, err)
+			_, err = l.other.Requeue(l.t.Context(), orphan.Run, queue.RequeueOptions{Reason: "lost"})
+			require.NoError(l.t, err)
+			require.ErrorIs(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)), queue.ErrStale)
+			require.NoError(l.t, l.HealNow(l.t.Context()))
+			require.Equal(l.t, job.Queued, l.get(run.Key).State)
+		},
+		"ended": func(l *losing) {
+			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
+			before := l.get(l.j.Key)
+			require.NoError(l.t, l.HealNow(l.t.Context()))
+			require.Equal(l.t, before, l.get(l.j.Key))
+			l.ended(l.j.Key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Each(t, func(t *testing.T, db *redis.DB) {
+				o := queue.Options{Sealer: vault(t, "s"), Tombstone: time.Millisecond}
+				l := &losing{bench: on(t, db, o), other: on(t, db, o), s: full("id")}
+				l.KeepCopies()
+				l.accept()
+				test(l)
+			})
+		})
+	}
+}
+
+// The scripts that put back do the same on both kinds of Redis.
+func TestAllIsPutBack(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
+		b.KeepCopies()
+		var runs []job.Run
+		for _, id := range []string{"waits", "runs", "ended"} {
+			l := &losing{bench: b, s: full(id)}
+			l.accept()
+			if id != "waits" {
+				run := b.claim(l.j, "gpu of "+id).Run
+				require.NoError(t, b.Started(t.Context(), run))
+				runs = append(runs, run)
+			}
+		}
+		require.NoError(t, b.Finish(t.Context(), runs[1], done(`{"x":1}`)))
+		keys, err := b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()
+		require.NoError(t, err)
+		require.NoError(t, b.db.Client().Del(t.Context(), keys...).Err())
+		require.NoError(t, b.HealNow(t.Context()))
+		live, err := b.Live(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, []string{"waits", "runs"}, ids(live))
+		require.Equal(t, []job.State{job.Queued, job.Running}, []job.State{live[0].State, live[1].State})
+		requireHistory(t, b, "tenant", `ended:{"x":1}`)
+		again, err := b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()
+		require.NoError(t, err)
+		require.ElementsMatch(t, keys, again)
+	})
+}
+
+// After a restart of Redis nobody gets a job for a moment: it may run, and its hub
+// has yet to say so.
+func TestNoClaimRightAfterARestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := on(t, redistest.Open(t, server.URL()), queue.Options{})
+	require.NoError(t, b.Heal(t.Context()))
+	j := b.enqueue("a")
+	server.Stop()
+	_, err := b.Get(t.Context(), j.Key)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	server.Start()
+	request := queue.ClaimRequest{Key: j.Key, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid"}
+	_, err = b.Claim(t.Context(), request)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	require.Eventually(t, func() bool {
+		_, err := b.Claim(t.Context(), request)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}
