@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/stream",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/roster", "internal/stream",
 		"internal/userdata", "internal/webui",
 	},
 	"internal/dispatch": {
@@ -91,6 +91,7 @@ var mayImport = map[string][]string{
 	"internal/intake":    {"internal/pyjson"},
 	"internal/fleet":     {},
 	"internal/lastknown": {"internal/catalog", "internal/comfyui", "internal/files"},
+	"internal/roster":    {"internal/catalog", "internal/comfyui", "internal/files", "internal/redis"},
 	"internal/webui":     {"internal/comfyui", "internal/files", "internal/rescue", "internal/retry"},
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
 	"internal/gossip":    {"internal/fleet", "internal/retry"},

@@ -70,6 +70,8 @@ type agent struct {
 	i    *scripted
 	boot int64
 	seq  uint64
+	// classes is the hash of the instance's object_info.
+	classes string
 }
 
 // hire puts an agent beside a scripted instance that is not in the fleet yet.
@@ -82,7 +84,7 @@ func hire(b *dispatching, i *scripted) *agent {
 func (a *agent) report(running string) {
 	a.b.t.Helper()
 	a.seq++
-	r := fleet.InstanceReport{Name: a.i.name, URL: a.i.web.URL, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Job: running}
+	r := fleet.InstanceReport{Name: a.i.name, URL: a.i.web.URL, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Job: running, ObjectInfo: a.classes}
 	if running != "" {
 		r.Queue = 1
 	}

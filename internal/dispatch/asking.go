@@ -203,6 +203,16 @@ func (conn *connection) takeWhole(library *catalog.Library, info *catalog.Info, 
 	return changed
 }
 
+// takeRecalled stores what the instance said in an earlier connection, perhaps to
+// another hub. The first who wants to know makes the hub ask again.
+func (conn *connection) takeRecalled(info *catalog.Info, hash string) {
+	a := conn.ask
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hash = hash
+	conn.setInfo(info)
+}
+
 // takePart stores what the instance said of a class and reports whether that is
 // new.
 func (conn *connection) takePart(library *catalog.Library, class string, body []byte, began time.Time) (changed bool, err error) {

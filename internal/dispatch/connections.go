@@ -127,9 +127,13 @@ func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
 		}
 	}
 	began := time.Now()
-	info, hash, err := d.read(ctx, conn)
-	if err != nil {
-		return err
+	info, hash := d.recall(ctx, conn)
+	recalled := info != nil
+	if !recalled {
+		var err error
+		if info, hash, err = d.read(ctx, conn); err != nil {
+			return err
+		}
 	}
 	if replaced, err := conn.client.Get(ctx, "/node_replacements", nil); err == nil {
 		if with, err := info.WithReplacements(replaced); err == nil {
@@ -137,11 +141,30 @@ func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
 		}
 	}
 	conn.ask.forget()
-	conn.takeWhole(d.Library, info, hash, began)
+	if recalled {
+		conn.takeRecalled(info, hash)
+	} else {
+		conn.takeWhole(d.Library, info, hash, began)
+	}
 	d.Learned(conn.name, conn.abilities(), conn.capability())
 	conn.log.Info("instance connected", "version", conn.capability().String(), "classes", info.Classes())
 	d.resumeLogs(ctx, conn)
 	return nil
+}
+
+// recall returns what is kept of an instance, if its agent says that this is still what
+// it can run.
+func (d *Dispatcher) recall(ctx context.Context, conn *connection) (*catalog.Info, string) {
+	i, known := d.Fleet.Instance(conn.name)
+	if d.Roster == nil || !known || !i.Reported() || i.Report.ObjectInfo == "" {
+		return nil, ""
+	}
+	hash := i.Report.ObjectInfo
+	info := d.Roster.Recall(ctx, hash)
+	if info != nil {
+		d.Roster.Recalled(conn.name, conn.capability(), hash)
+	}
+	return info, hash
 }
 
 // read returns what an instance can run, and the hash of the answer, which is
@@ -159,6 +182,9 @@ func (d *Dispatcher) read(ctx context.Context, conn *connection) (*catalog.Info,
 	}
 	defer done()
 	info, err := d.Library.Parse(body)
+	if err == nil && d.Roster != nil {
+		d.Roster.Keep(conn.name, conn.capability(), hash, body)
+	}
 	return info, hash, err
 }
 
@@ -213,6 +239,35 @@ func (d *Dispatcher) Version() comfyui.Version {
 		}
 	}
 	return lowest
+}
+
+// Names returns the names of the connected instances.
+func (d *Dispatcher) Names() map[string]bool {
+	names := map[string]bool{}
+	for _, conn := range d.connected() {
+		names[conn.name] = true
+	}
+	return names
+}
+
+// elsewhere returns an instance of another hub that could run a job; "" if none is
+// known.
+func (d *Dispatcher) elsewhere(needs catalog.Requirements) string {
+	if d.Roster == nil {
+		return ""
+	}
+	for name, info := range d.Roster.Elsewhere() {
+		if conn := d.connection(name); (conn == nil || !conn.isOpen()) && len(info.Satisfies(needs)) == 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// runsElsewhere reports whether another hub has an instance that could run the job.
+func (r *run) runsElsewhere() bool {
+	needs, err := catalog.DecodeRequirements(r.body.Requires)
+	return err == nil && r.d.elsewhere(needs) != ""
 }
 
 // others are the other present instances that could run a job.

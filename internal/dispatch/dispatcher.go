@@ -58,6 +58,8 @@ type Config struct {
 	Connect func(fleet.Instance) (*comfyui.Client, error)
 	// Library parses object_info; equal bodies are parsed once.
 	Library *catalog.Library
+	// Roster keeps what instances can run. May be nil.
+	Roster Roster
 	// Learned is told what an instance can run when it has connected, and when
 	// that has changed.
 	Learned func(instance string, info *catalog.Info, version comfyui.Version)
@@ -75,6 +77,19 @@ type Config struct {
 	// Observe is told of jobs' ends and of waits, for metrics.
 	Observe Observer
 	Logger  *slog.Logger
+}
+
+// Roster keeps what instances can run, for the next start and for other hubs.
+type Roster interface {
+	// Keep keeps a body of /object_info. It must not wait, nor retain the body.
+	Keep(instance string, version comfyui.Version, hash string, body []byte)
+	// Recall returns what was kept under a hash, nil if there is nothing.
+	Recall(ctx context.Context, hash string) *catalog.Info
+	// Recalled notes that an instance has what Recall has returned.
+	Recalled(instance string, version comfyui.Version, hash string)
+	// Elsewhere returns what instances can run that other hubs have now and this one
+	// does not, by name.
+	Elsewhere() map[string]*catalog.Info
 }
 
 // Observer takes measurements.

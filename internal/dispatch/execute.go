@@ -128,6 +128,10 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 		r.d.door(j.Key).another()
 		return result{verdict: excused, reason: "the instance refused it: " + why.Type}
 	}
+	if j.Excuses < freeExcuses && r.runsElsewhere() {
+		r.d.door(j.Key).another()
+		return result{verdict: excused, reason: "the instance refused it: " + why.Type}
+	}
 	if v := r.reject(ctx, why); v != undecided {
 		return result{verdict: v}
 	}

@@ -64,8 +64,8 @@ func (d *Dispatcher) postedNext(e queue.Event) {
 
 // Explain says in plain words why a waiting job waits.
 func (d *Dispatcher) Explain(needs catalog.Requirements) string {
-	conns := d.connected()
-	if len(conns) == 0 {
+	conns, elsewhere := d.connected(), d.elsewhere(needs)
+	if len(conns) == 0 && elsewhere == "" {
 		return "no instance is connected"
 	}
 	var lacking []string
@@ -79,6 +79,9 @@ func (d *Dispatcher) Explain(needs catalog.Requirements) string {
 			return "waiting for an instance to become idle"
 		}
 		lacking = append(lacking, conn.name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
+	}
+	if elsewhere != "" {
+		return "waiting for an instance of another hub to become idle"
 	}
 	slices.Sort(lacking)
 	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
@@ -96,7 +99,7 @@ func (d *Dispatcher) expire(ctx context.Context) {
 	stuck := map[string]time.Time{}
 	for class, encoded := range classes {
 		needs, err := catalog.DecodeRequirements(encoded)
-		if err != nil || d.runnable(conns, needs) {
+		if err != nil || d.runnable(conns, needs) || d.elsewhere(needs) != "" {
 			continue
 		}
 		since, known := d.unrunnable[class]

@@ -61,10 +61,16 @@ type Instance struct {
 // BootID tells one life of the instance's process from the next, as a short text.
 func (i Instance) BootID() string { return strconv.FormatInt(i.Report.Boot, 36) }
 
+// Reported reports whether the instance's agent is present and has reported it within
+// the last 20 s.
+func (i Instance) Reported() bool {
+	return i.Agent != "" && i.State != Offline && time.Since(i.LastSeen) <= staleAfter
+}
+
 // Has reports whether the instance's agent said within the last 20 s that it runs a
 // job of the hubs.
 func (i Instance) Has(job string) bool {
-	return job != "" && i.Agent != "" && i.State != Offline && i.Report.Job == job && time.Since(i.LastSeen) <= staleAfter
+	return job != "" && i.Report.Job == job && i.Reported()
 }
 
 // record is what the registry keeps of one instance.

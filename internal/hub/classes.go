@@ -17,6 +17,9 @@ type Classes struct {
 	store    *files.Store
 	// age is how old the answer about one class may be, see Settings.CatalogAge.
 	age func() time.Duration
+	// looked is closed once the hub knows what instances could run that others have,
+	// or that it had itself before it started.
+	looked <-chan struct{}
 }
 
 // All describes all node classes to a tenant; false while none is known.
@@ -52,6 +55,26 @@ func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 	return names
 }
 
+// lookTimeout is how long a prompt that the first instances cannot run waits at a start
+// for what is known of the others.
+const lookTimeout = 10 * time.Second
+
+// lookFirst waits for what is known of other instances. It reports whether it waited.
+func (c *Classes) lookFirst(ctx context.Context) bool {
+	select {
+	case <-c.looked:
+		return false
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	select {
+	case <-c.looked:
+	case <-ctx.Done():
+	}
+	return true
+}
+
 // validate checks a prompt against what the fleet can run. An instance may have
 // got a file since it was asked last. So before a prompt is refused because it
 // names what no list has, the instances are asked again for those classes. A
@@ -62,6 +85,10 @@ func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Cata
 	now := time.Now()
 	known := c.stock.catalog()
 	verdict := known.Validate(p)
+	if !verdict.Accepted() && c.lookFirst(ctx) {
+		known = c.stock.catalog()
+		verdict = known.Validate(p)
+	}
 	if len(verdict.Unlisted) == 0 {
 		return known, verdict
 	}

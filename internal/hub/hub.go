@@ -26,6 +26,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/roster"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/webui"
@@ -76,6 +77,7 @@ type Hub struct {
 	users    *userdata.Store
 	held     *files.Held
 	known    *lastknown.Answers
+	roster   *roster.Roster
 	webUI    *webui.Files
 	ring     *keyring.Ring
 	links    *Links
@@ -202,9 +204,11 @@ func (h *Hub) open(ctx context.Context) error {
 	h.ends.streams = h.streams // which call it
 	h.logs = logs.NewReaders(h.streams)
 	left := &leftPictures{}
+	library := catalog.NewLibrary()
+	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: left.note,
-		Connected: h.clients, Connect: h.connect, Library: catalog.NewLibrary(), Learned: h.stock.learned, Logged: h.logged,
+		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.stock.learned, Logged: h.logged,
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
@@ -212,7 +216,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
 	}
-	h.classes = &Classes{stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
+	h.classes = &Classes{looked: h.roster.Looked(), stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held,
@@ -233,6 +237,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.stopHouse = stop
 	h.house.Go(func() { h.janitor.run(house) })
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
+	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })
 	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.stock.follow(house, h.fleet) })

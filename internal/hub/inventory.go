@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/roster"
 )
 
 // rememberAbilities is how long the node classes of an instance that left stay
@@ -46,6 +47,29 @@ func (v *inventory) learned(instance string, info *catalog.Info, version comfyui
 	// At once: the job that an instance can run must not be refused after the
 	// instance has been seen.
 	v.merge()
+}
+
+// recalled takes in what is kept of instances that this hub does not have now.
+func (v *inventory) recalled(known map[string]roster.Instance) {
+	changed := false
+	v.mu.Lock()
+	for name, i := range known {
+		if i.Info == nil || time.Since(i.Seen) > rememberAbilities {
+			continue
+		}
+		s := v.items[name]
+		switch {
+		case s == nil || !s.left.IsZero() && s.info.Hash() != i.Info.Hash():
+			v.items[name] = &stock{info: i.Info, version: i.Version, left: i.Seen}
+			changed = true
+		case !s.left.IsZero() && s.left.Before(i.Seen):
+			s.left = i.Seen
+		}
+	}
+	v.mu.Unlock()
+	if changed {
+		v.merge()
+	}
 }
 
 // present marks which instances are there now.

@@ -1,0 +1,138 @@
+package dispatch
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// otherHub is a roster of one instance that another hub has, and of one object_info.
+type otherHub struct {
+	info *catalog.Info
+	hash string
+	gone atomic.Bool
+	kept chan string
+}
+
+const emptyImage = `{"EmptyImage": {"input": {"required": {"width": ["INT", {"default": 512}]}}, "output": ["IMAGE"], "output_node": false}}`
+
+func newOtherHub(t *testing.T, body string) *otherHub {
+	t.Helper()
+	info, err := catalog.Parse([]byte(body))
+	require.NoError(t, err)
+	return &otherHub{info: info, hash: comfyui.HashObjectInfo([]byte(body)), kept: make(chan string, 100)}
+}
+
+func (o *otherHub) with(_ *dispatching, c *Config) { c.Roster = o }
+
+// Keep implements Roster.
+func (o *otherHub) Keep(_ string, _ comfyui.Version, hash string, _ []byte) { o.kept <- hash }
+
+// Recall implements Roster.
+func (o *otherHub) Recall(_ context.Context, hash string) *catalog.Info {
+	if hash == o.hash {
+		return o.info
+	}
+	return nil
+}
+
+// Recalled implements Roster.
+func (o *otherHub) Recalled(_ string, _ comfyui.Version, hash string) { o.kept <- hash }
+
+// Elsewhere implements Roster.
+func (o *otherHub) Elsewhere() map[string]*catalog.Info {
+	if o.gone.Load() {
+		return nil
+	}
+	return map[string]*catalog.Info{"far": o.info}
+}
+
+// A hub that sees no instance does not fail jobs that another hub's instance could
+// run.
+func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
+	t.Parallel()
+	o := newOtherHub(t, emptyImage)
+	b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
+	key := b.submit(picture)
+	require.Eventually(t, func() bool { return b.job(key).Age(time.Now()) > time.Second }, deadline, 50*time.Millisecond)
+	b.Dispatcher.Close() // its loop would look, too
+	b.Dispatcher = New(b.config)
+	for range 3 {
+		b.expire(t.Context())
+		require.Equal(t, job.Queued, b.job(key).State)
+	}
+	require.Equal(t, "waiting for an instance of another hub to become idle", b.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}))
+	require.Equal(t, "no instance is connected", b.Explain(catalog.Requirements{Classes: []string{"Other"}}))
+	o.gone.Store(true)
+	b.Start()
+	require.Contains(t, b.failure(key), "No instance could run this prompt")
+}
+
+// What the only instance of this hub refuses is left to another hub's instance, for a
+// bounded number of times.
+func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
+	t.Parallel()
+	o := newOtherHub(t, emptyImage)
+	b := newDispatching(t, 1, o.with)
+	b.instances[0].on("POST /prompt", refuse)
+	key := b.submit(picture)
+	require.Contains(t, b.lost(key), "the instance refused it")
+	require.NotEqual(t, job.Failed, b.job(key).State)
+	b.record(key, "excuses", freeExcuses)
+	require.Contains(t, b.failure(key), "Custom validation failed for node")
+}
+
+// An instance whose agent says that it can run what is kept gets jobs before it has
+// answered itself.
+func TestCatalogIsRecalled(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t)
+	body, _, err := func() ([]byte, string, error) {
+		client, err := comfyui.NewClient(s.web.URL, comfyui.Options{})
+		require.NoError(t, err)
+		return client.ObjectInfo(t.Context(), nil)
+	}()
+	require.NoError(t, err)
+	o := newOtherHub(t, string(body))
+	for name, tt := range map[string]struct {
+		reported string
+		waits    bool
+	}{
+		"it is the same": {o.hash, false},
+		"it is another":  {"another", true},
+		"nobody says so": {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOtherHub(t, string(body))
+			b := newDispatching(t, 0, o.with)
+			a := hire(b, newScripted(t))
+			a.classes = tt.reported
+			asked := make(chan struct{}, 1)
+			a.i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				if tt.waits {
+					next.ServeHTTP(w, r)
+					return
+				}
+				<-r.Context().Done()
+			})
+			key := b.submit(picture)
+			a.report("")
+			b.reaches(key, job.Done)
+			require.Equal(t, o.hash, <-o.kept)
+			require.Len(t, asked, map[bool]int{false: 0, true: 1}[tt.waits])
+		})
+	}
+}
