@@ -5,7 +5,7 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, conformance, fuzz, soak and attack are for those who change the code; see
+# bench, conformance, fuzz, soak, attack and chaos are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench conformance fuzz soak attack clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench conformance fuzz soak attack chaos clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -75,6 +75,15 @@ soak:
 ATTACKTIME ?= 30s
 attack:
 	COMFYHUB_ATTACK=$(ATTACKTIME) $(GO) test -run TestAttacks -count 1 -v -timeout 1h ./e2e
+
+# A fleet with faults everywhere for so long: kills, hangs, bad connections. The
+# seed decides which and when; FAULTS=hub,redis takes those with such a word in
+# their names (FAULTS=list shows all).
+SEED    ?= $(shell date +%s)
+SECONDS ?= 60
+FAULTS  ?=
+chaos: caddy bin/agent bin/chaos
+	@bin/chaos -seed $(SEED) -seconds $(SECONDS) -faults "$(FAULTS)" $(CHAOSFLAGS)
 
 $(LINT):
 	GOBIN=$(CURDIR)/bin .ci/again $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/programs"
+)
+
+// kind is a kind of fault. strike spoils one target; heal mends it after the time
+// that the schedule gives, and returns when the target works again.
+type kind struct {
+	name string
+	// shortest and longest bound how long the fault lasts.
+	shortest, longest time.Duration
+	// targets are how many targets of this kind a stage has, on whom the fault
+	// falls in turn by chance.
+	targets func(s *stage) int
+	// at names the target. Two faults never hold the same one at once.
+	at func(n int) string
+	// downs tells whether nothing can be submitted through the target meanwhile.
+	downs  bool
+	strike func(s *stage, n int) error
+	heal   func(ctx context.Context, s *stage, n int) error
+}
+
+func hubs(s *stage) int    { return len(s.hubs) }
+func agents(s *stage) int  { return len(s.agents) }
+func servers(s *stage) int { return len(s.servers) }
+func one(*stage) int       { return 1 }
+
+func hubName(n int) string    { return fmt.Sprintf("hub-%d", n+1) }
+func agentName(n int) string  { return fmt.Sprintf("agent-%d", n+1) }
+func serverName(n int) string { return fmt.Sprintf("instance-%d", n+1) }
+
+const (
+	redisName   = "redis"
+	storageName = "storage"
+)
+
+func only(name string) func(int) string { return func(int) string { return name } }
+
+// program makes the faults of programs: killed, stopped in order, frozen.
+func program(name string, targets func(*stage) int, at func(int) string, downs bool, of func(*stage, int) *programs.Program, awake func(context.Context, *stage, int) error) []kind {
+	restart := func(ctx context.Context, s *stage, n int) error {
+		if err := of(s, n).Restart(); err != nil {
+			return err
+		}
+		return awake(ctx, s, n)
+	}
+	return []kind{
+		{"kill-" + name, 0, 6 * time.Second, targets, at, downs, func(s *stage, n int) error { of(s, n).Kill(); return nil }, restart},
+		{"stop-" + name, 0, 6 * time.Second, targets, at, downs, func(s *stage, n int) error { of(s, n).Stop(); return nil }, restart},
+		{"freeze-" + name, time.Second, 22 * time.Second, targets, at, downs, func(s *stage, n int) error { of(s, n).Pause(); return nil }, func(ctx context.Context, s *stage, n int) error {
+			of(s, n).Resume()
+			return awake(ctx, s, n)
+		}},
+	}
+}
+
+// link makes the faults of connections.
+func link(name string, targets func(*stage) int, at func(int) string, downs bool, of func(*stage, int) *proxy, awake func(context.Context, *stage, int) error) []kind {
+	strike := func(how func(*proxy)) func(*stage, int) error {
+		return func(s *stage, n int) error { how(of(s, n)); return nil }
+	}
+	heal := func(ctx context.Context, s *stage, n int) error {
+		of(s, n).heal()
+		return awake(ctx, s, n)
+	}
+	return []kind{
+		{"cut-" + name, 0, 0, targets, at, downs, strike((*proxy).cut), heal},
+		{"part-" + name, time.Second, 12 * time.Second, targets, at, downs, strike((*proxy).part), heal},
+		{"hold-" + name, time.Second, 22 * time.Second, targets, at, downs, strike((*proxy).hold), heal},
+		{"slow-" + name, 3 * time.Second, 12 * time.Second, targets, at, downs, strike(func(p *proxy) { p.slow(150 * time.Millisecond) }), heal},
+		{"mute-" + name, time.Second, 4 * time.Second, targets, at, downs, strike((*proxy).loseReplies), heal},
+	}
+}
+
+// kinds are all kinds of faults.
+func kinds() []kind {
+	hubReady := func(ctx context.Context, s *stage, n int) error { return s.hubs[n].ready(ctx) }
+	nothing := func(context.Context, *stage, int) error { return nil }
+	var all []kind
+	all = append(all, program("hub", hubs, hubName, true, func(s *stage, n int) *programs.Program { return s.hubs[n].Hub }, hubReady)...)
+	all = append(all, program("redis", one, only(redisName), true, func(s *stage, _ int) *programs.Program { return s.redis },
+		func(ctx context.Context, s *stage, _ int) error { return s.awaitRedis(ctx) })...)
+	all = append(all, program("agent", agents, agentName, false, func(s *stage, n int) *programs.Program { return s.agents[n] }, nothing)...)
+	all = append(all, program("instance", servers, serverName, false, func(s *stage, n int) *programs.Program { return s.servers[n].Program },
+		func(ctx context.Context, s *stage, n int) error { return s.servers[n].await(ctx) })...)
+	all = append(all, link("clients", hubs, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].clients }, nothing)...)
+	all = append(all, link("store", hubs, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].redis }, hubReady)...)
+	all = append(all, link("server", servers, serverName, false, func(s *stage, n int) *proxy { return s.servers[n].agent }, nothing)...)
+	return append(all,
+		kind{"reload-hub", 0, 0, hubs, hubName, true, func(s *stage, n int) error { return s.hubs[n].reload() }, hubReady},
+		kind{
+			"full-redis", time.Second, 8 * time.Second, one, only(redisName), true, func(s *stage, _ int) error { return s.maxmemory("1mb") },
+			func(_ context.Context, s *stage, _ int) error { return s.maxmemory("0") },
+		},
+		kind{"break-storage", time.Second, 10 * time.Second, one, only(storageName), false, (*stage).breakStorage, func(_ context.Context, s *stage, _ int) error { return s.mendStorage() }},
+	)
+}
+
+// named are the kinds whose names contain one of the words; all without words.
+func named(words []string) ([]kind, error) {
+	if len(words) == 0 {
+		return kinds(), nil
+	}
+	var some []kind
+	for _, k := range kinds() {
+		for _, word := range words {
+			if strings.Contains(k.name, word) {
+				some = append(some, k)
+				break
+			}
+		}
+	}
+	if some == nil {
+		return nil, fmt.Errorf("no kind of fault is called %s", strings.Join(words, " or "))
+	}
+	return some, nil
+}
+
+// reload has Caddy load the hub's configuration again, as caddy reload does.
+func (h *hub) reload() error {
+	text, err := os.ReadFile(h.Set.Caddyfile)
+	if err != nil {
+		return err
+	}
+	// Caddy replaces the variables in the process that adapts the file.
+	for _, v := range []struct{ name, value string }{{"ADMIN", h.Admin}, {"DATA", h.Data}, {"GOSSIP", h.Gossip}} {
+		text = []byte(strings.ReplaceAll(string(text), "{$COMFYHUB_"+v.name+"}", v.value))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Admin+"/load", strings.NewReader(string(text)))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "text/caddyfile")
+	r.Header.Set("Cache-Control", "must-revalidate") // also where nothing has changed
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("POST /load: %s", response.Status)
+	}
+	return nil
+}
+
+// maxmemory bounds Redis: below what it holds, it refuses every write.
+func (s *stage) maxmemory(limit string) error {
+	ctx := context.Background()
+	db, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return db.Client().ConfigSet(ctx, "maxmemory", limit).Err()
+}
+
+// breakStorage puts a file where the folder of the storage was: nothing can be
+// read or written, as with a disk that has vanished.
+func (s *stage) breakStorage(int) error {
+	if err := os.Rename(s.storage, s.storage+".away"); err != nil {
+		return err
+	}
+	return os.WriteFile(s.storage, nil, 0o600)
+}
+
+func (s *stage) mendStorage() error {
+	return errors.Join(os.Remove(s.storage), os.Rename(s.storage+".away", s.storage))
+}

@@ -1,0 +1,161 @@
+// Command chaos holds a fleet to its promises while everything around it breaks.
+// It runs hubs, agents, simulated ComfyUI instances and a redis-server as
+// processes, with a proxy on each connection, and strikes them by a schedule that
+// a seed decides: kills, hangs, restarts, cut, slow and one-way connections, a full
+// Redis, a storage that has vanished. Meanwhile clients submit, reconnect to any
+// hub, cancel, and look at every pixel. At the end it counts what was lost,
+// doubled, wrong or never told.
+//
+// It is run by `make chaos` from the root of the repository. It ends with 1 if a
+// promise was broken, and keeps the logs then.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/programs"
+)
+
+type options struct {
+	seed     uint64
+	duration time.Duration
+	every    time.Duration
+	faults   string
+	dir      string
+	sizes    sizes
+}
+
+func main() {
+	// On Linux the programs are told to die with the thread that started
+	// them, which therefore has to be the one that lives longest.
+	runtime.LockOSThread()
+	var o options
+	var seconds int
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "which faults, and when") // #nosec G115 -- a time after 1970
+	flag.IntVar(&seconds, "seconds", 60, "how long faults happen")
+	flag.DurationVar(&o.every, "every", 3*time.Second, "time from one fault to the next, on average")
+	flag.StringVar(&o.faults, "faults", "", "only kinds of faults whose names contain one of these words, with commas between; list shows all kinds")
+	flag.StringVar(&o.dir, "dir", filepath.Join("data", "chaos"), "folder for logs and data; it is emptied")
+	flag.IntVar(&o.sizes.hubs, "hubs", 3, "number of hubs")
+	flag.IntVar(&o.sizes.agents, "agents", 3, "number of agents")
+	flag.IntVar(&o.sizes.instances, "instances", 6, "number of simulated instances")
+	flag.IntVar(&o.sizes.clients, "clients", 12, "number of clients with a socket")
+	flag.Parse()
+	o.duration = time.Duration(seconds) * time.Second
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	kept, err := run(ctx, o, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+	if !kept {
+		os.Exit(1)
+	}
+}
+
+// run reports whether every promise was kept.
+func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
+	if o.faults == "list" {
+		for _, k := range kinds() {
+			fmt.Fprintln(out, k.name)
+		}
+		return true, nil
+	}
+	some, err := named(strings.FieldsFunc(o.faults, func(r rune) bool { return r == ',' || r == ' ' }))
+	if err != nil {
+		return false, err
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return false, err
+	}
+	if err := os.RemoveAll(o.dir); err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return false, err
+	}
+	set, err := made()
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(out, "seed %d, %v, %d hubs, %d agents, %d instances, %d clients; logs in %s\n",
+		o.seed, o.duration, o.sizes.hubs, o.sizes.agents, o.sizes.instances, o.sizes.clients, o.dir)
+	s, err := newStage(ctx, set, o.dir, o.sizes)
+	defer s.stop()
+	if err != nil {
+		return false, err
+	}
+	r := newReport(o, s)
+	r.run(ctx, some, out)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return r.print(out), nil
+}
+
+// made are the programs that make has built. The hubs do not run in this folder.
+func made() (programs.Set, error) {
+	set := programs.Made()
+	for _, path := range []*string{&set.Caddy, &set.Agent, &set.Bridge, &set.Caddyfile} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return set, err
+		}
+		*path = absolute
+	}
+	return set, nil
+}
+
+// run has clients submit while faults happen, waits until all has ended, and looks
+// at everything.
+func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
+	s, t := r.stage, r.tally
+	well := newAvailability(len(s.hubs))
+	submit, enough := context.WithCancel(ctx)
+	listen, quiet := context.WithCancel(ctx)
+	defer enough()
+	defer quiet()
+	var clients sync.WaitGroup
+	start := func(n int, c *client) {
+		c.name, c.random, c.tally, c.http = fmt.Sprint("chaos client ", n+1), rand.New(rand.NewPCG(r.options.seed, uint64(n+1))), t, &http.Client{}
+		clients.Go(func() { c.run(listen, submit) })
+	}
+	for n := range r.options.sizes.clients {
+		start(n, &client{hubs: s.urls()})
+	}
+	// One at each hub that only submits: it notices when nothing is accepted.
+	for n, url := range s.urls() {
+		start(r.options.sizes.clients+n, &client{hubs: []string{url}, nameless: true})
+	}
+	r.before = s.measure(ctx)
+	d := &director{stage: s, tally: t, log: out, well: well, busy: map[string]bool{}, struck: map[string]int{}}
+	d.run(ctx, schedule(r.options.seed, some, s, r.options.duration, r.options.every))
+	enough()
+	r.struck = d.struck
+	r.silence, r.silentFrom = well.longest(t.answered, time.Now())
+	fmt.Fprintln(out, time.Now().Format("15:04:05.000"), "all faults have healed")
+	end := time.AfterFunc(settle, quiet)
+	clients.Wait()
+	end.Stop()
+	j := newJudge(s, t)
+	j.empty(ctx)
+	j.all(ctx)
+	j.leaks(ctx)
+	j.logs()
+	r.attempts, r.executed = j.attempts, j.executed
+	r.after = s.measure(ctx)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// tolerated is how long nothing may be accepted although Redis and a hub are well:
+// a hub may need a few seconds to see that Redis is back.
+const tolerated = 10 * time.Second
+
+// report is the outcome of a run.
+type report struct {
+	options            options
+	stage              *stage
+	tally              *tally
+	before, after      map[string]usage
+	struck             map[string]int
+	silence            time.Duration
+	silentFrom         time.Time
+	attempts, executed int
+}
+
+func newReport(o options, s *stage) *report { return &report{options: o, stage: s, tally: newTally()} }
+
+// print writes the report and tells whether every promise was kept.
+func (r *report) print(w io.Writer) (kept bool) {
+	t := r.tally
+	if r.silence > tolerated {
+		t.breach(silent, "nothing was accepted for %.1f s from %s on", r.silence.Seconds(), r.silentFrom.Format("15:04:05.000"))
+	}
+	faults, accepted, cancelled := 0, 0, 0
+	for _, n := range r.struck {
+		faults += n
+	}
+	for _, p := range t.prompts {
+		if p.accepted {
+			accepted++
+		}
+		if p.cancelled {
+			cancelled++
+		}
+	}
+	fmt.Fprintf(w, "\nseed %d, %v: %d faults of %d kinds\n", r.options.seed, r.options.duration, faults, len(r.struck))
+	for _, name := range slices.Sorted(maps.Keys(r.struck)) {
+		fmt.Fprintf(w, "  %s %d", name, r.struck[name])
+	}
+	fmt.Fprintf(w, "\n\n%d prompts accepted, %d of them cancelled; answers to POST /prompt:%s\n", accepted, cancelled, t.answers())
+	fmt.Fprintf(w, "%d sockets, %d pictures checked, %d ends sent again after a reconnect, %d runs of %d prompts\n",
+		t.sockets, t.pictures, t.again, r.attempts, r.executed)
+	fmt.Fprintf(w, "longest time without an accepted prompt while Redis and a hub were well: %.1f s\n\n", r.silence.Seconds())
+	table(w, r.stage, r.before, r.after)
+	fmt.Fprintln(w)
+	for _, promise := range promises {
+		fmt.Fprintf(w, "%-12s %d\n", promise, len(t.broken[promise]))
+		for _, text := range t.broken[promise] {
+			fmt.Fprintf(w, "    %s\n", text)
+		}
+	}
+	return len(t.broken) == 0
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/freeport"
+	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// caddyfile is what each hub runs with. The words that are not in the default
+// Caddyfile tell several hubs of each other.
+const caddyfile = `{
+	admin {$COMFYHUB_ADMIN}
+	grace_period 10s
+	persist_config off
+	metrics
+	comfyhub {
+		redis {env.COMFYHUB_REDIS}
+		data {$COMFYHUB_DATA}
+		storage {env.COMFYHUB_STORAGE}
+		gossip {
+			bind {$COMFYHUB_GOSSIP}
+			join %s
+		}
+	}
+}
+http://%s {
+	bind 127.0.0.1
+	comfyhub
+}
+`
+
+// size of a stage.
+type sizes struct{ hubs, agents, instances, clients int }
+
+// hub is one hub with the proxies on both sides of it.
+type hub struct {
+	*programs.Fleet
+	name    string
+	clients *proxy // between it and the clients
+	redis   *proxy // between it and Redis
+}
+
+// server is one simulated instance with the proxy before it.
+type server struct {
+	*programs.Program
+	addr  string
+	agent *proxy // between it and its agent
+}
+
+// stage is everything that runs: hubs, agents and simulated instances around one
+// Redis and one storage.
+type stage struct {
+	dir, storage string
+	redis        *programs.Program
+	redisAddr    string
+	hubs         []*hub
+	agents       []*programs.Program
+	servers      []*server
+
+	mu      sync.Mutex
+	proxies []*proxy
+}
+
+// newStage starts everything and waits until all instances are idle.
+func newStage(ctx context.Context, set programs.Set, dir string, n sizes) (*stage, error) {
+	s := &stage{dir: dir, storage: filepath.Join(dir, "storage")}
+	for _, folder := range []string{s.storage, s.temp()} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return s, err
+		}
+	}
+	if err := s.startRedis(ctx); err != nil {
+		return s, err
+	}
+	if err := s.startHubs(ctx, set, n.hubs); err != nil {
+		return s, err
+	}
+	if err := s.startServers(ctx, n.instances); err != nil {
+		return s, err
+	}
+	if err := s.startAgents(n.agents); err != nil {
+		return s, err
+	}
+	for _, h := range s.hubs {
+		if _, err := h.AwaitIdle(ctx, n.instances); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// temp is the folder for what simulated instances write.
+func (s *stage) temp() string { return filepath.Join(s.dir, "temp") }
+
+func (s *stage) proxy(target string) (*proxy, error) {
+	p, err := newProxy(target)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proxies = append(s.proxies, p)
+	return p, nil
+}
+
+func (s *stage) startRedis(ctx context.Context) (err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return err
+	}
+	if s.redisAddr, err = freeport.Address(); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(s.redisAddr)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(s.dir, "redis")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	s.redis, err = programs.Start(programs.Spec{Name: "redis", Path: path, Dir: s.dir, Args: []string{
+		"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+		"--maxmemory-policy", "noeviction",
+	}})
+	if err != nil {
+		return err
+	}
+	return s.awaitRedis(ctx)
+}
+
+// client is a connection to Redis that no proxy stands in.
+func (s *stage) client(ctx context.Context) (*redis.DB, error) {
+	return redis.Open(ctx, redis.Options{URL: "redis://" + s.redisAddr, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func (s *stage) awaitRedis(ctx context.Context) error {
+	db, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return s.redis.Await(ctx, "Redis answers", func(ctx context.Context) error { return db.Client().Ping(ctx).Err() })
+}
+
+func (s *stage) startHubs(ctx context.Context, set programs.Set, count int) error {
+	for n := range count {
+		name := fmt.Sprintf("hub-%d", n+1)
+		dir := filepath.Join(s.dir, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		redis, err := s.proxy(s.redisAddr)
+		if err != nil {
+			return err
+		}
+		f, err := programs.NewFleet(set, dir, "redis://"+redis.addr())
+		if err != nil {
+			return err
+		}
+		clients, err := s.proxy(f.Addr)
+		if err != nil {
+			return err
+		}
+		f.Env = []string{"COMFYHUB_STORAGE=" + s.storage, "TMPDIR=" + s.temp()}
+		s.hubs = append(s.hubs, &hub{f, name, clients, redis})
+	}
+	for _, h := range s.hubs {
+		h.Set.Caddyfile = filepath.Join(h.Dir, "Caddyfile")
+		text := fmt.Sprintf(caddyfile, strings.Join(s.gossip(h), " "), h.Addr)
+		if err := os.WriteFile(h.Set.Caddyfile, []byte(text), 0o600); err != nil {
+			return err
+		}
+		if err := h.StartHub(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gossip is where the hubs gossip, except one.
+func (s *stage) gossip(except *hub) []string {
+	var all []string
+	for _, h := range s.hubs {
+		if h != except {
+			all = append(all, h.Gossip)
+		}
+	}
+	return all
+}
+
+func (s *stage) startServers(ctx context.Context, count int) error {
+	for n := range count {
+		addr, err := freeport.Address()
+		if err != nil {
+			return err
+		}
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return err
+		}
+		p, err := programs.Start(programs.Spec{
+			Name: fmt.Sprintf("instance-%d", n+1), Path: s.hubs[0].Set.Agent, Dir: s.dir, Env: []string{"TMPDIR=" + s.temp()},
+			Args: []string{"simulate", "--count", "1", "--port", port, "--preview-method", "auto"},
+		})
+		if err != nil {
+			return err
+		}
+		between, err := s.proxy(addr)
+		if err != nil {
+			return err
+		}
+		one := &server{p, addr, between}
+		s.servers = append(s.servers, one)
+		if err := one.await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until the instance answers.
+func (s *server) await(ctx context.Context) error {
+	return s.Await(ctx, "it answers", func(ctx context.Context) error { return programs.Get(ctx, "http://"+s.addr+"/queue", nil) })
+}
+
+func (s *stage) startAgents(count int) error {
+	for n := range count {
+		serve, err := freeport.Address()
+		if err != nil {
+			return err
+		}
+		args := []string{"run", "--name", fmt.Sprintf("agent-%d", n+1), "--serve", serve}
+		for _, address := range s.gossip(nil) {
+			args = append(args, "--join", address)
+		}
+		for i := n; i < len(s.servers); i += count {
+			args = append(args, "--comfyui", "gpu"+strconv.Itoa(i+1)+"=http://"+s.servers[i].agent.addr())
+		}
+		p, err := programs.Start(programs.Spec{Name: fmt.Sprintf("agent-%d", n+1), Path: s.hubs[0].Set.Agent, Args: args, Dir: s.dir})
+		if err != nil {
+			return err
+		}
+		s.agents = append(s.agents, p)
+	}
+	return nil
+}
+
+// programs are all programs of the stage, in the order of their start.
+func (s *stage) programs() []*programs.Program {
+	var all []*programs.Program
+	if s.redis != nil {
+		all = append(all, s.redis)
+	}
+	for _, h := range s.hubs {
+		if h.Hub != nil {
+			all = append(all, h.Hub)
+		}
+	}
+	for _, one := range s.servers {
+		all = append(all, one.Program)
+	}
+	return append(all, s.agents...)
+}
+
+// urls are where the clients reach the hubs.
+func (s *stage) urls() []string {
+	var all []string
+	for _, h := range s.hubs {
+		all = append(all, "http://"+h.clients.addr())
+	}
+	return all
+}
+
+// stop kills everything.
+func (s *stage) stop() {
+	for _, p := range slices.Backward(s.programs()) {
+		p.Kill()
+	}
+	for _, p := range s.proxies {
+		p.close()
+	}
+}
+
+// ready waits until a hub accepts prompts.
+func (h *hub) ready(ctx context.Context) error {
+	return h.Hub.Await(ctx, "the hub is ready", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return programs.Get(ctx, "http://"+h.Admin+"/comfyhub/ready", nil)
+	})
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// settle is how long the fleet may take to end everything once all is well.
+const settle = 2 * time.Minute
+
+// judge looks at every prompt once all faults have healed and all clients have
+// gone.
+type judge struct {
+	stage *stage
+	tally *tally
+	c     *client
+	files map[string]string // prompt by the file that it shows
+	// attempts are all runs of prompts that ended well, executed those prompts.
+	attempts, executed int
+}
+
+func newJudge(s *stage, t *tally) *judge {
+	c := &client{name: "chaos judge", hubs: s.urls(), random: rand.New(rand.NewPCG(0, 0)), tally: t, http: &http.Client{}}
+	return &judge{stage: s, tally: t, c: c, files: map[string]string{}}
+}
+
+// retry repeats until what was asked for succeeds, or the time is over.
+func (j *judge) retry(ctx context.Context, what func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	for {
+		err := what()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		j.c.pause(ctx, 200*time.Millisecond)
+	}
+}
+
+// empty waits until no job is left in the queue.
+func (j *judge) empty(ctx context.Context) {
+	err := j.retry(ctx, func() error {
+		code, answer, err := j.c.do(ctx, http.MethodGet, j.c.hub()+"/hub/jobs", nil)
+		if err != nil || code != http.StatusOK {
+			return fmt.Errorf("GET /hub/jobs: %d %w", code, err)
+		}
+		var all []job
+		if err := json.Unmarshal(answer, &all); err != nil {
+			return err
+		}
+		for _, one := range all {
+			if one.live() {
+				return fmt.Errorf("%s is %s: %.2000s", one.ID, one.Status, answer)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		j.tally.breach(stuck, "%v", err)
+	}
+}
+
+// all looks at the history entry and the picture of every prompt.
+func (j *judge) all(ctx context.Context) {
+	for _, p := range j.tally.prompts {
+		j.one(ctx, p)
+	}
+}
+
+func (j *judge) one(ctx context.Context, p *prompt) {
+	var e *entry
+	hub := j.c.hub()
+	if err := j.retry(ctx, func() (err error) { e, err = j.c.history(ctx, hub, p.id); return err }); err != nil {
+		j.tally.breach(lost, "%s: %v", p.id, err)
+		return
+	}
+	switch {
+	case e == nil && p.accepted && !p.cancelled:
+		j.tally.breach(lost, "%s (client %q) was accepted and is not in the history", p.id, p.client)
+		return
+	case e == nil:
+		return
+	case e.Status.Text != "success":
+		if !p.cancelled {
+			j.tally.breach(failed, "%s: %s %s", p.id, e.Status.Text, e.Status.Messages)
+		}
+		return
+	}
+	j.count(ctx, hub, p)
+	if p.bySocket {
+		return
+	}
+	images := e.Outputs[saveNode].Images
+	if len(images) != 1 {
+		j.tally.breach(wrong, "%s shows %d pictures", p.id, len(images))
+		return
+	}
+	i := images[0]
+	name := i.Type + "/" + i.Subfolder + "/" + i.Filename
+	if other := j.files[name]; other != "" {
+		j.tally.breach(doubled, "%s and %s show %s", p.id, other, name)
+	}
+	j.files[name] = p.id
+	var data []byte
+	if err := j.retry(ctx, func() (err error) { data, err = j.c.view(ctx, hub, i.Filename, i.Subfolder, i.Type); return err }); err != nil {
+		j.tally.breach(lost, "the picture of %s: %v", p.id, err)
+		return
+	}
+	j.tally.count(&j.tally.pictures)
+	if err := p.check(data); err != nil {
+		j.tally.breach(wrong, "%s: %v", p.id, err)
+	}
+}
+
+// count adds up how often prompts were begun.
+func (j *judge) count(ctx context.Context, hub string, p *prompt) {
+	if job, err := j.c.job(ctx, hub, p.id); err == nil {
+		j.attempts += job.Attempts
+		j.executed++
+	}
+}
+
+// leaks looks for what should be gone: jobs and leases in Redis, spooled bodies.
+func (j *judge) leaks(ctx context.Context) {
+	db, err := j.stage.client(ctx)
+	if err != nil {
+		j.tally.breach(leaked, "%v", err)
+		return
+	}
+	defer func() { _ = db.Close() }()
+	leaves := map[string]bool{"q:body:": true, "q:secret:": true, "q:waiting": true, "q:wait:": true, "q:leases": true, "q:live": true, "q:instances": true, "q:caller:": true}
+	err = j.retry(ctx, func() error {
+		found := map[string]int{}
+		for cursor := uint64(0); ; {
+			keys, next, err := db.Client().Scan(ctx, cursor, "*", 1000).Result()
+			if err != nil {
+				return err
+			}
+			for _, key := range keys {
+				for leaf := range leaves {
+					if strings.Contains(key, leaf) && !strings.Contains(key, "q:waiting_") {
+						found[leaf]++
+					}
+				}
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+		if len(found) > 0 {
+			return fmt.Errorf("keys in Redis: %v", found)
+		}
+		return nil
+	})
+	if err != nil {
+		j.tally.breach(leaked, "%v", err)
+	}
+	for _, h := range j.stage.hubs {
+		spool := filepath.Join(h.Data, "spool")
+		_ = filepath.WalkDir(spool, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				j.tally.breach(leaked, "%s", path)
+			}
+			return nil
+		})
+	}
+}
+
+// logs looks for panics.
+func (j *judge) logs() {
+	for _, p := range j.stage.programs() {
+		text, err := os.ReadFile(p.LogFile())
+		if err != nil {
+			j.tally.breach(ended, "%v", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, `"panic"`) || strings.Contains(line, "panic=") {
+				j.tally.breach(panicked, "%s: %.300s", p.LogFile(), line)
+			}
+		}
+		if !p.Running() {
+			j.tally.breach(ended, "%s has ended by itself", p.Name())
+		}
+	}
+}
