@@ -26,6 +26,11 @@ var differences = []difference{
 		},
 	},
 	{
+		"After prompts have ended in another order than they were posted, the next prompt's number skips some.",
+		"It is above all numbers that the history shows, since ComfyUI's older web UI looks for higher numbers only.",
+		[]place{in(overlapping...).behind(3).under("/prompt").lines(`^ *number: \d+$`)},
+	},
+	{
 		"A client that reconnects is sent the whole sequence of every prompt that it has not received whole, from `execution_start` on, also of one that ended while it was away (60 s by default). ComfyUI sends one `executing` and forgets the rest.",
 		"No end is ever missed.",
 		[]place{

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 // missed and those that another hub has run. They are rebuilt from the history.
 type Ends struct {
 	queue   *queue.Queue
-	jobs    *Jobs
 	streams *stream.Streams
 	// boot is this process among all hubs, since tells when it started.
 	boot  string
@@ -39,11 +39,7 @@ func (e *Ends) Fetched(tenant string, clients, prompts []string) {
 func (e *Ends) delivered(k stream.Key, promptID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	j, err := e.jobs.Find(ctx, k.Tenant, promptID)
-	if err == nil && j.Key != "" {
-		err = e.queue.DeliveredEnd(ctx, j.Key)
-	}
-	if err != nil {
+	if err := e.queue.DeliveredEnd(ctx, k.Tenant, promptID); err != nil && !errors.Is(err, queue.ErrNotFound) {
 		e.log().Debug("cannot note a delivered end", "error", err)
 	}
 }

@@ -188,7 +188,7 @@ func (h *Hub) open(ctx context.Context) error {
 	}
 	h.jobs = &Jobs{queue: h.queue}
 	h.ends = &Ends{
-		queue: h.queue, jobs: h.jobs, boot: boot, since: func() time.Time { return h.since },
+		queue: h.queue, boot: boot, since: func() time.Time { return h.since },
 		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
 	}
 	h.streams = stream.New(stream.Options{

@@ -166,7 +166,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	if err != nil {
 		return Accepted{}, err
 	}
-	j, nodeErrors := accepted.Job, verdict.NodeErrors
+	j, position, nodeErrors := accepted.Job, accepted.Position, verdict.NodeErrors
 	if j.DoorUntil > 0 {
 		if accepted.Existing {
 			door = nil // an earlier request waits there
@@ -182,9 +182,10 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	} else {
 		s.streams.StatusChanged(j.Caller)
 	}
-	position, err := s.queue.Position(ctx, j.Key)
-	if err != nil {
-		position = -1
+	if accepted.Existing || j.DoorUntil > 0 { // it can have moved on since
+		if position, err = s.queue.Position(ctx, j.Key); err != nil {
+			position = -1
+		}
 	}
 	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position}, nil
 }

@@ -41,6 +41,9 @@ type Accepted struct {
 	// Existing means that the job had been accepted before. Nothing was changed,
 	// and the job may have ended.
 	Existing bool
+	// Position counts the jobs that were ahead of an accepted one, over all tenants;
+	// -1 with Existing.
+	Position int
 }
 
 // Enqueue accepts a job, or finds the one that was accepted before with the same
@@ -80,10 +83,14 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	}
 	r := replied(fields)
 	j, err := r.job()
-	if !existing {
-		q.copies.change(s.Key, r, func(c *copied) { c.stored, c.sealed, c.requires = stored, sealed, string(s.Body.Requires) })
+	if err != nil || existing {
+		return Accepted{Job: j, Existing: existing, Position: -1}, err
 	}
-	return Accepted{Job: j, Existing: existing}, err
+	p := parser{r: r}
+	position := int(p.int("position"))
+	delete(r, "position") // no field of the record
+	q.copies.change(s.Key, r, func(c *copied) { c.stored, c.sealed, c.requires = stored, sealed, string(s.Body.Requires) })
+	return Accepted{Job: j, Position: position}, p.err
 }
 
 // TakeNumber consumes the next number of a tenant's counter, as ComfyUI does for

@@ -261,14 +261,18 @@ func (q *Queue) RecountHistory(ctx context.Context) error {
 	}
 }
 
-// DeliveredEnd records that the client confirmed the end of its job. Errors:
-// ErrNotFound.
-func (q *Queue) DeliveredEnd(ctx context.Context, key string) error {
-	err := q.fenced(ctx, deliveredScript, key)
-	if err == nil {
-		q.copies.change(key, nil, func(c *copied) { c.delivered = true })
+// DeliveredEnd records that the client confirmed the end of the newest job of an
+// id. Errors: ErrNotFound.
+func (q *Queue) DeliveredEnd(ctx context.Context, tenant, id string) error {
+	code, keys, err := q.run(ctx, deliveredScript, tenant, id)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := refusal(code); err != nil {
+		return err
+	}
+	q.copies.change(keys[0], nil, func(c *copied) { c.delivered = true })
+	return nil
 }
 
 // Undelivered returns ended jobs of a client that has not confirmed the end, in the

@@ -224,7 +224,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			run := l.run()
 			rewind := l.server.Save()
 			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
-			require.NoError(l.t, l.DeliveredEnd(l.t.Context(), run.Key))
+			require.NoError(l.t, l.DeliveredEnd(l.t.Context(), l.j.Tenant, l.j.ID))
 			rewind()
 			require.NoError(l.t, l.Heal(l.t.Context()))
 			l.ended(run.Key)

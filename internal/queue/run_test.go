@@ -257,7 +257,7 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 		require.NoError(t, err)
 		run = b.claim(j, "gpu").Run
 		require.NoError(t, b.Finish(ctx, run, done("{}")))
-		require.NoError(t, b.DeliveredEnd(ctx, j.Key))
+		require.NoError(t, b.DeliveredEnd(ctx, j.Tenant, j.ID))
 		fields, err := b.db.Client().HMGet(ctx, b.db.Key("q", "job", j.Key), "v", "future").Result()
 		require.NoError(t, err)
 		require.Equal(t, []any{"2", "x"}, fields)

@@ -98,9 +98,14 @@ func (w *walk) deleteHistory() {
 }
 
 func (w *walk) delivered() {
-	if j := w.anyJob(job.Done, job.Failed); j != nil {
+	j := w.anyJob(job.Done, job.Failed)
+	if j == nil {
+		return
+	}
+	// Its id may be another job's by now.
+	if w.m.newest[[2]string{j.Tenant, j.ID}] == j.Key {
 		w.note("delivered %s", j.Key)
-		require.NoError(w.t, w.DeliveredEnd(w.ctx, j.Key))
+		require.NoError(w.t, w.DeliveredEnd(w.ctx, j.Tenant, j.ID))
 		w.m.ends = slices.DeleteFunc(w.m.ends, func(k string) bool { return k == j.Key })
 	}
 }

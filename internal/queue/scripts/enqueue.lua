@@ -21,8 +21,8 @@
 -- ARGV[19] the bytes that this job counts for
 -- ARGV[20] how many milliseconds a refusal may become the answer, '0' for none
 --
--- Output: {'ok', job...}        accepted
---         {'existing', job...}  the same job was accepted before
+-- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
+--         {'existing', job...}           the same job was accepted before
 --         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
 
 -- rank_prefix is job.RankPrefix for whole numbers: the bits of the number as
@@ -107,4 +107,7 @@ write('HSET', key('q', 'ids', tenant), id, k)
 list(j)
 wait(j)
 tell_waits(j)
-return answer('ok', k)
+local accepted = answer('ok', k)
+table.insert(accepted, 'position')
+table.insert(accepted, int(redis.call('ZRANK', key('q', 'waiting'), j.rank)))
+return accepted
