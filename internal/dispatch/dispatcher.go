@@ -133,6 +133,8 @@ type Dispatcher struct {
 	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
 	refused refusals
 	rest    time.Duration
+	// memory knows which jobs need more GPU memory than some instances have.
+	memory memory
 	// stuck is what watch has counted.
 	stuck atomic.Int64
 
@@ -236,6 +238,9 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 		}
 		d.mu.Unlock()
 		r.free()
+		if v == jobEnded {
+			d.memory.forget(j.Key)
+		}
 		if v != rejected { // then no count has changed that anybody knows of
 			d.streams.StatusChanged(d.callers(j)...)
 		}

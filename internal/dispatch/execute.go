@@ -23,6 +23,9 @@ func (r *run) execute(ctx context.Context) result {
 	if r.wish != wanted {
 		return r.cancelledEnd()
 	}
+	if res := r.tooSmall(); res.verdict != undecided {
+		return res
+	}
 	err = r.submit(ctx)
 	var refused refusal
 	switch {
@@ -184,6 +187,12 @@ func (r *run) reject(ctx context.Context, why refusal) verdict {
 // collect collects the results of a run that its instance has finished: it frees
 // the instance at once, copies the files, and says how the job ends.
 func (r *run) collect(ctx context.Context) result {
+	if m, ok := comfyui.ParseMessage(r.end); ok && m.Type == comfyui.TypeExecutionError {
+		// Before the instance is free: it may be fit for nothing any more.
+		if res := r.failed(ctx, failureOf(m.Data)); res.verdict != undecided {
+			return res
+		}
+	}
 	if r.retry(ctx, "release", func(ctx context.Context) error { return r.d.queue.Release(ctx, r.lease()) }) != nil {
 		return result{verdict: dropped}
 	}
@@ -209,7 +218,15 @@ func (r *run) collect(ctx context.Context) result {
 	if res = r.settle(ctx); res.verdict != undecided {
 		return res
 	}
+	if r.end == nil && parts.End == comfyui.TypeExecutionError {
+		if res := r.failed(ctx, failureOf(parts.EndData)); res.verdict != undecided {
+			return res
+		}
+	}
 	end := r.ending(entry, parts, outputs)
+	if end.state == job.Done {
+		r.d.memory.fits(r.body.Prompt, r.d.memoryOf(r.conn))
+	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
 	if r.missed.messages {
 		rec.socketOnly = r.onlyBySocket()

@@ -127,6 +127,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	var (
 		idle  []Idle
 		infos []*catalog.Info
+		needy = d.memory.needy()
 	)
 	for _, instance := range d.Fleet.Instances() {
 		conn := d.connection(instance.Name)
@@ -135,6 +136,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		}
 		if i, info, ok := conn.idle(); ok {
 			d.refused.add(i.Refused)
+			d.avoidSmall(needy, instance, i.Refused)
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}

@@ -83,6 +83,7 @@ type record struct {
 	running  string // the hub's own run
 	draining bool
 	sick     string // why, empty when well
+	broken   bool   // sick until its process restarts
 	// orphaned means that the agent has left and nothing has reported the instance
 	// since.
 	orphaned bool

@@ -126,10 +126,10 @@ func (r *Registry) Apply(report Report) error {
 func (r *record) take(report InstanceReport, now time.Time) bool {
 	before, was := r.state(now)
 	changed := r.report != report || r.orphaned
-	if report.Up && (r.report.Boot != report.Boot || r.report.Queue > 0 && report.Queue == 0) {
+	if report.Up && (r.report.Boot != report.Boot || !r.broken && r.report.Queue > 0 && report.Queue == 0) {
 		// The process restarted or got rid of what it hung on: a dead worker keeps
 		// its prompt for ever.
-		r.sick = ""
+		r.sick, r.broken = "", false
 	}
 	r.report, r.seen, r.orphaned = report, now, false
 	after, is := r.state(now)
@@ -197,7 +197,16 @@ func (r *Registry) SetRunning(name, id string) {
 func (r *Registry) SetSick(name, reason string) {
 	r.update(name, func(rec *record) bool {
 		changed := rec.sick != reason
-		rec.sick = reason
+		rec.sick, rec.broken = reason, rec.broken && reason != ""
+		return changed
+	})
+}
+
+// SetBroken is SetSick for an instance that only a restart of its process cures.
+func (r *Registry) SetBroken(name, reason string) {
+	r.update(name, func(rec *record) bool {
+		changed := rec.sick != reason || !rec.broken
+		rec.sick, rec.broken = reason, true
 		return changed
 	})
 }

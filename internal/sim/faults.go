@@ -8,6 +8,9 @@ type Faults struct {
 	FailEvery int
 	// OOMEvery makes every nth prompt run out of GPU memory; 0 means never.
 	OOMEvery int
+	// Poisoned makes every prompt fail as after an error of the GPU's driver, which
+	// only a new process gets rid of.
+	Poisoned bool
 	// HangAfterStep stops a run forever at its nth progress step, ignoring interrupts,
 	// like a lost GPU. 0 means never.
 	HangAfterStep int

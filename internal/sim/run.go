@@ -216,6 +216,9 @@ func (r *run) faultOfRun() *exception {
 	switch {
 	case f.FailEvery > 0 && n%f.FailEvery == 0:
 		return raise("RuntimeError", "simulated fault")
+	case f.Poisoned:
+		return raise("torch.AcceleratorError", "CUDA error: an illegal memory access was encountered\n"+
+			"CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n")
 	case f.OOMEvery > 0 && n%f.OOMEvery == 0:
 		return outOfMemory()
 	}

@@ -1,0 +1,111 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// failure is the error of a run as its instance reports it.
+type failure struct {
+	// kind is the Python class of the exception, text its message.
+	kind, text string
+}
+
+// failureOf reads the data of execution_error.
+func failureOf(data []byte) failure {
+	v, err := pyjson.Parse(data)
+	if err != nil {
+		return failure{}
+	}
+	o, _ := v.(*pyjson.Object)
+	return failure{kind: o.String("exception_type"), text: o.String("exception_message")}
+}
+
+// ofTorch reports whether the exception is of a kind that torch raises for what the
+// driver says: a text alone can be anybody's.
+func (f failure) ofTorch() bool {
+	return f.kind == "RuntimeError" || strings.HasPrefix(f.kind, "torch.")
+}
+
+// outOfMemory reports whether the GPU's memory was too small, as ComfyUI's is_oom does.
+func (f failure) outOfMemory() bool {
+	return f.ofTorch() && (strings.HasSuffix(f.kind, ".OutOfMemoryError") || strings.Contains(strings.ToLower(f.text), "out of memory"))
+}
+
+// lasting are errors of the driver after which every further call of the process fails,
+// too. CUDA calls them sticky.
+var lasting = []string{
+	"illegal memory access", "illegal address", "illegal instruction", "misaligned address", "invalid program counter",
+	"device-side assert triggered", "unspecified launch failure", "launch timed out", "uncorrectable ecc error",
+	"hardware stack error", "unknown error", "context is destroyed",
+}
+
+// poisons reports whether the instance's process can run nothing any more after the
+// failure.
+func (f failure) poisons() bool {
+	text := strings.ToLower(f.text)
+	if !f.ofTorch() || !strings.Contains(text, "cuda error: ") && !strings.Contains(text, "hip error: ") {
+		return false
+	}
+	return slices.ContainsFunc(lasting, func(what string) bool { return strings.Contains(text, what) })
+}
+
+// failed decides whether a run that ended with an error was the instance's fault. Its
+// result is undecided if the error is the job's own.
+func (r *run) failed(ctx context.Context, f failure) result {
+	switch {
+	case r.wish != wanted || r.stop.cause != notStopped:
+		return result{}
+	case f.poisons():
+		r.log.Error("the instance's GPU process is broken until it is restarted", "node", r.node)
+		r.d.Fleet.SetBroken(r.conn.name, "its GPU reports an error that only a restart ends")
+		if err := r.conn.client.Restart(ctx); err != nil {
+			r.log.Warn("instance is not restarted", "error", err)
+		}
+		return result{verdict: killed, reason: "its GPU reported an error" + r.where()}
+	case f.outOfMemory():
+		return r.tooLarge(ctx)
+	}
+	return result{}
+}
+
+// tooLarge handles a run that ran out of memory. It goes to an instance with more
+// memory if there is one, else once more to one of this size: models that other prompts
+// have left there are unloaded first.
+func (r *run) tooLarge(ctx context.Context) result {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.conn.client.Free(ctx, true, true); err != nil {
+		r.log.Debug("cannot free the instance's memory", "error", err)
+	}
+	j, had := r.job(), r.d.memoryOf(r.conn)
+	larger := r.d.larger(r, had)
+	r.log.Warn("the instance ran out of memory", "vram", had, "larger", len(larger))
+	if len(larger) == 0 && (len(j.Lost) > 0 || r.missed.messages) {
+		return result{}
+	}
+	r.conn.ended(j.Key)
+	r.d.memory.note(j.Key, r.body.Prompt, need{had, larger})
+	return result{verdict: lost, reason: "out of memory" + r.where()}
+}
+
+// memoryOf returns the memory of an instance's GPU in bytes, 0 if it is unknown.
+func (d *Dispatcher) memoryOf(conn *connection) int64 {
+	i, _ := d.Fleet.Instance(conn.name)
+	return i.Report.VRAMTotal
+}
+
+// larger returns the names of the usable instances that could run the job and have more
+// GPU memory.
+func (d *Dispatcher) larger(r *run, than int64) (names []string) {
+	for _, conn := range d.others(r) {
+		if than > 0 && d.memoryOf(conn) > than && d.mayRun(conn.name) {
+			names = append(names, conn.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+package dispatch
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// maxMemory bounds the jobs and the shapes of graphs of which it is known how much
+// memory is too little.
+const maxMemory = 10_000
+
+// need says how much GPU memory is too little for a job, in bytes, and which instances
+// that could run it have more.
+type need struct {
+	had    int64
+	larger []string
+}
+
+// memory knows how much GPU memory has been too little, for jobs and for graphs of one
+// shape. The zero value knows nothing.
+type memory struct {
+	mu     sync.Mutex
+	jobs   map[string]need
+	shapes map[string]int64
+}
+
+// note remembers that a job ran out of memory.
+func (m *memory) note(key string, graph []byte, n need) {
+	if n.had <= 0 {
+		return
+	}
+	shape := catalog.Shape(graph)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shapes == nil || len(m.shapes) >= maxMemory {
+		m.shapes = map[string]int64{} // what is forgotten is learned again
+	}
+	m.shapes[shape] = max(m.shapes[shape], n.had)
+	m.send(key, n)
+}
+
+// avoid keeps a job from the instances that are too small for it.
+func (m *memory) avoid(key string, n need) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.send(key, n)
+}
+
+// send stores a job's need. The caller holds the lock.
+func (m *memory) send(key string, n need) {
+	if m.jobs == nil || len(m.jobs) >= maxMemory {
+		m.jobs = map[string]need{}
+	}
+	m.jobs[key] = n
+}
+
+// of returns how much memory has been too little for graphs like this one.
+func (m *memory) of(graph []byte) int64 {
+	m.mu.Lock()
+	known := len(m.shapes) > 0
+	m.mu.Unlock()
+	if !known {
+		return 0
+	}
+	shape := catalog.Shape(graph)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shapes[shape]
+}
+
+// fits notes that such a graph has run on an instance with so much memory.
+func (m *memory) fits(graph []byte, had int64) {
+	known := m.of(graph)
+	shape := ""
+	if known >= had && known > 0 {
+		shape = catalog.Shape(graph)
+	}
+	if shape == "" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.shapes, shape) // it was full of something else then
+}
+
+// forget forgets a job that has ended.
+func (m *memory) forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.jobs, key)
+}
+
+// needy returns the jobs with a need.
+func (m *memory) needy() map[string]need {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.jobs)
+}
+
+// avoidSmall adds the jobs to a set that an instance is too small for, as long as a
+// larger one is there.
+func (d *Dispatcher) avoidSmall(needy map[string]need, i fleet.Instance, set map[string]bool) {
+	for key, n := range needy {
+		if i.Report.VRAMTotal <= n.had && slices.ContainsFunc(n.larger, d.mayRun) {
+			set[key] = true
+		}
+	}
+}
+
+// mayRun reports whether an instance can take jobs, now or when it is free.
+func (d *Dispatcher) mayRun(name string) bool {
+	i, known := d.Fleet.Instance(name)
+	conn := d.connection(name)
+	return known && conn != nil && conn.isOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
+}
+
+// tooSmall gives the job back if graphs like it have run out of memory on instances of
+// this size, and a larger one can run it.
+func (r *run) tooSmall() result {
+	had := r.d.memory.of(r.body.Prompt)
+	if had == 0 || r.d.memoryOf(r.conn) > had || r.job().Excuses >= freeExcuses {
+		return result{}
+	}
+	larger := r.d.larger(r, had)
+	if len(larger) == 0 {
+		return result{}
+	}
+	r.d.memory.avoid(r.job().Key, need{had, larger})
+	return result{verdict: excused, reason: "prompts like it have run out of memory there"}
+}
