@@ -158,17 +158,15 @@ func TestTheLongestSilence(t *testing.T) {
 func TestEveryPixelCounts(t *testing.T) {
 	t.Parallel()
 	p := newPrompt(0x010203, rand.New(rand.NewPCG(1, 1)))
-	picture := image.NewRGBA(image.Rect(0, 0, size, size))
-	encoded := func() []byte {
-		var b bytes.Buffer
-		require.NoError(t, png.Encode(&b, picture))
-		return b.Bytes()
-	}
-	for n := range size * size {
-		picture.SetRGBA(n%size, n/size, color.RGBA{1, 2, 3, 255})
-	}
-	require.NoError(t, p.check(encoded()))
-	picture.SetRGBA(size-1, size-1, color.RGBA{1, 2, 4, 255})
-	require.Error(t, p.check(encoded()))
-	require.Error(t, p.check(encoded()[:60]))
+	require.NoError(t, p.check(painted(t, 0x010203)))
+	require.Error(t, p.check(painted(t, 0x010204)))
+	require.Error(t, p.check(painted(t, 0x010203)[:60]))
+	picture, err := png.Decode(bytes.NewReader(painted(t, 0x010203)))
+	require.NoError(t, err)
+	canvas, ok := picture.(*image.RGBA)
+	require.True(t, ok)
+	canvas.SetRGBA(size-1, size-1, color.RGBA{1, 2, 4, 255})
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, canvas))
+	require.Error(t, p.check(b.Bytes()), "one pixel")
 }
