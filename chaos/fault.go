@@ -18,8 +18,8 @@ type kind struct {
 	name string
 	// shortest and longest bound how long the fault lasts.
 	shortest, longest time.Duration
-	// targets are how many targets of this kind a stage has, on whom the fault
-	// falls in turn by chance.
+	// targets is how many targets of this kind a stage has; the fault falls on one
+	// of them by chance. Without any the kind is left out.
 	targets func(s *stage) int
 	// at names the target. Two faults never hold the same one at once.
 	at func(n int) string
@@ -32,7 +32,19 @@ type kind struct {
 func hubs(s *stage) int    { return len(s.hubs) }
 func agents(s *stage) int  { return len(s.agents) }
 func servers(s *stage) int { return len(s.servers) }
+func nodes(s *stage) int   { return len(s.store.nodes) }
 func one(*stage) int       { return 1 }
+
+// failovers is 1 where there are sentinels.
+func failovers(s *stage) int { return min(len(s.store.sentinels), 1) }
+
+// links are the proxies before a single Redis.
+func links(s *stage) int {
+	if s.store.addr == "" {
+		return 0
+	}
+	return len(s.hubs)
+}
 
 func hubName(n int) string    { return fmt.Sprintf("hub-%d", n+1) }
 func agentName(n int) string  { return fmt.Sprintf("agent-%d", n+1) }
@@ -87,19 +99,23 @@ func kinds() []kind {
 	nothing := func(context.Context, *stage, int) error { return nil }
 	var all []kind
 	all = append(all, program("hub", hubs, hubName, true, func(s *stage, n int) *programs.Program { return s.hubs[n].Hub }, hubReady)...)
-	all = append(all, program("redis", one, only(redisName), true, func(s *stage, _ int) *programs.Program { return s.redis },
-		func(ctx context.Context, s *stage, _ int) error { return s.awaitRedis(ctx) })...)
+	all = append(all, program("redis", nodes, only(redisName), true, func(s *stage, n int) *programs.Program { return s.store.nodes[n] },
+		func(ctx context.Context, s *stage, _ int) error { return s.store.await(ctx) })...)
 	all = append(all, program("agent", agents, agentName, false, func(s *stage, n int) *programs.Program { return s.agents[n] }, nothing)...)
 	all = append(all, program("instance", servers, serverName, false, func(s *stage, n int) *programs.Program { return s.servers[n].Program },
 		func(ctx context.Context, s *stage, n int) error { return s.servers[n].await(ctx) })...)
 	all = append(all, link("clients", hubs, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].clients }, nothing)...)
-	all = append(all, link("store", hubs, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].redis }, hubReady)...)
+	all = append(all, link("store", links, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].redis }, hubReady)...)
 	all = append(all, link("server", servers, serverName, false, func(s *stage, n int) *proxy { return s.servers[n].agent }, nothing)...)
 	return append(all,
 		kind{"reload-hub", 0, 0, hubs, hubName, true, func(s *stage, n int) error { return s.hubs[n].reload() }, hubReady},
 		kind{
-			"full-redis", time.Second, 8 * time.Second, one, only(redisName), true, func(s *stage, _ int) error { return s.maxmemory("1mb") },
-			func(_ context.Context, s *stage, _ int) error { return s.maxmemory("0") },
+			"failover-redis", 3 * time.Second, 6 * time.Second, failovers, only(redisName), true, func(s *stage, _ int) error { return s.store.failOver(context.Background()) },
+			func(ctx context.Context, s *stage, _ int) error { return s.store.await(ctx) },
+		},
+		kind{
+			"full-redis", time.Second, 8 * time.Second, one, only(redisName), true, func(s *stage, _ int) error { return s.store.maxmemory(context.Background(), "1mb") },
+			func(ctx context.Context, s *stage, _ int) error { return s.store.maxmemory(ctx, "0") },
 		},
 		kind{"break-storage", time.Second, 10 * time.Second, one, only(storageName), false, (*stage).breakStorage, func(_ context.Context, s *stage, _ int) error { return s.mendStorage() }},
 	)
@@ -152,17 +168,6 @@ func (h *hub) reload() error {
 		return fmt.Errorf("POST /load: %s", response.Status)
 	}
 	return nil
-}
-
-// maxmemory bounds Redis: below what it holds, it refuses every write.
-func (s *stage) maxmemory(limit string) error {
-	ctx := context.Background()
-	db, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	return db.Client().ConfigSet(ctx, "maxmemory", limit).Err()
 }
 
 // breakStorage puts a file where the folder of the storage was: nothing can be

@@ -35,6 +35,7 @@ type options struct {
 	every    time.Duration
 	faults   string
 	dir      string
+	redis    string
 	sizes    sizes
 }
 
@@ -49,6 +50,7 @@ func main() {
 	flag.DurationVar(&o.every, "every", 3*time.Second, "time from one fault to the next, on average")
 	flag.StringVar(&o.faults, "faults", "", "only kinds of faults whose names contain one of these words, with commas between; list shows all kinds")
 	flag.StringVar(&o.dir, "dir", filepath.Join("data", "chaos"), "folder for logs and data; it is emptied")
+	flag.StringVar(&o.redis, "redis", single, "form of Redis: single, sentinel or cluster")
 	flag.IntVar(&o.sizes.hubs, "hubs", 3, "number of hubs")
 	flag.IntVar(&o.sizes.agents, "agents", 3, "number of agents")
 	flag.IntVar(&o.sizes.instances, "instances", 6, "number of simulated instances")
@@ -92,9 +94,9 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	fmt.Fprintf(out, "seed %d, %v, %d hubs, %d agents, %d instances, %d clients; logs in %s\n",
-		o.seed, o.duration, o.sizes.hubs, o.sizes.agents, o.sizes.instances, o.sizes.clients, o.dir)
-	s, err := newStage(ctx, set, o.dir, o.sizes)
+	fmt.Fprintf(out, "seed %d, %v, Redis %s, %d hubs, %d agents, %d instances, %d clients; logs in %s\n",
+		o.seed, o.duration, o.redis, o.sizes.hubs, o.sizes.agents, o.sizes.instances, o.sizes.clients, o.dir)
+	s, err := newStage(ctx, set, o.dir, o.redis, o.sizes)
 	defer s.stop()
 	if err != nil {
 		return false, err

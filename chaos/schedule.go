@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,10 +28,11 @@ func schedule(seed uint64, kinds []kind, s *stage, duration, every time.Duration
 	between := func(low, high time.Duration) time.Duration {
 		return low + time.Duration(random.Float64()*float64(high-low))
 	}
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.targets(s) == 0 })
 	var all []strike
 	// Each kind in turn before any comes again.
 	var deck []int
-	for at := between(0, every); at < duration; at += between(every/2, every*3/2) {
+	for at := between(0, every); at < duration && len(kinds) > 0; at += between(every/2, every*3/2) {
 		if len(deck) == 0 {
 			deck = random.Perm(len(kinds))
 		}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/programs"
-	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // caddyfile is what each hub runs with. The words that are not in the default
@@ -50,7 +47,7 @@ type hub struct {
 	*programs.Fleet
 	name    string
 	clients *proxy // between it and the clients
-	redis   *proxy // between it and Redis
+	redis   *proxy // between it and a single Redis
 }
 
 // server is one simulated instance with the proxy before it.
@@ -64,8 +61,7 @@ type server struct {
 // Redis and one storage.
 type stage struct {
 	dir, storage string
-	redis        *programs.Program
-	redisAddr    string
+	store        *store
 	hubs         []*hub
 	agents       []*programs.Program
 	servers      []*server
@@ -75,14 +71,14 @@ type stage struct {
 }
 
 // newStage starts everything and waits until all instances are idle.
-func newStage(ctx context.Context, set programs.Set, dir string, n sizes) (*stage, error) {
+func newStage(ctx context.Context, set programs.Set, dir, form string, n sizes) (_ *stage, err error) {
 	s := &stage{dir: dir, storage: filepath.Join(dir, "storage")}
 	for _, folder := range []string{s.storage, s.temp()} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return s, err
 		}
 	}
-	if err := s.startRedis(ctx); err != nil {
+	if s.store, err = startStore(ctx, form, s.dir); err != nil {
 		return s, err
 	}
 	if err := s.startHubs(ctx, set, n.hubs); err != nil {
@@ -116,46 +112,6 @@ func (s *stage) proxy(target string) (*proxy, error) {
 	return p, nil
 }
 
-func (s *stage) startRedis(ctx context.Context) (err error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return err
-	}
-	if s.redisAddr, err = freeport.Address(); err != nil {
-		return err
-	}
-	_, port, err := net.SplitHostPort(s.redisAddr)
-	if err != nil {
-		return err
-	}
-	folder := filepath.Join(s.dir, "redis")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	s.redis, err = programs.Start(programs.Spec{Name: "redis", Path: path, Dir: s.dir, Args: []string{
-		"--bind", "127.0.0.1", "--port", port, "--dir", folder, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
-		"--maxmemory-policy", "noeviction",
-	}})
-	if err != nil {
-		return err
-	}
-	return s.awaitRedis(ctx)
-}
-
-// client is a connection to Redis that no proxy stands in.
-func (s *stage) client(ctx context.Context) (*redis.DB, error) {
-	return redis.Open(ctx, redis.Options{URL: "redis://" + s.redisAddr, Logger: slog.New(slog.DiscardHandler)})
-}
-
-func (s *stage) awaitRedis(ctx context.Context) error {
-	db, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	return s.redis.Await(ctx, "Redis answers", func(ctx context.Context) error { return db.Client().Ping(ctx).Err() })
-}
-
 func (s *stage) startHubs(ctx context.Context, set programs.Set, count int) error {
 	for n := range count {
 		name := fmt.Sprintf("hub-%d", n+1)
@@ -163,13 +119,16 @@ func (s *stage) startHubs(ctx context.Context, set programs.Set, count int) erro
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		redis, err := s.proxy(s.redisAddr)
+		f, err := programs.NewFleet(set, dir, s.store.url)
 		if err != nil {
 			return err
 		}
-		f, err := programs.NewFleet(set, dir, "redis://"+redis.addr())
-		if err != nil {
-			return err
+		var redis *proxy
+		if s.store.addr != "" {
+			if redis, err = s.proxy(s.store.addr); err != nil {
+				return err
+			}
+			f.Redis = "redis://" + redis.addr()
 		}
 		clients, err := s.proxy(f.Addr)
 		if err != nil {
@@ -262,8 +221,9 @@ func (s *stage) startAgents(count int) error {
 // programs are all programs of the stage, in the order of their start.
 func (s *stage) programs() []*programs.Program {
 	var all []*programs.Program
-	if s.redis != nil {
-		all = append(all, s.redis)
+	if s.store != nil {
+		all = append(all, s.store.nodes...)
+		all = append(all, s.store.others...)
 	}
 	for _, h := range s.hubs {
 		if h.Hub != nil {

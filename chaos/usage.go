@@ -33,7 +33,9 @@ func (s *stage) measure(ctx context.Context) map[string]usage {
 		all[name] = u
 		return u
 	}
-	note(redisName, s.redis)
+	for _, p := range s.store.nodes {
+		note(p.Name(), p)
+	}
 	for _, h := range s.hubs {
 		u := note(h.name, h.Hub)
 		u.goroutines = h.goroutines(ctx)
@@ -80,7 +82,9 @@ func table(w io.Writer, s *stage, before, after map[string]usage) {
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", name,
 			b.resident>>20, a.resident>>20, a.peak>>20, b.files, a.files, b.goroutines, a.goroutines)
 	}
-	row(redisName)
+	for _, p := range s.store.nodes {
+		row(p.Name())
+	}
 	for n := range s.hubs {
 		row(hubName(n))
 	}

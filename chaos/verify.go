@@ -130,29 +130,18 @@ func (j *judge) count(ctx context.Context, hub string, p *prompt) {
 
 // leaks looks for what should be gone: jobs and leases in Redis, spooled bodies.
 func (j *judge) leaks(ctx context.Context) {
-	db, err := j.stage.client(ctx)
-	if err != nil {
-		j.tally.breach(leaked, "%v", err)
-		return
-	}
-	defer func() { _ = db.Close() }()
 	leaves := map[string]bool{"q:body:": true, "q:secret:": true, "q:waiting": true, "q:wait:": true, "q:leases": true, "q:live": true, "q:instances": true, "q:caller:": true}
-	err = j.retry(ctx, func() error {
+	err := j.retry(ctx, func() error {
 		found := map[string]int{}
-		for cursor := uint64(0); ; {
-			keys, next, err := db.Client().Scan(ctx, cursor, "*", 1000).Result()
-			if err != nil {
-				return err
-			}
-			for _, key := range keys {
-				for leaf := range leaves {
-					if strings.Contains(key, leaf) && !strings.Contains(key, "q:waiting_") {
-						found[leaf]++
-					}
+		keys, err := j.stage.store.keys(ctx)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			for leaf := range leaves {
+				if strings.Contains(key, leaf) && !strings.Contains(key, "q:waiting_") {
+					found[leaf]++
 				}
-			}
-			if cursor = next; cursor == 0 {
-				break
 			}
 		}
 		if len(found) > 0 {
