@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -23,6 +26,137 @@ type Ends struct {
 	// window is for how long after its end a job is told.
 	window func() time.Duration
 	log    func() *slog.Logger
+
+	mu sync.Mutex
+	// unsaid are confirmed ends of which Redis does not know yet.
+	unsaid map[confirmation]bool
+	// looking is held while a look is made; old belongs to it.
+	looking sync.Mutex
+	// old is the turn of each present client's last end that is too old to be told.
+	old map[stream.Key]int64
+}
+
+// confirmation is the end of a prompt that a client has confirmed.
+type confirmation struct {
+	stream.Key
+	prompt string
+}
+
+const (
+	// lookPause is the pause between two looks for ends that got lost.
+	lookPause = 5 * time.Second
+	// looksAt is how many of a client's last ends a look considers.
+	looksAt = 32
+	// maxUnsaid bounds what is kept while Redis is away.
+	maxUnsaid = 10_000
+)
+
+// watch looks for lost ends until ctx ends. What brings an end to its client
+// otherwise (messages of hubs, hints, one question when its socket opens) fails
+// when hubs die and Redis is away in between.
+func (e *Ends) watch(ctx context.Context) {
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := e.look(ctx); err != nil && ctx.Err() == nil {
+			e.log().Debug("cannot look for undelivered ends", "error", err)
+		}
+	}
+}
+
+// look tells clients that have a socket here the ends that nobody has told them, and
+// Redis the confirmations that it has missed.
+func (e *Ends) look(ctx context.Context) error {
+	e.looking.Lock()
+	defer e.looking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	e.mu.Lock()
+	unsaid := slices.Collect(maps.Keys(e.unsaid))
+	e.mu.Unlock()
+	for _, c := range unsaid {
+		if err := e.confirm(ctx, c); errors.Is(err, queue.ErrUnavailable) {
+			return err
+		}
+	}
+	present := e.streams.Present()
+	clients := make([]job.Requester, len(present))
+	for i, k := range present {
+		clients[i] = job.Requester{Tenant: k.Tenant, Client: k.Client}
+	}
+	ends, err := e.queue.Unconfirmed(ctx, clients, looksAt)
+	if err != nil {
+		return err
+	}
+	old := map[stream.Key]int64{}
+	for i, k := range present {
+		before := e.old[k]
+		if len(ends[i]) == 0 || ends[i][0].Turn < before {
+			before = 0 // Redis has lost its last writes
+		}
+		if before, err = e.lookAt(ctx, k, ends[i], before); err != nil {
+			return err
+		}
+		if before > 0 {
+			old[k] = before
+		}
+	}
+	e.old = old
+	return nil
+}
+
+// lookAt tells a client those of its last ends that are later than old, young enough
+// and nobody has told it. It returns the last one that is too old.
+func (e *Ends) lookAt(ctx context.Context, k stream.Key, ends []queue.Unconfirmed, old int64) (int64, error) {
+	turns, keys := map[string]int64{}, []string(nil)
+	for _, end := range slices.Backward(ends) {
+		if told, _ := e.streams.Told(k, end.Key); !told && end.Turn > old {
+			turns[end.Key] = end.Turn
+			keys = append(keys, end.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return old, nil
+	}
+	records, err := e.queue.EndedOf(ctx, keys)
+	if err != nil {
+		return old, err
+	}
+	for _, r := range records {
+		age := time.Since(time.UnixMilli(r.Job.FinishedAt))
+		told, running := e.streams.Told(k, r.Job.Key)
+		patience := endGrace
+		if running { // its messages come, and its end is the last one
+			patience *= endPatience
+		}
+		switch {
+		case age >= e.window():
+			old = max(old, turns[r.Job.Key])
+		case told, r.Delivered, age < patience, r.Job.Run.Hub == e.boot:
+		default:
+			e.streams.EndedElsewhere(k, r.Job.ID, r.Job.Key, rebuilt(ctx, e.queue, r.Job)...)
+		}
+	}
+	return old, nil
+}
+
+// confirm tells Redis of a confirmed end, and keeps what Redis cannot be told now.
+func (e *Ends) confirm(ctx context.Context, c confirmation) error {
+	err := e.queue.DeliveredEnd(ctx, c.Tenant, c.prompt)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case !errors.Is(err, queue.ErrUnavailable):
+		delete(e.unsaid, c)
+	case len(e.unsaid) < maxUnsaid:
+		e.unsaid[c] = true
+	}
+	return err
 }
 
 // Fetched notes that a client was answered with the ends of prompts, under one of
@@ -39,7 +173,7 @@ func (e *Ends) Fetched(tenant string, clients, prompts []string) {
 func (e *Ends) delivered(k stream.Key, promptID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := e.queue.DeliveredEnd(ctx, k.Tenant, promptID); err != nil && !errors.Is(err, queue.ErrNotFound) {
+	if err := e.confirm(ctx, confirmation{k, promptID}); err != nil && !errors.Is(err, queue.ErrNotFound) {
 		e.log().Debug("cannot note a delivered end", "error", err)
 	}
 }

@@ -190,6 +190,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.ends = &Ends{
 		queue: h.queue, boot: boot, since: func() time.Time { return h.since },
 		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
+		unsaid: map[confirmation]bool{}, old: map[stream.Key]int64{},
 	}
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
@@ -239,6 +240,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
 	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })
 	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
+	h.house.Go(func() { h.ends.watch(house) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.stock.follow(house, h.fleet) })
 	return nil

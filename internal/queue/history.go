@@ -275,6 +275,34 @@ func (q *Queue) DeliveredEnd(ctx context.Context, tenant, id string) error {
 	return nil
 }
 
+// Unconfirmed is the key of an ended job whose client has not confirmed the end.
+type Unconfirmed struct {
+	Key string
+	// Turn counts the ends of all jobs.
+	Turn int64
+}
+
+// Unconfirmed returns the last n such jobs of each client, the one that ended last
+// first. Of a requester only tenant and client count.
+func (q *Queue) Unconfirmed(ctx context.Context, clients []job.Requester, n int) ([][]Unconfirmed, error) {
+	reads := make([]*redis.ScoredCmd, len(clients))
+	err := q.pipeline(ctx, len(clients), batchSize, func(p redis.Pipeliner, i int) {
+		reads[i] = p.ZRevRangeWithScores(ctx, q.keys.undelivered(clients[i].Tenant, clients[i].Client), 0, int64(n-1))
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]Unconfirmed, len(clients))
+	for i, read := range reads {
+		for _, z := range read.Val() {
+			if key, ok := z.Member.(string); ok {
+				out[i] = append(out[i], Unconfirmed{Key: key, Turn: int64(z.Score)})
+			}
+		}
+	}
+	return out, nil
+}
+
 // Undelivered returns ended jobs of a client that has not confirmed the end, in the
 // order in which they ended, as long as their history entries exist.
 func (q *Queue) Undelivered(ctx context.Context, tenant, client string) ([]job.Job, error) {

@@ -74,6 +74,8 @@ type (
 	ZRangeBy = goredis.ZRangeBy
 	// MapCmd is a hash.
 	MapCmd = goredis.MapStringStringCmd
+	// ScoredCmd is a range of a sorted set with its scores.
+	ScoredCmd = goredis.ZSliceCmd
 	// StringCmd is a string.
 	StringCmd = goredis.StringCmd
 	// StringSliceCmd is a list of strings.

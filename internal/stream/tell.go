@@ -10,6 +10,19 @@ func (s *Streams) Holds(k Key) (holds bool) {
 	return holds
 }
 
+// Present returns the clients that have a socket here.
+func (s *Streams) Present() []Key {
+	var present []Key
+	for _, c := range s.all() {
+		c.change(func(c *client) {
+			if c.socket != nil {
+				present = append(present, c.key)
+			}
+		})
+	}
+	return present
+}
+
 // Told reports whether the end of a job has reached this hub's stream: it was sent
 // or is waiting to be. running means that messages of the job have arrived, but not
 // its end.
