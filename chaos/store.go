@@ -46,7 +46,7 @@ func startStore(ctx context.Context, form, dir string) (*store, error) {
 		}
 		s.addr, s.url = addr, "redis://"+addr
 	case sentinel:
-		if err := s.startSentinels(dir); err != nil {
+		if err := s.startSentinels(ctx, dir); err != nil {
 			return s, err
 		}
 	case cluster:
@@ -63,7 +63,7 @@ func startStore(ctx context.Context, form, dir string) (*store, error) {
 // Its settings are in a file, which a sentinel rewrites.
 func (s *store) node(dir, name string, settings ...string) (string, error) {
 	p, addr, err := launch(dir, name, nil, append([]string{
-		"save \"\"", "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction",
+		"save \"\"", "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction", "repl-diskless-sync-delay 0",
 	}, settings...)...)
 	if err != nil {
 		return "", err
@@ -100,7 +100,7 @@ func launch(dir, name string, flags []string, settings ...string) (*programs.Pro
 	return p, addr, err
 }
 
-func (s *store) startSentinels(dir string) error {
+func (s *store) startSentinels(ctx context.Context, dir string) error {
 	master, err := s.node(dir, "redis-1")
 	if err != nil {
 		return err
@@ -123,7 +123,14 @@ func (s *store) startSentinels(dir string) error {
 		s.others, s.sentinels, hosts = append(s.others, p), append(s.sentinels, port), append(hosts, addr)
 	}
 	s.url = "redis+sentinel://" + strings.Join(hosts, ",") + "/chaos"
-	return nil
+	// A replica without data that becomes the master makes Redis forget everything.
+	return s.nodes[1].Await(ctx, "the replica has copied the data", func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, "redis-cli", "-p", s.ports[1], "info", "replication").CombinedOutput()
+		if err == nil && !strings.Contains(string(out), "master_link_status:up") {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 }
 
 func (s *store) startCluster(ctx context.Context, dir string) error {
