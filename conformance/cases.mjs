@@ -1,6 +1,6 @@
-// Every case of the suite: one process each, by file and name.
-// `hubOnly` says why a stock ComfyUI cannot do it; such a case is run against hubs alone.
-// `site` names the words that a hub's site must have for it.
+// Every case of the suite, by file and name. Each runs in its own process.
+// `hubOnly` says why a stock ComfyUI cannot do it; such a case runs only against hubs.
+// `site` gives the words that a hub's site must have for it.
 // A new case runs in every column without being named anywhere else.
 
 const groups = {
@@ -48,10 +48,10 @@ const groups = {
   },
 };
 
-// Slow clients: with each version and with each number of instances, but not with all pairs of them (`diagonal`).
+// Slow clients run with each version and with each number of instances, but not with all pairs of them (`diagonal`).
 const slow = ['clients/cli.py', 'clients/api_client.py', 'clients/script.py', 'clients/libraries.py'];
 
-/** The cases in order: name, file, python or not, a published client's or not, limits. */
+/** The cases in order: name, file, whether it is Python, whether it is a published client, limits. */
 const cases = Object.entries(groups).flatMap(([file, members]) =>
   Object.entries(members).map(([name, { hubOnly, site, seconds = 180, diagonal = slow.includes(file) }]) => ({
     name: `${file.replace(/^.*\/|\.\w+$/g, '')}: ${name}`,
@@ -65,7 +65,7 @@ const cases = Object.entries(groups).flatMap(([file, members]) =>
     seconds,
   })));
 
-/** The cases whose names contain one of the words, which are separated by commas; all without words. */
+/** The cases whose names contain one of the comma-separated words; all cases if there are no words. */
 export function choose(only = '') {
   const words = only.split(',').filter(Boolean);
   return cases.filter(({ name }) => !words.length || words.some((word) => name.includes(word)));

@@ -1,10 +1,10 @@
-// Cancelling hits what was meant, at each point of a prompt's life, and nothing else.
+// Cancelling ends the prompts that were meant, and no others, at each point of a prompt's life.
 import { randomUUID } from 'node:crypto';
 import { main, must, same, sleep, until } from '../lib/case.mjs';
 import { PATIENCE, Server, label } from '../lib/comfy.mjs';
 import { paint } from '../lib/graph.mjs';
 
-/** Prompts long enough to be caught running, one for each instance, so that the next one waits. */
+/** Starts `count` prompts that run for a while. With one for each instance, the next prompt waits. */
 async function occupy(server, count, seconds) {
   const work = await server.work(seconds);
   return Promise.all(Array.from({ length: count }, async () => {
@@ -29,7 +29,7 @@ async function expectInterrupted(server, { client, id }) {
   same(await server.place(id), null, 'place in the queue');
 }
 
-/** Deleting a prompt that waits: gone from the queue, never in history, never run; the others go on. */
+/** A waiting prompt that is deleted leaves the queue, never runs and is never in history; the others go on. */
 async function pending({ url, instances }) {
   const server = new Server(url);
   const busy = await occupy(server, instances, 10);
@@ -51,7 +51,7 @@ async function pending({ url, instances }) {
   }
 }
 
-/** Interrupting a running prompt by its id ends it; another client's prompt is not touched. */
+/** Interrupting a running prompt by its id ends it and leaves another client's prompt alone. */
 async function running({ url, instances }) {
   const server = new Server(url);
   const [victim] = await occupy(server, 1, 12);
@@ -69,7 +69,7 @@ async function running({ url, instances }) {
   other.onlyOwn();
 }
 
-/** An interrupt without id, as most clients send it, ends the caller's running prompt. */
+/** An interrupt without an id, as most clients send it, ends the caller's running prompt. */
 async function bare({ url }) {
   const server = new Server(url);
   for (const body of ['', '{}']) {
@@ -81,7 +81,7 @@ async function bare({ url }) {
   }
 }
 
-/** A bare interrupt ends a prompt of the caller's, not one of another's that has run for longer. */
+/** A bare interrupt ends the caller's prompt, not another caller's that has run for longer. */
 async function bareScoped({ url, instances }) {
   const mine = new Server(url, 'caller-one');
   const other = new Server(url, 'caller-two');
@@ -93,7 +93,7 @@ async function bareScoped({ url, instances }) {
     await client.frame((frame) => frame.type === 'execution_start', PATIENCE, 'start of the bystander');
   }
   const [victim] = await occupy(mine, 1, 12);
-  bystander ??= await client.submit(graph); // one instance: it waits behind
+  bystander ??= await client.submit(graph); // with one instance it waits behind
   await mine.fetch('/interrupt', { method: 'POST' });
   await expectInterrupted(mine, victim);
   const entry = await client.end(bystander);
@@ -101,7 +101,7 @@ async function bareScoped({ url, instances }) {
   await other.expect(entry.outputs, graph, "the other caller's prompt");
 }
 
-/** Interrupting an id that waits, has ended or never was changes nothing. */
+/** Interrupting a prompt that waits, has ended or never existed changes nothing. */
 async function unknown({ url, instances }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -123,7 +123,7 @@ async function unknown({ url, instances }) {
   must(await server.history(ended), 'an ended prompt lost its history');
 }
 
-/** Deleting a prompt at any moment around its start: it ends once, or was never seen. */
+/** A prompt that is deleted at any moment around its start either ends once or is never seen. */
 async function race({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -180,7 +180,7 @@ async function clearScoped({ url, instances }) {
   same(await mine.history(doomed), undefined, 'history of the cleared prompt');
 }
 
-/** Prompts of one client: the first is shown, the others wait as far as the client knows; a hub may run them, too. */
+/** Submits prompts of one client. The client sees the first one run and the others wait; a hub may already run those too. */
 async function line(server, client, instances, seconds) {
   const work = await server.work(seconds);
   const graphs = Array.from({ length: instances + 2 }, () => paint({ work }));
@@ -194,14 +194,14 @@ async function line(server, client, instances, seconds) {
   return { ids, graphs };
 }
 
-/** Fails unless a prompt went without a trace: neither listed nor in history, and its client saw nothing of it. */
+/** Fails unless a prompt left no trace: it is neither listed nor in history, and its client saw nothing of it. */
 async function expectNothing(server, client, id) {
   same(await server.place(id), null, 'place of a deleted prompt');
   same(await server.history(id), undefined, 'history of a deleted prompt');
   must(!client.of(id).some((frame) => frame.type !== 'status'), `messages of a deleted prompt: ${client.of(id).map(label).join(' ')}`);
 }
 
-/** "Cancel all" of plugins: they delete what waits and interrupt what runs. Nothing is left, in either order. */
+/** "Cancel all" in plugins deletes what waits and interrupts what runs. Nothing is left, in either order. */
 async function all({ url, instances }) {
   for (const order of ['delete first', 'interrupt first']) {
     const server = new Server(url, `caller-${randomUUID()}`);
@@ -226,7 +226,7 @@ async function all({ url, instances }) {
   }
 }
 
-/** Deleting one of those that wait and interrupting: the first and the deleted one end, the others go on. */
+/** Deleting one waiting prompt and then interrupting ends the first and the deleted one; the others go on. */
 async function some({ url, instances }) {
   const server = new Server(url, `caller-${randomUUID()}`);
   const client = await server.connect();

@@ -1,11 +1,11 @@
-// What a client's socket is told: its own prompts, whole and in order, and nothing of anyone else's.
+// What a client's socket receives: its own prompts, whole and in order, and nothing about anyone else's.
 import { randomUUID } from 'node:crypto';
 import { main, must, same, sleep } from '../lib/case.mjs';
 import { PATIENCE, Server, expectSequence, label } from '../lib/comfy.mjs';
 import { load, paint, SAVE } from '../lib/graph.mjs';
 import { distinctColors, randomColor } from '../lib/picture.mjs';
 
-/** Several clients at once: each sees whole sequences of its own prompts only. */
+/** Of several clients at once, each sees whole sequences, and only of its own prompts. */
 async function twoClients({ url, instances }) {
   const server = new Server(url);
   const clients = await Promise.all(Array.from({ length: Math.max(2, instances + 1) }, () => server.connect()));
@@ -14,7 +14,7 @@ async function twoClients({ url, instances }) {
   await Promise.all(clients.map(async (client, i) => {
     await Promise.all([0, 1].map((n) => client.run(paint({ color: colors[2 * i + n], work: n ? work : [] }))));
   }));
-  await sleep(300); // what was sent too much may come late
+  await sleep(300); // a frame too many may come late
   for (const client of clients) {
     client.onlyOwn();
     for (const id of client.sent) expectSequence(client, id);
@@ -23,7 +23,7 @@ async function twoClients({ url, instances }) {
   return `${clients.length} clients, ${clients.length * 2} prompts`;
 }
 
-/** One client's prompts, submitted together, come one whole sequence after the other. */
+/** Prompts that one client submits together arrive as one whole sequence after the other. */
 async function serial({ url, instances }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -45,7 +45,7 @@ async function serial({ url, instances }) {
   return `${graphs.length} prompts of one client`;
 }
 
-/** The same graph again: every output node is executed once more for the listener, though nothing ran. */
+/** When the same graph comes again, the listener gets `executed` for every output node, though nothing ran. */
 async function cached({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -60,7 +60,7 @@ async function cached({ url }) {
   }
 }
 
-/** A prompt_id that the client chose comes back as it was, everywhere. */
+/** A prompt_id that the client chose comes back unchanged everywhere. */
 async function ownId({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -72,7 +72,7 @@ async function ownId({ url }) {
   expectSequence(client, wanted);
 }
 
-/** The sid: the client's own, or one that the server makes. */
+/** The sid is the client's own, or one that the server makes up. */
 async function sid({ url }) {
   const server = new Server(url);
   const own = await server.connect();
@@ -89,7 +89,7 @@ async function sid({ url }) {
   await api.run(paint());
 }
 
-/** Two sockets of one clientId: the newer gets everything, the older nothing more. */
+/** Of two sockets with one clientId, the newer gets everything and the older nothing more. */
 async function newestSocket({ url }) {
   const server = new Server(url);
   const old = await server.connect();
@@ -100,7 +100,7 @@ async function newestSocket({ url }) {
   same(old.of(id).length, 0, 'frames at the older socket');
 }
 
-/** The older socket of a clientId closes: the newer one still hears everything (a stock ComfyUI loses it). */
+/** After the older socket of a clientId closes, the newer one still gets everything (a stock ComfyUI loses it). */
 async function oldSocketCloses({ url }) {
   const server = new Server(url);
   const old = await server.connect();
@@ -111,7 +111,7 @@ async function oldSocketCloses({ url }) {
   expectSequence(young, id);
 }
 
-/** A socket that opens after the POST is told all the same (a stock ComfyUI tells it nothing). */
+/** A socket that opens after the POST still gets everything (a stock ComfyUI sends it nothing). */
 async function lateSocket({ url }) {
   const server = new Server(url);
   const clientId = randomUUID();
@@ -125,8 +125,8 @@ async function lateSocket({ url }) {
 }
 
 /**
- * A socket for each prompt under one clientId, as synchronous scripts have it: read to the end, close in order, go on at once. They
- * never read the server's ping. No socket hears of the prompt before.
+ * Synchronous scripts open a socket for each prompt under one clientId, read it to the end, close it properly and go on at once.
+ * They never read the server's ping. No socket hears of an earlier prompt.
  */
 async function socketPerPrompt({ url }) {
   const server = new Server(url);
@@ -143,7 +143,7 @@ async function socketPerPrompt({ url }) {
   return `${prompts} prompts`;
 }
 
-/** As socketPerPrompt, but the sockets are dropped without a close frame: what goes on is the next POST, or a look at the result. */
+/** As socketPerPrompt, but each socket is dropped without a close frame, with and without a look at the result first. */
 async function socketDropped({ url }) {
   const server = new Server(url);
   const clientId = randomUUID();
@@ -161,7 +161,7 @@ async function socketDropped({ url }) {
   }
 }
 
-/** An idle socket hears something every 10 s, so that clients with a watchdog stay. A busy machine may be late. */
+/** An idle socket gets something every 10 s, so that clients with a watchdog stay connected. A busy machine may be late. */
 async function keepAlive({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -169,7 +169,7 @@ async function keepAlive({ url }) {
   await client.frame((frame) => frame.type === 'status', 30_000, 'a status on an idle socket', before);
 }
 
-/** An error while a graph runs: the client is told which node, and the prompt ends like any other. */
+/** When a graph fails while it runs, the client is told which node failed, and the prompt ends like any other. */
 async function executionError({ url }) {
   const server = new Server(url);
   const client = await server.connect();

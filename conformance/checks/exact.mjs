@@ -1,4 +1,4 @@
-// What a client sends comes back as it was: numbers, names, bytes of a picture.
+// What a client sends comes back unchanged: numbers, names, bytes of a picture.
 import { main, must, same, Skip } from '../lib/case.mjs';
 import { Server, Session, expectSequence } from '../lib/comfy.mjs';
 import { load, paint, SAVE } from '../lib/graph.mjs';
@@ -16,7 +16,7 @@ async function postRaw(server, body, headers) {
   return JSON.parse(text).prompt_id;
 }
 
-/** Seeds above 2^53 stay as they are in /queue and /history. */
+/** Seeds above 2^53 stay exact in /queue and /history. */
 async function seeds({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -54,7 +54,7 @@ async function bigNumber({ url }) {
   same(executed?.data.output?.text, [ODD], 'text in executed');
 }
 
-/** JSON under any Content-Type, with query keys that the server does not know. */
+/** JSON is accepted under any Content-Type, and with query keys that the server does not know. */
 async function contentTypes({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -78,7 +78,7 @@ async function contentTypes({ url }) {
   same(entry.prompt[3].extra_pnginfo, { workflow: { note: 'ünï' } }, 'extra_pnginfo in history');
 }
 
-/** History holds the graph that was posted, key order and odd texts included. */
+/** History holds the graph exactly as it was posted, including key order and unusual characters. */
 async function graphKept({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -91,7 +91,7 @@ async function graphKept({ url }) {
   same(entry.prompt[4], [SAVE], 'outputs to execute');
 }
 
-/** SaveImageWebsocket: a client with the flag gets type 4, one without gets type 1, both the same picture. */
+/** SaveImageWebsocket: a client with the flag gets type 4, one without it type 1; both get their picture. */
 async function previews({ url }) {
   const server = new Server(url);
   await server.need('SaveImageWebsocket');
@@ -123,7 +123,7 @@ function split(frame) {
   return { header: JSON.parse(frame.toString('utf8', 8, 8 + length)), image: frame.subarray(8 + length) };
 }
 
-/** A frame of some 20 MB arrives whole, and an upload of that size is taken. */
+/** A frame of about 20 MB arrives whole, and an upload of that size is accepted. */
 async function bigFrame({ url }) {
   const server = new Server(url);
   await server.need('SaveImageWebsocket');

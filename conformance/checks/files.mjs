@@ -16,7 +16,7 @@ async function uploadAnywhere({ url, instances }) {
   return `${clients.length} prompts of ${clients.length} clients`;
 }
 
-/** Instances that write files of one name at once: each client gets its own picture by the name it was told. */
+/** When instances write files of the same name at once, each client gets its own picture under the name it was told. */
 async function outputNames({ url, instances }) {
   const server = new Server(url);
   const prefix = `twin-${randomUUID().slice(0, 8)}`;
@@ -28,12 +28,12 @@ async function outputNames({ url, instances }) {
   const names = done.map(({ file }) => `${file.type}/${file.subfolder}/${file.filename}`);
   same(new Set(names).size, names.length, `distinct names of ${names.join(' ')}`);
   for (const name of names) must(name.startsWith(`output//${prefix}_`), `${name} has not the prefix that was asked for`);
-  // Once more when all are done: no later file may have taken an earlier one's place.
+  // Look again when all are done: no later file may have replaced an earlier one.
   await Promise.all(done.map(({ file }, i) => server.view(file).then((bytes) => expectPicture(bytes, graphs[i], file.filename))));
   return names.join(' ');
 }
 
-/** A file is there from the moment that `executed` names it, before the prompt has ended. */
+/** A file is there as soon as `executed` names it, before the prompt has ended. */
 async function viewAtExecuted({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -43,7 +43,7 @@ async function viewAtExecuted({ url }) {
   await server.expect({ [data.node]: data.output }, graph, 'executed');
 }
 
-/** One name uploaded twice with other bytes gives two files, and each can be used. */
+/** Uploading one name twice with different bytes gives two files, and each can be used. */
 async function sameName({ url, instances }) {
   const server = new Server(url);
   const stem = randomUUID().slice(0, 8);
@@ -61,7 +61,7 @@ async function sameName({ url, instances }) {
   await Promise.all(clients.map((client) => client.run({ ...load(one.name), color: third })));
 }
 
-/** Sub-folders of uploads, the annotated form of names, and pictures that are outputs of other prompts. */
+/** Subfolders of uploads, annotated names, and pictures that other prompts have saved. */
 async function folders({ url }) {
   const server = new Server(url);
   const client = await server.connect();

@@ -1,4 +1,4 @@
-// The headers of answers, as they stand on the wire.
+// The headers of answers, as they are on the wire.
 import { brief, main, must, same } from '../lib/case.mjs';
 import { expectHeaders, raw } from '../lib/answer.mjs';
 import { Server } from '../lib/comfy.mjs';
@@ -24,7 +24,7 @@ async function single({ url }) {
   }
 }
 
-/** Pages of other sites: refused where the server is at loopback, and never allowed to read. */
+/** Pages of other sites are refused if the server is at a loopback address, and may never read an answer. */
 async function origin({ url }) {
   const { host, hostname } = new URL(url);
   const asked = async (method, headers) => {

@@ -1,4 +1,4 @@
-// What a server offers is what it has now: files that appear are listed and accepted at once.
+// A server offers what it has now: new files are listed and accepted at once.
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -7,13 +7,13 @@ import { Server } from '../lib/comfy.mjs';
 import { load, paint } from '../lib/graph.mjs';
 import { flatPng, randomColor } from '../lib/picture.mjs';
 
-/** The list that an input of a class offers, in whichever of the two styles it is written. */
+/** The choices that an input of a class offers, in either of the two styles. */
 const offered = (info, name, input) => {
   const [kind, options] = info[name].input.required[input];
   return Array.isArray(kind) ? kind : options.options;
 };
 
-/** A picture is offered by LoadImage from the answer to its upload on, and can be used. */
+/** LoadImage offers a picture as soon as its upload is answered, and the picture can be used. */
 async function upload({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -28,7 +28,7 @@ async function upload({ url }) {
   }
 }
 
-/** A prompt that needs a LoRA; it is not run, for the file is none. */
+/** A prompt that needs a LoRA. It is never run, since its files are empty. */
 const withLora = (name, checkpoint) => ({
   1: { class_type: 'CheckpointLoaderSimple', inputs: { ckpt_name: checkpoint } },
   2: { class_type: 'LoraLoaderModelOnly', inputs: { model: ['1', 0], lora_name: name, strength_model: 1 } },
@@ -36,8 +36,8 @@ const withLora = (name, checkpoint) => ({
 });
 
 /**
- * A file that is copied to a model folder is accepted by the next prompt that names it, while the server works, and every
- * listing has it; when it is deleted, it is refused again. CONFORMANCE_MODELS names the model folder of one of the servers.
+ * A prompt that names a missing file is refused. Once the file is copied to a model folder, the next prompt that names it is
+ * accepted, even while the server works, and every listing has it. CONFORMANCE_MODELS names the model folder of one of the servers.
  */
 async function copied({ url, instances }) {
   const models = process.env.CONFORMANCE_MODELS;

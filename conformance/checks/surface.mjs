@@ -4,7 +4,7 @@ import { main, must, same, sleep, brief } from '../lib/case.mjs';
 import { PATIENCE, Server } from '../lib/comfy.mjs';
 import { paint } from '../lib/graph.mjs';
 
-/** From the POST's answer on, an id is in /queue or in /history, never in neither, and history is whole. */
+/** From the answer to the POST on, an id is always in /queue or in /history, and its history entry is whole. */
 async function neverLost({ url, instances }) {
   const server = new Server(url);
   const work = await server.work(0.7);
@@ -30,7 +30,7 @@ async function neverLost({ url, instances }) {
   return `${looks} looks`;
 }
 
-/** /queue is done with a prompt within 500 ms of `execution_success`, and history within that too. */
+/** Within 500 ms of `execution_success`, a prompt has left /queue and is in history. */
 async function promptEnd({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -43,7 +43,7 @@ async function promptEnd({ url }) {
   }
 }
 
-/** queue_remaining: the same on the socket and in GET /prompt, up with a prompt, and 0 at the end. */
+/** queue_remaining is the same on the socket and in GET /prompt: it counts a prompt, and is 0 at the end. */
 async function counts({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -60,7 +60,7 @@ async function counts({ url }) {
   same((await server.json(`/prompt${query}`)).exec_info.queue_remaining, 0, 'GET /prompt after the end');
 }
 
-/** A prompt without client_id, or of a client without a socket, is known by its history. */
+/** A prompt without client_id, or from a client without a socket, has its result in history. */
 async function pollers({ url }) {
   const server = new Server(url);
   for (const clientId of [undefined, randomUUID()]) {
@@ -125,7 +125,7 @@ async function routes({ url }) {
   same((await server.fetch('/nobody/knows/this')).status, 404, 'status of an unknown path');
 }
 
-/** History as a list: max_items, offset, newest last; and deleted where asked. */
+/** History as a list: max_items, newest last, and deleting an entry. */
 async function historyList({ url }) {
   const server = new Server(url);
   const client = await server.connect();
@@ -153,7 +153,7 @@ async function frontend({ url }) {
   must((await code.arrayBuffer()).byteLength > 1000, 'an empty script');
 }
 
-/** With prompts on all instances the listing is one that a single ComfyUI could have: at most one runs, the rest wait. */
+/** With prompts on all instances, the listing looks like that of a single ComfyUI: at most one runs, the rest wait. */
 async function oneRunning({ url, instances }) {
   const server = new Server(url);
   const work = await server.work(1);

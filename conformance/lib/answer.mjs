@@ -1,16 +1,16 @@
-// What every answer must be, whoever asked for it: the checks' own client looks at each one that it gets.
+// What must hold for every answer. The checks' own client looks at each one that it gets.
 import { request } from 'node:http';
 import { must } from './case.mjs';
 
-/** Headers that may stand only once, and that clients which keep the last or the first of two would misread. */
+/** Headers that may occur only once. A client that keeps the first or the last of two would misread them. */
 const SINGLE = ['content-disposition', 'content-encoding', 'content-length', 'content-type', 'date', 'etag', 'last-modified', 'location', 'server'];
 
-/** Headers between two neighbours: what a hub's own connection to an instance needs is nobody else's business. */
+/** Hop-by-hop headers: those of the hub's own connection to an instance must not reach a client. */
 const HOP_BY_HOP = ['keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'upgrade'];
 
 /**
- * Fails unless JSON is JSON to a strict parser: UTF-8, no NaN or Infinity (Python writes and reads both, and browsers
- * refuse the whole answer). Leaves the body to be read.
+ * Fails unless a strict parser accepts the JSON: UTF-8, no NaN or Infinity (Python writes and reads both, but browsers
+ * refuse the whole answer). The body can still be read afterwards.
  */
 export async function expectStrict(path, answer) {
   if (!/^application\/json\b/.test(answer.headers.get('content-type') ?? '')) return;
@@ -25,7 +25,7 @@ export async function expectStrict(path, answer) {
   }
 }
 
-/** One request on a connection of its own, whose headers are given as they came, none joined with another. */
+/** Sends one request on its own connection. The answer's headers are given as they came, none joined with another. */
 export function raw(url, { method = 'GET', headers = {}, body } = {}) {
   return new Promise((done, fail) => {
     const asked = request(url, { method, headers, agent: false, timeout: 30_000 }, (answer) => {

@@ -1,6 +1,6 @@
-// How a case reports: one process runs one case and says at its end how it went, as JSON in the file that
-// CONFORMANCE_RESULT names, or else on stdout. The file is for the runner: a client's threads print to stdout when they
-// like, into the middle of a line too.
+// How a case reports: one process runs one case and writes its result at the end, as JSON, to the file that
+// CONFORMANCE_RESULT names, or else to stdout. The runner uses the file: a client's threads print to stdout at any
+// time, even into the middle of a line.
 // The runner starts `node FILE --url URL --case NAME --instances N`.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -14,7 +14,7 @@ const requireClient = createRequire(path.join(cache ?? import.meta.dirname, 'cas
 /** Loads an installed client library. */
 export const library = (name) => requireClient(name);
 
-/** Thrown where a server lacks what a case needs, which is no fault of the server's. */
+/** Thrown when a server lacks what a case needs, which is not the server's fault. */
 export class Skip extends Error {}
 
 /** Fails the case unless the condition holds. */
@@ -35,7 +35,7 @@ export function brief(value) {
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** Fails with `what` when a promise takes longer than `ms`: clients that hang must name what they wait for. */
+/** Fails with `what` when a promise takes longer than `ms`, so that a hung client's failure names what it waited for. */
 export function within(ms, what, promise) {
   let timer;
   const late = new Promise((_, fail) => {
@@ -44,7 +44,7 @@ export function within(ms, what, promise) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** Polls until `probe` gives something true. */
+/** Polls until `probe` returns a true value. */
 export async function until(ms, what, probe, every = 50) {
   const end = Date.now() + ms;
   for (;;) {
@@ -55,7 +55,7 @@ export async function until(ms, what, probe, every = 50) {
   }
 }
 
-/** Runs the case named on the command line, of the cases given, and ends the process. */
+/** Runs the one of `cases` that the command line names, and ends the process. */
 export async function main(cases) {
   const { values } = parseArgs({
     options: {
@@ -66,7 +66,7 @@ export async function main(cases) {
   });
   const run = cases[values.case];
   if (!run) end('fail', `no case ${values.case}; there are ${Object.keys(cases).join(', ')}`);
-  // Clients throw from their own callbacks too; a case that ends by one of those has failed.
+  // Clients also throw from their own callbacks; a case that ends this way has failed.
   process.on('uncaughtException', (error) => end('fail', `uncaught: ${error.stack}`));
   process.on('unhandledRejection', (error) => end('fail', `unhandled: ${error?.stack ?? brief(error)}`));
   try {

@@ -1,4 +1,4 @@
-// A plain client of one server, written from the protocol: what the checks use instead of a library.
+// A plain client of one server, written from the protocol. The checks use it instead of a library.
 import { randomUUID } from 'node:crypto';
 import { Skip, brief, library, must, same, until, within } from './case.mjs';
 import { expectStrict } from './answer.mjs';
@@ -7,17 +7,17 @@ import { expectPicture } from './picture.mjs';
 
 const WebSocket = library('ws');
 
-/** How long one prompt may take, its wait in the queue included. */
+/** How long one prompt may take, in ms, including its wait in the queue. */
 export const PATIENCE = 90_000;
 
 export class Server {
-  /** `agent` is the User-Agent: by it a server may tell callers of one address apart. */
+  /** `agent` is the User-Agent, by which a server may tell callers at one address apart. */
   constructor(url, agent = 'comfyhub-conformance') {
     this.url = url;
     this.agent = agent;
   }
 
-  /** What it gets has passed the strictest parser: so every check is one of that too. */
+  /** Every answer goes through a strict parser, so every check tests that too. */
   async fetch(path, init = {}) {
     const headers = { 'user-agent': this.agent, ...init.headers };
     const answer = await fetch(this.url + path, { ...init, headers, signal: AbortSignal.timeout(30_000) });
@@ -45,7 +45,7 @@ export class Server {
     return this.text(path, { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } });
   }
 
-  /** Posts a prompt and gives its id. */
+  /** Posts a prompt and returns its id. */
   async submit(prompt, { clientId, ...more } = {}) {
     const body = { prompt, ...more };
     if (clientId !== undefined) body.client_id = clientId;
@@ -114,7 +114,7 @@ export class Server {
     if (!(await this.classes()).has(name)) throw new Skip(`the server has no ${name}`);
   }
 
-  /** Nodes that take about `seconds`; skips the case where there are none. */
+  /** Nodes that take about `seconds`; skips the case if there are none. */
   async work(seconds) {
     const nodes = work(await this.classes(), seconds);
     if (!nodes) throw new Skip('the server has neither SimulatedWork nor ImageBlur, so nothing takes long enough');
@@ -127,7 +127,7 @@ export class Server {
   }
 }
 
-/** One client's socket, keeping every frame it was sent. */
+/** One client's socket. It keeps every frame that it receives. */
 export class Session {
   frames = [];
   sent = new Set();
@@ -163,7 +163,7 @@ export class Session {
     for (const look of this.#waiting) look();
   }
 
-  /** The first frame that fits, of those that came and those to come. */
+  /** The first frame that fits, among those that have come and those to come. */
   frame(fits, ms = PATIENCE, what = 'a frame', from = 0) {
     let look;
     const found = new Promise((done) => {
@@ -187,7 +187,7 @@ export class Session {
     return id;
   }
 
-  /** Waits for a prompt's end and gives its history entry, which must be readable at that very moment. */
+  /** Waits for a prompt's end and returns its history entry, which must be readable at that very moment. */
   async end(id) {
     await this.frame((frame) => frame.type === 'executing' && frame.data.node === null && frame.data.prompt_id === id, PATIENCE, `the end of ${id}`);
     const entry = await this.server.history(id);
@@ -224,7 +224,7 @@ export class Session {
   }
 }
 
-/** A frame in a word or two, for failures. */
+/** A frame in a word or two, for failure messages. */
 export function label(frame) {
   if (frame.binary) return `binary${frame.binary.readUInt32BE(0)}`;
   const node = frame.data && 'node' in frame.data ? `:${frame.data.node}` : '';

@@ -1,12 +1,12 @@
-// Graphs that need no model and no GPU. Each gives one flat picture, of a colour that defeats every cache.
+// Graphs that need no model and no GPU. Each makes one flat picture in a colour that defeats every cache.
 import { randomColor, randomSize } from './picture.mjs';
 
-/** Ids that graphs of this file share, so that clients can name the output node. */
+/** The id of the output node in every graph of this file, so that clients can name it. */
 export const SAVE = '9';
 
 /**
  * EmptyImage -> ImageScale -> SaveImage, and what the saved picture must look like.
- * `prefix` names the files; `work` is a list of nodes from `work()` that take time in between.
+ * `prefix` names the files; `work` is a list of nodes from `work()` that go in between and take time.
  */
 export function paint({ color = randomColor(), size = randomSize(), prefix = 'conformance', work = [], output = 'SaveImage' } = {}) {
   const side = work.some((node) => node.class_type === 'ImageBlur') ? 512 : 32;
@@ -30,7 +30,7 @@ export function load(image, { size = randomSize(), prefix = 'conformance', work 
 
 /**
  * Nodes that keep an instance busy for about `seconds` and can be interrupted in between: the simulator's
- * SimulatedWork where the server has it, else a row of wide blurs, which leave a flat colour as it is.
+ * SimulatedWork if the server has it, otherwise a row of wide blurs, which leave a flat colour as it is.
  */
 export function work(classes, seconds) {
   if (classes.has('SimulatedWork')) {

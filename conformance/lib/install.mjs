@@ -1,4 +1,4 @@
-// Installs the pinned clients into a cache folder outside the repository. After that nothing is fetched.
+// Installs the pinned clients into a cache folder outside the repository. Later runs fetch nothing.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ const root = path.resolve(import.meta.dirname, '..');
 /** Where clients are kept unless told otherwise. */
 export const defaultCache = path.join(process.env.XDG_CACHE_HOME || path.join(homedir(), '.cache'), 'comfyhub-conformance');
 
-/** The programs that run the cases. Without a Python its clients are skipped, loudly. */
+/** Installs the clients and returns the programs that run the cases. Without Python, it says that its clients are skipped. */
 export function install({ cache, python }, withPython, say) {
   const programs = { node: process.execPath, modules: installNode(cache, say) };
   if (!withPython) return programs;
@@ -46,7 +46,7 @@ function installPython(cache, python, say) {
 
 const read = (file) => readFileSync(path.join(root, file), 'utf8');
 
-/** Fills a folder named after what goes into it, unless that has been done before. */
+/** Fills a folder named after a hash of `parts`, unless that was done before. */
 function once(cache, kind, parts, fill) {
   const hash = createHash('sha256').update(parts.join('\0')).digest('hex').slice(0, 12);
   const folder = path.join(cache, `${kind}-${hash}`);
@@ -59,7 +59,7 @@ function once(cache, kind, parts, fill) {
   return folder;
 }
 
-/** Runs a program, and once more where it fails: indexes and networks have bad moments. */
+/** Runs a program, and again after each pause if it fails: package indexes and networks have bad moments. */
 function run(program, args, cwd, pauses = [5_000, 20_000]) {
   try {
     execFileSync(program, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8', maxBuffer: 1 << 26 });

@@ -1,4 +1,4 @@
-// Pictures that prove who made them: one flat colour of a known size, so a mixed-up file is seen at once.
+// Pictures that prove which prompt made them: one flat colour and a known size, so that a mixed-up file is noticed at once.
 import { library, must } from './case.mjs';
 
 const { PNG } = library('pngjs');
@@ -9,7 +9,7 @@ const TOLERANCE = 2;
 /** A colour that no two prompts of a run are likely to share, as 0xRRGGBB. */
 export const randomColor = () => Math.floor(Math.random() * 0xffffff);
 
-/** Colours of n prompts that are to be told apart: far from each other in hue, at random in the rest. */
+/** Colours that tell n prompts apart: hues far from each other, starting at a random one. */
 export function distinctColors(n) {
   const start = Math.random();
   return Array.from({ length: n }, (_, i) => hue((start + i / n) % 1));
@@ -47,7 +47,7 @@ export function noisePng(width, height) {
   return PNG.sync.write(png, { colorType: 2, deflateLevel: 1 });
 }
 
-/** Decodes PNG bytes, refusing what is no whole picture. */
+/** Decodes PNG bytes, and fails unless they are a whole picture. */
 export function decode(bytes) {
   const buffer = Buffer.from(bytes);
   must(buffer.length > 8 && buffer.readUInt32BE(0) === 0x89504e47, `no PNG: ${buffer.length} bytes, ${buffer.subarray(0, 60).toString('latin1')}`);

@@ -1,16 +1,16 @@
-// What a run comes to: one verdict a case, a table, and the line that machines read.
+// The result of a run: one verdict per case, a table, and the line that machines read.
 
 const WORDS = { pass: 'ok', fail: 'FAIL', skip: 'skip' };
 
 /**
- * The verdict on a case in one column. A hub is judged by what a plain ComfyUI can, of its own version where there is
- * one: a case that the plain one fails is the client's or ComfyUI's fault, unless it is one that a hub must do better.
- * A plain ComfyUI beside a hub is the measure and is not judged. Undefined where there is nothing to judge.
+ * The verdict on a case in one column. A hub is judged by what a plain ComfyUI can do, one of the same version if there
+ * is one: if the plain one fails a case, the client or ComfyUI is at fault, unless a hub must do that case better.
+ * A plain ComfyUI beside a hub is the measure and is not judged. Undefined if there is nothing to judge.
  */
 export function verdict({ results, hubOnly }, column, columns) {
   const result = results[column.name];
   if (!result) return undefined;
-  if (result.broken) return 'fail'; // no fault of any server's: the case itself cannot run
+  if (result.broken) return 'fail'; // not a server's fault: the case itself cannot run
   if (!column.hub) return columns.some(({ hub }) => hub) ? undefined : result.status;
   if (hubOnly || result.status === 'pass') return result.status;
   const plain = measure(results, column, columns);
@@ -18,20 +18,20 @@ export function verdict({ results, hubOnly }, column, columns) {
   return plain.status === 'pass' ? 'fail' : 'skip'; // a case skipped for a class that the plain one has is a failure too
 }
 
-/** The plain ComfyUI's result that a hub's is held against. */
+/** The plain ComfyUI's result that a hub's result is compared with. */
 function measure(results, { version }, columns) {
   const plain = columns.filter(({ hub, name }) => !hub && results[name]);
   return results[(plain.find((column) => column.version === version) ?? plain[0])?.name];
 }
 
-/** A case has failed if it failed in any column, and is skipped if it was run to its end in none. */
+/** A case has failed if it failed in any column, otherwise passed if it passed in any, otherwise it is skipped. */
 function overall(row, columns) {
   const verdicts = columns.map((column) => verdict(row, column, columns)).filter(Boolean);
   if (verdicts.includes('fail')) return 'fail';
   return verdicts.includes('pass') ? 'pass' : 'skip';
 }
 
-/** The table, the details of what did not pass, and the closing line. Gives the exit code. */
+/** Prints the table, the details of what did not pass, and the closing line. Returns the exit code. */
 export function report(rows, columns, print) {
   const head = ['check', ...columns.map(({ name }) => name)];
   const lines = rows.map((row) => [row.name, ...columns.map(({ name }) => WORDS[row.results[name]?.status] ?? '-')]);

@@ -1,4 +1,4 @@
-// Runs the cases on columns: a column is one server, a plain ComfyUI or a hub, that every case is run against in turn.
+// Runs the cases on columns. A column is one server, a plain ComfyUI or a hub, and every case runs against it in turn.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -9,10 +9,11 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /**
  * A column has a `name`, `hub` (true for a hub), the `instances` behind it, `version` (ComfyUI's), `diagonal` (false:
- * without the slow clients), `site` (words of the hub's site: only the cases that ask for them), `open()`, which gives its URL once it can be used, and `close(failed)`.
+ * without the slow clients), `site` (words of the hub's site: only the cases that ask for them), `open()`, which returns
+ * its URL once it can be used, and `close(failed)`.
  *
- * Columns are run side by side, at most `atOnce`; those with the same `servers` one after another.
- * Gives the rows of the table: for each case its result in each column.
+ * At most `atOnce` columns run side by side; those with the same `servers` run one after another.
+ * Returns the rows of the table: for each case its result in each column.
  */
 export async function runAll(columns, cases, { programs, atOnce = 1, say, verbose = false }) {
   const rows = cases.map(({ name, hubOnly }) => ({ name, hubOnly, results: {} }));
@@ -28,7 +29,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
     while (waiting.length) {
       const column = next();
       if (!column) {
-        await pause(200); // what is left shares its servers with a column that is being run
+        await pause(200); // every column left shares its servers with one that is running
         continue;
       }
       busy.add(column.servers);
@@ -53,7 +54,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
         put(item, row, await turns(item, column, programs, verbose));
       }
     } catch (error) {
-      // A server that cannot be used fails all that was to be asked of it.
+      // A server that cannot be used fails all its cases.
       for (const [item, row] of mine) row.results[column.name] ??= { status: 'fail', detail: `${column.name}: ${error.stack ?? error}`, ms: 0 };
       say(`fail ${column.name}: ${error.message}`);
     } finally {
@@ -70,19 +71,19 @@ function suits({ hubOnly, diagonal, site }, column) {
   return site === column.site && (column.diagonal !== false || !diagonal);
 }
 
-/** The version of ComfyUI that a server says it is. */
+/** The version of ComfyUI that a server reports. */
 export async function versionOf(url) {
   const answer = await fetch(`${url}/system_stats`, { signal: AbortSignal.timeout(30_000) });
   return (await answer.json()).system.comfyui_version;
 }
 
-/** The line of a failure that says most: where JavaScript's traces begin and Python's end. */
+/** The most telling line of a failure: the one that begins JavaScript's traces and ends Python's. */
 function headline(detail) {
   const lines = detail.trim().split('\n');
   return lines.find((line) => /^\w*(Error|Exception)\b/.test(line)) ?? lines[0];
 }
 
-/** Waits until a failed case's leavings are done; after a while ends them, so that they do not fail the next one. */
+/** Waits until the queue is empty. After 3 s it ends what a failed case left behind, so that the next case does not fail. */
 async function settle(url) {
   const post = (to, body) => fetch(url + to, { method: 'POST', body: JSON.stringify(body), signal: AbortSignal.timeout(10_000) });
   const start = Date.now();
@@ -97,15 +98,16 @@ async function settle(url) {
         for (const row of running) await post('/interrupt', { prompt_id: row[1] });
       }
     } catch {
-      // The case that follows says better what is wrong.
+      // The next case shows better what is wrong.
     }
     await pause(200);
   }
 }
 
 /**
- * Runs one case. A published client has a second turn when it fails: some lose races of their own now and then on a busy
- * machine, against a plain ComfyUI too. What the first turn said is reported either way; a check of ours has one turn.
+ * Runs one case. A published client gets a second turn when it fails: some lose races of their own now and then on a busy
+ * machine, even against a plain ComfyUI. If the second turn passes, the report shows what the first said. Our own checks
+ * get one turn.
  */
 async function turns(item, column, programs, verbose) {
   const first = await run(item, column, programs, verbose);
@@ -163,7 +165,7 @@ function run(item, { url, instances = 1 }, programs, verbose) {
   });
 }
 
-/** What a case wrote about itself in its file, which is removed; undefined if it wrote nothing. */
+/** The result that a case wrote to its file, which is then removed; undefined if it wrote none. */
 function reported(file) {
   try {
     return JSON.parse(fs.readFileSync(file, 'utf8'));
