@@ -13,7 +13,7 @@ from harness import PATIENCE, SAVE, Graph, main, must, node, same  # noqa: E402
 
 
 def client_case(body):
-    """A case with an open client, in an event loop of its own."""
+    """A case with an open client, in its own event loop."""
 
     def case(server):
         async def run():
@@ -50,7 +50,7 @@ async def concurrent(server, client):
 
 @client_case
 async def queue(server, client):
-    """Every row of /queue must unpack to exactly five; a cancel that ComfyUI does not know is taken and ignored."""
+    """Every row of /queue must unpack to exactly five values; a cancel that ComfyUI does not know is accepted and ignored."""
     graph = Graph(work=server.work(3))
     prompt = await client.submit_workflow(graph.prompt)
     waiting = Graph()

@@ -28,9 +28,9 @@ ENV = {
 
 
 def comfy(server, *words, code=0, target=True):
-    """Runs the program and gives the lines of JSON that it wrote."""
+    """Runs the program and returns the lines of JSON that it wrote."""
     where = ["--host", server.host, "--port", str(server.port)] if target else []
-    # `run --json` writes a line for each event; elsewhere the option belongs to the program and gives the envelope.
+    # `run --json` writes a line for each event; for other commands the option belongs to the program and gives the envelope.
     form = [] if "--json" in words else ["--json"]
     ran = subprocess.run(
         [COMFY, "--skip-prompt", *form, *words, *where],
@@ -63,7 +63,7 @@ def wait_for(server, prompt_id, *wanted):
 
 
 def run_and_wait(server):
-    """One workflow, then the same again: pictures are named from `executed`, cached or not."""
+    """One workflow, then the same again: the program names pictures from `executed`, cached or not."""
     graph = Graph()
     path = workflow(graph)
     for turn in ("first", "cached"):
@@ -77,7 +77,7 @@ def run_and_wait(server):
 
 
 def run_queued(server):
-    """A wait in the queue that is longer than the program stands between two frames (a stock ComfyUI is silent)."""
+    """A wait in the queue that is longer than the program tolerates between two frames (a stock ComfyUI is silent)."""
     busy = [submit(server, Graph(work=server.work(24))) for _ in range(server.instances)]
     for prompt_id in busy:
         wait_for(server, prompt_id, "running")
@@ -95,7 +95,7 @@ def run_refused(server):
 
 
 def lasting(server, calls):
-    """Work that outlasts so many calls of the program: each is a process that starts slowly where the machine is busy."""
+    """Work that outlasts so many calls of the program. Each call is a process, which starts slowly on a busy machine."""
     begin = time.monotonic()
     comfy(server, "jobs", "ls")
     seconds = math.ceil(1.5 * calls * (time.monotonic() - begin))
@@ -122,7 +122,7 @@ def jobs(server):
 
 
 def cancel_pending(server):
-    """Cancelling what waits: it never runs, and what runs goes on."""
+    """A waiting job that is cancelled never runs, and the running jobs go on."""
     busy = [Graph(work=server.work(PATIENCE)) for _ in range(server.instances)]
     running = [submit(server, graph) for graph in busy]
     for prompt_id in running:
@@ -139,7 +139,7 @@ def cancel_pending(server):
 
 
 def cancel_running(server):
-    """Cancelling one of two jobs: the program interrupts without an id, and still only the one may end."""
+    """Cancelling one of two jobs: the program interrupts without an id, and still only that job may end."""
     victim = submit(server, Graph(work=lasting(server, 8)))
     other = Graph(work=server.work(3))
     bystander = submit(server, other)

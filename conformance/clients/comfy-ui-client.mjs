@@ -9,7 +9,7 @@ const { ComfyUIClient } = library('comfy-ui-client');
 
 const PATIENCE = 60_000;
 
-/** The client listens only once it has read the answer to its POST: a prompt that has ended by then is lost to it. */
+/** The client starts to listen after it has read the answer to its POST, so it misses a prompt that has ended by then. */
 const work = (url) => new Server(url).work(0.5);
 
 async function connected(url) {
@@ -27,7 +27,7 @@ async function job(client, graph) {
   return image;
 }
 
-/** Two prompts in turn. */
+/** Two prompts, one after the other. */
 async function flow({ url }) {
   const client = await connected(url);
   for (let i = 0; i < 2; i++) await job(client, paint({ work: await work(url) }));

@@ -1,6 +1,6 @@
 """The flow of ComfyUI's public API examples, in plain Python: what most scripts on the web do.
 
-A socket with an id of one's own, POST /prompt (urllib, so a form content type), wait for `executing` with
+Open a socket with a client id, POST /prompt (urllib, so a form content type), wait for `executing` with
 node null, read /history/{id} once, fetch each picture by /view.
 """
 
@@ -55,7 +55,7 @@ def run(server, graph, ws, client_id):
 
 
 def flow(server):
-    """Twice the same graph, so once cached, and another."""
+    """The same graph twice, so once cached, then another."""
     client_id = str(uuid.uuid4())
     ws = connect(server, client_id)
     graph = Graph()
@@ -114,9 +114,9 @@ def ws_images(server):
 
 
 def socket_per_prompt(server):
-    """One client id, a new socket for each prompt, read to the end and closed; as in a loop around the example.
+    """One client id and a new socket for each prompt, read to the end and closed, as in a loop around the example.
 
-    It keeps every picture that comes and every message, without asking whose they are.
+    The script keeps every picture and every message, no matter whose they are.
     """
     server.need("SaveImageWebsocket")
     client_id = str(uuid.uuid4())
@@ -155,7 +155,7 @@ def polling(server):
 
 
 def object_info(server):
-    """/object_info of a class whose name needs quoting, and of one that is there."""
+    """/object_info of a class whose name needs quoting, and of one that exists."""
     same(server.json("/object_info/" + urllib.parse.quote("Not a class (really)")), {}, "object_info of nothing")
     must("SaveImage" in server.json("/object_info/SaveImage"), "no SaveImage")
 

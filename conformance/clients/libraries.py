@@ -1,7 +1,7 @@
 """Small Python libraries from PyPI, each used the way its own README says.
 
-comfy_api_simplified and comfyui-utils post first and open a socket for each prompt, comfyui-workflow-client and comfyui-xy
-poll /history/{id} once a second, comfyapi polls it every three seconds.
+comfy_api_simplified and comfyui-utils post first and then open a socket for each prompt, comfyui-workflow-client and
+comfyui-xy poll /history/{id} once a second, comfyapi polls it every three seconds.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ FOLDER = tempfile.TemporaryDirectory(prefix="conformance-")
 
 
 def titled(graph):
-    """The prompt with titles, by which clients look for its output node."""
+    """The prompt with titles, by which clients find its output node."""
     for key, step in graph.prompt.items():
         step["_meta"] = {"title": "Save Image" if key == SAVE else step["class_type"]}
     return graph.prompt
@@ -33,9 +33,9 @@ def file_of(graph):
 
 
 def simplified(server):
-    """comfy_api_simplified: in turn, and several at once, each prompt with a client id and a socket of its own.
+    """comfy_api_simplified: prompts one by one, then several at once, each with its own client id and socket.
 
-    Without work, whose previews the library would give back instead of the pictures.
+    They have no work, because the library would return its previews instead of the pictures.
     """
     from comfy_api_simplified import ComfyApiWrapper, ComfyWorkflowWrapper
 
@@ -69,13 +69,13 @@ def simplified_upload(server):
 
 
 def simplified_pictures(server):
-    """comfy_api_simplified: pictures by the socket, which it keeps without asking whose they are."""
+    """comfy_api_simplified: pictures over the socket, which it keeps no matter whose they are."""
     from comfy_api_simplified import ComfyApiWrapper
 
     server.need("SaveImageWebsocket")
     api = ComfyApiWrapper(server.url)
     for _ in range(3):
-        # It opens its socket after the POST: a prompt that has ended by then gave its pictures to nobody.
+        # It opens its socket after the POST: a prompt that has ended by then has sent its pictures to nobody.
         graph = Graph(work=server.work(1), output="SaveImageWebsocket")
         images = api.queue_and_wait_images(titled(graph), "Save Image")
         graph.expect(images[str(len(images) - 1)], f"the last of {len(images)}, previews before it")
@@ -101,7 +101,7 @@ def workflow_client_async(server):
     from comfyuiclient import ComfyUIClientAsync
 
     async def run():
-        # It reads its socket only after the POST; frames wait there.
+        # It reads its socket only after the POST; until then frames wait there.
         graph = Graph()
         client = ComfyUIClientAsync(server.netloc, file_of(graph))
         await client.connect()
@@ -113,7 +113,7 @@ def workflow_client_async(server):
 
 
 def xy(server):
-    """comfyui-xy: no client id at all, /history/{id} until it is there; upload and interrupt."""
+    """comfyui-xy: no client id at all; polls /history/{id} until the entry is there; upload and interrupt."""
     from comfyui_xy import ComfyUiClient
 
     with ComfyUiClient(url=server.url, execution_timeout=PATIENCE, raise_on_error=True) as client:
@@ -133,7 +133,7 @@ def xy(server):
 
 
 def manager(server):
-    """comfyapi: a batch under one client id, then /queue and /history by turns."""
+    """comfyapi: a batch under one client id, then /queue and /history in turn."""
     from comfyapi import ComfyAPIManager
 
     client = ComfyAPIManager()
@@ -170,7 +170,7 @@ async def paint(server, graphs):
             self.output = outputs
 
     api = comfy.ComfyAPI(server.netloc)
-    for graph in graphs:  # none has previews, which it takes for an error
+    for graph in graphs:  # none has previews, which the library takes for an error
         got = Callbacks()
         await asyncio.wait_for(api.submit(graph.prompt, got), PATIENCE)
         pictures = []
@@ -183,13 +183,13 @@ async def paint(server, graphs):
 
 
 def utils(server):
-    """comfyui-utils: looks in /queue and /history at every status; the second prompt is cached."""
+    """comfyui-utils: reads /queue and /history at every status; the second prompt is cached."""
     graph = Graph()
     asyncio.run(paint(server, (graph, graph, Graph())))
 
 
 def utils_busy(server):
-    """comfyui-utils asserts that at most one prompt runs, anybody's, while others' prompts run on all instances."""
+    """comfyui-utils asserts that at most one prompt runs, no matter whose, while others' prompts run on all instances."""
     others = [Graph(work=server.work(2)) for _ in range(2 * server.instances)]
     ids = [json.loads(server.post("/prompt", {"prompt": other.prompt, "client_id": f"busy-{i}"}))["prompt_id"] for i, other in enumerate(others)]
     asyncio.run(paint(server, [Graph()]))

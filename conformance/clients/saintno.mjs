@@ -35,7 +35,7 @@ async function one({ url }) {
   const api = await ready(url);
   const graph = paint();
   await job(api, graph);
-  await job(api, graph); // cached: the client must be given `executed` all the same
+  await job(api, graph); // cached: the client must still get `executed`
 }
 
 async function twoAtOnce({ url }) {
@@ -72,7 +72,7 @@ async function withPool(url, mode) {
   return `${used.size} of 2 clients used`;
 }
 
-/** The client reconnects by itself when it has heard nothing for 10 s: then its job must run like any other. */
+/** The client reconnects by itself when it has heard nothing for 10 s; its job must then run like any other. */
 async function idle({ url }) {
   const api = await ready(url);
   let reconnects = 0;

@@ -28,7 +28,7 @@ def workflow(server):
         same(len(images), 1, "pictures")
         graph.expect(server.view(**images[0]))
 
-    # A prompt that ends before the answer to its POST is read is lost to this client, so it gets some work to do.
+    # This client misses a prompt that ends before it has read the answer to its POST, so each prompt gets some work.
     for _ in range(3):
         run(Graph(work=server.work(1)))
 

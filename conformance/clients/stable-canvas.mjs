@@ -37,8 +37,8 @@ async function expect(output, graph, what) {
 }
 
 /**
- * Runs a graph and checks its picture. The client listens only some turns of its event loop after it has read the answer to its POST:
- * a server that shows the run before it has answered makes it lose pictures or the end every time, a busy machine now and then.
+ * Runs a graph and checks its picture. The client starts to listen a few turns of its event loop after it has read the answer to
+ * its POST. It misses pictures or the end every time if the server shows the run before it answers, and now and then on a busy machine.
  */
 async function invoke(client, graph, what) {
   for (let turn = 1; ; turn++) {
@@ -51,7 +51,7 @@ async function invoke(client, graph, what) {
   }
 }
 
-/** One workflow over the socket, then the same client for another. */
+/** One workflow over the socket, then another with the same client. */
 async function websocket({ url }) {
   const client = await connected(url);
   for (const turn of ['first', 'second']) await invoke(client, paint(), `${turn} invoke`);
@@ -64,7 +64,7 @@ async function cached({ url }) {
   for (const turn of ['first', 'cached']) await invoke(client, graph, `${turn} invoke`);
 }
 
-/** No socket at all: /queue until gone, then /history. */
+/** No socket at all: polls /queue until the prompt is gone, then reads /history. */
 async function polling({ url }) {
   const client = open(url);
   const graph = paint();
@@ -77,7 +77,7 @@ async function apiBase({ url }) {
   await invoke(client, paint(), 'invoke');
 }
 
-/** Several workflows of one client at once, by socket. */
+/** Several workflows of one client at once, over the socket. */
 async function concurrent({ url }) {
   const client = await connected(url);
   const graphs = distinctColors(3).map((color) => paint({ color }));
@@ -106,7 +106,7 @@ async function routes({ url }) {
   await client.interrupt();
 }
 
-/** A graph that is refused: the client turns the 400 into an error of its own, from JSON. */
+/** When a graph is refused, the client makes its own error from the JSON of the 400. */
 async function refused({ url }) {
   const client = await connected(url);
   const graph = paint();

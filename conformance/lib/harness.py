@@ -22,7 +22,7 @@ PATIENCE = 90
 
 
 class Skip(Exception):
-    """The server lacks what a case needs, which is no fault of the server's."""
+    """The server lacks what a case needs, which is not the server's fault."""
 
 
 def must(condition, message):
@@ -59,7 +59,7 @@ def main(cases):
 
 
 class Server:
-    """The server as urllib sees it: form content type unless told otherwise."""
+    """The server, reached with urllib, which sends a form content type unless told otherwise."""
 
     def __init__(self, url, instances=1):
         self.url = url
@@ -97,7 +97,7 @@ class Server:
             raise Skip(f"the server has no {name}")
 
     def work(self, seconds):
-        """Nodes that take about so long: the simulator's own, else wide blurs of a flat picture."""
+        """Nodes that take about `seconds`: the simulator's own, otherwise wide blurs of a flat picture."""
         if "SimulatedWork" in self.classes():
             inputs = {"seconds": seconds, "steps": max(1, round(seconds * 4)), "fail": "none", "nonce": random.getrandbits(31)}
             return [{"class_type": "SimulatedWork", "inputs": inputs}]
@@ -107,7 +107,7 @@ class Server:
 
 
 class Graph:
-    """EmptyImage -> work -> ImageScale -> output, of a colour and size that defeat every cache."""
+    """EmptyImage -> work -> ImageScale -> output, in a colour and size that defeat every cache."""
 
     def __init__(self, work=(), output="SaveImage", prefix="conformance"):
         self.color = random.randrange(0xFFFFFF)

@@ -1,6 +1,6 @@
-"""Work that takes a given time and no processor: put this file into ComfyUI's custom_nodes to try real servers quickly.
+"""Work that takes a given time and no processor: put this file into ComfyUI's custom_nodes to test real servers quickly.
 
-The same class as the simulator's; the suite uses it where the server has it, and wide blurs elsewhere.
+The same class as the simulator's; the suite uses it if the server has it, otherwise wide blurs.
 """
 
 import time
