@@ -41,6 +41,23 @@ func (p *Program) Await(ctx context.Context, what string, check func(context.Con
 	}
 }
 
+// answers checks that a server does what it is asked, or asks for a login.
+func answers(ctx context.Context, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return nil
+}
+
 // Get reads JSON into v, unless v is nil. Any status but 200 is an error.
 func Get(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)

@@ -89,14 +89,12 @@ func (f *Fleet) StartHub(ctx context.Context) (err error) {
 		return err
 	}
 	return f.Hub.Await(ctx, "the hub is ready", func(ctx context.Context) error {
-		if err := Get(ctx, f.admin("/comfyhub/ready"), nil); err != nil {
+		// Caddy's admin API comes up first, and logs an error for whoever asks it about
+		// a hub that does not run yet.
+		if err := answers(ctx, f.URL("/queue")); err != nil {
 			return err
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", f.Addr)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
+		return Get(ctx, f.admin("/comfyhub/ready"), nil)
 	})
 }
 

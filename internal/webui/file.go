@@ -78,7 +78,10 @@ func (f *File) forms() []form {
 // describe adds headers; it can be nil.
 func (f *File) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger, describe func(http.Header)) error {
 	chosen := f.plain
-	if r.Header.Get("Range") == "" {
+	// What encode has compressed has the tag of the plain form, so a client that has
+	// that keeps it.
+	has := strings.Contains(r.Header.Get("If-None-Match"), f.etag(f.plain))
+	if !has && r.Header.Get("Range") == "" {
 		chosen = choose(r.Header, f.plain, f.forms())
 	}
 	return files.ServeContent(w, r, files.Content{

@@ -43,6 +43,7 @@ func TestServe(t *testing.T) {
 		{name: "has it", header: map[string]string{"Accept-Encoding": "zstd", "If-None-Match": zstd}, status: 304, etag: zstd},
 		{name: "has it in a list", header: map[string]string{"Accept-Encoding": "zstd", "If-None-Match": `"x", W/` + zstd}, status: 304, etag: zstd},
 		{name: "has another form", header: map[string]string{"Accept-Encoding": "gzip", "If-None-Match": zstd}, encoding: "gzip", etag: gzip},
+		{name: "has the plain one", header: map[string]string{"Accept-Encoding": "zstd", "If-None-Match": plain}, status: 304, etag: plain},
 		{name: "has an older one", header: map[string]string{"Accept-Encoding": "gzip", "If-None-Match": `"18ea42ef3619fdd9-58daf2"`}, encoding: "gzip", etag: gzip},
 		{name: "has one as young", header: map[string]string{"If-Modified-Since": modified}, status: 304, etag: plain},
 		{name: "has one that is older", header: map[string]string{"If-Modified-Since": "Sun, 22 Nov 2026 04:16:36 GMT"}, etag: plain},
