@@ -1,5 +1,5 @@
 // Troubles that a stock ComfyUI causes in its own web UI, seen with 0.3.64 (web UI 1.27) and 0.33.0 (1.49) without any hub.
-// With --reference whatever the reference causes is added.
+// With --reference, those that the reference causes are added.
 export const known = [
   /^404 GET \/favicon\.ico$/,
   /^404 GET (\/api\/userdata)?\/user\.css$/, // nobody has written one
@@ -9,13 +9,13 @@ export const known = [
   /^console: ComfyApp graph accessed before initialization/,
   /^exception: Cannot read properties of undefined \(reading 'id'\)/,
   /^console: Attempted to cleanup event listeners for graph that was never set up/, // 1.27, with its old menu
-  // What the step fail provokes; elsewhere a refused Run fails its step.
+  // The step `fail` provokes these; in any other step, a refused Run fails the step.
   /^400 POST \/api\/prompt$/,
   /^console: PromptExecutionError/,
   /^404 GET \/api\/view\?type=input&filename=undefined/, // a node that loads a picture, while there is none to choose
   // A simulated instance has no templates.
   /^404 GET \/templates\//,
   /^console: Error (fetching|loading core) workflow templates/,
-  /^console: Error loading fuse options/, // of the search in them
-  /net::ERR_NAME_NOT_RESOLVED/, // the page asks other servers, which this browser does not reach
+  /^console: Error loading fuse options/, // from the search in the templates
+  /net::ERR_NAME_NOT_RESOLVED/, // the page asks other servers, which this browser cannot reach
 ];

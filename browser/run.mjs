@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Uses ComfyUI's web UI in a real browser, through a hub, and compares with a single ComfyUI. See README.md.
+// Uses ComfyUI's web UI in a real browser, through a hub, and compares it with a single ComfyUI. See README.md.
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { known } from './known.mjs';
@@ -71,7 +71,7 @@ async function main() {
   return failed ? 1 : 0;
 }
 
-/** Takes every step at one server; gives the troubles that the pages had. */
+/** Runs every step against one server, and returns the troubles that the pages had. */
 async function visit(server, url, chosen, count) {
   const chrome = await Chrome.start({ url, executable: options.chromium, shots: path.join(options.shots, server) });
   const simulated = 'SimulatedWork' in await (await fetch(`${url}/object_info/SimulatedWork`)).json();

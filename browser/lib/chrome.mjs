@@ -1,4 +1,4 @@
-// The browser, and visitors: each has its own cookies, storage and cache, as a person at another machine.
+// The browser and its visitors. Each visitor has its own cookies, storage and cache, like a person at another machine.
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -17,9 +17,9 @@ const WINDOW = { width: 1280, height: 1350 };
 export class Chrome {
   #browser;
   #visitors = [];
-  #pages = new Map(); // page -> what is used of it
+  #pages = new Map(); // page -> its WebUI
 
-  /** Starts a browser that reaches the server at `url` and nothing else: what the page asks of others fails at once. */
+  /** Starts a browser that reaches the server at `url` and nothing else: requests to other servers fail at once. */
   static async start({ url, executable, shots }) {
     const chrome = new Chrome();
     const { hostname } = new URL(url);
@@ -35,7 +35,7 @@ export class Chrome {
     return chrome;
   }
 
-  /** A new visitor, who has opened the web UI. */
+  /** Opens the web UI as a new visitor. */
   async visit() {
     const context = await this.#browser.newContext({ viewport: WINDOW });
     context.setDefaultTimeout(PATIENCE);
@@ -63,16 +63,16 @@ export class Chrome {
     return this.#open(context);
   }
 
-  /** Takes a picture of every open page, for people to look at. */
+  /** Takes a screenshot of every open page, for people to look at. */
   async shoot(name) {
     const pages = this.#visitors.flatMap((context) => context.pages());
     for (const [n, page] of pages.entries()) {
       const file = path.join(this.shots, `${name}${n ? `-${n + 1}` : ''}.png`);
-      await page.screenshot({ path: file, timeout: 15_000 }).catch(() => {}); // a page that hangs has no picture
+      await page.screenshot({ path: file, timeout: 15_000 }).catch(() => {}); // a page that hangs gets no screenshot
     }
   }
 
-  /** What every open page shows, in words, for who reads of a failure. */
+  /** What every open page shows, in words, for the message of a failure. */
   seen() {
     return Promise.all(this.#visitors.flatMap((context) => context.pages()).map((page) => Promise.race([
       this.#pages.get(page).seen().catch((error) => `nothing: ${error.message}`),
@@ -80,7 +80,7 @@ export class Chrome {
     ])));
   }
 
-  /** Sends the visitors away. */
+  /** Closes the pages of all visitors. */
   async leave() {
     this.#pages.clear();
     for (const context of this.#visitors.splice(0)) {

@@ -1,8 +1,8 @@
-// The panel that lists what waits, runs and has run. Its two forms: the side bar's Queue (to about 1.33 of the web
-// UI), and the job list under the Run button (later; at first without names for tests). Both give the same: tasks() from newest to oldest, each
-// {id, state, picture}; state is pending, running, done or ended (failed or cancelled).
+// The panel that lists what waits, runs and has run. It has two forms: the side bar's Queue (up to about web UI 1.33), and
+// the job list under the Run button (later; at first without test ids). In both, tasks() returns the jobs from newest to
+// oldest, each as {id, state, picture}; state is pending, running, done or ended (failed or cancelled).
 
-/** The panel of the web UI that this page has loaded, opened. */
+/** Opens and returns the panel of the web UI that this page has loaded. */
 export async function panelOf(page) {
   const overlay = page.locator('[data-testid=queue-overlay-toggle]');
   const panel = await overlay.count() ? new JobList(page, overlay) : new SideBar(page);
@@ -31,7 +31,7 @@ class SideBar {
     }));
   }
 
-  /** How many wait or run, as the badge says. */
+  /** How many jobs wait or run, according to the badge. */
   async active() {
     const badges = await this.page.locator('.queue-tab-button .p-badge').allInnerTexts();
     return Number(badges[0] ?? 0);
@@ -56,7 +56,7 @@ class JobList {
   }
 
   async tasks() {
-    await this.open(); // that of 1.40 closes by itself while a page settles
+    await this.open(); // the one of 1.40 closes by itself while a page settles
     return this.items.evaluateAll((items) => items.map((item) => {
       const text = item.innerText;
       const image = item.querySelector('img');

@@ -1,10 +1,10 @@
 // Waiting for what a page shows.
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** How long, in ms, a page may take to show what it must: generous, for a busy machine without a GPU. */
+/** How long a page may take to show what it must, in ms. It is generous, for a busy machine without a GPU. */
 export const PATIENCE = 120_000;
 
-/** Asks until the answer is true, or like it; gives that answer. `what` says in the failure what did not come. */
+/** Asks until the answer is truthy, and returns it. In the failure, `what` says what did not come. */
 export async function until(what, holds, patience = PATIENCE) {
   const deadline = Date.now() + patience;
   for (;;) {

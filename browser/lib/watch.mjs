@@ -1,6 +1,6 @@
-// What goes wrong in the pages without a step noticing: errors on the console, requests that fail, sockets that close,
-// messages of error that the web UI shows. Each is one line in which ids, numbers and the server's address are left out, so that
-// the lines of two servers can be compared. All that the consoles say, and each request that went wrong, is in a log.
+// Notes what goes wrong in the pages without a step noticing: errors on the console, exceptions, requests that fail,
+// sockets that close. Each becomes one line without ids, random names and the server's address, so that the lines of two
+// servers can be compared. A log holds everything that the consoles say, and each request that went wrong.
 import { appendFileSync, writeFileSync } from 'node:fs';
 
 export class Watch {
@@ -13,7 +13,7 @@ export class Watch {
     this.troubles = new Map(); // line -> the first one in full
   }
 
-  /** From now on what is noted belongs to a step. */
+  /** What is noted from now on belongs to this step. */
   begin(step) {
     this.#write(`--- ${step}`);
   }
@@ -36,7 +36,7 @@ export class Watch {
     });
     page.on('requestfailed', (request) => {
       const reason = request.failure()?.errorText;
-      // The page gives up requests itself, most of all while it is being left.
+      // The page aborts requests itself, mostly while it is being left.
       if (this.#ours(request.url()) && reason !== 'net::ERR_ABORTED') this.#note(`${reason} ${request.method()} ${this.#path(request.url())}`);
     });
     page.on('websocket', (socket) => {
@@ -49,7 +49,7 @@ export class Watch {
     });
   }
 
-  /** The page is about to be reloaded or closed: that its socket closes is no trouble. */
+  /** The page is about to be reloaded or closed, so its socket may close. */
   leaving(page) {
     this.#leaving.add(page);
   }

@@ -1,10 +1,10 @@
-// ComfyUI's web UI in one tab, used as a person uses it: its buttons, its panels, what it shows. Where two versions of
-// it differ, panel.mjs knows.
+// ComfyUI's web UI in one tab, used as a person does: its buttons, its panels, what it shows. panel.mjs knows where
+// versions differ.
 import { panelOf } from './panel.mjs';
 import { until } from './wait.mjs';
 
 export const READY = 180_000; // ms; a visit loads 20 MB of scripts
-const GREETING = 30_000; // ms; after that there is none
+const GREETING = 30_000; // ms; after that none comes
 const LINKS = '/api/settings/Comfy.LinkRenderMode';
 const DIALOG = '.p-dialog-mask, [role=dialog]';
 const CROSS = 'button[aria-label*=close i], .p-dialog-close-button, button:has(.pi-times), button:has([class*="lucide--x"])';
@@ -29,7 +29,7 @@ export class WebUI {
     await this.page.goto(url);
     await this.#ready();
     this.panel = await panelOf(this.page);
-    // How long a first visit takes, in seconds: by it the steps judge how slow this machine is just now.
+    // How long a first visit takes, in seconds. It tells the steps how slow this machine is right now.
     this.slowness = (Date.now() - begin) / 1000;
   }
 
@@ -47,7 +47,7 @@ export class WebUI {
     await this.closeDialogs();
   }
 
-  /** Waits until a first visit has been greeted with a dialog of templates, which lies over everything else. */
+  /** Waits until a first visit has been greeted with a dialog of templates, which covers everything else. */
   async #greeted() {
     const decided = (dialog) => window.app.extensionManager.setting.get('Comfy.TutorialCompleted') || document.querySelector(dialog);
     await this.page.waitForFunction(decided, DIALOG, { timeout: GREETING }).catch(() => {});
@@ -61,19 +61,19 @@ export class WebUI {
     for (let n = 0; n < 5 && await dialog.isVisible(); n++) {
       await this.page.keyboard.press('Escape');
       await this.page.waitForTimeout(300);
-      // That of 1.32 hears no key while the focus is elsewhere, and an alert lies over its cross.
+      // The dialog of 1.32 gets no key while the focus is elsewhere, and an alert covers its cross.
       if (n > 0 && await dialog.isVisible()) await this.#cross(dialog);
     }
   }
 
-  /** Clicks a dialog's cross, and before that those of the alerts that lie over it. */
+  /** Closes the alerts that cover a dialog's cross, then clicks the cross. */
   async #cross(dialog) {
     await this.#closeAlerts();
-    await dialog.locator(CROSS).first().click({ timeout: 2_000 }).catch(() => {}); // it can be gone by itself
+    await dialog.locator(CROSS).first().click({ timeout: 2_000 }).catch(() => {}); // it may have closed by itself
     await this.page.waitForTimeout(300);
   }
 
-  /** Closes the alerts, which lie over Run: an older UI warns that it is older than the server. */
+  /** Closes the alerts, which cover Run: an older UI warns that it is older than the server. */
   async #closeAlerts() {
     for (const cross of await this.page.locator(ALERTS).all()) await cross.click({ timeout: 2_000 }).catch(() => {});
   }
@@ -86,7 +86,7 @@ export class WebUI {
     await until('the workflow is on the canvas', async () => await this.opened() === name && (await this.nodes()).join() === types);
   }
 
-  /** The name of the workflow in the tab that is in front. */
+  /** The name of the workflow in the front tab. */
   opened() {
     return this.page.evaluate(() => window.app.extensionManager.workflow?.activeWorkflow?.filename);
   }
@@ -131,7 +131,7 @@ export class WebUI {
     return this.page.title();
   }
 
-  /** Notes every title from now on; the function that it gives ends that and gives them. */
+  /** Notes every title from now on. The function that it returns stops that and returns the titles. */
   async titles() {
     await this.page.evaluate(() => {
       const seen = [document.title];
@@ -145,7 +145,7 @@ export class WebUI {
     });
   }
 
-  /** The picture that the node which saves shows: its size and the colour of its middle, or nothing. */
+  /** The picture on the node that saves: its size and the colour of its middle, or null if it shows none. */
   picture() {
     return this.page.evaluate(() => {
       const node = window.app.graph.nodes.find(({ type }) => type === 'SaveImage');
@@ -154,7 +154,7 @@ export class WebUI {
     });
   }
 
-  /** Notes every preview that the nodes of a type show from now on; the function that it gives tells how many there were. */
+  /** Notes every preview that the nodes of a type show from now on. The function that it returns says how many there were. */
   async previews(type) {
     await this.page.evaluate((wanted) => {
       const seen = new Set();
@@ -170,7 +170,7 @@ export class WebUI {
     });
   }
 
-  /** Gives the node that loads a picture one of a colour, by its button, under a name that the server cannot have met. */
+  /** Uploads a picture of one colour with the button of the node that loads pictures, under a name that is new to the server. */
   async upload(name, color) {
     const data = await this.page.evaluate((value) => window.comfyhubPaint(value), color);
     const file = { name, mimeType: 'image/png', buffer: Buffer.from(data.split(',')[1], 'base64') };
@@ -183,12 +183,12 @@ export class WebUI {
     await until('the node shows the picture', () => this.page.evaluate((wanted) => {
       const node = window.app.graph.nodes.find(({ type }) => type === 'LoadImage');
       const image = node.imgs?.[0];
-      // Until then it shows the first one that the server offers, if there is any.
+      // Until then it shows the first picture that the server offers, if there is one.
       return node.widgets.find((widget) => widget.name === 'image').value === wanted && image?.src.includes(wanted) && image.naturalWidth > 0;
     }, name));
   }
 
-  /** Where the button is that asks for a file. A workflow that has just been opened still moves into view. */
+  /** Where the button that asks for a file is. A workflow that has just been opened is still moving into view. */
   #uploadButton() {
     let last;
     return until('the node lies still', async () => {
@@ -216,7 +216,7 @@ export class WebUI {
     if (!response.ok()) throw new Error(`the setting was answered with ${response.status()}`);
   }
 
-  /** Saves the workflow under a name with Ctrl+S, as a first save asks for one. */
+  /** Saves the workflow with Ctrl+S, under a name that a first save asks for. */
   async save(name) {
     await this.page.locator('canvas').first().click({ position: { x: 400, y: 500 }, force: true });
     await this.page.keyboard.press('Control+s');

@@ -1,17 +1,17 @@
 // Workflows as the web UI saves them: nodes, links and where they lie on the canvas. None needs a model or a GPU.
 import { randomColor } from './color.mjs';
 
-/** The side of the picture that is worked on, and of the one that is saved. */
+/** The size of the picture that is saved, in pixels. */
 export const WIDTH = 96;
 export const HEIGHT = 64;
 
-/** A file name that the server cannot have met. */
+/** A file name that is new to the server. */
 export const fresh = (word) => `${word}-${Math.random().toString(36).slice(2, 8)}`;
 
 /**
  * EmptyImage -> work -> ImageScale -> SaveImage, `WIDTH` by `HEIGHT`. The work lasts about `seconds`: the simulator's
- * SimulatedWork where the server has it, else a row of wide blurs, about one a second on a busy machine, which leave a flat
- * colour as it is.
+ * SimulatedWork if the server has it, otherwise a row of wide blurs, about one a second on a busy machine, which leave a
+ * flat colour as it is.
  */
 export function paint({ seconds, simulated, prefix = 'browser', color = randomColor() }) {
   const graph = new Graph();

@@ -1,4 +1,4 @@
-// One that waits is taken out of the panel; the cross beside Run interrupts one running job and no other.
+// A waiting job is taken out of the panel; the cross beside Run interrupts one running job and no other.
 import assert from 'node:assert/strict';
 import { randomColor } from '../lib/color.mjs';
 import { until } from '../lib/wait.mjs';

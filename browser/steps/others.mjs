@@ -1,5 +1,5 @@
-// Jobs that are not this tab's: of somebody else, and of a tab that was closed in mid-run and opened again. The panel
-// shows them as active while they wait or run, and not when they have ended.
+// Jobs that do not belong to this tab: somebody else's, and one of a tab that was closed during the run and opened again.
+// The panel shows them as active while they wait or run, and not after they have ended.
 import { randomColor } from '../lib/color.mjs';
 import { until } from '../lib/wait.mjs';
 import { paint } from '../lib/workflow.mjs';
@@ -15,7 +15,7 @@ export async function run({ chrome, simulated }) {
   await chrome.shoot('others-running');
   await until("somebody else's job has ended", async () => !await active(mine));
 
-  // The tab is closed while its job runs. What is opened then is another tab, with another client id.
+  // The tab is closed while its job runs. Then another tab is opened, with another client id.
   await other.load('browser-closed', paint({ seconds: Math.ceil(4 + 2 * other.slowness), simulated }));
   await other.run(randomColor());
   await until('it runs', async () => /%/.test(await other.title()));
@@ -26,5 +26,5 @@ export async function run({ chrome, simulated }) {
   await until('the others see it, too', async () => !await active(mine) && (await mine.panel.tasks())[0]?.state === 'done');
 }
 
-// Web UI 1.27 counts only its own beside the button, so the panel is looked at as well.
+// Web UI 1.27 counts only its own jobs beside the button, so the panel is checked as well.
 const active = async (ui) => await ui.panel.active() > 0 || (await ui.panel.tasks()).some(({ state }) => state === 'running' || state === 'pending');

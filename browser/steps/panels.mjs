@@ -23,7 +23,7 @@ export async function run({ chrome, instances }) {
     await until('the log panel names the servers', async () => /\[[^\]\s]+\] \S/.test(await log(page)));
   }
   await chrome.shoot('panels-logs');
-  await toggleLogs(page); // the old menu would lie below it
+  await toggleLogs(page); // it would cover the old menu
   await page.evaluate(() => window.app.extensionManager.setting.set('Comfy.UseNewMenu', 'Disabled'));
   for (const button of ['#comfy-view-queue-button', '#comfy-view-history-button']) {
     await page.locator(button).click();

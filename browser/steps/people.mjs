@@ -1,5 +1,5 @@
-// Two people behind one address, with the same browser and nobody logged in: what one clears, interrupts or cancels
-// all at once is never the other's.
+// Two people behind one address have the same browser and nobody is logged in: when one clears, interrupts or cancels
+// everything, the other's jobs stay.
 import assert from 'node:assert/strict';
 import { randomColor } from '../lib/color.mjs';
 import { until } from '../lib/wait.mjs';
@@ -34,7 +34,7 @@ export async function run({ chrome, simulated, instances, url, hub }) {
   }, all);
   const over = async (id) => (await get(`/history/${id}`))[id];
   await until('his own has ended', () => over(runs.bob));
-  await bob.page.evaluate(() => window.app.api.interrupt(null)); // nothing of his is left to interrupt
+  await bob.page.evaluate(() => window.app.api.interrupt(null)); // Bob has nothing left to interrupt
   await ann.page.evaluate((id) => window.app.api.interrupt(id), runs.ann);
   await until('hers has ended', () => over(runs.ann));
   await bob.page.evaluate(() => window.app.api.clearItems('history'));

@@ -1,4 +1,4 @@
-// Five at once: the panel shows all of them, those that wait and those that run, and then five right pictures.
+// Five jobs at once: the panel shows all of them while they wait and run, and then five right pictures.
 import assert from 'node:assert/strict';
 import { randomColor, sameColor } from '../lib/color.mjs';
 import { until } from '../lib/wait.mjs';
@@ -15,7 +15,7 @@ export async function run({ chrome, simulated, instances }) {
     colors.unshift(randomColor());
     await ui.run(colors[0]);
   };
-  // The first lasts longest: with several instances younger ones overtake it. None ends before all are posted.
+  // The first lasts longest: with several instances, younger ones overtake it. None ends before all are posted.
   const seconds = Math.ceil(5 + ui.slowness);
   await ui.load('browser-queue-long', paint({ seconds: seconds * 2, simulated }));
   await post();
@@ -24,7 +24,7 @@ export async function run({ chrome, simulated, instances }) {
 
   const atOnce = Math.min(instances, COUNT - 1);
   const count = (tasks, state) => tasks.filter((task) => task.state === state).length;
-  let most = 0; // that wait or run, in the panel
+  let most = 0; // the most jobs that the panel showed waiting or running
   await until(`${atOnce} run and others wait`, async () => {
     const tasks = await ui.panel.tasks();
     const [running, pending] = [count(tasks, 'running'), count(tasks, 'pending')];

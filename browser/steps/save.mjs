@@ -1,4 +1,4 @@
-// A saved workflow is there for a second browser, and opens as it was; so is a changed setting.
+// A second browser has a saved workflow, which opens unchanged, and a changed setting.
 import assert from 'node:assert/strict';
 import { until } from '../lib/wait.mjs';
 import { fresh, paint } from '../lib/workflow.mjs';

@@ -1,4 +1,4 @@
-// A picture is uploaded by the button of the node that loads pictures, and run: the same picture comes out.
+// A picture is uploaded with the button of the node that loads pictures, and run: the same picture comes out.
 import assert from 'node:assert/strict';
 import { randomColor, sameColor } from '../lib/color.mjs';
 import { until } from '../lib/wait.mjs';
