@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The root Caddyfile is valid whatever the environment says, and listens where
-// COMFYHUB_ADDR says without a condition on the Host header.
+// The root Caddyfile is valid with each of these addresses, and listens where
+// COMFYHUB_ADDR says, whatever the Host header is.
 func TestRootCaddyfile(t *testing.T) {
 	text, err := os.ReadFile("../Caddyfile")
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestRootCaddyfile(t *testing.T) {
 }
 
 // Both secrets come from a variable or from a file, and the configuration that
-// Caddy shows holds neither them nor the password of a Redis.
+// Caddy shows contains neither of them, nor the password of a Redis.
 func TestRootCaddyfileTakesSecretsFromFiles(t *testing.T) {
 	text, err := os.ReadFile("../Caddyfile")
 	require.NoError(t, err)

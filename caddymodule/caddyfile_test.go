@@ -158,7 +158,8 @@ func TestGlobalOptionTwice(t *testing.T) {
 	require.ErrorContains(t, err, "given twice")
 }
 
-// What a Caddyfile cannot see and JSON can say is found by Validate.
+// The checks find mistakes that parsing a Caddyfile cannot see, and those that
+// only JSON can contain.
 func TestCheck(t *testing.T) {
 	t.Setenv("COMFYHUB_TEST_BIND", "0.0.0.0:7946")
 	t.Setenv("COMFYHUB_TEST_EMPTY", "")
@@ -233,7 +234,7 @@ func TestRedisURLs(t *testing.T) {
 	}
 }
 
-// A URL with a password must not come back in an error, which is logged.
+// An error must not contain the password of a URL, because errors are logged.
 func TestErrorsKeepSecrets(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"http://:hunter2@host", "hunter2", "hunter2://host"} {
@@ -256,8 +257,8 @@ func FuzzUnmarshalCaddyfile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		app := new(App)
 		if err := app.UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
-			// What the Caddyfile accepts must survive as JSON and hold nothing
-			// that the checks of a JSON configuration refuse.
+			// What the Caddyfile accepts must survive as JSON and contain
+			// nothing that the checks of a JSON configuration refuse.
 			require.NoError(t, json.Unmarshal(caddyconfig.JSON(app, nil), new(App)))
 			require.NoError(t, app.checkNumbers())
 			require.NoError(t, checkRedis(app.Redis))

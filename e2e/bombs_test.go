@@ -10,10 +10,10 @@ import (
 	"mime/multipart"
 )
 
-// Files that are small and cost much to read. They are put together by hand:
-// encoders would need as much memory as they are meant to cost.
+// These files are small but expensive to read. They are put together by hand:
+// an encoder would need as much memory as they are meant to cost.
 
-// deepPNG is a picture with 16 bits a channel.
+// deepPNG is a picture with 16 bits per channel.
 func deepPNG(width, height uint32) []byte {
 	var out bytes.Buffer
 	out.WriteString("\x89PNG\r\n\x1a\n")
