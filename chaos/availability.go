@@ -46,8 +46,8 @@ func (a *availability) change(target string, sick bool) {
 	}
 }
 
-// longest is the longest time in which nothing was accepted although it could have
-// been, until a moment.
+// longest returns the longest time, up to until, in which nothing was accepted
+// although it could have been, and when that time began.
 func (a *availability) longest(accepted []time.Time, until time.Time) (longest time.Duration, from time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

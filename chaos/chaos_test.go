@@ -19,7 +19,7 @@ import (
 // patience bounds each wait for something that must happen.
 const patience = time.Minute
 
-// echo answers each connection with what it says.
+// echo sends back whatever a connection sends.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -22,11 +22,11 @@ const (
 	// answerTimeout is how long a client waits for an answer before it tries
 	// elsewhere.
 	answerTimeout = 5 * time.Second
-	// silence is how long a client lets its socket be silent before it reconnects:
-	// a hub says something every 9 s.
+	// silence is how long a socket may be silent before its client reconnects: a
+	// hub sends something every 9 s.
 	silence = 20 * time.Second
-	// grace is how long a socket may be well without telling of an end that the
-	// history has.
+	// grace is how long an open socket may go without reporting an end that the
+	// hubs already know.
 	grace = 30 * time.Second
 )
 
@@ -37,7 +37,7 @@ type client struct {
 	random *rand.Rand
 	tally  *tally
 	http   *http.Client
-	// nameless clients have no socket and look at the history.
+	// nameless clients have no socket. They only submit.
 	nameless bool
 
 	id      string
@@ -58,7 +58,7 @@ func (c *client) run(ctx, submit context.Context) {
 	}
 }
 
-// hub is any of the hubs.
+// hub returns any of the hubs.
 func (c *client) hub() string { return c.hubs[c.random.IntN(len(c.hubs))] }
 
 func (c *client) pause(ctx context.Context, d time.Duration) {
@@ -68,8 +68,8 @@ func (c *client) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// post submits a prompt to any hub, and notes what came of it. A client that gets
-// no answer does not know whether the prompt was accepted, and submits another.
+// post submits a prompt to any hub, and notes the answer. A client that gets no
+// answer does not know whether the prompt was accepted, and submits another.
 func (c *client) post(ctx context.Context) *prompt {
 	p := newPrompt(c.tally.colour(), c.random)
 	p.client, p.bySocket = c.id, c.id != "" && c.random.IntN(6) == 0
@@ -100,7 +100,7 @@ func (c *client) visit(ctx, submit context.Context) {
 		}
 	}
 	defer leave()
-	known := map[string]time.Time{} // when a client first saw an end in the history
+	known := map[string]time.Time{} // when the client first saw that a prompt had ended
 	left := 1 + c.random.IntN(4)
 	looked := time.Now()
 	for ctx.Err() == nil {
@@ -122,7 +122,7 @@ func (c *client) visit(ctx, submit context.Context) {
 			return
 		}
 		if err := s.next(ctx); err != nil || c.random.IntN(200) == 0 {
-			leave() // sometimes for no reason, without a word
+			leave() // sometimes for no reason, without a close frame
 			c.pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond)
 		}
 		if time.Since(looked) < 5*time.Second {
@@ -135,8 +135,8 @@ func (c *client) visit(ctx, submit context.Context) {
 	}
 }
 
-// missed looks for prompts that have ended according to the history, of which this
-// socket was not told though it has been open for long enough.
+// missed looks for prompts that have ended according to a hub, but whose end this
+// socket was not told although it has been open for long enough.
 func (c *client) missed(ctx context.Context, known map[string]time.Time, since time.Time, connected bool) bool {
 	found := false
 	for id, p := range c.prompts {
@@ -144,7 +144,8 @@ func (c *client) missed(ctx context.Context, known map[string]time.Time, since t
 			continue
 		}
 		if at, ok := known[id]; !ok {
-			// Not the history: a client that has seen an end there is not told it.
+			// This does not read the history: a client that has seen an end there
+			// is not told of it.
 			if j, err := c.job(ctx, c.hub(), id); err == nil && !j.live() {
 				known[id] = time.Now()
 			}
@@ -190,7 +191,7 @@ type entry struct {
 	}
 }
 
-// job is what the hub says of a prompt.
+// job is what the hub says about a prompt.
 type job struct {
 	ID, Status string
 	Attempts   int
@@ -211,7 +212,7 @@ func (c *client) job(ctx context.Context, hub, id string) (j job, err error) {
 	return j, err
 }
 
-// history is a prompt's entry, nil if there is none.
+// history returns a prompt's entry, nil if there is none.
 func (c *client) history(ctx context.Context, hub, id string) (*entry, error) {
 	code, answer, err := c.do(ctx, http.MethodGet, hub+"/history/"+id, nil)
 	if err != nil {
@@ -243,7 +244,7 @@ func (c *client) do(ctx context.Context, method, address string, body []byte) (i
 		return 0, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", c.name) // hubs tell clients at one address apart by this, too
+	r.Header.Set("User-Agent", c.name) // hubs also tell clients at one address apart by this
 	response, err := c.http.Do(r)
 	if err != nil {
 		return 0, nil, err

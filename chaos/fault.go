@@ -12,18 +12,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
-// kind is a kind of fault. strike spoils one target; heal mends it after the time
+// kind is a kind of fault. strike breaks one target; heal mends it after the time
 // that the schedule gives, and returns when the target works again.
 type kind struct {
 	name string
 	// shortest and longest bound how long the fault lasts.
 	shortest, longest time.Duration
-	// targets is how many targets of this kind a stage has; the fault falls on one
-	// of them by chance. Without any the kind is left out.
+	// targets returns how many targets of this kind a stage has. The fault hits one
+	// of them at random. A kind without targets is left out.
 	targets func(s *stage) int
-	// at names the target. Two faults never hold the same one at once.
+	// at names the target. Two faults never hit the same one at once.
 	at func(n int) string
-	// downs tells whether nothing can be submitted through the target meanwhile.
+	// downs says that nothing can be submitted through the target meanwhile.
 	downs  bool
 	strike func(s *stage, n int) error
 	heal   func(ctx context.Context, s *stage, n int) error
@@ -35,10 +35,10 @@ func servers(s *stage) int { return len(s.servers) }
 func nodes(s *stage) int   { return len(s.store.nodes) }
 func one(*stage) int       { return 1 }
 
-// failovers is 1 where there are sentinels.
+// failovers returns 1 if there are sentinels, otherwise 0.
 func failovers(s *stage) int { return min(len(s.store.sentinels), 1) }
 
-// links are the proxies before a single Redis.
+// links returns how many proxies are in front of a single Redis.
 func links(s *stage) int {
 	if s.store.addr == "" {
 		return 0
@@ -57,7 +57,7 @@ const (
 
 func only(name string) func(int) string { return func(int) string { return name } }
 
-// program makes the faults of programs: killed, stopped in order, frozen.
+// program returns the faults of programs: killed, stopped gracefully, frozen.
 func program(name string, targets func(*stage) int, at func(int) string, downs bool, of func(*stage, int) *programs.Program, awake func(context.Context, *stage, int) error) []kind {
 	restart := func(ctx context.Context, s *stage, n int) error {
 		if err := of(s, n).Restart(); err != nil {
@@ -75,7 +75,7 @@ func program(name string, targets func(*stage) int, at func(int) string, downs b
 	}
 }
 
-// link makes the faults of connections.
+// link returns the faults of connections.
 func link(name string, targets func(*stage) int, at func(int) string, downs bool, of func(*stage, int) *proxy, awake func(context.Context, *stage, int) error) []kind {
 	strike := func(how func(*proxy)) func(*stage, int) error {
 		return func(s *stage, n int) error { how(of(s, n)); return nil }
@@ -93,7 +93,7 @@ func link(name string, targets func(*stage) int, at func(int) string, downs bool
 	}
 }
 
-// kinds are all kinds of faults.
+// kinds returns all kinds of faults.
 func kinds() []kind {
 	hubReady := func(ctx context.Context, s *stage, n int) error { return s.hubs[n].ready(ctx) }
 	nothing := func(context.Context, *stage, int) error { return nil }
@@ -121,7 +121,8 @@ func kinds() []kind {
 	)
 }
 
-// named are the kinds whose names contain one of the words; all without words.
+// named returns the kinds whose names contain one of the words, or all kinds if
+// there are no words.
 func named(words []string) ([]kind, error) {
 	if len(words) == 0 {
 		return kinds(), nil
@@ -158,7 +159,7 @@ func (h *hub) reload() error {
 		return err
 	}
 	r.Header.Set("Content-Type", "text/caddyfile")
-	r.Header.Set("Cache-Control", "must-revalidate") // also where nothing has changed
+	r.Header.Set("Cache-Control", "must-revalidate") // reloads even if nothing has changed
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err

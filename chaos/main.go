@@ -1,13 +1,13 @@
-// Command chaos holds a fleet to its promises while everything around it breaks.
-// It runs hubs, agents, simulated ComfyUI instances and a redis-server as
-// processes, with a proxy on each connection, and strikes them by a schedule that
+// Command chaos checks that a fleet keeps its promises while everything around it
+// breaks. It runs hubs, agents, simulated ComfyUI instances and a redis-server as
+// processes, with a proxy on each connection, and breaks them on a schedule that
 // a seed decides: kills, hangs, restarts, cut, slow and one-way connections, a full
-// Redis, a storage that has vanished. Meanwhile clients submit, reconnect to any
-// hub, cancel, and look at every pixel. At the end it counts what was lost,
-// doubled, wrong or never told.
+// Redis, a storage that vanishes. Meanwhile clients submit, reconnect to any hub,
+// cancel, and check every pixel. At the end it counts what was lost, doubled,
+// wrong or never delivered.
 //
-// It is run by `make chaos` from the root of the repository. It ends with 1 if a
-// promise was broken, and keeps the logs then.
+// Run it with `make chaos` from the root of the repository. It exits with 1 if a
+// promise was broken. The logs are kept until the next run.
 package main
 
 import (
@@ -40,8 +40,8 @@ type options struct {
 }
 
 func main() {
-	// On Linux the programs are told to die with the thread that started
-	// them, which therefore has to be the one that lives longest.
+	// On Linux the programs are set to die with the thread that started
+	// them, so that thread must be the one that lives longest.
 	runtime.LockOSThread()
 	var o options
 	var seconds int
@@ -109,7 +109,8 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 	return r.print(out), nil
 }
 
-// made are the programs that make has built. The hubs do not run in this folder.
+// made returns the programs that make has built, with absolute paths because the
+// hubs run in other folders.
 func made() (programs.Set, error) {
 	set := programs.Made()
 	for _, path := range []*string{&set.Caddy, &set.Agent, &set.Bridge, &set.Caddyfile} {
@@ -122,8 +123,8 @@ func made() (programs.Set, error) {
 	return set, nil
 }
 
-// run has clients submit while faults happen, waits until all has ended, and looks
-// at everything.
+// run has clients submit while faults happen, waits until everything has ended, and
+// checks it all.
 func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	s, t := r.stage, r.tally
 	well := newAvailability(len(s.hubs))
@@ -139,7 +140,7 @@ func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	for n := range r.options.sizes.clients {
 		start(n, &client{hubs: s.urls()})
 	}
-	// One at each hub that only submits: it notices when nothing is accepted.
+	// One more client at each hub only submits. It notices when nothing is accepted.
 	for n, url := range s.urls() {
 		start(r.options.sizes.clients+n, &client{hubs: []string{url}, nameless: true})
 	}

@@ -32,7 +32,7 @@ type prompt struct {
 
 	accepted  bool // the POST was answered with 200
 	cancelled bool // a cancel was sent: it may end in any way, or vanish
-	ends      int  // ends seen on sockets, one for each socket at most
+	ends      int  // ends seen on sockets, at most one for each socket
 }
 
 func newPrompt(colour int, random *rand.Rand) *prompt {

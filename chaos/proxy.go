@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// proxy stands between two programs and spoils what passes: it cuts connections,
+// proxy stands between two programs and disturbs what passes: it cuts connections,
 // refuses new ones, holds everything back, slows it down, or loses replies.
 type proxy struct {
 	listener net.Listener
@@ -21,7 +21,7 @@ type proxy struct {
 	flowing chan struct{} // closed unless everything is held back
 }
 
-// newProxy starts a proxy at a free port of loopback.
+// newProxy starts a proxy on a free port of the loopback interface.
 func newProxy(target string) (*proxy, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *proxy) cut() {
 	defer p.mu.Unlock()
 	for c := range p.conns {
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a reset, as from a machine that has lost its power
+			_ = tcp.SetLinger(0) // a reset, as from a machine that has lost power
 		}
 		c.Close()
 	}
@@ -66,7 +66,7 @@ func (p *proxy) hold() { p.set(func() { p.flowing = make(chan struct{}) }) }
 func (p *proxy) slow(delay time.Duration) { p.set(func() { p.delay = delay }) }
 
 // loseReplies ends connections at their next reply until heal: the server has done
-// what it was asked, and the client does not learn it.
+// what it was asked to do, but the client never learns of it.
 func (p *proxy) loseReplies() { p.set(func() { p.lose = true }) }
 
 // heal lets everything pass again.

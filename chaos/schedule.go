@@ -14,7 +14,7 @@ import (
 type strike struct {
 	kind   kind
 	target int
-	// at is when it begins, since the beginning of the run.
+	// at is when it begins, counted from the start of the run.
 	at, lasts time.Duration
 }
 
@@ -30,7 +30,7 @@ func schedule(seed uint64, kinds []kind, s *stage, duration, every time.Duration
 	}
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.targets(s) == 0 })
 	var all []strike
-	// Each kind in turn before any comes again.
+	// Every kind comes once before any comes again.
 	var deck []int
 	for at := between(0, every); at < duration && len(kinds) > 0; at += between(every/2, every*3/2) {
 		if len(deck) == 0 {
@@ -60,8 +60,8 @@ type director struct {
 	struck map[string]int  // faults by kind
 }
 
-// run strikes when the schedule says so, and returns when all has healed. A fault
-// whose target is still held by another is left out.
+// run strikes when the schedule says so, and returns when everything has healed. It
+// skips a fault whose target is still held by another.
 func (d *director) run(ctx context.Context, all []strike) {
 	begin := time.Now()
 	var work sync.WaitGroup

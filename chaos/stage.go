@@ -16,8 +16,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
-// caddyfile is what each hub runs with. The words that are not in the default
-// Caddyfile tell several hubs of each other.
+// caddyfile is the configuration of each hub. What it has beyond the default
+// Caddyfile tells several hubs where to find each other.
 const caddyfile = `{
 	admin {$COMFYHUB_ADMIN}
 	grace_period 10s
@@ -39,7 +39,7 @@ http://%s {
 }
 `
 
-// size of a stage.
+// sizes are the numbers of what makes up a stage.
 type sizes struct{ hubs, agents, instances, clients int }
 
 // hub is one hub with the proxies on both sides of it.
@@ -50,7 +50,7 @@ type hub struct {
 	redis   *proxy // between it and a single Redis
 }
 
-// server is one simulated instance with the proxy before it.
+// server is one simulated instance with the proxy in front of it.
 type server struct {
 	*programs.Program
 	addr  string
@@ -98,7 +98,7 @@ func newStage(ctx context.Context, set programs.Set, dir, form string, n sizes) 
 	return s, nil
 }
 
-// temp is the folder for what simulated instances write.
+// temp is the folder that simulated instances write to.
 func (s *stage) temp() string { return filepath.Join(s.dir, "temp") }
 
 func (s *stage) proxy(target string) (*proxy, error) {
@@ -150,7 +150,7 @@ func (s *stage) startHubs(ctx context.Context, set programs.Set, count int) erro
 	return nil
 }
 
-// gossip is where the hubs gossip, except one.
+// gossip returns the gossip addresses of all hubs except one.
 func (s *stage) gossip(except *hub) []string {
 	var all []string
 	for _, h := range s.hubs {
@@ -218,7 +218,7 @@ func (s *stage) startAgents(count int) error {
 	return nil
 }
 
-// programs are all programs of the stage, in the order of their start.
+// programs returns all programs of the stage, in the order in which they started.
 func (s *stage) programs() []*programs.Program {
 	var all []*programs.Program
 	if s.store != nil {
@@ -236,7 +236,7 @@ func (s *stage) programs() []*programs.Program {
 	return append(all, s.agents...)
 }
 
-// urls are where the clients reach the hubs.
+// urls returns the addresses where the clients reach the hubs.
 func (s *stage) urls() []string {
 	var all []string
 	for _, h := range s.hubs {

@@ -24,18 +24,18 @@ const (
 	cluster  = "cluster"  // three masters
 )
 
-// store is the Redis of a stage. Only that of one server has proxies before it:
-// the others tell clients where their nodes are.
+// store is the Redis of a stage. Only a single server has proxies in front of it:
+// the other forms tell clients where their nodes are.
 type store struct {
 	url  string
-	addr string // of the one server
+	addr string // of the single server
 	// nodes are the servers with data, others are sentinels.
 	nodes, others []*programs.Program
 	ports         []string // of the nodes
 	sentinels     []string // their ports
 }
 
-// startStore starts a Redis of one of the forms.
+// startStore starts a Redis in one of the forms.
 func startStore(ctx context.Context, form, dir string) (*store, error) {
 	s := &store{}
 	switch form {
@@ -60,7 +60,7 @@ func startStore(ctx context.Context, form, dir string) (*store, error) {
 }
 
 // node starts a server that keeps an append-only file, and returns its address.
-// Its settings are in a file, which a sentinel rewrites.
+// Its settings are in a file, because a sentinel rewrites them.
 func (s *store) node(dir, name string, settings ...string) (string, error) {
 	p, addr, err := launch(dir, name, nil, append([]string{
 		"save \"\"", "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction", "repl-diskless-sync-delay 0",
@@ -73,7 +73,7 @@ func (s *store) node(dir, name string, settings ...string) (string, error) {
 	return addr, err
 }
 
-// launch starts redis-server at a free port, with a folder of its own.
+// launch starts redis-server on a free port, with its own folder.
 func launch(dir, name string, flags []string, settings ...string) (*programs.Program, string, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *store) startSentinels(ctx context.Context, dir string) error {
 		s.others, s.sentinels, hosts = append(s.others, p), append(s.sentinels, port), append(hosts, addr)
 	}
 	s.url = "redis+sentinel://" + strings.Join(hosts, ",") + "/chaos"
-	// A replica without data that becomes the master makes Redis forget everything.
+	// If a replica without data becomes the master, Redis forgets everything.
 	return s.nodes[1].Await(ctx, "the replica has copied the data", func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, "redis-cli", "-p", s.ports[1], "info", "replication").CombinedOutput()
 		if err == nil && !strings.Contains(string(out), "master_link_status:up") {
@@ -161,7 +161,7 @@ func (s *store) startCluster(ctx context.Context, dir string) error {
 	})
 }
 
-// client is a connection that no proxy stands in.
+// client opens a connection that bypasses the proxies.
 func (s *store) client(ctx context.Context) (*redis.DB, error) {
 	return redis.Open(ctx, redis.Options{URL: s.url, Logger: slog.New(slog.DiscardHandler)})
 }
@@ -176,7 +176,7 @@ func (s *store) await(ctx context.Context) error {
 	}
 	defer func() { _ = db.Close() }()
 	for {
-		// The key of the jobs is at the same node of a cluster.
+		// In a cluster this key is on the same node as the jobs.
 		err := db.Client().Set(ctx, db.Key("chaos"), "", time.Minute).Err()
 		if err == nil {
 			return nil
@@ -189,7 +189,8 @@ func (s *store) await(ctx context.Context) error {
 	}
 }
 
-// maxmemory bounds every node: below what it holds, it refuses every write.
+// maxmemory limits the memory of every node. A node that already holds more refuses
+// every write.
 func (s *store) maxmemory(ctx context.Context, limit string) error {
 	for _, port := range s.ports {
 		if out, err := exec.CommandContext(ctx, "redis-cli", "-p", port, "config", "set", "maxmemory", limit).CombinedOutput(); err != nil {
@@ -199,7 +200,7 @@ func (s *store) maxmemory(ctx context.Context, limit string) error {
 	return nil
 }
 
-// failOver has the replica become the master.
+// failOver makes the replica the master.
 func (s *store) failOver(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "redis-cli", "-p", s.sentinels[0], "sentinel", "failover", "chaos").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "OK") && !strings.HasPrefix(string(out), "INPROG") && !strings.HasPrefix(string(out), "NOGOODSLAVE") {
@@ -208,7 +209,7 @@ func (s *store) failOver(ctx context.Context) error {
 	return nil
 }
 
-// keys are the keys of all nodes.
+// keys returns the keys of all nodes.
 func (s *store) keys(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, port := range s.ports {

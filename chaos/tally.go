@@ -14,14 +14,14 @@ type tally struct {
 	mu      sync.Mutex
 	colours int
 	prompts []*prompt
-	// posts counts the answers to POST /prompt by status, "none" without one.
+	// posts counts the answers to POST /prompt by status, "none" if none came.
 	posts map[string]int
 	// answered are the times of the 200s among them.
 	answered []time.Time
 	sockets  int
 	pictures int
-	again    int // ends seen once more after a reconnect
-	// broken are broken promises by kind.
+	again    int // ends seen again after a reconnect
+	// broken holds the broken promises by kind.
 	broken map[string][]string
 }
 
@@ -43,7 +43,7 @@ var promises = []string{lost, stuck, doubled, wrong, failed, undelivered, leaked
 
 func newTally() *tally { return &tally{posts: map[string]int{}, broken: map[string][]string{}} }
 
-// colour is a colour that no prompt has had.
+// colour returns a colour that no prompt has had.
 func (t *tally) colour() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *tally) breach(promise, format string, args ...any) {
 	t.broken[promise] = append(t.broken[promise], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// answers are the counted answers as text.
+// answers returns the counted answers as text.
 func (t *tally) answers() string {
 	var text strings.Builder
 	for _, status := range slices.Sorted(maps.Keys(t.posts)) {

@@ -14,14 +14,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
-// usage is what a program takes at one moment.
+// usage is what a program uses at one moment.
 type usage struct {
 	resident, peak int64 // bytes
 	files          int   // open descriptors
-	goroutines     int   // of a hub, 0 of others
+	goroutines     int   // of a hub, 0 for other programs
 }
 
-// measure reads what all programs take.
+// measure reads what all programs use.
 func (s *stage) measure(ctx context.Context) map[string]usage {
 	all := map[string]usage{}
 	note := func(name string, p *programs.Program) usage {
@@ -50,7 +50,7 @@ func (s *stage) measure(ctx context.Context) map[string]usage {
 	return all
 }
 
-// goroutines asks the hub's metrics.
+// goroutines reads the number of goroutines from the hub's metrics.
 func (h *hub) goroutines(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -73,7 +73,7 @@ func (h *hub) goroutines(ctx context.Context) int {
 	return 0
 }
 
-// table shows what all programs took before and after.
+// table shows what all programs used before and after.
 func table(w io.Writer, s *stage, before, after map[string]usage) {
 	fmt.Fprintln(w, "| program | resident before, MB | after | peak since its last start | descriptors before | after | goroutines before | after |")
 	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- | --- | --- |")

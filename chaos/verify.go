@@ -13,17 +13,18 @@ import (
 	"time"
 )
 
-// settle is how long the fleet may take to end everything once all is well.
+// settle is how long the fleet may take to end everything once all faults have
+// healed.
 const settle = 2 * time.Minute
 
-// judge looks at every prompt once all faults have healed and all clients have
+// judge checks every prompt once all faults have healed and all clients have
 // gone.
 type judge struct {
 	stage *stage
 	tally *tally
 	c     *client
 	files map[string]string // prompt by the file that it shows
-	// attempts are all runs of prompts that ended well, executed those prompts.
+	// attempts counts all runs of prompts that ended well, executed those prompts.
 	attempts, executed int
 }
 
@@ -32,7 +33,7 @@ func newJudge(s *stage, t *tally) *judge {
 	return &judge{stage: s, tally: t, c: c, files: map[string]string{}}
 }
 
-// retry repeats until what was asked for succeeds, or the time is over.
+// retry calls what until it succeeds or the time is up.
 func (j *judge) retry(ctx context.Context, what func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, settle)
 	defer cancel()
@@ -68,7 +69,7 @@ func (j *judge) empty(ctx context.Context) {
 	}
 }
 
-// all looks at the history entry and the picture of every prompt.
+// all checks the history entry and the picture of every prompt.
 func (j *judge) all(ctx context.Context) {
 	for _, p := range j.tally.prompts {
 		j.one(ctx, p)
@@ -120,7 +121,7 @@ func (j *judge) one(ctx context.Context, p *prompt) {
 	}
 }
 
-// count adds up how often prompts were begun.
+// count adds up how often prompts were started.
 func (j *judge) count(ctx context.Context, hub string, p *prompt) {
 	if job, err := j.c.job(ctx, hub, p.id); err == nil {
 		j.attempts += job.Attempts

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// painted is a picture of one colour.
+// painted returns a picture of one colour.
 func painted(t *testing.T, colour int) []byte {
 	t.Helper()
 	picture := image.NewRGBA(image.Rect(0, 0, size, size))
@@ -27,7 +27,7 @@ func painted(t *testing.T, colour int) []byte {
 	return b.Bytes()
 }
 
-// A hub that breaks a promise is found out.
+// The judge notices a hub that breaks a promise.
 func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 	t.Parallel()
 	success := `{"outputs": {"3": {"images": [{"filename": "%s", "subfolder": "", "type": "output"}]}}, "status": {"status_str": "success"}}`
@@ -87,7 +87,7 @@ func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 	}
 }
 
-// What a socket may not carry is found out.
+// A client notices what its socket must not carry.
 func TestAClientSeesBrokenPromises(t *testing.T) {
 	t.Parallel()
 	text := func(kind, id, node string) []byte {
