@@ -118,7 +118,7 @@ async function turns(item, column, programs, verbose) {
   return { ...second, ms: first.ms + second.ms, before: first.detail };
 }
 
-/** Runs one case in a process group of its own, and ends the group when its time is up. */
+/** Runs one case in its own process group, and ends the group when its time is up. */
 function run(item, { url, instances = 1 }, programs, verbose) {
   const program = item.python ? programs.python : programs.node;
   if (!program) return { status: 'skip', detail: 'no Python', ms: 0 };
