@@ -15,6 +15,7 @@ import (
 // their next socket is not told the last prompt again.
 func TestReadOnce(t *testing.T) {
 	b := newBench(t, 1)
+	b.dial("neighbour") // so that several clients are at one place from the start
 	get := func(paths ...string) func(t *testing.T, c *client, id string) {
 		return func(t *testing.T, c *client, id string) {
 			for _, path := range paths {
