@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
@@ -151,4 +152,46 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 	a.report("")
 	require.Empty(t, b.reaches(key, job.Done).Lost)
 	require.Equal(t, 1, a.i.Started(), "it ran once")
+}
+
+// A cancel does not wait for an instance that this hub cannot reach. What still runs
+// there is stopped once the instance is back.
+func TestCancelWhileTheInstanceIsAway(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"followed": false, "adopted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 0)
+			a := hire(b, newScripted(t))
+			a.report("")
+			key := b.submit(endless)
+			b.runs(key)
+			a.report(key)
+			away := make(chan struct{}, 1)
+			a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+				select {
+				case away <- struct{}{}:
+				default:
+				}
+				w.WriteHeader(http.StatusBadGateway)
+			})
+			if restart {
+				b.restart("hub/2")
+				require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+			} else {
+				a.i.DropSockets()
+			}
+			<-away
+			_, err := b.queue.Cancel(t.Context(), key)
+			require.NoError(t, err)
+			b.CancelRun(key)
+			b.reaches(key, job.Cancelled)
+			require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
+
+			a.i.on("GET /ws", nil)
+			require.Eventually(t, func() bool { return len(b.connected()) == 1 }, deadline, 10*time.Millisecond)
+			a.report("")
+			b.reaches(b.submit(picture), job.Done)
+		})
+	}
 }

@@ -168,9 +168,9 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	if o.Exhausted {
 		return result{verdict: lost, reason: "its hub died while giving it back"}
 	}
-	conn := r.d.await(ctx, o)
+	conn, res := r.await(ctx, o)
 	if conn == nil {
-		return result{verdict: lost, reason: "its instance did not come back"}
+		return res
 	}
 	r.conn, r.phase, r.missed.messages = conn, posted, true
 	if !o.Released && !r.d.seize(ctx, conn, r) {
@@ -223,25 +223,43 @@ func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
 }
 
 // await waits until the instance of an orphaned run can be asked, for as long as the
-// run may still be there. It returns nil if that is over.
-func (d *Dispatcher) await(ctx context.Context, o queue.Orphan) *connection {
+// run may still be there and somebody wants it. Without a connection the result says
+// how the run ends.
+func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 	began := time.Now()
-	for last := began; ctx.Err() == nil; retry.Sleep(ctx, 100*time.Millisecond) {
-		if conn := d.connection(o.Instance); conn != nil && conn.isReached() {
-			return conn
+	for last := began; ; {
+		if conn := r.d.connection(o.Instance); conn != nil && conn.isReached() {
+			return conn, result{}
 		}
-		if d.vouched(o.Run) {
+		if r.d.vouched(o.Run) {
 			last = time.Now()
 		}
-		patience := d.settings().ContactTimeout
-		if _, known := d.Fleet.Instance(o.Instance); !known {
+		patience := r.d.settings().ContactTimeout
+		if _, known := r.d.Fleet.Instance(o.Instance); !known {
 			patience *= arrivalFactor
 		}
-		if time.Since(last) > patience || time.Since(began) > vouchFactor*d.settings().ContactTimeout {
-			return nil
+		switch {
+		case r.wish != wanted && time.Since(began) > unwantedPatience:
+			return nil, r.cancelledEnd()
+		case time.Since(last) > patience, time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
+			return nil, result{verdict: lost, reason: "its instance did not come back"}
+		}
+		e, err := r.mail.next(ctx, 100*time.Millisecond)
+		if err != nil {
+			return nil, result{verdict: dropped}
+		}
+		switch e.kind {
+		case cancelAsked:
+			r.wish = max(r.wish, cancelled)
+		case withdrawAsked:
+			r.withdraw()
+		case leaseLost:
+			return nil, result{verdict: dropped}
+		case hubFailed:
+			return nil, result{verdict: crashed}
+		case frameArrived, socketUp, socketDown, moved, filesSettled, silence: // of a run with a connection
 		}
 	}
-	return nil
 }
 
 const (
@@ -252,6 +270,9 @@ const (
 	// vouchFactor times ContactTimeout is how long a run is kept at most whose
 	// instance this hub cannot reach, while reports say that it goes on there.
 	vouchFactor = 40
+	// unwantedPatience is how long a cancelled run waits for an instance that cannot be
+	// reached. What still runs there then is stopped when the instance is back.
+	unwantedPatience = 2 * time.Second
 )
 
 // vouched reports whether an agent says now that a run goes on: whatever keeps this

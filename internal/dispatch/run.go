@@ -121,6 +121,9 @@ func (r *run) watch(ctx context.Context) result {
 // run counts as lost.
 func (r *run) outOfReach() bool {
 	now, contact := time.Now(), r.d.settings().ContactTimeout
+	if r.wish != wanted && now.Sub(r.downSince) > unwantedPatience {
+		return true
+	}
 	if r.d.vouched(r.lease()) {
 		r.vouchedAt = now
 	}
