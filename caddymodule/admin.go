@@ -54,8 +54,8 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/live", http.MethodGet, serveLive),
 		route("/comfyhub/ready", http.MethodGet, serveReady),
 		route("/comfyhub/instances", http.MethodGet, serveInstances),
-		route("/comfyhub/drain", http.MethodPost, serveVerb((*hub.Hub).Drain)),
-		route("/comfyhub/resume", http.MethodPost, serveVerb((*hub.Hub).Resume)),
+		route("/comfyhub/drain", http.MethodPost, serveVerb((*hub.Operator).Drain)),
+		route("/comfyhub/resume", http.MethodPost, serveVerb((*hub.Operator).Resume)),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
 	}
@@ -97,13 +97,13 @@ func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 }
 
 // serveVerb answers a command for one instance.
-func serveVerb(verb func(*hub.Hub, string) bool) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
+func serveVerb(verb func(*hub.Operator, string) bool) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
 	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		name := r.URL.Query().Get("instance")
 		if name == "" {
 			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter instance is missing")}
 		}
-		if !verb(h, name) {
+		if !verb(h.Operator(), name) {
 			return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
 		}
 		return answer(w, map[string]any{"instance": name})
@@ -116,7 +116,7 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if name == "" {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter agent is missing")}
 	}
-	err := h.ForgetAgent(r.Context(), name)
+	err := h.Operator().ForgetAgent(r.Context(), name)
 	switch {
 	case errors.Is(err, hub.ErrAgentAlive):
 		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
@@ -131,7 +131,7 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 // serveRotateKeys answers with the id of the new key, when it comes into use, and
 // how many keys are valid.
 func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	rotation, err := h.RotateKeys(r.Context())
+	rotation, err := h.Operator().RotateKeys(r.Context())
 	if err != nil {
 		return unavailable(err)
 	}

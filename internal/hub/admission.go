@@ -190,11 +190,11 @@ func (a *admission) close() {
 }
 
 // keyed reports whether the gossip has a key. Without one it is on loopback.
-func (h *Hub) keyed() bool { return len(gossip.Keys(h.id.GossipKey)) > 0 }
+func (id Identity) keyed() bool { return len(gossip.Keys(id.GossipKey)) > 0 }
 
 // addressPolicy is what the settings say of the addresses that agents report.
-func (h *Hub) addressPolicy(s Settings) (fleet.Policy, error) {
-	p := fleet.Policy{Local: !h.keyed(), Prefix: comfyui.InstancePath}
+func (s Settings) addressPolicy(local bool) (fleet.Policy, error) {
+	p := fleet.Policy{Local: local, Prefix: comfyui.InstancePath}
 	for _, text := range s.AllowDirect {
 		if err := p.ParseAllowed(text); err != nil {
 			return p, fmt.Errorf("allow_direct: %w", err)
@@ -205,29 +205,3 @@ func (h *Hub) addressPolicy(s Settings) (fleet.Policy, error) {
 
 // CheckAllowDirect says what is wrong with an entry of Settings.AllowDirect.
 func CheckAllowDirect(text string) error { return new(fleet.Policy).ParseAllowed(text) }
-
-// Errors of [Hub.ForgetAgent].
-var (
-	ErrAgentAlive   = errors.New("the agent is alive: stop it first, or give the other one another --name")
-	ErrAgentUnknown = errors.New("no agent of that name is known")
-)
-
-// ForgetAgent lets an agent with another key have the name of one that is gone:
-// its machine was set up anew, say. What the fleet knows of it goes too. The
-// errors are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
-func (h *Hub) ForgetAgent(ctx context.Context, name string) error {
-	if !h.started.Load() {
-		return ErrNotStarted
-	}
-	if h.fleet.Present(name) {
-		return ErrAgentAlive
-	}
-	pinned, err := h.gossip.admission.forget(ctx, name)
-	if err != nil {
-		return err
-	}
-	if known := h.fleet.ForgetAgent(name); !known && !pinned {
-		return ErrAgentUnknown
-	}
-	return nil
-}

@@ -6,10 +6,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// AllInstances is the fleet for its operator: with the addresses of all
-// instances and the ids of all prompts.
-func (h *Hub) AllInstances() []fleet.Instance { return h.fleet.Instances() }
-
 // Instances is the fleet as a viewer may see it: prompts of others make an
 // instance busy and are not named. While Redis is away no running prompt is.
 func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
@@ -48,19 +44,6 @@ func (s *Insight) runningOf(ctx context.Context, v Viewer, instances []fleet.Ins
 		}
 	}
 	return running
-}
-
-// Drain lets an instance finish its run and gives it no other. It reports
-// whether the instance is known.
-func (h *Hub) Drain(name string) bool { return h.fleet.SetDraining(name, true) }
-
-// Resume undoes Drain.
-func (h *Hub) Resume(name string) bool {
-	ok := h.fleet.SetDraining(name, false)
-	if h.started.Load() {
-		h.dispatch.Wake()
-	}
-	return ok
 }
 
 // Stats are the fleet in a few numbers.

@@ -90,7 +90,8 @@ type Hub struct {
 	clients  *comfyui.Clients
 	dispatch *dispatch.Dispatcher
 	classes  *Classes
-	logs     *logs.Readers
+	logs     *Logs
+	operator *Operator
 	gossip   *membership
 	statics  *statics
 
@@ -109,6 +110,7 @@ func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), stock: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
+	h.operator = &Operator{fleet: h.fleet, started: &h.started}
 	h.metrics = newMetrics(h)
 	return h
 }
@@ -120,7 +122,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	if err := checkFrontend(s.Frontend); err != nil {
 		return err
 	}
-	policy, err := h.addressPolicy(s)
+	policy, err := s.addressPolicy(!h.id.keyed())
 	if err != nil {
 		return err
 	}
@@ -203,17 +205,18 @@ func (h *Hub) open(ctx context.Context) error {
 		Logger:    log,
 	})
 	h.ends.streams = h.streams // which call it
-	h.logs = logs.NewReaders(h.streams)
+	h.logs = &Logs{readers: logs.NewReaders(h.streams), fleet: h.fleet, logins: &h.logins, log: h.log}
 	left := &leftPictures{}
 	library := catalog.NewLibrary()
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: left.note,
-		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.stock.learned, Logged: h.logged,
+		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.stock.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, log: h.log}
+	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
 	}
@@ -229,6 +232,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
+	h.operator.dispatch, h.operator.ring, h.operator.admission = h.dispatch, h.ring, h.gossip.admission
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 	}
@@ -358,6 +362,12 @@ func (h *Hub) Insight() *Insight { return h.insight }
 
 // Ends tell clients the ends of their jobs. They are there after the first Start.
 func (h *Hub) Ends() *Ends { return h.ends }
+
+// Operator is what whoever runs the hub may do and see.
+func (h *Hub) Operator() *Operator { return h.operator }
+
+// Logs are the logs of all instances. They are there after the first Start.
+func (h *Hub) Logs() *Logs { return h.logs }
 
 // WebUI are the files of the web UI's build that the hub keeps. They are there
 // after the first Start.

@@ -49,16 +49,6 @@ func openKeys(ctx context.Context, storage *files.Storage, secrets []string, log
 	return ring, nil
 }
 
-// RotateKeys makes a new key for links and API keys, for all hubs of the
-// storage. It is used once every hub knows it; what older keys have made is
-// valid for as long as it would have been.
-func (h *Hub) RotateKeys(ctx context.Context) (keyring.Rotation, error) {
-	if !h.started.Load() {
-		return keyring.Rotation{}, ErrNotStarted
-	}
-	return h.ring.Rotate(ctx)
-}
-
 // apiKeys seals API keys with the ring, and opens what an earlier version has
 // sealed.
 type apiKeys struct {

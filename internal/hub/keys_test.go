@@ -206,7 +206,7 @@ func TestRotateKeys(t *testing.T) {
 	one, two := newPair(t, 1, 0)
 	name := one.finished(one.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 	_, link := one.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-	rotation, err := one.hub.RotateKeys(t.Context())
+	rotation, err := one.hub.Operator().RotateKeys(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, rotation.Keys)
 	require.NoError(t, two.hub.ring.Refresh(t.Context()))
@@ -218,7 +218,7 @@ func TestRotateKeys(t *testing.T) {
 		status, _ = one.get(fresh)
 		require.Equal(t, http.StatusOK, status)
 	}
-	_, err = New(one.id).RotateKeys(t.Context())
+	_, err = New(one.id).Operator().RotateKeys(t.Context())
 	require.ErrorIs(t, err, ErrNotStarted)
 }
 

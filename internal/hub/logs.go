@@ -2,30 +2,44 @@ package hub
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// ReadLogs lets a client of a viewer read the log of all instances on its socket
-// from now on, or ends that. It does nothing for a viewer who does not see
-// everything, since a log tells of everybody's prompts.
-func (h *Hub) ReadLogs(ctx context.Context, v Viewer, client string, wanted bool) {
-	if !h.insight.SeesAll(v) {
+// Logs are the logs of all instances as one.
+type Logs struct {
+	readers  *logs.Readers
+	fleet    *fleet.Registry
+	logins   *logins
+	insight  *Insight
+	dispatch *dispatch.Dispatcher
+	log      func() *slog.Logger
+}
+
+// Read lets a client of a viewer read the log on its socket from now on, or ends
+// that. It does nothing for a viewer who does not see everything, since a log tells
+// of everybody's prompts.
+func (l *Logs) Read(ctx context.Context, v Viewer, client string, wanted bool) {
+	if !l.insight.SeesAll(v) {
 		return
 	}
-	left := h.logs.Set(stream.Key{Tenant: v.Tenant, Client: client}, wanted)
+	left := l.readers.Set(stream.Key{Tenant: v.Tenant, Client: client}, wanted)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := h.dispatch.SubscribeLogs(ctx, left); err != nil {
-		h.log().Debug("cannot subscribe to an instance's log", "error", err)
+	if err := l.dispatch.SubscribeLogs(ctx, left); err != nil {
+		l.log().Debug("cannot subscribe to an instance's log", "error", err)
 	}
 }
 
-// logged passes log lines of an instance on to the clients that read them.
-func (h *Hub) logged(instance string, frame []byte) {
-	if h.logins.lately() {
+// pass passes lines of an instance's log on to the clients that read them.
+func (l *Logs) pass(instance string, frame []byte) {
+	if l.logins.lately() {
 		return // they asked for it before anybody had logged in
 	}
-	h.logs.Pass(instance, frame, len(h.fleet.Instances()) > 1)
+	l.readers.Pass(instance, frame, len(l.fleet.Instances()) > 1)
 }

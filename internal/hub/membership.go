@@ -51,7 +51,7 @@ const (
 func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
 	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}}
 	var pinned owners
-	if h.keyed() {
+	if h.id.keyed() {
 		pinned = pins.New(h.db)
 	}
 	m.admission = newAdmission(pinned, m.take, m.refuse)
@@ -209,7 +209,7 @@ func (m *membership) close() error {
 // it is the one whose report named the address, and the hub by the gossip key
 // that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
-	o := comfyui.Options{UserAgent: h.userAgent(), ViaAgent: !i.Direct}
+	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct}
 	if !i.Direct && strings.HasPrefix(i.URL, "https://") {
 		client, err := gossip.DialTLS(h.id.GossipKey, i.Key)
 		if err != nil {

@@ -57,7 +57,7 @@ func (s *statics) apply(addresses []string) error {
 }
 
 func (s *statics) watch(address string) error {
-	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: s.hub.userAgent()})
+	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent})
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,8 @@ func (s *statics) close() {
 	s.work.Wait()
 }
 
-func (h *Hub) userAgent() string { return "ComfyHub/" + Version }
+// userAgent is how instances see the hub.
+const userAgent = "ComfyHub/" + Version
 
 // describe turns what the hub itself has observed of an instance into the
 // report that an agent would have sent.

@@ -200,8 +200,8 @@ func TestNamesStayPinned(t *testing.T) {
 	leave := honest.join(t, h, "box", boot, nil)
 	honest.say(up("box", honest.address+"/i/box"))
 	h.connected(1)
-	require.ErrorIs(t, h.hub.ForgetAgent(t.Context(), "box"), ErrAgentAlive)
-	require.ErrorIs(t, h.hub.ForgetAgent(t.Context(), "other"), ErrAgentUnknown)
+	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "box"), ErrAgentAlive)
+	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "other"), ErrAgentUnknown)
 	leave()
 	require.Eventually(t, func() bool { state, _ := h.entryOf("box"); return state == "offline" }, time.Minute, time.Millisecond)
 
@@ -222,7 +222,7 @@ func TestNamesStayPinned(t *testing.T) {
 	require.Eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
 	require.Empty(t, h.hub.dispatch.Clients())
 
-	require.NoError(t, h.hub.ForgetAgent(t.Context(), "box"))
+	require.NoError(t, h.hub.Operator().ForgetAgent(t.Context(), "box"))
 	h.connected(1)
 	h.finished(h.submit(picture(1), "ann"))
 	require.Len(t, other.got(), 1)

@@ -22,7 +22,7 @@ type instanceLogs struct{ shared }
 // prompts.
 func (l instanceLogs) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"
-	instances := l.hub.AllInstances()
+	instances := l.hub.Operator().Instances()
 	switch whole := l.hub.Insight().SeesAll(a.Viewer()); {
 	case whole && len(instances) == 1:
 		if client := l.hub.Primary(); client != nil {
@@ -104,7 +104,7 @@ func (l instanceLogs) patchLogs(w http.ResponseWriter, r *http.Request, a api.Re
 		return
 	}
 	if client := o.String("clientId"); client != "" {
-		l.hub.ReadLogs(r.Context(), a.Viewer(), client, python.Bool(enabled))
+		l.hub.Logs().Read(r.Context(), a.Viewer(), client, python.Bool(enabled))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

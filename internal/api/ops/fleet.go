@@ -11,7 +11,7 @@ import (
 
 // InstancesJSON is the fleet for its operator: GET /hub/instances with the
 // addresses of all instances and the ids of all prompts.
-func InstancesJSON(h *hub.Hub) []byte { return pyjson.Marshal(instanceList(h.AllInstances())) }
+func InstancesJSON(h *hub.Hub) []byte { return pyjson.Marshal(instanceList(h.Operator().Instances())) }
 
 func instanceList(instances []fleet.Instance) pyjson.Array {
 	list := pyjson.Array{}
