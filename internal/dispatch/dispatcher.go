@@ -50,6 +50,9 @@ type Config struct {
 	Streams *stream.Streams
 	// Files moves the inputs and outputs of runs.
 	Files *files.Transfer
+	// Paused says why no job may be given out now, or is nil; storage that takes no files
+	// is such a reason. Call Wake when there is none any more. May be nil.
+	Paused func() error
 	// Shown is told each output of a job as the instance wrote it. May be nil.
 	Shown func(tenant, instance string, output []byte)
 	// Connected is told which instances are connected.

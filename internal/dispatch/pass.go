@@ -122,6 +122,14 @@ func able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted
 	return wanted
 }
 
+// paused is why no job may be given out now, or nil. What runs goes on.
+func (d *Dispatcher) paused() error {
+	if d.Paused == nil {
+		return nil
+	}
+	return d.Paused()
+}
+
 // idle lists the instances that could take a job now.
 func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	var (
@@ -129,6 +137,9 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		infos []*catalog.Info
 		needy = d.memory.needy()
 	)
+	if d.paused() != nil {
+		return nil, nil
+	}
 	for _, instance := range d.Fleet.Instances() {
 		conn := d.connection(instance.Name)
 		if conn == nil || !conn.usable(instance) {

@@ -133,6 +133,10 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	storage, err := files.OpenStorage(t.Context(), b.storage)
 	require.NoError(t, err)
 	b.store = files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
+	require.NoError(t, b.store.CheckShared(t.Context(), "hub"))
+	watching, unwatch := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() { storage.Health().Watch(watching, func() *slog.Logger { return log }, func(error) { b.Wake() }) })
 	b.fetch = files.From(connected)
 	fetch := func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
 		return b.fetch(ctx, src, header)
@@ -140,7 +144,7 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	copies := files.NewCollector(b.store, fetch, files.CollectorOptions{Logger: log})
 	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: log})
 	c := Config{
-		Queue: q, Fleet: b.fleet, Streams: streams, Connected: connected,
+		Queue: q, Fleet: b.fleet, Streams: streams, Connected: connected, Paused: storage.Health().Err,
 		Files:   files.NewTransfer(b.store, copies, files.NewHeld(storage), log),
 		Connect: func(i fleet.Instance) (*comfyui.Client, error) { return comfyui.NewClient(i.URL, comfyui.Options{}) },
 		Library: catalog.NewLibrary(), Learned: func(string, *catalog.Info, comfyui.Version) {},
@@ -166,6 +170,8 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 		require.NoError(t, streams.Close(context.Background()))
 		b.Dispatcher.Close()
 		copies.Close()
+		unwatch()
+		watch.Wait()
 		require.NoError(t, storage.Close())
 		if t.Failed() {
 			t.Log(b.logged())

@@ -64,6 +64,9 @@ func (d *Dispatcher) postedNext(e queue.Event) {
 
 // Explain says in plain words why a waiting job waits.
 func (d *Dispatcher) Explain(needs catalog.Requirements) string {
+	if d.paused() != nil { // the error tells where the storage is
+		return "the hub's storage takes no files now; jobs wait until it does"
+	}
 	conns, elsewhere := d.connected(), d.elsewhere(needs)
 	if len(conns) == 0 && elsewhere == "" {
 		return "no instance is connected"

@@ -1,10 +1,8 @@
 package dispatch
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -46,53 +43,6 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 			b.leaves(broken)
 		})
 	}
-}
-
-// A job whose inputs cannot be read because the storage is away waits for it, and
-// runs soon after the storage is back. A job whose input is gone for good ends.
-func TestStorageIsAway(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	ref := job.FileRef{Type: job.TypeInput, Filename: "in.png"}
-	withInput := func(data string) func(*queue.Submission) {
-		_, err := b.store.Upload(t.Context(), job.DefaultTenant, ref, true, strings.NewReader(data))
-		require.NoError(t, err)
-		pins, err := b.store.Pin(t.Context(), job.DefaultTenant, []job.FileRef{ref})
-		require.NoError(t, err)
-		encoded, err := pins.Encode()
-		require.NoError(t, err)
-		in, err := json.Marshal(files.Inputs{Version: 1, Pins: encoded})
-		require.NoError(t, err)
-		return func(s *queue.Submission) { s.Body.Inputs = in }
-	}
-	input := withInput("the input of many")
-	var waiting []string
-	for range 120 {
-		waiting = append(waiting, b.submit(picture, input))
-	}
-	// Nobody can read a link to itself, not even root.
-	require.NoError(t, os.Rename(b.storage, b.storage+".away"))
-	require.NoError(t, os.Symlink(b.storage, b.storage))
-	b.add(newScripted(t))
-	b.add(newScripted(t))
-	for _, key := range waiting { // each is tried, and none hides those behind it
-		require.Contains(t, b.lost(key), ": the hub's storage cannot be read")
-	}
-	// A job that needs no file runs in the meantime.
-	b.reaches(b.submit(strings.Replace(picture, "SaveImage", "SaveImageWebsocket", 1)), job.Done)
-	require.NoError(t, os.Remove(b.storage))
-	require.NoError(t, os.Rename(b.storage+".away", b.storage))
-	for _, key := range waiting {
-		require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
-	}
-
-	gone := b.submit(picture, func(s *queue.Submission) {
-		withInput("another")(s)
-		require.NoError(t, os.RemoveAll(b.storage))
-		require.NoError(t, os.Mkdir(b.storage, 0o700))
-	})
-	require.Contains(t, b.failure(gone), "an input file is gone")
-	require.Equal(t, 1, b.job(gone).Attempts)
 }
 
 // A client is shown why its job was not taken, and that does not tell where Redis

@@ -65,6 +65,10 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Lo
 		}
 		w.Header().Set("Retry-After", "2")
 		answerHub(w, http.StatusServiceUnavailable, "hub_unavailable", "The queue cannot be reached now")
+	case errors.Is(err, ErrStorage):
+		log.Error("the storage failed a request", "error", err)
+		w.Header().Set("Retry-After", "10")
+		answerHub(w, http.StatusServiceUnavailable, "storage_unavailable", "The hub's storage does not work now")
 	case errors.Is(err, ErrInstance):
 		log.Warn("instance does not give a file", "error", err)
 		answerHub(w, http.StatusBadGateway, "instance_unavailable", "The instance that has the file does not answer")

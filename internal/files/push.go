@@ -268,12 +268,16 @@ func (d delivery) hash(ctx context.Context, at place) (string, error) {
 
 // storedReader tells a failure of the storage from one of the instance that is sent
 // what it reads.
-type storedReader struct{ io.Reader }
+type storedReader struct {
+	io.Reader
+	ctx     context.Context
+	storage *Storage
+}
 
 func (s storedReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = storageError("read", err)
+		err = s.storage.failed(s.ctx, "read", err)
 	}
 	return n, err
 }
@@ -286,7 +290,7 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 		return false, err
 	}
 	defer body.Close()
-	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, storedReader{body}, d.pin.Size)
+	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, storedReader{body, ctx, d.store.storage}, d.pin.Size)
 	if err != nil {
 		return false, err
 	}

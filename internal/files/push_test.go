@@ -265,9 +265,10 @@ func TestPushFromAStorageThatFails(t *testing.T) {
 	t.Cleanup(web.Close)
 	client, err := comfyui.NewClient(web.URL, comfyui.Options{})
 	require.NoError(t, err)
+	storage := newStore(t, redistest.Embedded(t)).storage
 	broken := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(errors.New("stale handle")))
-	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{broken}, 100)
+	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{broken, t.Context(), storage}, 100)
 	require.ErrorIs(t, err, ErrStorage)
-	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{strings.NewReader("all")}, 3)
+	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{strings.NewReader("all"), t.Context(), storage}, 3)
 	require.NotErrorIs(t, err, ErrStorage)
 }

@@ -56,9 +56,10 @@ func (s *Store) mark(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer body.Close()
-	data, err := io.ReadAll(io.LimitReader(body, 100))
+	data, err := io.ReadAll(io.LimitReader(body, maxMark))
 	if err != nil {
 		return "", fmt.Errorf("%w: mark: %w", ErrStorage, err)
 	}
+	s.storage.health.marked(string(data))
 	return string(data), nil
 }

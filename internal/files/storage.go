@@ -20,6 +20,7 @@ import (
 type Storage struct {
 	bucket *blob.Bucket
 	folder bool
+	health *Health
 }
 
 // OpenStorage opens a storage by its location: a plain path or file:///path for
@@ -35,7 +36,7 @@ func OpenStorage(ctx context.Context, location string) (*Storage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: open: %w", ErrStorage, err)
 		}
-		return &Storage{bucket: bucket}, nil
+		return newStorage(bucket, false), nil
 	}
 	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{
 		CreateDir: true,
@@ -49,8 +50,17 @@ func OpenStorage(ctx context.Context, location string) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: open: %w", ErrStorage, err)
 	}
-	return &Storage{bucket: bucket, folder: true}, nil
+	return newStorage(bucket, true), nil
 }
+
+func newStorage(bucket *blob.Bucket, folder bool) *Storage {
+	s := &Storage{bucket: bucket, folder: folder}
+	s.health = newHealth(s)
+	return s
+}
+
+// Health is the storage's state.
+func (s *Storage) Health() *Health { return s.health }
 
 // What a write to an object store may hold in memory: it goes in parts, and a
 // part is sent again when it fails. 10000 parts are the most of S3, which makes
@@ -106,6 +116,14 @@ type writeOptions struct {
 }
 
 func (s *Storage) write(ctx context.Context, key string, r io.Reader, how writeOptions) (int64, error) {
+	n, err := s.put(ctx, key, r, how)
+	if errors.Is(err, ErrStorage) && gcerrors.Code(err) != gcerrors.FailedPrecondition && ctx.Err() == nil {
+		s.health.doubtful(n)
+	}
+	return n, err
+}
+
+func (s *Storage) put(ctx context.Context, key string, r io.Reader, how writeOptions) (int64, error) {
 	from := &sourceReader{ctx: ctx, r: r}
 	o := &blob.WriterOptions{
 		ContentType:                 octetStream,
@@ -142,6 +160,12 @@ func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o
 // writeFile writes a blob of a folder. Ending the context before Close is how
 // it is given up; a blob cut in the middle must never appear.
 func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions, private bool) error {
+	if s.health.isMarked() {
+		// What is written into the folder below a mount is lost when it is back.
+		if err := s.health.checkMark(ctx); err != nil {
+			return err
+		}
+	}
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
 	var file *os.File
@@ -206,13 +230,13 @@ func (s *Storage) open(ctx context.Context, key string, offset, length int64) (i
 		return r, nil
 	}
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, storageError("read", err)
+		return nil, s.failed(ctx, "read", err)
 	}
 	// Object stores refuse to read nothing: behind the end, or in an empty blob.
 	if b, statErr := s.stat(ctx, key); statErr == nil && offset >= b.Size {
 		return http.NoBody, nil
 	}
-	return nil, storageError("read", err)
+	return nil, s.failed(ctx, "read", err)
 }
 
 // Stat describes a blob; a missing one is ErrGone.
@@ -226,7 +250,7 @@ func (s *Storage) Stat(ctx context.Context, key string) (Blob, error) {
 func (s *Storage) stat(ctx context.Context, key string) (Blob, error) {
 	a, err := s.bucket.Attributes(ctx, key)
 	if err != nil {
-		return Blob{}, storageError("stat", err)
+		return Blob{}, s.failed(ctx, "stat", err)
 	}
 	return Blob{Key: key, Size: a.Size, Modified: a.ModTime}, nil
 }
@@ -244,7 +268,7 @@ func (s *Storage) remove(ctx context.Context, key string) error {
 	if err == nil || gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
-	return storageError("delete", err)
+	return s.failed(ctx, "delete", err)
 }
 
 // List calls each for every blob whose key begins with prefix, in order of the
@@ -265,7 +289,7 @@ func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error
 			return nil
 		}
 		if err != nil {
-			return storageError("list", err)
+			return s.failed(ctx, "list", err)
 		}
 		if err := each(Blob{Key: o.Key, Size: o.Size, Modified: o.ModTime}); err != nil {
 			return err
@@ -273,9 +297,21 @@ func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error
 	}
 }
 
-func storageError(doing string, err error) error {
+// failed is the error of a request that the storage did not do: ErrGone for a blob that
+// is not there, else ErrStorage.
+func (s *Storage) failed(ctx context.Context, doing string, err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return fmt.Errorf("%w: %w", ErrGone, err)
+		if !s.health.isMarked() {
+			return fmt.Errorf("%w: %w", ErrGone, err)
+		}
+		markErr := s.health.checkMark(ctx)
+		if markErr == nil {
+			return fmt.Errorf("%w: %w", ErrGone, err)
+		}
+		err = markErr
+	}
+	if ctx.Err() == nil {
+		s.health.doubtful(0)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrStorage, doing, err)
 }

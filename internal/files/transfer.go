@@ -19,9 +19,20 @@ import (
 )
 
 const (
-	// firstCopyPause and longestCopyPause bound the pauses between two tries of a copy.
+	// firstCopyPause and longestCopyPause bound the pauses between two tries of a copy
+	// while the instance or Redis is away.
 	firstCopyPause   = 200 * time.Millisecond
-	longestCopyPause = 5 * time.Second
+	longestCopyPause = 2 * time.Second
+	// longestRefusal is the longest pause while the storage refuses one output and shows
+	// no other fault.
+	longestRefusal = 20 * time.Second
+	// longestKept is the longest time between two tries of a copy while the storage is
+	// sick.
+	longestKept = time.Minute
+	// maxRefused is how often a storage that is well otherwise may refuse an output: in
+	// about ten minutes. There are files that no storage takes, such as one of a
+	// terabyte in an object store.
+	maxRefused = 40
 )
 
 // ErrNotConnected says that the instance that has a file is not connected.
@@ -60,11 +71,13 @@ type Transfer struct {
 	collector *Collector
 	held      *Held
 	log       *slog.Logger
+	// maxRefused is maxRefused, but in tests.
+	maxRefused int
 }
 
 // NewTransfer makes a Transfer. The collector stays the caller's to close.
 func NewTransfer(store *Store, collector *Collector, held *Held, log *slog.Logger) *Transfer {
-	return &Transfer{store: store, collector: collector, held: held, log: log}
+	return &Transfer{store: store, collector: collector, held: held, log: log, maxRefused: maxRefused}
 }
 
 // Push makes sure that an instance has the inputs of a job, and returns those
@@ -150,23 +163,56 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 // passes: a Redis or a storage that is away is waited for as long as the instance
 // has the file, and an instance for as long as Patience says.
 func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef) error {
-	pauses := retry.New(firstCopyPause, longestCopyPause)
-	var failing time.Time // since when it is the instance
+	pauses, refusals := retry.New(firstCopyPause, longestCopyPause), retry.New(firstCopyPause, longestRefusal)
+	var (
+		failing time.Time // since when it is the instance
+		refused int       // how often a storage did that shows no other fault
+		kept    bool
+	)
 	for {
 		_, err := t.collector.Collect(ctx, tenant, ref)
+		if err == nil || final(err) || errors.Is(err, rescue.ErrPanic) || ctx.Err() != nil {
+			return err
+		}
+		var (
+			pause time.Duration
+			again <-chan struct{}
+		)
 		switch {
-		case err == nil, final(err), errors.Is(err, rescue.ErrPanic), ctx.Err() != nil:
-			return err
-		case errors.Is(err, redis.ErrUnavailable), errors.Is(err, ErrStorage):
+		case errors.Is(err, ErrStorage):
 			failing = time.Time{}
-		case failing.IsZero():
-			failing = time.Now()
-		case time.Since(failing) > t.Patience():
-			return err
+			if !kept {
+				kept = true
+				t.store.storage.health.keep(1)
+				defer t.store.storage.health.keep(-1)
+			}
+			var well bool
+			if well, again = t.store.storage.health.wellness(); well {
+				again = nil
+				pause = refusals.Next()
+				refused++
+			} else {
+				pause = longestKept
+			}
+			if refused > t.maxRefused {
+				return err
+			}
+		case errors.Is(err, redis.ErrUnavailable):
+			failing = time.Time{}
+			pause = pauses.Next()
+		default:
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			if time.Since(failing) > t.Patience() {
+				return err
+			}
+			pause = pauses.Next()
 		}
 		t.log.Warn("cannot copy an output yet, will try again", "error", err)
 		select {
-		case <-time.After(pauses.Next()):
+		case <-time.After(pause):
+		case <-again:
 		case <-t.collector.Done():
 			return err // the hub that comes next looks for the run's outputs
 		case <-ctx.Done():

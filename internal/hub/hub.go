@@ -210,7 +210,7 @@ func (h *Hub) open(ctx context.Context) error {
 	library := catalog.NewLibrary()
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
-		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Shown: left.note,
+		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
 		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.stock.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
@@ -240,6 +240,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.dispatch.Start()
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
+	h.house.Go(func() { h.storage.Health().Watch(house, h.log, func(error) { h.dispatch.Wake() }) })
 	h.house.Go(func() { h.janitor.run(house) })
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
 	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })
@@ -324,12 +325,13 @@ func (h *Hub) shut(ctx context.Context) error {
 // Live is nil while the process works at all.
 func (h *Hub) Live() error { return nil }
 
-// Ready is nil when the hub can accept prompts: started, and Redis answers.
+// Ready is nil when the hub can accept prompts and run them: it has started, Redis
+// answers, and the storage takes files.
 func (h *Hub) Ready(ctx context.Context) error {
 	if !h.started.Load() {
 		return ErrNotStarted
 	}
-	return h.db.Ping(ctx)
+	return errors.Join(h.db.Ping(ctx), h.storage.Health().Err())
 }
 
 // Collectors are the hub's metrics. They are made once and live as long as

@@ -88,6 +88,8 @@ type gauges struct {
 	members   *prometheus.Desc
 	sockets   *prometheus.Desc
 	redis     *prometheus.Desc
+	storage   *prometheus.Desc
+	kept      *prometheus.Desc
 }
 
 func newGauges(h *Hub) *gauges {
@@ -100,12 +102,14 @@ func newGauges(h *Hub) *gauges {
 		members:   prometheus.NewDesc("comfyhub_gossip_members", "Members of the gossip, this hub included, by role.", []string{"role"}, nil),
 		sockets:   prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
 		redis:     prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
+		storage:   prometheus.NewDesc("comfyhub_storage_up", "1 while the storage takes files. While it is 0, this hub gives out no jobs.", nil, nil),
+		kept:      prometheus.NewDesc("comfyhub_outputs_kept", "Outputs of finished runs that wait on their instances until the storage takes them.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.queued, g.running, g.stuck, g.instances, g.members, g.sockets, g.redis} {
+	for _, d := range []*prometheus.Desc{g.queued, g.running, g.stuck, g.instances, g.members, g.sockets, g.redis, g.storage, g.kept} {
 		out <- d
 	}
 }
@@ -129,6 +133,12 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	} else {
 		gauge(g.redis, 0)
 	}
+	up := 1.0
+	if h.storage.Health().Err() != nil {
+		up = 0
+	}
+	gauge(g.storage, up)
+	gauge(g.kept, float64(h.storage.Health().Kept()))
 	gauge(g.stuck, float64(h.dispatch.Stuck()))
 	states := map[fleet.State]int{}
 	for _, s := range fleet.States() {

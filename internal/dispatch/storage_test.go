@@ -1,0 +1,169 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// withInput stores an input and gives it to a job.
+func (b *dispatching) withInput(data string) func(*queue.Submission) {
+	b.t.Helper()
+	ref := job.FileRef{Type: job.TypeInput, Filename: "in.png"}
+	_, err := b.store.Upload(b.t.Context(), job.DefaultTenant, ref, true, strings.NewReader(data))
+	require.NoError(b.t, err)
+	pins, err := b.store.Pin(b.t.Context(), job.DefaultTenant, []job.FileRef{ref})
+	require.NoError(b.t, err)
+	encoded, err := pins.Encode()
+	require.NoError(b.t, err)
+	in, err := json.Marshal(files.Inputs{Version: 1, Pins: encoded})
+	require.NoError(b.t, err)
+	return func(s *queue.Submission) { s.Body.Inputs = in }
+}
+
+// sick waits until the dispatcher gives out no jobs, or does again.
+func (b *dispatching) sick(sick bool) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return (b.paused() != nil) == sick }, deadline, time.Millisecond)
+}
+
+// Jobs whose inputs cannot be read because the storage is away wait for it, whether it
+// cannot be reached, has lost its folder, or shows the empty folder below a mount.
+// They are not claimed again and again meanwhile, and run soon after it is back.
+func TestStorageIsAway(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(path string) error{
+		// Nobody can read a link to itself, not even root.
+		"it cannot be read": func(path string) error { return os.Symlink(path, path) },
+		"it is gone":        func(string) error { return nil },
+		"it is unmounted":   func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 0)
+			input := b.withInput("the input of many")
+			var waiting []string
+			for range 40 {
+				waiting = append(waiting, b.submit(picture, input))
+			}
+			require.NoError(t, os.Rename(b.storage, b.storage+".away"))
+			require.NoError(t, replace(b.storage))
+			b.add(newScripted(t))
+			b.add(newScripted(t))
+			b.sick(true)
+			require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}))
+			require.NoError(t, os.RemoveAll(b.storage))
+			require.NoError(t, os.Rename(b.storage+".away", b.storage))
+			for _, key := range waiting {
+				require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
+			}
+			require.Equal(t, len(waiting), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
+		})
+	}
+}
+
+// Inputs that cannot be read in a storage that works otherwise hold up only the jobs
+// that need them.
+func TestInputsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	input := b.withInput("the input of many")
+	var waiting []string
+	for range 120 {
+		waiting = append(waiting, b.submit(picture, input))
+	}
+	content := filepath.Join(b.storage, "content")
+	require.NoError(t, os.Rename(content, content+".away"))
+	require.NoError(t, os.Symlink(content, content))
+	b.add(newScripted(t))
+	b.add(newScripted(t))
+	for _, key := range waiting { // each is tried, and none hides those behind it
+		require.Contains(t, b.lost(key), ": the hub's storage cannot be read")
+	}
+	b.reaches(b.submit(picture), job.Done)
+	require.NoError(t, os.Remove(content))
+	require.NoError(t, os.Rename(content+".away", content))
+	for _, key := range waiting {
+		require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
+	}
+}
+
+// A job whose input is gone for good ends.
+func TestInputIsGone(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	key := b.submit(picture, func(s *queue.Submission) {
+		b.withInput("another")(s)
+		require.NoError(t, os.RemoveAll(filepath.Join(b.storage, "content")))
+	})
+	require.Contains(t, b.failure(key), "an input file is gone")
+	require.Equal(t, 1, b.job(key).Attempts)
+}
+
+// failsAtPost makes the storage take no outputs once a job is at an instance, until
+// mend is called.
+func (b *dispatching) failsAtPost() (mend func()) {
+	output := filepath.Join(b.storage, "output")
+	fail := sync.OnceFunc(func() {
+		// Not even root writes below a file. A look at the storage may make the folder
+		// again between the two steps.
+		for err := os.ErrExist; err != nil; err = os.WriteFile(output, nil, 0o600) {
+			_ = os.RemoveAll(output)
+		}
+	})
+	for _, i := range b.instances {
+		i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			fail()
+			next.ServeHTTP(w, r)
+		})
+	}
+	return func() { require.NoError(b.t, os.Remove(output)) }
+}
+
+// A run that has finished while the storage takes no files is kept. Nothing else is
+// claimed, because its work would have to wait as well. When the storage works again,
+// nothing has run twice.
+func TestStorageTakesNoFiles(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 2)
+	mend := b.failsAtPost()
+	keys := []string{b.submit(picture)}
+	b.sick(true)
+	for range 10 {
+		keys = append(keys, b.submit(picture))
+	}
+	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "no jobs are given out until it can") }, deadline, time.Millisecond)
+	started := b.instances[0].Started() + b.instances[1].Started()
+	require.LessOrEqual(t, started, 2, "at most one for each instance")
+	mend()
+	for _, key := range keys {
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+	}
+	require.Equal(t, len(keys), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
+	b.sick(false)
+}
+
+// A hub that restarts while it keeps a run for the storage goes on keeping it.
+func TestKeptRunOutlivesItsHub(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	mend := b.failsAtPost()
+	key := b.submit(picture)
+	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "cannot copy an output yet") }, deadline, time.Millisecond)
+	b.restart("hub/2")
+	mend()
+	require.Empty(t, b.reaches(key, job.Done).Lost)
+	require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+}

@@ -1,0 +1,256 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"gocloud.dev/gcerrors"
+
+	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// lookEvery is how often a storage is looked at that shows no fault. One that
+	// hangs, or was unmounted, shows none.
+	lookEvery = 10 * time.Second
+	// shortestLook and longestLook bound the pauses between two looks at a sick one,
+	// and shortestLook is the least between any two.
+	shortestLook = 500 * time.Millisecond
+	longestLook  = 5 * time.Second
+	// answerWithin is how long a look may take, unless a test says otherwise.
+	answerWithin = 15 * time.Second
+	// maxTrial bounds what a look writes, in bytes: as much as the write that failed.
+	// A full disk still takes a few bytes.
+	maxTrial = 8 << 20
+	// maxKept is how many outputs may wait for a storage that shows no fault to a
+	// look. With more of them it counts as sick all the same.
+	maxKept = 16
+)
+
+// Health is what is known of a storage's state. It is that of the last look, and not
+// of the last request: a name that the storage cannot have is no sickness.
+type Health struct {
+	storage *Storage
+	// doubt holds a token when something has failed since the last look.
+	doubt chan struct{}
+	// looking is the look under way, nil for none. Only Watch uses it.
+	looking chan error
+	looks   rescue.Group
+	within  time.Duration
+
+	mu  sync.Mutex
+	err error // nil while well
+	// well is closed while err is nil.
+	well chan struct{}
+	// trial is how much the next look writes, in bytes; tried is the same of the look
+	// under way.
+	trial, tried int64
+	// mark is what lies in the storage as its mark, "" while that is not known.
+	mark string
+	// kept counts the outputs that wait for the storage.
+	kept int
+}
+
+func newHealth(s *Storage) *Health {
+	h := &Health{storage: s, doubt: make(chan struct{}, 1), well: make(chan struct{}), within: answerWithin}
+	close(h.well)
+	return h
+}
+
+// Err is why the storage cannot be used now, or nil. It knows only while Watch runs.
+func (h *Health) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil && h.kept >= maxKept {
+		return fmt.Errorf("%w: it does not take the outputs of %d runs", ErrStorage, h.kept)
+	}
+	return h.err
+}
+
+// Kept is how many outputs of finished runs wait for the storage.
+func (h *Health) Kept() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.kept
+}
+
+// keep counts an output that waits for the storage, or no longer does.
+func (h *Health) keep(change int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept += change
+}
+
+// wellness returns whether the storage was well when it was last looked at, and what
+// is closed once it is.
+func (h *Health) wellness() (well bool, again <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err == nil, h.well
+}
+
+// marked notes the mark that the storage has from now on.
+func (h *Health) marked(mark string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mark = mark
+}
+
+// doubtful notes a failure of the storage, of a write of so many bytes or of
+// something else.
+func (h *Health) doubtful(size int64) {
+	h.mu.Lock()
+	h.trial = min(max(h.trial, size, 1), maxTrial)
+	h.mu.Unlock()
+	select {
+	case h.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// Watch looks at the storage until ctx ends: now and then, at once when a request has
+// failed, and every few seconds while it is sick. changed is called when it gets well
+// or sick, with the reason.
+func (h *Health) Watch(ctx context.Context, log func() *slog.Logger, changed func(err error)) {
+	h.mu.Lock()
+	h.trial = max(h.trial, 1) // a storage that cannot be written to is found at the start
+	h.mu.Unlock()
+	pauses := retry.New(shortestLook, longestLook)
+	for {
+		err := h.look(ctx, log())
+		if ctx.Err() != nil {
+			return
+		}
+		if h.found(err) {
+			if err != nil {
+				log().Error("the storage cannot be used; no jobs are given out until it can, and finished runs are kept", "error", err)
+			} else {
+				log().Info("the storage works again")
+			}
+			changed(err)
+		}
+		if err == nil {
+			pauses.Reset()
+			if !retry.Sleep(ctx, shortestLook) {
+				return
+			}
+			select {
+			case <-h.doubt:
+			case <-time.After(lookEvery):
+			case <-ctx.Done():
+				return
+			}
+		} else if !pauses.Wait(ctx) {
+			return
+		}
+	}
+}
+
+// found takes in what a look has found, and reports whether that is news.
+func (h *Health) found(err error) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed = (h.err == nil) != (err == nil)
+	switch {
+	case err == nil:
+		if changed {
+			close(h.well)
+		}
+	case changed:
+		h.well = make(chan struct{})
+	}
+	if err != nil {
+		h.trial = max(h.trial, h.tried) // the next look must do as much
+	}
+	h.tried = 0
+	h.err = err
+	return changed
+}
+
+// look finds out whether the storage works. One that hangs counts as sick: a file
+// system of a server that is away may keep a request for ever, so there is never more
+// than one look.
+func (h *Health) look(ctx context.Context, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, h.within)
+	defer cancel()
+	if h.looking == nil {
+		h.mu.Lock()
+		trial := h.trial
+		h.trial, h.tried = 0, trial
+		h.mu.Unlock()
+		done := make(chan error, 1)
+		h.looking = done
+		h.looks.Go(log, "looking at the storage", func() {
+			done <- rescue.Do(log, "looking at the storage", func() error { return h.try(ctx, trial) })
+		})
+	}
+	select {
+	case err := <-h.looking:
+		h.looking = nil
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: it does not answer", ErrStorage)
+	}
+}
+
+// try checks that this is the storage that it was, and that it takes so many bytes.
+func (h *Health) try(ctx context.Context, trial int64) error {
+	if err := h.checkMark(ctx); err != nil || trial == 0 {
+		return err
+	}
+	// Where the outputs go. If this hub is killed now, the sweep finds it.
+	key := outputKey(uuid.NewString())
+	from := io.LimitReader(rand.Reader, trial)
+	if _, err := h.storage.put(ctx, key, from, writeOptions{}); err != nil {
+		return err
+	}
+	if err := h.storage.bucket.Delete(ctx, key); err != nil {
+		return fmt.Errorf("%w: delete: %w", ErrStorage, err)
+	}
+	return nil
+}
+
+// maxMark bounds what is read of a mark, in bytes.
+const maxMark = 100
+
+// checkMark makes sure that the storage still has its mark. Without it a file system
+// that was unmounted would look like one in which nobody has ever put a file, and
+// jobs would end because their files are gone.
+func (h *Health) checkMark(ctx context.Context) error {
+	h.mu.Lock()
+	want := h.mark
+	h.mu.Unlock()
+	r, err := h.storage.bucket.NewRangeReader(ctx, markKey, 0, maxMark, nil)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		if want == "" {
+			return nil
+		}
+		return fmt.Errorf("%w: its file %s is gone: is it mounted?", ErrStorage, markKey)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: mark: %w", ErrStorage, err)
+	}
+	mark, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("%w: mark: %w", ErrStorage, err)
+	}
+	if want != "" && string(mark) != want {
+		return fmt.Errorf("%w: another one is in its place", ErrStorage)
+	}
+	return nil
+}
+
+// isMarked reports whether the storage's mark is known.
+func (h *Health) isMarked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mark != ""
+}

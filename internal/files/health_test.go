@@ -1,0 +1,237 @@
+package files
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// watched looks at the storage of a store until the test ends.
+func watched(t *testing.T, s *Store) {
+	t.Helper()
+	require.NoError(t, s.CheckShared(t.Context(), "hub"))
+	s.storage.health.trial = 1 // until the first look has been taken
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		s.storage.health.Watch(ctx, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, func(error) {})
+	})
+	t.Cleanup(func() {
+		stop()
+		done.Wait()
+	})
+}
+
+// faultyStore is an object store that fails at will.
+type faultyStore struct {
+	next  http.Handler
+	fault atomic.Pointer[http.HandlerFunc]
+}
+
+func (f *faultyStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := f.fault.Load(); fault != nil {
+		(*fault)(w, r)
+		return
+	}
+	f.next.ServeHTTP(w, r)
+}
+
+// newFaultyStore returns an object store and its location.
+func newFaultyStore(t *testing.T) (f *faultyStore, location string) {
+	t.Helper()
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("bucket"))
+	f = &faultyStore{next: gofakes3.New(backend).Server()}
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+	return f, "s3://bucket?endpoint=" + srv.URL
+}
+
+// refuses answers as an object store does that takes no more. It reads a part of what
+// it is sent.
+func refuses(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_, _ = io.CopyN(io.Discard, r.Body, 3)
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, `<Error><Code>QuotaExceeded</Code><Message>full</Message></Error>`)
+}
+
+// However a storage fails, it is found sick, the output of a finished run is kept
+// until it works again, and nobody ever sees part of a file.
+func TestStorageFailsAndWorksAgain(t *testing.T) {
+	t.Parallel()
+	inFolder := func(fail, mend func(t *testing.T, dir string)) func(*testing.T) (string, func(), func()) {
+		return func(t *testing.T) (string, func(), func()) {
+			dir := filepath.Join(t.TempDir(), "storage")
+			return dir, func() { fail(t, dir) }, func() { mend(t, dir) }
+		}
+	}
+	inStore := func(fault http.HandlerFunc) func(*testing.T) (string, func(), func()) {
+		return func(t *testing.T) (string, func(), func()) {
+			f, location := newFaultyStore(t)
+			healed := make(chan struct{})
+			held := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fault(w, r.WithContext(context.WithValue(r.Context(), healedKey{}, healed)))
+			})
+			return location, func() { f.fault.Store(&held) }, func() { f.fault.Store(nil); close(healed) }
+		}
+	}
+	away := func(t *testing.T, dir string) { require.NoError(t, os.Rename(dir, dir+".away")) }
+	back := func(t *testing.T, dir string) {
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, os.Rename(dir+".away", dir))
+	}
+	for name, start := range map[string]func(t *testing.T) (location string, fail, mend func()){
+		"a folder takes no outputs": inFolder(func(t *testing.T, dir string) {
+			// Not even root writes into a file as into a folder.
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "output")))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "output"), nil, 0o600))
+		}, func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "output")))
+		}),
+		"a folder is gone": inFolder(away, back),
+		"a folder is unmounted": inFolder(func(t *testing.T, dir string) {
+			away(t, dir)
+			require.NoError(t, os.Mkdir(dir, 0o700))
+		}, back),
+		"another folder is mounted": inFolder(func(t *testing.T, dir string) {
+			away(t, dir)
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, markKey), []byte("another"), 0o600))
+		}, back),
+		"an object store is full": inStore(refuses),
+		"an object store hangs": inStore(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Value(healedKey{}).(chan struct{}):
+			case <-r.Context().Done():
+			}
+			panic(http.ErrAbortHandler)
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			location, fail, mend := start(t)
+			s, i := newStoreAt(t, redistest.Embedded(t), location), newInstance()
+			s.storage.health.within = 2 * time.Second
+			watched(t, s)
+			c := newCollector(t, s, i)
+			transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
+			require.Eventually(t, func() bool { return s.storage.health.trialsLeft() == 0 }, time.Minute, time.Millisecond, "the first look")
+			require.NoError(t, s.storage.health.Err())
+			ref := allotted(t, s, i, "x_00001_.png", "picture")
+			fail()
+			copied := make(chan error, 1)
+			go func() { copied <- transfer.copy(t.Context(), tenant, ref) }()
+			s.storage.health.doubtful(0) // a hanging one would be found by the next look in ten seconds
+			require.Eventually(t, func() bool { return s.storage.health.Err() != nil }, time.Minute, time.Millisecond)
+			require.ErrorIs(t, s.storage.health.Err(), ErrStorage)
+			e, err := s.Resolve(t.Context(), tenant, ref)
+			require.NoError(t, err)
+			require.False(t, e.Stored())
+			require.Empty(t, copied)
+			mend()
+			select {
+			case err := <-copied:
+				require.NoError(t, err)
+			case <-time.After(time.Minute):
+				require.Fail(t, "the output is not copied though the storage works again")
+			}
+			require.Eventually(t, func() bool { return s.storage.health.Err() == nil }, time.Minute, time.Millisecond)
+			require.Zero(t, s.storage.health.Kept())
+			require.Equal(t, "picture", s.mustRead(t, ref))
+		})
+	}
+}
+
+type healedKey struct{}
+
+// trialsLeft is how many bytes a look still has to write.
+func (h *Health) trialsLeft() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trial + h.tried
+}
+
+// A missing file is gone, and a missing storage is not.
+func TestMissingStorageIsNoMissingFile(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "storage")
+	s := newStoreAt(t, redistest.Embedded(t), dir)
+	ref := s.mustUpload(t, input("a.png"), "bytes")
+	e, err := s.Resolve(t.Context(), tenant, ref)
+	require.NoError(t, err)
+	require.NoError(t, s.CheckShared(t.Context(), "hub"))
+	_, err = s.storage.Stat(t.Context(), "nothing")
+	require.ErrorIs(t, err, ErrGone)
+	require.NoError(t, os.Rename(dir, dir+".away"))
+	for _, empty := range []bool{false, true} {
+		if empty {
+			require.NoError(t, os.Mkdir(dir, 0o700))
+		}
+		_, err = s.Open(t.Context(), e, 0, -1)
+		require.ErrorIs(t, err, ErrStorage)
+		require.NotErrorIs(t, err, ErrGone)
+		_, err = s.storage.Write(t.Context(), "content/new", strings.NewReader("lost below the mount"))
+		require.ErrorIs(t, err, ErrStorage)
+		require.ErrorIs(t, s.CheckShared(t.Context(), "hub"), ErrStorage, "it gets no new mark")
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		require.Empty(t, files, "nothing is written in its place")
+	}
+}
+
+// A storage that refuses one file for good and takes others does not stop the hub,
+// and the file's run is not kept for ever.
+func TestStorageRefusesOneFile(t *testing.T) {
+	t.Parallel()
+	f, location := newFaultyStore(t)
+	large := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && r.ContentLength == int64(len("a terabyte")) {
+			refuses(w, r)
+			return
+		}
+		f.next.ServeHTTP(w, r)
+	})
+	f.fault.Store(&large)
+	s, i := newStoreAt(t, redistest.Embedded(t), location), newInstance()
+	transfer := NewTransfer(s, newCollector(t, s, i), nil, slog.New(slog.DiscardHandler))
+	transfer.maxRefused = 2
+	ref := allotted(t, s, i, "x_00001_.png", "a terabyte")
+	require.ErrorIs(t, transfer.copy(t.Context(), tenant, ref), ErrStorage)
+	require.Zero(t, s.storage.health.Kept())
+	require.NoError(t, s.storage.health.try(t.Context(), 1))
+	require.NoError(t, transfer.copy(t.Context(), tenant, allotted(t, s, i, "x_00002_.png", "picture")))
+}
+
+// A storage that keeps many finished runs waiting is sick, whatever a look says: each
+// run more would wait as well.
+func TestManyKeptOutputs(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t)).storage.health
+	s.keep(maxKept - 1)
+	require.NoError(t, s.Err())
+	s.keep(1)
+	require.ErrorIs(t, s.Err(), ErrStorage)
+	s.keep(-1)
+	require.NoError(t, s.Err())
+}

@@ -1,0 +1,68 @@
+package hub
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+)
+
+// gauge returns the value of a gauge of the hub.
+func (b *bench) gauge(name string) float64 {
+	b.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(b.t, registry.Register(b.hub.metrics.live))
+	families, err := registry.Gather()
+	require.NoError(b.t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	require.Fail(b.t, "no such gauge", name)
+	return 0
+}
+
+// A hub whose storage is unmounted says so everywhere, gives out no jobs, tells nobody
+// that a file is gone, and goes on by itself when the storage is back.
+func TestHubWithASickStorage(t *testing.T) {
+	t.Parallel()
+	log := &heardLog{}
+	b := newBench(t, 1, func(b *bench) { b.log = log })
+	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+	require.NoError(t, b.hub.Ready(t.Context()))
+	require.InDelta(t, 1, b.gauge("comfyhub_storage_up"), 0)
+
+	mount := filepath.Join(b.id.Data, "files")
+	require.NoError(t, os.Rename(mount, mount+".away"))
+	require.NoError(t, os.Mkdir(mount, 0o700))
+	status, body := b.get("/view?filename=ComfyUI_00001_.png")
+	// The output may still be on its instance, but the hub does not say that it is gone.
+	require.NotEqual(t, http.StatusNotFound, status, string(body))
+	require.Eventually(t, func() bool { return b.hub.Ready(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
+	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
+	require.ErrorContains(t, b.hub.Ready(t.Context()), "is it mounted?")
+	require.InDelta(t, 0, b.gauge("comfyhub_storage_up"), 0)
+	require.Eventually(t, func() bool { return log.has("no jobs are given out until it can") }, time.Minute, 5*time.Millisecond)
+	id := b.submit(picture(2), "ann")
+	status, body = b.post("/hub/explain", `{"prompt_id": "`+id+`"}`)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(body), "storage takes no files now")
+	status, _ = b.upload("a.png", "", "bytes")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, 1, started(b))
+
+	require.NoError(t, os.RemoveAll(mount))
+	require.NoError(t, os.Rename(mount+".away", mount))
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.NoError(t, b.hub.Ready(t.Context()))
+	require.Eventually(t, func() bool { return log.has("the storage works again") }, time.Minute, 5*time.Millisecond)
+	status, _ = b.get("/view?filename=ComfyUI_00001_.png")
+	require.Equal(t, http.StatusOK, status)
+}
