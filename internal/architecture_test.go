@@ -102,20 +102,22 @@ var mayImport = map[string][]string{
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},
 
-	"internal/keyring":         {},
-	"internal/aiohttp":         {}, // standard library only
-	"internal/redis":           {"internal/redis/engine", "internal/retry"},
-	"internal/redis/engine":    {},
-	"internal/rescue":          {},
-	"internal/retry":           {},
-	"internal/redis/redistest": {"internal/redis", "internal/freeport", "internal/programs"},
-	"internal/freeport":        {},
-	"internal/programs":        {"internal/freeport"},
-	"internal/recent":          {},
-	"internal/leaktest":        {},
-	"internal/webp":            {},
-	"internal/job":             {}, // standard library only
-	"internal/pyjson":          {},
+	"internal/keyring":             {},
+	"internal/aiohttp":             {}, // standard library only
+	"internal/aiohttp/aiohttptest": {},
+	"internal/redis":               {"internal/redis/engine", "internal/retry"},
+	"internal/redis/engine":        {},
+	"internal/rescue":              {},
+	"internal/retry":               {},
+	"internal/redis/redistest":     {"internal/redis", "internal/freeport", "internal/programs"},
+	"internal/freeport":            {},
+	"internal/programs":            {"internal/freeport"},
+	"internal/recent":              {},
+	"internal/leaktest":            {},
+	"internal/logs/logtest":        {},
+	"internal/webp":                {},
+	"internal/job":                 {}, // standard library only
+	"internal/pyjson":              {},
 
 	"internal/programs/programstest": {"internal/programs"},
 }
@@ -154,7 +156,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
+	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
 }
 
 // testsMayImport is what tests may import besides, and nothing else of the

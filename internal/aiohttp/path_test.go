@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 )
 
 func read(t *testing.T, raw string) (Path, error) {
@@ -143,7 +145,7 @@ func TestWithoutKeys(t *testing.T) {
 }
 
 func FuzzReadPath(f *testing.F) {
-	for _, row := range recording(f)[:200] {
+	for _, row := range aiohttptest.Rows(f)[:200] {
 		f.Add(row.Target)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

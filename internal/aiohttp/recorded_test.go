@@ -1,50 +1,17 @@
 package aiohttp
 
 import (
-	"encoding/json"
 	"net/url"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 )
 
-// recorded is what a real aiohttp made of a request. testdata/targets.json was
-// made by a server with ComfyUI's own routes, in its order (those of the main
-// table bare and under /api, a sub-application at /internal, a static folder
-// with an index.html at /), whose handlers answered with their route, the
-// values of match_info and the query; a middleware added rel_url.path_safe.
-// Requests were written to a bare socket, so that no client cleaned a target:
-// each route plain, escaped in one place and altogether, below /api, with more
-// slashes, suffixes and dots, odd bytes in a parameter, odd queries, random
-// mixtures, and last what Escaped makes of each of them.
-type recorded struct {
-	Method string      `json:"method"`
-	Target string      `json:"target"`
-	Status int         `json:"status"`
-	Path   string      `json:"path"`
-	Allow  string      `json:"allow"`
-	Body   string      `json:"body"`
-	Route  string      `json:"route"`
-	Values []string    `json:"values"`
-	Query  [][2]string `json:"query"`
-}
-
-func recording(t testing.TB) []recorded {
-	t.Helper()
-	data, err := os.ReadFile("testdata/targets.json")
-	require.NoError(t, err)
-	var table struct {
-		Rows []recorded `json:"rows"`
-	}
-	require.NoError(t, json.Unmarshal(data, &table))
-	require.Greater(t, len(table.Rows), 1500)
-	return table.Rows
-}
-
-// url is the URL as net/http's server would hand it over, nil where it would
+// target is the URL of a request as net/http's server would hand it over, nil where it would
 // answer 400 itself.
-func (r recorded) url() *url.URL {
+func target(r aiohttptest.Row) *url.URL {
 	u, err := url.ParseRequestURI(r.Target)
 	if err != nil {
 		return nil
@@ -54,14 +21,14 @@ func (r recorded) url() *url.URL {
 
 func TestReadPathAsAiohttpDoes(t *testing.T) {
 	t.Parallel()
-	rows := recording(t)
+	rows := aiohttptest.Rows(t)
 	read := map[string]string{} // by what was sent
 	for _, row := range rows {
 		read[row.Target] = row.Path
 	}
 	accepted := 0
 	for _, row := range rows {
-		u := row.url()
+		u := target(row)
 		if u == nil {
 			continue
 		}
@@ -84,8 +51,8 @@ func TestReadPathAsAiohttpDoes(t *testing.T) {
 func TestParseQueryAsAiohttpDoes(t *testing.T) {
 	t.Parallel()
 	met := 0
-	for _, row := range recording(t) {
-		u := row.url()
+	for _, row := range aiohttptest.Rows(t) {
+		u := target(row)
 		if u == nil || row.Status != 200 || row.Route == "" {
 			continue
 		}

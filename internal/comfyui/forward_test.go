@@ -1,12 +1,10 @@
 package comfyui
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -292,14 +291,10 @@ func TestPathsThroughAnAgent(t *testing.T) {
 	require.Greater(t, count, 500)
 }
 
-// recordedTargets are the odd targets that internal/aiohttp describes.
+// recordedTargets are the odd targets that a real aiohttp was sent.
 func recordedTargets(t *testing.T) (targets []string) {
 	t.Helper()
-	data, err := os.ReadFile("../aiohttp/testdata/targets.json")
-	require.NoError(t, err)
-	var table struct{ Rows []struct{ Target string } }
-	require.NoError(t, json.Unmarshal(data, &table))
-	for _, row := range table.Rows {
+	for _, row := range aiohttptest.Rows(t) {
 		if !strings.Contains(row.Target, "//h") { // forms of a proxy's client
 			targets = append(targets, row.Target)
 		}

@@ -1,11 +1,10 @@
 package files
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,33 +12,16 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
-// heardLog keeps a log.
-type heardLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (h *heardLog) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.text.Write(p)
-}
-
-func (h *heardLog) has(text string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return bytes.Contains(h.text.Bytes(), []byte(text))
-}
-
 // A copy that waits for Redis must not outlive the hub.
 func TestCloseEndsACopyThatWaits(t *testing.T) {
 	t.Parallel()
-	server, log := redistest.Start(t), &heardLog{}
+	server, log := redistest.Start(t), &logtest.Log{}
 	s := newStore(t, redistest.Open(t, server.URL()))
 	c := NewCollector(s, From(comfyui.NewClients()), CollectorOptions{})
 	transfer := NewTransfer(s, c, nil, slog.New(slog.NewTextHandler(log, nil)))
@@ -48,7 +30,7 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 	go func() {
 		copied <- transfer.copy(context.WithoutCancel(t.Context()), tenant, job.FileRef{Type: job.TypeOutput, Filename: "x.png"})
 	}()
-	require.Eventually(t, func() bool { return log.has("copy an output") }, 60*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "copy an output") }, 60*time.Second, 10*time.Millisecond)
 	c.Close()
 	select {
 	case err := <-copied:
@@ -94,7 +76,7 @@ func TestTransferCollects(t *testing.T) {
 func TestPanicOfACopy(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		s, i, log := newStore(t, db), newInstance(), &heardLog{}
+		s, i, log := newStore(t, db), newInstance(), &logtest.Log{}
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		broken := func(context.Context, Source, http.Header) (*http.Response, error) { panic("broken") }
 		c := NewCollector(s, broken, CollectorOptions{Logger: logger})
@@ -106,6 +88,6 @@ func TestPanicOfACopy(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorIs(t, wait(t.Context()), rescue.ErrPanic)
 		}
-		require.True(t, log.has("TestPanicOfACopy.func"), "the log has the stack")
+		require.Contains(t, log.String(), "TestPanicOfACopy.func", "the log has the stack")
 	})
 }

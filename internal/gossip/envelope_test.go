@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
 func described(id Identity) meta {
@@ -124,7 +125,7 @@ func TestRefusalReachesTheAgent(t *testing.T) {
 	t.Parallel()
 	hub := enter(t, RoleHub, "hub", nil)
 	defer leave(t, hub)
-	var log lockedBuffer
+	var log logtest.Log
 	a := enter(t, RoleAgent, "a", func(c *Config) {
 		c.Join, c.Logger = []string{hub.bind}, slog.New(slog.NewTextHandler(&log, nil))
 	})

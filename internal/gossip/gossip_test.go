@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -261,7 +261,7 @@ func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	hub := enter(t, RoleHub, "hub", nil)
 	defer leave(t, hub)
-	var log lockedBuffer
+	var log logtest.Log
 	stranger := enter(t, RoleAgent, "stranger", func(c *Config) {
 		c.Join, c.Key, c.Logger = []string{hub.bind}, "another key, also long", slog.New(slog.NewTextHandler(&log, nil))
 	})
@@ -356,7 +356,7 @@ func TestInboxKeepsTheNewest(t *testing.T) {
 
 func TestLog(t *testing.T) {
 	t.Parallel()
-	var out lockedBuffer
+	var out logtest.Log
 	l := newLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	l.Printf("[DEBUG] memberlist: Stream connection from=127.0.0.1:5")
 	require.Empty(t, out.String())
@@ -366,22 +366,4 @@ func TestLog(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "another gossip key"), "a stranger cannot fill the log")
 	l.Printf("[WARN] memberlist: Refuting a suspect message")
 	require.Contains(t, out.String(), `level=INFO msg="Refuting a suspect message"`)
-}
-
-// lockedBuffer may be written by several goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -156,30 +156,6 @@ func (b *bench) logTo(w io.Writer) io.Writer {
 	return io.MultiWriter(w, b.log)
 }
 
-// heardLog keeps a log and can be searched for a text.
-type heardLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (h *heardLog) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.text.Write(p)
-}
-
-func (h *heardLog) count(text string) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return strings.Count(h.text.String(), text)
-}
-
-func (h *heardLog) has(text string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return strings.Contains(h.text.String(), text)
-}
-
 func (b *bench) start() {
 	b.t.Helper()
 	b.hub = New(b.id)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
 const program = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -298,7 +299,7 @@ func TestOldTab(t *testing.T) {
 // and cookies count, and the log says so once.
 func TestUndeclaredProxy(t *testing.T) {
 	t.Parallel()
-	heard := new(heardLog)
+	heard := new(logtest.Log)
 	b := newBench(t, 1, func(b *bench) { b.log, b.proxied = heard, true })
 	ann, bob := b.script(), b.script()
 	running := ann.submit(endless(1), "ann")
@@ -311,7 +312,7 @@ func TestUndeclaredProxy(t *testing.T) {
 	}
 	require.Equal(t, "running", ann.states()[running])
 	require.Equal(t, "queued", ann.states()[nameless])
-	require.Equal(t, 1, heard.count("trusted_proxies"))
+	require.Equal(t, 1, strings.Count(heard.String(), "trusted_proxies"))
 	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, nameless))
 	ann.posts("/interrupt", `{"client_id": "ann"}`)
 	ann.awaits(running, "cancelled")

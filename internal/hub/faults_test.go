@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -123,13 +124,13 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 // must have given up asking for names before Redis comes back.
 func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
-	server, log := redistest.Start(t), &heardLog{}
+	server, log := redistest.Start(t), &logtest.Log{}
 	b := newBench(t, 1, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
 	socket := b.dial("ann")
 	id := b.submit(work(100, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	server.Stop()
-	require.Eventually(t, func() bool { return log.has("step=release") }, 60*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "step=release") }, 60*time.Second, 10*time.Millisecond)
 	server.Start()
 	types := socket.until(id)
 	require.Contains(t, types, "executed")

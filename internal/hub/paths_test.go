@@ -2,11 +2,9 @@ package hub
 
 import (
 	"bufio"
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,27 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
-
-// recordedTarget is a line that records what a real aiohttp made of an odd
-// request. See package aiohttp.
-type recordedTarget struct {
-	Method, Target, Route string
-	Status                int
-}
-
-func recordedTargets(t testing.TB) []recordedTarget {
-	t.Helper()
-	data, err := os.ReadFile("../aiohttp/testdata/targets.json")
-	require.NoError(t, err)
-	var table struct{ Rows []recordedTarget }
-	require.NoError(t, json.Unmarshal(data, &table))
-	require.NotEmpty(t, table.Rows)
-	return table.Rows
-}
 
 // spy records the clients' requests that reach an instance. These carry a mark in
 // their query.
@@ -103,7 +85,7 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 	})
 	b.connected(1)
 	routes := map[string]string{} // the route that aiohttp takes a request for
-	for _, row := range recordedTargets(t) {
+	for _, row := range aiohttptest.Rows(t) {
 		path, _, _ := strings.Cut(row.Target, "?")
 		routes[row.Method+" "+path] = row.Route
 	}
@@ -111,7 +93,7 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 		post    = "Content-Length: 0\r\nConnection: close\r\n"
 		upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	)
-	for _, row := range recordedTargets(t) {
+	for _, row := range aiohttptest.Rows(t) {
 		if strings.ContainsFunc(row.Target, func(r rune) bool { return r == '#' || r >= utf8.RuneSelf }) {
 			continue // not a request target
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/api"
 )
 
@@ -100,7 +101,7 @@ func (m *model) resolve(method, path string) (name string, values, allowed []str
 // FuzzRouter compares the hub's router with the model. If the hub finds no route
 // and passes the request on, aiohttp must find none either.
 func FuzzRouter(f *testing.F) {
-	for _, row := range recordedTargets(f) {
+	for _, row := range aiohttptest.Rows(f) {
 		f.Add(row.Method, row.Target)
 	}
 	for _, path := range []string{"/%75pload/mas%6b", "/hub/file%73/x", "/api/assets/hash/blake3:0", "/history/{x}", "/api/etn/image/a%2Fb"} {

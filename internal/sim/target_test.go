@@ -2,35 +2,17 @@ package sim
 
 import (
 	"bufio"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 )
-
-// The recording of a real aiohttp is described in internal/aiohttp.
-type recordedTarget struct {
-	Method, Target, Path, Allow, Body, Route string
-	Status                                   int
-	Values                                   []string
-	Query                                    [][2]string
-}
-
-func recordedTargets(t *testing.T) []recordedTarget {
-	t.Helper()
-	data, err := os.ReadFile("../aiohttp/testdata/targets.json")
-	require.NoError(t, err)
-	var table struct{ Rows []recordedTarget }
-	require.NoError(t, json.Unmarshal(data, &table))
-	require.NotEmpty(t, table.Rows)
-	return table.Rows
-}
 
 // The simulator reads paths and queries like a real aiohttp, finds the same routes
 // with the same parameters, and refuses the others in the same words.
@@ -40,7 +22,7 @@ func TestTargetsAsAiohttpReadsThem(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	routed, refused := 0, 0
-	for _, row := range recordedTargets(t) {
+	for _, row := range aiohttptest.Rows(t) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(row.Method + " " + row.Target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
 		if err != nil || row.Status == http.StatusBadRequest || row.Path == "" {
 			continue // Go answers 400 where aiohttp reads on, or both do
