@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
 // gauge returns the value of a gauge of the hub.
@@ -33,7 +35,7 @@ func (b *bench) gauge(name string) float64 {
 // that a file is gone, and goes on by itself when the storage is back.
 func TestHubWithASickStorage(t *testing.T) {
 	t.Parallel()
-	log := &heardLog{}
+	log := &logtest.Log{}
 	b := newBench(t, 1, func(b *bench) { b.log = log })
 	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
 	require.NoError(t, b.hub.Ready(t.Context()))
@@ -49,7 +51,7 @@ func TestHubWithASickStorage(t *testing.T) {
 	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
 	require.ErrorContains(t, b.hub.Ready(t.Context()), "is it mounted?")
 	require.InDelta(t, 0, b.gauge("comfyhub_storage_up"), 0)
-	require.Eventually(t, func() bool { return log.has("no jobs are given out until it can") }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "no jobs are given out until it can") }, time.Minute, 5*time.Millisecond)
 	id := b.submit(picture(2), "ann")
 	status, body = b.post("/hub/explain", `{"prompt_id": "`+id+`"}`)
 	require.Equal(t, http.StatusOK, status)
@@ -62,7 +64,7 @@ func TestHubWithASickStorage(t *testing.T) {
 	require.NoError(t, os.Rename(mount+".away", mount))
 	require.Equal(t, "success", b.finished(id).Status.Text)
 	require.NoError(t, b.hub.Ready(t.Context()))
-	require.Eventually(t, func() bool { return log.has("the storage works again") }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "the storage works again") }, time.Minute, 5*time.Millisecond)
 	status, _ = b.get("/view?filename=ComfyUI_00001_.png")
 	require.Equal(t, http.StatusOK, status)
 }
