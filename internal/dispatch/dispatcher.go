@@ -75,7 +75,10 @@ type Config struct {
 	// Hub is the id and boot of this hub, unique per process.
 	Hub string
 	// HubID is the part of Hub that outlives the process.
-	HubID    string
+	HubID string
+	// Gone reports whether the process of another hub, which tells Redis no more that
+	// it is alive, seems to be gone. Nil for a hub that is alone.
+	Gone     func(ctx context.Context, hub string) bool
 	Settings func() Settings
 	// Observe is told of jobs' ends and of waits, for metrics.
 	Observe Observer
@@ -138,6 +141,9 @@ type Dispatcher struct {
 	rest    time.Duration
 	// memory knows which jobs need more GPU memory than some instances have.
 	memory memory
+	// silent are the hubs that inherit is to look at.
+	silent chan []string
+	buried buried
 	// stuck is what watch has counted.
 	stuck atomic.Int64
 
@@ -156,7 +162,7 @@ func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
-		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), budget: newBudget(), rest: firstRest,
+		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), silent: make(chan []string, 1), budget: newBudget(), rest: firstRest,
 		connections: map[string]*connection{}, runs: map[string]*run{}, doubtful: map[string]bool{}, unrunnable: map[string]time.Time{},
 	}
 }
@@ -167,15 +173,22 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.followQueue(d.ctx) })
 	d.loops.Go(func() { d.loop(d.ctx) })
 	d.loops.Go(func() { d.keepLeases(d.ctx) })
+	if d.Gone != nil {
+		d.loops.Go(func() { d.keepBeating(d.ctx) })
+		d.loops.Go(func() { d.inherit(d.ctx) })
+	}
 	d.work.Go(d.log, "looking for stuck jobs", func() { d.watch(d.ctx) })
 }
 
-// Close stops all work and waits for it. Runs continue at their instances; the
-// next hub takes them over, at the latest when their leases end.
+// Close stops all work and waits for it. Runs continue at their instances; another
+// hub takes them over, at the latest when their leases end.
 func (d *Dispatcher) Close() {
 	d.stop()
 	d.loops.Wait()
 	d.work.Wait()
+	if d.Gone != nil {
+		d.quit()
+	}
 	d.mu.Lock()
 	conns := d.connections
 	d.connections = map[string]*connection{}

@@ -28,6 +28,8 @@ type membership struct {
 	abilities map[string]ability
 	// told is when the log has last seen a fault of reports.
 	told map[string]time.Time
+
+	hubs otherHubs
 }
 
 // ability is the hash of an instance's object_info, and since when it counts.
@@ -56,7 +58,7 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	}
 	m.admission = newAdmission(pinned, m.take, m.refuse)
 	g, err := gossip.Join(ctx, gossip.Config{
-		Role: gossip.RoleHub, Name: "hub-" + name, Version: Version,
+		Role: gossip.RoleHub, Name: hubName(name), Version: Version,
 		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey,
 		Join: h.Settings().Join, Logger: h.log(),
 		OnMember: m.member, OnReport: m.admission.admit,
@@ -70,8 +72,11 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	return m, nil
 }
 
-// member notes the coming and going of agents.
+// member notes the coming and going of agents and hubs.
 func (m *membership) member(e gossip.Event) {
+	if e.Member.Role == gossip.RoleHub {
+		m.hubs.note(e)
+	}
 	if e.Member.Role == gossip.RoleAgent && e.Left {
 		m.hub.fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 	}

@@ -20,6 +20,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:caller:CALLER        zset    the same of a caller
 //	q:ids:TENANT           hash    id -> key of the newest job of that id
 //	q:leases               zset    keys of held runs by the end of their lease
+//	q:hubs                 zset    hubs by the time until which their last beat counts
 //	q:instances            hash    instance -> key of the job that it runs
 //	q:history              zset    keys of ended jobs in the order in which they ended
 //	q:history:TENANT       zset    those of a tenant by their place in its history

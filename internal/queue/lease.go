@@ -178,21 +178,19 @@ func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, err
 	return orphans, err
 }
 
-// Adopt takes over a run, with a new lease and a new fence, from a hub that is
-// known to be dead: an older boot of the same hub. Errors: ErrStale if the run has
-// changed hands or ended.
-func (q *Queue) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, error) {
-	code, values, err := q.run(ctx, adoptScript, run.Key, run.Fence, hub, milliseconds(q.o.Lease))
+// takeOver runs a script that gives the caller the run of a job.
+func (q *Queue) takeOver(ctx context.Context, s *redis.Script, key string, args ...any) (Orphan, error) {
+	code, values, err := q.run(ctx, s, args...)
 	if err != nil {
 		return Orphan{}, err
 	}
 	if err := refusal(code); err != nil {
 		return Orphan{}, err
 	}
-	q.copies.forget(run.Key)
+	q.copies.forget(key)
 	orphans, err := readOrphans(values)
 	if err != nil || len(orphans) != 1 {
-		return Orphan{}, fmt.Errorf("%w: reply of adopt: %w", ErrCorrupt, err)
+		return Orphan{}, fmt.Errorf("%w: reply of %s: %w", ErrCorrupt, s.Name(), err)
 	}
 	return orphans[0], nil
 }

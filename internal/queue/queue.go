@@ -27,8 +27,9 @@
 //	    another has done since.
 //	  - An instance has one run at a time: Claim refuses a second one until the
 //	    first is released, finished or requeued.
-//	  - When a lease ends, one hub gets the run (Sweep). It looks at the
-//	    instance before it decides whether to collect, follow or requeue.
+//	  - When a lease ends, one hub gets the run (Sweep), or earlier if its hub
+//	    has stopped or died (Inherit). It looks at the instance before it decides
+//	    whether to collect, follow or requeue.
 //	  - A job is lost at most MaxAttempts times, and kills at most MaxKills
 //	    instances; then Requeue refuses and its holder must end it. Runs that do
 //	    not count are bounded, too (MaxExcuses, MaxReruns). No job vanishes in

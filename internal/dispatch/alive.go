@@ -1,0 +1,87 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// beatEvery is how often a hub tells the others that it is alive.
+	beatEvery = time.Second
+	// beatLasts is for how long a hub counts as alive after that.
+	beatLasts = 3 * beatEvery
+	// quitTimeout bounds telling them that it stops.
+	quitTimeout = 2 * time.Second
+)
+
+// keepBeating tells the other hubs that this one is alive, until ctx ends. Nothing
+// slow may delay it.
+func (d *Dispatcher) keepBeating(ctx context.Context) {
+	for ctx.Err() == nil {
+		silent, late, err := d.queue.Beat(ctx, d.Hub, beatLasts, d.buried.take()...)
+		if err == nil && late {
+			d.work.Go(d.log, "looking for lost runs", func() { d.renew(ctx) })
+		}
+		if len(silent) > 0 {
+			select {
+			case d.silent <- silent:
+			default: // it still looks at the last ones
+			}
+		}
+		retry.Sleep(ctx, beatEvery)
+	}
+}
+
+// inherit takes over the runs of hubs that are silent and gone, until ctx ends.
+func (d *Dispatcher) inherit(ctx context.Context) {
+	for {
+		select {
+		case hubs := <-d.silent:
+			for _, hub := range hubs {
+				if d.Gone(ctx, hub) {
+					d.inheritFrom(ctx, hub)
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// inheritFrom takes over the runs of one hub, without waiting for their leases to end.
+// Runs on instances that this hub does not reach are left to others: their own hub may
+// be the only one that does, and it may only be restarting.
+func (d *Dispatcher) inheritFrom(ctx context.Context, hub string) {
+	runs, err := d.queue.Runs(ctx)
+	if err != nil {
+		return
+	}
+	left := 0
+	for _, held := range runs {
+		if held.Hub != hub {
+			continue
+		}
+		if conn := d.connection(held.Instance); conn == nil || !conn.isReached() {
+			left++
+			continue
+		}
+		orphan, err := d.queue.Inherit(ctx, held, d.Hub)
+		if err == nil {
+			d.adopt(ctx, orphan)
+		}
+	}
+	if left == 0 {
+		d.buried.add(hub)
+	}
+}
+
+// quit lets other hubs have the runs of this one, which follows them no more.
+func (d *Dispatcher) quit() {
+	ctx, cancel := context.WithTimeout(context.Background(), quitTimeout)
+	defer cancel()
+	if err := d.queue.Quit(ctx, d.Hub); err != nil {
+		d.log.Debug("cannot tell the other hubs that this one stops", "error", err)
+	}
+}

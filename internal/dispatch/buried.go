@@ -1,0 +1,24 @@
+package dispatch
+
+import "sync"
+
+// buried are silent hubs that hold no run any more, until the queue is told.
+type buried struct {
+	mu   sync.Mutex
+	hubs []string
+}
+
+func (b *buried) add(hub string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hubs = append(b.hubs, hub)
+}
+
+// take returns them, once.
+func (b *buried) take() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	hubs := b.hubs
+	b.hubs = nil
+	return hubs
+}

@@ -1,0 +1,10 @@
+-- Records that a hub stops and will hold nothing any more.
+--
+-- ARGV[1] hub
+--
+-- Output: {'ok'}
+local hubs = key('q', 'hubs')
+if redis.call('ZSCORE', hubs, ARGV[1]) then
+  write('ZADD', hubs, int(now()), ARGV[1])
+end
+return {'ok'}
