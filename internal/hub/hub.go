@@ -213,7 +213,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
 		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.stock.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
-		Hub:            boot, HubID: self, Gone: h.gone(), Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
+		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
@@ -258,14 +258,6 @@ func (h *Hub) transport(boot string) stream.Transport {
 		return nil
 	}
 	return peers.New(h.db, boot)
-}
-
-// gone finds out whether other hubs are gone, if others can share the queue.
-func (h *Hub) gone() func(ctx context.Context, hub string) bool {
-	if h.db.Embedded() {
-		return nil
-	}
-	return func(ctx context.Context, hub string) bool { return h.gossip.hubs.gone(ctx, hub) }
 }
 
 // warn tells the operator what is unsafe about the Redis in use.

@@ -33,6 +33,14 @@ type metHub struct {
 // hubName is the name in the gossip of the hub with an id.
 func hubName(id string) string { return "hub-" + id }
 
+// goneHubs finds out whether other hubs are gone, if others can share the queue.
+func (h *Hub) goneHubs() func(ctx context.Context, hub string) bool {
+	if h.db.Embedded() {
+		return nil
+	}
+	return func(ctx context.Context, hub string) bool { return h.gossip.hubs.gone(ctx, hub) }
+}
+
 // note notes that a hub has joined, or has left or was found dead.
 func (o *otherHubs) note(e gossip.Event) {
 	o.mu.Lock()
