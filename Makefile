@@ -5,7 +5,7 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, conformance, fuzz, soak, attack and chaos are for those who change the code; see
+# bench, gobench, conformance, fuzz, soak, attack and chaos are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench conformance fuzz soak attack chaos clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -54,8 +54,16 @@ lint: $(LINT)
 fmt: $(LINT)
 	$(LINT) fmt ./...
 
-# -run that matches nothing: benchmarks only.
-bench:
+# The hub beside what it replaces, in one run: ratios. bench-NAME runs one of them;
+# bin/bench -run list shows all.
+bench: caddy bin/agent bin/bench
+	@bin/bench $(BENCHFLAGS)
+
+bench-%: caddy bin/agent bin/bench
+	@bin/bench -run $* $(BENCHFLAGS)
+
+# Go's benchmarks. -run that matches nothing: no tests.
+gobench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 conformance: build

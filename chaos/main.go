@@ -90,7 +90,7 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return false, err
 	}
-	set, err := made()
+	set, err := programs.Made().Absolute()
 	if err != nil {
 		return false, err
 	}
@@ -107,20 +107,6 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 		return false, ctx.Err()
 	}
 	return r.print(out), nil
-}
-
-// made returns the programs that make has built, with absolute paths because the
-// hubs run in other folders.
-func made() (programs.Set, error) {
-	set := programs.Made()
-	for _, path := range []*string{&set.Caddy, &set.Agent, &set.Bridge, &set.Caddyfile} {
-		absolute, err := filepath.Abs(*path)
-		if err != nil {
-			return set, err
-		}
-		*path = absolute
-	}
-	return set, nil
 }
 
 // run has clients submit while faults happen, waits until everything has ended, and

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -62,7 +60,7 @@ func startStore(ctx context.Context, form, dir string) (*store, error) {
 // node starts a server that keeps an append-only file, and returns its address.
 // Its settings are in a file, because a sentinel rewrites them.
 func (s *store) node(dir, name string, settings ...string) (string, error) {
-	p, addr, err := launch(dir, name, nil, append([]string{
+	p, addr, err := programs.StartRedis(dir, name, nil, append([]string{
 		"save \"\"", "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction", "repl-diskless-sync-delay 0",
 	}, settings...)...)
 	if err != nil {
@@ -71,33 +69,6 @@ func (s *store) node(dir, name string, settings ...string) (string, error) {
 	_, port, err := net.SplitHostPort(addr)
 	s.nodes, s.ports = append(s.nodes, p), append(s.ports, port)
 	return addr, err
-}
-
-// launch starts redis-server on a free port, with its own folder.
-func launch(dir, name string, flags []string, settings ...string) (*programs.Program, string, error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, "", err
-	}
-	addr, err := freeport.Address()
-	if err != nil {
-		return nil, "", err
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, "", err
-	}
-	folder := filepath.Join(dir, name)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, "", err
-	}
-	file := filepath.Join(folder, "redis.conf")
-	text := strings.Join(append([]string{"bind " + host, "port " + port, "dir " + folder}, settings...), "\n") + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return nil, "", err
-	}
-	p, err := programs.Start(programs.Spec{Name: name, Path: path, Dir: dir, Args: append([]string{file}, flags...)})
-	return p, addr, err
 }
 
 func (s *store) startSentinels(ctx context.Context, dir string) error {
@@ -111,7 +82,7 @@ func (s *store) startSentinels(ctx context.Context, dir string) error {
 	}
 	var hosts []string
 	for n := range 3 {
-		p, addr, err := launch(dir, fmt.Sprintf("sentinel-%d", n+1), []string{"--sentinel"},
+		p, addr, err := programs.StartRedis(dir, fmt.Sprintf("sentinel-%d", n+1), []string{"--sentinel"},
 			"sentinel monitor chaos "+at+" 2", "sentinel down-after-milliseconds chaos 2000", "sentinel failover-timeout chaos 5000")
 		if err != nil {
 			return err

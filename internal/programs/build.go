@@ -15,6 +15,19 @@ func Made() Set {
 	return Set{Caddy: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Caddyfile: "Caddyfile"}
 }
 
+// Absolute returns the set with absolute paths, for programs that run in another
+// folder.
+func (s Set) Absolute() (Set, error) {
+	for _, path := range []*string{&s.Caddy, &s.Agent, &s.Bridge, &s.Caddyfile} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return s, err
+		}
+		*path = absolute
+	}
+	return s, nil
+}
+
 // In is what Build has left in a folder.
 func In(dir string) Set {
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+)
+
+// Nine of ten prompts are pictures, one is a video. This is the mix that hurts: a
+// picture behind a video waits sixty times as long as it runs.
+const (
+	picture   = 4 * time.Second
+	video     = 120 * time.Second
+	videoEach = 10
+	load      = 0.8
+)
+
+// arrival is a prompt of a schedule, in simulated time.
+type arrival struct {
+	at, takes time.Duration
+}
+
+// arrivals draws prompts that keep instances busy for a share of the time: random
+// moments, and videos anywhere among the pictures.
+func arrivals(seed uint64, instances, count int) []arrival {
+	random := rand.New(rand.NewPCG(seed, 8))
+	mean := (picture*(videoEach-1) + video) / videoEach
+	between := float64(mean) / (float64(instances) * load)
+	list := make([]arrival, count)
+	var at time.Duration
+	for n := range list {
+		at += time.Duration(random.ExpFloat64() * between)
+		list[n] = arrival{at, picture}
+	}
+	for _, n := range random.Perm(count)[:count/videoEach] {
+		list[n].takes = video
+	}
+	return list
+}
+
+// ideal is the mean wait if one queue gave the prompts to the instances in the order
+// of their arrival and nothing took any time.
+func ideal(list []arrival, instances int) time.Duration {
+	free := make(moments, instances)
+	var waited time.Duration
+	for _, a := range list {
+		start := max(a.at, free[0])
+		waited += start - a.at
+		free[0] = start + a.takes
+		heap.Fix(&free, 0)
+	}
+	return waited / time.Duration(len(list))
+}
+
+// moments is a heap of the times at which instances are free.
+type moments []time.Duration
+
+// Len implements heap.Interface.
+func (m moments) Len() int { return len(m) }
+
+// Less implements heap.Interface.
+func (m moments) Less(i, j int) bool { return m[i] < m[j] }
+
+// Swap implements heap.Interface.
+func (m moments) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+
+// Push implements heap.Interface.
+func (m *moments) Push(x any) { *m = append(*m, x.(time.Duration)) }
+
+// Pop implements heap.Interface.
+func (m *moments) Pop() any {
+	old := *m
+	last := old[len(old)-1]
+	*m = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestArrivals(t *testing.T) {
+	t.Parallel()
+	const instances, count = 8, 2000
+	list := arrivals(1, instances, count)
+	require.Equal(t, list, arrivals(1, instances, count), "a seed gives one schedule")
+	require.NotEqual(t, list, arrivals(2, instances, count))
+	videos, before := 0, time.Duration(0)
+	var work time.Duration
+	for _, a := range list {
+		require.GreaterOrEqual(t, a.at, before)
+		before = a.at
+		work += a.takes
+		if a.takes == video {
+			videos++
+		}
+	}
+	require.Equal(t, count/videoEach, videos)
+	require.InDelta(t, load, work.Seconds()/instances/before.Seconds(), 0.05)
+}
+
+func TestIdeal(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, c := range []struct {
+		name      string
+		instances int
+		list      []arrival
+		want      time.Duration // of all waits together
+	}{
+		{"enough instances", 2, []arrival{{0, s}, {0, s}}, 0},
+		{"one after another", 1, []arrival{{0, 2 * s}, {s, s}, {s, s}}, s + 2*s},
+		{"the first that is free", 2, []arrival{{0, 9 * s}, {0, s}, {0, s}, {0, s}}, s + 2*s},
+		{"idle in between", 1, []arrival{{0, s}, {5 * s, s}}, 0},
+	} {
+		require.Equal(t, c.want/time.Duration(len(c.list)), ideal(c.list, c.instances), c.name)
+	}
+	// Theory says 12.4 s for endless arrivals; 20,000 come close.
+	require.InDelta(t, 12.4, ideal(arrivals(3, 8, 20_000), 8).Seconds(), 4)
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	chosen, err := choose("gap, latency")
+	require.NoError(t, err)
+	require.Equal(t, "gap", chosen[0].name)
+	require.Equal(t, "latency", chosen[1].name)
+	_, err = choose("speed")
+	require.ErrorContains(t, err, `"speed"`)
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), "list", "", 1, &out))
+	require.Equal(t, len(benchmarks()), strings.Count(out.String(), "\n"))
+}
+
+func TestFigure(t *testing.T) {
+	t.Parallel()
+	f := figure{name: "gap", value: 0.81234, unit: "ratio", goal: 0.8}
+	require.Equal(t, "BENCH name=gap value=0.8123 unit=ratio goal=0.8 better=higher", f.String())
+	f.lower, f.beside = true, "more"
+	require.Equal(t, "BENCH name=gap value=0.8123 unit=ratio goal=0.8 better=lower\n      more", f.String())
+}

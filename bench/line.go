@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+// scale is how much faster than in reality simulated prompts run. What the hub costs
+// is real, so it counts twenty times as much as it should.
+const scale = 0.05
+
+// headOfLine compares the mean waits behind Caddy's round robin and behind the hub.
+func headOfLine(instances, count int) func(*rig) ([]figure, error) {
+	return func(r *rig) ([]figure, error) {
+		list := arrivals(r.seed, instances, count)
+		robin, err := r.robin(list, instances)
+		if err != nil {
+			return nil, err
+		}
+		ours, err := r.central(list, instances)
+		if err != nil {
+			return nil, err
+		}
+		goals := map[int]float64{8: 25, 30: 200}
+		return []figure{{
+			name: fmt.Sprintf("hol%d", instances), value: robin.Seconds() / ours.Seconds(), unit: "ratio", goal: goals[instances],
+			beside: fmt.Sprintf("mean wait %.1f s with round robin, %.2f s with the hub, %.2f s with an ideal FIFO (simulated seconds)",
+				robin.Seconds(), ours.Seconds(), ideal(list, instances).Seconds()),
+		}}, nil
+	}
+}
+
+// firstIn compares the mean wait behind the hub with that of an ideal queue.
+func firstIn(instances, count int) func(*rig) ([]figure, error) {
+	return func(r *rig) ([]figure, error) {
+		list := arrivals(r.seed, instances, count)
+		ours, err := r.central(list, instances)
+		if err != nil {
+			return nil, err
+		}
+		best := ideal(list, instances)
+		return []figure{{
+			name: fmt.Sprintf("fifo%d", instances), value: ours.Seconds() / best.Seconds(), unit: "ratio", goal: 1.05, lower: true,
+			beside: fmt.Sprintf("mean wait %.2f s with the hub, %.2f s with an ideal FIFO (simulated seconds)", ours.Seconds(), best.Seconds()),
+		}}, nil
+	}
+}
+
+// robin plays a schedule to Caddy's reverse proxy and returns the mean wait in
+// simulated time.
+func (r *rig) robin(list []arrival, instances int) (time.Duration, error) {
+	urls, _, err := r.instances(instances, scale)
+	if err != nil {
+		return 0, err
+	}
+	url, err := r.balance(urls)
+	if err != nil {
+		return 0, err
+	}
+	histories := make([]*client, len(urls))
+	for n, url := range urls {
+		histories[n] = newClient(url, 1)
+	}
+	defer r.stop()
+	return r.play(list, newClient(url, 50), histories)
+}
+
+// central plays a schedule to a hub.
+func (r *rig) central(list []arrival, instances int) (time.Duration, error) {
+	urls, _, err := r.instances(instances, scale)
+	if err != nil {
+		return 0, err
+	}
+	h, err := r.fleet("hub", urls, false)
+	if err != nil {
+		return 0, err
+	}
+	c := newClient(h.URL(""), 50)
+	defer r.stop()
+	return r.play(list, c, []*client{c})
+}
+
+// play posts prompts when they are due, waits for the end of all, and returns their
+// mean wait between POST and execution_start in simulated time. Their starts are in
+// the histories.
+func (r *rig) play(list []arrival, to *client, histories []*client) (time.Duration, error) {
+	var (
+		mu     sync.Mutex
+		posted = make(map[string]time.Time, len(list))
+		failed error
+		posts  sync.WaitGroup
+	)
+	for n := range warm { // nobody waits for connections and code that is new
+		if _, err := to.post(r.ctx, to.body(0, len(list)+n)); err != nil {
+			return 0, err
+		}
+	}
+	for _, h := range histories {
+		if err := h.empty(r.ctx); err != nil {
+			return 0, err
+		}
+	}
+	begin := time.Now()
+	for n, a := range list {
+		due := begin.Add(time.Duration(float64(a.at) * scale))
+		select {
+		case <-time.After(time.Until(due)):
+		case <-r.ctx.Done():
+			return 0, r.ctx.Err()
+		}
+		posts.Go(func() {
+			at := time.Now()
+			id, err := to.post(r.ctx, to.body(a.takes.Seconds(), n))
+			mu.Lock()
+			defer mu.Unlock()
+			posted[id] = at
+			if err != nil && failed == nil {
+				failed = err
+			}
+		})
+	}
+	posts.Wait()
+	if failed != nil {
+		return 0, failed
+	}
+	began := map[string]time.Time{}
+	for _, h := range histories {
+		if err := h.empty(r.ctx); err != nil {
+			return 0, err
+		}
+		some, err := h.began(r.ctx)
+		if err != nil {
+			return 0, err
+		}
+		maps.Copy(began, some)
+	}
+	var waited time.Duration
+	for id, at := range posted {
+		start, ok := began[id]
+		if !ok {
+			return 0, fmt.Errorf("prompt %s is in no history", id)
+		}
+		waited += max(start.Sub(at), 0)
+	}
+	mean := time.Duration(float64(waited) / float64(len(posted)) / scale)
+	r.say("%d prompts played, mean wait %.2f simulated seconds", len(posted), mean.Seconds())
+	return mean, nil
+}

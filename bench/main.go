@@ -1,0 +1,110 @@
+// Command bench compares ComfyHub with what it replaces. Each benchmark runs two
+// things on one machine in one run and prints their ratio, because a time alone says
+// more about the machine than about the program. All servers are processes of their
+// own: hub, agent, redis-server, and simulated instances of ComfyUI.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/comfyhub/comfyhub/internal/programs"
+)
+
+// benchmark is a comparison that bears a name.
+type benchmark struct {
+	name string
+	// about says what is compared with what.
+	about string
+	run   func(*rig) ([]figure, error)
+}
+
+// benchmarks are all of them, in the order in which they run.
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"latency", "POST to execution_success, one prompt at a time: through the hub / direct", latency},
+		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it", gap},
+		{"cpu", "processor time of hub, agent and Redis for a trivial prompt; printed beside it: of the instance", processor},
+		{"submit", "accepted POST /prompt per second over 50 connections: hub / reverse_proxy to one instance", submit},
+		{"hol8", "mean wait for 8 instances at 80 % load: reverse_proxy with round robin / hub", headOfLine(8, 600)},
+		{"hol30", "the same for 30 instances", headOfLine(30, 2000)},
+		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},
+	}
+}
+
+func main() {
+	names := flag.String("run", "", "names of benchmarks, separated by commas (default: all; list: print them)")
+	dir := flag.String("dir", "data/bench", "folder of logs and data; emptied first")
+	seed := flag.Uint64("seed", 1, "decides when prompts arrive and how long they take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *names, *dir, *seed, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, names, dir string, seed uint64, out io.Writer) error {
+	chosen, err := choose(names)
+	if err != nil {
+		return err
+	}
+	if names == "list" {
+		for _, b := range benchmarks() {
+			fmt.Fprintf(out, "%-8s %s\n", b.name, b.about)
+		}
+		return nil
+	}
+	set, err := programs.Made().Absolute()
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	for _, b := range chosen {
+		r, err := newRig(ctx, set, filepath.Join(dir, b.name), seed, out)
+		if err != nil {
+			return err
+		}
+		figures, err := b.run(r)
+		r.stop()
+		if err != nil {
+			return fmt.Errorf("%s: %w; logs in %s", b.name, err, r.dir)
+		}
+		for _, f := range figures {
+			fmt.Fprintln(out, f)
+		}
+	}
+	return nil
+}
+
+// choose finds benchmarks by their names.
+func choose(names string) ([]benchmark, error) {
+	all := benchmarks()
+	if names == "" || names == "list" {
+		return all, nil
+	}
+	var chosen []benchmark
+	for name := range strings.SplitSeq(names, ",") {
+		n := slices.IndexFunc(all, func(b benchmark) bool { return b.name == strings.TrimSpace(name) })
+		if n < 0 {
+			return nil, fmt.Errorf("there is no benchmark %q; -run list shows all", name)
+		}
+		chosen = append(chosen, all[n])
+	}
+	return chosen, nil
+}

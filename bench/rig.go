@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/freeport"
+	"github.com/comfyhub/comfyhub/internal/programs"
+)
+
+// rig starts what a benchmark compares.
+type rig struct {
+	ctx  context.Context
+	set  programs.Set
+	dir  string
+	seed uint64
+	out  io.Writer
+
+	fleets  []*programs.Fleet
+	started []*programs.Program
+}
+
+func newRig(ctx context.Context, set programs.Set, dir string, seed uint64, out io.Writer) (*rig, error) {
+	return &rig{ctx: ctx, set: set, dir: dir, seed: seed, out: out}, os.MkdirAll(dir, 0o700)
+}
+
+// stop stops everything, the last started first.
+func (r *rig) stop() {
+	for len(r.fleets) > 0 {
+		r.fleets[len(r.fleets)-1].Stop()
+		r.fleets = r.fleets[:len(r.fleets)-1]
+	}
+	for len(r.started) > 0 {
+		r.started[len(r.started)-1].Stop()
+		r.started = r.started[:len(r.started)-1]
+	}
+}
+
+// say tells people how far a benchmark is.
+func (r *rig) say(format string, args ...any) {
+	fmt.Fprintf(r.out, filepath.Base(r.dir)+": "+format+"\n", args...)
+}
+
+// start starts a program.
+func (r *rig) start(name, path string, args ...string) (*programs.Program, error) {
+	p, err := programs.Start(programs.Spec{Name: name, Path: path, Args: args, Dir: r.dir})
+	if err == nil {
+		r.started = append(r.started, p)
+	}
+	return p, err
+}
+
+// instances starts simulated instances in one process. scale is a factor on all
+// simulated times.
+func (r *rig) instances(count int, scale float64) (urls []string, p *programs.Program, err error) {
+	first, err := freeport.Addresses(count)
+	if err != nil {
+		return nil, nil, err
+	}
+	host, text, err := net.SplitHostPort(first)
+	if err != nil {
+		return nil, nil, err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err = r.start("instances", r.set.Agent, "simulate", "--count", strconv.Itoa(count), "--port", text, "--time-scale", strconv.FormatFloat(scale, 'g', -1, 64))
+	if err != nil {
+		return nil, nil, err
+	}
+	for n := range count {
+		url := "http://" + net.JoinHostPort(host, strconv.Itoa(port+n))
+		err = p.Await(r.ctx, "instances answer", func(ctx context.Context) error {
+			return programs.Get(ctx, url+"/queue", nil)
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		urls = append(urls, url)
+	}
+	return urls, p, nil
+}
+
+// balance starts Caddy's own reverse proxy in front of instances.
+func (r *rig) balance(urls []string) (url string, err error) {
+	address, err := freeport.Address()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(r.dir, "Caddyfile")
+	text := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\nhttp://%s {\n\tbind %s\n\treverse_proxy %s {\n\t\tlb_policy round_robin\n\t}\n}\n",
+		address, strings.Split(address, ":")[0], strings.Join(urls, " "))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	p, err := r.start("proxy", r.set.Caddy, "run", "--config", file)
+	if err != nil {
+		return "", err
+	}
+	return "http://" + address, p.Await(r.ctx, "the proxy answers", func(ctx context.Context) error {
+		return programs.Get(ctx, "http://"+address+"/queue", nil)
+	})
+}
+
+// hub is a hub with an agent and, unless its queue is embedded, a redis-server.
+type hub struct {
+	*programs.Fleet
+	agent, redis *programs.Program
+}
+
+// fleet starts a hub in front of instances.
+func (r *rig) fleet(name string, urls []string, embedded bool) (h *hub, err error) {
+	h = &hub{}
+	url := "embedded"
+	if !embedded {
+		var address string
+		h.redis, address, err = programs.StartRedis(r.dir, name+"-redis", nil, "save \"\"", "appendonly yes", "appendfsync everysec", "maxmemory-policy noeviction")
+		if err != nil {
+			return nil, err
+		}
+		r.started = append(r.started, h.redis)
+		url = "redis://" + address
+	}
+	dir := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if h.Fleet, err = programs.NewFleet(r.set, dir, url); err != nil {
+		return nil, err
+	}
+	r.fleets = append(r.fleets, h.Fleet)
+	if err := h.StartHub(r.ctx); err != nil {
+		return nil, err
+	}
+	serve, err := freeport.Address()
+	if err != nil {
+		return nil, err
+	}
+	h.agent, err = h.Start(programs.Spec{Name: "agent", Path: r.set.Agent, Args: []string{
+		"run", "--join", h.Gossip, "--name", "bench", "--serve", serve, "--comfyui", strings.Join(urls, ","),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	_, err = h.AwaitIdle(r.ctx, len(urls))
+	return h, err
+}
