@@ -19,13 +19,13 @@ import (
 
 // server is anything that answers like ComfyUI, and a socket to it.
 type server struct {
-	b    *testing.B
+	b    testing.TB
 	url  string
 	conn *websocket.Conn
 	seen map[string]string // ETags by path
 }
 
-func newServer(b *testing.B, url string) *server {
+func newServer(b testing.TB, url string) *server {
 	conn, _, err := websocket.Dial(b.Context(), url+"/ws?clientId=bench", nil)
 	require.NoError(b, err)
 	conn.SetReadLimit(-1)
