@@ -75,7 +75,7 @@ type Gossip struct {
 	delegate *delegate
 	members  memberSet
 	inbox    *inbox
-	hubs     senders
+	hubs     *senders
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 
@@ -130,7 +130,7 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	}
 	g.introduce()
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	g.hubs = senders{send: g.sendReliable, running: map[string]*sender{}}
+	g.hubs = newSenders(g.sendReliable)
 	g.work.Go(func() { g.inbox.run(ctx, g.event, g.message, g.lost) })
 	g.work.Go(func() { g.keepJoined(ctx) })
 	if c.Report != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -317,12 +318,12 @@ func TestLoopbackNeedsNoKey(t *testing.T) {
 func TestSendersCoalesce(t *testing.T) {
 	t.Parallel()
 	release, sent := make(chan struct{}), make(chan string, 100)
-	s := senders{running: map[string]*sender{}, send: func(n *memberlist.Node) {
+	s := newSenders(func(n *memberlist.Node) {
 		if n.Name == "slow" {
 			<-release
 		}
 		sent <- n.Name
-	}}
+	})
 	slow, fast := &memberlist.Node{Name: "slow"}, &memberlist.Node{Name: "fast"}
 	for range 50 {
 		s.wake(slow)
@@ -337,6 +338,29 @@ func TestSendersCoalesce(t *testing.T) {
 	s.wake(slow)
 	s.close()
 	require.Empty(t, sent, "nothing after the end")
+}
+
+// A machine whose prompts take milliseconds does not open connections for each.
+func TestSendersPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var sent []time.Duration
+		begin := time.Now()
+		s := newSenders(func(*memberlist.Node) { sent = append(sent, time.Since(begin)) })
+		hub := &memberlist.Node{Name: "hub"}
+		for range 30 {
+			s.wake(hub)
+			<-time.After(sendPause / 10)
+		}
+		<-time.After(sendPause)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0, sendPause, 2 * sendPause, 3 * sendPause}, sent, "the last change is told, too")
+		s.wake(hub)
+		synctest.Wait()
+		require.Len(t, sent, 5, "at once after a quiet time")
+		s.close()
+		require.Equal(t, time.Since(begin), 4*sendPause, "close does not wait for a pause")
+	})
 }
 
 func TestInboxKeepsTheNewest(t *testing.T) {

@@ -103,6 +103,11 @@ func (g *Gossip) announceLeave() {
 	work.Wait()
 }
 
+// sendPause is the least time between two reports by TCP to one hub. A machine whose
+// prompts take milliseconds would otherwise open two connections for each of them,
+// and its datagrams have most likely arrived.
+const sendPause = 100 * time.Millisecond
+
 // senders deliver reports by TCP, with one goroutine per hub while there is
 // something to send: a hub that hangs must not delay the others. Each makes its
 // report when it sends it, so that only the newest is ever pending.
@@ -110,18 +115,23 @@ type senders struct {
 	send func(*memberlist.Node)
 
 	mu      sync.Mutex
-	closed  bool
+	over    bool
+	closed  chan struct{} // once over
 	running map[string]*sender
 	work    sync.WaitGroup
 }
 
 type sender struct{ again bool }
 
-// wake makes the sender of a hub deliver once more.
+func newSenders(send func(*memberlist.Node)) *senders {
+	return &senders{send: send, closed: make(chan struct{}), running: map[string]*sender{}}
+}
+
+// wake makes the sender of a hub deliver once more, sendPause after the last time.
 func (s *senders) wake(n *memberlist.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.over {
 		return
 	}
 	if busy := s.running[n.Name]; busy != nil {
@@ -131,24 +141,35 @@ func (s *senders) wake(n *memberlist.Node) {
 	self := &sender{}
 	s.running[n.Name] = self
 	s.work.Go(func() {
-		for {
+		for more := true; more; more = s.more(n.Name, self) {
 			s.send(n)
-			s.mu.Lock()
-			if !self.again || s.closed {
-				delete(s.running, n.Name)
-				s.mu.Unlock()
-				return
+			select {
+			case <-time.After(sendPause):
+			case <-s.closed:
 			}
-			self.again = false
-			s.mu.Unlock()
 		}
 	})
+}
+
+// more reports whether a sender has to deliver once more. If not, it has ended.
+func (s *senders) more(name string, self *sender) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !self.again || s.over {
+		delete(s.running, name)
+		return false
+	}
+	self.again = false
+	return true
 }
 
 // close waits until nothing is being sent any more.
 func (s *senders) close() {
 	s.mu.Lock()
-	s.closed = true
+	if !s.over {
+		s.over = true
+		close(s.closed)
+	}
 	s.mu.Unlock()
 	s.work.Wait()
 }
