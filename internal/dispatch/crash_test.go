@@ -38,7 +38,7 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 func TestPanicEndsOneRun(t *testing.T) {
 	t.Parallel()
 	for at, broken := range map[string]func(*dispatching, *Config){
-		"before the prompt is posted": func(_ *dispatching, c *Config) { c.Files = files.NewTransfer(nil, nil, nil, nil) },
+		"before the prompt is posted": func(_ *dispatching, c *Config) { c.Files = files.NewTransfer(&files.Store{}, nil, nil, nil) },
 		"while it executes":           func(_ *dispatching, c *Config) { c.Shown = func(string, string, []byte) { panic("broken") } },
 		"while an output is copied": func(b *dispatching, _ *Config) {
 			b.fetch = func(context.Context, files.Source, http.Header) (*http.Response, error) { panic("broken") }

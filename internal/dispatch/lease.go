@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -24,9 +25,10 @@ func (d *Dispatcher) keepLeases(ctx context.Context) {
 	}
 }
 
-// heal puts back what Redis has lost.
+// heal puts back what Redis has lost: the names of pictures first, because the ends of
+// jobs show them.
 func (d *Dispatcher) heal(ctx context.Context) {
-	if err := d.queue.Heal(ctx); err != nil && ctx.Err() == nil {
+	if err := errors.Join(d.Files.Heal(ctx), d.queue.Heal(ctx)); err != nil && ctx.Err() == nil {
 		d.log.Debug("cannot look for what Redis has lost", "error", err)
 	}
 }

@@ -35,8 +35,8 @@ func newOutputs(r *run) *outputs {
 
 // rename returns an output with the hub's names, and begins to copy files that it
 // has not seen yet. A file that cannot be copied loses the run; settle reports
-// that. The error is queue.ErrUnavailable or files.ErrInstance: no names can be
-// given now, and the output must be renamed again later.
+// that. The error is queue.ErrUnavailable, files.ErrStorage or files.ErrInstance: no
+// names can be given now, and the output must be renamed again later.
 func (o *outputs) rename(output []byte) ([]byte, error) {
 	if o.run.d.Shown != nil {
 		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)
@@ -71,7 +71,8 @@ func (o *outputs) collect(outputs []job.FileRef) error {
 		o.copying, o.cancel = context.WithCancel(r.d.ctx)
 	}
 	names, wait, err := r.d.Files.Collect(o.copying, r.job().Tenant, outputs, r.d.target(r.conn))
-	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrInstance) || o.copying.Err() != nil {
+	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
+		o.copying.Err() != nil {
 		return err
 	}
 	if err != nil {

@@ -32,14 +32,17 @@ func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job
 // keeps the name it has on its instance where that is free, else it gets the
 // next number of its prefix, or " (1)" when it has no counter. Files that are
 // allotted together keep their distances. The names are written when
-// AllotOutputs returns, and /view answers for them.
+// AllotOutputs returns, and /view answers for them. A name that was given before is
+// not given again, also if Redis has forgotten it: the storage grants the numbers,
+// and ErrStorage says that it cannot be asked.
 //
 // Sources of one call are of one instance and boot. Those that are not
 // [Source.Viewable] keep their names and get no entry.
 func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, error) {
 	refs := make([]job.FileRef, len(sources))
 	var args []any
-	at := map[string]int{} // source id -> place in the reply
+	at := map[string]int{}        // source id -> place in the reply
+	entries := map[string]Entry{} // by source id
 	now := s.now()
 	for i, src := range sources {
 		refs[i] = src.Ref()
@@ -55,12 +58,16 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 			continue
 		}
 		at[id] = len(at)
-		entry, err := Entry{Size: -1, ETag: src.ETag, Created: now, Source: &src}.encode()
+		e := Entry{Size: -1, ETag: src.ETag, Created: now, Source: &src}
+		entry, err := e.encode()
 		if err != nil {
 			return nil, err
 		}
+		e.raw = entry
+		entries[id] = e
 		if len(args) == 0 {
-			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli(), tenant, longestRun.Milliseconds())
+			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli(), tenant, longestRun.Milliseconds(),
+				flag(!s.db.Embedded()))
 		}
 		args = append(args, s.folderKey(tenant, p), s.numbersKey(tenant, p), s.foldersKey(tenant, p.typ), p.typ, p.dir, id, p.name)
 		if n, ok := parseNumbered(p.name); ok {
@@ -74,9 +81,9 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 	if len(args) == 0 {
 		return refs, nil
 	}
-	reply, err := s.db.Run(ctx, allotScript, args...)
+	reply, err := s.allot(ctx, tenant, args)
 	if err != nil {
-		return nil, fmt.Errorf("files: allot: %w", err)
+		return nil, err
 	}
 	if len(reply) != 1+len(at) {
 		return nil, fmt.Errorf("files: allot: %d names for %d files", len(reply)-1, len(at))
@@ -85,9 +92,35 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 		if n, ok := at[src.id()]; ok {
 			p, _ := placeOf(refs[i])
 			refs[i].Filename = refs[i].Filename[:len(refs[i].Filename)-len(p.name)] + reply[1+n]
+			p.name = reply[1+n]
+			if key := (nameKey{tenant, p}); !s.copies.has(key) {
+				s.copies.note(key, entries[src.id()])
+			}
 		}
 	}
 	return refs, nil
+}
+
+// allot runs the script, and has the storage grant the blocks that it lacks.
+func (s *Store) allot(ctx context.Context, tenant string, args []any) ([]string, error) {
+	refused := map[block]int{}
+	for range maxReservations {
+		reply, err := s.db.Run(ctx, allotScript, args...)
+		if err != nil {
+			return nil, fmt.Errorf("files: allot: %w", err)
+		}
+		if len(reply) < 2 || reply[0] != "reserve" {
+			return reply, nil
+		}
+		blocks, err := blocksOf(reply[2:])
+		if err != nil {
+			return nil, err
+		}
+		if err := s.reserve(ctx, tenant, reply[1], blocks, refused); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: it grants no names", ErrStorage)
 }
 
 // Copied says where the bytes of an output now lie.
@@ -133,6 +166,7 @@ func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied)
 		switch reply[0] {
 		case "ok":
 			next.raw = raw
+			s.copies.note(nameKey{tenant, p}, next)
 			return next, nil
 		case "unsafe":
 			return Entry{}, errUnsafe

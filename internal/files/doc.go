@@ -22,6 +22,8 @@
 //   - A blob is held before it is written and counted while it is named. Sweep
 //     takes neither the held nor the counted, so it cannot race an upload.
 //   - A name is allotted in one script. Two instances that both made
-//     ComfyUI_00001_.png never get the same name.
+//     ComfyUI_00001_.png never get the same name. With a Redis that may lose its
+//     last writes, the storage grants the numbers in blocks, each block once, so
+//     that a name is not given again that Redis has forgotten.
 //   - Nothing on an instance is overwritten that the hub did not put there.
 package files

@@ -83,10 +83,11 @@ var errUnsafe = errors.New("files: blob may have been swept")
 func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileRef, error) {
 	key := contentKey(sp.sha256)
 	now := u.store.now()
-	entry, err := Entry{
+	e := Entry{
 		Key: key, Size: sp.size, SHA256: sp.sha256,
 		ETag: makeETag(now, sp.size), Modified: now, Created: now,
-	}.encode()
+	}
+	entry, err := e.encode()
 	if err != nil {
 		return job.FileRef{}, err
 	}
@@ -101,7 +102,11 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileR
 		if err := u.store.writeContent(ctx, key, sp); err != nil {
 			return job.FileRef{}, err
 		}
-		ref, _, err := u.name(ctx, compare, entry, false)
+		ref, same, err := u.name(ctx, compare, entry, false)
+		if p, ok := placeOf(ref); ok && err == nil && !same {
+			e.raw = entry
+			u.store.copies.note(nameKey{u.tenant, p}, e)
+		}
 		if !errors.Is(err, errUnsafe) || try == 2 {
 			return ref, err
 		}

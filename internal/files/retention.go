@@ -59,6 +59,9 @@ func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (
 			return Entry{}, false, fmt.Errorf("files: remove: %w", err)
 		}
 		if reply[0] != "changed" {
+			if reply[0] == "ok" {
+				s.copies.forget(nameKey{tenant, p})
+			}
 			return e, reply[0] == "ok", nil
 		}
 	}

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +31,16 @@ func (s *Store) at(minute int) *Store {
 	return &next
 }
 
+// blobs returns the blobs of files.
 func (s *Store) blobs(t testing.TB) []string {
 	t.Helper()
-	var keys []string
-	require.NoError(t, s.storage.List(t.Context(), "", func(b Blob) error {
+	return slices.DeleteFunc(s.stored(t, ""), func(key string) bool { return strings.HasPrefix(key, blockPrefix) })
+}
+
+// stored returns all that lies under a prefix in the storage.
+func (s *Store) stored(t testing.TB, prefix string) (keys []string) {
+	t.Helper()
+	require.NoError(t, s.storage.List(t.Context(), prefix, func(b Blob) error {
 		keys = append(keys, b.Key)
 		return nil
 	}))

@@ -12,6 +12,15 @@ var libLua string
 //go:embed scripts/adopt.lua
 var adoptLua string
 
+//go:embed scripts/blocks.lua
+var blocksLua string
+
+//go:embed scripts/reserve.lua
+var reserveLua string
+
+//go:embed scripts/restore.lua
+var restoreLua string
+
 //go:embed scripts/put.lua
 var putLua string
 
@@ -48,7 +57,9 @@ var noteLua string
 // Names are durable: they are answered to clients. The rest can be made again.
 var (
 	putScript     = redis.NewScript("files/put", redis.Durable, libLua, putLua)
-	allotScript   = redis.NewScript("files/allot", redis.Durable, libLua, allotLua)
+	allotScript   = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)
+	restoreScript = redis.NewScript("files/restore", redis.Durable, libLua, restoreLua)
+	reserveScript = redis.NewScript("files/reserve", redis.Write, libLua, blocksLua, reserveLua)
 	replaceScript = redis.NewScript("files/replace", redis.Durable, libLua, replaceLua)
 	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, removeLua)
 	markScript    = redis.NewScript("files/mark", redis.Durable, markLua)

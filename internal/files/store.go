@@ -25,6 +25,8 @@ type Store struct {
 	log     *slog.Logger
 	now     func() time.Time
 	limits  func(tenant string) Limits
+	copies  *copies // nil with the embedded server
+	heal    *healing
 }
 
 // Options adjust a Store; the zero value is fine.
@@ -48,7 +50,10 @@ type Limits struct {
 
 // New makes a Store. It does not wait for Redis.
 func New(db *redis.DB, storage *Storage, o Options) *Store {
-	s := &Store{db: db, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits}
+	s := &Store{db: db, heal: &healing{}, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits}
+	if !db.Embedded() {
+		s.copies = newCopies()
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -72,6 +77,13 @@ func (s *Store) Resolve(ctx context.Context, tenant string, ref job.FileRef) (En
 
 func (s *Store) resolve(ctx context.Context, tenant string, p place) (Entry, error) {
 	raw, err := s.db.Client().HGet(ctx, s.folderKey(tenant, p), p.name).Result()
+	if errors.Is(err, redis.Nil) && s.copies.has(nameKey{tenant, p}) {
+		// Redis may have lost it, or another hub has taken it away.
+		if err := s.Heal(ctx); err != nil {
+			return Entry{}, err
+		}
+		raw, err = s.db.Client().HGet(ctx, s.folderKey(tenant, p), p.name).Result()
+	}
 	if errors.Is(err, redis.Nil) {
 		return Entry{}, ErrNotFound
 	}

@@ -52,7 +52,7 @@ func (s *Store) Sweep(ctx context.Context, part int, age time.Duration, pinned P
 			}
 		}
 	}
-	return swept, nil
+	return swept, s.sweepBlocks(ctx, part)
 }
 
 func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) error {

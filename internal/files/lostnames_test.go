@@ -1,0 +1,224 @@
+package files
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// losing are the stores of two hubs on one storage and one Redis, which loses its last
+// writes.
+type losing struct {
+	*Store
+	t     *testing.T
+	other *Store
+}
+
+// losesWrites returns stores, and what makes Redis lose what is written from now on.
+func losesWrites(t *testing.T, before func(l *losing)) (l *losing, rewind func()) {
+	t.Helper()
+	server, dir := redistest.Start(t), t.TempDir()
+	db := redistest.Open(t, server.URL())
+	l = &losing{Store: newStoreAt(t, db, dir), t: t, other: newStoreAt(t, redistest.Open(t, server.URL()), dir)}
+	for _, s := range []*Store{l.Store, l.other} {
+		require.NoError(t, s.Heal(t.Context()))
+	}
+	before(l)
+	back := server.Save()
+	return l, func() {
+		back()
+		// Commands must not meet connections that ended with the server.
+		for _, s := range []*Store{l.Store, l.other} {
+			require.Eventually(t, func() bool { return s.db.Ping(t.Context()) == nil }, time.Minute, time.Millisecond)
+		}
+	}
+}
+
+// allot gives a file of an instance its name.
+func (l *losing) allot(s *Store, src Source) string {
+	l.t.Helper()
+	ref, err := s.AllotOutput(l.t.Context(), tenant, src)
+	require.NoError(l.t, err)
+	return ref.Filename
+}
+
+// store copies the bytes of an output to the storage.
+func (l *losing) store(name, data string) Entry {
+	l.t.Helper()
+	e, err := l.Resolve(l.t.Context(), tenant, output(name))
+	require.NoError(l.t, err)
+	key := outputKey("ab" + name)
+	_, err = l.storage.Write(l.t.Context(), key, strings.NewReader(data))
+	require.NoError(l.t, err)
+	require.NoError(l.t, l.hold(l.t.Context(), key))
+	e, err = l.SetStored(l.t.Context(), tenant, e, Copied{Key: key, Size: int64(len(data)), SHA256: strings.Repeat("a", 64)})
+	require.NoError(l.t, err)
+	return e
+}
+
+// A name that Redis has forgotten is not given to another file, whichever hub is asked,
+// also if the hub that gave it is gone.
+func TestLostNamesAreNotGivenAgain(t *testing.T) {
+	t.Parallel()
+	for name, names := range map[string][]string{
+		"the next number":              {"x_00001_.png", "x_00001_.png"},
+		"a number of the instance":     {"x_00002_.png", "x_00003_.png"},
+		"a number far above":           {"x_00002_.png", "x_00500_.png"},
+		"no counter":                   {"out.glb", "out.glb"},
+		"no counter, the first of all": {"x_00001_.png", "out.glb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, rewind := losesWrites(t, func(l *losing) { l.allot(l.Store, made("a", names[0], "1")) })
+			given := map[string]bool{}
+			for n := range 3 * blockSize {
+				given[l.allot(l.Store, made("b", names[1], string(rune('b'+n))))] = true
+			}
+			require.Len(t, given, 3*blockSize)
+			rewind()
+			for n := range 3 * blockSize {
+				again := l.allot(l.other, made("c", names[1], string(rune('b'+n))))
+				require.False(t, given[again], "%s was given before", again)
+				given[again] = true
+			}
+		})
+	}
+}
+
+// Numbers go on closely where nothing was lost, and two hubs share their blocks.
+func TestNumbersHaveNoGapsWhileRedisLives(t *testing.T) {
+	t.Parallel()
+	l, rewind := losesWrites(t, func(*losing) {})
+	for n := range 40 {
+		s := []*Store{l.Store, l.other}[n%2]
+		require.Equal(t, numberedName(n+1), l.allot(s, made(string(rune('a'+n)), "x_00001_.png", "1")))
+	}
+	rewind() // all of them
+	name := l.allot(l.Store, made("z", "x_00001_.png", "2"))
+	n, ok := parseNumbered(name)
+	require.True(t, ok)
+	require.Greater(t, n.number, int64(40))
+	require.LessOrEqual(t, n.number, int64(40+4*blockSize))
+}
+
+func numberedName(n int) string {
+	return "x_" + string([]byte{'0', '0', '0', byte('0' + n/10), byte('0' + n%10)}) + "_.png"
+}
+
+// What a hub has given within the last minute is put back, with all counts.
+func TestLostNamesArePutBack(t *testing.T) {
+	t.Parallel()
+	for name, find := range map[string]func(l *losing){
+		"by the look after a restart": func(l *losing) { require.NoError(l.t, l.Heal(l.t.Context())) },
+		"by the one who asks for it": func(l *losing) {
+			_, err := l.Resolve(l.t.Context(), tenant, output("x_00001_.png"))
+			require.NoError(l.t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, rewind := losesWrites(t, func(*losing) {})
+			l.allot(l.Store, made("a", "x_00001_.png", "1"))
+			stored := l.store("x_00001_.png", "the picture")
+			l.allot(l.Store, made("a", "x_00002_.png", "2"))
+			_, err := l.Upload(t.Context(), tenant, job.FileRef{Type: job.TypeInput, Filename: "in.png"}, false, strings.NewReader("input"))
+			require.NoError(t, err)
+			removed := l.allot(l.Store, made("a", "x_00003_.png", "3"))
+			require.NoError(t, l.Remove(t.Context(), tenant, []job.FileRef{output(removed)}))
+			before := allOf(t, l.db)
+			rewind()
+			find(l)
+			e, err := l.other.Resolve(t.Context(), tenant, output("x_00001_.png"))
+			require.NoError(t, err)
+			require.Equal(t, stored.Key, e.Key)
+			body, err := l.other.Open(t.Context(), e, 0, -1)
+			require.NoError(t, err)
+			require.NoError(t, body.Close())
+			_, err = l.other.Resolve(t.Context(), tenant, output("x_00003_.png"))
+			require.ErrorIs(t, err, ErrNotFound, "it was removed on purpose")
+			after := allOf(t, l.db)
+			for _, key := range []string{"refs", "shares", "total", "uploads:" + tenant} {
+				require.Equal(t, before[key], after[key], key)
+			}
+			require.Equal(t, "x_00002_.png", l.allot(l.Store, made("a", "x_00002_.png", "2")), "a file that is met again keeps its name")
+		})
+	}
+}
+
+// allOf reads counts that scripts keep.
+func allOf(t *testing.T, db *redis.DB) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, name := range []string{"refs", "total", "uploads:" + tenant} {
+		all, err := db.Client().HGetAll(t.Context(), db.Key("files", name)).Result()
+		require.NoError(t, err)
+		out[name] = all
+	}
+	shares, err := db.Client().ZRangeWithScores(t.Context(), db.Key("files", "shares"), 0, -1).Result()
+	require.NoError(t, err)
+	out["shares"] = shares
+	return out
+}
+
+// A name that another hub has taken away stays away while Redis loses nothing.
+func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
+	t.Parallel()
+	l, _ := losesWrites(t, func(*losing) {})
+	name := l.allot(l.Store, made("a", "x_00001_.png", "1"))
+	require.NoError(t, l.other.Remove(t.Context(), tenant, []job.FileRef{output(name)}))
+	require.NoError(t, l.Heal(t.Context()))
+	_, err := l.Resolve(t.Context(), tenant, output(name))
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// No name is given while the storage cannot say whether it is free, and then the one
+// that would have been given at once.
+func TestNoNamesWithoutTheStorage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newStoreAt(t, redistest.Open(t, redistest.Start(t).URL()), dir)
+	folder := filepath.Join(dir, "names")
+	require.NoError(t, os.Symlink(folder, folder)) // nobody can read that
+	src := made("a", "x_00001_.png", "1")
+	_, err := s.AllotOutput(t.Context(), tenant, src)
+	require.ErrorIs(t, err, ErrStorage)
+	require.NoError(t, os.Remove(folder))
+	ref, err := s.AllotOutput(t.Context(), tenant, src)
+	require.NoError(t, err)
+	require.Equal(t, "x_00001_.png", ref.Filename)
+}
+
+// What the storage knows of numbers that were given long ago is deleted in the end; no
+// name is given again then, because Redis knows it.
+func TestOldBlocksAreSwept(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Open(t, redistest.Start(t).URL()))
+	for n := range 2 * blockSize {
+		_, err := s.AllotOutput(t.Context(), tenant, made(string(rune('a'+n)), "x_00001_.png", "1"))
+		require.NoError(t, err)
+	}
+	require.Len(t, s.stored(t, blockPrefix), 3, "numbers begin at 1")
+	for _, days := range []time.Duration{59, 61} {
+		for part := range SweepParts {
+			_, err := s.later(days*24*time.Hour).Sweep(t.Context(), part, 0, func(context.Context) (map[string]bool, error) { return nil, nil })
+			require.NoError(t, err)
+		}
+		if days < 60 {
+			require.Len(t, s.stored(t, blockPrefix), 3)
+		} else {
+			require.Empty(t, s.stored(t, blockPrefix))
+		}
+	}
+	ref, err := s.AllotOutput(t.Context(), tenant, made("z", "x_00001_.png", "2"))
+	require.NoError(t, err)
+	require.Equal(t, numberedName(2*blockSize+1), ref.Filename)
+}

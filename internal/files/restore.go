@@ -1,0 +1,81 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// healing is what Heal knows of Redis.
+type healing struct {
+	mu   sync.Mutex
+	seen string // the last incarnation; "" before the first
+}
+
+// Heal puts back the names that Redis has lost of those that this process has given
+// within the last minute, if Redis was restarted or replaced since the last call. Call
+// it at the start and from time to time; a name that is missed is looked for at once.
+// A name that is another file's by now stays that file's.
+func (s *Store) Heal(ctx context.Context) error {
+	if s.copies == nil {
+		return nil
+	}
+	s.heal.mu.Lock()
+	defer s.heal.mu.Unlock()
+	now, err := s.db.Incarnation(ctx)
+	if err != nil {
+		return fmt.Errorf("files: heal: %w", err)
+	}
+	if now == s.heal.seen || s.heal.seen == "" {
+		s.heal.seen = now
+		return nil
+	}
+	restored := 0
+	for _, c := range s.copies.list() {
+		done, err := s.restore(ctx, c)
+		if errors.Is(err, redis.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		if err != nil { // there is something wrong with this one; the others go on
+			s.log.Error("cannot put back a name", "error", err)
+		}
+		if done {
+			restored++
+		}
+	}
+	s.heal.seen = now
+	if restored > 0 {
+		s.log.Warn("Redis had lost names of files, which were put back", "names", restored)
+	}
+	return nil
+}
+
+// restore puts back a name if Redis has lost it. It reports whether it was lost.
+func (s *Store) restore(ctx context.Context, c copied) (bool, error) {
+	p, e := c.key.place, c.entry
+	if e.Stored() {
+		if err := s.hold(ctx, e.Key); err != nil {
+			return false, err
+		}
+	}
+	series, number := "", int64(0)
+	if n, ok := parseNumbered(p.name); ok {
+		series, number = n.prefix, n.number
+	}
+	known, id := "", ""
+	if e.Source != nil {
+		known, id = s.knownKey(c.key.tenant, *e.Source), e.Source.id()
+	}
+	reply, err := s.db.Run(ctx, restoreScript,
+		s.folderKey(c.key.tenant, p), s.numbersKey(c.key.tenant, p), s.foldersKey(c.key.tenant, p.typ), p.typ, p.dir, p.name,
+		e.raw, c.key.tenant, series, strconv.FormatInt(number, 10), known, id,
+		s.now().Add(rememberSources).UnixMilli(), longestRun.Milliseconds())
+	if err != nil {
+		return false, fmt.Errorf("files: put back a name: %w", err)
+	}
+	return reply[0] == "ok", nil
+}
