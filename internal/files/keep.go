@@ -129,21 +129,24 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 		number = strconv.FormatInt(n.number, 10)
 	}
 	limits := u.store.limits(u.tenant)
-	reply, err := u.store.db.Run(ctx, putScript,
+	args := []any{
 		u.store.folderKey(u.tenant, u.place), u.store.numbersKey(u.tenant, u.place),
 		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
 		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ,
-		limits.Bytes, limits.Files, flag(dry))
-	if err != nil {
-		return job.FileRef{}, false, fmt.Errorf("files: name an upload: %w", err)
+		limits.Bytes, limits.Files, flag(dry),
+	}
+	reply := []string{"more"}
+	for reply[0] == "more" { // others get their turn in between
+		var err error
+		if reply, err = u.store.db.Run(ctx, putScript, args...); err != nil {
+			return job.FileRef{}, false, fmt.Errorf("files: name an upload: %w", err)
+		}
 	}
 	switch reply[0] {
 	case "unsafe":
 		return job.FileRef{}, false, errUnsafe
 	case "full":
 		return job.FileRef{}, false, &FullError{Limit: reply[1]}
-	case "crowded":
-		return job.FileRef{}, false, &StatusError{http.StatusInternalServerError}
 	}
 	// Folders inside the name come back as they were sent.
 	ref := u.ref

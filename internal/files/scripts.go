@@ -15,6 +15,9 @@ var adoptLua string
 //go:embed scripts/blocks.lua
 var blocksLua string
 
+//go:embed scripts/series.lua
+var seriesLua string
+
 //go:embed scripts/reserve.lua
 var reserveLua string
 
@@ -56,12 +59,12 @@ var noteLua string
 
 // Names are durable: they are answered to clients. The rest can be made again.
 var (
-	putScript     = redis.NewScript("files/put", redis.Durable, libLua, putLua)
+	putScript     = redis.NewScript("files/put", redis.Durable, libLua, seriesLua, putLua)
 	allotScript   = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)
-	restoreScript = redis.NewScript("files/restore", redis.Durable, libLua, restoreLua)
+	restoreScript = redis.NewScript("files/restore", redis.Durable, libLua, seriesLua, restoreLua)
 	reserveScript = redis.NewScript("files/reserve", redis.Write, libLua, blocksLua, reserveLua)
-	replaceScript = redis.NewScript("files/replace", redis.Durable, libLua, replaceLua)
-	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, removeLua)
+	replaceScript = redis.NewScript("files/replace", redis.Durable, libLua, seriesLua, replaceLua)
+	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, seriesLua, removeLua)
 	markScript    = redis.NewScript("files/mark", redis.Durable, markLua)
 	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)
 	doomScript    = redis.NewScript("files/doom", redis.Write, libLua, doomLua)

@@ -20,12 +20,10 @@
 -- ARGV[16] '1' to ask whether there is room and write nothing
 --
 -- Output: {'same', name} for bytes that were there, {'new', name},
--- {'full', bound} when the tenant has no room for more, {'crowded'} when too
--- many names of this kind are taken,
+-- {'full', bound} when the tenant has no room for more, {'more'} when many names are
+-- taken of which no series knows: come again,
 -- {'unsafe'} when the blob may have been swept: hold it, write it, come again.
 local folder, sha256, entry = ARGV[1], ARGV[7], ARGV[11]
--- Redis waits while names are tried.
-local most_tries = 10000
 local name = ARGV[5] .. ARGV[6]
 local former = redis.call('HGET', folder, name)
 
@@ -34,21 +32,20 @@ local function use()
   touch(ARGV[12], ARGV[13], ARGV[4], name, int(now()), redis.call('HGET', folder, name))
 end
 
-if ARGV[8] ~= '1' then
-  local i = 0
-  while former do
-    if hasContent(former, sha256) then
-      if entry ~= '' and ARGV[16] ~= '1' then
-        use()
-      end
-      return {'same', name}
+if ARGV[8] ~= '1' and former then
+  local same = hasContent(former, sha256)
+  if not same then
+    name, same = findName(ARGV[12], ARGV[13], ARGV[4], folder, ARGV[5], ARGV[6], sha256)
+    former = nil
+  end
+  if not name then
+    return {'more'}
+  end
+  if same then
+    if entry ~= '' and ARGV[16] ~= '1' then
+      use()
     end
-    i = i + 1
-    if i > most_tries then
-      return {'crowded'}
-    end
-    name = ARGV[5] .. ' (' .. i .. ')' .. ARGV[6]
-    former = redis.call('HGET', folder, name)
+    return {'same', name}
   end
 end
 if entry == '' then
@@ -73,6 +70,7 @@ if former then
 end
 charge(ARGV[12], entry)
 write('HSET', folder, name, entry)
+named(ARGV[12], ARGV[13], ARGV[4], name, entry)
 write('SADD', ARGV[3], ARGV[4])
 use()
 if ARGV[10] ~= '' then

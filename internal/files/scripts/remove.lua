@@ -36,6 +36,7 @@ if former == '' then
   return {'ok'}
 end
 write('HDEL', ARGV[1], ARGV[4])
+unnamed(ARGV[8], ARGV[9], ARGV[3], ARGV[4])
 discount(blobOf(former))
 discharge(ARGV[8], former)
 if redis.call('EXISTS', ARGV[1]) == 0 then

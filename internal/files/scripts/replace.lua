@@ -25,4 +25,5 @@ if from ~= to then
   weigh(former, -1, ARGV[5], ARGV[6], ARGV[7], ARGV[2])
 end
 write('HSET', ARGV[1], ARGV[2], ARGV[4])
+named(ARGV[5], ARGV[6], ARGV[7], ARGV[2], ARGV[4])
 return {'ok'}

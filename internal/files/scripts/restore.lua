@@ -34,6 +34,7 @@ if not former then
   charge(tenant, entry)
 end
 write('HSET', folder, name, entry)
+named(tenant, typ, subfolder, name, entry)
 write('SADD', ARGV[3], subfolder)
 touch(tenant, typ, subfolder, name, int(now() + ARGV[14]), entry)
 if ARGV[9] ~= '' then
