@@ -28,12 +28,16 @@ func WriteDetail(w http.ResponseWriter, v pyjson.Value) {
 	WriteJSON(w, http.StatusOK, pyjson.Strict(pyjson.Marshal(v)))
 }
 
+// Has reports whether a client has a listing already. Then Unchanged answers it.
+func Has(r *http.Request, sum []byte) bool { return r.Header.Get("If-None-Match") == etag(sum) }
+
+func etag(sum []byte) string { return `"` + hex.EncodeToString(sum[:12]) + `"` }
+
 // Unchanged sets a listing's ETag and answers a client that has it already.
 func Unchanged(w http.ResponseWriter, r *http.Request, sum []byte) bool {
-	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
-	w.Header().Set("Etag", tag)
+	w.Header().Set("Etag", etag(sum))
 	w.Header().Set("Cache-Control", "no-cache")
-	if r.Header.Get("If-None-Match") != tag {
+	if !Has(r, sum) {
 		return false
 	}
 	w.WriteHeader(http.StatusNotModified)

@@ -32,11 +32,17 @@ type Jobs struct {
 	queue *queue.Queue
 	// ended are the records of ended jobs that listings have shown.
 	ended endedCache
+	// bodies are the bodies of live jobs that listings have shown.
+	bodies bodyCache
 }
 
 // Live are a tenant's running and waiting jobs in the order in which they run.
 func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
-	return s.queue.Live(ctx, tenant)
+	jobs, err := s.queue.Live(ctx, tenant)
+	if err == nil {
+		s.bodies.retain(tenant, jobs)
+	}
+	return jobs, err
 }
 
 // LiveOf are those of some of a tenant's callers.
@@ -76,10 +82,11 @@ func (s *Jobs) Ended(ctx context.Context, tenant string) ([]EndedJob, error) {
 	return s.ended.of(ctx, s.queue, tenant)
 }
 
-// EachBody gives the bodies of those of some jobs that are live, in the order of
-// the keys, few of them in memory at a time. It ends at the first error of use.
-func (s *Jobs) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
-	return s.queue.EachBody(ctx, keys, use)
+// EachBody gives the bodies of those of a tenant's jobs that are live, in the order of
+// the keys, few of them in memory at a time. The keys must be those of the tenant's
+// listing. A job that has ended since may be among them. It ends at the first error of use.
+func (s *Jobs) EachBody(ctx context.Context, tenant string, keys []string, use func(StoredBody) error) error {
+	return s.bodies.each(ctx, s.queue, tenant, keys, use)
 }
 
 // Bodies reads the bodies of jobs that were live a moment ago, by key. Those that

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -15,8 +17,13 @@ const (
 	// this fraction of its size at most. A body that repeats one letter a million
 	// times takes no space while it waits, but its full size in each listing.
 	foldedBy = 16
-	// fewBodies is how many bodies EachBody reads at a time: they may be large.
-	fewBodies = 4
+	// EachBody reads at most manyBodies bodies at a time, and no more than
+	// bodiesAtOnce bytes unless a single one is larger.
+	manyBodies   = 64
+	bodiesAtOnce = 1 << 20
+	// unknownWeight is what a body counts for there that a version before weights has
+	// stored.
+	unknownWeight = bodiesAtOnce / 4
 )
 
 // weigh returns the bytes that a stored body counts for while it waits.
@@ -58,30 +65,68 @@ func unpackedSize(stored []byte) int64 {
 func (s StoredBody) Read() (job.Body, error) { return s.codec.decodeBody(s.stored) }
 
 // EachBody passes the bodies of the live ones among the jobs to use, in the order
-// of the keys, with only a few of them in memory at a time. It ends at the first
+// of the keys, with about a megabyte of them in memory at a time. It ends at the first
 // error of use.
 func (q *Queue) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
-	for begin := 0; begin < len(keys); begin += fewBodies {
-		part := keys[begin:min(begin+fewBodies, len(keys))]
-		reads := make([]*redis.StringCmd, len(part))
-		err := q.pipeline(ctx, len(part), fewBodies, func(p redis.Pipeliner, i int) {
-			reads[i] = p.Get(ctx, q.keys.body(part[i]))
-		})
+	for part := range slices.Chunk(keys, batchSize) {
+		weights, err := q.weights(ctx, part)
 		if err != nil {
 			return err
 		}
-		for i, read := range reads {
-			if errors.Is(read.Err(), redis.Nil) {
-				continue
+		for begin := 0; begin < len(part); {
+			end, sum := begin+1, weights[begin]
+			for end < len(part) && end-begin < manyBodies && sum+weights[end] <= bodiesAtOnce {
+				sum += weights[end]
+				end++
 			}
-			stored, err := read.Bytes()
-			if err != nil {
+			if err := q.passBodies(ctx, part[begin:end], use); err != nil {
 				return err
 			}
-			if err := use(StoredBody{Key: part[i], stored: stored, codec: q.codec}); err != nil {
-				return err
-			}
+			begin = end
 		}
 	}
 	return nil
 }
+
+// weights returns at least the sizes of stored bodies, see weigh.
+func (q *Queue) weights(ctx context.Context, keys []string) ([]int64, error) {
+	records, err := q.records(ctx, keys, "weight")
+	if err != nil {
+		return nil, err
+	}
+	weights := make([]int64, len(keys))
+	for i, r := range records {
+		weights[i], err = strconv.ParseInt(r["weight"], 10, 64)
+		if err != nil {
+			weights[i] = unknownWeight
+		}
+	}
+	return weights, nil
+}
+
+// passBodies reads bodies in one round trip and passes them to use.
+func (q *Queue) passBodies(ctx context.Context, keys []string, use func(StoredBody) error) error {
+	reads := make([]*redis.StringCmd, len(keys))
+	err := q.pipeline(ctx, len(keys), manyBodies, func(p redis.Pipeliner, i int) {
+		reads[i] = p.Get(ctx, q.keys.body(keys[i]))
+	})
+	if err != nil {
+		return err
+	}
+	for i, read := range reads {
+		if errors.Is(read.Err(), redis.Nil) {
+			continue
+		}
+		stored, err := read.Bytes()
+		if err != nil {
+			return err
+		}
+		if err := use(StoredBody{Key: keys[i], stored: stored, codec: q.codec}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Held returns how many bytes the body takes in memory while it is kept.
+func (s StoredBody) Held() int64 { return int64(len(s.Key) + len(s.stored)) }

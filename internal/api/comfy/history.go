@@ -55,7 +55,7 @@ func (l lists) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Reques
 }
 
 func (l lists) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []hub.HistoryEntry) error {
-	list := l.newListing(a)
+	list := l.newListing(a, nil)
 	defer list.close()
 	var err error
 	list.text("{")

@@ -45,25 +45,48 @@ func orEmpty(raw []byte) []byte {
 type listing struct {
 	shared
 
+	tenant string
 	share  string
 	buffer *intake.Buffer
-	sum    hash.Hash
+	// part is written to buffer when it is long enough.
+	part []byte
+	// sum is of what was written, unless tag is known beforehand.
+	sum hash.Hash
+	tag []byte
+	// broken says that something could not be read, so that tag is not this answer's.
+	broken bool
 	err    error // the first one
 }
 
-func (l lists) newListing(a api.Requester) *listing {
-	return &listing{shared: l.shared, share: a.Share(), buffer: l.Intake.NewBuffer(a.Share()), sum: sha256.New()}
+// partSize is how much of a listing is written to its buffer at a time, in bytes.
+const partSize = 64 << 10
+
+// newListing begins a listing. tag identifies its content; with nil it is found by
+// reading all of it.
+func (l lists) newListing(a api.Requester, tag []byte) *listing {
+	return &listing{
+		shared: l.shared, tenant: a.Tenant, share: a.Share(), buffer: l.Intake.NewBuffer(a.Share()), sum: sha256.New(), tag: tag,
+	}
 }
 
 func (l *listing) close() { l.buffer.Take().Close() }
 
 // write adds whole tokens of JSON.
 func (l *listing) write(p []byte) {
-	if l.err == nil {
-		p = pyjson.Strict(p)
-		l.sum.Write(p)
-		_, l.err = l.buffer.Write(p)
+	l.part = append(l.part, pyjson.Strict(p)...)
+	if len(l.part) >= partSize {
+		l.flush()
 	}
+}
+
+func (l *listing) flush() {
+	if l.err == nil {
+		if l.tag == nil {
+			l.sum.Write(l.part)
+		}
+		_, l.err = l.buffer.Write(l.part)
+	}
+	l.part = l.part[:0]
 }
 
 func (l *listing) text(s string) { l.write([]byte(s)) }
@@ -78,8 +101,10 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 		keys[n], byKey[j.Key] = j.Key, j
 	}
 	separator := ""
+	count := 0
+	var tuple []byte
 	l.text("[")
-	err := l.hub.Jobs().EachBody(ctx, keys, func(stored hub.StoredBody) error {
+	err := l.hub.Jobs().EachBody(ctx, l.tenant, keys, func(stored hub.StoredBody) error {
 		release, err := l.Intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err
@@ -88,24 +113,40 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 		body, err := stored.Read()
 		if err != nil {
 			l.Log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
+			l.broken = true
 		}
 		l.text(separator)
-		l.write(appendTuple(nil, byKey[stored.Key], body))
+		tuple = appendTuple(tuple[:0], byKey[stored.Key], body)
+		l.write(tuple)
 		separator = ", "
+		count++
 		return l.err
 	})
+	l.broken = l.broken || count < len(keys)
 	l.text("]")
 	return err
 }
 
+// digest identifies the content.
+func (l *listing) digest() []byte {
+	if l.tag != nil {
+		return l.tag
+	}
+	return l.sum.Sum(nil)
+}
+
 // answer sends the list, or what went wrong with it.
 func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
+	l.flush()
 	if err = cmp.Or(err, l.err); err != nil {
 		l.RefuseBody(w, r, l.share, api.SmallBody, err)
 		return
 	}
 	body := l.buffer.Take()
-	if api.Unchanged(w, r, l.sum.Sum(nil)) {
+	switch {
+	case l.broken && l.tag != nil:
+		w.Header().Set("Cache-Control", "no-cache")
+	case api.Unchanged(w, r, l.digest()):
 		return
 	}
 	header := w.Header()

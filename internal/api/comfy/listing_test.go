@@ -45,7 +45,7 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 
 	require.Equal(t, []string{ended + " cancelled wf-1", stays + " pending "}, shown(jobInProgress, jobPending, jobCancelled))
 	require.Equal(t, []string{stays + " pending "}, shown(jobInProgress, jobPending))
-	list := lists{shared: b.shared}.newListing(api.Requester{Tenant: job.DefaultTenant})
+	list := lists{shared: b.shared}.newListing(api.Requester{Tenant: job.DefaultTenant}, nil)
 	require.NoError(t, list.tuples(ctx, live))
 	answer := httptest.NewRecorder()
 	list.answer(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", nil), nil)

@@ -1,6 +1,7 @@
 package comfy
 
 import (
+	"crypto/sha256"
 	"net/http"
 	"slices"
 
@@ -40,7 +41,12 @@ func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 			running = append(running, j)
 		}
 	}
-	list := l.newListing(a)
+	tag := queueTag(running, pending)
+	if api.Has(r, tag) {
+		api.Unchanged(w, r, tag)
+		return
+	}
+	list := l.newListing(a, tag)
 	defer list.close()
 	list.text(`{"queue_running": `)
 	err = list.tuples(r.Context(), running)
@@ -50,6 +56,27 @@ func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	list.text("}")
 	list.answer(w, r, err)
+}
+
+// queueVersion is part of each tag of GET /queue. It changes when equal jobs are shown
+// differently than by earlier versions.
+const queueVersion = "1"
+
+// queueTag identifies an answer to GET /queue without reading the bodies of its jobs:
+// the body of a key never changes.
+func queueTag(running, pending []job.Job) []byte {
+	sum := sha256.New()
+	line := []byte(queueVersion)
+	for _, jobs := range [][]job.Job{running, pending} {
+		line = append(line, '\n')
+		for _, j := range jobs {
+			line = append(append(append(append(line, j.Key...), ' '), j.Number...), '\n')
+			sum.Write(line)
+			line = line[:0]
+		}
+	}
+	sum.Write(line)
+	return sum.Sum(nil)
 }
 
 // order is the body of POST /queue and POST /history.

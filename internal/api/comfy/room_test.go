@@ -22,19 +22,24 @@ import (
 type bench struct {
 	*Room
 
-	t        *testing.T
+	t        testing.TB
 	server   *api.Server
 	instance *sim.Server
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	return newBenchOn(t, "embedded")
+}
+
+func newBenchOn(t testing.TB, redis string) *bench {
 	t.Helper()
 	instance, err := sim.New(sim.Config{TimeScale: 0.02})
 	require.NoError(t, err)
 	t.Cleanup(instance.Close)
 	web := httptest.NewServer(instance.Handler())
 	t.Cleanup(web.Close)
-	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(hub.Identity{Redis: redis, Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	logger := slog.New(slog.DiscardHandler)
 	table := &api.Router{}
 	requests := api.NewRequests(h, func() *slog.Logger { return logger }, table)
