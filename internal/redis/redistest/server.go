@@ -88,7 +88,7 @@ func (s *Server) Save() (rewind func()) {
 	}
 }
 
-// serves waits until the server answers, or has ended.
+// serves waits until the server answers and has read its data, or has ended.
 func (s *Server) serves() bool {
 	db, err := redis.Open(s.t.Context(), redis.Options{URL: s.URL()})
 	require.NoError(s.t, err)
@@ -101,6 +101,10 @@ func (s *Server) serves() bool {
 		if err == nil && dir["dir"] != real && dir["dir"] != s.dir {
 			err = errors.New("another server is there")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		// CONFIG is answered while the data is being read, and nothing else is.
+		return db.Client().DBSize(ctx).Err()
 	}) == nil
 }
