@@ -116,8 +116,12 @@ func (c *client) expire() {
 	}
 }
 
-// report logs what the line could not keep.
+// report logs what the line could not keep, and notes what must not be told again.
 func (c *client) report() {
+	for _, job := range c.line.unheld {
+		c.noteFence(job, finished)
+	}
+	c.line.unheld = nil
 	if c.line.cuts > 0 {
 		c.streams.o.Logger.Warn("held events of a client outgrew their memory and were shortened",
 			"cuts", c.line.cuts, "limit_bytes", c.line.limits.hold)

@@ -57,6 +57,9 @@ func (l *line) fit() {
 	for l.memory > l.limits.hold || l.memory > smallLine && l.limits.ledger.pressed() {
 		l.cuts++
 		if l.out != nil && len(l.sent) > 0 {
+			if !l.forwarding {
+				l.unheld = append(l.unheld, l.sent[0].job)
+			}
 			l.free(l.sent[0])
 			l.sent = l.sent[1:]
 			continue

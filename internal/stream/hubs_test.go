@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -275,5 +276,72 @@ func TestLiveAcrossHubs(t *testing.T) {
 		require.Equal(t, words("executed 2"), p.settled())
 		one.End(other(success("1")))
 		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+	})
+}
+
+// A client is told the end of another hub's run from the history. Until it confirms
+// that end, the other hub keeps its own: the first one may die with the telling hub.
+func TestToldEndIsKeptByItsHub(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		k := Key{Client: "me"}
+		deaf := b.dial("/ws?clientId=me", nil)
+		synctest.Wait()
+		b.streams.EndedElsewhere(k, "1", "job 1", other(start("1")), other(success("1")))
+		a.job("me", "1", 1).End(other(success("1"))) // its messages come late
+		time.Sleep(3 * heartbeatInterval)
+		require.NoError(t, deaf.conn.CloseNow())
+		x.hubs["b"].sever(true)
+		time.Sleep(2 * heartbeatInterval)
+		p := a.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), complete("1")), p.settled())
+		nothingKept(t, a)
+	})
+}
+
+// A hub that tells the end of its own run from the history does not show it twice.
+func TestOwnEndIsToldOnce(t *testing.T) {
+	for _, hubs := range []string{"one", "two"} {
+		t.Run(hubs, func(t *testing.T) {
+			twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+				if hubs == "one" {
+					pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+					a = newRig(t, Options{KeepAlive: time.Hour}, pipe)
+					a.dialer = pipe.dial
+				}
+				k := Key{Client: "me"}
+				p := a.open("/ws?clientId=me")
+				p.settled()
+				run := a.job("me", "1", 1)
+				tell := func(prompt string) {
+					a.streams.EndedElsewhere(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
+				}
+				tell("1") // while its end is on its way
+				run.End(other(success("1")))
+				require.Equal(t, complete("1"), p.settled())
+				tell("1") // after the client has confirmed it
+				tell("2") // of a run whose end comes late
+				a.streams.Ended(k, Attempt{Prompt: "2", Job: "job 2", Fence: 1}, other(start("2")), other(success("2")))
+				a.job("me", "2", 2).End(other(success("2")))
+				require.Equal(t, complete("2"), p.settled())
+				nothingKept(t, a)
+			})
+		})
+	}
+}
+
+// An end that went to the socket and was then dropped to save memory counts as told.
+func TestDroppedEndIsNotToldAgain(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour, HoldBytes: 1000}, func(t *testing.T, x *exchange, a, b *rig) {
+		k := Key{Client: "me"}
+		deaf := a.dial("/ws?clientId=me", nil)
+		synctest.Wait()
+		for n := range 9 {
+			prompt := fmt.Sprint(n)
+			a.job("me", prompt, 1).End(other(success(prompt)))
+		}
+		told, _ := a.streams.Told(k, "job 0")
+		require.True(t, told)
+		a.streams.change(k, false, func(c *client) { require.Nil(t, c.line.of("job 0")) })
+		require.NoError(t, deaf.conn.CloseNow())
 	})
 }

@@ -36,6 +36,9 @@ type line struct {
 	// the last failure to write one to disk.
 	cuts     int
 	spillErr error
+	// unheld are the jobs whose ends were dropped to save memory after they had gone
+	// to the socket: the client must not be sent them again.
+	unheld []string
 }
 
 // lineLimits are bounds in bytes, see [Options].

@@ -127,7 +127,11 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 		for _, q := range received {
 			prompts = append(prompts, q.prompt)
 			c.noteReceived(q.job)
-			if r := q.remote; r != nil {
+			runs := c.replaced(q.job)
+			if q.remote != nil {
+				runs = append(runs, q.remote)
+			}
+			for _, r := range runs {
 				r.received = true
 				remote[r.hub] = append(remote[r.hub], r.id)
 			}

@@ -31,6 +31,7 @@ type source struct {
 type remoteRun struct {
 	id       uint64
 	hub      string
+	job      string
 	sequence *sequence
 	session  uint64    // the last session that named it
 	last     uint64    // the newest message that has arrived
@@ -68,8 +69,31 @@ func (c *client) newest(job string, fence int64) bool {
 	return true
 }
 
+// unconfirmed reports whether the end of a job is kept because the client has not
+// confirmed it.
+func (c *client) unconfirmed(job string) bool {
+	q := c.line.of(job)
+	return job != "" && q != nil && q.over
+}
+
+// hasEnd reports whether the client has the end of a job, or is about to be sent it.
+func (c *client) hasEnd(job string) bool { return job != "" && c.fences[job] == finished }
+
+// replaced returns the runs of a job whose end was told without them. The client has
+// that end now.
+func (c *client) replaced(job string) (runs []*remoteRun) {
+	for _, src := range c.sources {
+		for _, r := range src.runs {
+			if job != "" && r.job == job && r.outdated {
+				runs = append(runs, r)
+			}
+		}
+	}
+	return runs
+}
+
 func (c *client) noteFence(job string, fence int64) {
-	if job == "" || c.streams.transport == nil {
+	if job == "" {
 		return
 	}
 	if c.fences == nil || len(c.fences) >= maxFences {
@@ -85,10 +109,10 @@ const maxRecent = 64
 // also told, but the client may move before that hub knows, and its next owner must
 // not show the end again.
 func (c *client) noteReceived(job string) {
+	c.noteFence(job, finished)
 	if job == "" || c.streams.transport == nil {
 		return
 	}
-	c.noteFence(job, finished)
 	if slices.Contains(c.recent, job) {
 		return
 	}
@@ -193,8 +217,8 @@ func (c *client) beginRemote(src *source, e *runEvent) {
 		r.session = src.session
 		return // it continues where it was
 	}
-	*r = remoteRun{id: e.id, hub: src.hub, session: src.session}
-	if r.outdated = !c.newest(e.job, e.fence); r.outdated {
+	*r = remoteRun{id: e.id, hub: src.hub, job: e.job, session: src.session}
+	if r.outdated = c.unconfirmed(e.job) || !c.newest(e.job, e.fence); r.outdated {
 		return
 	}
 	r.sequence = &sequence{prompt: e.prompt, job: e.job, fence: e.fence, at: e.at, remote: r}
@@ -222,6 +246,9 @@ func (c *client) remoteFrame(r *remoteRun, e *runEvent) {
 func (c *client) remoteEnd(r *remoteRun, told bool) bool {
 	if r == nil {
 		return true
+	}
+	if r.outdated && c.unconfirmed(r.job) {
+		return true // its hub may be the last one with the end if this one dies
 	}
 	if r.outdated {
 		r.received = true

@@ -305,10 +305,13 @@ func (s *Streams) remove(c *client) {
 // execution_start is the first Send. Each Begin must be followed by End or Lose, or
 // the client's stream stalls; `defer run.Lose()` is fine, because it does nothing
 // after End. The same prompt and fence return the same run. A key without a client
-// returns a run that drops everything.
+// returns a run that drops everything, and so does a job whose end was told already.
 func (s *Streams) Begin(k Key, a Attempt) *Run {
 	r := &Run{}
 	s.change(k, true, func(c *client) {
+		if c.hasEnd(a.Job) {
+			return
+		}
 		c.newest(a.Job, a.Fence)
 		r.client, r.sequence = c, c.line.begin(a.Prompt, a.Fence)
 		if q := r.sequence; q.at == 0 {
@@ -322,10 +325,13 @@ func (s *Streams) Begin(k Key, a Attempt) *Run {
 // Ended adds the complete sequence of a prompt that ended without a run here:
 // refused by the instance, never runnable, or known from history only. The messages
 // start with execution_start and include the end message; status and executing null
-// are added. With a job, this is the end that this hub has brought about; without
-// one, it is shown whatever was shown before.
+// are added. With a job, this is the end that this hub has brought about, and is not
+// shown if it was told already; without one, it is shown whatever was shown before.
 func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
 	s.change(k, true, func(c *client) {
+		if c.hasEnd(a.Job) {
+			return
+		}
 		c.newest(a.Job, a.Fence)
 		c.line.ended(a, msgs)
 		c.findOwner()

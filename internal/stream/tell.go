@@ -29,22 +29,22 @@ func (s *Streams) Present() []Key {
 func (s *Streams) Told(k Key, job string) (told, running bool) {
 	s.change(k, false, func(c *client) {
 		q := c.line.of(job)
-		told = c.fences[job] == finished || q != nil && q.over
+		told = c.hasEnd(job) || q != nil && q.over
 		running = q != nil && !q.over
 	})
 	return told, running
 }
 
-// EndedElsewhere adds the complete sequence of a job that another hub has run, as
-// [Streams.Ended] does, unless that hub has sent its end. What arrives later is
-// dropped. Without messages nothing is known of the job, and nothing happens.
+// EndedElsewhere adds the complete sequence of a job that another hub has run, or this
+// one of which nothing is left here, as [Streams.Ended] does, unless its end has
+// arrived. What arrives later is dropped. Without messages nothing is known of the job, and nothing happens.
 func (s *Streams) EndedElsewhere(k Key, promptID, job string, msgs ...Message) {
 	if len(msgs) == 0 {
 		return
 	}
 	s.change(k, true, func(c *client) {
 		q := c.line.of(job)
-		if c.fences[job] == finished || q != nil && (q.over || q.remote == nil) {
+		if c.hasEnd(job) || q != nil && (q.over || q.remote == nil) {
 			return
 		}
 		if q != nil {
