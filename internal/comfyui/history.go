@@ -31,6 +31,8 @@ func (c *Client) History(ctx context.Context, id string) (entry []byte, found bo
 type Entry struct {
 	// Graph and Extra are the prompt's graph and extra_data, raw.
 	Graph, Extra []byte
+	// Wanted are the ids of the output nodes that were to be executed.
+	Wanted []string
 	// Outputs are the UI objects by node id, raw.
 	Outputs []byte
 	// StatusRaw is the member status, raw; nil when it is missing.
@@ -72,6 +74,15 @@ func ParseEntry(entry []byte) (Entry, bool) {
 				case ok && i == 3:
 					e.Extra = place.Of(value)
 					e.Mark = ParseMark(e.Extra)
+				case ok && i == 4:
+					wanted := pyjson.Scanner{Data: place.Of(value)}
+					wanted.Array(func(int) bool {
+						node, ok := wanted.Value()
+						if ok {
+							e.Wanted = append(e.Wanted, pyjson.Unquote(node.Of(wanted.Data)))
+						}
+						return ok
+					})
 				}
 				return ok
 			})

@@ -88,6 +88,7 @@ func TestRewriteEntry(t *testing.T) {
 	e, ok := ParseEntry([]byte(in))
 	require.True(t, ok)
 	require.Equal(t, Mark{Job: "k", Fence: 3}, e.Mark)
+	require.Equal(t, []string{"9"}, e.Wanted)
 	require.Equal(t, "success", e.Status)
 	require.True(t, e.Completed)
 	require.Empty(t, e.End)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -53,7 +52,7 @@ func troubleEnding(j job.Job, body job.Body, t trouble, now time.Time) ending {
 		node = body.Outputs[0] // older frontends show nothing for an error without a node
 	}
 	end := comfyui.ExecutionError(j.ID, comfyui.Failure{
-		NodeID: node, NodeType: classOf(body.Prompt, node),
+		NodeID: node, NodeType: comfyui.ClassOf(body.Prompt, node),
 		Message: t.message, Type: t.kind, Traceback: t.traceback,
 	}, now)
 	return ownEnding(j, body, job.Failed, end, now)
@@ -79,7 +78,7 @@ func cancelEnding(j job.Job, body job.Body, now time.Time) ending {
 	if len(body.Outputs) > 0 {
 		node = body.Outputs[0]
 	}
-	end := comfyui.ExecutionInterrupted(j.ID, node, classOf(body.Prompt, node), nil, now)
+	end := comfyui.ExecutionInterrupted(j.ID, node, comfyui.ClassOf(body.Prompt, node), nil, now)
 	return ownEnding(j, body, job.Cancelled, end, now)
 }
 
@@ -100,16 +99,6 @@ func ownEnding(j job.Job, body job.Body, state job.State, end []byte, now time.T
 		}
 	}
 	return ending{state: state, entry: comfyui.NewEntry(parts), messages: [][]byte{end}}
-}
-
-// classOf is the class of a node of a graph, or "".
-func classOf(graph []byte, node string) string {
-	v, err := pyjson.Parse(graph)
-	if err != nil {
-		return ""
-	}
-	o, _ := v.(*pyjson.Object)
-	return o.Object(node).String("class_type")
 }
 
 // stateOf is what the last message of a run makes of its job.

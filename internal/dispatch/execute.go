@@ -229,7 +229,7 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
 	if r.missed.messages {
-		rec.socketOnly = r.onlyBySocket()
+		rec.socketOnly = comfyui.OnlyBySocket(r.body.Prompt, r.body.Outputs)
 	}
 	v, reason := r.judge(rec)
 	if v == lost || v == excused {
@@ -290,15 +290,4 @@ func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 		end.messages = [][]byte{comfyui.ExecutionSuccess(j.ID, time.Now())}
 	}
 	return end
-}
-
-// onlyBySocket returns an output node whose results exist only in messages. A run
-// that missed messages has lost them.
-func (r *run) onlyBySocket() string {
-	for _, node := range r.body.Outputs {
-		if classOf(r.body.Prompt, node) == "SaveImageWebsocket" {
-			return node
-		}
-	}
-	return ""
 }

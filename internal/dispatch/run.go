@@ -156,7 +156,7 @@ func (r *run) where() string {
 	if r.node == "" {
 		return ""
 	}
-	class := classOf(r.body.Prompt, r.node)
+	class := comfyui.ClassOf(r.body.Prompt, r.node)
 	if class == "" { // a node that another one made
 		return " at node " + r.node
 	}

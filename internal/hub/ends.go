@@ -137,9 +137,9 @@ func (e *Ends) lookAt(ctx context.Context, k stream.Key, ends []queue.Unconfirme
 		switch {
 		case age >= e.window():
 			old = max(old, turns[r.Job.Key])
-		case told, r.Delivered, age < patience, r.Job.Run.Hub == e.boot:
+		case told, r.Delivered, age < patience:
 		default:
-			e.streams.EndedElsewhere(k, r.Job.ID, r.Job.Key, rebuilt(ctx, e.queue, r.Job)...)
+			e.tell(ctx, k, r.Job)
 		}
 	}
 	return old, nil
@@ -205,7 +205,7 @@ func (e *Ends) tellUndelivered(ctx context.Context, k stream.Key, concerns func(
 	}
 	for _, j := range jobs {
 		if time.Since(time.UnixMilli(j.FinishedAt)) < e.window() && concerns(j) {
-			e.streams.EndedElsewhere(k, j.ID, j.Key, rebuilt(ctx, e.queue, j)...)
+			e.tell(ctx, k, j)
 		}
 	}
 }
@@ -252,32 +252,54 @@ func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
 	}
 	for _, r := range records {
 		if !r.Delivered && e.streams.Holds(k) {
-			e.streams.EndedElsewhere(k, r.Job.ID, r.Job.Key, rebuilt(ctx, e.queue, r.Job)...)
+			e.tell(ctx, k, r.Job)
 		}
 	}
 }
 
+// tell sends a client the end of a job as the history has it. A picture that went
+// only over sockets is not in the history: its client waits for the hub that has it,
+// and is then told that it is lost. After a success without a picture, it would wait
+// for ever.
+func (e *Ends) tell(ctx context.Context, k stream.Key, j job.Job) {
+	frames, owed := rebuilt(ctx, e.queue, j)
+	if owed.NodeID != "" && len(frames) > 0 {
+		if time.Since(time.UnixMilli(j.FinishedAt)) < min(endGrace*endPatience, e.window()/3) {
+			return // the next look comes back to it
+		}
+		frames[len(frames)-1] = stream.Text(comfyui.ExecutionError(j.ID, owed, time.Now()))
+	}
+	e.streams.EndedElsewhere(k, j.ID, j.Key, frames...)
+}
+
 // rebuilt are the messages of an ended job from its history entry; none where
-// there is no entry any more.
-func rebuilt(ctx context.Context, q *queue.Queue, j job.Job) []stream.Message {
+// there is no entry any more. owed is the failure to show a client that has not got
+// the results over its socket; its NodeID is empty if the history has them all.
+func rebuilt(ctx context.Context, q *queue.Queue, j job.Job) (frames []stream.Message, owed comfyui.Failure) {
 	entry, err := q.HistoryEntry(ctx, j.Tenant, j.ID)
 	if err != nil {
-		return nil
+		return nil, owed
 	}
 	raw, err := entry.JSON()
 	if err != nil {
-		return nil
+		return nil, owed
 	}
-	return endFrames(j, raw)
+	parsed, ok := comfyui.ParseEntry(raw)
+	if !ok {
+		return nil, owed
+	}
+	if node := comfyui.OnlyBySocket(parsed.Graph, parsed.Wanted); parsed.End == comfyui.TypeExecutionSuccess && node != "" {
+		owed = comfyui.Failure{
+			NodeID: node, NodeType: comfyui.ClassOf(parsed.Graph, node), Type: "ConnectionError",
+			Message: "The prompt was executed, but its result went only over a socket and was lost on its way. Submit the prompt again.",
+		}
+	}
+	return endFrames(j, parsed), owed
 }
 
 // endFrames are the messages of an ended job as its history entry tells them:
 // start, outputs, end. Progress is not kept and nobody needs it.
-func endFrames(j job.Job, entry []byte) []stream.Message {
-	parsed, ok := comfyui.ParseEntry(entry)
-	if !ok {
-		return nil
-	}
+func endFrames(j job.Job, parsed comfyui.Entry) []stream.Message {
 	var out []stream.Message
 	var last *stream.Message
 	for _, m := range parsed.Messages {

@@ -87,3 +87,25 @@ func TestOldEndsAreSkipped(t *testing.T) {
 		return err == nil && old == ends[0][0].Turn
 	}, time.Minute, time.Millisecond)
 }
+
+// A client was away for longer than its stream is kept, and its prompt has ended
+// shortly before it returns to the hub that ran it.
+func TestOwnEndIsFoundInTheHistory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Nanosecond})
+	id := b.submit(picture(3), "ann")
+	b.finished(id)
+	j, err := b.hub.jobs.Find(t.Context(), job.DefaultTenant, id)
+	require.NoError(t, err)
+	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
+	require.Eventually(t, func() bool {
+		told, running := b.hub.streams.Told(k, j.Key)
+		return !told && !running
+	}, time.Minute, time.Millisecond)
+	socket := b.dial("ann")
+	types := socket.until(id)
+	require.Equal(t, "execution_start", types[0])
+	require.Equal(t, "execution_success", types[len(types)-2])
+	requireDelivered(t, b, socket, id)
+}

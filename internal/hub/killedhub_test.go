@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,5 +66,30 @@ func TestEndOfAKilledHub(t *testing.T) {
 	require.Equal(t, "execution_start", types[0])
 	require.Contains(t, types, "executed")
 	require.Equal(t, "execution_success", types[len(types)-2])
+	requireDelivered(t, two, socket, id)
+}
+
+// A picture went over a socket only, and the hub that had it is killed. Its client is
+// told that the picture is lost, not that all is well.
+func TestPictureOfAKilledHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	id := one.submit(strings.Replace(picture(3), "SaveImage", "SaveImageWebsocket", 1), "ann")
+	one.finished(id)
+	one.kill()
+	socket := two.dial("ann")
+	var types []string
+	var last string
+	for len(types) == 0 || types[len(types)-1] != "executing" {
+		m := socket.next()
+		require.Equal(t, id, m.Data.PromptID)
+		types = append(types, m.Type)
+		if m.Type == "execution_error" {
+			last = m.raw
+		}
+	}
+	require.NotContains(t, types, "execution_success")
+	require.Contains(t, last, "was lost on its way")
+	require.Contains(t, last, `"node_type": "SaveImageWebsocket"`)
 	requireDelivered(t, two, socket, id)
 }

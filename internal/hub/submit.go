@@ -197,7 +197,7 @@ func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	if s.streams.Replay(k, j.ID) {
 		return
 	}
-	if frames := rebuilt(ctx, s.queue, j); len(frames) > 0 {
+	if frames, _ := rebuilt(ctx, s.queue, j); len(frames) > 0 {
 		s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
 	}
 }
