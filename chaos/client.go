@@ -307,6 +307,8 @@ func (s *socket) next(ctx context.Context) error {
 		s.open, s.results = p.id, 0
 	case m.Type == "execution_success" && p.bySocket && s.results == 0:
 		s.client.tally.breach(lost, "%s ended without the picture that the socket should have carried", p.id)
+	case m.Type == "execution_error" && p.bySocket && bytes.Contains(data, []byte("was lost on its way")):
+		s.client.tally.count(&s.client.tally.owed)
 	case m.Type == "executing" && m.Data.Node == nil:
 		s.end(p)
 	}

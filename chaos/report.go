@@ -49,8 +49,8 @@ func (r *report) print(w io.Writer) (kept bool) {
 		fmt.Fprintf(w, "  %s %d", name, r.struck[name])
 	}
 	fmt.Fprintf(w, "\n\n%d prompts accepted, %d of them cancelled; answers to POST /prompt:%s\n", accepted, cancelled, t.answers())
-	fmt.Fprintf(w, "%d sockets, %d pictures checked, %d ends sent again after a reconnect, %d runs of %d prompts\n",
-		t.sockets, t.pictures, t.again, r.attempts, r.executed)
+	fmt.Fprintf(w, "%d sockets, %d pictures checked, %d reported lost on a socket, %d ends sent again after a reconnect, %d runs of %d prompts\n",
+		t.sockets, t.pictures, t.owed, t.again, r.attempts, r.executed)
 	fmt.Fprintf(w, "longest time without an accepted prompt while Redis and a hub were well: %.1f s\n\n", r.silence.Seconds())
 	table(w, r.stage, r.before, r.after)
 	fmt.Fprintln(w)

@@ -21,6 +21,7 @@ type tally struct {
 	sockets  int
 	pictures int
 	again    int // ends seen again after a reconnect
+	owed     int // pictures that went over a socket only, and that a hub said were lost
 	// broken holds the broken promises by kind.
 	broken map[string][]string
 }
