@@ -300,33 +300,37 @@ func TestToldEndIsKeptByItsHub(t *testing.T) {
 
 // A hub that tells the end of its own run from the history does not show it twice.
 func TestOwnEndIsToldOnce(t *testing.T) {
-	for _, hubs := range []string{"one", "two"} {
-		t.Run(hubs, func(t *testing.T) {
-			twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-				if hubs == "one" {
-					pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-					a = newRig(t, Options{KeepAlive: time.Hour}, pipe)
-					a.dialer = pipe.dial
-				}
-				k := Key{Client: "me"}
-				p := a.open("/ws?clientId=me")
-				p.settled()
-				run := a.job("me", "1", 1)
-				tell := func(prompt string) {
-					a.streams.EndedElsewhere(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
-				}
-				tell("1") // while its end is on its way
-				run.End(other(success("1")))
-				require.Equal(t, complete("1"), p.settled())
-				tell("1") // after the client has confirmed it
-				tell("2") // of a run whose end comes late
-				a.streams.Ended(k, Attempt{Prompt: "2", Job: "job 2", Fence: 1}, other(start("2")), other(success("2")))
-				a.job("me", "2", 2).End(other(success("2")))
-				require.Equal(t, complete("2"), p.settled())
-				nothingKept(t, a)
-			})
-		})
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, _ *exchange, a, _ *rig) { ownEndsOnce(t, a) })
+}
+
+func TestOwnEndIsToldOnceByTheOnlyHub(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		only := newRig(t, Options{KeepAlive: time.Hour}, pipe)
+		only.dialer = pipe.dial
+		ownEndsOnce(t, only)
+	})
+}
+
+func ownEndsOnce(t *testing.T, r *rig) {
+	t.Helper()
+	k := Key{Client: "me"}
+	p := r.open("/ws?clientId=me")
+	p.settled()
+	run := r.job("me", "1", 1)
+	tell := func(prompt string) {
+		r.streams.EndedElsewhere(k, prompt, "job "+prompt, other(start(prompt)), other(success(prompt)))
 	}
+	tell("1") // while its end is on its way
+	run.End(other(success("1")))
+	require.Equal(t, complete("1"), p.settled())
+	tell("1") // after the client has confirmed it
+	tell("2") // of a run whose end comes late
+	r.streams.Ended(k, Attempt{Prompt: "2", Job: "job 2", Fence: 1}, other(start("2")), other(success("2")))
+	r.job("me", "2", 2).End(other(success("2")))
+	require.Equal(t, complete("2"), p.settled())
+	nothingKept(t, r)
 }
 
 // An end that went to the socket and was then dropped to save memory counts as told.
