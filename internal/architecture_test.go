@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/api", "internal/hub"},
 	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/sim"},
-	"demo":              {"internal/programs"}, // besides, an ordinary client of ComfyUI's API
+	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
 	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
 

@@ -359,7 +359,7 @@ func TestSendersPause(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, sent, 5, "at once after a quiet time")
 		s.close()
-		require.Equal(t, time.Since(begin), 4*sendPause, "close does not wait for a pause")
+		require.Equal(t, 4*sendPause, time.Since(begin), "close does not wait for a pause")
 	})
 }
 
