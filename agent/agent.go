@@ -34,7 +34,11 @@ type config struct {
 	identity gossip.Identity
 	// restartCommand is run to restart a server; empty for none.
 	restartCommand string
-	logger         *slog.Logger
+	// stopTimeout is how long a stopping agent waits for the runs of its servers; 0
+	// means not at all. hurry is closed when it must wait no longer.
+	stopTimeout time.Duration
+	hurry       <-chan struct{}
+	logger      *slog.Logger
 	// searchEvery is the pause between two searches. Default: 10 s.
 	searchEvery time.Duration
 	// ports are searched. Default: conventionalPorts.
@@ -43,6 +47,9 @@ type config struct {
 
 // agent is the process: what it knows of its servers, and its membership in the
 // group of hubs.
+//
+// Many methods: what it serves, reports and waits for is all about the same servers,
+// under one lock.
 type agent struct {
 	config
 	log    *slog.Logger
@@ -51,7 +58,10 @@ type agent struct {
 	scheme string
 	work   sync.WaitGroup
 
+	fetches fetches
+
 	mu        sync.Mutex
+	draining  bool   // it stops
 	serving   string // host:port that hubs dial, empty until known
 	seq       uint64
 	instances []*instance
@@ -64,9 +74,10 @@ type instance struct {
 	handler http.Handler
 	restart *restarter
 
-	// seen and load are guarded by the agent's mutex.
-	seen comfyui.Observation
-	load string // what else uses its GPU
+	// The agent's mutex guards the rest.
+	seen  comfyui.Observation
+	load  string // what else uses its GPU
+	asked asked
 }
 
 // run runs the agent until ctx ends.
@@ -79,7 +90,8 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	stopped := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer a.work.Wait()
 	defer cancel()
 	for _, t := range a.targets {
@@ -111,9 +123,11 @@ func (c config) run(ctx context.Context) error {
 	}
 
 	select {
-	case <-ctx.Done():
-		err = nil
+	case <-stopped.Done():
+		err = a.drain(served)
 	case err = <-served:
+	}
+	if err != nil {
 		err = fmt.Errorf("serving instances: %w", err)
 	}
 	a.log.Info("agent stops; runs continue")
@@ -176,6 +190,7 @@ func (a *agent) observe(i *instance, o comfyui.Observation) {
 	a.mu.Lock()
 	before := i.seen
 	i.seen = o
+	i.asked.take(o)
 	a.mu.Unlock()
 	edge := before.Up != o.Up || before.Idle() != o.Idle() ||
 		(before.Foreign > 0) != (o.Foreign > 0) || before.ObjectInfoHash != o.ObjectInfoHash
@@ -299,7 +314,9 @@ func (a *agent) report() fleet.Report {
 		return r // gossip asks before it has reported our address
 	}
 	for _, i := range a.instances {
-		r.Instances = append(r.Instances, i.report(a.scheme+"://"+a.serving))
+		described := i.report(a.scheme + "://" + a.serving)
+		described.Draining = a.draining
+		r.Instances = append(r.Instances, described)
 	}
 	return r
 }
@@ -314,6 +331,7 @@ func (i *instance) report(base string) fleet.InstanceReport {
 		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,
 		Version: o.Version.Text, GPU: o.GPU, GPUType: o.GPUType, VRAMTotal: o.VRAMTotal, VRAMFree: o.VRAMFree,
 		ObjectInfo: o.ObjectInfoHash, Boot: o.Boot,
+		Restarting: i.asked.due(), Restarted: i.asked.restarted != 0 && i.asked.restarted == o.Boot,
 	}
 	if i.direct != "" {
 		r.URL, r.Direct = i.direct, true

@@ -32,19 +32,21 @@ type restarter struct {
 
 var errRestarting = errors.New("it was restarted a moment ago")
 
-// start runs the command, which continues if the agent ends. It does not wait.
-func (r *restarter) start() error {
+// start runs the command, which continues if the agent ends. It does not wait. It
+// calls begins before the command, and failed if the command fails.
+func (r *restarter) start(begins, failed func()) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.last) < restartPause {
 		return errRestarting
 	}
 	r.last = time.Now()
-	go r.run()
+	begins()
+	go r.run(failed)
 	return nil
 }
 
-func (r *restarter) run() {
+func (r *restarter) run(failed func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), restartTimeout)
 	defer cancel()
 	shell, flag := "sh", "-c"
@@ -60,5 +62,6 @@ func (r *restarter) run() {
 	if err := cmd.Run(); err != nil {
 		tail := out.Bytes()[max(0, out.Len()-500):]
 		r.log.Error("the restart command failed", "instance", r.target.name, "error", err, "output", string(tail))
+		failed()
 	}
 }

@@ -36,7 +36,10 @@ func startHub(t testing.TB, bind string) *hub {
 	g, err := gossip.Join(t.Context(), gossip.Config{
 		Role: gossip.RoleHub, Name: "hub", Bind: bind,
 		OnMember: func(e gossip.Event) {
-			if e.Left {
+			switch {
+			case e.Left && e.Announced:
+				h.registry.AgentStopped(e.Member.Name, e.Member.Boot, e.Member.Key)
+			case e.Left:
 				h.registry.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 			}
 		},

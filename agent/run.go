@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +54,8 @@ func newRunCommand() *cobra.Command {
 					return errors.New("--simulate and --comfyui exclude each other")
 				}
 				simulated.logger, simulated.count, simulated.anyPort = c.logger, simulate, true
-				stop, urls, err := simulated.start(cmd.Context())
+				// The servers outlive the first signal: their runs are waited for.
+				stop, urls, err := simulated.start(context.WithoutCancel(cmd.Context()))
 				if err != nil {
 					return err
 				}
@@ -63,6 +66,9 @@ func newRunCommand() *cobra.Command {
 				return err
 			}
 			c.version = version()
+			hurry, stop := secondSignal()
+			defer stop()
+			c.hurry = hurry
 			return c.run(cmd.Context())
 		},
 	}
@@ -77,6 +83,7 @@ func newRunCommand() *cobra.Command {
 	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key; several on a line each while it is changed, the first is used (default: the variable "+keyVariable+")")
 	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
 	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
+	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")
 	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")
 	simulated.flags(f, "first `port` of the simulated servers; others where they are taken")
 	return cmd

@@ -89,7 +89,26 @@ func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	http.StripPrefix(comfyui.InstancePath+name, i.handler).ServeHTTP(w, r)
+	a.pass(i, w, r)
+}
+
+// pass passes a request on to an instance.
+func (a *agent) pass(i *instance, w http.ResponseWriter, r *http.Request) {
+	answer := &passed{ResponseWriter: w, deliberate: func() bool { return a.deliberate(i) }}
+	http.StripPrefix(comfyui.InstancePath+i.name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isFetch(r.URL.Path) {
+			defer a.fetches.begin()()
+		}
+		if !comfyui.IsReboot(r.Method, r.URL) {
+			i.handler.ServeHTTP(w, r)
+			return
+		}
+		a.ask(i)
+		i.handler.ServeHTTP(w, r)
+		if answer.status >= http.StatusBadRequest && answer.status < http.StatusInternalServerError {
+			a.unask(i) // it is not there, or not allowed
+		}
+	})).ServeHTTP(answer, r)
 }
 
 // serveRestart restarts an instance that a hub has found sick.
@@ -104,7 +123,7 @@ func (a *agent) serveRestart(w http.ResponseWriter, r *http.Request, name string
 	case i.restart == nil:
 		http.Error(w, "this agent has no --restart-command", http.StatusNotFound)
 	default:
-		if err := i.restart.start(); err != nil {
+		if err := i.restart.start(func() { a.ask(i) }, func() { a.unask(i) }); err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
 	}

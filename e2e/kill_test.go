@@ -3,6 +3,8 @@ package e2e
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/comfyhub/comfyhub/internal/programs"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -44,6 +46,20 @@ func TestKillAnAgentsMachine(t *testing.T) {
 	f.startAgent("spare", 1)
 	f.succeeded([]string{id})
 	f.attemptsOf([]string{id}, 2)
+}
+
+// A machine is taken out of service with a run: that is finished first.
+func TestStopAnAgent(t *testing.T) {
+	f := newFleet(t, "embedded")
+	f.startHub()
+	agent := f.startAgent("gpu", 1, "--stop-timeout", "1m")
+	f.idle(1)
+	id := f.submit(10, 1)
+	f.running(1)
+	agent.Stop()
+	f.succeeded([]string{id})
+	f.attemptsOf([]string{id}, 1)
+	require.Contains(t, agent.Log(), "agent waits")
 }
 
 // Agents and hub find each other again in any order.

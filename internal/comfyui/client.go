@@ -23,10 +23,14 @@ const (
 	HubHeader = "X-ComfyHub"
 	// UnreachableHeader is on an agent's 502 when the agent could not connect
 	// to its ComfyUI at all, so that the hub knows that nothing was sent. Its
-	// value is Gone when the port refused, else a reason.
+	// value is Gone when the port refused, Restarting when it did so on purpose,
+	// else a reason.
 	UnreachableHeader = "X-ComfyHub-Unreachable"
 	// Gone is the value of UnreachableHeader for a port that refuses.
 	Gone = "gone"
+	// Restarting is the value of UnreachableHeader for a port that refuses because
+	// somebody has asked for a restart, or because the agent's machine stops.
+	Restarting = "restarting"
 
 	// maxBody bounds what is read into memory of one answer: a history entry
 	// carries the workflow. object_info of a large installation has 20 MB.
@@ -234,6 +238,8 @@ func checkAnswer(resp *http.Response) error {
 	case "":
 	case Gone:
 		return ErrGone
+	case Restarting:
+		return ErrRestarting
 	default:
 		return fmt.Errorf("%w: its agent says: %s", ErrUnreachable, reason)
 	}

@@ -3,8 +3,11 @@ package comfyui
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -62,6 +65,19 @@ func (c *Client) SubscribeLogs(ctx context.Context, sid string, enabled bool) er
 // instance's name follows. It lies outside of the paths that are passed on to
 // instances, so that no client of a hub can reach it.
 const RestartPath = "/restart/"
+
+// IsReboot reports whether a request asks ComfyUI-Manager to restart the server. Older
+// versions take GET, newer ones POST.
+func IsReboot(method string, u *url.URL) bool {
+	if method != http.MethodGet && method != http.MethodPost {
+		return false
+	}
+	asked, err := aiohttp.ReadPath(u)
+	return err == nil && slices.Contains(reboots, asked.Bare().String())
+}
+
+// reboots are the paths of all versions of ComfyUI-Manager.
+var reboots = []string{"/manager/reboot", "/v2/manager/reboot"}
 
 // InstancePath is where an agent serves an instance; its name follows.
 const InstancePath = "/i/"

@@ -13,6 +13,8 @@ var (
 	// the instance's port, so its process is dead and so is what it ran. A
 	// refusing agent is not enough for it: see [Options.ViaAgent].
 	ErrGone = fmt.Errorf("%w: nothing listens at its port", ErrUnreachable)
+	// ErrRestarting is an ErrGone that somebody has asked for.
+	ErrRestarting = fmt.Errorf("%w: it is being restarted", ErrGone)
 	// ErrUnclear says that the request was sent and its fate is not known:
 	// status 500 and above, a timeout, a connection cut. After a POST /prompt
 	// the prompt may be queued all the same: look before trying elsewhere.

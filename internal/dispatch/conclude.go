@@ -103,6 +103,13 @@ func (r *run) requeue(ctx context.Context, res result) {
 	if ctx.Err() != nil {
 		return
 	}
+	if r.conn != nil && res.died {
+		i, _ := r.d.Fleet.Instance(r.conn.name)
+		if res.asked || i.Deliberate(r.boot) {
+			// Nothing speaks against the job.
+			res.verdict, res.reason = excused, "the instance was restarted on purpose"
+		}
+	}
 	r.lose()
 	r.free()
 	r.log.Warn("run lost", "reason", res.reason)

@@ -315,3 +315,6 @@ func (conn *connection) ranLast(tenant, client string) bool {
 // gone reports whether an error means that the instance's process is not there,
 // rather than that it cannot be reached.
 func gone(err error) bool { return errors.Is(err, comfyui.ErrGone) }
+
+// asked reports whether an error means that this was asked for.
+func asked(err error) bool { return errors.Is(err, comfyui.ErrRestarting) }

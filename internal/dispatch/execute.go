@@ -91,7 +91,7 @@ func (r *run) notTaken(err error) result {
 	case errors.Is(err, comfyui.ErrUnreachable):
 		v = excused
 	}
-	return result{verdict: v, reason: "the instance did not take it: " + err.Error()}
+	return result{verdict: v, died: v == killed, reason: "the instance did not take it: " + err.Error()}
 }
 
 // follow watches the run and collects its results.

@@ -236,14 +236,10 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 		if r.d.vouched(o.Run) {
 			last = time.Now()
 		}
-		patience := r.d.settings().ContactTimeout
-		if _, known := r.d.Fleet.Instance(o.Instance); !known {
-			patience *= arrivalFactor
-		}
 		switch {
 		case r.wish != wanted && time.Since(began) > unwantedPatience:
 			return nil, r.cancelledEnd()
-		case time.Since(last) > patience, time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
+		case time.Since(last) > r.d.patienceFor(o.Instance), time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
 			return nil, result{verdict: lost, reason: "its instance did not come back"}
 		}
 		e, err := r.mail.next(ctx, 100*time.Millisecond)
@@ -264,10 +260,21 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 	}
 }
 
+// patienceFor returns how long a run is kept whose instance can neither be reached nor
+// is reported to have it.
+func (d *Dispatcher) patienceFor(instance string) time.Duration {
+	patience := d.settings().ContactTimeout
+	if i, known := d.Fleet.Instance(instance); !known || i.Left {
+		patience *= arrivalFactor
+	}
+	return patience
+}
+
 const (
 	// arrivalFactor times ContactTimeout is how long a run is kept whose instance
-	// nobody has reported to this hub yet. An agent that knows another hub looks for
-	// one that has restarted once a minute.
+	// nobody has reported to this hub yet, or whose agent has left: the instance works
+	// on, and the agent may only be restarting. An agent that knows another hub looks
+	// for one that has restarted once a minute.
 	arrivalFactor = 6
 	// vouchFactor times ContactTimeout is how long a run is kept at most whose
 	// instance this hub cannot reach, while reports say that it goes on there.

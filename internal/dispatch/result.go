@@ -37,6 +37,9 @@ type result struct {
 	verdict verdict
 	// reason says in plain words why a run was lost, excused, hopeless or killed.
 	reason string
+	// died says that a run was lost or killed because the instance's process ended, and
+	// asked that somebody wanted that.
+	died, asked bool
 	// anywhere says that the cause of an excused run would be the same at another
 	// instance, so that the job had better wait.
 	anywhere bool

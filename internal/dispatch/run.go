@@ -48,6 +48,9 @@ type run struct {
 	vouchedAt time.Time
 	// noted is when the progress was last written to the queue.
 	noted time.Time
+	// boot is which process of the instance has the run, as far as was reported when it
+	// began; 0 for an adopted one.
+	boot int64
 	// heard is when the instance last sent something about the run, or took it.
 	heard time.Time
 }
@@ -58,6 +61,10 @@ func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 		d:     d, conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
 	}
 	r.take(j)
+	if conn != nil {
+		i, _ := d.Fleet.Instance(conn.name)
+		r.boot = i.Report.Boot
+	}
 	r.files = newOutputs(r)
 	return r
 }
@@ -90,9 +97,9 @@ func (r *run) watch(ctx context.Context) result {
 			case errors.Is(e.err, rescue.ErrPanic):
 				return result{verdict: crashed}
 			case gone(e.err) && r.phase == executing:
-				return result{verdict: killed, reason: "the instance died" + r.where()}
+				return result{verdict: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}
 			case gone(e.err), errors.Is(e.err, errDropped), r.outOfReach():
-				return result{verdict: lost, reason: "the instance cannot be reached: " + e.err.Error()}
+				return result{verdict: lost, died: gone(e.err), asked: asked(e.err), reason: "the instance cannot be reached: " + e.err.Error()}
 			}
 		case cancelAsked:
 			r.wish = max(r.wish, cancelled)
@@ -127,7 +134,7 @@ func (r *run) outOfReach() bool {
 	if r.d.vouched(r.lease()) {
 		r.vouchedAt = now
 	}
-	return now.Sub(r.vouchedAt) > contact || now.Sub(r.downSince) > vouchFactor*contact
+	return now.Sub(r.vouchedAt) > r.d.patienceFor(r.conn.name) || now.Sub(r.downSince) > vouchFactor*contact
 }
 
 // withdraw shows the client nothing of the run any more: it has withdrawn the job.

@@ -91,9 +91,9 @@ func (r *run) look(ctx context.Context) result {
 		r.missed.messages = true // the end's messages did not come
 		return result{verdict: instanceDone}
 	case r.phase == executing:
-		return result{verdict: killed, reason: "the instance died" + r.where() + ", and was restarted"}
+		return result{verdict: killed, died: true, reason: "the instance died" + r.where() + ", and was restarted"}
 	default:
-		return result{verdict: lost, reason: "the instance no longer knows the prompt: it was restarted"}
+		return result{verdict: lost, died: true, reason: "the instance no longer knows the prompt: it was restarted"}
 	}
 }
 

@@ -121,6 +121,8 @@ func (r *run) search(cause error) error {
 			}
 		}
 		switch {
+		case asked(err):
+			return err
 		case gone(err): // it has read the prompt and is dead
 			return fmt.Errorf("%w: %w", errDied, cause)
 		case errors.Is(err, comfyui.ErrUnreachable):

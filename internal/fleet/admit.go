@@ -104,6 +104,16 @@ func (r *Registry) absent(name string, now time.Time) bool {
 // that is not the current one changes nothing: it is the leave message of an
 // earlier process, or an attempt to take the agent's place.
 func (r *Registry) AgentLeft(name string, boot int64, key string) {
+	r.agentLeft(name, boot, key, false)
+}
+
+// AgentStopped is AgentLeft for an agent that has said so itself. Its instances run on,
+// and a successor may report them soon.
+func (r *Registry) AgentStopped(name string, boot int64, key string) {
+	r.agentLeft(name, boot, key, true)
+}
+
+func (r *Registry) agentLeft(name string, boot int64, key string, announced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.agents[name]
@@ -113,7 +123,7 @@ func (r *Registry) AgentLeft(name string, boot int64, key string) {
 	a.left = true
 	for _, rec := range r.instances {
 		if rec.agent == name {
-			rec.orphaned = true
+			rec.orphaned, rec.left = true, announced
 		}
 	}
 	r.notify()

@@ -56,6 +56,19 @@ type Instance struct {
 	Report InstanceReport
 	// LastSeen is when Report arrived; zero before the first.
 	LastSeen time.Time
+	// Drained means that an operator drains the instance.
+	Drained bool
+	// Left means that the agent has said that it leaves, and nothing has reported the
+	// instance since.
+	Left bool
+}
+
+// Deliberate reports whether a process of the instance that has ended was ended on
+// purpose, as far as is known: an operator was draining it, its agent was stopping, or
+// somebody had asked for a restart. boot is the report's Boot from before, 0 if that is
+// not known.
+func (i Instance) Deliberate(boot int64) bool {
+	return i.Drained || i.Report.Draining || i.Report.Restarting || i.Report.Restarted && i.Report.Boot != boot
 }
 
 // BootID tells one life of the instance's process from the next, as a short text.
@@ -87,6 +100,8 @@ type record struct {
 	// orphaned means that the agent has left and nothing has reported the instance
 	// since.
 	orphaned bool
+	// left means that the agent has said so itself.
+	left bool
 }
 
 // staleAfter is how long an instance is believed to be as last seen. Agents repeat
@@ -96,7 +111,7 @@ const staleAfter = 20 * time.Second
 func (r *record) snapshot(now time.Time) Instance {
 	i := Instance{
 		Name: r.report.Name, URL: r.report.URL, Kind: r.report.Kind, Agent: r.agent, Key: r.key,
-		Direct: r.report.Direct || r.agent == "", Running: r.running, Report: r.report, LastSeen: r.seen,
+		Direct: r.report.Direct || r.agent == "", Running: r.running, Report: r.report, LastSeen: r.seen, Drained: r.draining, Left: r.orphaned && r.left,
 	}
 	if i.Kind == "" {
 		i.Kind = KindComfyUI
@@ -123,6 +138,10 @@ func (r *record) state(now time.Time) (State, string) {
 		return Sick, r.sick
 	case r.draining:
 		return Draining, "draining"
+	case r.report.Draining:
+		return Draining, "its agent stops"
+	case r.report.Restarting:
+		return Draining, "it is about to restart"
 	case r.report.Foreign > 0:
 		return Foreign, fmt.Sprintf("prompts of others: %d", r.report.Foreign)
 	case r.report.Load != "":

@@ -70,6 +70,13 @@ type InstanceReport struct {
 	// Boot tells one run of the instance's process from the next, in milliseconds
 	// since the Unix epoch.
 	Boot int64 `json:"boot,omitempty"`
+	// Draining means that the agent stops: the instance gets no job any more.
+	Draining bool `json:"draining,omitempty"`
+	// Restarting means that somebody has asked for a restart of the instance's process,
+	// which has not happened yet. Restarted means that the process of this Boot was
+	// started by one.
+	Restarting bool `json:"restarting,omitempty"`
+	Restarted  bool `json:"restarted,omitempty"`
 	// Since is when the instance last came, went, or became idle or busy, in
 	// milliseconds since the Unix epoch.
 	Since int64 `json:"since,omitempty"`

@@ -214,7 +214,7 @@ func (g *Gossip) Members() []Member {
 
 func (g *Gossip) event(e Event) {
 	p := processOf(e.Member)
-	if e.announced {
+	if e.Announced {
 		note(g.ended, p, true)
 	}
 	if _, gone := g.gone[p]; gone && e.Left {

@@ -43,7 +43,8 @@ type Event struct {
 	// Left is true if the member has left or was found dead.
 	Left bool
 
-	announced bool // the member said so itself
+	// Announced is true if the member has said itself that it leaves.
+	Announced bool
 }
 
 // ErrName is returned for a name that cannot be used.

@@ -37,7 +37,7 @@ func (g *Gossip) message(data []byte) {
 }
 
 func (g *Gossip) leaveAnnounced(from meta) {
-	g.event(Event{Member: from.member(from.Addr), Left: true, announced: true})
+	g.event(Event{Member: from.member(from.Addr), Left: true, Announced: true})
 }
 
 // report handles a report that is proven to be from its sender.

@@ -77,7 +77,11 @@ func (m *membership) member(e gossip.Event) {
 	if e.Member.Role == gossip.RoleHub {
 		m.hubs.note(e)
 	}
-	if e.Member.Role == gossip.RoleAgent && e.Left {
+	switch {
+	case e.Member.Role != gossip.RoleAgent || !e.Left:
+	case e.Announced:
+		m.hub.fleet.AgentStopped(e.Member.Name, e.Member.Boot, e.Member.Key)
+	default:
 		m.hub.fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 	}
 }

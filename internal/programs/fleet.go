@@ -63,6 +63,7 @@ func (f *Fleet) Start(spec Spec) (*Program, error) {
 	// What the programs keep in a user's home folder stays in the fleet's.
 	home := filepath.Join(f.Dir, "home")
 	env := []string{
+		"COMFYHUB_AGENT_STOP_TIMEOUT=0s", // whoever stops everything does not wait for runs
 		"COMFYHUB_ADDR=" + f.Addr, "COMFYHUB_ADMIN=" + f.Admin, "COMFYHUB_GOSSIP=" + f.Gossip,
 		"COMFYHUB_REDIS=" + f.Redis, "COMFYHUB_DATA=" + f.Data, "XDG_CONFIG_HOME=" + home, "XDG_DATA_HOME=" + home,
 	}
