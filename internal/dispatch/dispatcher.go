@@ -126,6 +126,10 @@ type Dispatcher struct {
 	loops sync.WaitGroup
 	work  rescue.Group
 	wake  chan struct{}
+	// news counts the calls of Wake. nothing is what it was when the loop began its
+	// last look, if that found that nothing waits; else 0.
+	news    atomic.Uint64
+	nothing uint64
 	// affinity says where each client's jobs ran last.
 	affinity affinity
 	// logsWanted says that somebody reads the primary's log.
@@ -201,6 +205,13 @@ func (d *Dispatcher) Close() {
 
 // Wake makes the dispatcher look for work at once. It never blocks.
 func (d *Dispatcher) Wake() {
+	d.news.Add(1)
+	d.freed()
+}
+
+// freed makes the dispatcher look for work for an instance that is idle now. It does
+// not look at a queue in which it has found nothing since the last Wake.
+func (d *Dispatcher) freed() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -230,6 +241,7 @@ func (d *Dispatcher) loop(ctx context.Context) {
 		case <-d.wake:
 		case <-due:
 		case <-tick.C:
+			d.nothing = 0 // a hint may have been lost
 			d.expire(ctx)
 		case <-ctx.Done():
 			return

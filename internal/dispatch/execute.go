@@ -199,7 +199,7 @@ func (r *run) collect(ctx context.Context) result {
 	r.phase = released
 	r.conn.ended(r.job().Key)
 	r.free()
-	r.d.Wake()
+	r.d.freed()
 	entry, found, err := r.history(ctx)
 	if err != nil || !found {
 		entry, found = r.transcribed()

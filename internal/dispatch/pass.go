@@ -25,9 +25,18 @@ func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 		if len(idle) == 0 {
 			return 0, nil
 		}
+		news := d.news.Load()
+		if d.nothing > 0 && d.nothing == news {
+			return 0, nil // only an instance was freed since
+		}
+		d.nothing = 0
 		classes, err := d.queue.Classes(ctx)
-		if err != nil || len(classes) == 0 {
+		if err != nil {
 			return 0, err
+		}
+		if len(classes) == 0 {
+			d.nothing = news
+			return 0, nil
 		}
 		wanted := able(idle, infos, classes)
 		if len(wanted) == 0 {

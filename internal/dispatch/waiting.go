@@ -30,7 +30,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.Wake()
 		d.postedNext(e)
 	case queue.Freed:
-		d.Wake()
+		d.freed()
 	case queue.Refused:
 		if e.Hub != d.Hub { // this hub's own run settles it when its instance is free again
 			d.door(e.Key).settle(nil)

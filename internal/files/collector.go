@@ -116,12 +116,7 @@ func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef)
 	if !ok {
 		return Entry{}, ErrNotFound
 	}
-	e, err := c.store.resolve(ctx, tenant, p)
-	if err != nil || e.Stored() {
-		return e, err
-	}
-	key := flightKey{tenant, p}
-	f, err := c.board(key)
+	f, err := c.board(flightKey{tenant, p})
 	if err != nil {
 		return Entry{}, err
 	}

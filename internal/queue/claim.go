@@ -16,18 +16,19 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	requires := make([]*redis.StringCmd, len(classes))
-	err = q.pipeline(ctx, len(classes), batchSize, func(p redis.Pipeliner, i int) {
-		requires[i] = p.HGet(ctx, q.keys.class(classes[i]), "requires")
+	out, unknown := q.requires.of(classes)
+	requires := make([]*redis.StringCmd, len(unknown))
+	err = q.pipeline(ctx, len(unknown), batchSize, func(p redis.Pipeliner, i int) {
+		requires[i] = p.HGet(ctx, q.keys.class(unknown[i]), "requires")
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string][]byte, len(classes))
-	for i, class := range classes {
+	for i, class := range unknown {
 		// The requirements of a class disappear with its last job.
 		if text, err := requires[i].Bytes(); err == nil {
 			out[class] = text
+			q.requires.keep(class, text)
 		}
 	}
 	return out, nil

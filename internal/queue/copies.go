@@ -194,6 +194,22 @@ func (c *copies) get(key string) (out copied, ok bool) {
 	return out, true
 }
 
+// body returns the copy of a job whose run this process holds, with the body; ok is
+// false if there is none. If another hub has taken the run over meanwhile, the next
+// change of this one is refused.
+func (c *copies) body(key string) (out copied, ok bool) {
+	if c == nil {
+		return copied{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jobs[key]
+	if j == nil || !j.held || j.stored == nil || j.end != nil {
+		return copied{}, false
+	}
+	return copied{key: key, stored: j.stored, sealed: j.sealed, requires: j.requires}, true
+}
+
 // keys returns the jobs with a copy, those that were confirmed first at the front.
 func (c *copies) keys() []string {
 	c.mu.Lock()

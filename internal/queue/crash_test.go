@@ -61,7 +61,7 @@ func TestRedisIsKilled(t *testing.T) {
 	server := redistest.Start(t)
 	b := on(t, redistest.Open(t, server.URL()), queue.Options{})
 	ctx := t.Context()
-	j := b.enqueue("a")
+	j, waiting := b.enqueue("a"), b.enqueue("waiting")
 	run := b.claim(j, "gpu").Run
 	events := b.Subscribe(ctx)
 	require.Equal(t, queue.Resync, (<-events).Kind)
@@ -76,8 +76,10 @@ func TestRedisIsKilled(t *testing.T) {
 	require.ErrorIs(t, err, redis.ErrUnavailable)
 	_, err = b.Peek(ctx, []string{"class"}, 1)
 	require.ErrorIs(t, err, redis.ErrUnavailable)
-	_, err = b.Body(ctx, j.Key)
+	_, err = b.Body(ctx, waiting.Key)
 	require.ErrorIs(t, err, redis.ErrUnavailable)
+	_, err = b.Body(ctx, j.Key)
+	require.NoError(t, err, "the body of a run of its own needs no Redis")
 	require.ErrorIs(t, b.Finish(ctx, run, done("{}")), redis.ErrUnavailable)
 
 	server.Start()

@@ -217,8 +217,11 @@ func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int
 
 // Body returns a live job's body with its secrets and requirements. Errors:
 // ErrNotFound; ErrCorrupt; ErrSecrets, together with the rest of the body;
-// ErrUnavailable.
+// ErrUnavailable. The process that holds the job's run need not ask Redis.
 func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
+	if own, ok := q.copies.body(key); ok {
+		return q.open(ctx, own)
+	}
 	var stored, sealed, class *redis.StringCmd
 	_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		stored, sealed = p.Get(ctx, q.keys.body(key)), p.Get(ctx, q.keys.secret(key))
@@ -231,23 +234,29 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 	if errors.Is(stored.Err(), redis.Nil) {
 		return job.Body{}, ErrNotFound
 	}
-	body, err := q.codec.decodeBody([]byte(stored.Val()))
-	if err != nil {
-		return job.Body{}, err
-	}
 	requires, err := q.db.Client().HGet(ctx, q.keys.class(class.Val()), "requires").Bytes()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return job.Body{}, fmt.Errorf("queue: %w", err)
 	}
-	body.Requires = requires
-	q.copies.change(key, nil, func(c *copied) {
-		c.stored, c.sealed, c.requires = []byte(stored.Val()), []byte(sealed.Val()), string(requires)
-	})
-	if sealed.Val() != "" {
-		body.Secrets, err = q.unseal(ctx, key, []byte(sealed.Val()))
-		return body, err
+	read := copied{key: key, stored: []byte(stored.Val()), sealed: []byte(sealed.Val()), requires: string(requires)}
+	body, err := q.open(ctx, read)
+	if err == nil || errors.Is(err, ErrSecrets) || errors.Is(err, ErrUnavailable) { // not what is corrupt
+		q.copies.change(key, nil, func(c *copied) { c.stored, c.sealed, c.requires = read.stored, read.sealed, read.requires })
 	}
-	return body, nil
+	return body, err
+}
+
+// open decodes a body and decrypts its secrets.
+func (q *Queue) open(ctx context.Context, c copied) (job.Body, error) {
+	body, err := q.codec.decodeBody(c.stored)
+	if err != nil {
+		return job.Body{}, err
+	}
+	body.Requires = []byte(c.requires)
+	if len(c.sealed) > 0 {
+		body.Secrets, err = q.unseal(ctx, c.key, c.sealed)
+	}
+	return body, err
 }
 
 // Bodies returns the bodies of those of the jobs that are live, without their

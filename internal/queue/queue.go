@@ -152,8 +152,9 @@ type Queue struct {
 	codec *codec
 	log   *slog.Logger
 
-	copies *copies // nil with the embedded server
-	heal   healing
+	copies   *copies // nil with the embedded server
+	requires requirements
+	heal     healing
 }
 
 // New returns the queue in a Redis.
