@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,34 @@ func (h *Health) trialsLeft() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.trial + h.tried
+}
+
+// A storage that comes back while a hub looks what is wrong has lost no file.
+func TestStorageThatComesBackHasLostNoFile(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "storage")
+	s := newStoreAt(t, redistest.Embedded(t), dir)
+	ref := s.mustUpload(t, input("a.png"), "bytes")
+	e, err := s.Resolve(t.Context(), tenant, ref)
+	require.NoError(t, err)
+	require.NoError(t, s.CheckShared(t.Context(), "hub"))
+	for n := range 300 {
+		require.NoError(t, os.Rename(dir, dir+".away"))
+		back := make(chan error, 1)
+		go func() {
+			for range n * 10 { // at another moment each time
+				runtime.Gosched()
+			}
+			back <- os.Rename(dir+".away", dir)
+		}()
+		r, err := s.Open(t.Context(), e, 0, -1)
+		require.NoError(t, <-back)
+		if err == nil {
+			require.NoError(t, r.Close())
+			continue
+		}
+		require.NotErrorIs(t, err, ErrGone)
+	}
 }
 
 // A missing file is gone, and a missing storage is not.

@@ -272,12 +272,13 @@ type storedReader struct {
 	io.Reader
 	ctx     context.Context
 	storage *Storage
+	key     string
 }
 
 func (s storedReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = s.storage.failed(s.ctx, "read", err)
+		err = s.storage.failed(s.ctx, "read", s.key, err)
 	}
 	return n, err
 }
@@ -290,7 +291,7 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 		return false, err
 	}
 	defer body.Close()
-	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, storedReader{body, ctx, d.store.storage}, d.pin.Size)
+	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, storedReader{body, ctx, d.store.storage, d.pin.Key}, d.pin.Size)
 	if err != nil {
 		return false, err
 	}

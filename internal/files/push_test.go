@@ -267,8 +267,8 @@ func TestPushFromAStorageThatFails(t *testing.T) {
 	require.NoError(t, err)
 	storage := newStore(t, redistest.Embedded(t)).storage
 	broken := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(errors.New("stale handle")))
-	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{broken, t.Context(), storage}, 100)
+	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{broken, t.Context(), storage, "key"}, 100)
 	require.ErrorIs(t, err, ErrStorage)
-	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{strings.NewReader("all"), t.Context(), storage}, 3)
+	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{strings.NewReader("all"), t.Context(), storage, "key"}, 3)
 	require.NotErrorIs(t, err, ErrStorage)
 }

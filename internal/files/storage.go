@@ -230,13 +230,13 @@ func (s *Storage) open(ctx context.Context, key string, offset, length int64) (i
 		return r, nil
 	}
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, s.failed(ctx, "read", err)
+		return nil, s.failed(ctx, "read", key, err)
 	}
 	// Object stores refuse to read nothing: behind the end, or in an empty blob.
 	if b, statErr := s.stat(ctx, key); statErr == nil && offset >= b.Size {
 		return http.NoBody, nil
 	}
-	return nil, s.failed(ctx, "read", err)
+	return nil, s.failed(ctx, "read", key, err)
 }
 
 // Stat describes a blob; a missing one is ErrGone.
@@ -250,7 +250,7 @@ func (s *Storage) Stat(ctx context.Context, key string) (Blob, error) {
 func (s *Storage) stat(ctx context.Context, key string) (Blob, error) {
 	a, err := s.bucket.Attributes(ctx, key)
 	if err != nil {
-		return Blob{}, s.failed(ctx, "stat", err)
+		return Blob{}, s.failed(ctx, "stat", key, err)
 	}
 	return Blob{Key: key, Size: a.Size, Modified: a.ModTime}, nil
 }
@@ -268,7 +268,7 @@ func (s *Storage) remove(ctx context.Context, key string) error {
 	if err == nil || gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
-	return s.failed(ctx, "delete", err)
+	return s.failed(ctx, "delete", key, err)
 }
 
 // List calls each for every blob whose key begins with prefix, in order of the
@@ -289,7 +289,7 @@ func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error
 			return nil
 		}
 		if err != nil {
-			return s.failed(ctx, "list", err)
+			return s.failed(ctx, "list", prefix, err)
 		}
 		if err := each(Blob{Key: o.Key, Size: o.Size, Modified: o.ModTime}); err != nil {
 			return err
@@ -297,21 +297,44 @@ func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error
 	}
 }
 
-// failed is the error of a request that the storage did not do: ErrGone for a blob that
-// is not there, else ErrStorage.
-func (s *Storage) failed(ctx context.Context, doing string, err error) error {
+// failed is the error of a request for a blob that the storage did not do: ErrGone if
+// the blob is not there, else ErrStorage.
+func (s *Storage) failed(ctx context.Context, doing, key string, err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		if !s.health.isMarked() {
-			return fmt.Errorf("%w: %w", ErrGone, err)
+		if err = s.missing(ctx, key, err); errors.Is(err, ErrGone) {
+			return err
 		}
-		markErr := s.health.checkMark(ctx)
-		if markErr == nil {
-			return fmt.Errorf("%w: %w", ErrGone, err)
-		}
-		err = markErr
 	}
 	if ctx.Err() == nil {
 		s.health.doubtful(0)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrStorage, doing, err)
 }
+
+// missing is the error of a request for a blob that the storage did not find: ErrGone,
+// or why that is not certain. A storage that was away for the request and is back for
+// its mark would otherwise end the jobs that need the blob. So the blob is looked for
+// once more, between two looks at the mark.
+func (s *Storage) missing(ctx context.Context, key string, err error) error {
+	gone := fmt.Errorf("%w: %w", ErrGone, err)
+	if !s.health.isMarked() {
+		return gone
+	}
+	if err := s.health.checkMark(ctx); err != nil {
+		return err
+	}
+	there, err := s.bucket.Exists(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return errWasAway
+	}
+	if err := s.health.checkMark(ctx); err != nil {
+		return err
+	}
+	return gone
+}
+
+// errWasAway says that a blob is there that was not found a moment before.
+var errWasAway = errors.New("it was away for a moment")
