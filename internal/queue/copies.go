@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -71,7 +72,8 @@ type copies struct {
 func newCopies() *copies { return &copies{jobs: map[string]*copied{}, idle: list.New()} }
 
 // change calls f with the copy of a job, creating it if there is a record. The copy
-// keeps the record.
+// keeps the record, unless that is older: a job may be claimed before the call that
+// has accepted it comes here.
 func (c *copies) change(key string, r record, f func(*copied)) {
 	if c == nil || key == "" {
 		return
@@ -88,7 +90,7 @@ func (c *copies) change(key string, r record, f func(*copied)) {
 	} else {
 		c.count(j, -1)
 	}
-	if r != nil {
+	if r != nil && fenceOf(r) >= fenceOf(j.record) {
 		j.record = r
 	}
 	j.at = time.Now()
@@ -97,6 +99,12 @@ func (c *copies) change(key string, r record, f func(*copied)) {
 	for c.bytes > copyBytes {
 		c.drop(c.oldest())
 	}
+}
+
+// fenceOf returns the fence of a record, which each claim raises.
+func fenceOf(r record) int64 {
+	fence, _ := strconv.ParseInt(r["fence"], 10, 64)
+	return fence
 }
 
 // count adds a copy to the idle ones, or takes it out. The lock is held.
