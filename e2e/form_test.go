@@ -37,7 +37,7 @@ var varying = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`[0-9a-f]{16,64}`), "HEX"},
 	{regexp.MustCompile(`/[0-9]{10}-HEX`), "/TIME-HEX"},
-	{regexp.MustCompile(`(content|output)/[0-9a-f]{2}/`), "$1/XX/"},
+	{regexp.MustCompile(`(content|names|output)/[0-9a-f]{2}/`), "$1/XX/"},
 	{regexp.MustCompile(`^[\w-]{16}$`), "TOKEN"},
 	{regexp.MustCompile(`_[0-9]{5}_`), "_NUMBER_"},
 	{regexp.MustCompile(`^[0-9]+:HEX`), "PACKED"},

@@ -144,7 +144,11 @@ func TestRecordTheLastVersion(t *testing.T) {
 
 // added are what this version stores besides: keys of Redis and files, by plain
 // name. The last version leaves them alone.
-var added = [...]string{"{comfyhub}:fleet:seen", "files/hub/classes/HEX"}
+var added = [...]string{
+	"{comfyhub}:fleet:seen", "files/hub/classes/HEX",
+	"{comfyhub}:q:hubs",
+	"{comfyhub}:files:blocks:3:ann6:output0:", "{comfyhub}:files:blocks:3:bob6:output0:", "files/names/XX/HEX",
+}
 
 // This version stores what the last one stored: the same keys, with the same
 // types, fields and kinds of values. It also sends the same to other hubs.
