@@ -158,7 +158,8 @@ func (p *person) steady() {
 	}, time.Minute, 2*time.Millisecond, "%v", p.over)
 }
 
-// begin posts the prompts, the second one once the first is shown.
+// begin posts the prompts, each one when the last has begun: it is shown as the first of
+// those that have.
 func (p *person) begin(count int) {
 	p.over, p.behind, p.named = make([]bool, count), make([]bool, count), -1
 	if p.socket {
@@ -168,11 +169,8 @@ func (p *person) begin(count int) {
 	for n := range count {
 		p.ids = append(p.ids, p.b.submit(endless(n), p.client))
 		p.over = p.over[:n+1]
-		if n == 0 {
-			p.steady()
-		}
+		p.steady()
 	}
-	p.steady()
 }
 
 // leave ends everything that is left.
