@@ -2,13 +2,18 @@ package files
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 func TestStorage(t *testing.T) {
@@ -111,4 +116,32 @@ func TestStorageIsPrivate(t *testing.T) {
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Zero(t, info.Mode().Perm()&0o077)
+}
+
+// A listing goes on where other hubs write and delete files meanwhile.
+func TestListWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t)).storage
+	_, err := s.Write(t.Context(), "output/first", strings.NewReader("stays"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	for n := range 4 {
+		writing.Go(func() {
+			key := fmt.Sprintf("output/other-%d", n)
+			for ctx.Err() == nil {
+				if _, err := s.Write(ctx, key, strings.NewReader("comes and goes")); err == nil {
+					_ = s.Delete(ctx, key)
+				}
+			}
+		})
+	}
+	t.Cleanup(writing.Wait)
+	t.Cleanup(stop)
+	for range 3000 {
+		var keys []string
+		require.NoError(t, s.List(t.Context(), "output/", func(b Blob) error { keys = append(keys, b.Key); return nil }))
+		require.Contains(t, keys, "output/first")
+		require.Len(t, slices.Compact(slices.Clone(keys)), len(keys), "each once")
+	}
 }
