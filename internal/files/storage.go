@@ -282,46 +282,9 @@ func (s *Storage) List(ctx context.Context, prefix string, each func(Blob) error
 	})
 }
 
-// listTries is how often a listing is begun again because a file has vanished.
-const listTries = 100
-
 func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error) error {
-	last := ""
-	for tries := 1; ; tries++ {
-		err := s.listFrom(ctx, prefix, &last, each)
-		// In a folder, files vanish between the look at it and the one at them: what
-		// others are writing has another name at first.
-		if !errors.Is(err, errVanished) {
-			return err
-		}
-		if tries == listTries {
-			return s.failed(ctx, "list", prefix, err)
-		}
-	}
-}
-
-// errVanished says that a listing met a file that was not there any more.
-var errVanished = errors.New("a file has vanished meanwhile")
-
-// listFrom lists the blobs behind the last one and moves that on.
-func (s *Storage) listFrom(ctx context.Context, prefix string, last *string, each func(Blob) error) error {
-	for it := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
-		o, err := it.Next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case gcerrors.Code(err) == gcerrors.NotFound:
-			return errVanished
-		case err != nil:
-			return s.failed(ctx, "list", prefix, err)
-		case o.Key <= *last:
-			continue
-		}
-		*last = o.Key
-		if err := each(Blob{Key: o.Key, Size: o.Size, Modified: o.ModTime}); err != nil {
-			return err
-		}
-	}
+	l := listing{storage: s, prefix: prefix, each: each}
+	return l.all(ctx)
 }
 
 // failed is the error of a request for a blob that the storage did not do: ErrGone if
