@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
 const (
@@ -141,7 +143,7 @@ func (r *rig) burst(name string, withHub bool) (b burst, err error) {
 }
 
 // times are the processor times of an instance and of a hub's programs.
-func (r *rig) times(h *hub, instance interface{ CPU() time.Duration }) [4]time.Duration {
+func (r *rig) times(h *hub, instance *programs.Program) [4]time.Duration {
 	t := [4]time.Duration{instance.CPU()}
 	if h != nil {
 		t[1], t[2], t[3] = h.Hub.CPU(), h.agent.CPU(), h.redis.CPU()

@@ -92,6 +92,18 @@ func (a *agent) report(running string) {
 	require.NoError(a.b.t, a.b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
 }
 
+// reportedRun starts an endless run on an instance whose agent reports it.
+func reportedRun(t *testing.T) (b *dispatching, a *agent, key string) {
+	t.Helper()
+	b = newDispatching(t, 0)
+	a = hire(b, newScripted(t))
+	a.report("")
+	key = b.submit(endless)
+	b.runs(key)
+	a.report(key)
+	return b, a, key
+}
+
 // A run whose instance this hub cannot reach is kept while the agent reports it, and
 // is lost soon after that ends.
 func TestReportedRunIsKept(t *testing.T) {
@@ -99,13 +111,8 @@ func TestReportedRunIsKept(t *testing.T) {
 	for name, restart := range map[string]bool{"followed": false, "adopted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newDispatching(t, 0)
-			a := hire(b, newScripted(t))
-			a.report("")
-			key := b.submit(endless)
-			b.runs(key)
+			b, a, key := reportedRun(t)
 			b.set(func(s *Settings) { s.ContactTimeout = time.Second })
-			a.report(key)
 			var dials atomic.Int32
 			b.instances[0].on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 				dials.Add(1)
@@ -161,12 +168,7 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 	for name, restart := range map[string]bool{"followed": false, "adopted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newDispatching(t, 0)
-			a := hire(b, newScripted(t))
-			a.report("")
-			key := b.submit(endless)
-			b.runs(key)
-			a.report(key)
+			b, a, key := reportedRun(t)
 			away := make(chan struct{}, 1)
 			a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 				select {
