@@ -106,6 +106,7 @@ func TestASeedDrawsTheSameFaults(t *testing.T) {
 	require.Equal(t, text(1), text(1))
 	require.NotEqual(t, text(1), text(2))
 	require.Greater(t, len(text(1)), 2*len(kinds()), "each kind at least twice")
+	require.Empty(t, schedule(1, nil, s, 5*time.Minute, 3*time.Second))
 }
 
 func TestKindsByName(t *testing.T) {
@@ -117,6 +118,11 @@ func TestKindsByName(t *testing.T) {
 		names = append(names, k.name)
 	}
 	require.Equal(t, []string{"kill-hub", "kill-redis", "kill-agent", "kill-instance", "reload-hub"}, names)
+	some, err = named([]string{"none"})
+	require.NoError(t, err)
+	require.Empty(t, some)
+	_, err = named([]string{"none", "no such"})
+	require.Error(t, err)
 	_, err = named([]string{"no such"})
 	require.Error(t, err)
 	seen := map[string]bool{}

@@ -121,11 +121,14 @@ func kinds() []kind {
 	)
 }
 
-// named returns the kinds whose names contain one of the words, or all kinds if
-// there are no words.
+// named returns the kinds whose names contain one of the words, all kinds if there
+// are no words, and no kinds for the single word none.
 func named(words []string) ([]kind, error) {
-	if len(words) == 0 {
+	switch {
+	case len(words) == 0:
 		return kinds(), nil
+	case len(words) == 1 && words[0] == "none":
+		return nil, nil
 	}
 	var some []kind
 	for _, k := range kinds() {

@@ -48,7 +48,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "which faults, and when") // #nosec G115 -- a time after 1970
 	flag.IntVar(&seconds, "seconds", 60, "how long faults happen")
 	flag.DurationVar(&o.every, "every", 3*time.Second, "time from one fault to the next, on average")
-	flag.StringVar(&o.faults, "faults", "", "only kinds of faults whose names contain one of these words, with commas between; list shows all kinds")
+	flag.StringVar(&o.faults, "faults", "", "only kinds of faults whose names contain one of these words, with commas between; list shows all kinds, none means no faults")
 	flag.StringVar(&o.dir, "dir", filepath.Join("data", "chaos"), "folder for logs and data; it is emptied")
 	flag.StringVar(&o.redis, "redis", single, "form of Redis: single, sentinel or cluster")
 	flag.IntVar(&o.sizes.hubs, "hubs", 3, "number of hubs")
@@ -130,9 +130,22 @@ func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	for n, url := range s.urls() {
 		start(r.options.sizes.clients+n, &client{hubs: []string{url}, nameless: true})
 	}
-	r.before = s.measure(ctx)
+	before := s.measure(ctx)
+	r.samples.add("start", before)
+	watched, unwatch := context.WithCancel(ctx)
+	minute := time.NewTicker(time.Minute)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.samples.watch(watched, minute.C, s.measure) })
 	d := &director{stage: s, tally: t, log: out, well: well, busy: map[string]bool{}, struck: map[string]int{}}
+	faults := time.After(r.options.duration)
 	d.run(ctx, schedule(r.options.seed, some, s, r.options.duration, r.options.every))
+	select { // the last fault may have healed earlier, or there are none
+	case <-ctx.Done():
+	case <-faults:
+	}
+	minute.Stop()
+	unwatch()
+	watch.Wait()
 	enough()
 	r.struck = d.struck
 	r.silence, r.silentFrom = well.longest(t.answered, time.Now())
@@ -146,5 +159,11 @@ func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	j.leaks(ctx)
 	j.logs()
 	r.attempts, r.executed = j.attempts, j.executed
-	r.after = s.measure(ctx)
+	after := s.measure(ctx)
+	r.samples.add("end", after)
+	for _, name := range s.measured() {
+		if what := grown(before[name], after[name]); what != "" {
+			t.breach(leaked, "%s holds %s", name, what)
+		}
+	}
 }

@@ -17,7 +17,7 @@ type report struct {
 	options            options
 	stage              *stage
 	tally              *tally
-	before, after      map[string]usage
+	samples            samples
 	struck             map[string]int
 	silence            time.Duration
 	silentFrom         time.Time
@@ -52,7 +52,7 @@ func (r *report) print(w io.Writer) (kept bool) {
 	fmt.Fprintf(w, "%d sockets, %d pictures checked, %d reported lost on a socket, %d ends sent again after a reconnect, %d runs of %d prompts\n",
 		t.sockets, t.pictures, t.owed, t.again, r.attempts, r.executed)
 	fmt.Fprintf(w, "longest time without an accepted prompt while Redis and a hub were well: %.1f s\n\n", r.silence.Seconds())
-	table(w, r.stage, r.before, r.after)
+	r.samples.print(w, r.stage.measured())
 	fmt.Fprintln(w)
 	for _, promise := range promises {
 		fmt.Fprintf(w, "%-12s %d\n", promise, len(t.broken[promise]))

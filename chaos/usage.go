@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -18,7 +17,7 @@ import (
 type usage struct {
 	resident, peak int64 // bytes
 	files          int   // open descriptors
-	goroutines     int   // of a hub, 0 for other programs
+	goroutines     int   // of a hub; 0 for other programs, and for a hub that does not answer
 }
 
 // measure reads what all programs use.
@@ -50,6 +49,24 @@ func (s *stage) measure(ctx context.Context) map[string]usage {
 	return all
 }
 
+// measured returns the names of the programs that measure knows, in their order.
+func (s *stage) measured() []string {
+	var all []string
+	for _, p := range s.store.nodes {
+		all = append(all, p.Name())
+	}
+	for n := range s.hubs {
+		all = append(all, hubName(n))
+	}
+	for n := range s.agents {
+		all = append(all, agentName(n))
+	}
+	for n := range s.servers {
+		all = append(all, serverName(n))
+	}
+	return all
+}
+
 // goroutines reads the number of goroutines from the hub's metrics.
 func (h *hub) goroutines(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -71,27 +88,4 @@ func (h *hub) goroutines(ctx context.Context) int {
 	}
 	_, _ = io.Copy(io.Discard, response.Body)
 	return 0
-}
-
-// table shows what all programs used before and after.
-func table(w io.Writer, s *stage, before, after map[string]usage) {
-	fmt.Fprintln(w, "| program | resident before, MB | after | peak since its last start | descriptors before | after | goroutines before | after |")
-	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- | --- | --- |")
-	row := func(name string) {
-		b, a := before[name], after[name]
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", name,
-			b.resident>>20, a.resident>>20, a.peak>>20, b.files, a.files, b.goroutines, a.goroutines)
-	}
-	for _, p := range s.store.nodes {
-		row(p.Name())
-	}
-	for n := range s.hubs {
-		row(hubName(n))
-	}
-	for n := range s.agents {
-		row(agentName(n))
-	}
-	for n := range s.servers {
-		row(serverName(n))
-	}
 }

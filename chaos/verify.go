@@ -78,8 +78,10 @@ func (j *judge) all(ctx context.Context) {
 
 func (j *judge) one(ctx context.Context, p *prompt) {
 	var e *entry
-	hub := j.c.hub()
-	if err := j.retry(ctx, func() (err error) { e, err = j.c.history(ctx, hub, p.id); return err }); err != nil {
+	var hub string
+	// Each try asks any hub: one that is dead for good must not hold up the judge
+	// for every prompt.
+	if err := j.retry(ctx, func() (err error) { hub = j.c.hub(); e, err = j.c.history(ctx, hub, p.id); return err }); err != nil {
 		j.tally.breach(lost, "%s: %v", p.id, err)
 		return
 	}
@@ -111,7 +113,7 @@ func (j *judge) one(ctx context.Context, p *prompt) {
 	}
 	j.files[name] = p.id
 	var data []byte
-	if err := j.retry(ctx, func() (err error) { data, err = j.c.view(ctx, hub, i.Filename, i.Subfolder, i.Type); return err }); err != nil {
+	if err := j.retry(ctx, func() (err error) { data, err = j.c.view(ctx, j.c.hub(), i.Filename, i.Subfolder, i.Type); return err }); err != nil {
 		j.tally.breach(lost, "the picture of %s: %v", p.id, err)
 		return
 	}
