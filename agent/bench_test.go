@@ -25,8 +25,8 @@ func BenchmarkIdleEdge(b *testing.B) {
 	socket, err := client.Dial(b.Context(), "sid")
 	require.NoError(b, err)
 	defer socket.Close()
-	changes, cancel := h.registry.Subscribe()
-	defer cancel()
+	changes := h.registry.Subscribe()
+	defer changes.Close()
 	var gap time.Duration
 	for n := 0; b.Loop(); n++ {
 		_, err := client.Submit(b.Context(), work(fmt.Sprintf("%08d-1111-4111-8111-111111111111", n), mark, 0.02))
@@ -42,7 +42,7 @@ func BenchmarkIdleEdge(b *testing.B) {
 			if i, _ := h.registry.Instance("box"); i.State == fleet.Idle {
 				break
 			}
-			<-changes
+			<-changes.Ready()
 		}
 		gap += time.Since(end)
 	}

@@ -68,21 +68,26 @@ func (c *client) call(ctx context.Context, method, path string, body []byte, v a
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.http.Do(r)
+	return answer(c.http, r, v)
+}
+
+// answer sends a request and reads JSON into v, which may be nil.
+func answer(client *http.Client, r *http.Request, v any) error {
+	resp, err := client.Do(r)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:
 		return err
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, answer)
+		return fmt.Errorf("%s %s: %s: %.300s", r.Method, r.URL.Path, resp.Status, text)
 	case v == nil:
 		return nil
 	}
-	return json.Unmarshal(answer, v)
+	return json.Unmarshal(text, v)
 }
 
 // listen opens the client's socket.

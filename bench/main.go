@@ -34,6 +34,8 @@ func benchmarks() []benchmark {
 		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it", gap},
 		{"cpu", "processor time of hub, agent and Redis for a trivial prompt; printed beside it: of the instance", processor},
 		{"submit", "accepted POST /prompt per second over 50 connections: hub / reverse_proxy to one instance", submit},
+		{"view", "bytes/s of 4 MB pictures over 16 connections: GET /view of the hub / Caddy's file_server", view},
+		{"sockets", "resident memory of the hub for each of 5,000 idle sockets; p99 of a prompt while one client in ten does not read / while all do", sockets},
 		{"hol8", "mean wait for 8 instances at 80 % load: reverse_proxy with round robin / hub", headOfLine(8, 600)},
 		{"hol30", "the same for 30 instances", headOfLine(30, 2000)},
 		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},
