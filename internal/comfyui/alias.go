@@ -2,6 +2,7 @@ package comfyui
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -81,13 +82,22 @@ func (a Alias) InPath(path aiohttp.Path) aiohttp.Path {
 	return path
 }
 
-// InBody replaces the client's id in a text.
+// stringLiteral matches a string of a valid JSON text, with its quotes.
+var stringLiteral = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// InBody replaces the client's id in a text. JSON stays JSON: an id with
+// characters that JSON escapes counts only under its usual names.
 func (a Alias) InBody(text []byte) []byte {
 	if a.Client == "" {
 		return text
 	}
-	if len(a.Client) >= distinctive {
-		return replaceWord(text, []byte(a.Client), []byte(a.Upstream))
+	if id := []byte(a.Client); len(id) >= distinctive && slices.Equal(quoted(a.Client), slices.Concat([]byte{'"'}, id, []byte{'"'})) {
+		word := func(text []byte) []byte { return replaceWord(text, id, []byte(a.Upstream)) }
+		if json.Valid(text) {
+			// Only in strings: an id may look like a seed, too.
+			return stringLiteral.ReplaceAllFunc(text, word)
+		}
+		return word(text)
 	}
 	named := regexp.MustCompile(`("` + clientKeyPattern + `"\s*:\s*)` + regexp.QuoteMeta(string(quoted(a.Client))) +
 		`|((?:^|&)` + clientKeyPattern + `=)` + regexp.QuoteMeta(url.QueryEscape(a.Client)) + `(&|$)`)
@@ -128,8 +138,9 @@ func replaceWord(in, old, new []byte) []byte {
 	return append(out, rest...)
 }
 
+// isWord reports whether a byte belongs to a word, or begins an escape of one.
 func isWord(c byte) bool {
-	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	return c == '\\' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // MayNameClients reports whether a request has a body in which ids are looked for.

@@ -3,6 +3,7 @@ package comfyui
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,17 @@ func TestAlias(t *testing.T) {
 		{"me", "body", "client_id=me&text=me&sid=me", "client_id=ALIAS&text=me&sid=ALIAS"},
 		{`.*`, "body", `{"client_id": "xx", "sid": ".*"}`, `{"client_id": "xx", "sid": "ALIAS"}`},
 		{"", "body", `{"client_id": ""}`, `{"client_id": ""}`},
+		// JSON stays JSON, whatever a client is called.
+		{
+			`0123456789abcdef\`, "body", `{"client_id": "0123456789abcdef\\", "text": "0123456789abcdef\\"}`,
+			`{"client_id": "ALIAS", "text": "0123456789abcdef\\"}`,
+		},
+		{
+			"1234567890123456", "body", `{"seed": 1234567890123456, "a": ["1234567890123456"]}`,
+			`{"seed": 1234567890123456, "a": ["ALIAS"]}`,
+		},
+		{"1, 2, 3, 4, 5, 6", "body", `[1, 2, 3, 4, 5, 6, "1, 2, 3, 4, 5, 6"]`, `[1, 2, 3, 4, 5, 6, "ALIAS"]`},
+		{"nnnnnnnnnnnnnnnn", "body", `["\nnnnnnnnnnnnnnnn", "nnnnnnnnnnnnnnnn"]`, `["\nnnnnnnnnnnnnnnn", "ALIAS"]`},
 	} {
 		a := Alias{Client: c.id, Upstream: "ALIAS"}
 		got := ""
@@ -71,12 +83,19 @@ func FuzzAlias(f *testing.F) {
 	f.Add("0f0e0d0c0b0a09080706050403020100", "text")
 	f.Add("me", "me")
 	f.Add("\"\\\x00é", "client_id")
+	f.Add(`0123456789abcdef\`, "0")
+	f.Add("1234567890123456", "[1234567890123456]")
+	f.Add("nnnnnnnnnnnnnnnn", "\nnnnnnnnnnnnnnnn")
 	f.Fuzz(func(t *testing.T, id, text string) {
 		if id == "" {
 			return
 		}
 		a := Alias{Client: id, Upstream: "0123456789abcdef0123456789abcdef"}
-		in := append(append(append([]byte(`{"client_id": `), quoted(id)...), `, "text": `...), append(quoted(text), '}')...)
+		value := quoted(text)
+		if json.Valid([]byte(text)) {
+			value = []byte(text)
+		}
+		in := slices.Concat([]byte(`{"client_id": `), quoted(id), []byte(`, "text": `), value, []byte(`}`))
 		if !json.Valid(in) {
 			return
 		}
