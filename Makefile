@@ -86,7 +86,7 @@ attack:
 
 # A fleet with faults everywhere for so long: kills, hangs, bad connections. The
 # seed decides which and when; FAULTS=hub,redis takes those with such a word in
-# their names (FAULTS=list shows all).
+# their names (FAULTS=list shows all, FAULTS=none has only load).
 SEED    ?= $(shell date +%s)
 SECONDS ?= 60
 FAULTS  ?=

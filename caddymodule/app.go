@@ -72,6 +72,15 @@ type App struct {
 	// How many jobs may wait; further prompts get 429. Default: 10000.
 	MaxQueue int `json:"max_queue,omitempty"`
 
+	// The order in which jobs run: `fair` or `fifo`. With `fair`, tenants take turns,
+	// and so do the clients of each; with `fifo`, jobs run as they come. Default:
+	// `fair`.
+	Order string `json:"order,omitempty"`
+
+	// How much of the instances' time tenants get beside others, from 0.001 to 1000.
+	// Default: 1 for each that is not named.
+	TenantWeights TenantWeights `json:"tenant_weights,omitempty"`
+
 	// How many bytes the waiting jobs may occupy in the queue, compressed; further
 	// prompts get 429. Default: 1073741824 (1 GiB).
 	MaxQueueSize int64 `json:"max_queue_size,omitempty"`
@@ -267,6 +276,8 @@ func (a *App) hubSettings() hub.Settings {
 		StallTimeout:      time.Duration(a.StallTimeout),
 		MaxQueue:          a.MaxQueue,
 		MaxQueueSize:      a.MaxQueueSize,
+		FIFO:              a.Order == orderFIFO,
+		TenantWeights:     a.TenantWeights,
 		MaxBody:           a.MaxBody,
 		BodyMemory:        a.BodyMemory,
 		MaxUpload:         a.MaxUpload,

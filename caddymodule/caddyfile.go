@@ -67,6 +67,10 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        size           <size>
 //	    }
 //	    input_age          <duration>
+//	    order              fair | fifo
+//	    tenant_weights {
+//	        <tenant>       <number>
+//	    }
 //	    tenant_limits {
 //	        waiting        <number>
 //	        queue_size     <size>
@@ -102,6 +106,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "tenant_limits":
 			a.TenantLimits = new(TenantLimits)
 			err = a.TenantLimits.UnmarshalCaddyfile(d)
+		case d.Val() == "tenant_weights":
+			a.TenantWeights = TenantWeights{}
+			err = a.TenantWeights.UnmarshalCaddyfile(d)
 		case d.Val() == "secret":
 			err = a.unmarshalSecret(d)
 		case d.Val() == "history" && d.CountRemainingArgs() == 0:
@@ -136,6 +143,8 @@ func (a *App) set(word, value string) (err error) {
 		a.StallTimeout, err = parseDuration(value)
 	case "max_queue":
 		a.MaxQueue, err = parseCount(value)
+	case "order":
+		a.Order, err = value, oneOf(value, orderFair, orderFIFO)
 	case "max_queue_size":
 		a.MaxQueueSize, err = parseSize(value)
 	case "max_body":

@@ -67,6 +67,12 @@ func (a *App) check() error {
 			return fmt.Errorf("tenant_limits: %w", err)
 		}
 	}
+	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {
+		return fmt.Errorf("order: %w", err)
+	}
+	if err := a.TenantWeights.check(); err != nil {
+		return fmt.Errorf("tenant_weights: %w", err)
+	}
 	if a.Free != "" {
 		if err := checkFree(a.Free); err != nil {
 			return fmt.Errorf("free: %w", err)

@@ -25,6 +25,13 @@ type Info struct {
 // Hash identifies the body from which the info was parsed.
 func (i *Info) Hash() string { return hex.EncodeToString(i.sum[:16]) }
 
+// Profile identifies what an instance can run: those with equal ones satisfy the same
+// requirements. It is comparable.
+type Profile struct{ info, replaces digest }
+
+// Profile returns the instance's profile.
+func (i *Info) Profile() Profile { return Profile{i.sum, i.replacesSum} }
+
 // Classes returns the number of node classes.
 func (i *Info) Classes() int { return len(i.classes) }
 

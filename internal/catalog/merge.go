@@ -98,14 +98,13 @@ type group struct {
 
 // groupSources merges sources with equal infos into groups.
 func groupSources(sources []Source) []*group {
-	type key struct{ info, replaces digest }
-	byKey := map[key]*group{}
+	byKey := map[Profile]*group{}
 	var groups []*group
 	for _, s := range sources {
 		if s.Info == nil {
 			continue
 		}
-		k := key{s.Info.sum, s.Info.replacesSum}
+		k := s.Info.Profile()
 		g := byKey[k]
 		if g == nil {
 			g = &group{info: s.Info}

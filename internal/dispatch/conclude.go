@@ -77,17 +77,23 @@ func (r *run) crash(ctx context.Context) {
 func (r *run) finish(ctx context.Context, e ending) {
 	outcome := e.outcome("")
 	outcome.Uses = r.files.uses()
-	err := r.retry(ctx, "finish", func(ctx context.Context) error {
-		return r.d.queue.Finish(ctx, r.lease(), outcome)
+	counting := r.d.streams.Counting(r.job().Caller)
+	var left int
+	err := r.retry(ctx, "finish", func(ctx context.Context) (err error) {
+		left, err = r.d.queue.FinishCounting(ctx, r.lease(), outcome)
+		return err
 	})
 	if err != nil {
+		r.d.streams.StatusChanged(r.job().Caller)
 		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub stops
 		return
 	}
 	r.phase = ended
+	counting.Counted(left)
+	defer counting.Tell()
 	switch {
 	case r.out != nil:
-		r.out.End(e.frames()...)
+		r.out.EndCounted(e.frames()...)
 	case r.wish != withdrawn:
 		r.d.announce(r.job(), e.frames()...)
 	}

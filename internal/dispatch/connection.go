@@ -35,6 +35,8 @@ type connection struct {
 	socket *eventSocket
 	// overheard tells broadcasts from messages to one client.
 	overheard overheard
+	// free is where the connection is while it can take a job. Nil in tests.
+	free *freeSet
 
 	mu sync.Mutex
 	// reached says that the socket is open and the instance answers: it can be asked
@@ -70,6 +72,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		stop: stop,
 		done: make(chan struct{}),
 		ask:  newAsking(),
+		free: &d.free,
 	}
 	conn.socket = &eventSocket{
 		client: client, sid: conn.sid, log: conn.log,
@@ -131,6 +134,7 @@ func (conn *connection) close() {
 	conn.stop()
 	<-conn.done
 	conn.client.Close()
+	conn.setDown()
 }
 
 // setReached notes that the instance answers over a new socket.
@@ -147,6 +151,7 @@ func (conn *connection) setOpen() {
 	conn.open = true
 	conn.seen, conn.freeSince = time.Now(), time.Now()
 	conn.refused.forget()
+	conn.changed()
 }
 
 // setDown notes that the socket is lost, and reports whether that is new.
@@ -155,6 +160,7 @@ func (conn *connection) setDown() (changed bool) {
 	defer conn.mu.Unlock()
 	changed = conn.reached
 	conn.reached, conn.open = false, false
+	conn.changed()
 	return changed
 }
 
@@ -183,6 +189,7 @@ func (conn *connection) attach(r *run) bool {
 		return false
 	}
 	conn.current = r
+	conn.changed()
 	return true
 }
 
@@ -206,6 +213,7 @@ func (conn *connection) detach(r *run) bool {
 		return false
 	}
 	conn.current = nil
+	conn.changed()
 	conn.fleet.SetRunning(conn.name, "")
 	conn.freeSince = time.Now()
 	if j := r.job(); j.Client != "" {
@@ -241,6 +249,7 @@ func (conn *connection) setInfo(info *catalog.Info) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.info = info
+	conn.changed()
 }
 
 // abilities returns what the instance can run, nil while that is not known.
@@ -248,34 +257,6 @@ func (conn *connection) abilities() *catalog.Info {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	return conn.info
-}
-
-// idle describes the connection to Pick; ok is false while it can take no job.
-func (conn *connection) idle() (Idle, *catalog.Info, bool) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if !conn.open || conn.current != nil || conn.info == nil {
-		return Idle{}, nil, false
-	}
-	refused := map[string]bool{}
-	conn.refused.add(refused)
-	return Idle{Name: conn.name, LastClient: conn.lastClient, Refused: refused}, conn.info, true
-}
-
-// usable reports whether the instance may take a job, as far as the fleet knows. A
-// report that still shows the run that this hub has just seen end is out of date,
-// and no reason to wait.
-func (conn *connection) usable(i fleet.Instance) bool {
-	switch i.State {
-	case fleet.Idle:
-		return true
-	case fleet.Busy:
-		conn.mu.Lock()
-		defer conn.mu.Unlock()
-		return i.Report.Queue <= 1 && i.Report.Job != "" && i.Report.Job == conn.lastKey
-	default:
-		return false
-	}
 }
 
 // isReached reports whether the instance can be asked about its runs.

@@ -14,36 +14,35 @@ import (
 
 // followFleet keeps a connection to every instance that the fleet knows.
 func (d *Dispatcher) followFleet(ctx context.Context) {
-	changed, cancel := d.Fleet.Subscribe()
-	defer cancel()
+	changes := d.Fleet.Subscribe()
+	defer changes.Close()
 	for {
-		d.reconcile(ctx)
-		d.Wake()
 		select {
-		case <-changed:
+		case <-changes.Ready():
+			d.reconcile(ctx, changes.Take())
+			d.freed() // no other job waits than before
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reconcile opens and closes connections until they match the fleet.
-func (d *Dispatcher) reconcile(ctx context.Context) {
-	known := map[string]fleet.Instance{}
-	for _, i := range d.Fleet.Instances() {
-		known[i.Name] = i
-	}
+// reconcile opens and closes connections until they match the fleet, as far as these
+// instances go.
+func (d *Dispatcher) reconcile(ctx context.Context, names []string) {
 	closing := map[string]*connection{}
 	d.mu.Lock()
-	for name, conn := range d.connections {
-		if i, ok := known[name]; !ok || i.URL != conn.url || i.Key != conn.key {
+	for _, name := range names {
+		i, known := d.Fleet.Instance(name)
+		if conn := d.connections[name]; conn != nil {
+			if known && i.URL == conn.url && i.Key == conn.key {
+				continue
+			}
 			closing[name] = conn
 			delete(d.connections, name)
 			d.Connected.Set(name, nil)
 		}
-	}
-	for name, i := range known {
-		if d.connections[name] != nil || i.URL == "" {
+		if !known || i.URL == "" {
 			continue
 		}
 		client, err := d.Connect(i)

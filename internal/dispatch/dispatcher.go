@@ -140,6 +140,11 @@ type Dispatcher struct {
 	budget   *budget
 	doors    doors
 	panels   panels
+	free     freeSet
+	// judged says which instances can run which classes.
+	judged judgements
+	// classes are those that the loop has met in the queue.
+	classes classes
 	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
 	refused refusals
 	rest    time.Duration
@@ -147,6 +152,8 @@ type Dispatcher struct {
 	memory memory
 	// silent are the hubs that inherit is to look at.
 	silent chan []string
+	// lost are the runs that the last renewal did not find.
+	lost   chan []job.Run
 	buried buried
 	// stuck is what watch has counted.
 	stuck atomic.Int64
@@ -166,7 +173,7 @@ func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
-		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), silent: make(chan []string, 1), budget: newBudget(), rest: firstRest,
+		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), silent: make(chan []string, 1), lost: make(chan []job.Run, 1), budget: newBudget(), rest: firstRest,
 		connections: map[string]*connection{}, runs: map[string]*run{}, doubtful: map[string]bool{}, unrunnable: map[string]time.Time{},
 	}
 }
@@ -177,6 +184,7 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.followQueue(d.ctx) })
 	d.loops.Go(func() { d.loop(d.ctx) })
 	d.loops.Go(func() { d.keepLeases(d.ctx) })
+	d.loops.Go(func() { d.tendRuns(d.ctx) })
 	if d.Gone != nil {
 		d.loops.Go(func() { d.keepBeating(d.ctx) })
 		d.loops.Go(func() { d.inherit(d.ctx) })

@@ -23,7 +23,7 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 		return nil
 	}
 	request := queue.ClaimRequest{
-		Key: key, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
+		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
 	}
 	claimed, err := d.queue.Claim(ctx, request)
 	switch {

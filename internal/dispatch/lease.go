@@ -11,17 +11,36 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// keepLeases renews this hub's leases and takes over those that have ended.
-// Renewal goes on while an instance is silent: a lease says that the hub is
-// alive, not that the run makes progress.
+// keepLeases renews this hub's leases. Renewal goes on while an instance is silent: a
+// lease says that the hub is alive, not that the run makes progress. Nothing slow may
+// delay it.
 func (d *Dispatcher) keepLeases(ctx context.Context) {
+	for ctx.Err() == nil {
+		d.renew(ctx)
+		retry.Sleep(ctx, d.settings().Lease/3)
+	}
+}
+
+// tendRuns puts back what Redis has lost and takes over runs whose leases have ended. It
+// may take long, and no lease waits for it.
+func (d *Dispatcher) tendRuns(ctx context.Context) {
 	d.heal(ctx)
 	d.adoptOwn(ctx)
 	for ctx.Err() == nil {
 		d.heal(ctx)
-		d.renew(ctx)
+		d.recover(ctx, nil)
 		d.sweep(ctx)
-		retry.Sleep(ctx, d.settings().Lease/3)
+		timer := time.NewTimer(d.settings().Lease / 3)
+		for due := false; !due && ctx.Err() == nil; {
+			select {
+			case lost := <-d.lost:
+				d.recover(ctx, lost)
+			case <-timer.C:
+				due = true
+			case <-ctx.Done():
+			}
+		}
+		timer.Stop()
 	}
 }
 
@@ -44,22 +63,28 @@ func (d *Dispatcher) following() []*run {
 	return out
 }
 
+// leases returns the leases of runs.
+func leases(runs []*run) []job.Run {
+	out := make([]job.Run, len(runs))
+	for i, r := range runs {
+		out[i] = r.lease()
+	}
+	return out
+}
+
 func (d *Dispatcher) renew(ctx context.Context) {
-	held := d.following()
+	held := leases(d.following())
 	if len(held) == 0 {
 		return
 	}
-	leases := make([]job.Run, len(held))
-	for i, r := range held {
-		leases[i] = r.lease()
-	}
-	result, err := d.queue.Renew(ctx, d.Hub, leases)
+	result, err := d.queue.Renew(ctx, d.Hub, held)
 	if err != nil {
 		return // Redis is away; the runs go on
 	}
-	for _, lost := range result.Lost {
-		if r := d.followed(lost.Key); r != nil && r.lease().Fence == lost.Fence {
-			r.mail.put(runEvent{kind: leaseLost})
+	if len(result.Lost) > 0 {
+		select {
+		case d.lost <- result.Lost:
+		default: // the next renewal finds them again
 		}
 	}
 	for _, c := range result.Cancelled {
@@ -67,6 +92,22 @@ func (d *Dispatcher) renew(ctx context.Context) {
 	}
 	for _, w := range result.Withdrawn {
 		d.WithdrawRun(w.Key)
+	}
+}
+
+// recover puts back runs that Redis has lost and gives up those that it has given to
+// another holder. It never meets a sweep, which gives this hub's own run a new lease if
+// the old one ended: a renewal under way then takes that run for lost, and by the time
+// it is looked at here it has the new fence.
+func (d *Dispatcher) recover(ctx context.Context, lost []job.Run) {
+	gone, err := d.queue.Recover(ctx, leases(d.following()), lost)
+	if err != nil {
+		return // the next renewal finds them again
+	}
+	for _, run := range gone {
+		if r := d.followed(run.Key); r != nil && r.lease().Fence == run.Fence {
+			r.mail.put(runEvent{kind: leaseLost})
+		}
 	}
 }
 
@@ -126,6 +167,11 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	orphans, err := d.queue.Sweep(ctx, d.Hub, 100)
 	if err != nil {
 		return
+	}
+	for _, o := range orphans {
+		if mine := d.followed(o.Key); mine != nil {
+			mine.relet(o.Run) // before anything slow: it cannot be renewed until then
+		}
 	}
 	for _, o := range orphans {
 		d.adopt(ctx, o)

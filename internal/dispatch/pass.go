@@ -21,32 +21,34 @@ type pass struct {
 func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 	p := pass{d: d, passed: map[string]bool{}}
 	for {
-		idle, infos := p.idle()
-		if len(idle) == 0 {
-			return 0, nil
-		}
 		news := d.news.Load()
 		if d.nothing > 0 && d.nothing == news {
 			return 0, nil // only an instance was freed since
 		}
+		idle, infos := p.idle()
+		if len(idle) == 0 {
+			return 0, nil
+		}
 		d.nothing = 0
-		classes, err := d.queue.Classes(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if len(classes) == 0 {
+		l, err := p.fill(ctx, idle, infos)
+		if err == nil && l.nothing {
 			d.nothing = news
-			return 0, nil
 		}
-		wanted := able(idle, infos, classes)
-		if len(wanted) == 0 {
-			return 0, nil
-		}
-		tried, next, err := p.fill(ctx, wanted, idle)
-		if err != nil || !tried {
-			return next, err
+		if err != nil || !l.again {
+			return l.next, err
 		}
 	}
+}
+
+// looked is what came of one look at the queue.
+type looked struct {
+	// nothing says that nothing waits.
+	nothing bool
+	// again says that jobs were given out: the next look may find more.
+	again bool
+	// next is when a job that must not run yet may, from now; zero if that cannot be
+	// said.
+	next time.Duration
 }
 
 // idle lists the instances that could take a job now, without those that were
@@ -67,26 +69,43 @@ func (p pass) idle() (idle []Idle, infos []*catalog.Info) {
 
 // fill reads the waiting jobs, best first, until one of them fits an idle instance,
 // and gives out what fits. A job that fits nowhere hides none behind it.
-func (p pass) fill(ctx context.Context, wanted []string, idle []Idle) (tried bool, next time.Duration, err error) {
-	for skip, n := 0, windowFor(idle); ; skip, n = skip+n, 4*n {
-		w, err := p.d.queue.Window(ctx, wanted, skip, n)
-		if err != nil {
-			return false, 0, err
+func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l looked, err error) {
+	d, n := p.d, windowFor(idle)
+	wanted, others := d.sorted(idle, infos)
+	w, err := d.queue.Window(ctx, wanted, 0, n, others...)
+	const often = 20 // where new classes come all the time, jobs must be given out, too
+	for round := 0; err == nil && len(w.Unknown) > 0 && round < often; round++ {
+		var any bool
+		if any, err = d.meet(ctx, w.Unknown); err != nil || !any {
+			break
 		}
-		if w.Next > 0 && (next == 0 || w.Next < next) {
-			next = w.Next
+		wanted, others = d.sorted(idle, infos)
+		w, err = d.queue.Window(ctx, wanted, 0, n, others...)
+	}
+	if err != nil {
+		return looked{}, err
+	}
+	l.nothing = w.Classes == 0
+	d.classes.trim(w.Classes)
+	for skip := n; ; skip, n = skip+n, 4*n {
+		if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
+			l.next = w.Next
 		}
 		pairs := Pick(w.Jobs, idle)
 		if len(pairs) == 0 && w.More && !retry.Sleep(ctx, time.Duration(n)*readPause) {
-			return false, 0, ctx.Err()
+			return looked{}, ctx.Err()
 		}
 		for _, pair := range pairs {
 			if err := p.give(ctx, pair); err != nil {
-				return false, 0, err
+				return looked{}, err
 			}
 		}
 		if len(pairs) > 0 || !w.More {
-			return len(pairs) > 0, next, nil
+			l.again = len(pairs) > 0
+			return l, nil
+		}
+		if w, err = d.queue.Window(ctx, wanted, skip, 4*n, others...); err != nil {
+			return looked{}, err
 		}
 	}
 }
@@ -104,31 +123,6 @@ func windowFor(idle []Idle) int {
 		n += len(i.Refused)
 	}
 	return len(idle) + min(n, enough)
-}
-
-// able fills in which classes each idle instance can run and returns all of
-// them together.
-func able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted []string) {
-	for n := range idle {
-		idle[n].Classes = map[string]bool{}
-	}
-	for class, encoded := range classes {
-		needs, err := catalog.DecodeRequirements(encoded)
-		if err != nil {
-			continue // a newer hub's; it will run them
-		}
-		any := false
-		for n, info := range infos {
-			if len(info.Satisfies(needs)) == 0 {
-				idle[n].Classes[class] = true
-				any = true
-			}
-		}
-		if any {
-			wanted = append(wanted, class)
-		}
-	}
-	return wanted
 }
 
 // paused is why no job may be given out now, or nil. What runs goes on.
@@ -149,9 +143,9 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	if d.paused() != nil {
 		return nil, nil
 	}
-	for _, instance := range d.Fleet.Instances() {
-		conn := d.connection(instance.Name)
-		if conn == nil || !conn.usable(instance) {
+	for _, conn := range d.free.list() {
+		instance, known := d.Fleet.Instance(conn.name)
+		if !known || d.connection(conn.name) != conn || !conn.usable(instance) {
 			continue
 		}
 		if i, info, ok := conn.idle(); ok {

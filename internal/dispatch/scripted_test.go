@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -111,7 +112,18 @@ type dispatching struct {
 
 func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Config)) *dispatching {
 	t.Helper()
+	return newDispatchingOn(t, "", nil, count, change...)
+}
+
+// newDispatchingOn is newDispatching with the Redis at a URL, and a hook that sees its
+// commands.
+func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, change ...func(*dispatching, *Config)) *dispatching {
+	t.Helper()
 	db := redistest.Embedded(t)
+	if hook != nil {
+		db = redistest.Open(t, url)
+		db.Client().AddHook(hook)
+	}
 	b := &dispatching{t: t, storage: filepath.Join(t.TempDir(), "storage"), fleet: fleet.NewRegistry(), settings: Settings{
 		StallTimeout: time.Minute, ContactTimeout: 15 * time.Second, UnrunnableTimeout: time.Hour,
 		CatalogAge: time.Hour, Lease: 15 * time.Second,

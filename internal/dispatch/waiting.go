@@ -44,12 +44,16 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.WithdrawRun(e.Key)
 		d.streams.JobChanged(e.Tenant, e.Caller)
 	case queue.Ended:
-		d.streams.JobChanged(e.Tenant, e.Caller)
+		if e.Hub == d.Hub && e.State == job.Done {
+			d.streams.JobMoved(e.Tenant, e.Caller) // its run has told the number
+		} else {
+			d.streams.JobChanged(e.Tenant, e.Caller)
+		}
 		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {
 			d.work.Go(d.log, "telling of a job's end", func() { d.EndedElsewhere(d.ctx, e) })
 		}
 	case queue.Claimed:
-		d.streams.JobChanged(e.Tenant, e.Caller)
+		d.streams.JobMoved(e.Tenant, e.Caller)
 	case queue.Started: // changes neither a listing nor a count
 		d.door(e.Key).settle(nil)
 	}
@@ -100,9 +104,13 @@ func (d *Dispatcher) expire(ctx context.Context) {
 	now := time.Now()
 	conns := d.connected()
 	stuck := map[string]time.Time{}
-	for class, encoded := range classes {
+	infos := make([]*catalog.Info, 0, len(conns))
+	for _, conn := range conns {
+		infos = append(infos, conn.abilities())
+	}
+	for class, encoded := range d.judged.none(infos, classes) {
 		needs, err := catalog.DecodeRequirements(encoded)
-		if err != nil || d.runnable(conns, needs) || d.elsewhere(needs) != "" {
+		if err != nil || d.elsewhere(needs) != "" {
 			continue
 		}
 		since, known := d.unrunnable[class]
@@ -115,15 +123,6 @@ func (d *Dispatcher) expire(ctx context.Context) {
 		}
 	}
 	d.unrunnable = stuck
-}
-
-func (d *Dispatcher) runnable(conns []*connection, needs catalog.Requirements) bool {
-	for _, conn := range conns {
-		if info := conn.abilities(); info != nil && len(info.Satisfies(needs)) == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // giveUp fails the waiting jobs of a class that were accepted long enough ago.

@@ -39,6 +39,13 @@ func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job
 // Sources of one call are of one instance and boot. Those that are not
 // [Source.Viewable] keep their names and get no entry.
 func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, error) {
+	refs, _, err := s.allotOutputs(ctx, tenant, sources)
+	return refs, err
+}
+
+// allotOutputs is AllotOutputs, and returns what is known of the files: the hub may
+// have the bytes of some. A file that got no entry has the zero one.
+func (s *Store) allotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, []Entry, error) {
 	refs := make([]job.FileRef, len(sources))
 	var args []any
 	at := map[string]int{}        // source id -> place in the reply
@@ -51,7 +58,7 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 			continue
 		}
 		if src.Instance != sources[0].Instance || src.Boot != sources[0].Boot {
-			return nil, fmt.Errorf("files: allot: sources of several instances")
+			return nil, nil, fmt.Errorf("files: allot: sources of several instances")
 		}
 		id := src.id()
 		if _, twice := at[id]; twice {
@@ -61,7 +68,7 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 		e := Entry{Size: -1, ETag: src.ETag, Created: now, Source: &src}
 		entry, err := e.encode()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		e.raw = entry
 		entries[id] = e
@@ -78,27 +85,39 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 		}
 		args = append(args, entry)
 	}
+	known := make([]Entry, len(sources))
 	if len(args) == 0 {
-		return refs, nil
+		return refs, known, nil
 	}
 	reply, err := s.allot(ctx, tenant, args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(reply) != 1+len(at) {
-		return nil, fmt.Errorf("files: allot: %d names for %d files", len(reply)-1, len(at))
+	if len(reply) != 1+2*len(at) {
+		return nil, nil, fmt.Errorf("files: allot: a reply of %d for %d files", len(reply), len(at))
 	}
 	for i, src := range sources {
-		if n, ok := at[src.id()]; ok {
-			p, _ := placeOf(refs[i])
-			refs[i].Filename = refs[i].Filename[:len(refs[i].Filename)-len(p.name)] + reply[1+n]
-			p.name = reply[1+n]
-			if key := (nameKey{tenant, p}); !s.copies.has(key) {
-				s.copies.note(key, entries[src.id()])
+		n, ok := at[src.id()]
+		if !ok {
+			continue
+		}
+		p, _ := placeOf(refs[i])
+		name, had := reply[1+2*n], reply[2+2*n]
+		refs[i].Filename = refs[i].Filename[:len(refs[i].Filename)-len(p.name)] + name
+		p.name = name
+		e := entries[src.id()]
+		if had != "" {
+			if e, err = decodeEntry(had, p); err != nil {
+				return nil, nil, err
 			}
 		}
+		e.Ref = p.ref()
+		known[i] = e
+		if key := (nameKey{tenant, p}); !s.copies.has(key) {
+			s.copies.note(key, e)
+		}
 	}
-	return refs, nil
+	return refs, known, nil
 }
 
 // allot runs the script, and has the storage grant the blocks that it lacks.
@@ -133,11 +152,19 @@ type Copied struct {
 	// Modified is the time that the instance's Last-Modified says; zero when
 	// it says none.
 	Modified time.Time
+	// Began is when the blob began to be written, under a new key. Zero for one
+	// that is held.
+	Began time.Time
 }
+
+// youngFor is how long after its first byte a blob can be given to a file without
+// being held. It is well below the age of what a sweep looks at.
+const youngFor = holdFor / 2
 
 // SetStored notes that the hub has the bytes of an output. When another hub was
 // faster its entry stands and is returned. ErrNotFound says that the name was
-// removed or given to an upload meanwhile.
+// removed or given to an upload meanwhile; errUnsafe that the blob may have been
+// swept.
 func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied) (Entry, error) {
 	p, ok := placeOf(e.Ref)
 	if !ok {
@@ -159,7 +186,12 @@ func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied)
 		if err != nil {
 			return Entry{}, err
 		}
-		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw, tenant, p.typ, p.dir)
+		began := ""
+		if !c.Began.IsZero() {
+			began = strconv.FormatInt(c.Began.UnixMilli(), 10)
+		}
+		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw, tenant, p.typ, p.dir,
+			began, youngFor.Milliseconds())
 		if err != nil {
 			return Entry{}, fmt.Errorf("files: store an output: %w", err)
 		}

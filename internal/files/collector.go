@@ -112,11 +112,20 @@ func (c *Collector) Done() <-chan struct{} { return c.ctx.Done() }
 // file any more. ErrChanged: it has another one there. ErrInstance, ErrStorage and
 // errors of Redis may pass.
 func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
+	return c.collect(ctx, tenant, ref, Entry{})
+}
+
+// collect is Collect. known is the file's entry if it was just read or written, so
+// that it need not be read again.
+func (c *Collector) collect(ctx context.Context, tenant string, ref job.FileRef, known Entry) (Entry, error) {
 	p, ok := placeOf(ref)
 	if !ok {
 		return Entry{}, ErrNotFound
 	}
-	f, err := c.board(flightKey{tenant, p})
+	if known.Stored() {
+		return known, nil
+	}
+	f, err := c.board(flightKey{tenant, p}, known)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -130,7 +139,7 @@ func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef)
 }
 
 // board joins the copy of a file, starting it if there is none.
-func (c *Collector) board(key flightKey) (*flight, error) {
+func (c *Collector) board(key flightKey, known Entry) (*flight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
@@ -147,7 +156,7 @@ func (c *Collector) board(key flightKey) (*flight, error) {
 	c.running.Go(func() {
 		defer cancel()
 		f.err = rescue.Do(c.log, "copying an output", func() (err error) {
-			f.entry, err = c.copy(ctx, key)
+			f.entry, err = c.copy(ctx, key, known)
 			return err
 		})
 		c.mu.Lock()
@@ -176,10 +185,12 @@ func (c *Collector) leave(f *flight) {
 	}
 }
 
-func (c *Collector) copy(ctx context.Context, key flightKey) (Entry, error) {
-	e, err := c.store.resolve(ctx, key.tenant, key.place)
-	if err != nil || e.Stored() {
-		return e, err
+func (c *Collector) copy(ctx context.Context, key flightKey, e Entry) (Entry, error) {
+	if e.Source == nil {
+		var err error
+		if e, err = c.store.resolve(ctx, key.tenant, key.place); err != nil || e.Stored() {
+			return e, err
+		}
 	}
 	if e.Source == nil {
 		return Entry{}, ErrGone
@@ -193,10 +204,10 @@ func (c *Collector) copy(ctx context.Context, key flightKey) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if err := c.store.hold(ctx, blob); err != nil {
-		return Entry{}, err
-	}
 	stored, err := c.store.SetStored(ctx, key.tenant, e, copied)
+	if errors.Is(err, errUnsafe) {
+		stored, err = c.setOld(ctx, key.tenant, e, copied)
+	}
 	if err == nil && stored.Key != blob {
 		// Another hub was faster; ours has a key that nobody else knows.
 		if err := c.store.storage.Delete(ctx, blob); err != nil {
@@ -204,6 +215,20 @@ func (c *Collector) copy(ctx context.Context, key flightKey) (Entry, error) {
 		}
 	}
 	return stored, err
+}
+
+// setOld is SetStored for a blob that took so long that a sweep may have deleted it.
+func (c *Collector) setOld(ctx context.Context, tenant string, e Entry, copied Copied) (Entry, error) {
+	if err := c.store.hold(ctx, copied.Key); err != nil {
+		return Entry{}, err
+	}
+	if _, err := c.store.storage.Stat(ctx, copied.Key); errors.Is(err, ErrGone) {
+		return Entry{}, errUnsafe // the next try copies it again
+	} else if err != nil {
+		return Entry{}, err
+	}
+	copied.Began = time.Time{}
+	return c.store.SetStored(ctx, tenant, e, copied)
 }
 
 // transfer brings the bytes of a source into the storage under a new key.
@@ -215,12 +240,14 @@ func (c *Collector) transfer(ctx context.Context, src Source) (blob string, copi
 	defer from.drop()
 	hash := sha256.New()
 	blob = outputKey(uuid.NewString())
+	began := c.store.now()
 	size, err := c.store.storage.Write(ctx, blob, io.TeeReader(from, hash))
 	if err != nil {
 		return "", Copied{}, fmt.Errorf("files: copy: %w", err)
 	}
 	return blob, Copied{
 		Key: blob, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: lastModified(from.header),
+		Began: began,
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"gocloud.dev/blob"
@@ -18,9 +19,18 @@ import (
 // ways and never holds a whole blob in memory. It is safe for concurrent use,
 // also by several hubs.
 type Storage struct {
-	bucket *blob.Bucket
-	folder bool
-	health *Health
+	bucket  *blob.Bucket
+	folder  bool
+	health  *Health
+	buffers buffers
+}
+
+// copyBuffer is how much a write to a folder reads at once.
+const copyBuffer = 64 << 10
+
+// buffers are those of writes that have ended.
+type buffers struct {
+	free sync.Pool // of *[copyBuffer]byte
 }
 
 // OpenStorage opens a storage by its location: a plain path or file:///path for
@@ -181,7 +191,7 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(w, from)
+	_, err = s.buffers.copy(w, from)
 	if err == nil && file != nil {
 		// Without it a power cut could leave a named file of the right length
 		// and wrong bytes.
@@ -191,6 +201,17 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 		abort()
 	}
 	return errors.Join(err, w.Close())
+}
+
+// copy is io.Copy with a buffer that was used before. The library's writer would make
+// one of 1 MiB for each file, however small, and the garbage collector would pay.
+func (b *buffers) copy(w io.Writer, from io.Reader) (int64, error) {
+	buffer, _ := b.free.Get().(*[copyBuffer]byte)
+	if buffer == nil {
+		buffer = new([copyBuffer]byte)
+	}
+	defer b.free.Put(buffer)
+	return io.CopyBuffer(struct{ io.Writer }{w}, from, buffer[:])
 }
 
 // sourceReader remembers that it was the reading side that failed: an instance

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -144,4 +145,24 @@ func TestListWhileOthersWrite(t *testing.T) {
 		require.Contains(t, keys, "output/first")
 		require.Len(t, slices.Compact(slices.Clone(keys)), len(keys), "each once")
 	}
+}
+
+// A file costs no more memory than what is read at once, and that only once.
+func TestWriteAllocatesLittle(t *testing.T) { //nolint:paralleltest // it measures the whole process
+	s, err := OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	defer s.Close()
+	write := func(n int) {
+		_, err := s.Write(t.Context(), fmt.Sprintf("output/%d", n), strings.NewReader("picture"))
+		require.NoError(t, err)
+	}
+	write(0)
+	const files = 50
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for n := range files {
+		write(n)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/files, uint64(2*copyBuffer))
 }

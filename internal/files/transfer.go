@@ -123,10 +123,11 @@ func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.Fil
 	for n := range sources {
 		sources[n].Boot = boot
 	}
-	if names, err = t.store.AllotOutputs(ctx, tenant, sources); err != nil {
+	names, known, err := t.store.allotOutputs(ctx, tenant, sources)
+	if err != nil {
 		return nil, nil, err
 	}
-	return names, t.copyAll(ctx, tenant, names, sources), nil
+	return names, t.copyAll(ctx, tenant, names, sources, known), nil
 }
 
 // Heal puts back names that Redis has lost, see [Store.Heal].
@@ -136,13 +137,13 @@ func (t *Transfer) Heal(ctx context.Context) error { return t.store.Heal(ctx) }
 func (t *Transfer) Patience() time.Duration { return t.collector.patience.Contact }
 
 // copyAll begins to copy the files that sources name; wait returns once all are
-// copied.
-func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source) (wait func(context.Context) error) {
+// copied. known are their entries.
+func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source, known []Entry) (wait func(context.Context) error) {
 	var group errgroup.Group
 	for n, name := range names {
 		if sources[n].Viewable() {
 			group.Go(func() error {
-				return rescue.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name) })
+				return rescue.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name, known[n]) })
 			})
 		}
 	}
@@ -165,7 +166,7 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 // copy brings one output to the storage. The work of a run must not be lost to what
 // passes: a Redis or a storage that is away is waited for as long as the instance
 // has the file, and an instance for as long as Patience says.
-func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef) error {
+func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, known Entry) error {
 	pauses, refusals := retry.New(firstCopyPause, longestCopyPause), retry.New(firstCopyPause, longestRefusal)
 	var (
 		failing time.Time // since when it is the instance
@@ -173,7 +174,8 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef) err
 		kept    bool
 	)
 	for {
-		_, err := t.collector.Collect(ctx, tenant, ref)
+		_, err := t.collector.collect(ctx, tenant, ref, known)
+		known = Entry{} // a later try reads it again
 		if err == nil || final(err) || errors.Is(err, rescue.ErrPanic) || ctx.Err() != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 	server.Stop()
 	copied := make(chan error, 1)
 	go func() {
-		copied <- transfer.copy(context.WithoutCancel(t.Context()), tenant, job.FileRef{Type: job.TypeOutput, Filename: "x.png"})
+		copied <- transfer.copy(context.WithoutCancel(t.Context()), tenant, job.FileRef{Type: job.TypeOutput, Filename: "x.png"}, Entry{})
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "copy an output") }, 60*time.Second, 10*time.Millisecond)
 	c.Close()

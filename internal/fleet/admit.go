@@ -121,10 +121,8 @@ func (r *Registry) agentLeft(name string, boot int64, key string, announced bool
 		return
 	}
 	a.left = true
-	for _, rec := range r.instances {
-		if rec.agent == name {
-			rec.orphaned, rec.left = true, announced
-		}
+	for instance, rec := range r.of[name] {
+		rec.orphaned, rec.left = true, announced
+		r.notify(instance)
 	}
-	r.notify()
 }

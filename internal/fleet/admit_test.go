@@ -77,10 +77,10 @@ func TestRefusedAgentsShow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
-		changes, cancel := r.Subscribe()
-		defer cancel()
+		changes := r.Subscribe()
+		defer changes.Close()
 		r.Refuse("a", "another key")
-		<-changes
+		<-changes.Ready()
 		require.Len(t, r.Instances(), 1)
 		i := r.Instances()[0]
 		require.Equal(t, Instance{Name: "a", Agent: "a", Kind: KindComfyUI, State: Offline, Reason: "another key", LastSeen: i.LastSeen}, i)

@@ -35,7 +35,7 @@ func (r *Registry) Refuse(agent, reason string) {
 	}
 	r.refused[agent] = refusal{reason, now}
 	if before.reason != reason {
-		r.notify()
+		r.notify(agent)
 	}
 }
 
@@ -59,21 +59,12 @@ func (r *Registry) snapshot(rec *record, now time.Time) Instance {
 func (r *Registry) refusedAgents(now time.Time) []Instance {
 	var list []Instance
 	for name, why := range r.refused {
-		if now.Sub(why.at) > refusedFor || r.instances[name] != nil || r.hasInstances(name) {
+		if now.Sub(why.at) > refusedFor || r.instances[name] != nil || len(r.of[name]) > 0 {
 			continue
 		}
 		list = append(list, Instance{Name: name, Agent: name, Kind: KindComfyUI, State: Offline, Reason: why.reason, LastSeen: why.at})
 	}
 	return list
-}
-
-func (r *Registry) hasInstances(agent string) bool {
-	for _, rec := range r.instances {
-		if rec.agent == agent {
-			return true
-		}
-	}
-	return false
 }
 
 // ForgetAgent removes an absent agent and its instances. It reports whether there
@@ -87,12 +78,11 @@ func (r *Registry) ForgetAgent(agent string) bool {
 	_, known := r.agents[agent]
 	delete(r.agents, agent)
 	delete(r.refused, agent)
-	for name, rec := range r.instances {
-		if rec.agent == agent && !rec.static {
-			delete(r.instances, name)
-			known = true
-		}
+	for name := range r.of[agent] {
+		r.drop(name)
+		r.notify(name)
+		known = true
 	}
-	r.notify()
+	r.notify(agent)
 	return known
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -45,8 +46,14 @@ type Registry struct {
 	agents    map[string]*agent
 	instances map[string]*record
 	// refused holds the agents whose reports are refused, by name.
-	refused     map[string]refusal
-	subscribers map[chan struct{}]struct{}
+	refused map[string]refusal
+	// of holds the instances of each agent: a report costs what it says, not what the
+	// fleet has.
+	of map[string]map[string]*record
+	// sorted holds all instances by name. It is nil when one has come or gone, and then
+	// made anew for the next listing.
+	sorted      []*record
+	subscribers map[*Changes]struct{}
 	cleaned     time.Time // when old entries were last dropped
 }
 
@@ -66,7 +73,7 @@ type agent struct {
 func NewRegistry() *Registry {
 	return &Registry{
 		agents: map[string]*agent{}, instances: map[string]*record{}, refused: map[string]refusal{},
-		subscribers: map[chan struct{}]struct{}{},
+		of: map[string]map[string]*record{}, subscribers: map[*Changes]struct{}{},
 	}
 }
 
@@ -83,7 +90,7 @@ func (r *Registry) Apply(report Report) error {
 	}
 	var taken []error
 	named := make(map[string]bool, len(report.Instances))
-	changed := false
+	var changed []string
 	for _, i := range report.Instances {
 		rec := r.instances[i.Name]
 		switch {
@@ -92,33 +99,37 @@ func (r *Registry) Apply(report Report) error {
 				taken = append(taken, fmt.Errorf("%w: instance %q of agent %q", ErrTooMany, i.Name, report.Agent))
 				continue
 			}
-			rec = &record{agent: report.Agent}
-			r.instances[i.Name] = rec
+			rec = r.put(i.Name, &record{agent: report.Agent})
 		case rec.agent != report.Agent && !r.free(rec, now):
 			taken = append(taken, fmt.Errorf("%w: instance %q of agent %q", ErrNameTaken, i.Name, report.Agent))
 			continue
 		}
 		named[i.Name] = true
-		changed = rec.key != report.Sender.Key || changed
-		rec.agent, rec.key = report.Agent, report.Sender.Key
-		changed = rec.take(i, now) || changed
+		if rec.agent != report.Agent {
+			r.drop(i.Name)
+			rec.agent = report.Agent
+			r.put(i.Name, rec)
+		}
+		other := rec.key != report.Sender.Key
+		rec.key = report.Sender.Key
+		if rec.take(i, now) || other {
+			changed = append(changed, i.Name)
+		}
 	}
-	for name, rec := range r.instances {
-		if rec.agent == report.Agent && !rec.static && !named[name] {
-			delete(r.instances, name)
-			changed = true
+	for name := range r.of[report.Agent] {
+		if !named[name] {
+			r.drop(name)
+			changed = append(changed, name)
 		}
 	}
 	if _, was := r.refused[report.Agent]; was {
 		delete(r.refused, report.Agent)
-		changed = true
+		changed = append(changed, report.Agent)
 	}
 	if now.Sub(r.cleaned) > time.Minute {
 		r.forgetOld(now)
 	}
-	if changed {
-		r.notify()
-	}
+	r.notify(changed...)
 	return errors.Join(taken...)
 }
 
@@ -152,8 +163,8 @@ func (r *Registry) AddStatic(address string) (name string, err error) {
 		rec.report.URL = address
 		return name, nil
 	}
-	r.instances[name] = &record{static: true, report: InstanceReport{Name: name, URL: address, Direct: true}}
-	r.notify()
+	r.put(name, &record{static: true, report: InstanceReport{Name: name, URL: address, Direct: true}})
+	r.notify(name)
 	return name, nil
 }
 
@@ -162,8 +173,8 @@ func (r *Registry) RemoveStatic(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec := r.instances[name]; rec != nil && rec.static {
-		delete(r.instances, name)
-		r.notify()
+		r.drop(name)
+		r.notify(name)
 	}
 }
 
@@ -178,7 +189,7 @@ func (r *Registry) Observe(report InstanceReport) {
 		return
 	}
 	if rec.take(report, now) {
-		r.notify()
+		r.notify(report.Name)
 	}
 }
 
@@ -233,8 +244,8 @@ func (r *Registry) Forget(name string) bool {
 	if state, _ := rec.state(time.Now()); state != Offline {
 		return false
 	}
-	delete(r.instances, name)
-	r.notify()
+	r.drop(name)
+	r.notify(name)
 	return true
 }
 
@@ -246,7 +257,7 @@ func (r *Registry) update(name string, change func(*record) bool) bool {
 		return false
 	}
 	if change(rec) {
-		r.notify()
+		r.notify(name)
 	}
 	return true
 }
@@ -256,7 +267,8 @@ func (r *Registry) forgetOld(now time.Time) {
 	r.cleaned = now
 	for name, rec := range r.instances {
 		if !rec.static && now.Sub(rec.seen) > forgetAfter {
-			delete(r.instances, name)
+			r.drop(name)
+			r.notify(name)
 		}
 	}
 	for name, a := range r.agents {
@@ -266,18 +278,56 @@ func (r *Registry) forgetOld(now time.Time) {
 	}
 }
 
-// Instances returns a snapshot, sorted by name.
+// put adds an instance.
+func (r *Registry) put(name string, rec *record) *record {
+	r.instances[name], r.sorted = rec, nil
+	if !rec.static {
+		if r.of[rec.agent] == nil {
+			r.of[rec.agent] = map[string]*record{}
+		}
+		r.of[rec.agent][name] = rec
+	}
+	return rec
+}
+
+// drop removes an instance.
+func (r *Registry) drop(name string) {
+	rec := r.instances[name]
+	delete(r.instances, name)
+	r.sorted = nil
+	if its := r.of[rec.agent]; its != nil {
+		delete(its, name)
+		if len(its) == 0 {
+			delete(r.of, rec.agent)
+		}
+	}
+}
+
+// Instances returns a snapshot, sorted by name. It costs as much as there are
+// instances: it is for listings, and nothing that happens often may call it.
 func (r *Registry) Instances() []Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.sorted == nil {
+		r.sorted = slices.SortedFunc(maps.Values(r.instances), func(a, b *record) int { return cmp.Compare(a.report.Name, b.report.Name) })
+	}
 	now := time.Now()
-	list := make([]Instance, 0, len(r.instances))
-	for _, rec := range r.instances {
+	list := make([]Instance, 0, len(r.sorted))
+	for _, rec := range r.sorted {
 		list = append(list, r.snapshot(rec, now))
 	}
-	list = append(list, r.refusedAgents(now)...)
-	slices.SortFunc(list, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
+	if refused := r.refusedAgents(now); len(refused) > 0 {
+		list = append(list, refused...)
+		slices.SortFunc(list, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
+	}
 	return list
+}
+
+// Len returns how many instances are known.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.instances)
 }
 
 // Instance returns one instance and whether it is known.
@@ -289,28 +339,4 @@ func (r *Registry) Instance(name string) (Instance, bool) {
 		return Instance{}, false
 	}
 	return r.snapshot(rec, time.Now()), true
-}
-
-// Subscribe returns a channel that holds a value whenever something may have
-// changed since it was last emptied: changes are coalesced, and none is missed.
-// cancel ends the subscription.
-func (r *Registry) Subscribe() (changes <-chan struct{}, cancel func()) {
-	c := make(chan struct{}, 1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subscribers[c] = struct{}{}
-	return c, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.subscribers, c)
-	}
-}
-
-func (r *Registry) notify() {
-	for c := range r.subscribers {
-		select {
-		case c <- struct{}{}:
-		default: // a value is already waiting
-		}
-	}
 }

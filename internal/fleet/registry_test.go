@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,27 +244,92 @@ func TestForgetsAfterADay(t *testing.T) {
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
-	changes, cancel := r.Subscribe()
-	pending := func() bool {
+	changes := r.Subscribe()
+	pending := func() []string {
 		select {
-		case <-changes:
-			return true
+		case <-changes.Ready():
+			names := changes.Take()
+			slices.Sort(names)
+			return names
 		default:
-			return false
+			return nil
 		}
 	}
-	require.False(t, pending())
-	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a")))
+	require.Empty(t, pending())
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a", "b")))
 	r.SetRunning("a", "p")
-	require.True(t, pending())
-	require.False(t, pending(), "changes are coalesced")
-	require.NoError(t, r.Apply(report("a", "h:1", 1, 2, "a")))
-	require.False(t, pending(), "a repetition is no change")
+	require.Equal(t, []string{"a", "b"}, pending())
+	require.Empty(t, pending(), "changes are coalesced")
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 2, "a", "b")))
+	require.Empty(t, pending(), "a repetition is no change")
 	r.SetRunning("a", "p")
-	require.False(t, pending())
+	require.Empty(t, pending())
 	r.SetSick("a", "x")
-	require.True(t, pending())
-	cancel()
-	r.SetSick("a", "y")
-	require.False(t, pending())
+	require.Equal(t, []string{"a"}, pending(), "the other has not changed")
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 3, "a")))
+	require.Equal(t, []string{"b"}, pending(), "it has gone")
+	r.Refuse("a", "another key")
+	require.Equal(t, []string{"a"}, pending())
+	name, err := r.AddStatic("http://h:2")
+	require.NoError(t, err)
+	require.Equal(t, []string{name}, pending())
+
+	late := r.Subscribe()
+	<-late.Ready()
+	require.ElementsMatch(t, []string{"a", name}, late.Take(), "all are new to it")
+	late.Close()
+
+	r.AgentLeft("a", 1, "")
+	r.RemoveStatic(name)
+	require.Equal(t, []string{"a", name}, pending())
+	require.True(t, r.ForgetAgent("a"))
+	require.Equal(t, []string{"a"}, pending())
+	changes.Close()
+	require.NoError(t, r.Apply(report("b", "h:1", 1, 1, "c")))
+	require.Empty(t, pending())
+}
+
+// TestReportTouchesOnlyItsAgent puts records into the registry that nobody may touch:
+// whoever looks at all instances because one has changed panics.
+func TestReportTouchesOnlyItsAgent(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "x", "y")))
+	for n := range 100 {
+		r.instances[fmt.Sprintf("other%d", n)] = nil
+	}
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 2, "x")))
+	require.ErrorIs(t, r.Apply(report("a", "h:1", 1, 2, "x")), ErrStale)
+	r.Refuse("a", "another key")
+	r.SetRunning("x", "p")
+	r.SetSick("x", "a run hangs")
+	changes := r.Subscribe()
+	r.AgentLeft("a", 1, "")
+	changes.Close()
+	require.True(t, r.Forget("x"))
+	require.True(t, r.ForgetAgent("a"))
+	require.Len(t, r.instances, 100)
+}
+
+// TestListsInOrder holds the kept order against instances that come, go and change
+// hands.
+func TestListsInOrder(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	list := func() (names []string) {
+		for _, i := range r.Instances() {
+			names = append(names, i.Agent+"/"+i.Name)
+		}
+		require.Equal(t, len(names), r.Len())
+		return names
+	}
+	require.NoError(t, r.Apply(report("b", "h:2", 1, 1, "m", "c")))
+	require.Equal(t, []string{"b/c", "b/m"}, list())
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "d", "z")))
+	require.Equal(t, []string{"b/c", "a/d", "b/m", "a/z"}, list())
+	r.AgentLeft("b", 1, "")
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 2, "d", "m")))
+	require.Equal(t, []string{"b/c", "a/d", "a/m"}, list(), "an absent agent's name may be taken")
+	require.True(t, r.ForgetAgent("b"))
+	require.Equal(t, []string{"a/d", "a/m"}, list(), "and what was its own no more stays")
 }

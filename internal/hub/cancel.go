@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -67,10 +68,26 @@ func (c *Canceller) Withdraw(ctx context.Context, j job.Job) error {
 }
 
 // CancelWaiting takes jobs out of the queue without a trace, and gives the keys
-// of those that were still in it.
-func (c *Canceller) CancelWaiting(ctx context.Context, keys ...string) (gone []string, err error) {
-	if gone, err = c.queue.CancelWaiting(ctx, keys); err == nil {
-		c.streams.StatusChanged()
+// of those that were still in it. Only their callers' sockets hear of it.
+func (c *Canceller) CancelWaiting(ctx context.Context, jobs ...job.Job) (gone map[string]bool, err error) {
+	keys := make([]string, len(jobs))
+	for n, j := range jobs {
+		keys[n] = j.Key
+	}
+	removed, err := c.queue.CancelWaiting(ctx, keys)
+	gone = make(map[string]bool, len(removed))
+	for _, key := range removed {
+		gone[key] = true
+	}
+	var callers []string
+	for _, j := range jobs {
+		if gone[j.Key] {
+			callers = append(callers, j.Caller)
+		}
+	}
+	slices.Sort(callers)
+	if callers = slices.Compact(callers); len(callers) > 0 {
+		c.streams.StatusChanged(callers...)
 	}
 	return gone, err
 }

@@ -24,9 +24,9 @@ func TestCancelWithoutARequest(t *testing.T) {
 	}
 	running, waiting := find(runs), find(waits)
 
-	gone, err := cancel.CancelWaiting(ctx, running.Key, waiting.Key)
+	gone, err := cancel.CancelWaiting(ctx, running, waiting)
 	require.NoError(t, err)
-	require.Equal(t, []string{waiting.Key}, gone, "what runs is left alone")
+	require.Equal(t, map[string]bool{waiting.Key: true}, gone, "what runs is left alone")
 	require.Empty(t, find(waits).Key)
 
 	hit, err := cancel.Cancel(ctx, job.DefaultTenant, runs)

@@ -2,9 +2,7 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,19 +25,13 @@ type Ends struct {
 	window func() time.Duration
 	log    func() *slog.Logger
 
-	mu sync.Mutex
-	// unsaid are confirmed ends of which Redis does not know yet.
-	unsaid map[confirmation]bool
+	// confirmed are ends of which Redis does not know yet that they were confirmed.
+	confirmed *confirmations
+
 	// looking is held while a look is made; old belongs to it.
 	looking sync.Mutex
 	// old is the turn of each present client's last end that is too old to be told.
 	old map[stream.Key]int64
-}
-
-// confirmation is the end of a prompt that a client has confirmed.
-type confirmation struct {
-	stream.Key
-	prompt string
 }
 
 const (
@@ -47,8 +39,6 @@ const (
 	lookPause = 5 * time.Second
 	// looksAt is how many of a client's last ends a look considers.
 	looksAt = 32
-	// maxUnsaid bounds what is kept while Redis is away.
-	maxUnsaid = 10_000
 )
 
 // watch looks for lost ends until ctx ends. What brings an end to its client
@@ -76,13 +66,8 @@ func (e *Ends) look(ctx context.Context) error {
 	defer e.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	e.mu.Lock()
-	unsaid := slices.Collect(maps.Keys(e.unsaid))
-	e.mu.Unlock()
-	for _, c := range unsaid {
-		if err := e.confirm(ctx, c); errors.Is(err, queue.ErrUnavailable) {
-			return err
-		}
+	if err := e.confirmed.flush(ctx); err != nil {
+		return err
 	}
 	present := e.streams.Present()
 	clients := make([]job.Requester, len(present))
@@ -145,20 +130,6 @@ func (e *Ends) lookAt(ctx context.Context, k stream.Key, ends []queue.Unconfirme
 	return old, nil
 }
 
-// confirm tells Redis of a confirmed end, and keeps what Redis cannot be told now.
-func (e *Ends) confirm(ctx context.Context, c confirmation) error {
-	err := e.queue.DeliveredEnd(ctx, c.Tenant, c.prompt)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case !errors.Is(err, queue.ErrUnavailable):
-		delete(e.unsaid, c)
-	case len(e.unsaid) < maxUnsaid:
-		e.unsaid[c] = true
-	}
-	return err
-}
-
 // Fetched notes that a client was answered with the ends of prompts, under one of
 // the ids that it may have: its next socket must not be told them again.
 func (e *Ends) Fetched(tenant string, clients, prompts []string) {
@@ -171,11 +142,7 @@ func (e *Ends) Fetched(tenant string, clients, prompts []string) {
 
 // delivered notes that a client has confirmed the end of its prompt.
 func (e *Ends) delivered(k stream.Key, promptID string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := e.confirm(ctx, confirmation{k, promptID}); err != nil && !errors.Is(err, queue.ErrNotFound) {
-		e.log().Debug("cannot note a delivered end", "error", err)
-	}
+	e.confirmed.add(queue.Confirmed{Tenant: k.Tenant, ID: promptID})
 }
 
 // TellMissed gives a client that opens its socket the ends that it has not

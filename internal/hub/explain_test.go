@@ -46,7 +46,8 @@ func TestExplain(t *testing.T) {
 	first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
 	e := b.explain(second)
 	require.Equal(t, "queued", e.State)
-	require.Equal(t, 1, *e.Position)
+	require.Zero(t, *e.Position, "ann's first one runs, so it is bob's turn")
+	require.Equal(t, 1, *b.explain(first).Position)
 	require.Equal(t, "waiting for an instance to become idle", e.Reason)
 	require.Len(t, e.Instances, 2)
 	for _, i := range e.Instances {

@@ -148,6 +148,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	})
 	h.intake.SetMemory(s.BodyMemory)
 	h.queue.SetLimits(queue.Limits{
+		FIFO: s.FIFO, Weight: s.weightOf,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
 		TenantQueue: func(tenant string) (int, int64) {
@@ -192,7 +193,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.ends = &Ends{
 		queue: h.queue, boot: boot, since: func() time.Time { return h.since },
 		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
-		unsaid: map[confirmation]bool{}, old: map[stream.Key]int64{},
+		confirmed: newConfirmations(h.queue.DeliveredEnds, h.log), old: map[stream.Key]int64{},
 	}
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
@@ -304,6 +305,9 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	if h.dispatch != nil {
 		h.dispatch.Close()
+	}
+	if h.ends != nil {
+		h.ends.confirmed.close(ctx)
 	}
 	if h.copies != nil {
 		h.copies.Close()

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,16 +73,21 @@ func (v *inventory) recalled(known map[string]roster.Instance) {
 	}
 }
 
-// present marks which instances are there now.
-func (v *inventory) present(names map[string]bool) {
+// present notes which of some instances are there now.
+func (v *inventory) present(names []string, there func(string) bool) {
 	now := time.Now()
 	changed := false
 	v.mu.Lock()
-	for name, s := range v.items {
+	for _, name := range names {
+		s := v.items[name]
+		if s == nil {
+			continue
+		}
+		is := there(name)
 		switch {
-		case names[name] && !s.left.IsZero():
+		case is && !s.left.IsZero():
 			s.left, changed = time.Time{}, true
-		case !names[name] && s.left.IsZero():
+		case !is && s.left.IsZero():
 			s.left, changed = now, true
 		case !s.left.IsZero() && now.Sub(s.left) > rememberAbilities:
 			delete(v.items, name)
@@ -158,25 +164,37 @@ func (v *inventory) inputs() []string {
 // catalog is what the fleet can run; nil while nothing is known.
 func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }
 
+// lookAtAll is how often an inventory looks at all instances. Nothing tells it that
+// nobody reports an instance any more.
+const lookAtAll = 10 * time.Second
+
 // follow keeps the note of who is there until the context ends.
 func (v *inventory) follow(ctx context.Context, registry *fleet.Registry) {
-	changed, cancel := registry.Subscribe()
-	defer cancel()
-	hourly := time.NewTicker(time.Hour)
-	defer hourly.Stop()
+	changes := registry.Subscribe()
+	defer changes.Close()
+	tick := time.NewTicker(lookAtAll)
+	defer tick.Stop()
+	there := func(name string) bool {
+		i, known := registry.Instance(name)
+		return known && i.State != fleet.Offline
+	}
 	for {
-		there := map[string]bool{}
-		for _, i := range registry.Instances() {
-			there[i.Name] = i.State != fleet.Offline
-		}
-		v.present(there)
 		select {
-		case <-changed:
-		case <-hourly.C:
+		case <-changes.Ready():
+			v.present(changes.Take(), there)
+		case <-tick.C:
+			v.present(v.names(), there)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// names are the instances of which anything is known.
+func (v *inventory) names() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Keys(v.items))
 }
 
 // infos are what each instance can run, also of those that left lately.

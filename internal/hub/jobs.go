@@ -130,6 +130,21 @@ func (s *Jobs) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	return j, err
 }
 
+// FindAll are the newest jobs of some ids, by id, as Find finds each.
+func (s *Jobs) FindAll(ctx context.Context, tenant string, ids []string) (map[string]job.Job, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	jobs, err := s.queue.FindAll(ctx, tenant, ids)
+	found := make(map[string]job.Job, len(jobs))
+	for _, j := range jobs {
+		if !j.Withdrawn {
+			found[j.ID] = j
+		}
+	}
+	return found, err
+}
+
 // FindLive is the job of an id that runs, else one that waits, else a zero one.
 func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error) {
 	newest, err := s.Find(ctx, tenant, id)

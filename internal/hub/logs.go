@@ -41,5 +41,5 @@ func (l *Logs) pass(instance string, frame []byte) {
 	if l.logins.lately() {
 		return // they asked for it before anybody had logged in
 	}
-	l.readers.Pass(instance, frame, len(l.fleet.Instances()) > 1)
+	l.readers.Pass(instance, frame, l.fleet.Len() > 1)
 }

@@ -58,6 +58,12 @@ type Settings struct {
 	// MaxQueue bounds the waiting jobs; further prompts get 429.
 	// Default: 10000.
 	MaxQueue int
+	// FIFO makes jobs run in the order of their arrival, whoever posted them.
+	// Default: tenants, and the callers of each, take turns.
+	FIFO bool
+	// TenantWeights are the shares of tenants in the time of the instances, from
+	// 0.001 to 1000. Default: 1 for each that is not named.
+	TenantWeights map[string]float64
 	// MaxQueueSize bounds the bytes of the waiting jobs as Redis keeps them,
 	// compressed; further prompts get 429. Default: 1 GiB.
 	MaxQueueSize int64

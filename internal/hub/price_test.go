@@ -8,9 +8,11 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -19,30 +21,46 @@ import (
 )
 
 // maxTrips is how many round trips to Redis one prompt takes, without the hinted ones.
-const maxTrips = 12
+const maxTrips = 7
 
-// maxHinted bounds the round trips per prompt that follow hints. How many hints are
+// maxHinted bounds the round trips per prompt that follow hints or time. How many hints are
 // answered together differs with the pace of the machine.
 const maxHinted = 8
 
-// hinted are the functions that are called for hints, or not at all: a body is read
-// only where the hint of a job was faster than the answer that it was accepted.
-var hinted = []string{"Queue).Classes", "Queue).Count", "Queue).Body"}
+// hinted are the functions that are called for hints, together for several prompts, or
+// not at all: a body is read only where the hint of a job was faster than the answer
+// that it was accepted, and jobs are counted only where a hint was faster than the
+// reply to an end.
+var hinted = []string{"Queue).Window", "Queue).Classes", "Queue).Body", "Queue).Count", "Queue).DeliveredEnds"}
 
 // trips counts the round trips to Redis by the code that made them.
 type trips struct {
 	mu    sync.Mutex
-	first map[string]int // the order in which the places were met
-	by    map[string]int
+	posts time.Time // when the present prompt was posted
+	by    map[string]*station
 }
 
-func newTrips() *trips { return &trips{first: map[string]int{}, by: map[string]int{}} }
+// station is a place in the code that makes round trips.
+type station struct {
+	count int
+	// at and took are sums: how long after the POST it asked, and for how long.
+	at, took time.Duration
+}
+
+func newTrips() *trips { return &trips{by: map[string]*station{}, posts: time.Now()} }
+
+// posting begins the trace of a prompt.
+func (t *trips) posting() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.posts = time.Now()
+}
 
 // periodic are functions that ask Redis from time to time, whether there are prompts
 // or not.
-var periodic = []string{"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal"}
+var periodic = []string{"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal"}
 
-func (t *trips) note(commands ...goredis.Cmder) {
+func (t *trips) note(began time.Time, commands ...goredis.Cmder) {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	var places []string
@@ -58,43 +76,57 @@ func (t *trips) note(commands ...goredis.Cmder) {
 		}
 		places = append(places, function)
 	}
+	if commands[0].Name() == "info" { // the benchmark's own
+		return
+	}
 	names := make([]string, len(commands))
 	for i, c := range commands {
 		names[i] = c.Name()
 	}
-	place := strings.Join(names, ",") + "  " + strings.Join(places[:min(len(places), 3)], " < ")
+	name := strings.Join(names, ",") + "  " + strings.Join(places[:min(len(places), 3)], " < ")
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.by[place] == 0 {
-		t.first[place] = len(t.first)
+	p := t.by[name]
+	if p == nil {
+		p = &station{}
+		t.by[name] = p
 	}
-	t.by[place]++
+	p.count++
+	p.at += began.Sub(t.posts)
+	p.took += time.Since(began)
 }
 
 // total returns the number of round trips, those that follow hints apart.
 func (t *trips) total() (n, hints int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for place, count := range t.by {
-		if _, function, _ := strings.Cut(place, "  "); slices.ContainsFunc(hinted, func(h string) bool {
-			return strings.HasPrefix(function, "queue.(*"+h)
+	for name, p := range t.by {
+		if _, function, _ := strings.Cut(name, "  "); slices.ContainsFunc(hinted, func(h string) bool {
+			return strings.Contains(function, "queue.(*"+h)
 		}) {
-			hints += count
+			hints += p.count
 		} else {
-			n += count
+			n += p.count
 		}
 	}
 	return n, hints
 }
 
-// table lists the places with their round trips per prompt, the first one first.
+// table is the trace of a prompt: the places with their round trips per prompt, when
+// they were made after the POST, and how long they took, both in milliseconds on
+// average; the first one first.
 func (t *trips) table(prompts int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var b strings.Builder
-	order := func(a, b string) int { return cmp.Compare(t.first[a], t.first[b]) }
-	for _, place := range slices.SortedFunc(maps.Keys(t.by), order) {
-		fmt.Fprintf(&b, "\n%6.2f  %s", float64(t.by[place])/float64(prompts), place)
+	mean := func(sum time.Duration, count int) float64 { return sum.Seconds() * 1000 / float64(count) }
+	order := func(a, b string) int {
+		return cmp.Compare(mean(t.by[a].at, t.by[a].count), mean(t.by[b].at, t.by[b].count))
+	}
+	b := &strings.Builder{}
+	b.WriteString("\n trips  at ms  took ms  commands and code")
+	for _, name := range slices.SortedFunc(maps.Keys(t.by), order) {
+		p := t.by[name]
+		fmt.Fprintf(b, "\n%6.2f %6.2f   %6.2f  %s", float64(p.count)/float64(prompts), mean(p.at, p.count), mean(p.took, p.count), name)
 	}
 	return b.String()
 }
@@ -105,15 +137,19 @@ func (t *trips) DialHook(next goredis.DialHook) goredis.DialHook {
 
 func (t *trips) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		t.note(cmd)
-		return next(ctx, cmd)
+		began := time.Now()
+		err := next(ctx, cmd)
+		t.note(began, cmd)
+		return err
 	}
 }
 
 func (t *trips) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		t.note(cmds...)
-		return next(ctx, cmds)
+		began := time.Now()
+		err := next(ctx, cmds)
+		t.note(began, cmds...)
+		return err
 	}
 }
 
@@ -142,18 +178,43 @@ func TestPriceOfAPrompt(t *testing.T) {
 	require.LessOrEqual(t, hints, maxHinted*prompts, "too many looks per prompt:%s", counted.table(prompts))
 }
 
-// BenchmarkPrice counts the round trips to Redis per prompt, by the code that makes
-// them.
+// redisCPU is how long the Redis server has worked.
+func redisCPU(t testing.TB, h *bench) time.Duration {
+	info, err := h.hub.db.Client().Info(t.Context(), "cpu").Result()
+	require.NoError(t, err)
+	var sum float64
+	for line := range strings.Lines(info) {
+		for _, field := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), field); ok {
+				seconds, err := strconv.ParseFloat(text, 64)
+				require.NoError(t, err)
+				sum += seconds
+			}
+		}
+	}
+	require.Positive(t, sum)
+	return time.Duration(sum * float64(time.Second))
+}
+
+// BenchmarkPrice prints the trace of a prompt: its round trips to Redis by the code
+// that makes them, when and how long. It also measures the processor time of Redis.
 func BenchmarkPrice(b *testing.B) {
-	_, s, counted := priced(b)
+	h, s, counted := priced(b)
+	busy := redisCPU(b, h)
+	var took time.Duration
 	n := 0
 	for b.Loop() {
 		n++
+		counted.posting()
+		began := time.Now()
 		s.end(s.post(n))
+		took += time.Since(began)
 	}
+	busy = redisCPU(b, h) - busy
 	total, hints := counted.total()
 	b.ReportMetric(float64(total+hints)/float64(n), "trips/prompt")
+	b.ReportMetric(busy.Seconds()*1000/float64(n), "redis-cpu-ms/prompt")
 	if n > 1 { // the first call only finds out how long one takes
-		b.Log(counted.table(n))
+		b.Logf("POST to end: %.2f ms%s", took.Seconds()*1000/float64(n), counted.table(n))
 	}
 }

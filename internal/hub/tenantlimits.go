@@ -62,6 +62,14 @@ func (h *Hub) limitsOf(tenant string) TenantLimits {
 	return l
 }
 
+// weightOf returns a tenant's share in the time of the instances.
+func (s Settings) weightOf(tenant string) float64 {
+	if weight, ok := s.TenantWeights[tenant]; ok {
+		return weight
+	}
+	return 1
+}
+
 // shares reports whether a tenant has to leave room for others.
 func (h *Hub) shares(tenant string) bool {
 	return tenant != job.DefaultTenant || h.logins.lately()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -16,9 +17,14 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return q.Requirements(ctx, classes)
+}
+
+// Requirements returns those of the classes that have live jobs.
+func (q *Queue) Requirements(ctx context.Context, classes []string) (map[string][]byte, error) {
 	out, unknown := q.requires.of(classes)
 	requires := make([]*redis.StringCmd, len(unknown))
-	err = q.pipeline(ctx, len(unknown), batchSize, func(p redis.Pipeliner, i int) {
+	err := q.pipeline(ctx, len(unknown), batchSize, func(p redis.Pipeliner, i int) {
 		requires[i] = p.HGet(ctx, q.keys.class(unknown[i]), "requires")
 	})
 	if err != nil {
@@ -52,35 +58,43 @@ type Window struct {
 	Next time.Duration
 	// More says that other jobs wait behind these.
 	More bool
+	// Classes is the number of classes that have waiting jobs.
+	Classes int
+	// Unknown are some of the classes that have waiting jobs and were not named.
+	Unknown []string
 }
 
-// Window returns n of the waiting jobs of the classes, in rank order, without the
-// first skip of them. Those that must not run yet, by Redis's clock, and those whose
-// records cannot be read are left out. What changes between two calls may be seen
-// twice or not at all.
-func (q *Queue) Window(ctx context.Context, classes []string, skip, n int) (Window, error) {
-	ranks, err := q.heads(ctx, classes, skip+n)
-	if err != nil || len(ranks) <= skip {
-		return Window{}, err
+// Window returns n of the waiting jobs of the classes, in the order in which they are
+// due, without the first skip of them. Those that must not run yet, by Redis's clock,
+// and those whose records cannot be read are left out. What changes between two calls
+// may be seen twice or not at all. known are further classes that are not Unknown.
+func (q *Queue) Window(ctx context.Context, classes []string, skip, n int, known ...string) (Window, error) {
+	args := make([]any, 0, 4+len(classes)+len(known))
+	args = append(args, q.order(), max(skip, 0), max(n, 0), len(classes))
+	for _, class := range classes {
+		args = append(args, class)
 	}
-	jobs, err := q.queued(ctx, ranks[skip:])
-	w := Window{Jobs: jobs, More: len(ranks) == skip+n}
-	pauses := func(j job.Job) bool { return j.NotBefore > 0 }
-	if err != nil || !slices.ContainsFunc(jobs, pauses) {
-		return w, err
+	for _, class := range known {
+		args = append(args, class)
 	}
-	now, err := q.db.Now(ctx)
+	_, fields, err := q.run(ctx, windowScript, args...)
 	if err != nil {
 		return Window{}, err
 	}
-	w.Jobs = slices.DeleteFunc(jobs, func(j job.Job) bool {
-		left := time.Duration(j.NotBefore-now.UnixMilli()) * time.Millisecond
-		if left > 0 && (w.Next == 0 || left < w.Next) {
-			w.Next = left
+	p := parser{r: record{"next": fields[1], "classes": fields[2], "unknown": fields[3]}}
+	w := Window{More: fields[0] == "1", Next: time.Duration(p.int("next")) * time.Millisecond, Classes: int(p.int("classes"))}
+	jobs := 4 + int(p.int("unknown"))
+	w.Unknown = fields[4:jobs]
+	for _, packed := range fields[jobs:] {
+		record, _ := redis.Unpack(packed)
+		j, err := replied(record).job()
+		if err != nil {
+			q.log.Error("cannot read a job's record", "job", j.Key, "error", err)
+			continue
 		}
-		return left > 0
-	})
-	return w, nil
+		w.Jobs = append(w.Jobs, j)
+	}
+	return w, p.err
 }
 
 // heads returns the ranks of the n best waiting jobs of the classes, in order.
@@ -125,7 +139,9 @@ func (q *Queue) Taken(ctx context.Context) (map[string]bool, error) {
 
 // ClaimRequest asks for a run of a waiting job on an idle instance.
 type ClaimRequest struct {
-	Key      string
+	Key string
+	// Tenant is the job's, whose weight counts.
+	Tenant   string
 	Instance string
 	// Hub is the id and boot of the hub that will hold the run.
 	Hub string
@@ -134,7 +150,14 @@ type ClaimRequest struct {
 	Upstream string
 	// SID is the client_id given to the instance.
 	SID string
+	// Cost is how long the run will probably occupy the instance. The tenant pays for
+	// it at once, and for what it has really taken when the instance is free. Default:
+	// 10 s.
+	Cost time.Duration
 }
+
+// A tenant's weight beyond these counts as these.
+const minWeight, maxWeight = 0.001, 1000
 
 // Claim assigns a waiting job to an instance, and its run to a hub for the duration
 // of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken,
@@ -144,8 +167,13 @@ func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
 	if err := q.ready(ctx); err != nil {
 		return job.Job{}, err
 	}
+	weight := min(max(q.limit.Load().Weight(r.Tenant), minWeight), maxWeight)
+	cost := ""
+	if r.Cost > 0 {
+		cost = strconv.FormatInt(milliseconds(r.Cost), 10)
+	}
 	code, fields, err := q.run(ctx, claimScript,
-		r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease))
+		r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease), cost, weight)
 	if err != nil {
 		return job.Job{}, err
 	}

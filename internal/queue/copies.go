@@ -154,10 +154,14 @@ func (c *copies) forgetEnds(tenant string, ids []string) {
 	if c == nil {
 		return
 	}
+	named := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		named[id] = true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, j := range c.jobs {
-		if j.end != nil && j.record["tenant"] == tenant && slices.Contains(ids, j.record["id"]) {
+		if j.end != nil && j.record["tenant"] == tenant && named[j.record["id"]] {
 			c.drop(j)
 		}
 	}

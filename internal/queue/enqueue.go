@@ -41,8 +41,8 @@ type Accepted struct {
 	// Existing means that the job had been accepted before. Nothing was changed,
 	// and the job may have ended.
 	Existing bool
-	// Position counts the jobs that were ahead of an accepted one, over all tenants;
-	// -1 with Existing.
+	// Position counts the jobs that were ahead of an accepted one, see
+	// [Queue.Position]; -1 with Existing.
 	Position int
 }
 
@@ -73,7 +73,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door))
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order())
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -86,6 +86,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if err != nil || existing {
 		return Accepted{Job: j, Existing: existing, Position: -1}, err
 	}
+	q.requires.keep(s.Class, s.Body.Requires) // for the look that follows
 	p := parser{r: r}
 	position := int(p.int("position"))
 	delete(r, "position") // no field of the record

@@ -152,7 +152,12 @@ func TestNumbers(t *testing.T) {
 		require.Equal(t, []string{
 			"first", "infinite", "front", "front at zero", "other", "one", "explicit", "four", "huge", "nan", "last",
 		}, ids(heads))
-		for i, j := range heads {
+		w, err := b.Window(ctx, []string{"class"}, 0, 100)
+		require.NoError(t, err)
+		require.Equal(t, []string{
+			"other", "first", "infinite", "front", "front at zero", "one", "explicit", "four", "huge", "nan", "last",
+		}, ids(w.Jobs), "numbers count within a tenant")
+		for i, j := range w.Jobs {
 			position, err := b.Position(ctx, j.Key)
 			require.NoError(t, err)
 			require.Equal(t, i, position)
@@ -164,16 +169,15 @@ func TestNumbers(t *testing.T) {
 func TestRanksAgree(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		setCounter := redis.NewScript("set", redis.Write, `write('HSET', key('q', 'numbers'), 'tenant', ARGV[1]) return {'ok'}`)
+		setCounter := redis.NewScript("set", redis.Write, `write('HSET', key('q', 'numbers'), ARGV[1], ARGV[2]) return {'ok'}`)
 		numbers := []int64{0, 1, 2, 3, 7, 8, 255, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 + 1, 1<<52 - 1, 1<<53 - 2}
 		for i, n := range numbers {
 			for _, front := range []bool{false, true} {
 				for _, priority := range []int{-100, 0, 100} {
-					_, err := b.db.Run(t.Context(), setCounter, n)
+					name := strconv.Itoa(i) + strconv.FormatBool(front) + strconv.Itoa(priority)
+					_, err := b.db.Run(t.Context(), setCounter, name, n)
 					require.NoError(t, err)
-					j := b.enqueue(strconv.Itoa(i)+strconv.FormatBool(front)+strconv.Itoa(priority), func(s *queue.Submission) {
-						s.Front, s.Priority = front, priority
-					})
+					j := b.enqueue(name, func(s *queue.Submission) { s.Tenant, s.Front, s.Priority = name, front, priority })
 					value, err := strconv.ParseFloat(j.Number, 64)
 					require.NoError(t, err)
 					require.Equal(t, n, int64(math.Abs(value)))

@@ -1,6 +1,10 @@
 package queue
 
-import "context"
+import (
+	"context"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
 
 // KeepCopies keeps copies with the embedded server, too, for tests of what is done
 // with them.
@@ -12,4 +16,14 @@ func (q *Queue) HealNow(ctx context.Context) error {
 	q.heal.seen = "another"
 	q.heal.mu.Unlock()
 	return q.Heal(ctx)
+}
+
+// RenewAndRecover is Renew, and Recover of what that has found lost.
+func (q *Queue) RenewAndRecover(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
+	result, err := q.Renew(ctx, hub, runs)
+	if err != nil {
+		return result, err
+	}
+	result.Lost, err = q.Recover(ctx, runs, result.Lost)
+	return result, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -55,21 +56,35 @@ func (u Uses) args() []any {
 // returns. Errors: ErrStale, if nothing was changed; ErrWithdrawn if the client had
 // withdrawn the job, which has then ended without an entry.
 func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
+	_, err := q.FinishCounting(ctx, run, o)
+	return err
+}
+
+// FinishCounting is Finish, and returns what Count says of the job's caller right
+// after the end.
+func (q *Queue) FinishCounting(ctx context.Context, run job.Run, o Outcome) (left int, err error) {
 	if !o.State.Ended() {
-		return fmt.Errorf("queue: %q is no end", o.State)
+		return 0, fmt.Errorf("queue: %q is no end", o.State)
 	}
 	e := q.stored(o.State, o)
-	err := q.asHolder(ctx, run, func() error { return q.end(ctx, e, finishScript, run.Key, run.Fence, e.state) })
+	err = q.asHolder(ctx, run, func() error {
+		reply, err := q.end(ctx, e, finishScript, run.Key, run.Fence, e.state)
+		if err == nil && len(reply) > 0 {
+			left, err = strconv.Atoi(reply[0])
+		}
+		return err
+	})
 	if errors.Is(err, ErrWithdrawn) {
 		q.copies.forget(run.Key)
 	}
-	return err
+	return left, err
 }
 
 // FailWaiting ends a waiting job that no instance can run. Outcome.State and Uses
 // are ignored. Errors: ErrNotQueued, ErrNotFound.
 func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
-	return q.end(ctx, q.stored(job.Failed, o), failWaitingScript, key)
+	_, err := q.end(ctx, q.stored(job.Failed, o), failWaitingScript, key)
+	return err
 }
 
 // stored converts an outcome into what is written.
@@ -79,19 +94,20 @@ func (q *Queue) stored(state job.State, o Outcome) end {
 	}
 }
 
-// end runs a script that ends a job. key is the first of its arguments.
-func (q *Queue) end(ctx context.Context, e end, s *redis.Script, key string, args ...any) error {
+// end runs a script that ends a job, and returns what follows the code in its reply.
+// key is the first of its arguments.
+func (q *Queue) end(ctx context.Context, e end, s *redis.Script, key string, args ...any) ([]string, error) {
 	l := q.limit.Load()
 	args = append([]any{key}, args...)
 	args = append(args, e.entry, e.summary, e.reason, l.HistoryEntries, l.HistoryBytes, l.TenantHistory)
-	code, _, err := q.run(ctx, s, append(args, e.uses...)...)
+	code, reply, err := q.run(ctx, s, append(args, e.uses...)...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if code == "ok" {
 		q.copies.change(key, nil, func(c *copied) { c.held, c.end = false, &e })
 	}
-	return refusal(code)
+	return reply, refusal(code)
 }
 
 // RequeueOptions say why a run goes back to the queue.

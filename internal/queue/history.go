@@ -261,18 +261,26 @@ func (q *Queue) RecountHistory(ctx context.Context) error {
 	}
 }
 
-// DeliveredEnd records that the client confirmed the end of the newest job of an
-// id. Errors: ErrNotFound.
-func (q *Queue) DeliveredEnd(ctx context.Context, tenant, id string) error {
-	code, keys, err := q.run(ctx, deliveredScript, tenant, id)
+// Confirmed is an end that a client has confirmed: that of the newest job of an id.
+type Confirmed struct{ Tenant, ID string }
+
+// DeliveredEnds records that clients confirmed ends, in one round trip. It skips jobs
+// that are not known.
+func (q *Queue) DeliveredEnds(ctx context.Context, ends ...Confirmed) error {
+	var args []any
+	for _, e := range ends {
+		args = append(args, e.Tenant, e.ID)
+	}
+	code, keys, err := q.run(ctx, deliveredScript, args...)
 	if err != nil {
 		return err
 	}
-	if err := refusal(code); err != nil {
-		return err
+	for _, key := range keys {
+		if key != "" {
+			q.copies.change(key, nil, func(c *copied) { c.delivered = true })
+		}
 	}
-	q.copies.change(keys[0], nil, func(c *copied) { c.delivered = true })
-	return nil
+	return refusal(code)
 }
 
 // Unconfirmed is the key of an ended job whose client has not confirmed the end.

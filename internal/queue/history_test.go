@@ -286,9 +286,9 @@ func TestNothingLeaks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := b.Sweep(ctx, "hub/1", 1)
 			require.NoError(t, err)
-			return len(left()) == 3
+			return len(left()) == 4
 		}, time.Minute, 5*time.Millisecond, "left: %v", left())
-		require.ElementsMatch(t, []string{b.db.Key("q", "counters"), b.db.Key("q", "numbers"), b.db.Key("q", "raised")}, left())
+		require.ElementsMatch(t, []string{b.db.Key("q", "counters"), b.db.Key("q", "numbers"), b.db.Key("q", "raised"), b.db.Key("q", "tags")}, left())
 		bytes, err := b.db.Client().HGet(ctx, b.db.Key("q", "counters"), "bytes").Result()
 		require.NoError(t, err)
 		require.Equal(t, "0", bytes)

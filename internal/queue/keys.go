@@ -11,6 +11,12 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:entry:KEY            string  an ended job's history entry, compressed
 //	q:waiting              zset    ranks of all waiting jobs
 //	q:wait:CLASS           zset    ranks of the waiting jobs of a class
+//	q:waits:TENANT         zset    those of a tenant; q:wait:CLASS:TENANT and q:classes:TENANT as above
+//	q:tenants              zset    tenants with waiting jobs by their start tags, see scripts/shares.lua
+//	q:tags                 zset    tenants by their start tags, also those that have nothing waiting
+//	q:costs                hash    tenant -> what its last run cost
+//	q:turns                hash    tenant -> place of the job of its callers that was given out last
+//	q:callers:TENANT       zset    callers by the place of their last job
 //	q:waiting_jobs         hash    tenant -> number of its waiting jobs; "" -> of all
 //	q:waiting_bytes        hash    the same of the bytes of their bodies and secrets
 //	q:classes              set     classes with waiting jobs
@@ -32,14 +38,13 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:forgotten:KEY        string  the job was removed on purpose; for half an hour
 //	q:numbers              hash    tenant -> ComfyUI's next queue number
 //	q:raised               hash    tenant -> highest number in its history
-//	q:counters             hash    turns, ends, bytes of history, swept, recounted
+//	q:counters             hash    turns, ends, bytes of history, swept, recounted, virtual, indexed, reindexed
 //	q:lessons              zset    checks that instances are known to make, by when that was seen
 //	q:events               channel hints
 //
 // Zsets of ranks have all scores 0: their order is the byte order of the
-// ranks, which is the order of execution, and the key of the job is the end
-// of its rank. Fair shares between tenants would need one zset a tenant in
-// place of q:wait:CLASS, and changes to every script that reads it.
+// ranks, which is the order of execution within a tenant, and the key of the job is
+// the end of its rank. Which tenant is next, its start tag says.
 type keys struct{ db *redis.DB }
 
 func (k keys) job(key string) string        { return k.db.Key("q", "job", key) }

@@ -63,7 +63,8 @@ type RenewResult struct {
 }
 
 // Renew extends the leases of all of a hub's runs. Call it about three times per
-// lease. A run that Redis has lost is put back.
+// lease. It takes one script, however many runs there are and whatever has become of
+// them: runs that are Lost may still be put back by [Queue.Recover].
 func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	var result RenewResult
 	if len(runs) == 0 {
@@ -81,32 +82,39 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 	if len(codes) != len(runs) {
 		return result, fmt.Errorf("%w: %d answers to %d renewals", ErrCorrupt, len(codes), len(runs))
 	}
-	var held []job.Run
 	for i, code := range codes {
-		if code != "lost" {
-			q.copies.change(runs[i].Key, nil, func(*copied) {}) // it is confirmed again
-			held = append(held, runs[i])
-		}
 		switch code {
 		case "lost":
-			if q.holds(runs[i]) {
-				if restored, err := q.restore(ctx, runs[i].Key); err != nil {
-					return result, err
-				} else if restored {
-					continue
-				}
-			}
 			result.Lost = append(result.Lost, runs[i])
+			continue
 		case "cancelled":
 			result.Cancelled = append(result.Cancelled, runs[i])
 		case "withdrawn":
 			result.Withdrawn = append(result.Withdrawn, runs[i])
 		}
+		q.copies.change(runs[i].Key, nil, func(*copied) {}) // it is confirmed again
+	}
+	return result, nil
+}
+
+// Recover puts back those of the runs that Renew found lost that Redis has lost, and
+// returns the others. It also copies what is held and has no copy yet. It may take long:
+// no lease may depend on it.
+func (q *Queue) Recover(ctx context.Context, held, lost []job.Run) (gone []job.Run, err error) {
+	for _, run := range lost {
+		if q.holds(run) {
+			if restored, err := q.restore(ctx, run.Key); err != nil {
+				return gone, err
+			} else if restored {
+				continue
+			}
+		}
+		gone = append(gone, run)
 	}
 	if err := q.capture(ctx, held); err != nil {
 		q.log.Debug("cannot copy runs", "error", err)
 	}
-	return result, nil
+	return gone, nil
 }
 
 // Orphan is a run taken over from another holder, with what its job's record says

@@ -34,6 +34,37 @@ func TestRenew(t *testing.T) {
 	})
 }
 
+// Renewing reads no body, not even of a run of which this hub has no copy yet, and puts
+// nothing back: the other leases wait for it.
+func TestRenewIsQuick(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.KeepCopies()
+		var held []job.Run
+		for n := range 3 {
+			orphan, err := b.Adopt(ctx, b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n)).Run, "hub/2")
+			require.NoError(t, err)
+			held = append(held, orphan.Run)
+		}
+		_, err := b.Adopt(ctx, held[2], "hub/3")
+		require.NoError(t, err)
+		trips := &pipelines{}
+		b.db.Client().AddHook(trips)
+		renewed, err := b.Renew(ctx, "hub/2", held)
+		require.NoError(t, err)
+		require.Equal(t, held[2:], renewed.Lost)
+		require.Zero(t, trips.count)
+		gone, err := b.Recover(ctx, held, renewed.Lost)
+		require.NoError(t, err)
+		require.Equal(t, held[2:], gone)
+		require.Equal(t, 2, trips.count, "it reads all bodies at once")
+		_, err = b.Recover(ctx, held[:2], nil)
+		require.NoError(t, err)
+		require.Equal(t, 2, trips.count, "and each once")
+	})
+}
+
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {

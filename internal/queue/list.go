@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -116,21 +117,18 @@ func (q *Queue) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	return q.Get(ctx, key)
 }
 
-// Position counts the jobs that are ahead of a waiting job, over all tenants; 0
-// means it is next. Errors: ErrNotQueued, ErrNotFound.
+// Position counts the jobs that will be given out before a waiting job if nothing
+// changes, over all tenants; 0 means it is next. Of many tenants it counts the jobs of
+// the first hundred. Errors: ErrNotQueued, ErrNotFound.
 func (q *Queue) Position(ctx context.Context, key string) (int, error) {
-	j, err := q.Get(ctx, key)
+	code, fields, err := q.run(ctx, positionScript, key, q.order())
 	if err != nil {
 		return 0, err
 	}
-	position, err := q.db.Client().ZRank(ctx, q.keys.waiting(), j.Rank).Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, ErrNotQueued
+	if err := refusal(code); err != nil {
+		return 0, err
 	}
-	if err != nil {
-		return 0, fmt.Errorf("queue: %w", err)
-	}
-	return int(position), nil
+	return strconv.Atoi(fields[0])
 }
 
 // Live returns the running and waiting jobs of a tenant, or of all with "", in rank

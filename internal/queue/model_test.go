@@ -33,12 +33,14 @@ type modelJob struct {
 	cancelAsked bool
 	exhausted   bool
 	released    bool
-	withdrawn   bool   // taken back while it ran
-	gone        bool   // ended without an entry
-	expired     bool   // its lease has ended
-	reruns      int    // excused runs that had begun to execute
-	paused      bool   // must not run yet, and not before the end of the test
-	weight      int64  // stored bytes of its body and its secrets
+	withdrawn   bool  // taken back while it ran
+	gone        bool  // ended without an entry
+	expired     bool  // its lease has ended
+	reruns      int   // excused runs that had begun to execute
+	paused      bool  // must not run yet, and not before the end of the test
+	weight      int64 // stored bytes of its body and its secrets
+	placed      bool  // has a place among its tenant's callers
+	place       float64
 	raised      string // the number that the history shows, if not its own
 }
 
@@ -49,6 +51,7 @@ type model struct {
 	newest    map[[2]string]string // tenant, id -> key
 	numbers   map[string]int
 	highest   map[string]int // tenant -> highest number in its history, plus one
+	turns     turns
 	instances map[string]string
 	history   []string // keys in their places
 	ends      []string // keys in the order of their ends, without delivered ones
@@ -57,7 +60,7 @@ type model struct {
 func newModel() *model {
 	return &model{
 		jobs: map[string]*modelJob{}, newest: map[[2]string]string{}, numbers: map[string]int{}, instances: map[string]string{},
-		highest: map[string]int{},
+		highest: map[string]int{}, turns: newTurns(),
 	}
 }
 
@@ -119,6 +122,7 @@ func (m *model) end(j *modelJob, reason string) {
 		}
 	}
 	m.ends = append(m.ends, j.Key)
+	m.left(j.Tenant)
 }
 
 func (m *model) live(keep func(j *modelJob) bool) []*modelJob {
@@ -182,6 +186,7 @@ func (w *walk) compare() {
 	heads, err := w.Peek(w.ctx, []string{"class0", "class1", "class2"}, 5)
 	require.NoError(t, err)
 	require.Equal(t, lookModel(waiting[:min(5, len(waiting))]), lookAll(heads))
+	w.compareIndex(waiting)
 	w.compareWindow(waiting)
 	n, queued, err := w.CountAll(w.ctx)
 	require.NoError(t, err)
@@ -241,7 +246,7 @@ func (w *walk) compareWindow(waiting []*modelJob) {
 	skip, n := w.step%7, 1+w.step%5
 	got, err := w.Window(w.ctx, []string{"class0", "class1", "class2"}, skip, n)
 	require.NoError(w.t, err)
-	part := waiting[min(skip, len(waiting)):min(skip+n, len(waiting))]
+	part := w.inTurn(waiting)[min(skip, len(waiting)):min(skip+n, len(waiting))]
 	ready := slices.DeleteFunc(slices.Clone(part), func(j *modelJob) bool { return j.paused })
 	require.Equal(w.t, lookModel(ready), lookAll(got.Jobs))
 	require.Equal(w.t, len(ready) < len(part), got.Next > 0)

@@ -197,6 +197,12 @@ type Limits struct {
 	// means no limit. Default: no limit for any tenant.
 	TenantQueue func(tenant string) (jobs int, bytes int64)
 	MaxAttempts int
+	// FIFO makes jobs run in the order of their arrival, whoever posted them. Default:
+	// tenants, and the callers of each, take turns.
+	FIFO bool
+	// Weight returns a tenant's share of the instances beside those of others.
+	// Default: 1 for each.
+	Weight func(tenant string) float64
 }
 
 // SetLimits replaces the limits, as a reload of the configuration may. What exceeds
@@ -211,7 +217,18 @@ func (q *Queue) SetLimits(l Limits) {
 	if l.TenantQueue == nil {
 		l.TenantQueue = func(string) (int, int64) { return 0, 0 }
 	}
+	if l.Weight == nil {
+		l.Weight = func(string) float64 { return 1 }
+	}
 	q.limit.Store(&l)
+}
+
+// order is the order of the queue as scripts name it.
+func (q *Queue) order() string {
+	if q.limit.Load().FIFO {
+		return "fifo"
+	}
+	return "fair"
 }
 
 // run runs a script and returns the code of its reply and the rest.

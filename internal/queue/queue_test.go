@@ -165,7 +165,7 @@ func TestLife(t *testing.T) {
 		waiting, err := b.Undelivered(ctx, "tenant", "client")
 		require.NoError(t, err)
 		require.Equal(t, []job.Job{ended}, waiting)
-		require.NoError(t, b.DeliveredEnd(ctx, j.Tenant, j.ID))
+		require.NoError(t, b.DeliveredEnds(ctx, queue.Confirmed{Tenant: j.Tenant, ID: j.ID}))
 		waiting, err = b.Undelivered(ctx, "tenant", "client")
 		require.NoError(t, err)
 		require.Empty(t, waiting)

@@ -149,6 +149,10 @@ func (q *Queue) holds(run job.Run) bool {
 // capture copies runs that were taken over from other hubs.
 func (q *Queue) capture(ctx context.Context, runs []job.Run) error {
 	keys := q.copies.lacking(runs)
+	fences := make(map[string]string, len(runs))
+	for _, run := range runs {
+		fences[run.Key] = strconv.FormatInt(run.Fence, 10)
+	}
 	records := make([]*redis.MapCmd, len(keys))
 	bodies, secrets := make([]*redis.StringCmd, len(keys)), make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
@@ -167,8 +171,8 @@ func (q *Queue) capture(ctx context.Context, runs []job.Run) error {
 	}
 	for i, key := range keys {
 		r := record(records[i].Val())
-		if s := job.State(r["state"]); s != job.Leased && s != job.Running || bodies[i].Err() != nil {
-			continue
+		if s := job.State(r["state"]); s != job.Leased && s != job.Running || r["fence"] != fences[key] || bodies[i].Err() != nil {
+			continue // it has ended, or changed hands
 		}
 		q.copies.change(key, r, func(c *copied) {
 			c.held, c.stored, c.sealed = true, []byte(bodies[i].Val()), []byte(secrets[i].Val())

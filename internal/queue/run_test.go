@@ -257,7 +257,7 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 		require.NoError(t, err)
 		run = b.claim(j, "gpu").Run
 		require.NoError(t, b.Finish(ctx, run, done("{}")))
-		require.NoError(t, b.DeliveredEnd(ctx, j.Tenant, j.ID))
+		require.NoError(t, b.DeliveredEnds(ctx, queue.Confirmed{Tenant: j.Tenant, ID: j.ID}))
 		fields, err := b.db.Client().HMGet(ctx, b.db.Key("q", "job", j.Key), "v", "future").Result()
 		require.NoError(t, err)
 		require.Equal(t, []any{"2", "x"}, fields)
@@ -292,5 +292,27 @@ func TestEvents(t *testing.T) {
 		require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: job.Cancelled, Entry: []byte("{}")}))
 		expect(queue.Freed, job.Running)
 		expect(queue.Ended, job.Cancelled)
+	})
+}
+
+// The end of a job tells how many its caller has left.
+func TestFinishCounts(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		another := func(s *queue.Submission) { s.Caller = "another" }
+		first, second := b.claim(b.enqueue("a"), "gpu1"), b.claim(b.enqueue("b"), "gpu2")
+		b.enqueue("c")
+		b.enqueue("d", another)
+		for _, c := range []struct {
+			run  job.Run
+			left int
+		}{{first.Run, 2}, {second.Run, 1}, {second.Run, 1}} {
+			left, err := b.FinishCounting(t.Context(), c.run, done(`{"x":1}`))
+			require.NoError(t, err)
+			require.Equal(t, c.left, left)
+			n, err := b.Count(t.Context(), "caller")
+			require.NoError(t, err)
+			require.Equal(t, n, left)
+		}
 	})
 }

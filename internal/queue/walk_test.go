@@ -102,20 +102,25 @@ func (w *walk) enqueue() {
 	require.False(w.t, got.Existing)
 	next := max(w.m.numbers[tenant], w.m.highest[tenant])
 	number := float64(next)
-	literal := strconv.Itoa(next)
+	literal, placed := strconv.Itoa(next), false
 	switch {
 	case s.Number != nil:
 		number = *s.Number
 		literal = strconv.FormatFloat(number, 'f', 1, 64)
-	case s.Front && number != 0:
-		number, literal = -number, "-"+literal
-		fallthrough
+	case s.Front:
+		if number != 0 {
+			number, literal = -number, "-"+literal
+		}
+		w.m.numbers[tenant] = next + 1
 	default:
 		w.m.numbers[tenant] = next + 1
+		number, placed = w.m.turns.place(tenant, s.Caller, next), true
 	}
 	require.Equal(w.t, literal, got.Job.Number)
 	require.True(w.t, strings.HasPrefix(got.Job.Rank, job.RankPrefix(s.Priority, number)))
-	w.m.jobs[s.Key] = &modelJob{Job: got.Job, requires: string(s.Body.Requires), weight: w.weigh(s.Key)}
+	w.m.jobs[s.Key] = &modelJob{
+		Job: got.Job, requires: string(s.Body.Requires), weight: w.weigh(s.Key), placed: placed, place: number,
+	}
 	w.m.newest[[2]string{tenant, id}] = s.Key
 }
 
@@ -152,6 +157,7 @@ func (w *walk) claim() {
 	require.NoError(w.t, err)
 	require.Greater(w.t, got.Fence, j.Fence)
 	w.m.do(j, job.Claim)
+	w.m.turns.taken(j)
 	w.m.instances[r.Instance] = key
 	j.Attempts++
 	j.Fence, j.Run, j.Reason = got.Fence, got.Run, ""
@@ -208,6 +214,7 @@ func (w *walk) finish() {
 			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
 			w.m.do(j, job.Cancel)
 			j.gone = true
+			w.m.left(j.Tenant)
 			return
 		}
 		require.NoError(w.t, err)

@@ -33,6 +33,8 @@ func (w *walk) withdraw(j *modelJob) bool {
 	}
 	w.m.do(j, job.Cancel)
 	j.gone = true
+	w.m.turns.returned(j)
+	w.m.left(j.Tenant)
 	return true
 }
 
@@ -82,6 +84,7 @@ func (w *walk) failWaiting() {
 	}
 	require.NoError(w.t, err)
 	w.m.do(j, job.Fail)
+	w.m.turns.returned(j)
 	w.m.end(j, "nobody can")
 }
 
@@ -105,7 +108,7 @@ func (w *walk) delivered() {
 	// Its id may be another job's by now.
 	if w.m.newest[[2]string{j.Tenant, j.ID}] == j.Key {
 		w.note("delivered %s", j.Key)
-		require.NoError(w.t, w.DeliveredEnd(w.ctx, j.Tenant, j.ID))
+		require.NoError(w.t, w.DeliveredEnds(w.ctx, queue.Confirmed{Tenant: j.Tenant, ID: j.ID}))
 		w.m.ends = slices.DeleteFunc(w.m.ends, func(k string) bool { return k == j.Key })
 	}
 }

@@ -159,6 +159,15 @@ func (r *Run) Send(m Message) { r.do(func(l *line) { l.send(r.sequence, m) }) }
 // job has left /queue and is in /history: clients look there immediately.
 func (r *Run) End(end ...Message) { r.do(func(l *line) { l.end(r.sequence, end) }) }
 
+// EndCounted is End for a job whose end has told the number of its caller's jobs, see
+// [Streams.Counting].
+func (r *Run) EndCounted(end ...Message) {
+	r.do(func(l *line) {
+		r.sequence.counted = true
+		l.end(r.sequence, end)
+	})
+}
+
 // Lose abandons the sequence because the run was lost. The next Begin of the prompt
 // starts a new, complete sequence.
 func (r *Run) Lose() { r.do(func(l *line) { l.lose(r.sequence) }) }

@@ -63,6 +63,8 @@ type sequence struct {
 	remote *remoteRun
 	count  uint64 // messages so far
 	over   bool
+	// counted means that the number of the caller's jobs was learned from its end.
+	counted bool
 	// open means that its messages go to the client now, or did before the socket
 	// was lost.
 	open bool
@@ -362,7 +364,7 @@ func (l *line) seal(q *sequence) {
 		l.emit(it)
 		return
 	}
-	l.emit(item{status: true})
+	l.emit(item{of: q, status: true})
 	l.emit(item{frame: executingNull(q.prompt), tells: q.mark})
 	l.emit(item{of: q, mark: q.mark})
 }

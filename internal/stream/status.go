@@ -48,6 +48,23 @@ func (t *tally) read(ctx context.Context) (int, error) {
 	return t.n, err
 }
 
+// version is what read would reflect at best.
+func (t *tally) version() uint64 { return t.changed.Load() }
+
+// learn takes a number that was counted after the version was read. If there may have
+// been a change since, nobody knows which of the two was first, and read asks.
+func (t *tally) learn(version uint64, n int) {
+	if !t.changed.CompareAndSwap(version, version+1) {
+		t.touch()
+		return
+	}
+	if !t.mu.TryLock() { // it is being asked, and the touch above makes it ask again
+		return
+	}
+	defer t.mu.Unlock()
+	t.known, t.asked, t.n = true, version+1, n
+}
+
 // callers groups the sockets by the caller whose jobs their status counts.
 type callers struct {
 	ask func(ctx context.Context, caller string) (int, error)
@@ -94,6 +111,15 @@ func (c *callers) leave(caller string, w *socket) {
 	}
 }
 
+// tell makes the sockets of a caller send a status.
+func (c *callers) tell(caller string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if group := c.all[caller]; group != nil {
+		group.tell()
+	}
+}
+
 // changed makes the sockets of the named callers send a status; of all callers if
 // none is named.
 func (c *callers) changed(names []string) {
@@ -114,6 +140,11 @@ func (c *callers) changed(names []string) {
 
 func (g *callerSockets) changed() {
 	g.tally.touch()
+	g.tell()
+}
+
+// tell makes the sockets send a status.
+func (g *callerSockets) tell() {
 	for w := range g.sockets {
 		w.statusDue()
 	}
@@ -134,4 +165,53 @@ func (s *Streams) JobChanged(tenant, caller string) {
 		s.callers.changed([]string{caller})
 	}
 	s.fanout.tell(tenant)
+}
+
+// JobMoved is JobChanged for a change that leaves the count as it is.
+func (s *Streams) JobMoved(tenant, caller string) {
+	s.fanout.changed(tenant)
+	s.callers.tell(caller)
+	s.fanout.tell(tenant)
+}
+
+// Counting takes the number of a caller's jobs from the reply to a change of it, so
+// that no socket has to ask for it.
+type Counting struct {
+	callers *callers
+	caller  string
+	group   *callerSockets // nil if the caller has no socket here
+	version uint64
+}
+
+// Counting is to be called before the change is sent to the queue. The hint of this
+// change must then be reported with JobMoved.
+func (s *Streams) Counting(caller string) Counting {
+	s.callers.mu.Lock()
+	defer s.callers.mu.Unlock()
+	c := Counting{callers: &s.callers, caller: caller, group: s.callers.all[caller]}
+	if c.group != nil {
+		c.version = c.group.tally.version()
+	}
+	return c
+}
+
+// Counted takes the number right after the change.
+func (c Counting) Counted(n int) {
+	if c.group != nil {
+		c.group.tally.learn(c.version, n)
+	}
+}
+
+// Tell sends a status to all sockets of the caller, after the messages that have led
+// to it.
+func (c Counting) Tell() {
+	c.callers.mu.Lock()
+	defer c.callers.mu.Unlock()
+	switch group := c.callers.all[c.caller]; {
+	case group == nil:
+	case group == c.group:
+		group.tell()
+	default: // it was opened since, and may have asked before the change
+		group.changed()
+	}
 }

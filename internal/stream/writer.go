@@ -57,7 +57,9 @@ func (w *socket) due(ctx context.Context) error {
 		w.mu.Lock()
 		w.status = false // the status below is as new
 		w.mu.Unlock()
-		w.tally.touch()
+		if it.of == nil || !it.of.counted {
+			w.tally.touch()
+		}
 		return w.sendStatus(ctx, true)
 	case it.mark != 0:
 		if err := w.flush(ctx); err != nil {

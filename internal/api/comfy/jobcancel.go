@@ -90,7 +90,7 @@ func (c *cancels) cancelJob(ctx context.Context, a api.Requester, id string, str
 		return false, err
 	}
 	if j.State == job.Queued {
-		gone, err := c.hub.Canceller().CancelWaiting(ctx, j.Key)
+		gone, err := c.hub.Canceller().CancelWaiting(ctx, j)
 		if err != nil {
 			return false, err
 		}

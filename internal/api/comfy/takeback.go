@@ -56,6 +56,10 @@ func (c *cancels) takeBackAll(ctx context.Context, a api.Requester, o order) err
 			return err
 		}
 	}
+	var err error
+	if t.newest, err = c.hub.Jobs().FindAll(ctx, a.Tenant, o.delete); err != nil {
+		return err
+	}
 	for _, id := range o.delete {
 		if err := t.name(ctx, id); err != nil {
 			return err
@@ -79,9 +83,10 @@ type takeback struct {
 	// byID are the tenant's jobs by id, the waiting ones first; nil until they are
 	// needed.
 	byID map[string]job.Job
-	// waiting are the keys of waiting jobs to remove, named the ids that were
-	// named for them.
-	waiting []string
+	// newest are the newest jobs of the ids that are to be deleted.
+	newest map[string]job.Job
+	// waiting are the waiting jobs to remove, named the keys of those that were named.
+	waiting []job.Job
 	named   []string
 }
 
@@ -98,7 +103,7 @@ func (t *takeback) clear(ctx context.Context) error {
 	for _, j := range own {
 		switch {
 		case j.State == job.Queued:
-			t.waiting = append(t.waiting, j.Key)
+			t.waiting = append(t.waiting, j)
 		case slices.Contains(t.behind, j.Key), t.requester.QueueOne && !shown[j.Key]:
 			if err := t.takeBackOrStop(ctx, j, shown[j.Key]); err != nil {
 				return err
@@ -119,7 +124,7 @@ func (t *takeback) name(ctx context.Context, id string) error {
 		return err
 	}
 	if j.State == job.Queued {
-		t.waiting, t.named = append(t.waiting, j.Key), append(t.named, id)
+		t.waiting, t.named = append(t.waiting, j), append(t.named, j.Key)
 		return nil
 	}
 	return t.nameRunning(ctx, j)
@@ -128,9 +133,9 @@ func (t *takeback) name(ctx context.Context, id string) error {
 // find is the job of an id that waits, else one that runs, else a zero one. The
 // newest is found at once, an older one only if the id was used twice.
 func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
-	j, err := t.hub.Jobs().Find(ctx, t.requester.Tenant, id)
-	if err != nil || j.Key == "" || j.State == job.Queued {
-		return j, err
+	j := t.newest[id]
+	if j.Key == "" || j.State == job.Queued {
+		return j, nil
 	}
 	if t.byID == nil { // once for all ids: clients send those of ended jobs by the thousand
 		all, err := t.hub.Jobs().Live(ctx, t.requester.Tenant)
@@ -179,15 +184,19 @@ func (t *takeback) remove(ctx context.Context) error {
 		return nil
 	}
 	gone, err := t.hub.Canceller().CancelWaiting(ctx, t.waiting...)
-	if err != nil || len(gone) == len(t.waiting) {
+	if err != nil {
 		return err
 	}
-	for _, id := range t.named { // instances took some of them meanwhile
-		j, err := t.hub.Jobs().FindRunning(ctx, t.requester.Tenant, id)
-		if err == nil && j.Key != "" {
-			err = t.nameRunning(ctx, j)
-		}
-		if err != nil {
+	left := slices.DeleteFunc(t.named, func(key string) bool { return gone[key] })
+	if len(left) == 0 {
+		return nil
+	}
+	taken, err := t.hub.Jobs().Running(ctx, left) // instances took them meanwhile
+	if err != nil {
+		return err
+	}
+	for _, j := range taken {
+		if err := t.nameRunning(ctx, j); err != nil {
 			return err
 		}
 	}

@@ -27,8 +27,8 @@
 --   what follows the counter, or extension of the name
 --   entry
 --
--- Output: {'ok', name, name, ...} in the order of the sources, or
--- {'reserve', epoch, type, subfolder, series, block, ...}: nothing is written, and
+-- Output: {'ok', name, entry, name, entry, ...} in the order of the sources; the entry
+-- is the one that a known source has, '' for a new one. Or {'reserve', epoch, type, subfolder, series, block, ...}: nothing is written, and
 -- the storage has to grant these blocks first.
 local known = ARGV[1]
 local era = ARGV[5] == '1' and epoch() or ''
@@ -88,7 +88,7 @@ for at = 6, #ARGV, 12 do
   local name = redis.call('HGET', known, item.source)
   local entry = name and redis.call('HGET', item.folder, name)
   if entry and isFrom(entry, item.source) then
-    item.name = name
+    item.name, item.had = name, entry
   else
     item.bare = not item.number
     item.number = item.number or 0
@@ -142,8 +142,9 @@ for _, item in ipairs(items) do
 end
 write('PEXPIREAT', known, ARGV[2])
 local reply = {'ok'}
-for i, item in ipairs(items) do
-  touch(ARGV[3], item.typ, item.subfolder, item.name, int(now() + ARGV[4]), redis.call('HGET', item.folder, item.name))
-  reply[i + 1] = item.name
+for _, item in ipairs(items) do
+  touch(ARGV[3], item.typ, item.subfolder, item.name, int(now() + ARGV[4]), item.had or item.entry)
+  reply[#reply + 1] = item.name
+  reply[#reply + 1] = item.had or ''
 end
 return reply

@@ -7,6 +7,10 @@
 -- ARGV[5] tenant
 -- ARGV[6] type
 -- ARGV[7] subfolder
+-- ARGV[8] when the new entry's blob began to be written, in milliseconds; '' if it has
+--         a name or is held
+-- ARGV[9] how old a blob may be that is not held, in milliseconds. No sweep looks at
+--         one that is younger than an hour.
 --
 -- Output: {'ok'}, {'changed'} when the entry is another or gone by now,
 -- {'unsafe'} when the blob may have been swept.
@@ -14,9 +18,16 @@ local former = redis.call('HGET', ARGV[1], ARGV[2])
 if former ~= ARGV[3] then
   return {'changed'}
 end
+-- isYoung reports whether a blob was written so lately that no sweep has looked at it.
+-- One that is being deleted is not, whatever the clocks say.
+local function isYoung(blob)
+  return ARGV[8] ~= '' and math.abs(now() - tonumber(ARGV[8])) < tonumber(ARGV[9])
+    and redis.call('EXISTS', key('files', 'doom', blob)) == 0
+end
+
 local from, to = blobOf(former), blobOf(ARGV[4])
 if from ~= to then
-  if to ~= '' and not safe(to) then
+  if to ~= '' and not safe(to) and not isYoung(to) then
     return {'unsafe'}
   end
   count(to)

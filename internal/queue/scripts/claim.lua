@@ -6,6 +6,8 @@
 -- ARGV[4] upstream
 -- ARGV[5] sid
 -- ARGV[6] lease in milliseconds
+-- ARGV[7] what the run is believed to take, in milliseconds; '' for as long as most
+-- ARGV[8] weight of the tenant
 --
 -- Output: {'ok', job...}
 --         {'missing'}
@@ -35,6 +37,13 @@ if holder then
   end
 end
 unwait(j)
+local share = tonumber(ARGV[8])
+local cost = math.min(math.max((tonumber(ARGV[7]) or COST) / share, 1), MOST)
+charge(j.tenant, cost)
+if j.place then
+  take_turn(j.tenant, j.place)
+end
+set(j, 'claimed', int(now()), 'charged', int(cost), 'share', ARGV[8])
 set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance', instance,
   'upstream', ARGV[4], 'sid', ARGV[5], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
 hold(j, ARGV[3], ARGV[6])

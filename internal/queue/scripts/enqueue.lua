@@ -20,12 +20,13 @@
 -- ARGV[18] bound of their bytes, or '0' for none
 -- ARGV[19] the bytes that this job counts for
 -- ARGV[20] how many milliseconds a refusal may become the answer, '0' for none
+-- ARGV[21] order of the queue: 'fair' or 'fifo'
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
 --         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
 
--- rank_prefix is job.RankPrefix for whole numbers: the bits of the number as
+-- rank_prefix is job.RankPrefix for ordinary numbers: the bits of the number as
 -- a double, turned so that their byte order is the order of the numbers.
 local function rank_prefix(priority, n)
   local hi, lo = 0, 0
@@ -79,15 +80,22 @@ if too_heavy('', ARGV[16]) then
 end
 
 local number, prefix = ARGV[9], ARGV[10]
-if number == '' then
-  local n = next_number(tenant)
-  if ARGV[11] == '1' and n ~= 0 then
-    n = -n
-  end
-  number, prefix = int(n), rank_prefix(tonumber(ARGV[7]), n)
-end
 local turn = write('HINCRBY', key('q', 'counters'), 'turns', '1')
 local j = {key = k}
+if number == '' then
+  local n = next_number(tenant)
+  local place = n
+  if ARGV[11] == '1' then
+    n = 0 - n
+    place = n
+  elseif ARGV[21] == 'fifo' then
+    place = turn
+  else
+    place = next_place(tenant, ARGV[4], n)
+    set(j, 'place', place_text(place))
+  end
+  number, prefix = int(n), rank_prefix(tonumber(ARGV[7]), place)
+end
 if ARGV[20] ~= '0' then
   set(j, 'door', int(now() + tonumber(ARGV[20])))
 end
@@ -109,5 +117,5 @@ wait(j)
 tell_waits(j)
 local accepted = answer('ok', k)
 table.insert(accepted, 'position')
-table.insert(accepted, int(redis.call('ZRANK', key('q', 'waiting'), j.rank)))
+table.insert(accepted, int(ahead(j, ARGV[21])))
 return accepted

@@ -19,6 +19,7 @@ if j.state ~= 'queued' then
   return {'not_queued'}
 end
 unwait(j)
+return_place(j)
 finish(j, 'failed', ARGV[2], ARGV[3], ARGV[4])
 trim(j, ARGV[5], ARGV[6], ARGV[7])
 return {'ok'}

@@ -12,9 +12,13 @@
 -- ARGV[10] number of indexes of files, then their keys, then the files that the
 --          entry names
 --
--- Output: {'ok'}
+-- Output: {'ok', number of live jobs that its caller has now}
 --         {'stale'}
 --         {'withdrawn'}  it has ended, without an entry
+local function ok(j)
+  return {'ok', int(redis.call('ZCARD', key('q', 'caller', j.caller)))}
+end
+
 local j = get(ARGV[1])
 if not j or j.fence ~= ARGV[2] then
   return {'stale'}
@@ -24,7 +28,7 @@ if not runs(j) then
     return {'withdrawn'}
   end
   -- The same end sent again; not the end of a job that waits again.
-  return {(j.finished and j.gone ~= '1') and 'ok' or 'stale'}
+  return (j.finished and j.gone ~= '1') and ok(j) or {'stale'}
 end
 let_go(j)
 if j.withdrawn then
@@ -34,4 +38,4 @@ end
 finish(j, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 trim(j, ARGV[7], ARGV[8], ARGV[9])
 used(10)
-return {'ok'}
+return ok(j)

@@ -104,6 +104,7 @@ local function wait(j)
   write('ZADD', key('q', 'waiting'), '0', j.rank)
   write('ZADD', key('q', 'wait', j.class), '0', j.rank)
   write('SADD', key('q', 'classes'), j.class)
+  index(j)
   count(j)
 end
 
@@ -113,6 +114,7 @@ local function unwait(j)
   if redis.call('EXISTS', key('q', 'wait', j.class)) == 0 then
     write('SREM', key('q', 'classes'), j.class)
   end
+  unindex(j)
   uncount(j)
 end
 
@@ -137,6 +139,9 @@ local function leave(j)
     write('DEL', key('q', 'class', j.class))
   end
   write('DEL', key('q', 'body', j.key), key('q', 'secret', j.key))
+  if redis.call('EXISTS', key('q', 'live', j.tenant)) == 0 then
+    end_turns(j.tenant)
+  end
 end
 
 -- stay_gone keeps a hub that still has a copy of a removed job from putting it
@@ -173,11 +178,20 @@ local function hold(j, hub, lease)
   write('ZADD', key('q', 'leases'), till, j.key)
 end
 
+-- settle makes a tenant pay what a run has really taken: nothing if it was lost.
+local function settle(j, took)
+  if j.charged and j.charged ~= '' then
+    refund(j.tenant, tonumber(j.charged) - math.min(math.max(took / tonumber(j.share), 0), MOST))
+    set(j, 'charged', '')
+  end
+end
+
 -- free releases the instance of a run.
 local function free(j)
   if j.released == '1' then
     return
   end
+  settle(j, now() - tonumber(j.claimed or '0'))
   set(j, 'released', '1')
   if redis.call('HGET', key('q', 'instances'), j.instance) == j.key then
     write('HDEL', key('q', 'instances'), j.instance)

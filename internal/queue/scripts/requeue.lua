@@ -62,6 +62,7 @@ else
 end
 set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])), 'attempts', int(attempts), 'kills', int(kills),
   'excuses', int(excuses), 'reruns', int(reruns))
+settle(j, 0)
 if spent then
   -- The run keeps its lease: a holder that dies now leaves it to the sweep.
   free(j)

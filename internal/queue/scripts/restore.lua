@@ -60,6 +60,9 @@ local function create()
   if number and tonumber(number) >= tonumber(redis.call('HGET', key('q', 'numbers'), j.tenant) or '0') then
     write('HSET', key('q', 'numbers'), j.tenant, int(tonumber(number) + 1))
   end
+  if j.place then
+    keep_place(j.tenant, j.caller, j.place)
+  end
   list(j)
   if j.withdrawn then
     unlist(j)

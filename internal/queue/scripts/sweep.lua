@@ -1,5 +1,5 @@
--- Hands runs whose lease has ended to a hub, removes old tombstones, and recounts
--- the waiting jobs if their shares are wrong.
+-- Hands runs whose lease has ended to a hub, removes old tombstones, and repairs what
+-- older hubs have left: shares and index of the waiting jobs.
 --
 -- ARGV[1] hub
 -- ARGV[2] lease in milliseconds
@@ -33,8 +33,49 @@ local function recount()
   end
 end
 
+-- misindexed reports whether the index of the waiting jobs is wrong: a hub of a
+-- version without it has added or removed some. It compares the numbers, and looks
+-- for the first few jobs.
+local function misindexed()
+  local n = tonumber(redis.call('HGET', key('q', 'counters'), 'indexed') or '0')
+  if n ~= redis.call('ZCARD', key('q', 'waiting')) then
+    return true
+  end
+  for _, rank in ipairs(redis.call('ZRANGE', key('q', 'waiting'), '0', '15')) do
+    local tenant = redis.call('HGET', job_key(string.match(rank, '[^:]*$')), 'tenant')
+    if tenant and not redis.call('ZSCORE', key('q', 'waits', tenant), rank) then
+      return true
+    end
+  end
+  return false
+end
+
+-- reindex makes the index of the waiting jobs again. It runs at most every two
+-- seconds, because it reads all live jobs.
+local function reindex()
+  local last = redis.call('HGET', key('q', 'counters'), 'reindexed')
+  if not misindexed() or last and now() - tonumber(last) < 2000 then
+    return
+  end
+  for _, tenant in ipairs(redis.call('ZRANGE', key('q', 'tenants'), '0', '-1')) do
+    for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes', tenant))) do
+      write('DEL', key('q', 'wait', class, tenant))
+    end
+    write('DEL', key('q', 'classes', tenant), key('q', 'waits', tenant))
+  end
+  write('DEL', key('q', 'tenants'))
+  write('HSET', key('q', 'counters'), 'indexed', '0', 'reindexed', int(now()))
+  for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), '0', '-1')) do
+    local f = redis.call('HMGET', job_key(string.match(rank, '[^:]*$')), 'state', 'tenant', 'class')
+    if f[1] == 'queued' then
+      index({rank = rank, tenant = f[2], class = f[3]})
+    end
+  end
+end
+
 local out = {'ok'}
 recount()
+reindex()
 for _, k in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'tombs'), '-inf', int(now()), 'LIMIT', '0', '100')) do
   bury(k)
 end

@@ -3,6 +3,7 @@
 -- withdraw removes a waiting job without a history entry, as ComfyUI does.
 local function withdraw(j, tombstone)
   unwait(j)
+  return_place(j)
   vanish(j, tombstone)
 end
 

@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"context"
+	"maps"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+)
+
+// classes are the requirement classes that the loop has met in the queue, with their
+// requirements. Those of the last look are probably the ones that wait now, so that one
+// question is enough to find jobs. The zero value is empty.
+type classes map[string][]byte
+
+// trim forgets all classes once most of them have no waiting jobs any more, given how
+// many have. Those that have are met again.
+func (c *classes) trim(waiting int) {
+	const spare = 16 // so that a queue that is empty now and then forgets nothing
+	if len(*c) > 2*waiting+spare {
+		*c = nil
+	}
+}
+
+// meet reads the requirements of classes that have waiting jobs, and reports whether
+// there were any: they are removed with the last job of a class.
+func (d *Dispatcher) meet(ctx context.Context, unknown []string) (any bool, err error) {
+	met, err := d.queue.Requirements(ctx, unknown)
+	if err != nil {
+		return false, err
+	}
+	if d.classes == nil {
+		d.classes = classes{}
+	}
+	maps.Copy(d.classes, met)
+	return len(met) > 0, nil
+}
+
+// sorted fills in which of the known classes each idle instance can run. It returns
+// those that any of them can, and the others.
+func (d *Dispatcher) sorted(idle []Idle, infos []*catalog.Info) (wanted, others []string) {
+	wanted = d.judged.able(idle, infos, d.classes)
+	can := make(map[string]bool, len(wanted))
+	for _, class := range wanted {
+		can[class] = true
+	}
+	for class := range d.classes {
+		if !can[class] {
+			others = append(others, class)
+		}
+	}
+	return wanted, others
+}

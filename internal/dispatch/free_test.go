@@ -1,0 +1,126 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// openTo makes a dispatcher with an open connection to each of some idle instances.
+func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
+	t.Helper()
+	registry := fleet.NewRegistry()
+	d := New(Config{Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler)})
+	var conns []*connection
+	for n := range instances {
+		url := fmt.Sprintf("http://127.0.0.1:%d", 10000+n)
+		name, err := registry.AddStatic(url)
+		require.NoError(t, err)
+		registry.Observe(fleet.InstanceReport{Name: name, URL: url, Up: true})
+		conn := &connection{name: name, url: url, fleet: registry, free: &d.free}
+		d.connections[name] = conn
+		conn.setInfo(&catalog.Info{})
+		conn.setOpen()
+		conns = append(conns, conn)
+	}
+	return d, conns
+}
+
+func names(idle []Idle) (list []string) {
+	for _, i := range idle {
+		list = append(list, i.Name)
+	}
+	return list
+}
+
+// TestFreeSet holds the set against what the connections say.
+func TestFreeSet(t *testing.T) {
+	t.Parallel()
+	d, conns := openTo(t, 3)
+	check := func(want ...*connection) {
+		t.Helper()
+		var its []string
+		for _, conn := range want {
+			its = append(its, conn.name)
+		}
+		idle, infos := d.idle()
+		require.Equal(t, its, names(idle))
+		require.Len(t, infos, len(want))
+	}
+	check(conns...)
+	r := &run{claim: claim{own: job.Job{ID: "one"}}}
+	require.True(t, conns[1].attach(r))
+	check(conns[0], conns[2])
+	conns[0].setDown()
+	check(conns[2])
+	require.True(t, conns[1].detach(r))
+	check(conns[1], conns[2])
+	conns[0].setOpen()
+	check(conns...)
+	d.Fleet.SetDraining(conns[2].name, true)
+	check(conns[0], conns[1])
+	d.Fleet.SetDraining(conns[2].name, false)
+	delete(d.connections, conns[2].name)
+	check(conns[0], conns[1])
+	conns[1].setInfo(nil)
+	check(conns[0])
+}
+
+// TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle
+// instances that asks one of them never ends.
+func TestLookSparesBusyInstances(t *testing.T) {
+	t.Parallel()
+	d, conns := openTo(t, 100)
+	for n, conn := range conns[1:] {
+		require.True(t, conn.attach(&run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}))
+		conn.mu.Lock()
+	}
+	found := make(chan []Idle, 1)
+	go func() {
+		idle, _ := d.idle()
+		found <- idle
+	}()
+	select {
+	case idle := <-found:
+		require.Equal(t, []string{conns[0].name}, names(idle))
+	case <-time.After(deadline):
+		t.Fatal("it asks busy instances")
+	}
+}
+
+// TestReconcilesOnlyWhatChanged shows that a change at one instance makes the dispatcher
+// look at no other: it would open a connection to the second.
+func TestReconcilesOnlyWhatChanged(t *testing.T) {
+	t.Parallel()
+	registry := fleet.NewRegistry()
+	var asked []string
+	d := New(Config{
+		Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler),
+		Connect: func(i fleet.Instance) (*comfyui.Client, error) {
+			asked = append(asked, i.Name)
+			return nil, errors.New("none")
+		},
+	})
+	changes := registry.Subscribe()
+	defer changes.Close()
+	one, err := registry.AddStatic("http://127.0.0.1:10001")
+	require.NoError(t, err)
+	two, err := registry.AddStatic("http://127.0.0.1:10002")
+	require.NoError(t, err)
+	d.reconcile(context.Background(), changes.Take())
+	require.ElementsMatch(t, []string{one, two}, asked)
+	asked = nil
+	registry.SetSick(two, "a run hangs")
+	d.reconcile(context.Background(), changes.Take())
+	require.Equal(t, []string{two}, asked)
+}

@@ -1,0 +1,57 @@
+package dispatch
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// The next prompt runs on an instance before the files of the last one are home,
+// however long they take on their way.
+func TestNextPromptOverlapsTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		files bool
+	}{{"its files come slowly", true}, {"its record comes slowly", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			home := make(chan struct{})
+			wait := func(ctx context.Context) {
+				select {
+				case <-home:
+				case <-ctx.Done():
+				}
+			}
+			b := newDispatching(t, 1, func(b *dispatching, _ *Config) {
+				fetch := b.fetch
+				if c.files {
+					b.fetch = func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
+						wait(ctx)
+						return fetch(ctx, src, header)
+					}
+				}
+			})
+			if !c.files {
+				b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					wait(r.Context())
+					next.ServeHTTP(w, r)
+				})
+			}
+			first, second := b.submit(picture), b.submit(endless)
+			b.runs(second)
+			require.Equal(t, job.Running, b.job(first).State, "its end waits for its files")
+			require.Empty(t, b.ends())
+			close(home)
+			b.reaches(first, job.Done)
+			require.Equal(t, job.Running, b.job(second).State)
+			b.CancelRun(second)
+			b.reaches(second, job.Cancelled)
+		})
+	}
+}

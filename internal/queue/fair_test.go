@@ -1,0 +1,394 @@
+package queue_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// from makes a submission another tenant's, or another caller's.
+func from(tenant, caller string) func(*queue.Submission) {
+	return func(s *queue.Submission) { s.Tenant, s.Caller = tenant, caller }
+}
+
+// next gives out the job that is due and returns it.
+func (b *bench) next(cost time.Duration) job.Job {
+	b.t.Helper()
+	w, err := b.Window(b.t.Context(), []string{"class"}, 0, 1)
+	require.NoError(b.t, err)
+	require.Len(b.t, w.Jobs, 1)
+	j, err := b.Claim(b.t.Context(), queue.ClaimRequest{
+		Key: w.Jobs[0].Key, Tenant: w.Jobs[0].Tenant, Instance: uuid.NewString(), Hub: "hub/1", Upstream: uuid.NewString(), Cost: cost,
+	})
+	require.NoError(b.t, err)
+	return j
+}
+
+// Who has posted less in a lifetime, or much at once, has no more than a share.
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		for n := range 20 {
+			b.enqueue(fmt.Sprint("a", n), from("a", "a"))
+		}
+		for range 10 {
+			require.Equal(t, "a", b.next(time.Minute).Tenant, "nobody else waits")
+		}
+		for n := range 10 {
+			b.enqueue(fmt.Sprint("b", n), from("b", "b"))
+		}
+		took := map[string]int{}
+		for range 10 {
+			took[b.next(time.Minute).Tenant]++
+		}
+		require.Equal(t, map[string]int{"a": 5, "b": 5}, took, "b has saved nothing up, and pays for nothing")
+	})
+}
+
+// Over time, tenants get instances by their weights, in time and not in jobs.
+func TestTenantsShareByWeight(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		weights := map[string]float64{"a": 1, "b": 3, "c": 0.5}
+		b.SetLimits(queue.Limits{Weight: func(tenant string) float64 { return weights[tenant] }})
+		random := rand.New(rand.NewPCG(1, 2))
+		count := 0
+		for tenant := range weights {
+			for range 60 {
+				b.enqueue(fmt.Sprint(tenant, count), from(tenant, tenant))
+				count++
+			}
+		}
+		took, all := map[string]float64{}, 0.0
+		for range 70 {
+			cost := time.Duration(1+random.IntN(20)) * time.Second
+			took[b.next(cost).Tenant] += cost.Seconds()
+			all += cost.Seconds()
+		}
+		for tenant, weight := range weights {
+			require.InDelta(t, weight/4.5, took[tenant]/all, 0.07, tenant)
+		}
+	})
+}
+
+// A prompt of one client does not wait for the hundred of another, with or without a
+// login.
+func TestCallersTakeTurns(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		for n := range 100 {
+			b.enqueue(fmt.Sprint("batch", n), from("team", "one"))
+		}
+		require.Equal(t, "batch0", b.next(0).ID)
+		accepted, err := b.Enqueue(t.Context(), submission("single", from("team", "two")))
+		require.NoError(t, err)
+		require.Zero(t, accepted.Position)
+		require.Equal(t, "100", accepted.Job.Number, "ComfyUI's number tells of arrival")
+		require.Equal(t, "single", b.next(0).ID)
+		require.Equal(t, "batch1", b.next(0).ID)
+
+		// Whoever comes back after each prompt gets every second turn and no more.
+		var order []string
+		for n := range 6 {
+			b.enqueue(fmt.Sprint("again", n), from("team", "two"))
+			order = append(order, b.next(0).Caller, b.next(0).Caller)
+		}
+		require.Equal(t, 6, count(order, "two"))
+		require.Equal(t, 6, count(order, "one"))
+	})
+}
+
+// A client that makes up a name for each prompt does not stop the others, and one that
+// posts and cancels gains nothing by it.
+func TestNamesAreNoTurns(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		for n := range 20 {
+			b.enqueue(fmt.Sprint("honest", n), from("team", "honest"))
+		}
+		b.next(0)
+		var order []string
+		for n := range 30 {
+			b.enqueue(fmt.Sprint("name", n), from("team", fmt.Sprint("name", n)))
+			order = append(order, b.next(0).Caller)
+		}
+		require.GreaterOrEqual(t, count(order, "honest"), 4, "a share like each of the names that wait")
+
+		order = nil
+		for n := range 20 {
+			cancelled := b.enqueue(fmt.Sprint("cancelled", n), from("team", "one"))
+			_, err := b.Cancel(ctx, cancelled.Key)
+			require.NoError(t, err)
+			b.enqueue(fmt.Sprint("kept", n), from("team", "one"))
+			order = append(order, b.next(0).Caller)
+		}
+		require.LessOrEqual(t, count(order, "one"), 10)
+		names, err := b.db.Client().ZCard(ctx, b.db.Key("q", "callers", "team")).Result()
+		require.NoError(t, err)
+		require.LessOrEqual(t, names, int64(25), "those that wait and few others")
+	})
+}
+
+// Names that were only used for cancelled prompts take no space.
+func TestCancelledCallersAreForgotten(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.enqueue("runs", from("team", "one"))
+		b.next(0)
+		for n := range 50 {
+			_, err := b.Cancel(ctx, b.enqueue(fmt.Sprint(n), from("team", fmt.Sprint("name", n))).Key)
+			require.NoError(t, err)
+		}
+		names, err := b.db.Client().ZCard(ctx, b.db.Key("q", "callers", "team")).Result()
+		require.NoError(t, err)
+		require.LessOrEqual(t, names, int64(1))
+	})
+}
+
+func count(list []string, what string) (n int) {
+	for _, one := range list {
+		if one == what {
+			n++
+		}
+	}
+	return n
+}
+
+// Priority, number and front act within a tenant.
+func TestRanksActWithinATenant(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		number := -1e9
+		b.enqueue("b0", from("b", "b"))
+		b.enqueue("a0", from("a", "a"))
+		b.enqueue("a1", from("a", "a"))
+		b.enqueue("a2", from("a", "x"), func(s *queue.Submission) { s.Front = true })
+		b.enqueue("a3", from("a", "x"), func(s *queue.Submission) { s.Number = &number })
+		b.enqueue("a4", from("a", "x"), func(s *queue.Submission) { s.Priority = 100 })
+		b.enqueue("b1", from("b", "b"))
+		var order []string
+		for range 7 {
+			order = append(order, b.next(time.Minute).ID)
+		}
+		require.Equal(t, []string{"a4", "b0", "a3", "b1", "a2", "a0", "a1"}, order)
+	})
+}
+
+// With `order fifo` jobs run as they came, whoever posted them.
+func TestFIFO(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.SetLimits(queue.Limits{FIFO: true})
+		want := []string{}
+		for n := range 12 {
+			tenant := []string{"a", "a", "a", "b"}[n%4]
+			accepted, err := b.Enqueue(t.Context(), submission(fmt.Sprint(n), from(tenant, fmt.Sprint(tenant, n%3))))
+			require.NoError(t, err)
+			require.Equal(t, n, accepted.Position)
+			want = append(want, fmt.Sprint(n))
+		}
+		var order []string
+		for range want {
+			order = append(order, b.next(0).ID)
+		}
+		require.Equal(t, want, order)
+	})
+}
+
+// A tenant pays for what its runs have taken, and for lost ones nothing.
+func TestChargesAreSettled(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		tag := func() int {
+			score, err := b.db.Client().ZScore(ctx, b.db.Key("q", "tags"), "tenant").Result()
+			require.NoError(t, err)
+			return int(score)
+		}
+		for n := range 4 {
+			b.enqueue(fmt.Sprint(n))
+		}
+		lost := b.next(time.Hour)
+		require.EqualValues(t, time.Hour.Milliseconds(), tag())
+		_, err := b.Requeue(ctx, lost.Run, queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err)
+		require.Zero(t, tag())
+		ended := b.next(time.Hour)
+		require.NoError(t, b.Release(ctx, ended.Run))
+		after := tag()
+		require.Less(t, int64(after), time.Minute.Milliseconds(), "it took a moment")
+		require.NoError(t, b.Finish(ctx, ended.Run, done(`{"x":1}`)))
+		require.Equal(t, after, tag(), "settled once")
+		b.next(0)
+		require.InDelta(t, after, tag(), 10_000, "the default is 10 s")
+		require.Greater(t, tag(), after)
+	})
+}
+
+// A tenant that waited for instances that nobody else could use does not take all
+// others for as long.
+func TestCreditIsBounded(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		for n := range 40 {
+			b.enqueue(fmt.Sprint("a", n), from("a", "a"))
+			b.enqueue(fmt.Sprint("b", n), from("b", "b"), func(s *queue.Submission) { s.Class = "rare" })
+		}
+		for range 20 {
+			require.Equal(t, "a", b.next(time.Minute).Tenant)
+		}
+		for n := range 20 {
+			b.enqueue(fmt.Sprint("c", n), from("b", "b"))
+		}
+		took := map[string]int{}
+		for range 12 {
+			took[b.next(time.Minute).Tenant]++
+		}
+		require.LessOrEqual(t, took["b"], 8)
+		require.Greater(t, took["b"], 5)
+	})
+}
+
+// The order is one that tenants of any number cannot break: no job waits longer than
+// the others' shares take.
+func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		random := rand.New(rand.NewPCG(3, 4))
+		b.enqueue("patient", from("p", "p"))
+		for n := range 30 {
+			tenant := fmt.Sprint("new", random.IntN(1000))
+			b.enqueue(fmt.Sprint(tenant, n), from(tenant, tenant))
+			if b.next(time.Second).Tenant == "p" {
+				return
+			}
+		}
+		t.Fatal("tenants that come later were always first")
+	})
+}
+
+// What a hub of a version without the index adds or takes away is repaired.
+func TestIndexIsRepaired(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		window := func() []string {
+			w, err := b.Window(ctx, []string{"class"}, 0, 10)
+			require.NoError(t, err)
+			return ids(w.Jobs)
+		}
+		keep, gone := b.enqueue("keep"), b.enqueue("gone")
+		b.enqueue("added")
+		c := b.db.Client()
+		added, err := b.Find(ctx, "tenant", "added")
+		require.NoError(t, err)
+		// One that only the older hub knows of, and one that it has given out.
+		require.NoError(t, c.ZRem(ctx, b.db.Key("q", "waits", "tenant"), added.Rank).Err())
+		require.NoError(t, c.ZRem(ctx, b.db.Key("q", "wait", "class", "tenant"), added.Rank).Err())
+		require.NoError(t, c.HIncrBy(ctx, b.db.Key("q", "counters"), "indexed", -1).Err())
+		for _, key := range []string{b.db.Key("q", "waiting"), b.db.Key("q", "wait", "class")} {
+			require.NoError(t, c.ZRem(ctx, key, gone.Rank).Err())
+		}
+		require.NoError(t, c.HSet(ctx, b.db.Key("q", "job", gone.Key), "state", "running").Err())
+		require.Equal(t, []string{"keep"}, window())
+		_, err = b.Sweep(ctx, "hub/1", 10)
+		require.NoError(t, err)
+		require.Equal(t, []string{"keep", "added"}, window())
+		require.Equal(t, keep.Key, b.next(0).Key)
+	})
+}
+
+// A clock that jumps back charges nobody and gives nothing away.
+func TestTagsStayFinite(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.SetLimits(queue.Limits{Weight: func(string) float64 { return 1e-9 }})
+		b.enqueue("a")
+		b.enqueue("b")
+		b.next(math.MaxInt64)
+		require.Equal(t, "b", b.next(math.MaxInt64).ID)
+	})
+}
+
+// Lua cannot unpack thousands of values at once. Jobs of as many classes must not stop
+// all others.
+func TestWindowOfManyClasses(t *testing.T) {
+	t.Parallel()
+	for name, fifo := range map[string]bool{"fair": false, "fifo": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				b.SetLimits(queue.Limits{FIFO: fifo})
+				b.enqueue("one")
+				classes := []string{"class"}
+				for n := range 9000 {
+					classes = append(classes, fmt.Sprint("class", n))
+				}
+				w, err := b.Window(t.Context(), classes, 0, 5)
+				require.NoError(t, err)
+				require.Equal(t, []string{"one"}, ids(w.Jobs))
+			})
+		})
+	}
+}
+
+// A look reads the tenants that are due and not all others, even if all are equal.
+func TestWindowReadsFewTenants(t *testing.T) {
+	t.Parallel()
+	db := redistest.Open(t, redistest.Start(t).URL())
+	b := on(t, db, queue.Options{})
+	const tenants = 200
+	for n := range tenants {
+		b.enqueue(fmt.Sprint(n), from(fmt.Sprint("t", n), "c"))
+	}
+	looks := func() (calls int) {
+		text, err := db.Client().Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		_, stat, _ := strings.Cut(text, "cmdstat_smembers:calls=")
+		_, err = fmt.Sscanf(stat, "%d", &calls)
+		require.NoError(t, err, "no tenant's classes were read")
+		return calls
+	}
+	_, err := b.Window(t.Context(), []string{"class"}, 0, 1)
+	require.NoError(t, err)
+	before := looks()
+	w, err := b.Window(t.Context(), []string{"class"}, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, w.Jobs, 10)
+	require.LessOrEqual(t, looks()-before, 11)
+}
+
+// One question tells which classes wait that the hub does not know yet.
+func TestWindowNamesUnknownClasses(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		w, err := b.Window(t.Context(), []string{"class"}, 0, 5, "other")
+		require.NoError(t, err)
+		require.Zero(t, w.Classes)
+		require.Empty(t, w.Unknown)
+		for _, class := range []string{"class", "other", "third"} {
+			b.enqueue("of "+class, func(s *queue.Submission) { s.Class = class })
+		}
+		w, err = b.Window(t.Context(), []string{"class"}, 0, 5, "other")
+		require.NoError(t, err)
+		require.Equal(t, []string{"of class"}, ids(w.Jobs))
+		require.Equal(t, 3, w.Classes)
+		require.Equal(t, []string{"third"}, w.Unknown)
+		w, err = b.Window(t.Context(), nil, 0, 5)
+		require.NoError(t, err)
+		require.Empty(t, w.Jobs)
+		require.ElementsMatch(t, []string{"class", "other", "third"}, w.Unknown)
+	})
+}

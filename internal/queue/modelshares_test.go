@@ -1,0 +1,165 @@
+package queue_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// turns are the places of the callers of each tenant.
+type turns struct {
+	now  map[string]float64            // tenant -> place of what was given out last
+	last map[string]map[string]float64 // tenant -> caller -> place of its last job
+}
+
+func newTurns() turns { return turns{map[string]float64{}, map[string]map[string]float64{}} }
+
+// place is where a caller's next job goes.
+func (u turns) place(tenant, caller string, number int) float64 {
+	now, ok := u.now[tenant]
+	if !ok {
+		u.now[tenant], u.last[tenant] = float64(number)-0.5, map[string]float64{caller: float64(number)}
+		return float64(number)
+	}
+	place := now + 0.5
+	if last, ok := u.last[tenant][caller]; ok {
+		place = max(place, last+1)
+	}
+	u.last[tenant][caller] = place
+	return place
+}
+
+// taken notes that a job was given out.
+func (u turns) taken(j *modelJob) {
+	now, ok := u.now[j.Tenant]
+	if !j.placed || !ok || j.place <= now {
+		return
+	}
+	u.now[j.Tenant] = j.place
+	maps.DeleteFunc(u.last[j.Tenant], func(_ string, last float64) bool { return last <= j.place-0.5 })
+}
+
+// returned takes back the place of a job that leaves without a run.
+func (u turns) returned(j *modelJob) {
+	last, ok := u.last[j.Tenant][j.Caller]
+	if !j.placed || !ok || last != j.place {
+		return
+	}
+	if u.last[j.Tenant][j.Caller] = last - 1; last-1 <= u.now[j.Tenant]-0.5 {
+		delete(u.last[j.Tenant], j.Caller)
+	}
+}
+
+// left forgets the places of a tenant whose last job has left.
+func (m *model) left(tenant string) {
+	if len(m.live(func(j *modelJob) bool { return j.Tenant == tenant })) == 0 {
+		delete(m.turns.now, tenant)
+		delete(m.turns.last, tenant)
+	}
+}
+
+// inTurn puts waiting jobs, given in rank order, into the order in which they are due.
+// What tenants have been charged depends on the clock, so it is read from Redis.
+func (w *walk) inTurn(waiting []*modelJob) []*modelJob {
+	own := map[string][]*modelJob{}
+	for _, j := range waiting {
+		own[j.Tenant] = append(own[j.Tenant], j)
+	}
+	virtual, err := w.db.Client().HGet(w.ctx, w.db.Key("q", "counters"), "virtual").Float64()
+	if !errors.Is(err, redis.Nil) {
+		require.NoError(w.t, err)
+	}
+	costs, err := w.db.Client().HGetAll(w.ctx, w.db.Key("q", "costs")).Result()
+	require.NoError(w.t, err)
+	tenants, err := w.db.Client().ZRangeWithScores(w.ctx, w.db.Key("q", "tenants"), 0, -1).Result()
+	require.NoError(w.t, err)
+	for n, z := range tenants {
+		tenants[n].Score = max(z.Score, virtual-120_000)
+	}
+	out := []*modelJob{}
+	for len(own) > 0 {
+		next := -1
+		for n, z := range tenants {
+			if len(own[z.Member.(string)]) > 0 && (next < 0 || z.Score < tenants[next].Score) {
+				next = n
+			}
+		}
+		require.GreaterOrEqual(w.t, next, 0, "a tenant has jobs and no tag")
+		tenant := tenants[next].Member.(string)
+		out = append(out, own[tenant][0])
+		if own[tenant] = own[tenant][1:]; len(own[tenant]) == 0 {
+			delete(own, tenant)
+		}
+		cost := 1
+		if text, ok := costs[tenant]; ok {
+			cost = max(atoi(w.t, text), 1)
+		}
+		tenants[next].Score += float64(cost)
+	}
+	return out
+}
+
+// compareIndex compares the index of the waiting jobs with the model.
+func (w *walk) compareIndex(waiting []*modelJob) {
+	t := w.t
+	want, members := map[string][]string{}, map[string][]string{}
+	add := func(rank string, parts ...string) {
+		key := w.db.Key(append([]string{"q"}, parts...)...)
+		if !slices.Contains(want[key], rank) {
+			want[key] = append(want[key], rank)
+		}
+	}
+	for _, j := range waiting {
+		add(j.Tenant, "tenants")
+		add(j.Class, "classes", j.Tenant)
+		add(j.Rank, "waits", j.Tenant)
+		add(j.Rank, "wait", j.Class, j.Tenant)
+	}
+	for _, tenant := range []string{"t0", "t1"} {
+		keys := []string{w.db.Key("q", "waits", tenant)}
+		for _, class := range []string{"class0", "class1", "class2"} {
+			keys = append(keys, w.db.Key("q", "wait", class, tenant))
+		}
+		for _, key := range append(keys, w.db.Key("q", "tenants")) {
+			got, err := w.db.Client().ZRange(w.ctx, key, 0, -1).Result()
+			require.NoError(t, err)
+			members[key] = got
+		}
+		key := w.db.Key("q", "classes", tenant)
+		got, err := w.db.Client().SMembers(w.ctx, key).Result()
+		require.NoError(t, err)
+		members[key] = got
+	}
+	for key, got := range members {
+		require.ElementsMatch(t, want[key], got, key)
+	}
+	indexed, err := w.db.Client().HGet(w.ctx, w.db.Key("q", "counters"), "indexed").Int()
+	if !errors.Is(err, redis.Nil) {
+		require.NoError(t, err)
+	}
+	require.Len(t, waiting, indexed)
+	for n, j := range w.inTurn(waiting) {
+		position, err := w.Position(w.ctx, j.Key)
+		require.NoError(t, err)
+		// It supposes that each tenant goes on at its own pace; rounding may shift equals.
+		require.InDelta(t, n, position, 1, j.Key)
+	}
+	if j := w.anyJob(job.Running, job.Done); j != nil {
+		_, err := w.Position(w.ctx, j.Key)
+		require.Error(t, err)
+	}
+}
+
+func atoi(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}

@@ -1,0 +1,159 @@
+-- The order in which waiting jobs are given out.
+
+-- ahead counts the jobs that will be given out before a waiting one if nothing
+-- changes; nil if it does not wait. Of many tenants it counts the first hundred.
+local function ahead(j, order)
+  local own = order == 'fair' and redis.call('ZRANK', key('q', 'waits', j.tenant), j.rank)
+  if not own then
+    return redis.call('ZRANK', key('q', 'waiting'), j.rank)
+  end
+  local least = virtual() - LAG
+  local function tag(score)
+    return math.max(tonumber(score), least)
+  end
+  local turn = tag(redis.call('ZSCORE', key('q', 'tenants'), j.tenant)) + own * step(j.tenant)
+  local tenants = redis.call('ZRANGE', key('q', 'tenants'), '0', '99', 'WITHSCORES')
+  local n, passed = own, false
+  for i = 1, #tenants, 2 do
+    local t, from = tenants[i], tag(tenants[i + 1])
+    if t == j.tenant then
+      passed = true -- those behind it win no ties
+    elseif from < turn or from == turn and not passed then
+      local jobs = math.ceil((turn - from) / step(t))
+      n = n + math.min(math.max(jobs, 1), redis.call('ZCARD', key('q', 'waits', t)))
+    end
+  end
+  return n
+end
+
+-- ranks returns the first n jobs of some classes, from the zsets that of(class)
+-- names.
+local function ranks(classes, n, of)
+  local list = {}
+  for _, class in ipairs(classes) do
+    for _, rank in ipairs(redis.call('ZRANGE', of(class), '0', int(n - 1))) do
+      list[#list + 1] = rank
+    end
+  end
+  if #classes > 1 then
+    table.sort(list)
+    for i = #list, n + 1, -1 do
+      list[i] = nil
+    end
+  end
+  return list
+end
+
+-- Tenants in the order of their tags: a heap of those that are being read.
+local function before(a, b)
+  if a.tag ~= b.tag then
+    return a.tag < b.tag
+  end
+  return a.place < b.place
+end
+
+local function sink(heap, i)
+  while true do
+    local least, child = i, 2 * i
+    if heap[child] and before(heap[child], heap[least]) then
+      least = child
+    end
+    if heap[child + 1] and before(heap[child + 1], heap[least]) then
+      least = child + 1
+    end
+    if least == i then
+      return
+    end
+    heap[i], heap[least] = heap[least], heap[i]
+    i = least
+  end
+end
+
+local function push(heap, t)
+  local i = #heap + 1
+  heap[i] = t
+  while i > 1 do
+    local parent = math.floor(i / 2)
+    if not before(heap[i], heap[parent]) then
+      return
+    end
+    heap[i], heap[parent] = heap[parent], heap[i]
+    i = parent
+  end
+end
+
+local function drop_first(heap)
+  local last = #heap
+  heap[1] = heap[last]
+  heap[last] = nil
+  if last > 1 then
+    sink(heap, 1)
+  end
+end
+
+-- in_turn returns the ranks of the first n jobs of some classes, in the order in
+-- which they are due if each takes what its tenant's last one did.
+local function in_turn(classes, n)
+  local wanted = {}
+  for _, class in ipairs(classes) do
+    wanted[class] = true
+  end
+
+  -- own_classes are the tenant's classes among the wanted ones.
+  local function own_classes(tenant)
+    local list, all = {}, redis.call('SCARD', key('q', 'classes', tenant))
+    if all > #classes then
+      return classes
+    end
+    for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes', tenant))) do
+      if wanted[class] then
+        list[#list + 1] = class
+      end
+    end
+    return list
+  end
+
+  -- read reads more of a tenant's jobs; false when there are no more.
+  local function read(t)
+    if t.size and #t.ranks < t.size then
+      return false
+    end
+    t.size = math.min(t.size and 4 * t.size or 8, n)
+    t.ranks = ranks(t.classes, t.size, function(class) return key('q', 'wait', class, t.name) end)
+    return t.ranks[t.at] ~= nil
+  end
+
+  local heap, place, out = {}, 0, {}
+  local least, coming, at = virtual() - LAG, {}, 1
+  local function upcoming()
+    if at > #coming then
+      coming = redis.call('ZRANGE', key('q', 'tenants'), int(place), int(place + 31), 'WITHSCORES')
+      at = 1
+    end
+    return coming[at], coming[at] and math.max(tonumber(coming[at + 1]), least)
+  end
+  while #out < n do
+    local name, tag = upcoming()
+    -- Of equals, the one that was read first is first, so the others are not read.
+    while name and (not heap[1] or tag < heap[1].tag) do
+      local t = {name = name, tag = tag, place = place, at = 1, classes = own_classes(name), step = step(name)}
+      if #t.classes > 0 and read(t) then
+        push(heap, t)
+      end
+      place, at = place + 1, at + 2
+      name, tag = upcoming()
+    end
+    local t = heap[1]
+    if not t then
+      return out
+    end
+    out[#out + 1] = t.ranks[t.at]
+    t.at, t.tag = t.at + 1, t.tag + t.step
+    if t.ranks[t.at] or read(t) then
+      sink(heap, 1)
+    else
+      drop_first(heap)
+    end
+  end
+  return out
+end
