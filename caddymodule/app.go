@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -76,6 +77,10 @@ type App struct {
 	// and so do the clients of each; with `fifo`, jobs run as they come. Default:
 	// `fair`.
 	Order string `json:"order,omitempty"`
+
+	// For how long a waiting job may be overtaken by jobs of others whose models a
+	// server has loaded; 0 means never. Default: 10s, never with the order `fifo`.
+	Overtaking *caddy.Duration `json:"overtaking,omitempty"`
 
 	// How much of the instances' time tenants get beside others, from 0.001 to 1000.
 	// Default: 1 for each that is not named.
@@ -297,6 +302,9 @@ func (a *App) hubSettings() hub.Settings {
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,
 		Free:              hub.FreePolicy(a.Free),
+	}
+	if a.Overtaking != nil {
+		s.Overtaking = cmp.Or(time.Duration(*a.Overtaking), hub.NoOvertaking)
 	}
 	if a.Gossip != nil {
 		s.Join = a.Gossip.Join

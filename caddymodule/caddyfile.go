@@ -68,6 +68,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    }
 //	    input_age          <duration>
 //	    order              fair | fifo
+//	    overtaking         <duration> | off
 //	    tenant_weights {
 //	        <tenant>       <number>
 //	    }
@@ -145,6 +146,8 @@ func (a *App) set(word, value string) (err error) {
 		a.MaxQueue, err = parseCount(value)
 	case "order":
 		a.Order, err = value, oneOf(value, orderFair, orderFIFO)
+	case "overtaking":
+		a.Overtaking, err = parseOvertaking(value)
 	case "max_queue_size":
 		a.MaxQueueSize, err = parseSize(value)
 	case "max_body":

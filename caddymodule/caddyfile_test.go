@@ -80,6 +80,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"history: size":           {"history {\nsize big\n}", `size: "big" is not a size`},
 		"history: both":           {"history 5 {\nage 1d\n}", "history takes no block"},
 		"order":                   {"order lifo", `order: "lifo" is not one of fair, fifo`},
+		"overtaking":              {"overtaking 5", `overtaking: "5" is not a duration`},
 		"tenant weights: nothing": {"tenant_weights {\n}", "tenant_weights takes a block"},
 		"tenant weights: text":    {"tenant_weights {\nada much\n}", `ada: "much" is not a number`},
 		"tenant weights: zero":    {"tenant_weights {\nada 0\n}", "ada: 0 is not from 0.001 to 1000"},
@@ -214,6 +215,7 @@ func TestCheck(t *testing.T) {
 		"instance twice":          {`{"instances": ["http://a:1", "http://a:1"]}`, "given twice"},
 		"negative number":         {`{"max_queue": -1}`, "max_queue: must not be negative"},
 		"negative duration":       {`{"job_timeout": "-1s"}`, "job_timeout: must not be negative"},
+		"negative overtaking":     {`{"overtaking": "-1s"}`, "overtaking: must not be negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var app App

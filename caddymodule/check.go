@@ -126,6 +126,9 @@ func (a *App) checkNumbers() error {
 			return fmt.Errorf("%s: must not be negative", f.word)
 		}
 	}
+	if a.Overtaking != nil && *a.Overtaking < 0 {
+		return errors.New("overtaking: must not be negative")
+	}
 	return nil
 }
 
@@ -295,6 +298,15 @@ func parseDuration(value string) (caddy.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", value)
 	}
 	return caddy.Duration(d), nil
+}
+
+// parseOvertaking parses a duration or "off", which is 0.
+func parseOvertaking(value string) (*caddy.Duration, error) {
+	if value == "off" {
+		return new(caddy.Duration), nil
+	}
+	d, err := parseDuration(value)
+	return &d, err
 }
 
 // checkPassthrough accepts the values for what reaches an instance.

@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/rescue", "internal/retry", "internal/stream",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/rescue", "internal/retry", "internal/schedule", "internal/stream",
 	},
 
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},

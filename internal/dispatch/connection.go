@@ -51,6 +51,8 @@ type connection struct {
 	freeSince time.Time
 	// lastClient is the client whose job ran here last, lastTenant its tenant.
 	lastClient, lastTenant string
+	// loaded are the models of the run that began here last, sorted.
+	loaded []string
 	// lastKey is the job that the instance finished last.
 	lastKey string
 	// refused are the jobs that this instance did not take, until its abilities
@@ -160,6 +162,7 @@ func (conn *connection) setDown() (changed bool) {
 	defer conn.mu.Unlock()
 	changed = conn.reached
 	conn.reached, conn.open = false, false
+	conn.loaded = nil // the process may be another one next time
 	conn.changed()
 	return changed
 }

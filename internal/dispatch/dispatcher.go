@@ -31,6 +31,9 @@ type Settings struct {
 	// ContactTimeout is how long an instance may be unreachable in mid-run
 	// before its run counts as lost.
 	ContactTimeout time.Duration
+	// Overtaking is for how long a waiting job may be overtaken by jobs whose models an
+	// instance has loaded; never if it is not positive.
+	Overtaking time.Duration
 	// JobTimeout bounds one run; 0 means no bound.
 	JobTimeout time.Duration
 	// UnrunnableTimeout is how long a job waits for an instance that could
@@ -145,6 +148,10 @@ type Dispatcher struct {
 	judged judgements
 	// classes are those that the loop has met in the queue.
 	classes classes
+	// modelSets are the models of classes. overtaken are the jobs that others with loaded
+	// models went before.
+	modelSets modelSets
+	overtaken overtaken
 	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
 	refused refusals
 	rest    time.Duration

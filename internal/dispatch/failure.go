@@ -82,6 +82,7 @@ func (r *run) tooLarge(ctx context.Context) result {
 	if err := r.conn.client.Free(ctx, true, true); err != nil {
 		r.log.Debug("cannot free the instance's memory", "error", err)
 	}
+	r.conn.loads(nil)
 	j, had := r.job(), r.d.memoryOf(r.conn)
 	larger := r.d.larger(r, had)
 	r.log.Warn("the instance ran out of memory", "vram", had, "larger", len(larger))

@@ -56,6 +56,7 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	r.mark = claimed.Fence
 	r.log = r.log.With("instance", r.conn.name)
 	r.conn.show(r)
+	r.conn.loads(d.modelsOf(d.ctx, claimed.Class))
 	d.launch(r, r.execute)
 	waited := claimed.Age(time.Now())
 	if d.Observe != nil {

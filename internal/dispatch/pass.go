@@ -70,8 +70,9 @@ func (p pass) idle() (idle []Idle, infos []*catalog.Info) {
 // fill reads the waiting jobs, best first, until one of them fits an idle instance,
 // and gives out what fits. A job that fits nowhere hides none behind it.
 func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l looked, err error) {
-	d, n := p.d, windowFor(idle)
+	d := p.d
 	wanted, others := d.sorted(idle, infos)
+	n := windowFor(idle) + d.further(idle, wanted)
 	w, err := d.queue.Window(ctx, wanted, 0, n, others...)
 	const often = 20 // where new classes come all the time, jobs must be given out, too
 	for round := 0; err == nil && len(w.Unknown) > 0 && round < often; round++ {
@@ -91,7 +92,9 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 		if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
 			l.next = w.Next
 		}
-		pairs := Pick(w.Jobs, idle)
+		now := time.Now()
+		pairs, passed := Pick(w.Jobs, idle, d.warmFor(ctx, w.Jobs, now))
+		d.overtaken.note(passed, now)
 		if len(pairs) == 0 && w.More && !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()
 		}

@@ -1,14 +1,22 @@
 package dispatch
 
-import "github.com/comfyhub/comfyhub/internal/job"
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
 
 // Idle is an instance that could take a job now.
 type Idle struct {
 	// Name is the instance's name in the fleet.
 	Name string
 	// LastClient is the client whose job ran here last: its node cache is
-	// warm and its models are loaded.
+	// warm.
 	LastClient string
+	// Loaded are the models of the last run here, sorted; none if they are unknown.
+	Loaded []string
 	// Classes are the requirement classes that the instance can run, of those
 	// that have waiting jobs.
 	Classes map[string]bool
@@ -19,6 +27,16 @@ type Idle struct {
 // can reports whether the instance may take the job.
 func (i Idle) can(j job.Job) bool { return i.Classes[j.Class] && !i.Refused[j.Key] }
 
+// Warmth says how Pick weighs the models that instances have loaded.
+type Warmth struct {
+	// Models are those that the jobs of a class load, by class.
+	Models map[string][]string
+	// Overtaking lets a job whose models are loaded go before one whose are not.
+	Overtaking bool
+	// Due are the keys of the jobs that must not be overtaken any more.
+	Due map[string]bool
+}
+
 // Pair says that a job goes to an instance, and why.
 type Pair struct {
 	Job      job.Job
@@ -28,36 +46,187 @@ type Pair struct {
 
 // Pick pairs waiting jobs, best first, with idle instances. It is the one
 // place that decides which job goes where, and it waits for nobody: a job
-// whose favourite instance is busy goes to another.
+// whose favourite instance is busy goes to another. It also returns the jobs that
+// were overtaken: they could have run on an instance that went to a job behind them.
 //
-// Among the instances that can run a job it prefers the one that ran this
-// client last, then the one that can run the fewest other classes, so that a
-// machine with every model stays free for the jobs that only it can run.
-func Pick(waiting []job.Job, idle []Idle) []Pair {
-	free := append([]Idle(nil), idle...)
-	var pairs []Pair
-	for _, j := range waiting {
-		best, why := -1, ""
-		for n, instance := range free {
-			if !instance.can(j) {
-				continue
-			}
-			if j.Client != "" && instance.LastClient == j.Client {
-				best, why = n, "ran this client last"
-				break
-			}
-			if best < 0 || len(instance.Classes) < len(free[best].Classes) {
-				best, why = n, "idle and able"
-			}
-		}
-		if best < 0 {
+// Among the instances that can run a job it prefers, in this order, the one that has
+// the most of its models loaded; the one that ran this client last; the one that can
+// run the fewest other classes, so that a machine with every model stays free for the
+// jobs that only it can run; and the one whose own models are missed least.
+//
+// Where its models must be loaded first, another caller's job may overtake that needs
+// just what the instance has.
+func Pick(waiting []job.Job, idle []Idle, w Warmth) (pairs []Pair, passed []string) {
+	p := newPicking(idle, w)
+	left, over := slices.Clone(waiting), map[string]bool{}
+	for next := 0; next < len(left) && len(p.free) > 0; {
+		n, why := p.best(left[next])
+		if n < 0 {
+			next++
 			continue
 		}
-		pairs = append(pairs, Pair{Job: j, Instance: free[best].Name, Why: why})
-		free = append(free[:best], free[best+1:]...)
-		if len(free) == 0 {
-			break
+		chosen := next
+		if ahead := p.overtaker(left[next:], n); ahead > 0 {
+			chosen, why = next+ahead, "its models are loaded"
+		}
+		pairs = append(pairs, Pair{Job: left[chosen], Instance: p.free[n].Name, Why: why})
+		for _, j := range left[next:chosen] {
+			if p.free[n].can(j) {
+				over[j.Key] = true
+			}
+		}
+		left = slices.Delete(left, chosen, chosen+1)
+		p.take(n)
+	}
+	// Who was overtaken on one instance and has got another has lost nothing.
+	given := map[string]bool{}
+	for _, pair := range pairs {
+		given[pair.Job.Key] = true
+	}
+	for _, j := range waiting {
+		if over[j.Key] && !given[j.Key] {
+			passed = append(passed, j.Key)
 		}
 	}
-	return pairs
+	return pairs, passed
+}
+
+// picking is the state of one Pick.
+type picking struct {
+	Warmth
+	free []spot
+	// shared is how many models of a class each free instance has loaded, by class.
+	shared map[string][]int
+	// copies counts the instances that have the same models loaded.
+	copies map[string]int
+}
+
+// spot is a free instance. set names the models that it has loaded, "" for none.
+type spot struct {
+	Idle
+	set string
+}
+
+func newPicking(idle []Idle, w Warmth) *picking {
+	p := &picking{Warmth: w, free: make([]spot, len(idle)), shared: map[string][]int{}, copies: map[string]int{}}
+	for n, i := range idle {
+		p.free[n] = spot{i, strings.Join(i.Loaded, "\x00")}
+		p.copies[p.free[n].set]++
+	}
+	return p
+}
+
+// best returns the free instance for a job, or -1, and why.
+func (p *picking) best(j job.Job) (best int, why string) {
+	best = -1
+	loaded := p.loaded(j.Class)
+	for n, i := range p.free {
+		if i.can(j) && (best < 0 || p.better(j, loaded, n, best)) {
+			best = n
+		}
+	}
+	switch {
+	case best < 0:
+		return best, ""
+	case loaded[best] > 0:
+		return best, "its models are loaded"
+	case j.Client != "" && p.free[best].LastClient == j.Client:
+		return best, "ran this client last"
+	}
+	return best, "idle and able"
+}
+
+// better reports whether instance a suits the job better than b.
+func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
+	x, y := p.free[a], p.free[b]
+	own := func(i spot) int {
+		if j.Client != "" && i.LastClient == j.Client {
+			return 1
+		}
+		return 0
+	}
+	missed := func(i spot) int { // by how much the models that it drops are missed
+		if i.set == "" {
+			return 0
+		}
+		return len(p.free) + 1 - p.copies[i.set]
+	}
+	return cmp.Or(
+		cmp.Compare(loaded[b], loaded[a]),
+		cmp.Compare(own(y), own(x)),
+		cmp.Compare(len(x.Classes), len(y.Classes)),
+		cmp.Compare(missed(x), missed(y)),
+	) < 0
+}
+
+// loaded returns how many models of a class each free instance has.
+func (p *picking) loaded(class string) []int {
+	counts, known := p.shared[class]
+	if !known {
+		counts = make([]int, len(p.free))
+		for n, i := range p.free {
+			counts[n] = common(p.Models[class], i.Loaded)
+		}
+		p.shared[class] = counts
+	}
+	return counts
+}
+
+// overtaker returns the place, in a list of waiting jobs, of the one that an instance
+// should run before the first; 0 if that is the first itself.
+func (p *picking) overtaker(waiting []job.Job, n int) int {
+	i := p.free[n]
+	warm := func(j job.Job) bool {
+		return i.can(j) && len(p.Models[j.Class]) > 0 && p.loaded(j.Class)[n] == len(p.Models[j.Class])
+	}
+	if !p.Overtaking || len(i.Loaded) == 0 || len(p.Models[waiting[0].Class]) == 0 {
+		return 0
+	}
+	for place, j := range waiting {
+		if warm(j) {
+			for _, before := range waiting[:place] {
+				if i.can(before) && !mayOvertake(j, before) {
+					return 0
+				}
+			}
+			return place
+		}
+		if i.can(j) && p.Due[j.Key] {
+			return 0
+		}
+	}
+	return 0
+}
+
+// mayOvertake reports whether a job may go before one that is due earlier. Callers' own
+// jobs keep their order, and so do priorities and `front` within a tenant.
+func mayOvertake(j, before job.Job) bool {
+	if j.Tenant != before.Tenant {
+		return true
+	}
+	return j.Caller != before.Caller && j.Priority >= before.Priority && !strings.HasPrefix(before.Number, "-")
+}
+
+// take removes an instance from the free ones.
+func (p *picking) take(n int) {
+	p.copies[p.free[n].set]--
+	p.free = slices.Delete(p.free, n, n+1)
+	for class, counts := range p.shared {
+		p.shared[class] = slices.Delete(counts, n, n+1)
+	}
+}
+
+// common counts the entries that two sorted lists share.
+func common(a, b []string) (n int) {
+	for len(a) > 0 && len(b) > 0 {
+		switch c := strings.Compare(a[0], b[0]); {
+		case c < 0:
+			a = a[1:]
+		case c > 0:
+			b = b[1:]
+		default:
+			n, a, b = n+1, a[1:], b[1:]
+		}
+	}
+	return n
 }

@@ -67,7 +67,9 @@ func TestPick(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := map[string]string{}
-			for _, p := range Pick(c.waiting, c.idle) {
+			pairs, passed := Pick(c.waiting, c.idle, Warmth{})
+			require.Empty(t, passed)
+			for _, p := range pairs {
 				got[p.Job.Key] = p.Instance
 				require.NotEmpty(t, p.Why)
 			}

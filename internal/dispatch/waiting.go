@@ -53,6 +53,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 			d.work.Go(d.log, "telling of a job's end", func() { d.EndedElsewhere(d.ctx, e) })
 		}
 	case queue.Claimed:
+		d.ranElsewhere(e)
 		d.streams.JobMoved(e.Tenant, e.Caller)
 	case queue.Started: // changes neither a listing nor a count
 		d.door(e.Key).settle(nil)

@@ -26,6 +26,8 @@ func (n *Instances) Free(ctx context.Context, tenant string, clients []string, m
 		wait.Go(func() {
 			if err := c.Free(ctx, models, memory); err != nil {
 				n.log().Debug("an instance does not free its memory", "error", err)
+			} else if models {
+				n.dispatch.Unloaded(c)
 			}
 		})
 	}

@@ -34,6 +34,9 @@ type Identity struct {
 // without opening it. The error repeats nothing of it.
 func CheckStorage(location string) error { return files.CheckLocation(location) }
 
+// NoOvertaking lets no job overtake another because its models are loaded.
+const NoOvertaking time.Duration = -1
+
 // Settings are what a reload may change. The zero value of each field means
 // its default.
 type Settings struct {
@@ -61,6 +64,10 @@ type Settings struct {
 	// FIFO makes jobs run in the order of their arrival, whoever posted them.
 	// Default: tenants, and the callers of each, take turns.
 	FIFO bool
+	// Overtaking is for how long a waiting job may be overtaken by jobs of other
+	// callers whose models an instance has loaded. Default: 10 seconds; NoOvertaking
+	// with FIFO.
+	Overtaking time.Duration
 	// TenantWeights are the shares of tenants in the time of the instances, from
 	// 0.001 to 1000. Default: 1 for each that is not named.
 	TenantWeights map[string]float64
@@ -171,6 +178,10 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.PictureMemory, 768<<20)
 	fill(&s.UnrunnableTimeout, time.Hour)
 	fill(&s.ReplayWindow, time.Minute)
+	fill(&s.Overtaking, 10*time.Second)
+	if s.FIFO {
+		s.Overtaking = NoOvertaking
+	}
 	fill(&s.HistoryEntries, 10_000)
 	fill(&s.MaxSockets, 10_000)
 	fill(&s.Free, FreeOwn)

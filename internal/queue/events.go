@@ -49,10 +49,12 @@ type Event struct {
 	Hub      string
 	// State is the job's state after the event.
 	State job.State
+	// Class is the job's class; empty in an event of a hub of an older version.
+	Class string
 }
 
-// eventFields is the number of strings in an event; see tell() in lib.lua. A newer
-// hub may send more, which are skipped.
+// eventFields is the number of strings in an event of any hub; see tell() in lib.lua.
+// The class follows in those of newer ones, and there may be more, which are skipped.
 const eventFields = 9
 
 func readEvent(payload string) (Event, bool) {
@@ -60,11 +62,15 @@ func readEvent(payload string) (Event, bool) {
 	if !ok || len(parts) < eventFields {
 		return Event{}, false
 	}
-	return Event{
+	e := Event{
 		Kind: Kind(parts[0]), Key: parts[1], ID: parts[2],
 		Requester: job.Requester{Tenant: parts[3], Caller: parts[4], Client: parts[5]},
 		Instance:  parts[6], Hub: parts[7], State: job.State(parts[8]),
-	}, true
+	}
+	if len(parts) > eventFields {
+		e.Class = parts[eventFields]
+	}
+	return e, true
 }
 
 // Subscribe returns the events of all hubs, including this one, until the context

@@ -33,6 +33,9 @@ var modelEndings = map[string]bool{
 	".safetensors": true, ".sft": true, ".ckpt": true, ".pt": true, ".pt2": true, ".pth": true, ".bin": true, ".gguf": true, ".onnx": true, ".pkl": true,
 }
 
+// NamesModel reports whether a file name is a model's, by its ending.
+func NamesModel(name string) bool { return modelEndings[strings.ToLower(path.Ext(name))] }
+
 // choices are inputs whose text is one of a few that change the run time. Other texts
 // may be a user's.
 var choices = map[string]bool{"sampler_name": true, "upscale_method": true, "weight_dtype": true}
@@ -124,7 +127,7 @@ func label(nodes map[string]*node) (models []string) {
 			if !ok {
 				continue
 			}
-			if modelEndings[strings.ToLower(path.Ext(string(text)))] {
+			if NamesModel(string(text)) {
 				models = append(models, string(text))
 			} else if !choices[name] {
 				continue

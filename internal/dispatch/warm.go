@@ -1,0 +1,162 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+// maxModelSets bounds the classes whose models are remembered.
+const maxModelSets = 10_000
+
+// modelSets remember which models the jobs of a class load: the files that its
+// requirements name. ComfyUI keeps the models of the prompt that it ran last, so the
+// class of an instance's last run says what is loaded there. The zero value is empty.
+type modelSets struct {
+	mu    sync.Mutex
+	known map[string][]string
+}
+
+// of returns the models of a class; known is false if nobody has asked for it yet.
+func (s *modelSets) of(class string) (models []string, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	models, known = s.known[class]
+	return models, known
+}
+
+func (s *modelSets) keep(class string, models []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || len(s.known) >= maxModelSets {
+		s.known = map[string][]string{}
+	}
+	s.known[class] = models
+}
+
+// modelsIn lists the models that requirements name, each once.
+func modelsIn(needs catalog.Requirements) []string {
+	var models []string
+	for _, c := range needs.Choices {
+		if schedule.NamesModel(c.Value) {
+			models = append(models, c.Value)
+		}
+	}
+	slices.Sort(models)
+	return slices.Compact(models)
+}
+
+// modelsOf returns the models that the jobs of a class load; none if that cannot be
+// said.
+func (d *Dispatcher) modelsOf(ctx context.Context, class string) []string {
+	if models, known := d.modelSets.of(class); known {
+		return models
+	}
+	var models []string
+	texts, err := d.queue.Requirements(ctx, []string{class})
+	if err != nil {
+		return nil
+	}
+	if needs, err := catalog.DecodeRequirements(texts[class]); err == nil {
+		models = modelsIn(needs)
+	}
+	d.modelSets.keep(class, models)
+	return models
+}
+
+// ranElsewhere notes what an instance loads for a run of another hub.
+func (d *Dispatcher) ranElsewhere(e queue.Event) {
+	conn := d.connection(e.Instance)
+	if conn == nil || e.Hub == d.Hub || e.Class == "" {
+		return
+	}
+	d.work.Go(d.log, "noting what an instance loads", func() {
+		conn.loads(d.modelsOf(d.ctx, e.Class))
+	})
+}
+
+// Unloaded notes that an instance was told to unload its models.
+func (d *Dispatcher) Unloaded(instance *comfyui.Client) {
+	for _, conn := range d.connected() {
+		if conn.client == instance {
+			conn.loads(nil)
+		}
+	}
+}
+
+// loads notes which models the instance has after the run that begins.
+func (conn *connection) loads(models []string) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.loaded = models
+}
+
+// overtaken remembers since when waiting jobs are overtaken by others whose models an
+// instance has loaded. It belongs to the loop. The zero value is empty.
+type overtaken map[string]time.Time
+
+// due returns those of the jobs that must not be overtaken any more.
+func (o overtaken) due(jobs []job.Job, bound time.Duration, now time.Time) map[string]bool {
+	due := map[string]bool{}
+	for _, j := range jobs {
+		if since, passed := o[j.Key]; passed && now.Sub(since) >= bound {
+			due[j.Key] = true
+		}
+	}
+	return due
+}
+
+// note adds jobs that were overtaken just now, and forgets those that have waited for
+// so long since that they are surely gone.
+func (o *overtaken) note(keys []string, now time.Time) {
+	const many, old = 10_000, time.Hour
+	if *o == nil || len(*o) > 2*many {
+		*o = overtaken{} // the bound begins again for those that still wait
+	}
+	if len(*o) > many {
+		for key, since := range *o {
+			if now.Sub(since) > old {
+				delete(*o, key)
+			}
+		}
+	}
+	for _, key := range keys {
+		if _, passed := (*o)[key]; !passed {
+			(*o)[key] = now
+		}
+	}
+}
+
+// warmFor returns how Pick is to weigh loaded models for some waiting jobs.
+func (d *Dispatcher) warmFor(ctx context.Context, jobs []job.Job, now time.Time) Warmth {
+	w := Warmth{Models: map[string][]string{}}
+	for _, j := range jobs {
+		if _, met := w.Models[j.Class]; !met {
+			w.Models[j.Class] = d.modelsOf(ctx, j.Class)
+		}
+	}
+	if bound := d.settings().Overtaking; bound > 0 {
+		w.Overtaking, w.Due = true, d.overtaken.due(jobs, bound, now)
+	}
+	return w
+}
+
+// lookBehind is how many more jobs are read where one behind may overtake.
+const lookBehind = 16
+
+// further returns how many more jobs to read, given that several classes have jobs
+// waiting: one behind may need just what an instance has loaded.
+func (d *Dispatcher) further(idle []Idle, wanted []string) int {
+	if len(wanted) < 2 || d.settings().Overtaking <= 0 ||
+		!slices.ContainsFunc(idle, func(i Idle) bool { return len(i.Loaded) > 0 }) {
+		return 0
+	}
+	return lookBehind
+}
