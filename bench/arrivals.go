@@ -12,17 +12,21 @@ const (
 	picture   = 4 * time.Second
 	video     = 120 * time.Second
 	videoEach = 10
-	load      = 0.8
 )
+
+// load is the share of the time for which the line benchmarks keep instances busy.
+const load = 0.8
 
 // arrival is a prompt of a schedule, in simulated time.
 type arrival struct {
 	at, takes time.Duration
+	// model is the checkpoint that the prompt loads, by number; 0 for none.
+	model int
 }
 
 // arrivals draws prompts that keep instances busy for a share of the time: random
 // moments, and videos anywhere among the pictures.
-func arrivals(seed uint64, instances, count int) []arrival {
+func arrivals(seed uint64, instances, count int, load float64) []arrival {
 	random := rand.New(rand.NewPCG(seed, 8))
 	mean := (picture*(videoEach-1) + video) / videoEach
 	between := float64(mean) / (float64(instances) * load)
@@ -30,7 +34,7 @@ func arrivals(seed uint64, instances, count int) []arrival {
 	var at time.Duration
 	for n := range list {
 		at += time.Duration(random.ExpFloat64() * between)
-		list[n] = arrival{at, picture}
+		list[n] = arrival{at: at, takes: picture}
 	}
 	for _, n := range random.Perm(count)[:count/videoEach] {
 		list[n].takes = video

@@ -12,9 +12,9 @@ import (
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	const instances, count = 8, 2000
-	list := arrivals(1, instances, count)
-	require.Equal(t, list, arrivals(1, instances, count), "a seed gives one schedule")
-	require.NotEqual(t, list, arrivals(2, instances, count))
+	list := arrivals(1, instances, count, load)
+	require.Equal(t, list, arrivals(1, instances, count, load), "a seed gives one schedule")
+	require.NotEqual(t, list, arrivals(2, instances, count, load))
 	videos, before := 0, time.Duration(0)
 	var work time.Duration
 	for _, a := range list {
@@ -38,15 +38,15 @@ func TestIdeal(t *testing.T) {
 		list      []arrival
 		want      time.Duration // of all waits together
 	}{
-		{"enough instances", 2, []arrival{{0, s}, {0, s}}, 0},
-		{"one after another", 1, []arrival{{0, 2 * s}, {s, s}, {s, s}}, s + 2*s},
-		{"the first that is free", 2, []arrival{{0, 9 * s}, {0, s}, {0, s}, {0, s}}, s + 2*s},
-		{"idle in between", 1, []arrival{{0, s}, {5 * s, s}}, 0},
+		{"enough instances", 2, []arrival{{at: 0, takes: s}, {at: 0, takes: s}}, 0},
+		{"one after another", 1, []arrival{{at: 0, takes: 2 * s}, {at: s, takes: s}, {at: s, takes: s}}, s + 2*s},
+		{"the first that is free", 2, []arrival{{at: 0, takes: 9 * s}, {at: 0, takes: s}, {at: 0, takes: s}, {at: 0, takes: s}}, s + 2*s},
+		{"idle in between", 1, []arrival{{at: 0, takes: s}, {at: 5 * s, takes: s}}, 0},
 	} {
 		require.Equal(t, c.want/time.Duration(len(c.list)), ideal(c.list, c.instances), c.name)
 	}
 	// Theory says 12.4 s for endless arrivals; 20,000 come close.
-	require.InDelta(t, 12.4, ideal(arrivals(3, 8, 20_000), 8).Seconds(), 4)
+	require.InDelta(t, 12.4, ideal(arrivals(3, 8, 20_000, load), 8).Seconds(), 4)
 }
 
 func TestChoose(t *testing.T) {
@@ -68,4 +68,24 @@ func TestFigure(t *testing.T) {
 	require.Equal(t, "BENCH name=gap value=0.8123 unit=ratio goal=0.8 better=higher", f.String())
 	f.lower, f.beside = true, "more"
 	require.Equal(t, "BENCH name=gap value=0.8123 unit=ratio goal=0.8 better=lower\n      more", f.String())
+}
+
+func TestBlindly(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, c := range []struct {
+		name      string
+		instances int
+		list      []arrival
+		switches  int
+		want      time.Duration // of all waits together
+	}{
+		{"one model", 1, []arrival{{0, s, 1}, {0, s, 1}}, 1, s + modelLoad},
+		{"two in turn", 1, []arrival{{0, s, 1}, {0, s, 2}, {0, s, 1}}, 3, 3*s + 3*modelLoad},
+		{"the one that is free first", 2, []arrival{{0, 9 * s, 1}, {0, s, 2}, {0, s, 2}}, 2, s + modelLoad},
+	} {
+		switches, mean := blindly(c.list, c.instances)
+		require.Equal(t, c.switches, switches, c.name)
+		require.Equal(t, c.want/time.Duration(len(c.list)), mean, c.name)
+	}
 }

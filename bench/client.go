@@ -46,6 +46,28 @@ func (c *client) body(seconds float64, nonce int) []byte {
 	return body
 }
 
+// bodyOf is a POST /prompt of a schedule's prompt.
+func (c *client) bodyOf(a arrival, nonce int) []byte {
+	if a.model == 0 {
+		return c.body(a.takes.Seconds(), nonce)
+	}
+	body, err := json.Marshal(map[string]any{
+		// Each is somebody else's: a client's own prompts keep their order.
+		"client_id": fmt.Sprint(c.id, "-", nonce),
+		"prompt": map[string]any{
+			"1": node("CheckpointLoaderSimple", map[string]any{"ckpt_name": modelFile(a.model)}),
+			"2": node("EmptyLatentImage", map[string]any{"width": 64, "height": 64, "batch_size": 1}),
+			"3": node("VAEDecode", map[string]any{"samples": []any{"2", 0}, "vae": []any{"1", 2}}),
+			"4": node("SimulatedWork", map[string]any{"image": []any{"3", 0}, "seconds": a.takes.Seconds(), "steps": 4, "nonce": nonce}),
+			"5": node("SaveImage", map[string]any{"images": []any{"4", 0}, "filename_prefix": "bench"}),
+		},
+	})
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	return body
+}
+
 func node(class string, inputs map[string]any) map[string]any {
 	return map[string]any{"class_type": class, "inputs": inputs}
 }

@@ -14,7 +14,7 @@ const scale = 0.05
 // headOfLine compares the mean waits behind Caddy's round robin and behind the hub.
 func headOfLine(instances, count int) func(*rig) ([]figure, error) {
 	return func(r *rig) ([]figure, error) {
-		list := arrivals(r.seed, instances, count)
+		list := arrivals(r.seed, instances, count, load)
 		robin, err := r.robin(list, instances)
 		if err != nil {
 			return nil, err
@@ -35,8 +35,8 @@ func headOfLine(instances, count int) func(*rig) ([]figure, error) {
 // firstIn compares the mean wait behind the hub with that of an ideal queue.
 func firstIn(instances, count int) func(*rig) ([]figure, error) {
 	return func(r *rig) ([]figure, error) {
-		list := arrivals(r.seed, instances, count)
-		ours, err := r.central(list, instances)
+		list := arrivals(r.seed, instances, count, load)
+		ours, err := r.central(list, instances, "order fifo")
 		if err != nil {
 			return nil, err
 		}
@@ -64,42 +64,52 @@ func (r *rig) robin(list []arrival, instances int) (time.Duration, error) {
 		histories[n] = newClient(url, 1)
 	}
 	defer r.stop()
-	return r.play(list, newClient(url, 50), histories)
+	_, mean, err := r.play(list, newClient(url, 50), histories)
+	return mean, err
 }
 
-// central plays a schedule to a hub.
-func (r *rig) central(list []arrival, instances int) (time.Duration, error) {
+// central plays a schedule to a hub, given words of its Caddyfile.
+func (r *rig) central(list []arrival, instances int, words ...string) (time.Duration, error) {
 	urls, _, err := r.instances(instances, scale)
 	if err != nil {
 		return 0, err
 	}
-	h, err := r.fleet("hub", urls, false)
+	h, err := r.fleet("hub", urls, false, words...)
 	if err != nil {
 		return 0, err
 	}
 	c := newClient(h.URL(""), 50)
 	defer r.stop()
-	return r.play(list, c, []*client{c})
+	_, mean, err := r.play(list, c, []*client{c})
+	return mean, err
 }
 
-// play posts prompts when they are due, waits for the end of all, and returns their
-// mean wait between POST and execution_start in simulated time. Their starts are in
-// the histories.
-func (r *rig) play(list []arrival, to *client, histories []*client) (time.Duration, error) {
+// played is a prompt of a schedule that has run.
+type played struct {
+	arrival
+	id    string
+	began time.Time
+}
+
+// play posts prompts when they are due, waits for the end of all, and returns them with
+// their mean wait between POST and execution_start in simulated time. Their starts are
+// in the histories.
+func (r *rig) play(list []arrival, to *client, histories []*client) (all []played, mean time.Duration, err error) {
 	var (
 		mu     sync.Mutex
 		posted = make(map[string]time.Time, len(list))
+		ids    = make([]string, len(list))
 		failed error
 		posts  sync.WaitGroup
 	)
 	for n := range warm { // nobody waits for connections and code that is new
 		if _, err := to.post(r.ctx, to.body(0, len(list)+n)); err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 	}
 	for _, h := range histories {
 		if err := h.empty(r.ctx); err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 	}
 	begin := time.Now()
@@ -108,14 +118,14 @@ func (r *rig) play(list []arrival, to *client, histories []*client) (time.Durati
 		select {
 		case <-time.After(time.Until(due)):
 		case <-r.ctx.Done():
-			return 0, r.ctx.Err()
+			return nil, 0, r.ctx.Err()
 		}
 		posts.Go(func() {
 			at := time.Now()
-			id, err := to.post(r.ctx, to.body(a.takes.Seconds(), n))
+			id, err := to.post(r.ctx, to.bodyOf(a, n))
 			mu.Lock()
 			defer mu.Unlock()
-			posted[id] = at
+			posted[id], ids[n] = at, id
 			if err != nil && failed == nil {
 				failed = err
 			}
@@ -123,28 +133,29 @@ func (r *rig) play(list []arrival, to *client, histories []*client) (time.Durati
 	}
 	posts.Wait()
 	if failed != nil {
-		return 0, failed
+		return nil, 0, failed
 	}
 	began := map[string]time.Time{}
 	for _, h := range histories {
 		if err := h.empty(r.ctx); err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 		some, err := h.began(r.ctx)
 		if err != nil {
-			return 0, err
+			return nil, 0, err
 		}
 		maps.Copy(began, some)
 	}
 	var waited time.Duration
-	for id, at := range posted {
+	for n, id := range ids {
 		start, ok := began[id]
 		if !ok {
-			return 0, fmt.Errorf("prompt %s is in no history", id)
+			return nil, 0, fmt.Errorf("prompt %s is in no history", id)
 		}
-		waited += max(start.Sub(at), 0)
+		waited += max(start.Sub(posted[id]), 0)
+		all = append(all, played{list[n], id, start})
 	}
-	mean := time.Duration(float64(waited) / float64(len(posted)) / scale)
+	mean = time.Duration(float64(waited) / float64(len(posted)) / scale)
 	r.say("%d prompts played, mean wait %.2f simulated seconds", len(posted), mean.Seconds())
-	return mean, nil
+	return all, mean, nil
 }

@@ -57,8 +57,8 @@ func (r *rig) start(name, path string, args ...string) (*programs.Program, error
 }
 
 // instances starts simulated instances in one process. scale is a factor on all
-// simulated times.
-func (r *rig) instances(count int, scale float64) (urls []string, p *programs.Program, err error) {
+// simulated times, flags are more of those of `simulate`.
+func (r *rig) instances(count int, scale float64, flags ...string) (urls []string, p *programs.Program, err error) {
 	first, err := freeport.Addresses(count)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +71,9 @@ func (r *rig) instances(count int, scale float64) (urls []string, p *programs.Pr
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err = r.start("instances", r.set.Agent, "simulate", "--count", strconv.Itoa(count), "--port", text, "--time-scale", strconv.FormatFloat(scale, 'g', -1, 64))
+	p, err = r.start("instances", r.set.Agent, append([]string{
+		"simulate", "--count", strconv.Itoa(count), "--port", text, "--time-scale", strconv.FormatFloat(scale, 'g', -1, 64),
+	}, flags...)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,8 +117,8 @@ type hub struct {
 	agent, redis *programs.Program
 }
 
-// fleet starts a hub in front of instances.
-func (r *rig) fleet(name string, urls []string, embedded bool) (h *hub, err error) {
+// fleet starts a hub in front of instances. words are lines for the Caddyfile.
+func (r *rig) fleet(name string, urls []string, embedded bool, words ...string) (h *hub, err error) {
 	h = &hub{}
 	url := "embedded"
 	if !embedded {
@@ -135,6 +137,11 @@ func (r *rig) fleet(name string, urls []string, embedded bool) (h *hub, err erro
 	if h.Fleet, err = programs.NewFleet(r.set, dir, url); err != nil {
 		return nil, err
 	}
+	if len(words) > 0 {
+		if h.Set.Caddyfile, err = withWords(h.Set.Caddyfile, dir, words); err != nil {
+			return nil, err
+		}
+	}
 	r.fleets = append(r.fleets, h.Fleet)
 	if err := h.StartHub(r.ctx); err != nil {
 		return nil, err
@@ -151,4 +158,20 @@ func (r *rig) fleet(name string, urls []string, embedded bool) (h *hub, err erro
 	}
 	_, err = h.AwaitIdle(r.ctx, len(urls))
 	return h, err
+}
+
+// withWords writes a copy of a Caddyfile, with more lines in the block of the hub, into
+// a folder.
+func withWords(caddyfile, dir string, words []string) (string, error) {
+	text, err := os.ReadFile(caddyfile)
+	if err != nil {
+		return "", err
+	}
+	const block = "comfyhub {\n"
+	before, after, found := strings.Cut(string(text), block)
+	if !found {
+		return "", fmt.Errorf("%s has no block comfyhub", caddyfile)
+	}
+	file := filepath.Join(dir, "Caddyfile")
+	return file, os.WriteFile(file, []byte(before+block+strings.Join(words, "\n")+"\n"+after), 0o600)
 }
