@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -136,27 +135,29 @@ func (p *picking) best(j job.Job) (best int, why string) {
 	return best, "idle and able"
 }
 
-// better reports whether instance a suits the job better than b.
+// better reports whether instance a suits the job better than b. With hundreds of both
+// it is asked often, so it looks no further than it must.
 func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
-	x, y := p.free[a], p.free[b]
-	own := func(i spot) int {
-		if j.Client != "" && i.LastClient == j.Client {
-			return 1
-		}
+	if loaded[a] != loaded[b] {
+		return loaded[a] > loaded[b]
+	}
+	x, y := &p.free[a], &p.free[b]
+	if own := j.Client != "" && x.LastClient == j.Client; own != (j.Client != "" && y.LastClient == j.Client) {
+		return own
+	}
+	if len(x.Classes) != len(y.Classes) {
+		return len(x.Classes) < len(y.Classes)
+	}
+	return x.set != y.set && p.missed(x) < p.missed(y)
+}
+
+// missed says by how much the models are missed that an instance drops for others: those
+// that many have are missed less.
+func (p *picking) missed(i *spot) int {
+	if i.set == "" {
 		return 0
 	}
-	missed := func(i spot) int { // by how much the models that it drops are missed
-		if i.set == "" {
-			return 0
-		}
-		return len(p.free) + 1 - p.copies[i.set]
-	}
-	return cmp.Or(
-		cmp.Compare(loaded[b], loaded[a]),
-		cmp.Compare(own(y), own(x)),
-		cmp.Compare(len(x.Classes), len(y.Classes)),
-		cmp.Compare(missed(x), missed(y)),
-	) < 0
+	return len(p.free) + 1 - p.copies[i.set]
 }
 
 // loaded returns how many models of a class each free instance has.

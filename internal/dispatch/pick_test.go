@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,5 +79,25 @@ func TestPick(t *testing.T) {
 			}
 			require.Equal(t, c.want, got)
 		})
+	}
+}
+
+// BenchmarkPick is a burst: 500 jobs for 500 idle instances.
+func BenchmarkPick(b *testing.B) {
+	w := Warmth{Models: map[string][]string{}, Overtaking: true}
+	able := map[string]bool{}
+	for n := range 20 {
+		class := fmt.Sprint(n)
+		able[class], w.Models[class] = true, []string{class}
+	}
+	var waiting []job.Job
+	var idle []Idle
+	for n := range 500 {
+		class := fmt.Sprint(n % 20)
+		waiting = append(waiting, job.Job{Key: fmt.Sprint(n), Class: class, Requester: job.Requester{Caller: fmt.Sprint(n)}})
+		idle = append(idle, Idle{Name: fmt.Sprint(n), Classes: able, Loaded: w.Models[fmt.Sprint(n*7%20)]})
+	}
+	for b.Loop() {
+		Pick(waiting, idle, w)
 	}
 }
