@@ -186,6 +186,9 @@ func TestStoresAsTheLastVersion(t *testing.T) {
 	for channel, words := range said {
 		for word, parts := range words {
 			if now, found := says[channel][word]; found {
+				if strings.HasSuffix(channel, ":q:events") {
+					now-- // the class, which the last version skips
+				}
 				require.Equal(t, parts, now, "parts of %q on %s", word, channel)
 			}
 		}
