@@ -31,7 +31,7 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{"latency", "POST to execution_success, one prompt at a time: through the hub / direct", latency},
-		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it", gap},
+		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it; the same with lookahead 1", gap},
 		{"cpu", "processor time of hub, agent and Redis for a trivial prompt; printed beside it: of the instance", processor},
 		{"submit", "accepted POST /prompt per second over 50 connections: hub / reverse_proxy to one instance", submit},
 		{"view", "bytes/s of 4 MB pictures over 16 connections: GET /view of the hub / Caddy's file_server", view},

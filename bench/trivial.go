@@ -92,7 +92,7 @@ type burst struct {
 
 // burst posts a long prompt, trivial ones behind it, and measures how fast these are
 // worked off. Without a hub they are posted to an instance.
-func (r *rig) burst(name string, withHub bool) (b burst, err error) {
+func (r *rig) burst(name string, withHub bool, words ...string) (b burst, err error) {
 	urls, instance, err := r.instances(1, 1)
 	if err != nil {
 		return b, err
@@ -100,7 +100,7 @@ func (r *rig) burst(name string, withHub bool) (b burst, err error) {
 	c := newClient(urls[0], 1)
 	var h *hub
 	if withHub {
-		if h, err = r.fleet(name, urls, false); err != nil {
+		if h, err = r.fleet(name, urls, false, words...); err != nil {
 			return b, err
 		}
 		c = newClient(h.URL(""), 1)
@@ -157,14 +157,21 @@ func gap(r *rig) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	through, err := r.burst("hub", true)
-	if err != nil {
-		return nil, err
+	var figures []figure
+	for _, f := range []figure{{name: "gap", goal: 0.8}, {name: "gap-lookahead", goal: 0.95}} {
+		var words []string
+		if f.name == "gap-lookahead" {
+			words = []string{"lookahead 1"}
+		}
+		through, err := r.burst(f.name, true, words...)
+		if err != nil {
+			return nil, err
+		}
+		f.value, f.unit = through.rate/direct.rate, "ratio"
+		f.beside = fmt.Sprintf("%.0f prompts/s through the hub, %.0f direct", through.rate, direct.rate)
+		figures = append(figures, f)
 	}
-	return []figure{{
-		name: "gap", value: through.rate / direct.rate, unit: "ratio", goal: 0.8,
-		beside: fmt.Sprintf("%.0f prompts/s through the hub, %.0f direct", through.rate, direct.rate),
-	}}, nil
+	return figures, nil
 }
 
 // processor measures the processor time of a trivial prompt.

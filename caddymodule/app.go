@@ -86,6 +86,10 @@ type App struct {
 	// Default: 1 for each that is not named.
 	TenantWeights TenantWeights `json:"tenant_weights,omitempty"`
 
+	// How many jobs an instance gets ahead while it runs one: 0 or 1. With 1 ComfyUI
+	// begins its next prompt without waiting for the hub. Default: 0.
+	Lookahead int `json:"lookahead,omitempty"`
+
 	// How many bytes the waiting jobs may occupy in the queue, compressed; further
 	// prompts get 429. Default: 1073741824 (1 GiB).
 	MaxQueueSize int64 `json:"max_queue_size,omitempty"`
@@ -283,6 +287,7 @@ func (a *App) hubSettings() hub.Settings {
 		MaxQueueSize:      a.MaxQueueSize,
 		FIFO:              a.Order == orderFIFO,
 		TenantWeights:     a.TenantWeights,
+		Lookahead:         a.Lookahead,
 		MaxBody:           a.MaxBody,
 		BodyMemory:        a.BodyMemory,
 		MaxUpload:         a.MaxUpload,

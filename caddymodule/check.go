@@ -70,6 +70,9 @@ func (a *App) check() error {
 	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {
 		return fmt.Errorf("order: %w", err)
 	}
+	if a.Lookahead < 0 || a.Lookahead > 1 {
+		return fmt.Errorf("lookahead: must be 0 or 1")
+	}
 	if err := a.TenantWeights.check(); err != nil {
 		return fmt.Errorf("tenant_weights: %w", err)
 	}

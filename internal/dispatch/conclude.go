@@ -50,6 +50,8 @@ func (r *run) conclude(ctx context.Context, res result) {
 		r.crash(ctx)
 	case lost, excused, hopeless, killed:
 		r.requeue(ctx, res)
+	case unused:
+		r.giveBack(ctx)
 	case dropped:
 		r.lose()
 	case rejected: // there is nothing left to end

@@ -37,6 +37,9 @@ type connection struct {
 	overheard overheard
 	// free is where the connection is while it can take a job. Nil in tests.
 	free *freeSet
+	// next is the same for a job behind the run. holding is where the connection is while
+	// it has one.
+	next, holding *freeSet
 
 	mu sync.Mutex
 	// reached says that the socket is open and the instance answers: it can be asked
@@ -47,6 +50,9 @@ type connection struct {
 	info    *catalog.Info
 	version comfyui.Version
 	current *run
+	// ahead waits at the instance behind the current run. begun is the run that has
+	// begun to execute last.
+	ahead, begun *run
 	// freeSince is when the instance last became free.
 	freeSince time.Time
 	// lastClient is the client whose job ran here last, lastTenant its tenant.
@@ -74,7 +80,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		stop: stop,
 		done: make(chan struct{}),
 		ask:  newAsking(),
-		free: &d.free,
+		free: &d.free, next: &d.next, holding: &d.holding,
 	}
 	conn.socket = &eventSocket{
 		client: client, sid: conn.sid, log: conn.log,
@@ -173,13 +179,12 @@ func (conn *connection) touch() {
 	conn.mu.Unlock()
 }
 
-// deliver hands an event to the run that uses this connection, if there is one.
+// deliver hands an event to the runs that use this connection.
 func (conn *connection) deliver(e runEvent) {
-	conn.mu.Lock()
-	r := conn.current
-	conn.mu.Unlock()
-	if r != nil {
-		r.mail.put(e)
+	for _, r := range conn.runs() {
+		if r != nil {
+			r.mail.put(e)
+		}
 	}
 }
 
@@ -212,12 +217,16 @@ func (conn *connection) show(r *run) {
 func (conn *connection) detach(r *run) bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	if conn.current != r {
+	switch r {
+	case conn.ahead:
+		conn.ahead = nil
+		conn.changed()
+		return true
+	case conn.current:
+	default:
 		return false
 	}
-	conn.current = nil
-	conn.changed()
-	conn.fleet.SetRunning(conn.name, "")
+	conn.moveUp()
 	conn.freeSince = time.Now()
 	if j := r.job(); j.Client != "" {
 		conn.lastClient, conn.lastTenant = j.Client, j.Tenant
@@ -277,11 +286,7 @@ func (conn *connection) isOpen() bool {
 }
 
 // running returns the run that has the instance, or nil.
-func (conn *connection) running() *run {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.current
-}
+func (conn *connection) running() *run { return conn.runs()[0] }
 
 // ranLast reports whether the last job here was this client's. What the instance
 // has loaded is then that client's, too.

@@ -67,8 +67,11 @@ var errDropped = errors.New("the fleet does not have it any more")
 // port, and they have worked on meanwhile.
 func (d *Dispatcher) retire(conn, next *connection) {
 	d.panels.dropOf(conn)
-	if r := conn.running(); r != nil {
-		if next != nil && next.attach(r) {
+	for _, r := range conn.runs() {
+		if r == nil {
+			continue
+		}
+		if next != nil && (next.attach(r) || next.attachAhead(r)) {
 			next.show(r)
 			r.mail.put(runEvent{kind: moved, conn: next})
 			if d.followed(r.job().Key) != r { // it has ended, and will not read that

@@ -42,6 +42,8 @@ type Settings struct {
 	// CatalogAge is how old what is known of an instance's classes and models
 	// may be when a client asks for it.
 	CatalogAge time.Duration
+	// Ahead makes an instance get its next job while it still runs one.
+	Ahead bool
 	// Lease is the queue's; leases are renewed three times in it.
 	Lease time.Duration
 }
@@ -144,6 +146,9 @@ type Dispatcher struct {
 	doors    doors
 	panels   panels
 	free     freeSet
+	// next are the connections whose instance could get its next job, holding
+	// those whose instance has it.
+	next, holding freeSet
 	// judged says which instances can run which classes.
 	judged judgements
 	// classes are those that the loop has met in the queue.

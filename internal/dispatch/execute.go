@@ -100,8 +100,10 @@ func (r *run) follow(ctx context.Context) result {
 	switch {
 	case res.verdict == instanceDone:
 		return r.collect(ctx)
-	case (res.verdict == lost || res.verdict == killed) && r.wish != wanted:
+	case (res.verdict == lost || res.verdict == killed || res.verdict == unused) && r.wish != wanted:
 		return r.cancelledEnd()
+	case res.verdict == lost && r.job().Ahead && r.phase < executing:
+		res.verdict = excused // the instance was lost in another run
 	}
 	return res
 }

@@ -44,6 +44,10 @@ func (conn *connection) changed() {
 	if conn.free != nil {
 		conn.free.set(conn, conn.takesJobs())
 	}
+	if conn.next != nil {
+		conn.next.set(conn, conn.takesAhead())
+		conn.holding.set(conn, conn.ahead != nil)
+	}
 }
 
 // takesJobs reports whether the connection can take a job. The caller holds the lock.

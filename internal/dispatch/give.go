@@ -18,12 +18,17 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 		return nil
 	}
 	r := newRun(d, conn, pair.Job)
-	if !conn.attach(r) {
+	attach := conn.attach
+	if p.ahead {
+		attach, r.needs = conn.attachAhead, d.classes[pair.Job.Class]
+	}
+	if !attach(r) {
 		p.passed[pair.Instance] = true
 		return nil
 	}
 	request := queue.ClaimRequest{
 		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
+		Ahead: p.ahead,
 	}
 	claimed, err := d.queue.Claim(ctx, request)
 	switch {
@@ -56,14 +61,16 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	r.mark = claimed.Fence
 	r.log = r.log.With("instance", r.conn.name)
 	r.conn.show(r)
-	r.conn.loads(d.modelsOf(d.ctx, claimed.Class))
+	if r.models = d.modelsOf(d.ctx, claimed.Class); !claimed.Ahead { // else see begun
+		r.conn.loads(r.models)
+	}
 	d.launch(r, r.execute)
 	waited := claimed.Age(time.Now())
-	if d.Observe != nil {
+	if d.Observe != nil && !claimed.Ahead {
 		d.Observe.Dispatched(waited, min(waited, r.conn.idleFor()))
 	}
 	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", r.conn.name, "why", why,
-		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds())
+		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
 }
 
 // claimAgain asks again after a claim of which nobody knows whether it was made: its

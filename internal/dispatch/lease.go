@@ -237,11 +237,12 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	return r.follow(ctx)
 }
 
-// seize gives an adopted run the connection. The dispatcher may hold that for a
+// seize gives an adopted run the connection. Two runs can have it: the one that waits
+// there may come first. The dispatcher may hold that for a
 // moment, only to find that the queue lets it give no second job to the instance.
 func (d *Dispatcher) seize(ctx context.Context, conn *connection, r *run) bool {
 	until := time.Now().Add(d.settings().ContactTimeout)
-	for !conn.attach(r) {
+	for !conn.attach(r) && !d.join(conn, r) {
 		if time.Now().After(until) || ctx.Err() != nil {
 			return false
 		}
@@ -249,6 +250,12 @@ func (d *Dispatcher) seize(ctx context.Context, conn *connection, r *run) bool {
 	}
 	conn.show(r)
 	return true
+}
+
+// join puts an adopted run behind the one that has the connection.
+func (d *Dispatcher) join(conn *connection, r *run) bool {
+	current := conn.running()
+	return current != nil && d.followed(current.job().Key) == current && conn.attachAhead(r)
 }
 
 // listen opens the socket that the run's messages go to, if that is not the
@@ -301,7 +308,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{verdict: dropped}
 		case hubFailed:
 			return nil, result{verdict: crashed}
-		case frameArrived, socketUp, socketDown, moved, filesSettled, silence: // of a run with a connection
+		case frameArrived, socketUp, socketDown, moved, filesSettled, takeBackAsked, movedUp, silence: // of a run with a connection
 		}
 	}
 }
@@ -334,5 +341,6 @@ const (
 // hub from reaching the instance, nothing is lost yet.
 func (d *Dispatcher) vouched(held job.Run) bool {
 	i, known := d.Fleet.Instance(held.Instance)
-	return known && i.Has(held.Key)
+	// The report names the prompt that runs there. This one may wait behind it.
+	return known && (i.Has(held.Key) || i.Has(i.Report.Job) && i.Report.Queue-i.Report.Foreign > 1)
 }

@@ -22,6 +22,11 @@ const (
 	cancelAsked
 	// withdrawAsked: as cancelAsked, and nobody is told of the run any more.
 	withdrawAsked
+	// takeBackAsked: the run waits at its instance, and has no reason to any more.
+	takeBackAsked
+	// movedUp: the run before this one is over at the instance, so that this one is
+	// the next to begin.
+	movedUp
 	// leaseLost: another hub holds the job now.
 	leaseLost
 	// moved: the instance is reached at another address now, over the event's

@@ -14,6 +14,8 @@ type pass struct {
 	// passed are instances and jobs that were tried in vain: another hub has the
 	// instance, or the job cannot be claimed. They have their turn in the next pass.
 	passed map[string]bool
+	// ahead says that jobs are given to instances that still run one.
+	ahead bool
 }
 
 // pass gives jobs to idle instances until there is nothing left to give. next is
@@ -22,22 +24,40 @@ func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 	p := pass{d: d, passed: map[string]bool{}}
 	for {
 		news := d.news.Load()
-		if d.nothing > 0 && d.nothing == news {
-			return 0, nil // only an instance was freed since
-		}
+		// Else only an instance was freed since the last look.
+		look := d.nothing == 0 || d.nothing != news
 		idle, infos := p.idle()
-		if len(idle) == 0 {
-			return 0, nil
+		var l looked
+		if look && len(idle) > 0 {
+			d.nothing = 0
+			l, err = p.fill(ctx, idle, infos)
+			if err == nil && l.nothing {
+				d.nothing, look = news, false
+			}
+			if err != nil {
+				return l.next, err
+			}
 		}
-		d.nothing = 0
-		l, err := p.fill(ctx, idle, infos)
-		if err == nil && l.nothing {
-			d.nothing = news
-		}
-		if err != nil || !l.again {
-			return l.next, err
+		if !l.again {
+			d.takeBack(idle, infos)
+			if l, err = p.fillAhead(ctx, look, l); err != nil || !l.again {
+				return l.next, err
+			}
 		}
 	}
+}
+
+// fillAhead gives jobs that no idle instance can run to instances that still run one.
+func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error) {
+	if !look {
+		return l, nil
+	}
+	busy, infos := p.without(p.d.busy())
+	if len(busy) == 0 {
+		return l, nil
+	}
+	p.ahead = true
+	return p.fill(ctx, busy, infos)
 }
 
 // looked is what came of one look at the queue.
@@ -53,8 +73,10 @@ type looked struct {
 
 // idle lists the instances that could take a job now, without those that were
 // tried in vain.
-func (p pass) idle() (idle []Idle, infos []*catalog.Info) {
-	all, allInfos := p.d.idle()
+func (p pass) idle() (idle []Idle, infos []*catalog.Info) { return p.without(p.d.idle()) }
+
+// without leaves out the instances that were tried in vain.
+func (p pass) without(all []Idle, allInfos []*catalog.Info) (idle []Idle, infos []*catalog.Info) {
 	for n, i := range all {
 		if p.passed[i.Name] {
 			continue

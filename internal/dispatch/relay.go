@@ -26,6 +26,9 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if m.PromptID == "" && m.Type == comfyui.TypeExecuting {
 		return false // what a socket gets when it reconnects in mid-run
 	}
+	if m.PromptID == "" && r.phase < executing && m.Type != comfyui.TypeExecutionStart {
+		return false // of the run before this one
+	}
 	j := r.job()
 	if m.PromptID != "" && m.PromptID != j.Run.Upstream {
 		return false // another prompt's, such as one that was given up here before
@@ -146,6 +149,7 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 	}
 	r.phase, r.startedAt = executing, at
 	r.openStream(ctx)
+	r.begun()
 	if r.wish != wanted {
 		r.interrupt(ctx) // servers ignore one that comes before the start
 	}

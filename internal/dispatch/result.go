@@ -23,6 +23,9 @@ const (
 	lost
 	// excused: as lost, and the job was not to blame.
 	excused
+	// unused: it waited at its instance and was taken back. It goes back to the queue as
+	// if it had never been given out.
+	unused
 	// hopeless: as lost, and no other attempt can work.
 	hopeless
 	// killed: as lost, because the instance's process died while it had the

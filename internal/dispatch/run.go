@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -53,6 +54,12 @@ type run struct {
 	boot int64
 	// heard is when the instance last sent something about the run, or took it.
 	heard time.Time
+	// needs are the requirements of a run that was given out ahead. models are those that
+	// it loads, none for one that was taken over.
+	needs  []byte
+	models []string
+	// asked says that the run was asked to be taken back and has not tried yet.
+	asked atomic.Bool
 }
 
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
@@ -103,10 +110,23 @@ func (r *run) watch(ctx context.Context) result {
 			}
 		case cancelAsked:
 			r.wish = max(r.wish, cancelled)
+			if r.unload(ctx) {
+				return r.cancelledEnd()
+			}
 			r.interrupt(ctx)
 		case withdrawAsked:
 			r.withdraw()
+			if r.unload(ctx) {
+				return r.cancelledEnd()
+			}
 			r.interrupt(ctx)
+		case takeBackAsked:
+			r.asked.Store(false)
+			if r.unload(ctx) {
+				return result{verdict: unused}
+			}
+		case movedUp:
+			r.heard = time.Now()
 		case leaseLost:
 			return result{verdict: dropped}
 		case hubFailed:

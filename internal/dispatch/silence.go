@@ -32,6 +32,7 @@ func (r *run) patience() time.Duration {
 	s := r.d.settings()
 	wait := s.StallTimeout
 	switch {
+	case r.isAhead() && !r.missed.messages: // the run before it takes what it takes
 	case r.phase < executing:
 		wait = min(wait, foreignPatience)
 	case r.wish != wanted || r.missed.messages || r.stop.cause == hung:
@@ -109,12 +110,11 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 		}
 		return result{}
 	}
-	if err := r.conn.client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
-		return result{}
+	if slices.ContainsFunc(queue.Running, r.conn.has) {
+		return result{} // the hub's own
 	}
-	left, err := r.conn.client.Queue(ctx)
-	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
-		return result{} // it has just begun, or nobody knows
+	if !r.removed(ctx) {
+		return result{}
 	}
 	r.d.notTaken(r.conn, r.job().Key, false) // whoever uses it may go on doing so
 	return result{verdict: excused, reason: "it waited behind a prompt of somebody else"}

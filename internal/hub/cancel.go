@@ -41,12 +41,16 @@ func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 	if err != nil {
 		return ignoreNotFound(err)
 	}
-	if result.Was == job.Queued {
-		// It was lost and requeued between the look and the cancel; it is out
-		// of the queue now and its client must hear of it all the same.
+	switch {
+	case result.Was == job.Queued, result.Withdrawn:
+		// It was lost and requeued between the look and the cancel, or waits at an
+		// instance; it is out of the queue now and its client must hear of it all
+		// the same.
 		c.dispatch.Interrupted(j)
+		c.dispatch.WithdrawRun(j.Key)
+	default:
+		c.dispatch.CancelRun(j.Key)
 	}
-	c.dispatch.CancelRun(j.Key)
 	c.streams.StatusChanged(j.Caller)
 	return nil
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -48,4 +49,42 @@ func TestCancelWithoutARequest(t *testing.T) {
 	require.Equal(t, "success", b.finished(next).Status.Text)
 	_, ended := b.history(hidden)
 	require.False(t, ended, "a job that is withdrawn leaves no trace")
+}
+
+// A prompt that waits at an instance is shown as one that waits, and is removed like one.
+func TestLookaheadIsPending(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.Lookahead = 1 })
+	running := b.submit(endless(1), "ann")
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+	stored := func(id string) job.Job {
+		j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
+		require.NoError(t, err)
+		return j
+	}
+	ahead := func(id string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return stored(id).Ahead }, time.Minute, time.Millisecond)
+	}
+	next := b.submit(endless(2), "ann")
+	ahead(next)
+	want := listings{[]string{running}, []string{next}}
+	require.Equal(t, want, b.listed("ann"))
+	_, body := b.get("/hub/jobs/" + next)
+	require.Contains(t, string(body), `"status": "queued"`)
+	require.Contains(t, string(body), `"position": 0`)
+
+	// As in ComfyUI, an interrupt means what runs.
+	b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, next))
+	require.Equal(t, want, b.listed("ann"))
+	b.posts("/queue", fmt.Sprintf(`{"delete": [%q], "client_id": "ann"}`, next))
+	require.Equal(t, listings{[]string{running}, []string{}}, b.listed("ann"))
+	_, ended := b.history(next)
+	require.False(t, ended)
+
+	last := b.submit(picture(3), "ann")
+	ahead(last)
+	b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+	require.Equal(t, "success", b.finished(last).Status.Text)
+	require.Equal(t, 2, started(b))
 }

@@ -28,7 +28,7 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 		return Explanation{}, err
 	}
 	var candidates []Candidate
-	position := -1
+	j, position := j.Seen(), -1
 	switch j.State {
 	case job.Queued:
 		position = s.position(ctx, j)

@@ -42,7 +42,15 @@ func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	if err == nil {
 		s.bodies.retain(tenant, jobs)
 	}
-	return jobs, err
+	return seen(jobs), err
+}
+
+// seen returns jobs as their clients see them.
+func seen(jobs []job.Job) []job.Job {
+	for n, j := range jobs {
+		jobs[n] = j.Seen()
+	}
+	return jobs
 }
 
 // LiveOf are those of some of a tenant's callers.
@@ -55,13 +63,13 @@ func (s *Jobs) LiveOf(ctx context.Context, tenant string, callers ...string) ([]
 		}
 		own = append(own, jobs...)
 	}
-	return slices.DeleteFunc(own, func(j job.Job) bool { return j.Tenant != tenant }), nil
+	return slices.DeleteFunc(seen(own), func(j job.Job) bool { return j.Tenant != tenant }), nil
 }
 
 // Running are those jobs of some keys that run and that somebody may see.
 func (s *Jobs) Running(ctx context.Context, keys []string) ([]job.Job, error) {
 	jobs, err := s.queue.GetAll(ctx, keys)
-	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !running(j) || j.Withdrawn }), err
+	return slices.DeleteFunc(seen(jobs), func(j job.Job) bool { return !running(j) || j.Withdrawn }), err
 }
 
 // Count is how many jobs of some callers wait or run.
@@ -127,7 +135,7 @@ func (s *Jobs) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	if err == nil && j.Withdrawn {
 		return job.Job{}, nil // its run may not have ended yet, but nobody is to see it
 	}
-	return j, err
+	return j.Seen(), err
 }
 
 // FindAll are the newest jobs of some ids, by id, as Find finds each.
@@ -139,7 +147,7 @@ func (s *Jobs) FindAll(ctx context.Context, tenant string, ids []string) (map[st
 	found := make(map[string]job.Job, len(jobs))
 	for _, j := range jobs {
 		if !j.Withdrawn {
-			found[j.ID] = j
+			found[j.ID] = j.Seen()
 		}
 	}
 	return found, err
@@ -157,7 +165,7 @@ func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error)
 		newest = job.Job{}
 	}
 	jobs, err := s.queue.Live(ctx, tenant)
-	for _, j := range jobs {
+	for _, j := range seen(jobs) {
 		switch {
 		case j.ID != id:
 		case j.State != job.Queued:

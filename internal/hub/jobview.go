@@ -41,7 +41,7 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	clean := s.withoutAddresses(v)
 	var out []JobView
 	waiting := 0
-	for _, j := range live {
+	for _, j := range seen(live) {
 		position := -1
 		if j.State == job.Queued {
 			position = waiting
@@ -67,7 +67,7 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 	if err != nil {
 		return JobView{}, err
 	}
-	position := -1
+	j, position := j.Seen(), -1
 	if j.State == job.Queued {
 		position = s.position(ctx, j)
 		if needs, ok := s.needs(ctx, j); ok {
@@ -79,6 +79,9 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 
 // position is the place of a waiting job, -1 if it cannot be told.
 func (s *Insight) position(ctx context.Context, j job.Job) int {
+	if j.Ahead { // nothing but a run is before it
+		return 0
+	}
 	position, err := s.queue.Position(ctx, j.Key)
 	if err != nil {
 		return -1

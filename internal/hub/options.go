@@ -71,6 +71,9 @@ type Settings struct {
 	// TenantWeights are the shares of tenants in the time of the instances, from
 	// 0.001 to 1000. Default: 1 for each that is not named.
 	TenantWeights map[string]float64
+	// Lookahead is how many jobs an instance gets ahead while it runs one: 0 or 1.
+	// Default: 0.
+	Lookahead int
 	// MaxQueueSize bounds the bytes of the waiting jobs as Redis keeps them,
 	// compressed; further prompts get 429. Default: 1 GiB.
 	MaxQueueSize int64

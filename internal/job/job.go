@@ -54,6 +54,9 @@ type Job struct {
 	// Progress is what the running node last reported, from 0 to 1.
 	Progress float64
 
+	// Ahead says that a leased job waits at its instance behind the run that is there.
+	// To its client it still waits.
+	Ahead bool
 	// Withdrawn says that its client has taken it back while it ran: no listing
 	// has it, and its end leaves no trace.
 	Withdrawn bool
@@ -71,6 +74,14 @@ type Job struct {
 // AtDoor reports whether the client that posted the job has no answer yet.
 // Listings leave such a job out: it may turn out never to have been accepted.
 func (j Job) AtDoor(now time.Time) bool { return j.DoorUntil > now.UnixMilli() }
+
+// Seen returns the job as its client sees it: one that waits at an instance waits.
+func (j Job) Seen() Job {
+	if j.Ahead {
+		j.State = Queued
+	}
+	return j
+}
 
 // Run is one attempt of a job on one instance, known by Key and Fence.
 type Run struct {

@@ -58,7 +58,8 @@ func (q *Queue) cancel(ctx context.Context, key, withdraw string) (CancelResult,
 }
 
 // CancelWaiting removes those of the jobs that are waiting, as ComfyUI's delete and
-// clear do, and returns their keys. Other jobs are left alone.
+// clear do, and returns their keys. Those that wait at an instance are withdrawn: their
+// holders are told to take them back. Other jobs are left alone.
 func (q *Queue) CancelWaiting(ctx context.Context, keys []string) ([]string, error) {
 	var removed []string
 	for batch := range slices.Chunk(keys, batchSize) {
@@ -71,7 +72,7 @@ func (q *Queue) CancelWaiting(ctx context.Context, keys []string) ([]string, err
 		if err != nil {
 			return removed, err
 		}
-		q.copies.forget(gone...)
+		q.copies.withdraw(gone, milliseconds(q.o.Tombstone))
 		removed = append(removed, gone...)
 	}
 	return removed, nil

@@ -154,6 +154,9 @@ type ClaimRequest struct {
 	// it at once, and for what it has really taken when the instance is free. Default:
 	// 10 s.
 	Cost time.Duration
+	// Ahead allows that the job waits at the instance behind a run of the same hub. If
+	// it does, the job's Ahead is true.
+	Ahead bool
 }
 
 // A tenant's weight beyond these counts as these.
@@ -172,8 +175,12 @@ func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
 	if r.Cost > 0 {
 		cost = strconv.FormatInt(milliseconds(r.Cost), 10)
 	}
+	ahead := ""
+	if r.Ahead {
+		ahead = "1"
+	}
 	code, fields, err := q.run(ctx, claimScript,
-		r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease), cost, weight)
+		r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease), cost, weight, ahead)
 	if err != nil {
 		return job.Job{}, err
 	}

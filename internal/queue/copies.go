@@ -149,6 +149,25 @@ func (c *copies) forget(keys ...string) {
 	}
 }
 
+// withdraw drops the copies of jobs that were removed while they waited. Of those whose
+// run this process holds it notes that they are withdrawn; they end soon.
+func (c *copies) withdraw(keys []string, tombstone int64) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		switch j := c.jobs[key]; {
+		case j == nil:
+		case j.held:
+			j.record["cancel"], j.record["withdrawn"] = "1", strconv.FormatInt(tombstone, 10)
+		default:
+			c.drop(j)
+		}
+	}
+}
+
 // forgetEnds drops the copies of a tenant's ended jobs of some ids.
 func (c *copies) forgetEnds(tenant string, ids []string) {
 	if c == nil {

@@ -123,6 +123,9 @@ type RequeueOptions struct {
 	// Killed means that the instance died during the run. It counts as an attempt,
 	// whatever Excused says.
 	Killed bool
+	// Unused means that the job only waited at its instance and was taken back. It
+	// leaves no trace, whatever the other fields say.
+	Unused bool
 	// Pause is how long the job must wait before its next run, so that a fault that
 	// goes on is not met again at once. 0 means not at all.
 	Pause time.Duration
@@ -153,6 +156,8 @@ const (
 func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
 	blame := "attempt"
 	switch {
+	case o.Unused:
+		blame, o.Reason = "unused", ""
 	case o.Hopeless:
 		blame = "hopeless"
 	case o.Killed:

@@ -20,6 +20,9 @@ func (q *Queue) Started(ctx context.Context, run job.Run) error {
 		q.copies.change(run.Key, nil, func(c *copied) {
 			if c.record["state"] == string(job.Leased) {
 				c.record["state"], c.record["started"] = string(job.Running), strconv.FormatInt(time.Now().UnixMilli(), 10)
+				if c.record["ahead"] != "" {
+					c.record["ahead"] = ""
+				}
 			}
 		})
 	}

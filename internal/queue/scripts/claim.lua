@@ -8,6 +8,7 @@
 -- ARGV[6] lease in milliseconds
 -- ARGV[7] what the run is believed to take, in milliseconds; '' for as long as most
 -- ARGV[8] weight of the tenant
+-- ARGV[9] '1' if the job may wait at the instance behind a run of the same hub
 --
 -- Output: {'ok', job...}
 --         {'missing'}
@@ -28,12 +29,16 @@ end
 if tonumber(j.not_before or '0') > now() then
   return {'not_queued'}
 end
+local ahead = ''
 local holder = redis.call('HGET', key('q', 'instances'), instance)
 if holder then
   -- After a failover that lost writes, the holder may no longer hold anything.
   local h = get(holder)
   if h and runs(h) and h.instance == instance then
-    return {'taken'}
+    if ARGV[9] ~= '1' or h.state ~= 'running' or h.hub ~= ARGV[3] then
+      return {'taken'}
+    end
+    ahead = '1'
   end
 end
 unwait(j)
@@ -47,7 +52,12 @@ set(j, 'claimed', int(now()), 'charged', int(cost), 'share', ARGV[8])
 set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance', instance,
   'upstream', ARGV[4], 'sid', ARGV[5], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
 hold(j, ARGV[3], ARGV[6])
-write('HSET', key('q', 'instances'), instance, k)
+if ahead == '1' or j.ahead then
+  set(j, 'ahead', ahead)
+end
+if ahead == '' then
+  write('HSET', key('q', 'instances'), instance, k)
+end
 if not at_door(j) then -- no listing shows it
   tell('claimed', j)
 end

@@ -156,6 +156,12 @@ local function runs(j)
   return j.state == 'leased' or j.state == 'running'
 end
 
+-- is_ahead reports whether a job waits at an instance behind the run that is there.
+-- To its client it still waits.
+local function is_ahead(j)
+  return j.state == 'leased' and j.ahead == '1'
+end
+
 -- held returns the job of a run if the fence is the current one, else nil.
 local function held(k, fence)
   local j = get(k)
@@ -213,6 +219,14 @@ local function vanish(j, tombstone)
   set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
   write('ZADD', key('q', 'tombs'), int(now() + tonumber(tombstone)), j.key)
   tell('ended', j)
+end
+
+-- take_back asks the holder of a run to end it. No listing shows the job from now on,
+-- and its end leaves no entry.
+local function take_back(j, tombstone)
+  set(j, 'cancel', int(now()), 'withdrawn', tombstone)
+  unlist(j)
+  tell('withdrawn', j)
 end
 
 -- orphan returns a run as ORPHAN_FIELDS values of a reply; see lease.go.

@@ -4,8 +4,9 @@
 -- ARGV[2] fence
 -- ARGV[3] reason
 -- ARGV[4] what the job is blamed for: 'none' (the attempt does not count),
---         'attempt', 'kill' (the instance died in it), or 'hopeless' (no attempt
---         can work)
+--         'attempt', 'kill' (the instance died in it), 'hopeless' (no attempt
+--         can work), or 'unused' (it waited at an instance and was taken back: as if
+--         it had never been given out)
 -- ARGV[5] bound of attempts
 -- ARGV[6] bound of kills
 -- ARGV[7] bound of runs that did not count
@@ -48,7 +49,9 @@ local blame = ARGV[4]
 local attempts, kills = tonumber(j.attempts), tonumber(j.kills or '0')
 local excuses, reruns = tonumber(j.excuses or '0'), tonumber(j.reruns or '0')
 local spent
-if blame == 'none' then
+if blame == 'unused' then
+  attempts = attempts - 1
+elseif blame == 'none' then
   attempts, excuses = attempts - 1, excuses + 1
   if j.state == 'running' then
     reruns = reruns + 1
@@ -60,7 +63,10 @@ else
   end
   spent = blame == 'hopeless' or attempts >= tonumber(ARGV[5]) or kills >= tonumber(ARGV[6])
 end
-set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])), 'attempts', int(attempts), 'kills', int(kills),
+if blame ~= 'unused' then
+  set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])))
+end
+set(j, 'attempts', int(attempts), 'kills', int(kills),
   'excuses', int(excuses), 'reruns', int(reruns))
 settle(j, 0)
 if spent then
@@ -70,6 +76,9 @@ if spent then
   return answer('exhausted', j.key)
 end
 let_go(j)
+if j.ahead then
+  set(j, 'ahead', '')
+end
 set(j, 'state', 'queued', 'reason', ARGV[3], 'progress', '0', 'started', '0',
   'not_before', ARGV[9] == '0' and '0' or int(now() + tonumber(ARGV[9])))
 wait(j)

@@ -24,7 +24,7 @@
 
 -- RUN are the fields of a record that a run sets.
 local RUN = {'state', 'fence', 'hub', 'instance', 'upstream', 'sid', 'attempts', 'kills', 'lost', 'excuses',
-             'reruns', 'reason', 'released', 'exhausted', 'started'}
+             'reruns', 'reason', 'released', 'exhausted', 'started', 'ahead'}
 
 local k = ARGV[1]
 local copy = {}
@@ -124,6 +124,10 @@ if not created and theirs >= mine then
   end
   -- Only what has become of the run may be lost.
   if copy.state == 'running' and j.state == 'leased' then
+    if is_ahead(j) then
+      set(j, 'ahead', '')
+      write('HSET', key('q', 'instances'), j.instance, k)
+    end
     set(j, 'state', 'running', 'started', copy.started or int(now()), 'door', '')
     tell('started', j)
   end
@@ -142,7 +146,7 @@ local till = int(now() + tonumber(ARGV[5]))
 set(j, unpack(fields))
 set(j, 'lease', till, 'grace', '', 'door', '', 'not_before', '0')
 write('ZADD', key('q', 'leases'), till, k)
-if j.released ~= '1' then
+if j.released ~= '1' and not is_ahead(j) then
   local holder = redis.call('HGET', key('q', 'instances'), j.instance)
   local h = holder and get(holder)
   -- The instance may have been given to another job meanwhile: that run keeps it.

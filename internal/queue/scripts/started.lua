@@ -12,6 +12,11 @@ if not j then
   return {'stale'}
 end
 if j.state == 'leased' then
+  if is_ahead(j) then
+    -- The tenant pays from here on. The run before may not have been released yet.
+    set(j, 'ahead', '', 'claimed', int(now()))
+    write('HSET', key('q', 'instances'), j.instance, j.key)
+  end
   set(j, 'state', 'running', 'started', int(now()), 'door', '')
   tell('started', j)
 end

@@ -1,0 +1,205 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// With Settings.Ahead an instance that runs a job is given the next one, if no instance
+// is idle that could run it. ComfyUI begins it by itself when the first one ends. Until
+// then it can be taken back: from ComfyUI's own queue to the hub's.
+
+// takesAhead reports whether the connection can take a job behind its run. On older
+// servers an interrupt stops whatever runs, so that one for the run could hit the job
+// that has just begun behind it. The caller holds the lock.
+func (conn *connection) takesAhead() bool {
+	return conn.version.InterruptByID() && conn.open && conn.current != nil && conn.begun == conn.current && conn.ahead == nil && conn.info != nil
+}
+
+// runs returns the current run and the one that waits behind it. Either may be nil.
+func (conn *connection) runs() [2]*run {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return [...]*run{conn.current, conn.ahead}
+}
+
+// has reports whether a queue item is one of the runs of this connection.
+func (conn *connection) has(item comfyui.QueueItem) bool {
+	for _, r := range conn.runs() {
+		// The mark of another run cannot be read here, so it need not be of this attempt.
+		if r != nil && (item.ID == r.lease().Upstream || item.Mark.Job == r.job().Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// attachAhead is attach for a run that waits behind the current one.
+func (conn *connection) attachAhead(r *run) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.current == nil || conn.ahead != nil {
+		return false
+	}
+	conn.ahead = r
+	conn.changed()
+	return true
+}
+
+// moveUp ends the current run's turn. The caller holds the lock.
+func (conn *connection) moveUp() {
+	if conn.begun == conn.current {
+		conn.begun = nil
+	}
+	conn.current, conn.ahead = conn.ahead, nil
+	conn.changed()
+	if next := conn.current; next != nil {
+		conn.fleet.SetRunning(conn.name, next.job().ID)
+		next.mail.put(runEvent{kind: movedUp})
+	} else {
+		conn.fleet.SetRunning(conn.name, "")
+	}
+}
+
+// isAhead reports whether the run waits at its instance behind another one.
+func (r *run) isAhead() bool {
+	if r.conn == nil {
+		return false
+	}
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	return r.conn.ahead == r
+}
+
+// begun notes that the instance executes the run, so that the next one may follow.
+func (r *run) begun() {
+	if r.conn == nil {
+		return
+	}
+	r.conn.mu.Lock()
+	r.conn.begun = r
+	r.conn.changed()
+	r.conn.mu.Unlock()
+	if j := r.job(); j.Ahead {
+		r.conn.loads(r.models)
+		if r.d.Observe != nil {
+			r.d.Observe.Dispatched(j.Age(time.Now()), 0)
+		}
+	}
+	if r.d.settings().Ahead {
+		r.d.freed()
+	}
+}
+
+// busy lists the instances that could take a job behind their run.
+func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
+	if !d.settings().Ahead || d.paused() != nil {
+		return nil, nil
+	}
+	needy := d.memory.needy()
+	for _, conn := range d.next.list() {
+		instance, known := d.Fleet.Instance(conn.name)
+		if !known || d.connection(conn.name) != conn || instance.State != fleet.Busy {
+			continue
+		}
+		conn.mu.Lock()
+		if conn.takesAhead() {
+			i := Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
+			conn.refused.add(i.Refused)
+			d.refused.add(i.Refused)
+			d.avoidSmall(needy, instance, i.Refused)
+			idle, infos = append(idle, i), append(infos, conn.info)
+		}
+		conn.mu.Unlock()
+	}
+	return idle, infos
+}
+
+// takeBack takes jobs back that wait at an instance while another one is idle that
+// could run them, and those at an instance that takes no jobs any more.
+func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
+	var waiting []job.Job
+	runs := map[string]*run{}
+	needs := map[string][]byte{}
+	for _, conn := range d.holding.list() {
+		r := conn.runs()[1]
+		if r == nil {
+			continue
+		}
+		i, known := d.Fleet.Instance(conn.name)
+		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick
+		if gone || d.paused() != nil || !d.settings().Ahead {
+			r.askBack()
+			continue
+		}
+		if r.needs != nil { // a run that was taken over stays where it is
+			j := r.job()
+			waiting, runs[j.Key], needs[j.Class] = append(waiting, j), r, r.needs
+		}
+	}
+	if len(waiting) == 0 || len(idle) == 0 {
+		return
+	}
+	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })
+	d.judged.able(idle, infos, needs)
+	pairs, _ := Pick(waiting, idle, Warmth{})
+	for _, pair := range pairs {
+		runs[pair.Job.Key].askBack()
+	}
+}
+
+// askBack asks the run to leave its instance, if it still waits there.
+func (r *run) askBack() {
+	if r.asked.CompareAndSwap(false, true) {
+		r.mail.put(runEvent{kind: takeBackAsked})
+	}
+}
+
+// unload removes the prompt from its instance if it waits there behind another run,
+// and reports whether it is certain that it will not run.
+func (r *run) unload(ctx context.Context) bool {
+	return r.phase == posted && r.isAhead() && r.removed(ctx)
+}
+
+// removed removes a prompt that waits from its instance, and reports whether it is
+// certain that it has not begun.
+func (r *run) removed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.conn.client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
+		return false
+	}
+	left, err := r.conn.client.Queue(ctx)
+	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
+		return false // it has just begun, or nobody knows
+	}
+	// It may have begun and ended before the delete. The history comes last, so "in
+	// neither" is certain.
+	_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
+	return err == nil && !found
+}
+
+// giveBack returns a job that was taken back to its old place in the queue.
+func (r *run) giveBack(ctx context.Context) {
+	r.log.Info("job is taken back from an instance")
+	r.free()
+	err := r.retry(ctx, "give back", func(ctx context.Context) error {
+		_, err := r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{Unused: true})
+		return err
+	})
+	switch {
+	case err == nil:
+		r.phase = ended
+	case errors.Is(err, queue.ErrCancelled):
+		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
+	}
+	r.d.Wake()
+}

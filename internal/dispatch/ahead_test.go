@@ -1,0 +1,232 @@
+package dispatch
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// newAhead is newDispatching with Settings.Ahead, and an endless run on each instance.
+func newAhead(t *testing.T, count int) (b *dispatching, running []string) {
+	t.Helper()
+	b = newDispatching(t, count, func(b *dispatching, _ *Config) { b.settings.Ahead = true })
+	for range count {
+		key := b.submit(endless)
+		b.runs(key)
+		running = append(running, key)
+	}
+	return b, running
+}
+
+// at returns the instance of a job.
+func (b *dispatching) at(key string) *scripted {
+	b.t.Helper()
+	for _, i := range b.instances {
+		if i.name == b.job(key).Run.Instance {
+			return i
+		}
+	}
+	b.t.Fatal("the job is nowhere")
+	return nil
+}
+
+// waitsThere waits until a job waits at an instance behind another one.
+func (b *dispatching) waitsThere(key string) *scripted {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.job(key).Ahead }, deadline, 10*time.Millisecond)
+	i := b.at(key)
+	require.Eventually(b.t, func() bool { return i.Remaining() == 2 }, deadline, 10*time.Millisecond)
+	return i
+}
+
+// An instance has its next job before it is free, and no more than one.
+func TestNextJobWaitsAtTheInstance(t *testing.T) {
+	t.Parallel()
+	b, running := newAhead(t, 1)
+	second := b.submit(endless)
+	i := b.waitsThere(second)
+	third := b.submit(picture)
+	require.Never(t, func() bool { return b.job(third).State != job.Queued }, 100*time.Millisecond, 10*time.Millisecond)
+	require.Equal(t, job.Leased, b.job(second).State)
+	require.Zero(t, b.job(second).StartedAt)
+
+	b.CancelRun(running[0])
+	b.reaches(running[0], job.Cancelled)
+	b.runs(second)
+	require.False(t, b.job(second).Ahead)
+	b.waitsThere(third)
+	b.CancelRun(second)
+	b.reaches(second, job.Cancelled)
+	b.reaches(third, job.Done)
+	require.Equal(t, 3, i.Started())
+	require.Empty(t, b.job(third).Lost)
+}
+
+// A job that waits at an instance runs where it is free first, as if it had never been
+// given out.
+func TestWaitingJobIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b, running := newAhead(t, 2)
+	key := b.submit(endless)
+	there := b.waitsThere(key)
+	for _, other := range running {
+		if b.at(other) != there {
+			b.CancelRun(other)
+		}
+	}
+	b.runs(key)
+	require.NotEqual(t, there.name, b.at(key).name)
+	j := b.job(key)
+	require.Equal(t, 1, j.Attempts)
+	require.Zero(t, j.Excuses)
+	require.Empty(t, j.Lost)
+	require.Equal(t, 1, there.Remaining())
+	require.Equal(t, 1, there.Started())
+}
+
+// A job that begins before it can be taken back runs where it is, and only there.
+func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b, running := newAhead(t, 2)
+	key := b.submit(endless)
+	there := b.waitsThere(key)
+	before := ""
+	for _, other := range running {
+		if b.at(other) == there {
+			before = other
+		}
+	}
+	tried := make(chan struct{}, 16)
+	there.on("POST /queue", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		b.CancelRun(before)
+		for there.Started() < 2 && r.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		next.ServeHTTP(w, r)
+		tried <- struct{}{}
+	})
+	for _, other := range running {
+		if other != before {
+			b.CancelRun(other)
+		}
+	}
+	<-tried
+	b.runs(key)
+	require.Equal(t, there.name, b.at(key).name)
+	require.Equal(t, 1, b.job(key).Attempts)
+	b.CancelRun(key)
+	b.reaches(key, job.Cancelled)
+	started := 0
+	for _, i := range b.instances {
+		started += i.Started()
+	}
+	require.Equal(t, 3, started)
+}
+
+// Whoever removes a job that waits at an instance removes one that waits: the run
+// before it goes on, and no entry is left.
+func TestWaitingJobIsCancelled(t *testing.T) {
+	t.Parallel()
+	for name, cancel := range map[string]func(b *dispatching, key string) error{
+		"deleted": func(b *dispatching, key string) error {
+			gone, err := b.queue.CancelWaiting(t.Context(), []string{key})
+			require.Equal(t, []string{key}, gone)
+			return err
+		},
+		"cancelled": func(b *dispatching, key string) error {
+			_, err := b.queue.Cancel(t.Context(), key)
+			return err
+		},
+		"withdrawn": func(b *dispatching, key string) error {
+			_, err := b.queue.Withdraw(t.Context(), key)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, running := newAhead(t, 1)
+			key, next := b.submit(endless), ""
+			there := b.waitsThere(key)
+			next = b.submit(picture)
+			require.NoError(t, cancel(b, key))
+			b.reaches(key, job.Cancelled)
+			_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+			require.ErrorIs(t, err, queue.ErrNotFound)
+			b.waitsThere(next)
+			require.Equal(t, job.Running, b.job(running[0]).State)
+			require.Equal(t, 1, there.Started())
+			b.CancelRun(running[0])
+			b.reaches(next, job.Done)
+			require.Equal(t, 2, there.Started())
+		})
+	}
+}
+
+// An instance that is drained keeps the run and gives the waiting job back.
+func TestDrainedInstanceGivesBack(t *testing.T) {
+	t.Parallel()
+	b, running := newAhead(t, 1)
+	key := b.submit(picture)
+	there := b.waitsThere(key)
+	b.fleet.SetDraining(there.name, true)
+	require.Empty(t, b.reaches(key, job.Queued).Lost)
+	require.Equal(t, 1, there.Remaining())
+	require.Equal(t, job.Running, b.job(running[0]).State)
+	b.fleet.SetDraining(there.name, false)
+	b.waitsThere(key)
+	b.CancelRun(running[0])
+	b.reaches(key, job.Done)
+}
+
+// The next hub follows both the run and the job that waits behind it.
+func TestBothRunsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	for _, hub := range []string{"hub/2", "other/1"} {
+		t.Run(hub, func(t *testing.T) {
+			t.Parallel()
+			b, running := newAhead(t, 1)
+			b.set(func(s *Settings) { s.StallTimeout = time.Second })
+			key := b.submit(picture)
+			there := b.waitsThere(key)
+			b.set(func(s *Settings) { s.Ahead = false })
+			b.Dispatcher.Close()
+			if hub == "other/1" {
+				for _, k := range []string{running[0], key} {
+					_, err := b.queue.Adopt(t.Context(), b.job(k).Run, "hub/1")
+					require.NoError(t, err)
+				}
+			}
+			b.restart(hub)
+			require.Eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
+			_, err := b.queue.Cancel(t.Context(), running[0])
+			require.NoError(t, err)
+			b.reaches(running[0], job.Cancelled)
+			require.Empty(t, b.reaches(key, job.Done).Lost)
+			require.Equal(t, 2, there.Started())
+		})
+	}
+}
+
+// A job that waits is not blamed for the death of the instance.
+func TestWaitingJobOutlivesItsInstance(t *testing.T) {
+	t.Parallel()
+	b, running := newAhead(t, 1)
+	key := b.submit(picture)
+	there := b.waitsThere(key)
+	b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+	there.Kill()
+	b.lost(running[0])
+	b.lost(key)
+	j := b.job(key)
+	require.Zero(t, j.Kills)
+	require.Equal(t, 1, j.Excuses)
+	_, err := b.queue.Cancel(t.Context(), running[0])
+	require.NoError(t, err)
+	there.Restart()
+	b.reaches(key, job.Done)
+}

@@ -1,0 +1,131 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// ahead asks for a run behind the one that the instance gpu has.
+func (b *bench) ahead(key, hub string) (job.Job, error) {
+	return b.Claim(b.t.Context(), queue.ClaimRequest{
+		Key: key, Tenant: "tenant", Instance: "gpu", Hub: hub, Upstream: uuid.NewString(), Ahead: true,
+	})
+}
+
+// A job may wait behind a run that has begun, of the same hub. It has the instance when
+// it begins, whether the run before it was released by then or not.
+func TestClaimAhead(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"released before": true, "released after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				ctx := t.Context()
+				first := b.claim(b.enqueue("a"), "gpu")
+				second, third := b.enqueue("b"), b.enqueue("c")
+				_, err := b.ahead(second.Key, "hub/1")
+				require.ErrorIs(t, err, queue.ErrTaken, "the run has not begun")
+				require.NoError(t, b.Started(ctx, first.Run))
+				_, err = b.ahead(second.Key, "hub/2")
+				require.ErrorIs(t, err, queue.ErrTaken, "the run is another hub's")
+				second, err = b.ahead(second.Key, "hub/1")
+				require.NoError(t, err)
+				require.True(t, second.Ahead)
+				require.Equal(t, job.Leased, second.State)
+				require.Equal(t, job.Queued, second.Seen().State)
+
+				if early {
+					require.NoError(t, b.Release(ctx, first.Run))
+				}
+				require.NoError(t, b.Started(ctx, second.Run))
+				require.False(t, b.get(second.Key).Ahead)
+				if !early {
+					require.NoError(t, b.Release(ctx, first.Run))
+				}
+				_, err = b.Claim(ctx, queue.ClaimRequest{Key: third.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"})
+				require.ErrorIs(t, err, queue.ErrTaken)
+				require.NoError(t, b.Release(ctx, second.Run))
+				third, err = b.ahead(third.Key, "hub/1")
+				require.NoError(t, err)
+				require.False(t, third.Ahead, "the instance is free")
+			})
+		})
+	}
+}
+
+// A job that is taken back is as it was, at its place.
+func TestUnusedRunLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{MaxAttempts: 1}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		require.NoError(t, b.Started(ctx, b.claim(b.enqueue("a"), "gpu").Run))
+		next, last := b.enqueue("b"), b.enqueue("c")
+		for range 3 {
+			j, err := b.ahead(next.Key, "hub/1")
+			require.NoError(t, err)
+			_, err = b.Requeue(ctx, j.Run, queue.RequeueOptions{Unused: true})
+			require.NoError(t, err)
+		}
+		j := b.get(next.Key)
+		require.Equal(t, job.Queued, j.State)
+		require.Zero(t, j.Attempts)
+		require.Zero(t, j.Excuses)
+		require.Empty(t, j.Lost)
+		w, err := b.Window(ctx, []string{"class"}, 0, 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{next.Key, last.Key}, []string{w.Jobs[0].Key, w.Jobs[1].Key})
+	})
+}
+
+// The tenant of a job pays for its run, and not for the one that it waited behind.
+func TestWaitingAtAnInstanceIsFree(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		first := b.claim(b.enqueue("a"), "gpu")
+		require.NoError(t, b.Started(ctx, first.Run))
+		j, err := b.ahead(b.enqueue("b").Key, "hub/1")
+		require.NoError(t, err)
+		record := b.db.Key("q", "job", j.Key)
+		require.NoError(t, b.db.Client().HSet(ctx, record, "claimed", "1").Err())
+		require.NoError(t, b.Started(ctx, j.Run))
+		claimed, err := b.db.Client().HGet(ctx, record, "claimed").Int64()
+		require.NoError(t, err)
+		require.Greater(t, claimed, int64(1))
+	})
+}
+
+// Cancelling a job that waits at an instance withdraws it, and asks its holder to take
+// it back. One that has begun is left to run by CancelWaiting.
+func TestCancelAhead(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.KeepCopies()
+		first := b.claim(b.enqueue("a"), "gpu")
+		require.NoError(t, b.Started(ctx, first.Run))
+		j, err := b.ahead(b.enqueue("b").Key, "hub/1")
+		require.NoError(t, err)
+		gone, err := b.CancelWaiting(ctx, []string{first.Key, j.Key})
+		require.NoError(t, err)
+		require.Equal(t, []string{j.Key}, gone)
+		gone, err = b.CancelWaiting(ctx, []string{j.Key})
+		require.NoError(t, err)
+		require.Empty(t, gone)
+		live, err := b.Live(ctx, first.Tenant)
+		require.NoError(t, err)
+		require.Len(t, live, 1)
+		renewed, err := b.Renew(ctx, "hub/1", []job.Run{j.Run})
+		require.NoError(t, err)
+		require.Equal(t, []job.Run{j.Run}, renewed.Withdrawn)
+		_, err = b.Requeue(ctx, j.Run, queue.RequeueOptions{Unused: true})
+		require.ErrorIs(t, err, queue.ErrCancelled)
+		require.ErrorIs(t, b.Finish(ctx, j.Run, done("{}")), queue.ErrWithdrawn)
+		require.Equal(t, job.Cancelled, b.get(j.Key).State)
+	})
+}
