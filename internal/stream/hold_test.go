@@ -39,6 +39,8 @@ func TestSpillFileOutlivesItsLog(t *testing.T) {
 	a := l.begin("a", 1)
 	l.send(a, message(Result, "picture"))
 	l.lose(a)
+	_, ok := q.pop() // the probe
+	require.True(t, ok)
 	it, ok := q.pop()
 	require.True(t, ok)
 	data, err := it.frame.load()

@@ -335,7 +335,7 @@ func ownEndsOnce(t *testing.T, r *rig) {
 
 // An end that went to the socket and was then dropped to save memory counts as told.
 func TestDroppedEndIsNotToldAgain(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour, HoldBytes: 1000}, func(t *testing.T, x *exchange, a, b *rig) {
+	twoHubs(t, Options{KeepAlive: time.Hour, HoldBytes: 1000, SocketBytes: 8000}, func(t *testing.T, x *exchange, a, b *rig) {
 		k := Key{Client: "me"}
 		deaf := a.dial("/ws?clientId=me", nil)
 		synctest.Wait()

@@ -30,6 +30,7 @@ type line struct {
 	waiting []*sequence // in the order in which they ended
 	sent    []*sequence // in the order in which they are (to be) sent
 	mark    uint64      // the last one used
+	probe   uint64      // the last one used
 
 	memory, results int64 // bytes kept by all logs
 	// cuts counts logs that were shortened or dropped to save memory; spillErr is
@@ -74,8 +75,13 @@ type sequence struct {
 	// told means that its end was written to a socket: the client has probably read
 	// it, though it has not confirmed it.
 	told bool
-	node string // the one that is executing
-	log  log
+	// probe is the number of the ping before its first message. read means that its
+	// pong has come: the client was reading. posted means that the client has posted
+	// its next prompt since the end was told.
+	probe        uint64
+	read, posted bool
+	node         string // the one that is executing
+	log          log
 }
 
 // item is one task for a socket: send a frame, send the status that precedes the
@@ -86,8 +92,11 @@ type item struct {
 	frame  *frame
 	status bool
 	mark   uint64
+	// probe asks whether the client reads, before the messages of a sequence.
+	probe uint64
 	// tells is set on a frame of a sequence's end: the mark of that sequence. For
-	// forwarders it is set on the mark of a sequence that was told.
+	// forwarders it is set on the mark of a sequence that was told to a client that
+	// was reading.
 	tells uint64
 	// control is for forwarders only, as are floor and jobs.
 	control control
@@ -317,6 +326,7 @@ func (l *line) advance(back bool) {
 // play sends what is kept of a sequence. A client that returns after the replay
 // window is told what ComfyUI would tell it: the current state of the run.
 func (l *line) play(q *sequence, back bool) {
+	l.ask(q)
 	if back && q.log.detail == last {
 		for _, k := range []Kind{Executing, ProgressState} {
 			if f := q.log.latest(k); f != nil {
@@ -358,7 +368,7 @@ func (l *line) seal(q *sequence) {
 	}
 	if l.forwarding {
 		it := item{of: q, mark: 1}
-		if q.told {
+		if q.told && q.read {
 			it.tells = 1
 		}
 		l.emit(it)

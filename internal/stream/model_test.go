@@ -213,6 +213,8 @@ func (m *model) replayAny() {
 func (m *model) got(it item) {
 	s := m.socket
 	switch {
+	case it.probe != 0:
+		require.Empty(m.t, s.pending, "it comes before a sequence, not in its end")
 	case it.status:
 		require.Len(m.t, s.pending, 1, "a status precedes the end of one prompt")
 	case it.mark != 0:

@@ -12,7 +12,10 @@ import (
 // prompt never read the ping: they read up to the end, close the socket and go on.
 // They must not be sent the last prompt again. Their receipts are an orderly close
 // of the socket, and requests that only make sense after an end. Such a receipt
-// counts only for a sequence whose end was written to a socket. GET /view is no
+// counts only for a sequence whose end was written to a socket. A POST counts only if
+// the client has also answered a ping from before the sequence: what is written to a
+// connection that has just died, or that somebody holds up, looks as if it were sent, and
+// some clients post several prompts before they read anything. GET /view is no
 // receipt: many clients fetch a picture as soon as they are told of it, and may be
 // cut off before they read the end.
 
@@ -68,15 +71,39 @@ func (l *line) doubtful() bool {
 	return slices.ContainsFunc(l.sent, told) || slices.ContainsFunc(l.waiting, told)
 }
 
-// postedNext takes the sequences that were told before the client posted a prompt. A
-// client with other prompts in progress posts without waiting for ends, so its post
-// proves nothing.
+// ask asks the client for a sign that it reads, before the messages of a sequence.
+func (l *line) ask(q *sequence) {
+	if l.out == nil || l.forwarding {
+		return
+	}
+	l.probe++
+	q.probe, q.read, q.posted = l.probe, false, false
+	l.emit(item{probe: q.probe})
+}
+
+// reads records that the client has read up to a probe, and takes what only waited for
+// that.
+func (l *line) reads(probe uint64) (received []*sequence) {
+	for _, list := range [][]*sequence{l.running, l.sent} {
+		for _, q := range list {
+			q.read = q.read || q.probe != 0 && q.probe <= probe
+		}
+	}
+	return l.take(func(q *sequence) bool { return q.posted && q.read })
+}
+
+// postedNext takes the sequences that were told before the client posted a prompt, if it
+// was reading. A client with other prompts in progress posts without waiting for ends, so
+// its post proves nothing.
 func (l *line) postedNext(posted string) (received []*sequence) {
 	other := func(q *sequence) bool { return q.prompt != posted }
 	if slices.ContainsFunc(l.running, other) || slices.ContainsFunc(l.waiting, func(q *sequence) bool { return !q.told }) {
 		return nil
 	}
-	return l.take(func(q *sequence) bool { return q.told && other(q) })
+	return l.take(func(q *sequence) bool {
+		q.posted = q.posted || q.told && other(q)
+		return q.posted && q.read
+	})
 }
 
 // connect attaches a new socket to the line; after a delay, if a receipt may still
@@ -147,12 +174,12 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 	}
 }
 
-// received handles a receipt for everything that a socket has written up to mark.
-// An older socket's receipt counts only until the newest socket is sent the same
-// again, with new marks.
-func (s *Streams) received(k Key, mark uint64) {
-	if mark > 0 {
-		s.receive(k, func(c *client) []*sequence { return c.line.confirm(mark) })
+// received handles a receipt for everything that a socket has written up to mark, and a
+// sign that the client has read up to probe. An older socket's receipt counts only until
+// the newest socket is sent the same again, with new marks.
+func (s *Streams) received(k Key, mark, probe uint64) {
+	if mark > 0 || probe > 0 {
+		s.receive(k, func(c *client) []*sequence { return append(c.line.confirm(mark), c.line.reads(probe)...) })
 	}
 }
 

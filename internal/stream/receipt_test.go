@@ -77,6 +77,18 @@ func TestReceipts(t *testing.T) {
 			synctest.Wait()
 			r.streams.PostedNext(me, "b")
 		}, nothing},
+		"posted the next before its pong was there": {func(t *testing.T, r *rig, p *peer) {
+			// What the hub knows of the pong comes over another connection than the POST.
+			r.unread("me")
+			r.streams.PostedNext(me, "b")
+			r.streams.received(me, 0, 1)
+			_ = p.conn.CloseNow()
+		}, nothing},
+		"posted the next without having read": {func(t *testing.T, r *rig, p *peer) {
+			r.unread("me")
+			r.streams.PostedNext(me, "b")
+			_ = p.conn.CloseNow()
+		}, allOfA},
 		"posted the same again": {func(_ *testing.T, r *rig, p *peer) {
 			r.streams.PostedNext(me, "a")
 			_ = p.conn.CloseNow()
@@ -106,6 +118,40 @@ func TestReceipts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unread makes the hub forget that a client has answered the probes before its prompts.
+func (r *rig) unread(id string) {
+	r.streams.change(Key{Client: id}, false, func(c *client) {
+		for _, q := range c.line.sent {
+			q.read = false
+		}
+	})
+}
+
+// A connection that is held up, or whose client posts several prompts before it reads
+// anything, takes whatever is written to it. It must not pass for a client that has read
+// the end, whatever the client posts then.
+func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	r := loopback(t, Options{})
+	me := Key{Client: "me"}
+	deaf := r.dial("/ws?clientId=me", nil)
+	r.run("me", "a").End(other(success("a")))
+	require.Eventually(t, func() (told bool) {
+		r.streams.change(me, false, func(c *client) {
+			c.noteWritten()
+			told = c.line.doubtful()
+		})
+		return told
+	}, patience, tick)
+	r.streams.PostedNext(me, "b")
+	require.NoError(t, deaf.conn.CloseNow())
+
+	p := r.open("/ws?clientId=me")
+	require.Eventually(t, func() bool { return p.received() == len(words(hello(0, "me"), start("a"), success("a"), status(0), null("a"))) }, patience, tick)
+	require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), p.take())
+	require.Eventually(t, func() bool { return slices.Equal(r.delivered(), words("me/a")) }, patience, tick)
 }
 
 // A request proves nothing about an end that was not sent to any socket.

@@ -256,7 +256,7 @@ func (c *client) remoteEnd(r *remoteRun, told bool) bool {
 	if r.received {
 		return false
 	}
-	r.sequence.told = r.sequence.told || told
+	r.sequence.told, r.sequence.read = r.sequence.told || told, r.sequence.read || told
 	c.line.end(r.sequence, r.end)
 	r.end = nil
 	return true

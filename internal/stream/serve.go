@@ -42,7 +42,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	sock := s.newSocket(conn, w, r)
 	sock.sid, sock.caller, sock.arrival = id.Client, id.Caller, arrival
 	sock.queue.ledger = s.ledgerOf(k)
-	sock.received = func(mark uint64) { s.received(k, mark) }
+	sock.received = func(mark, probe uint64) { s.received(k, mark, probe) }
 	return s.run(sock, k, id.Live || wantsLive(r))
 }
 
@@ -85,7 +85,7 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	inOrder := false
 	defer func() {
 		if inOrder { // taken now that the writer has stopped
-			sock.received(sock.toldMark())
+			sock.received(sock.toldMark(), 0)
 		}
 		s.change(k, false, func(c *client) { c.detach(sock) })
 	}()

@@ -48,8 +48,9 @@ type socket struct {
 	interval time.Duration // minimum time between two status frames
 	silence  time.Duration // maximum time without a message
 	features func() []byte
-	// received is called with each mark that the client has confirmed.
-	received func(mark uint64)
+	// received is called with each mark that the client has confirmed, and with the
+	// newest probe that it has answered.
+	received func(mark, probe uint64)
 
 	wake     chan struct{} // something to write
 	pings    chan struct{} // a ping to send
@@ -67,6 +68,7 @@ type socket struct {
 	full     bool     // the client does not read
 	mark     uint64   // the newest that was written
 	told     uint64   // the newest of a sequence whose end was written
+	probe    uint64   // the newest that is to be asked
 
 	// Used by the writer only.
 	adapter    adapter
@@ -184,7 +186,7 @@ func (w *socket) negotiate(message []byte) {
 // confirm sends pings and waits for their pongs, one at a time. A pong means that
 // the client has read everything up to the mark that was written before the ping.
 func (w *socket) confirm(ctx context.Context) {
-	var confirmed uint64
+	var confirmed, answered uint64
 	for {
 		select {
 		case <-ctx.Done():
@@ -192,16 +194,19 @@ func (w *socket) confirm(ctx context.Context) {
 		case <-w.pings:
 		}
 		w.mu.Lock()
-		mark := w.mark
+		mark, probe := w.mark, w.probe
 		w.mu.Unlock()
 		// Writing a ping fails while a long message is being sent to a slow client,
 		// and when the connection is gone and ctx is about to end.
 		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
 			return
 		}
-		if mark > confirmed {
-			confirmed = mark
-			w.received(mark)
+		if w.browser {
+			probe = 0 // it always reads: what it has not confirmed, it has not read
+		}
+		if mark > confirmed || probe > answered {
+			confirmed, answered = mark, probe
+			w.received(mark, probe)
 		}
 	}
 }

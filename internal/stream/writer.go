@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/coder/websocket"
@@ -50,6 +51,13 @@ func (w *socket) due(ctx context.Context) error {
 	}
 	defer it.release()
 	switch {
+	case it.probe != 0:
+		w.mu.Lock()
+		w.probe = it.probe
+		w.mu.Unlock()
+		w.ping()
+		runtime.Gosched() // so that the ping comes before what follows, as a rule
+		return nil
 	case it.status:
 		if err := w.flush(ctx); err != nil {
 			return err
