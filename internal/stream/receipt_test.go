@@ -17,7 +17,7 @@ func toldTo(t *testing.T, r *rig, prompt string) *peer {
 	p := r.dial("/ws?clientId=me", nil)
 	run := r.run("me", prompt)
 	run.Send(other(executed(prompt)))
-	run.End(other(success(prompt)))
+	time.AfterFunc(tick, func() { run.End(other(success(prompt))) }) // it reads before, and so sees a ping
 	for {
 		_, data, err := p.conn.Read(t.Context())
 		require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 					synctest.Wait()
 					at := map[string]*rig{"a": a, "b": b}[runs]
 					run := at.job("me", "a", 1)
-					run.End(other(success("a")))
+					time.AfterFunc(tick, func() { run.End(other(success("a"))) })
 					for {
 						_, data, err := p.conn.Read(t.Context())
 						require.NoError(t, err)
