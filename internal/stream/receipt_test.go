@@ -149,8 +149,9 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	require.NoError(t, deaf.conn.CloseNow())
 
 	p := r.open("/ws?clientId=me")
-	require.Eventually(t, func() bool { return p.received() == len(words(hello(0, "me"), start("a"), success("a"), status(0), null("a"))) }, patience, tick)
-	require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), p.take())
+	want := words(hello(0, "me"), start("a"), success("a"), status(0), null("a"))
+	require.Eventually(t, func() bool { return p.received() == len(want) }, patience, tick)
+	require.Equal(t, want, p.take())
 	require.Eventually(t, func() bool { return slices.Equal(r.delivered(), words("me/a")) }, patience, tick)
 }
 

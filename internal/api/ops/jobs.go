@@ -56,13 +56,26 @@ func jobValue(j hub.JobView) *pyjson.Object {
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(j.Attempts))},
 		pyjson.Member{Key: "tenant", Value: pyjson.String(j.Tenant)},
 		pyjson.Member{Key: "priority", Value: pyjson.Int(int64(j.Priority))},
-		pyjson.Member{Key: "progress", Value: pyjson.Float(j.Progress)},
+		pyjson.Member{Key: "progress", Value: pyjson.Float(progress(j.Job))},
 		pyjson.Member{Key: "created_at", Value: seconds(j.CreatedAt)},
 		pyjson.Member{Key: "started_at", Value: seconds(j.StartedAt)},
 		pyjson.Member{Key: "finished_at", Value: seconds(j.FinishedAt)},
 		pyjson.Member{Key: "error", Value: pyjson.String(j.Reason)},
 		pyjson.Member{Key: "lost", Value: pyjson.Strings(j.Lost)},
 	)
+}
+
+// progress is how much of a job is done, from 0 to 1. What a node has last reported says
+// nothing of a job that waits again or has succeeded.
+func progress(j job.Job) float64 {
+	switch j.State {
+	case job.Done:
+		return 1
+	case job.Queued:
+		return 0
+	case job.Leased, job.Running, job.Failed, job.Cancelled:
+	}
+	return j.Progress
 }
 
 // stateOf is the state that is shown: what an instance has been given runs.

@@ -96,6 +96,11 @@ func TestShapes(t *testing.T) {
 	}}
 	require.Equal(t, `{"id": "b", "status": "running", "position": null, "eta": null, "instance": "gpu-2", "attempts": 2, "tenant": "", "priority": -1, `+
 		`"progress": 0.25, "created_at": 1.0, "started_at": 2.0, "finished_at": null, "error": "", "lost": ["gpu-1"]}`, string(pyjson.Marshal(jobValue(running))))
+	for state, want := range map[job.State]float64{
+		job.Queued: 0, job.Leased: 0.25, job.Running: 0.25, job.Done: 1, job.Failed: 0.25, job.Cancelled: 0.25,
+	} {
+		require.Equal(t, want, progress(job.Job{State: state, Progress: 0.25}), state)
+	}
 	require.Equal(t, `[{"name": "gpu", "url": "", "kind": "", "state": "offline", "running": null, "version": "", "gpu": "", "vram_total": 0, "vram_free": 0, `+
 		`"last_seen": null, "reason": "its agent has left"}]`,
 		string(pyjson.Marshal(instanceList([]fleet.Instance{{Name: "gpu", State: fleet.Offline, Reason: "its agent has left"}}))))
