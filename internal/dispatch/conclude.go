@@ -43,7 +43,7 @@ func (r *run) conclude(ctx context.Context, res result) {
 	case jobEnded:
 		collected := r.phase == released
 		r.finish(ctx, res.ending)
-		if collected {
+		if collected && r.phase == ended { // else the hub that holds the run now needs the record
 			r.clean(ctx)
 		}
 	case crashed:
@@ -86,6 +86,9 @@ func (r *run) finish(ctx context.Context, e ending) {
 		return err
 	})
 	if err != nil {
+		if errors.Is(err, queue.ErrWithdrawn) {
+			r.phase = ended
+		}
 		r.d.streams.StatusChanged(r.job().Caller)
 		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub stops
 		return
@@ -167,6 +170,26 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 			return ctx.Err()
 		}
 	}
+}
+
+// releaseAfter is how long other hubs may believe that a run still has its instance.
+const releaseAfter = 50 * time.Millisecond
+
+// releaseSoon tells the queue that the instance of a run is free, unless that is said
+// within a moment by the end of the job or the claim of the next one: most often it is,
+// and costs no round trip of its own then. Call stop at the end of the run.
+func (r *run) releaseSoon(ctx context.Context) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	lease := r.lease()
+	r.beside("releasing an instance", func() {
+		retry.Sleep(ctx, releaseAfter)
+		for pauses := retry.New(100*time.Millisecond, 2*time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
+			if !errors.Is(r.d.queue.Release(ctx, lease), queue.ErrUnavailable) {
+				return // a stale run is no longer this hub's, and its end says so
+			}
+		}
+	})
+	return stop
 }
 
 // free lets the instance have another job. It may be called twice.

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // connection is the hub's connection to one instance: a client, one persistent
@@ -59,8 +60,8 @@ type connection struct {
 	lastClient, lastTenant string
 	// loaded are the models of the run that began here last, sorted.
 	loaded []string
-	// lastKey is the job that the instance finished last.
-	lastKey string
+	// last is the run that the instance finished last. It may not be released yet.
+	last job.Run
 	// refused are the jobs that this instance did not take, until its abilities
 	// are read again.
 	refused refusals
@@ -236,10 +237,17 @@ func (conn *connection) detach(r *run) bool {
 
 // ended notes that the instance has finished a run. A report that still shows the
 // run is out of date.
-func (conn *connection) ended(key string) {
+func (conn *connection) ended(run job.Run) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	conn.lastKey = key
+	conn.last = run
+}
+
+// after returns the run that the instance finished last.
+func (conn *connection) after() job.Run {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.last
 }
 
 // idleFor returns how long the instance has been waiting for work.

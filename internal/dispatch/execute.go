@@ -195,13 +195,11 @@ func (r *run) collect(ctx context.Context) result {
 			return res
 		}
 	}
-	if r.retry(ctx, "release", func(ctx context.Context) error { return r.d.queue.Release(ctx, r.lease()) }) != nil {
-		return result{verdict: dropped}
-	}
 	r.phase = released
-	r.conn.ended(r.job().Key)
+	r.conn.ended(r.lease())
 	r.free()
 	r.d.freed()
+	defer r.releaseSoon(ctx)()
 	entry, found, err := r.history(ctx)
 	if err != nil || !found {
 		entry, found = r.transcribed()

@@ -89,7 +89,7 @@ func (r *run) tooLarge(ctx context.Context) result {
 	if len(larger) == 0 && (len(j.Lost) > 0 || r.missed.messages) {
 		return result{}
 	}
-	r.conn.ended(j.Key)
+	r.conn.ended(r.lease())
 	r.d.memory.note(j.Key, r.body.Prompt, need{had, larger})
 	return result{verdict: lost, reason: "out of memory" + r.where()}
 }

@@ -77,7 +77,7 @@ func (conn *connection) usable(i fleet.Instance) bool {
 	case fleet.Busy:
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		return i.Report.Queue <= 1 && i.Report.Job != "" && i.Report.Job == conn.lastKey
+		return i.Report.Queue <= 1 && i.Report.Job != "" && i.Report.Job == conn.last.Key
 	default:
 		return false
 	}

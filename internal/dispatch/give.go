@@ -28,11 +28,12 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 	}
 	request := queue.ClaimRequest{
 		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
-		Ahead: p.ahead,
+		Ahead: p.ahead, After: conn.after(),
 	}
-	claimed, err := d.queue.Claim(ctx, request)
+	claimed, left, err := d.queue.ClaimCounting(ctx, request)
 	switch {
 	case err == nil:
+		*p.left = left
 		d.begin(r, claimed, pair.Why)
 		return nil
 	case errors.Is(err, queue.ErrUnavailable):

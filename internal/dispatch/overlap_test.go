@@ -55,3 +55,20 @@ func TestNextPromptOverlapsTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// A hub that has lost a run leaves the instance's record of it to the one that has it.
+func TestLostRunKeepsItsRecord(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	key := b.submit(working)
+	b.runs(key)
+	run := b.job(key).Run
+	_, err := b.queue.Adopt(t.Context(), run, "other/1")
+	require.NoError(t, err)
+	b.leaves(key)
+	require.Equal(t, 1, b.instances[0].Finished())
+	_, found, err := b.connection(run.Instance).client.History(t.Context(), run.Upstream)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, job.Running, b.job(key).State)
+}

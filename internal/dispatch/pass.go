@@ -16,12 +16,14 @@ type pass struct {
 	passed map[string]bool
 	// ahead says that jobs are given to instances that still run one.
 	ahead bool
+	// left is how many classes still have waiting jobs after the last claim.
+	left *int
 }
 
 // pass gives jobs to idle instances until there is nothing left to give. next is
 // when a job that must not run yet may, from now; zero if that cannot be said.
 func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
-	p := pass{d: d, passed: map[string]bool{}}
+	p := pass{d: d, passed: map[string]bool{}, left: new(int)}
 	for {
 		news := d.news.Load()
 		// Else only an instance was freed since the last look.
@@ -31,17 +33,23 @@ func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 		if look && len(idle) > 0 {
 			d.nothing = 0
 			l, err = p.fill(ctx, idle, infos)
-			if err == nil && l.nothing {
-				d.nothing, look = news, false
-			}
 			if err != nil {
 				return l.next, err
+			}
+			if l.nothing { // also if that is so because all was given out
+				d.nothing, look = news, false
 			}
 		}
 		if !l.again {
 			d.takeBack(idle, infos)
-			if l, err = p.fillAhead(ctx, look, l); err != nil || !l.again {
+			if l, err = p.fillAhead(ctx, look, l); err != nil {
 				return l.next, err
+			}
+			if l.nothing {
+				d.nothing = news
+			}
+			if !l.again {
+				return l.next, nil
 			}
 		}
 	}
@@ -120,12 +128,14 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 		if len(pairs) == 0 && w.More && !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()
 		}
+		*p.left = w.Classes
 		for _, pair := range pairs {
 			if err := p.give(ctx, pair); err != nil {
 				return looked{}, err
 			}
 		}
 		if len(pairs) > 0 || !w.More {
+			l.nothing = *p.left == 0
 			l.again = len(pairs) > 0
 			return l, nil
 		}

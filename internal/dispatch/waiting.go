@@ -23,7 +23,9 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.Wake()
 		d.streams.JobChanged("", "")
 	case queue.Queued:
-		d.Wake()
+		if e.Hub != "" || d.door(e.Key) == nil { // else this hub has accepted it, and knows
+			d.Wake()
+		}
 		d.streams.JobChanged(e.Tenant, e.Caller)
 		d.postedNext(e)
 	case queue.Asked:

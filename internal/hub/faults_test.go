@@ -130,7 +130,7 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	id := b.submit(work(100, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	server.Stop()
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "step=release") }, 60*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "will try again") }, 60*time.Second, 10*time.Millisecond)
 	server.Start()
 	types := socket.until(id)
 	require.Contains(t, types, "executed")

@@ -21,11 +21,11 @@ import (
 )
 
 // maxTrips is how many round trips to Redis one prompt takes, without the hinted ones.
-const maxTrips = 7
+const maxTrips = 6
 
 // maxHinted bounds the round trips per prompt that follow hints or time. How many hints are
 // answered together differs with the pace of the machine.
-const maxHinted = 8
+const maxHinted = 6
 
 // hinted are the functions that are called for hints, together for several prompts, or
 // not at all: a body is read only where the hint of a job was faster than the answer

@@ -103,7 +103,6 @@ func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accept
 		return
 	}
 	door := s.door(queued.Key)
-	defer s.dispatch.Wake()
 	defer door.Close()
 	answer(s.enqueue(ctx, queued, verdict, door))
 }
@@ -166,6 +165,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	if err != nil {
 		return Accepted{}, err
 	}
+	s.dispatch.Wake()
 	j, position, nodeErrors := accepted.Job, accepted.Position, verdict.NodeErrors
 	if j.DoorUntil > 0 {
 		if accepted.Existing {

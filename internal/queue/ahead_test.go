@@ -129,3 +129,35 @@ func TestCancelAhead(t *testing.T) {
 		require.Equal(t, job.Cancelled, b.get(j.Key).State)
 	})
 }
+
+// A claim releases the run that has ended at the instance before it, and no other one. It
+// says how many classes still have waiting jobs.
+func TestClaimAfter(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		first := b.claim(b.enqueue("a"), "gpu")
+		second, third := b.enqueue("b"), b.enqueue("c")
+		next := func(key string, after job.Run) (job.Job, int, error) {
+			return b.ClaimCounting(ctx, queue.ClaimRequest{
+				Key: key, Tenant: first.Tenant, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), After: after,
+			})
+		}
+		old := first.Run
+		old.Fence--
+		for _, wrong := range []job.Run{{}, old, {Key: second.Key, Fence: first.Run.Fence}} {
+			_, _, err := next(second.Key, wrong)
+			require.ErrorIs(t, err, queue.ErrTaken)
+		}
+		second, left, err := next(second.Key, first.Run)
+		require.NoError(t, err)
+		require.Equal(t, 1, left)
+		require.NoError(t, b.Release(ctx, first.Run), "said again")
+		require.NoError(t, b.Finish(ctx, first.Run, done("{}")), "its end comes later")
+		_, _, err = next(third.Key, first.Run)
+		require.ErrorIs(t, err, queue.ErrTaken, "the next run keeps the instance")
+		_, left, err = next(third.Key, second.Run)
+		require.NoError(t, err)
+		require.Zero(t, left)
+	})
+}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -157,6 +158,9 @@ type ClaimRequest struct {
 	// Ahead allows that the job waits at the instance behind a run of the same hub. If
 	// it does, the job's Ahead is true.
 	Ahead bool
+	// After is a run of the same hub that has ended at the instance, if there was one.
+	// It is released, see [Queue.Release].
+	After job.Run
 }
 
 // A tenant's weight beyond these counts as these.
@@ -167,8 +171,14 @@ const minWeight, maxWeight = 0.001, 1000
 // ErrNotFound; ErrUnavailable also for a moment after Redis was restarted, see
 // [Queue.Heal].
 func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
+	j, _, err := q.ClaimCounting(ctx, r)
+	return j, err
+}
+
+// ClaimCounting is Claim, and returns how many classes still have waiting jobs.
+func (q *Queue) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, classes int, err error) {
 	if err := q.ready(ctx); err != nil {
-		return job.Job{}, err
+		return job.Job{}, 0, err
 	}
 	weight := min(max(q.limit.Load().Weight(r.Tenant), minWeight), maxWeight)
 	cost := ""
@@ -179,16 +189,23 @@ func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
 	if r.Ahead {
 		ahead = "1"
 	}
-	code, fields, err := q.run(ctx, claimScript,
-		r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease), cost, weight, ahead)
+	code, fields, err := q.run(ctx, claimScript, r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease),
+		cost, weight, ahead, r.After.Key, r.After.Fence)
 	if err != nil {
-		return job.Job{}, err
+		return job.Job{}, 0, err
 	}
 	if err := refusal(code); err != nil {
-		return job.Job{}, err
+		return job.Job{}, 0, err
 	}
-	claimed := replied(fields)
-	j, err := claimed.job()
+	p := parser{r: record{"classes": fields[0]}}
+	classes = int(p.int("classes"))
+	claimed := replied(fields[1:])
+	j, err = claimed.job()
 	q.copies.change(r.Key, claimed, func(c *copied) { c.held = true })
-	return j, err
+	q.copies.change(r.After.Key, nil, func(c *copied) {
+		if fenceOf(c.record) == r.After.Fence {
+			c.record["released"] = "1"
+		}
+	})
+	return j, classes, errors.Join(err, p.err)
 }

@@ -9,12 +9,22 @@
 -- ARGV[7] what the run is believed to take, in milliseconds; '' for as long as most
 -- ARGV[8] weight of the tenant
 -- ARGV[9] '1' if the job may wait at the instance behind a run of the same hub
+-- ARGV[10] key of a run that has ended at the instance, or ''; it is released
+-- ARGV[11] its fence
 --
--- Output: {'ok', job...}
+-- Output: {'ok', number of classes that still have waiting jobs, job...}
 --         {'missing'}
 --         {'not_queued'}   it does not wait, or must not run yet
 --         {'taken'}        the instance has a run
 local k, instance = ARGV[1], ARGV[2]
+
+-- claimed answers with the job and with what is left.
+local function claimed()
+  local out = answer('ok', k)
+  table.insert(out, 2, int(redis.call('SCARD', key('q', 'classes'))))
+  return out
+end
+
 local j = get(k)
 if not j then
   return {'missing'}
@@ -22,7 +32,7 @@ end
 if j.state ~= 'queued' then
   -- The same claim, sent again because its reply was lost.
   if runs(j) and j.hub == ARGV[3] and j.upstream == ARGV[4] and j.instance == instance then
-    return answer('ok', k)
+    return claimed()
   end
   return {'not_queued'}
 end
@@ -34,7 +44,9 @@ local holder = redis.call('HGET', key('q', 'instances'), instance)
 if holder then
   -- After a failover that lost writes, the holder may no longer hold anything.
   local h = get(holder)
-  if h and runs(h) and h.instance == instance then
+  if h and runs(h) and h.instance == instance and holder == ARGV[10] and h.fence == ARGV[11] then
+    free(h)
+  elseif h and runs(h) and h.instance == instance then
     if ARGV[9] ~= '1' or h.state ~= 'running' or h.hub ~= ARGV[3] then
       return {'taken'}
     end
@@ -61,4 +73,4 @@ end
 if not at_door(j) then -- no listing shows it
   tell('claimed', j)
 end
-return answer('ok', k)
+return claimed()
