@@ -99,7 +99,7 @@ func TestShapes(t *testing.T) {
 	for state, want := range map[job.State]float64{
 		job.Queued: 0, job.Leased: 0.25, job.Running: 0.25, job.Done: 1, job.Failed: 0.25, job.Cancelled: 0.25,
 	} {
-		require.Equal(t, want, progress(job.Job{State: state, Progress: 0.25}), state)
+		require.InDelta(t, want, progress(job.Job{State: state, Progress: 0.25}), 0, state)
 	}
 	require.Equal(t, `[{"name": "gpu", "url": "", "kind": "", "state": "offline", "running": null, "version": "", "gpu": "", "vram_total": 0, "vram_free": 0, `+
 		`"last_seen": null, "reason": "its agent has left"}]`,
