@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -205,6 +206,11 @@ func TestStoresAsTheLastVersion(t *testing.T) {
 	require.ElementsMatch(t, files, now, "files")
 }
 
+// withoutProgress takes the progress out of jobs.
+func withoutProgress(jobs []byte) []byte {
+	return regexp.MustCompile(`"progress": [0-9.]+`).ReplaceAll(jobs, []byte(`"progress": 0`))
+}
+
 // This version goes on where the last one was: every job, file and key that it
 // left is there, and what waited is done.
 func TestReadsWhatTheLastVersionStored(t *testing.T) {
@@ -219,6 +225,9 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 	for request, want := range last.Answers {
 		tenant, path, _ := strings.Cut(request, " ")
 		got := f.fetch(tenant, path)
+		if strings.HasPrefix(path, "/hub/jobs") { // the last version shows what a node last reported
+			want, got = storedtest.Blob(withoutProgress([]byte(want))), withoutProgress(got)
+		}
 		if json.Valid([]byte(want)) {
 			require.JSONEq(t, string(want), string(got), request)
 			continue

@@ -1,7 +1,9 @@
 package dispatch
 
 import (
+	"maps"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -193,7 +195,7 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 			b.set(func(s *Settings) { s.StallTimeout = time.Second })
 			key := b.submit(picture)
 			there := b.waitsThere(key)
-			b.set(func(s *Settings) { s.Ahead = false })
+			sockets := there.countSockets()
 			b.Dispatcher.Close()
 			if hub == "other/1" {
 				for _, k := range []string{running[0], key} {
@@ -208,7 +210,34 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 			b.reaches(running[0], job.Cancelled)
 			require.Empty(t, b.reaches(key, job.Done).Lost)
 			require.Equal(t, 2, there.Started())
+			require.NotEmpty(t, sockets())
+			for sid, most := range sockets() {
+				require.Equal(t, 1, most, "ComfyUI silences one of two sockets with one id: %s", sid)
+			}
 		})
+	}
+}
+
+// countSockets counts the sockets that are open at one time, by client id. The function
+// that it returns gives the most of each so far.
+func (s *scripted) countSockets() (most func() map[string]int) {
+	var mu sync.Mutex
+	open, top := map[string]int{}, map[string]int{}
+	s.on("GET /ws", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		sid := r.URL.Query().Get("clientId")
+		mu.Lock()
+		open[sid]++
+		top[sid] = max(top[sid], open[sid])
+		mu.Unlock()
+		next.ServeHTTP(w, r)
+		mu.Lock()
+		open[sid]--
+		mu.Unlock()
+	})
+	return func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(top)
 	}
 }
 

@@ -54,6 +54,8 @@ type connection struct {
 	// ahead waits at the instance behind the current run. begun is the run that has
 	// begun to execute last.
 	ahead, begun *run
+	// former are the sockets of runs that were taken over, by client id.
+	former map[string]*formerSocket
 	// freeSince is when the instance last became free.
 	freeSince time.Time
 	// lastClient is the client whose job ran here last, lastTenant its tenant.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -225,7 +224,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 		return result{verdict: excused, reason: "its instance has another run"}
 	}
 	if !o.Released {
-		defer r.listen(ctx)()
+		defer r.listen()()
 	}
 	if r.wish != wanted {
 		r.interrupt(ctx)
@@ -261,20 +260,12 @@ func (d *Dispatcher) join(conn *connection, r *run) bool {
 // listen opens the socket that the run's messages go to, if that is not the
 // connection's own: they go to the client id under which the prompt was posted, by
 // another hub or over another connection. Call stop to close it.
-func (r *run) listen(ctx context.Context) (stop context.CancelFunc) {
-	ctx, stop = context.WithCancel(ctx)
+func (r *run) listen() (stop func()) {
 	sid := r.lease().SID
 	if sid == r.conn.sid {
-		return stop
+		return func() {}
 	}
-	f := &eventSocket{
-		client: r.conn.client, sid: sid, log: r.log,
-		up:    func(context.Context) error { r.mail.put(runEvent{kind: socketUp}); return nil },
-		down:  func(err error) { r.mail.put(runEvent{kind: socketDown, err: err}) },
-		frame: func(fr comfyui.Frame) { r.mail.put(runEvent{kind: frameArrived, frame: fr}) },
-	}
-	r.beside("reading the messages of a run", func() { f.run(ctx) })
-	return stop
+	return r.conn.share(r.d, r, sid)
 }
 
 // await waits until the instance of an orphaned run can be asked, for as long as the

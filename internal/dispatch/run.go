@@ -133,7 +133,7 @@ func (r *run) watch(ctx context.Context) result {
 			return result{verdict: crashed}
 		case moved:
 			r.conn, r.missed.messages, r.downSince = e.conn, true, time.Time{}
-			stop := r.listen(ctx)
+			stop := r.listen()
 			defer stop()
 		case filesSettled: // comes only to a run that has ended
 		case silence:
