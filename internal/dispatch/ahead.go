@@ -85,11 +85,11 @@ func (r *run) begun() {
 		return
 	}
 	r.conn.mu.Lock()
-	r.conn.begun = r
+	r.conn.begun, r.conn.began = r, time.Now()
 	r.conn.changed()
 	r.conn.mu.Unlock()
 	if j := r.job(); j.Ahead {
-		r.conn.loads(r.models)
+		r.cold = r.conn.loads(r.models)
 		if r.d.Observe != nil {
 			r.d.Observe.Dispatched(j.Age(time.Now()), 0)
 		}

@@ -52,8 +52,9 @@ type connection struct {
 	version comfyui.Version
 	current *run
 	// ahead waits at the instance behind the current run. begun is the run that has
-	// begun to execute last.
+	// begun to execute last, and began is when.
 	ahead, begun *run
+	began        time.Time
 	// former are the sockets of runs that were taken over, by client id.
 	former map[string]*formerSocket
 	// freeSince is when the instance last became free.

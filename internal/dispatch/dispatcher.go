@@ -157,6 +157,9 @@ type Dispatcher struct {
 	// models went before.
 	modelSets modelSets
 	overtaken overtaken
+	// durations and line tell when jobs will be finished.
+	durations durations
+	line      waitLine
 	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
 	refused refusals
 	rest    time.Duration
@@ -197,6 +200,7 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.loop(d.ctx) })
 	d.loops.Go(func() { d.keepLeases(d.ctx) })
 	d.loops.Go(func() { d.tendRuns(d.ctx) })
+	d.loops.Go(func() { d.tendDurations(d.ctx) })
 	if d.Gone != nil {
 		d.loops.Go(func() { d.keepBeating(d.ctx) })
 		d.loops.Go(func() { d.inherit(d.ctx) })

@@ -226,6 +226,7 @@ func (r *run) collect(ctx context.Context) result {
 	end := r.ending(entry, parts, outputs)
 	if end.state == job.Done {
 		r.d.memory.fits(r.body.Prompt, r.d.memoryOf(r.conn))
+		r.measured()
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
 	if r.missed.messages {

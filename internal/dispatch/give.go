@@ -28,7 +28,7 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 	}
 	request := queue.ClaimRequest{
 		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
-		Ahead: p.ahead, After: conn.after(),
+		Ahead: p.ahead, After: conn.after(), Cost: d.costOf(pair.Job.Shape, conn.name),
 	}
 	claimed, left, err := d.queue.ClaimCounting(ctx, request)
 	switch {
@@ -63,8 +63,9 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	r.log = r.log.With("instance", r.conn.name)
 	r.conn.show(r)
 	if r.models = d.modelsOf(d.ctx, claimed.Class); !claimed.Ahead { // else see begun
-		r.conn.loads(r.models)
+		r.cold = r.conn.loads(r.models)
 	}
+	d.line.leave(claimed.Key)
 	d.launch(r, r.execute)
 	waited := claimed.Age(time.Now())
 	if d.Observe != nil && !claimed.Ahead {

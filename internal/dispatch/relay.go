@@ -39,6 +39,9 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	data := comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID)
 	r.transcript.note(m.Type, data)
 	switch m.Type {
+	case comfyui.TypeExecutionCached:
+		r.cached = m.Strings("nodes")
+		r.send(stream.Other, m.Node, data)
 	case comfyui.TypeExecutionStart:
 		r.begin(ctx, time.Now())
 		r.send(stream.Other, "", data)
@@ -137,7 +140,7 @@ func (r *run) sendMessage(m stream.Message) {
 // own verdict on a run that it interrupted counts.
 func (r *run) hold(data []byte) {
 	if r.end == nil {
-		r.end = data
+		r.end, r.endedAt = data, time.Now()
 	}
 }
 

@@ -52,6 +52,11 @@ type run struct {
 	// boot is which process of the instance has the run, as far as was reported when it
 	// began; 0 for an adopted one.
 	boot int64
+	// cold says that the instance had other models before. cached are the nodes whose
+	// results it had, and endedAt is when it said that the prompt has ended.
+	cold    bool
+	cached  []string
+	endedAt time.Time
 	// heard is when the instance last sent something about the run, or took it.
 	heard time.Time
 	// needs are the requirements of a run that was given out ahead. models are those that

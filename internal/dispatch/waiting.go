@@ -19,16 +19,19 @@ import (
 func (d *Dispatcher) heard(e queue.Event) {
 	switch e.Kind {
 	case queue.Resync:
+		d.line.heard()
 		d.work.Go(d.log, "putting back what Redis has lost", func() { d.heal(d.ctx) })
 		d.Wake()
 		d.streams.JobChanged("", "")
 	case queue.Queued:
+		d.line.heard()
 		if e.Hub != "" || d.door(e.Key) == nil { // else this hub has accepted it, and knows
 			d.Wake()
 		}
 		d.streams.JobChanged(e.Tenant, e.Caller)
 		d.postedNext(e)
 	case queue.Asked:
+		d.line.heard()
 		d.Wake()
 		d.postedNext(e)
 	case queue.Freed:
@@ -40,12 +43,14 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.CancelAsk:
 		d.CancelRun(e.Key)
 	case queue.Withdrawn:
+		d.line.leave(e.Key)
 		// Its client may have been shown the run by now: it is told that it ends.
 		d.streams.Drop(stream.KeyOf(e.Requester), e.Key,
 			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
 		d.WithdrawRun(e.Key)
 		d.streams.JobChanged(e.Tenant, e.Caller)
 	case queue.Ended:
+		d.line.leave(e.Key)
 		if e.Hub == d.Hub && e.State == job.Done {
 			d.streams.JobMoved(e.Tenant, e.Caller) // its run has told the number
 		} else {
@@ -55,6 +60,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 			d.work.Go(d.log, "telling of a job's end", func() { d.EndedElsewhere(d.ctx, e) })
 		}
 	case queue.Claimed:
+		d.line.leave(e.Key)
 		d.ranElsewhere(e)
 		d.streams.JobMoved(e.Tenant, e.Caller)
 	case queue.Started: // changes neither a listing nor a count

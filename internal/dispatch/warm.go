@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,11 +92,21 @@ func (d *Dispatcher) Unloaded(instance *comfyui.Client) {
 	}
 }
 
-// loads notes which models the instance has after the run that begins.
-func (conn *connection) loads(models []string) {
+// loads notes which models the instance has after the run that begins, and reports
+// whether it had others before.
+func (conn *connection) loads(models []string) (cold bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
+	cold = len(models) > 0 && !slices.Equal(models, conn.loaded)
 	conn.loaded = models
+	return cold
+}
+
+// modelsLoaded returns the models that the instance has, as one text.
+func (conn *connection) modelsLoaded() string {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return strings.Join(conn.loaded, "\x00")
 }
 
 // overtaken remembers since when waiting jobs are overtaken by others whose models an

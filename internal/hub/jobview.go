@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -18,17 +19,20 @@ type JobView struct {
 	// Position is the place in the queue from 0 on, -1 for a job that does not
 	// wait and for one whose place cannot be told.
 	Position int
+	// ETA is how long it will take until the job is finished, -1 if that cannot be
+	// told.
+	ETA time.Duration
 }
 
 // view is a job with the addresses taken out that its viewer may not learn.
-func view(j job.Job, position int, clean func(string) string) JobView {
+func view(j job.Job, position int, eta time.Duration, clean func(string) string) JobView {
 	j.Reason = clean(j.Reason)
 	lost := make([]string, len(j.Lost))
 	for n, line := range j.Lost {
 		lost[n] = clean(line)
 	}
 	j.Lost = lost
-	return JobView{Job: j, Position: position}
+	return JobView{Job: j, Position: position, ETA: eta}
 }
 
 // Jobs are the viewer's own jobs: what runs and waits, then what has ended, the
@@ -40,14 +44,14 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	}
 	clean := s.withoutAddresses(v)
 	var out []JobView
-	waiting := 0
+	waiting, outlook := 0, s.dispatch.Outlook(ctx, live...)
 	for _, j := range seen(live) {
 		position := -1
 		if j.State == job.Queued {
 			position = waiting
 			waiting++
 		}
-		out = append(out, view(j, position, clean))
+		out = append(out, view(j, position, outlook.ETA(j, -1), clean))
 	}
 	limit := maxEndedJobs
 	ended, err := s.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
@@ -55,7 +59,7 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 		return nil, err
 	}
 	for n := range ended {
-		out = append(out, view(ended[len(ended)-1-n].Job, -1, clean))
+		out = append(out, view(ended[len(ended)-1-n].Job, -1, -1, clean))
 	}
 	return out, nil
 }
@@ -74,7 +78,7 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 			j.Reason = s.dispatch.Explain(needs)
 		}
 	}
-	return view(j, position, s.withoutAddresses(v)), nil
+	return view(j, position, s.dispatch.Outlook(ctx, j).ETA(j, position), s.withoutAddresses(v)), nil
 }
 
 // position is the place of a waiting job, -1 if it cannot be told.

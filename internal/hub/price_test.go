@@ -58,7 +58,7 @@ func (t *trips) posting() {
 
 // periodic are functions that ask Redis from time to time, whether there are prompts
 // or not.
-var periodic = []string{"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal"}
+var periodic = []string{"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal", "Dispatcher).tendDurations"}
 
 func (t *trips) note(began time.Time, commands ...goredis.Cmder) {
 	pcs := make([]uintptr, 64)

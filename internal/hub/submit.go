@@ -62,6 +62,8 @@ type Accepted struct {
 	// Position is the place in the queue from 0 on, -1 for a job that does not
 	// wait and for one whose place cannot be told.
 	Position int
+	// ETA is how long it will take until it is finished, -1 if that cannot be told.
+	ETA time.Duration
 }
 
 // Refusal is what an instance says of a prompt that it does not take.
@@ -135,7 +137,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	q := queue.Submission{
 		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester,
-		Class: needs.Signature(), Priority: p.Priority, Number: p.Number, Front: p.Front,
+		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
 			Outputs: verdict.Outputs, Targets: p.Targets, Secrets: p.Secrets,
@@ -187,7 +189,9 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 			position = -1
 		}
 	}
-	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position}, nil
+	s.dispatch.Accepted(j, position)
+	eta := s.dispatch.Outlook(ctx, j).ETA(j, position)
+	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta}, nil
 }
 
 // replay sends the messages of an ended job again, because the same prompt was

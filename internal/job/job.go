@@ -29,6 +29,9 @@ type Job struct {
 	// Class is the signature of the requirements: jobs of one class can run
 	// on the same instances.
 	Class string
+	// Shape tells how long the job will run, as package schedule encodes it; empty
+	// if that is not known.
+	Shape string
 	// Priority goes from -100 to 100, higher first.
 	Priority int
 	State    State

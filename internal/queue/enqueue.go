@@ -21,6 +21,8 @@ type Submission struct {
 	job.Requester
 	// Class is the signature of Body.Requires.
 	Class string
+	// Shape is the job's, see [job.Job].
+	Shape string
 	// Priority is from -100 to 100; values beyond are clamped.
 	Priority int
 	// Number is the number sent by the client, a float as in ComfyUI. nil takes the
@@ -73,7 +75,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order())
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape)
 	if err != nil {
 		return Accepted{}, err
 	}

@@ -40,6 +40,8 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:raised               hash    tenant -> highest number in its history
 //	q:counters             hash    turns, ends, bytes of history, swept, recounted, virtual, indexed, reindexed
 //	q:lessons              zset    checks that instances are known to make, by when that was seen
+//	q:durations            hash    structure and GPU type -> the last measured runs
+//	q:durations_used       zset    these by when the last run was added
 //	q:events               channel hints
 //
 // Zsets of ranks have all scores 0: their order is the byte order of the

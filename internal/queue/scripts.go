@@ -33,6 +33,8 @@ var (
 	rejectScript        = script("reject", redis.Durable, "shares", "lib", "withdraw")
 	admitScript         = script("admit", redis.Write, "shares", "lib")
 	learnScript         = script("learn", redis.Write)
+	measuredScript      = script("measured", redis.Write)
+	durationsScript     = script("durations", redis.ReadOnly)
 	finishScript        = script("finish", redis.Durable, "shares", "lib", "history")
 	failWaitingScript   = script("fail_waiting", redis.Durable, "shares", "lib", "history")
 	forgetScript        = script("forget", redis.Durable, "shares", "lib", "history")

@@ -64,6 +64,11 @@ func Read(graph []byte) (Structure, bool) {
 	if err != nil {
 		return Structure{}, false
 	}
+	return Parsed(v)
+}
+
+// Parsed is Read for a graph that has been parsed.
+func Parsed(v pyjson.Value) (Structure, bool) {
 	o, ok := v.(*pyjson.Object)
 	if !ok || o.Len() == 0 {
 		return Structure{}, false

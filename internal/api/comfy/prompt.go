@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -86,6 +87,9 @@ func (p prompts) accept(w http.ResponseWriter, a api.Requester, request *catalog
 	p.Recent.Note(a, request.ClientID)
 	if accepted.Position >= 0 {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))
+	}
+	if accepted.ETA >= 0 {
+		w.Header().Set("X-ComfyHub-Eta", strconv.FormatFloat(accepted.ETA.Round(10*time.Millisecond).Seconds(), 'f', -1, 64))
 	}
 	api.WriteValue(w, pyjson.NewObject(
 		pyjson.Member{Key: "prompt_id", Value: pyjson.String(accepted.ID)},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/hub"
@@ -51,7 +52,7 @@ func jobValue(j hub.JobView) *pyjson.Object {
 		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "status", Value: pyjson.String(stateOf(j.State))},
 		pyjson.Member{Key: "position", Value: position(j)},
-		pyjson.Member{Key: "eta", Value: pyjson.Null{}},
+		pyjson.Member{Key: "eta", Value: eta(j)},
 		pyjson.Member{Key: "instance", Value: stringOrNull(j.Run.Instance)},
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(j.Attempts))},
 		pyjson.Member{Key: "tenant", Value: pyjson.String(j.Tenant)},
@@ -92,6 +93,14 @@ func position(j hub.JobView) pyjson.Value {
 		return pyjson.Null{}
 	}
 	return pyjson.Int(int64(j.Position))
+}
+
+// eta is how many seconds it will take until a job is finished, or null.
+func eta(j hub.JobView) pyjson.Value {
+	if j.ETA < 0 {
+		return pyjson.Null{}
+	}
+	return pyjson.Float(j.ETA.Round(10 * time.Millisecond).Seconds())
 }
 
 // seconds is a moment in Unix seconds, or null.
@@ -146,6 +155,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 		pyjson.Member{Key: "id", Value: pyjson.String(e.Job.ID)},
 		pyjson.Member{Key: "state", Value: pyjson.String(stateOf(e.Job.State))},
 		pyjson.Member{Key: "position", Value: position(e.Job)},
+		pyjson.Member{Key: "eta", Value: eta(e.Job)},
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(e.Job.Attempts))},
 		pyjson.Member{Key: "reason", Value: pyjson.String(e.Job.Reason)},
 		pyjson.Member{Key: "instances", Value: list},

@@ -21,6 +21,7 @@
 -- ARGV[19] the bytes that this job counts for
 -- ARGV[20] how many milliseconds a refusal may become the answer, '0' for none
 -- ARGV[21] order of the queue: 'fair' or 'fifo'
+-- ARGV[22] shape, or ''
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
@@ -104,6 +105,9 @@ set(j,
   'priority', ARGV[7], 'hash', ARGV[8], 'number', number,
   'rank', prefix .. string.format('%016.0f', turn) .. ':' .. k,
   'state', 'queued', 'weight', ARGV[19], 'fence', '0', 'attempts', '0', 'created', int(now()))
+if ARGV[22] ~= '' then
+  set(j, 'shape', ARGV[22])
+end
 write('SET', key('q', 'body', k), ARGV[12])
 if ARGV[13] ~= '' then
   write('SET', key('q', 'secret', k), ARGV[13])

@@ -1,0 +1,172 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+const (
+	// tendEvery is how often measured runs are stored, and the line is read again.
+	tendEvery = 2 * time.Second
+	// refreshEvery is how often what other hubs have measured is read.
+	refreshEvery = 10 * time.Second
+	// maxFresh bounds the runs that are not stored yet, while Redis is away.
+	maxFresh = 1000
+)
+
+// durations know how long jobs run, from the runs of all hubs. The zero value knows
+// nothing.
+type durations struct {
+	known schedule.Estimator
+
+	mu sync.Mutex
+	// fresh are runs that are not stored yet.
+	fresh []queue.Measured
+}
+
+// add learns a run.
+func (t *durations) add(p schedule.Pair, s schedule.Sample) {
+	t.known.Add(p, s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.fresh) < maxFresh {
+		t.fresh = append(t.fresh, queue.Measured{Pair: p.Field(), Run: s.Encode()})
+	}
+}
+
+// take returns the runs to be stored.
+func (t *durations) take() []queue.Measured {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fresh := t.fresh
+	t.fresh = nil
+	return fresh
+}
+
+// back keeps runs that could not be stored.
+func (t *durations) back(runs []queue.Measured) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fresh = append(runs, t.fresh...)
+	t.fresh = t.fresh[max(0, len(t.fresh)-maxFresh):]
+}
+
+// Shape returns the text by which the run time of a graph is known.
+func (d *Dispatcher) Shape(graph pyjson.Value) string {
+	s, ok := schedule.Parsed(graph)
+	if !ok {
+		return ""
+	}
+	return s.Encode()
+}
+
+// estimate returns how long a job of a shape will run on a GPU type.
+func (d *Dispatcher) estimate(shape, gpu string) schedule.Estimate {
+	s, _ := schedule.DecodeStructure(shape)
+	return d.durations.known.Estimate(s, gpu)
+}
+
+// gpuOf returns the GPU type of an instance.
+func (d *Dispatcher) gpuOf(instance string) string {
+	i, _ := d.Fleet.Instance(instance)
+	return schedule.GPUType(i.Report.GPU)
+}
+
+// costOf is what the tenant is charged when a job begins on an instance; 0 if nothing
+// is known.
+func (d *Dispatcher) costOf(shape, instance string) time.Duration {
+	e := d.estimate(shape, d.gpuOf(instance))
+	if e.Source == schedule.Guess {
+		return 0
+	}
+	return e.Ran
+}
+
+// tendDurations shares with the other hubs what was measured, and keeps the line.
+func (d *Dispatcher) tendDurations(ctx context.Context) {
+	var since int64
+	var read time.Time
+	tick := time.NewTicker(tendEvery)
+	defer tick.Stop()
+	for {
+		if time.Since(read) >= refreshEvery {
+			if now, err := d.refreshDurations(ctx, since); err == nil {
+				since, read = now, time.Now()
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			d.storeLast()
+			return
+		}
+		d.storeDurations(ctx)
+		d.readLine(ctx)
+	}
+}
+
+func (d *Dispatcher) storeDurations(ctx context.Context) {
+	runs := d.durations.take()
+	if err := d.queue.KeepMeasured(ctx, runs); err != nil {
+		d.durations.back(runs)
+		d.log.Debug("cannot store how long jobs ran", "error", err)
+	}
+}
+
+// storeLast stores what is left when the hub stops.
+func (d *Dispatcher) storeLast() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	d.storeDurations(ctx)
+}
+
+// refreshDurations reads what all hubs have measured since a moment.
+func (d *Dispatcher) refreshDurations(ctx context.Context, since int64) (now int64, err error) {
+	runs, now, err := d.queue.Durations(ctx, since)
+	if err != nil {
+		return since, err
+	}
+	for field, text := range runs {
+		if p, ok := schedule.ParsePair(field); ok {
+			d.durations.known.Set(p, schedule.DecodeSamples(text))
+		}
+	}
+	return now, nil
+}
+
+// measured learns from a run that ended well.
+func (r *run) measured() {
+	s, ok := schedule.DecodeStructure(r.job().Shape)
+	if !ok || r.startedAt.IsZero() || r.endedAt.IsZero() || r.missed.messages || r.allCached() {
+		return
+	}
+	r.d.durations.add(
+		schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.gpuOf(r.conn.name)},
+		schedule.Sample{Work: s.Work, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold},
+	)
+}
+
+// allCached reports whether the instance had the results of all nodes but outputs, so
+// that the run says nothing of what the graph takes.
+func (r *run) allCached() bool {
+	if len(r.cached) == 0 {
+		return false
+	}
+	v, err := pyjson.Parse(r.body.Prompt)
+	graph, ok := v.(*pyjson.Object)
+	if err != nil || !ok {
+		return false
+	}
+	for id := range graph.All() {
+		if !slices.Contains(r.cached, id) && !slices.Contains(r.body.Outputs, id) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,244 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+// Outlook tells when jobs will be finished, from now.
+type Outlook struct {
+	d     *Dispatcher
+	spots []busySpot
+	// ends are those of the jobs in line, by key; -1 where it cannot be said.
+	ends  map[string]time.Duration
+	known map[[2]string]schedule.Estimate
+	// mean is the mean run of the line, and length how many jobs are in it.
+	mean   time.Duration
+	length int
+}
+
+// busySpot is an instance that takes jobs, and what is known of its time.
+type busySpot struct {
+	Idle
+	gpu, loaded string
+	free        time.Duration
+}
+
+// Accepted notes a job that was accepted with some others ahead of it.
+func (d *Dispatcher) Accepted(j job.Job, position int) {
+	if position >= 0 && j.State == job.Queued {
+		d.line.join(inLine{j.Key, j.Class, j.Shape}, position)
+	}
+}
+
+// Outlook looks ahead: it gives the first waiting jobs, in their order, each to the
+// instance that is free first of those that can run it. Classes that this hub does not
+// know yet cost a round trip.
+func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
+	o := &Outlook{d: d, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}}
+	ahead := d.line.first()
+	o.length = len(ahead)
+	o.look(ctx, ahead, jobs)
+	var sum time.Duration
+	for _, j := range ahead {
+		end, ran := o.give(j)
+		o.ends[j.key] = end
+		sum += ran
+	}
+	if o.length > 0 {
+		o.mean = sum / time.Duration(o.length)
+	}
+	return o
+}
+
+// look lists the instances that take jobs.
+func (o *Outlook) look(ctx context.Context, ahead []inLine, jobs []job.Job) {
+	seen := map[string]bool{}
+	var classes []string
+	note := func(class string) {
+		if !seen[class] {
+			seen[class] = true
+			classes = append(classes, class)
+		}
+	}
+	for _, j := range ahead {
+		note(j.class)
+	}
+	for _, j := range jobs {
+		if j.State == job.Queued {
+			note(j.Class)
+		}
+	}
+	if len(classes) == 0 {
+		return
+	}
+	texts, err := o.d.queue.Requirements(ctx, classes)
+	if err != nil {
+		return
+	}
+	var idle []Idle
+	var infos []*catalog.Info
+	for _, conn := range o.d.connected() {
+		i, known := o.d.Fleet.Instance(conn.name)
+		info := conn.abilities()
+		if !known || info == nil || i.State != fleet.Idle && i.State != fleet.Busy {
+			continue
+		}
+		gpu := schedule.GPUType(i.Report.GPU)
+		idle, infos = append(idle, Idle{Name: conn.name}), append(infos, info)
+		o.spots = append(o.spots, busySpot{gpu: gpu, free: o.left(conn, i, gpu), loaded: conn.modelsLoaded()})
+	}
+	o.d.judged.able(idle, infos, texts)
+	for n := range idle {
+		o.spots[n].Idle = idle[n]
+	}
+}
+
+// left is how long an instance will still be busy.
+func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Duration {
+	runs := conn.runs()
+	switch {
+	case runs[0] != nil:
+		sum := o.rest(conn, runs[0], gpu)
+		if runs[1] != nil {
+			sum += o.estimate(runs[1].job().Shape, gpu).Ran
+		}
+		return sum
+	case i.State == fleet.Busy: // with a run of another hub
+		return o.estimate("", gpu).Ran / 2
+	}
+	return 0
+}
+
+// rest is how long the current run of an instance will still take.
+func (o *Outlook) rest(conn *connection, r *run, gpu string) time.Duration {
+	e := o.estimate(r.job().Shape, gpu)
+	conn.mu.Lock()
+	begun, began := conn.begun == r, conn.began
+	conn.mu.Unlock()
+	if !begun {
+		return e.Ran
+	}
+	return remaining(e.Ran, time.Since(began))
+}
+
+// remaining is the rest of a run. One that takes longer than it should may take a tenth
+// of its time more.
+func remaining(estimate, elapsed time.Duration) time.Duration {
+	return max(estimate-elapsed, elapsed/10)
+}
+
+func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
+	k := [2]string{shape, gpu}
+	e, ok := o.known[k]
+	if !ok {
+		e = o.d.estimate(shape, gpu)
+		o.known[k] = e
+	}
+	return e
+}
+
+// give gives a job to the instance that is free first, and returns when it ends there,
+// and how long it runs; -1 and 0 if no instance can run it, and -1 if its own run time
+// is not known.
+func (o *Outlook) give(j inLine) (end, ran time.Duration) {
+	var first *busySpot
+	for n := range o.spots {
+		s := &o.spots[n]
+		if s.Classes[j.class] && (first == nil || s.free < first.free) {
+			first = s
+		}
+	}
+	if first == nil {
+		return -1, 0
+	}
+	e := o.estimate(j.shape, first.gpu)
+	ran = e.Ran
+	if models, known := o.d.modelSets.of(j.class); known && len(models) > 0 {
+		if set := strings.Join(models, "\x00"); set != first.loaded {
+			first.loaded = set
+			ran += e.Load
+		}
+	}
+	first.free += ran
+	if !certain(e) {
+		return -1, ran
+	}
+	return first.free, ran
+}
+
+// certain reports whether an estimate is good enough to be told: the same structure has
+// run before.
+func certain(e schedule.Estimate) bool {
+	return e.Source == schedule.Learned || e.Source == schedule.OtherGPU
+}
+
+// ETA returns how long it will take until a job is finished; -1 if that cannot be said.
+// position counts the jobs ahead of one that waits, -1 if that is not known.
+func (o *Outlook) ETA(j job.Job, position int) time.Duration {
+	switch {
+	case j.State == job.Leased || j.State == job.Running:
+		e := o.estimate(j.Shape, o.d.gpuOf(j.Run.Instance))
+		switch {
+		case !certain(e):
+			return -1
+		case j.StartedAt == 0:
+			return e.Ran
+		}
+		return remaining(e.Ran, max(time.Since(time.UnixMilli(j.StartedAt)), 0))
+	case j.State != job.Queued:
+		return -1
+	}
+	if r := o.d.followed(j.Key); r != nil { // it was given out meanwhile
+		return o.given(r)
+	}
+	if end, ok := o.ends[j.Key]; ok {
+		return end
+	}
+	return o.behind(j, position)
+}
+
+// given is when a job ends that an instance was given, perhaps behind another one.
+func (o *Outlook) given(r *run) time.Duration {
+	j := r.job()
+	gpu := o.d.gpuOf(j.Run.Instance)
+	e, conn := o.estimate(j.Shape, gpu), o.d.connection(j.Run.Instance)
+	switch {
+	case !certain(e):
+		return -1
+	case conn == nil:
+		return e.Ran
+	}
+	runs := conn.runs()
+	if runs[0] == nil || runs[0] == r {
+		return o.rest(conn, r, gpu)
+	}
+	return o.rest(conn, runs[0], gpu) + e.Ran
+}
+
+// behind is when a job ends that is behind the line: between them others wait that run
+// for as long as the line's do on average.
+func (o *Outlook) behind(j job.Job, position int) time.Duration {
+	if position < 0 {
+		return -1
+	}
+	var free []time.Duration
+	gpu := ""
+	for _, s := range o.spots {
+		if s.Classes[j.Class] {
+			free, gpu = append(free, s.free), s.gpu
+		}
+	}
+	e := o.estimate(j.Shape, gpu)
+	start, ok := schedule.Wait(free, max(position-o.length, 0), o.mean)
+	if !ok || !certain(e) {
+		return -1
+	}
+	return start + e.Ran
+}

@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"context"
+	"strconv"
+)
+
+const (
+	// maxDurations bounds the pairs of a structure and a GPU type whose runs are kept;
+	// the ones that were not run for longest go first.
+	maxDurations = 2000
+	// runsKept are the last runs that are kept of a pair.
+	runsKept = 12
+)
+
+// Measured is a run that was measured. Both texts are worded by package schedule; the
+// hubs share them, and a hub skips what it cannot read.
+type Measured struct {
+	// Pair is a structure on a GPU type.
+	Pair string
+	// Run has no space.
+	Run string
+}
+
+// KeepMeasured stores measured runs for all hubs.
+func (q *Queue) KeepMeasured(ctx context.Context, runs []Measured) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	args := []any{maxDurations, runsKept}
+	for _, r := range runs {
+		args = append(args, r.Pair, r.Run)
+	}
+	_, _, err := q.run(ctx, measuredScript, args...)
+	return err
+}
+
+// Durations returns the last runs of each pair that had one since a moment, the oldest
+// first and separated by spaces, and the moment for the next call. Both are in
+// milliseconds by Redis's clock; 0 returns all.
+func (q *Queue) Durations(ctx context.Context, since int64) (runs map[string]string, now int64, err error) {
+	_, fields, err := q.run(ctx, durationsScript, since)
+	if err != nil {
+		return nil, since, err
+	}
+	now, err = strconv.ParseInt(fields[0], 10, 64)
+	if err != nil {
+		return nil, since, err
+	}
+	return replied(fields[1:]), now, nil
+}

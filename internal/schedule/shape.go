@@ -1,0 +1,26 @@
+package schedule
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Encode returns what an [Estimator] needs of a structure as a short text, of hashes
+// and a number.
+func (s Structure) Encode() string {
+	return s.Key + ":" + s.Kind + ":" + strconv.FormatFloat(s.Work, 'g', 6, 64)
+}
+
+// DecodeStructure reads a text of [Structure.Encode]; false for what another version
+// may have written.
+func DecodeStructure(text string) (Structure, bool) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 || parts[0] == "" {
+		return Structure{}, false
+	}
+	work, err := strconv.ParseFloat(parts[2], 64)
+	if err != nil || !(work >= 1e-3 && work <= maxWork) {
+		return Structure{}, false
+	}
+	return Structure{Key: parts[0], Kind: parts[1], Work: work}, true
+}
