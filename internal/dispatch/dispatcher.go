@@ -200,12 +200,12 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.loop(d.ctx) })
 	d.loops.Go(func() { d.keepLeases(d.ctx) })
 	d.loops.Go(func() { d.tendRuns(d.ctx) })
-	d.loops.Go(func() { d.tendDurations(d.ctx) })
 	if d.Gone != nil {
 		d.loops.Go(func() { d.keepBeating(d.ctx) })
 		d.loops.Go(func() { d.inherit(d.ctx) })
 	}
 	d.work.Go(d.log, "looking for stuck jobs", func() { d.watch(d.ctx) })
+	d.work.Go(d.log, "learning how long jobs run", func() { d.tendDurations(d.ctx) })
 }
 
 // Close stops all work and waits for it. Runs continue at their instances; another
