@@ -160,6 +160,7 @@ type Dispatcher struct {
 	// durations and line tell when jobs will be finished.
 	durations durations
 	line      waitLine
+	outlook   lastOutlook
 	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
 	refused refusals
 	rest    time.Duration

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -11,10 +12,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Outlook tells when jobs will be finished, from now.
+// Outlook tells when jobs will be finished, from the moment at which it was made.
 type Outlook struct {
-	d     *Dispatcher
-	spots []busySpot
+	d  *Dispatcher
+	at time.Time
+	// judged are the classes that it knows about.
+	judged map[string]bool
+	spots  []busySpot
 	// ends are those of the jobs in line, by key; -1 where it cannot be said.
 	ends  map[string]time.Duration
 	known map[[2]string]schedule.Estimate
@@ -30,18 +34,35 @@ type busySpot struct {
 	free        time.Duration
 }
 
-// Accepted notes a job that was accepted with some others ahead of it.
-func (d *Dispatcher) Accepted(j job.Job, position int) {
+// outlookAge is how old an outlook may be that answers for accepted jobs: to look at all
+// instances for each of them would cost too much.
+const outlookAge = 250 * time.Millisecond
+
+// lastOutlook is the one that answers for accepted jobs. The zero value is none.
+type lastOutlook struct {
+	mu   sync.Mutex
+	last *Outlook
+}
+
+// Accepted notes a job that was accepted with some others ahead of it, and returns how
+// long it will take until it is finished, as [Outlook.ETA] does.
+func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time.Duration {
 	if position >= 0 && j.State == job.Queued {
 		d.line.join(inLine{j.Key, j.Class, j.Shape}, position)
 	}
+	d.outlook.mu.Lock()
+	defer d.outlook.mu.Unlock()
+	if o := d.outlook.last; o == nil || time.Since(o.at) > outlookAge || !o.judged[j.Class] {
+		d.outlook.last = d.Outlook(ctx, j)
+	}
+	return d.outlook.last.ETA(j, position)
 }
 
 // Outlook looks ahead: it gives the first waiting jobs, in their order, each to the
 // instance that is free first of those that can run it. Classes that this hub does not
 // know yet cost a round trip.
 func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
-	o := &Outlook{d: d, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}}
+	o := &Outlook{d: d, at: time.Now(), judged: map[string]bool{}, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}}
 	ahead := d.line.first()
 	o.length = len(ahead)
 	o.look(ctx, ahead, jobs)
@@ -59,11 +80,10 @@ func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
 
 // look lists the instances that take jobs.
 func (o *Outlook) look(ctx context.Context, ahead []inLine, jobs []job.Job) {
-	seen := map[string]bool{}
 	var classes []string
 	note := func(class string) {
-		if !seen[class] {
-			seen[class] = true
+		if !o.judged[class] {
+			o.judged[class] = true
 			classes = append(classes, class)
 		}
 	}
@@ -236,7 +256,11 @@ func (o *Outlook) behind(j job.Job, position int) time.Duration {
 		}
 	}
 	e := o.estimate(j.Shape, gpu)
-	start, ok := schedule.Wait(free, max(position-o.length, 0), o.mean)
+	each := o.mean
+	if o.length == 0 { // they have come since
+		each = e.Ran
+	}
+	start, ok := schedule.Wait(free, max(position-o.length, 0), each)
 	if !ok || !certain(e) {
 		return -1
 	}

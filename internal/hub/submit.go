@@ -189,8 +189,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 			position = -1
 		}
 	}
-	s.dispatch.Accepted(j, position) // the estimate is made of what this hub knows, without Redis
-	eta := s.dispatch.Outlook(ctx, j).ETA(j, position)
+	eta := s.dispatch.Accepted(ctx, j, position)
 	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta}, nil
 }
 

@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// keys names the jobs of a line in their order.
+func (l *waitLine) keys() (keys []string) {
+	for _, j := range l.first() {
+		keys = append(keys, j.key)
+	}
+	return keys
+}
+
+func TestWaitLine(t *testing.T) {
+	t.Parallel()
+	var l waitLine
+	join := func(key string, position int) { l.join(inLine{key: key}, position) }
+	require.False(t, l.begin(), "nothing to read")
+	join("a", 0)
+	join("b", 1)
+	join("c", 1)
+	join("c", 0)
+	require.Equal(t, []string{"a", "c", "b"}, l.keys(), "each once, where it was accepted")
+	require.False(t, l.begin())
+
+	join("far", 9)
+	require.Equal(t, []string{"a", "c", "b"}, l.keys())
+	require.True(t, l.begin(), "others are ahead that this hub does not know")
+	require.False(t, l.begin(), "once")
+
+	l.leave("c")
+	join("c", 0)
+	require.Equal(t, []string{"a", "b"}, l.keys(), "it was given out before the answer that it is accepted")
+
+	l.heard()
+	require.True(t, l.begin())
+	l.leave("y")
+	l.replace([]inLine{{key: "x"}, {key: "y"}, {key: "z"}})
+	require.Equal(t, []string{"x", "z"}, l.keys(), "y has gone while the line was read")
+	join("c", 0)
+	require.Equal(t, []string{"c", "x", "z"}, l.keys(), "it may come back")
+}
+
+func TestWaitLineIsBounded(t *testing.T) {
+	t.Parallel()
+	var l waitLine
+	for n := range 2 * maxLine {
+		l.join(inLine{key: fmt.Sprint(n)}, min(n, maxLine))
+	}
+	require.Len(t, l.first(), maxLine)
+	require.False(t, l.begin())
+	l.leave("0")
+	require.True(t, l.begin(), "there may be more behind")
+	for n := range 100 * maxLine {
+		l.leave(fmt.Sprint("gone", n))
+	}
+	require.LessOrEqual(t, len(l.gone), 10*maxLine+1)
+}
+
+func TestRemaining(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ estimate, elapsed, want time.Duration }{
+		{10 * time.Second, 0, 10 * time.Second},
+		{10 * time.Second, 4 * time.Second, 6 * time.Second},
+		{10 * time.Second, 10 * time.Second, time.Second},
+		{10 * time.Second, time.Minute, 6 * time.Second},
+	} {
+		require.Equal(t, c.want, remaining(c.estimate, c.elapsed))
+	}
+}
