@@ -14,8 +14,9 @@ import (
 
 // Outlook tells when jobs will be finished, from the moment at which it was made.
 type Outlook struct {
-	d  *Dispatcher
-	at time.Time
+	d    *Dispatcher
+	at   time.Time
+	took time.Duration
 	// judged are the classes that it knows about.
 	judged map[string]bool
 	spots  []busySpot
@@ -34,9 +35,13 @@ type busySpot struct {
 	free        time.Duration
 }
 
-// outlookAge is how old an outlook may be that answers for accepted jobs: to look at all
-// instances for each of them would cost too much.
-const outlookAge = 250 * time.Millisecond
+// An outlook answers for further jobs until it is outlookShare times as old as it took to
+// make, and at most outlookAge: to look at hundreds of instances for each of hundreds of
+// accepted jobs would cost too much.
+const (
+	outlookShare = 20
+	outlookAge   = 250 * time.Millisecond
+)
 
 // lastOutlook is the one that answers for accepted jobs. The zero value is none.
 type lastOutlook struct {
@@ -52,7 +57,7 @@ func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time
 	}
 	d.outlook.mu.Lock()
 	defer d.outlook.mu.Unlock()
-	if o := d.outlook.last; o == nil || time.Since(o.at) > outlookAge || !o.judged[j.Class] {
+	if o := d.outlook.last; o == nil || time.Since(o.at) > min(outlookShare*o.took, outlookAge) || !o.judged[j.Class] {
 		d.outlook.last = d.Outlook(ctx, j)
 	}
 	return d.outlook.last.ETA(j, position)
@@ -75,6 +80,7 @@ func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
 	if o.length > 0 {
 		o.mean = sum / time.Duration(o.length)
 	}
+	o.took = time.Since(o.at)
 	return o
 }
 
@@ -158,8 +164,9 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 	k := [2]string{shape, gpu}
 	e, ok := o.known[k]
 	if !ok {
-		e = o.d.estimate(shape, gpu)
-		o.known[k] = e
+		if e = o.d.estimate(shape, gpu); certain(e) { // else it may be known in a moment
+			o.known[k] = e
+		}
 	}
 	return e
 }
