@@ -137,6 +137,18 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	r := loopback(t, Options{})
 	me := Key{Client: "me"}
 	deaf := r.dial("/ws?clientId=me", nil)
+	first := r.run("me", "first")
+	time.AfterFunc(50*time.Millisecond, func() { first.End(other(success("first"))) })
+	for last := ""; last != null("first"); { // it answers pings while it reads
+		_, data, err := deaf.conn.Read(t.Context())
+		require.NoError(t, err)
+		last = string(data)
+	}
+	require.Eventually(t, func() (answers bool) {
+		r.streams.change(me, false, func(c *client) { answers = c.line.answers })
+		return answers
+	}, patience, tick)
+	r.streams.PostedNext(me, "a")
 	r.run("me", "a").End(other(success("a")))
 	require.Eventually(t, func() (told bool) {
 		r.streams.change(me, false, func(c *client) {
@@ -152,7 +164,7 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	want := words(hello(0, "me"), start("a"), success("a"), status(0), null("a"))
 	require.Eventually(t, func() bool { return p.received() == len(want) }, patience, tick)
 	require.Equal(t, want, p.take())
-	require.Eventually(t, func() bool { return slices.Equal(r.delivered(), words("me/a")) }, patience, tick)
+	require.Eventually(t, func() bool { return slices.Equal(r.delivered(), words("me/first", "me/a")) }, patience, tick)
 }
 
 // A request proves nothing about an end that was not sent to any socket.

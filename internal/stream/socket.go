@@ -201,9 +201,6 @@ func (w *socket) confirm(ctx context.Context) {
 		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
 			return
 		}
-		if w.browser {
-			probe = 0 // it always reads: what it has not confirmed, it has not read
-		}
 		if mark > confirmed || probe > answered {
 			confirmed, answered = mark, probe
 			w.received(mark, probe)
