@@ -92,22 +92,27 @@ func (r *rig) instances(count int, scale float64, flags ...string) (urls []strin
 
 // balance starts Caddy's own reverse proxy in front of instances.
 func (r *rig) balance(urls []string) (url string, err error) {
+	return r.site("proxy", fmt.Sprintf("reverse_proxy %s {\n\t\tlb_policy round_robin\n\t}", strings.Join(urls, " ")), "/queue")
+}
+
+// site starts Caddy with directives, and waits until it answers requests for a path.
+func (r *rig) site(name, directives, path string) (url string, err error) {
 	address, err := freeport.Address()
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(r.dir, "Caddyfile")
-	text := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\nhttp://%s {\n\tbind %s\n\treverse_proxy %s {\n\t\tlb_policy round_robin\n\t}\n}\n",
-		address, strings.Split(address, ":")[0], strings.Join(urls, " "))
+	text := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\nhttp://%s {\n\tbind %s\n\t%s\n}\n", address, strings.Split(address, ":")[0], directives)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	p, err := r.start("proxy", r.set.Caddy, "run", "--config", file)
+	p, err := r.start(name, r.set.Caddy, "run", "--config", file)
 	if err != nil {
 		return "", err
 	}
-	return "http://" + address, p.Await(r.ctx, "the proxy answers", func(ctx context.Context) error {
-		return programs.Get(ctx, "http://"+address+"/queue", nil)
+	url = "http://" + address
+	return url, p.Await(r.ctx, name+" answers", func(ctx context.Context) error {
+		return programs.Get(ctx, url+path, nil)
 	})
 }
 

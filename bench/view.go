@@ -10,13 +10,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
 const (
@@ -105,24 +101,7 @@ func upload(ctx context.Context, url string, content []byte) (string, error) {
 
 // serveFiles starts Caddy's file server.
 func (r *rig) serveFiles(folder string) (url string, err error) {
-	address, err := freeport.Address()
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(r.dir, "Caddyfile")
-	text := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\nhttp://%s {\n\tbind %s\n\troot %q\n\tfile_server\n}\n",
-		address, strings.Split(address, ":")[0], folder)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return "", err
-	}
-	p, err := r.start("files", r.set.Caddy, "run", "--config", file)
-	if err != nil {
-		return "", err
-	}
-	url = "http://" + address
-	return url, p.Await(r.ctx, "the file server answers", func(ctx context.Context) error {
-		return programs.Get(ctx, url+"/bench.png", nil)
-	})
+	return r.site("files", fmt.Sprintf("root %q\n\tfile_server", folder), "/bench.png")
 }
 
 // download reads a file over many connections and returns the bytes of a second.
