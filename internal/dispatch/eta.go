@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -188,7 +187,7 @@ func (o *Outlook) give(j inLine) (end, ran time.Duration) {
 	e := o.estimate(j.shape, first.gpu)
 	ran = e.Ran
 	if models, known := o.d.modelSets.of(j.class); known && len(models) > 0 {
-		if set := strings.Join(models, "\x00"); set != first.loaded {
+		if set := setOf(models); set != first.loaded {
 			first.loaded = set
 			ran += e.Load
 		}

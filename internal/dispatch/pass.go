@@ -116,7 +116,6 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 	if err != nil {
 		return looked{}, err
 	}
-	l.nothing = w.Classes == 0
 	d.classes.trim(w.Classes)
 	for skip := n; ; skip, n = skip+n, 4*n {
 		if w.Next > 0 && (l.next == 0 || w.Next < l.next) {

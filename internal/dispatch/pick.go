@@ -109,7 +109,7 @@ type spot struct {
 func newPicking(idle []Idle, w Warmth) *picking {
 	p := &picking{Warmth: w, free: make([]spot, len(idle)), shared: map[string][]int{}, copies: map[string]int{}}
 	for n, i := range idle {
-		p.free[n] = spot{i, strings.Join(i.Loaded, "\x00")}
+		p.free[n] = spot{i, setOf(i.Loaded)}
 		p.copies[p.free[n].set]++
 	}
 	return p

@@ -54,6 +54,9 @@ func modelsIn(needs catalog.Requirements) []string {
 	return slices.Compact(models)
 }
 
+// setOf names a sorted list of models; "" is none.
+func setOf(models []string) string { return strings.Join(models, "\x00") }
+
 // modelsOf returns the models that the jobs of a class load; none if that cannot be
 // said.
 func (d *Dispatcher) modelsOf(ctx context.Context, class string) []string {
@@ -106,7 +109,7 @@ func (conn *connection) loads(models []string) (cold bool) {
 func (conn *connection) modelsLoaded() string {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	return strings.Join(conn.loaded, "\x00")
+	return setOf(conn.loaded)
 }
 
 // overtaken remembers since when waiting jobs are overtaken by others whose models an

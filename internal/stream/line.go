@@ -31,8 +31,8 @@ type line struct {
 	sent    []*sequence // in the order in which they are (to be) sent
 	mark    uint64      // the last one used
 	probe   uint64      // the last one used
-	// answers means that the client has answered a probe: it is one that does.
-	answers bool
+	// pongs means that the client has answered a probe: it is one that does.
+	pongs bool
 
 	memory, results int64 // bytes kept by all logs
 	// cuts counts logs that were shortened or dropped to save memory; spillErr is

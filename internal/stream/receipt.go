@@ -13,9 +13,9 @@ import (
 // They must not be sent the last prompt again. Their receipts are an orderly close
 // of the socket, and requests that only make sense after an end. Such a receipt
 // counts only for a sequence whose end was written to a socket. A POST counts only if
-// the client has also answered the ping before the sequence, or never answers any: what is written to a
-// connection that has just died, or that somebody holds up, looks as if it were sent, and
-// some clients post several prompts before they read anything. GET /view is no
+// the client has also answered the ping before the sequence, or never answers any: what
+// is written to a connection that has just died, or that somebody holds up, looks as if
+// it were sent, and some clients post several prompts before they read anything. GET /view is no
 // receipt: many clients fetch a picture as soon as they are told of it, and may be
 // cut off before they read the end.
 
@@ -84,7 +84,7 @@ func (l *line) ask(q *sequence) {
 // reads records that the client has read up to a probe, and takes what only waited for
 // that.
 func (l *line) reads(probe uint64) (received []*sequence) {
-	l.answers = l.answers || probe > 0
+	l.pongs = l.pongs || probe > 0
 	for _, list := range [][]*sequence{l.running, l.sent} {
 		for _, q := range list {
 			q.read = q.read || q.probe != 0 && q.probe <= probe
@@ -103,7 +103,7 @@ func (l *line) postedNext(posted string) (received []*sequence) {
 	}
 	return l.take(func(q *sequence) bool {
 		q.posted = q.posted || q.told && other(q)
-		return q.posted && (q.read || !l.answers)
+		return q.posted && (q.read || !l.pongs)
 	})
 }
 

@@ -145,7 +145,7 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 		last = string(data)
 	}
 	require.Eventually(t, func() (answers bool) {
-		r.streams.change(me, false, func(c *client) { answers = c.line.answers })
+		r.streams.change(me, false, func(c *client) { answers = c.line.pongs })
 		return answers
 	}, patience, tick)
 	r.streams.PostedNext(me, "a")
