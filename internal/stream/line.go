@@ -78,10 +78,12 @@ type sequence struct {
 	// it, though it has not confirmed it.
 	told bool
 	// probe is the number of the ping before its first message. read means that its
-	// pong has come: the client was reading. posted means that the client has posted
-	// its next prompt since the end was told.
+	// pong has come: the client was reading. posted counts the prompts that the client has
+	// posted since the end was told, while none was left to run. closed means that it has
+	// closed the socket that was told the end.
 	probe        uint64
-	read, posted bool
+	read, closed bool
+	posted       int
 	node         string // the one that is executing
 	log          log
 }

@@ -1,7 +1,10 @@
 package stream
 
 import (
+	"errors"
+	"io"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -12,12 +15,18 @@ import (
 // prompt never read the ping: they read up to the end, close the socket and go on.
 // They must not be sent the last prompt again. Their receipts are an orderly close
 // of the socket, and requests that only make sense after an end. Such a receipt
-// counts only for a sequence whose end was written to a socket. A POST counts only if
-// the client has also answered the ping before the sequence, or never answers any: what
-// is written to a connection that has just died, or that somebody holds up, looks as if
-// it were sent, and some clients post several prompts before they read anything. GET /view is no
-// receipt: many clients fetch a picture as soon as they are told of it, and may be
-// cut off before they read the end.
+// counts only for a sequence whose end was written to a socket.
+//
+// What is written to a connection that has just died, or that somebody holds up, looks
+// as if it were sent, and some clients post several prompts before they read anything. So
+// of a client that answers pings, a close or a POST counts only if it has answered the one
+// before the sequence. Of a client that has answered none yet, a POST counts if the socket
+// that was told the end has closed before it, or if it is the third one, each after the
+// end of the one before: who held up the connection would hold up its close, too, and
+// whoever reads nothing does not wait for ends.
+//
+// GET /view is no receipt: many clients fetch a picture as soon as they are told of it,
+// and may be cut off before they read the end.
 
 // receiptGrace is how long a new socket waits before it is sent again what an
 // earlier one was sent completely. The receipt may be on its way; or it may be the
@@ -33,6 +42,16 @@ var doneWith = []websocket.StatusCode{websocket.StatusNormalClosure, websocket.S
 func leftInOrder(err error) bool {
 	return slices.Contains(doneWith, websocket.CloseStatus(err))
 }
+
+// closedBy reports whether it was the client's side that ended a socket, with a close
+// frame or without.
+func closedBy(err error) bool {
+	return leftInOrder(err) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// postsEnough is how many posts, each after the end of the one before, show that a client
+// that answers no pings reads.
+const postsEnough = 3
 
 // confirm records that everything up to mark was received. It returns the sequences
 // that were received completely.
@@ -64,6 +83,18 @@ func (l *line) written(mark uint64) {
 	}
 }
 
+// closed records that the client has closed the socket, in order or not, to which
+// everything up to mark was written. It returns what the client has received.
+func (l *line) closed(mark uint64, inOrder bool) (received []*sequence) {
+	for _, q := range l.sent {
+		q.closed = q.closed || q.mark != 0 && q.mark <= mark
+	}
+	if !inOrder {
+		return nil
+	}
+	return l.take(func(q *sequence) bool { return q.closed && q.mark <= mark && (q.read || !l.pongs) })
+}
+
 // doubtful reports whether the client may already have read something that would be
 // sent again.
 func (l *line) doubtful() bool {
@@ -77,7 +108,7 @@ func (l *line) ask(q *sequence) {
 		return
 	}
 	l.probe++
-	q.probe, q.read, q.posted = l.probe, false, false
+	q.probe, q.read, q.posted, q.closed = l.probe, false, 0, false
 	l.emit(item{probe: q.probe})
 }
 
@@ -90,7 +121,7 @@ func (l *line) reads(probe uint64) (received []*sequence) {
 			q.read = q.read || q.probe != 0 && q.probe <= probe
 		}
 	}
-	return l.take(func(q *sequence) bool { return q.posted && q.read })
+	return l.take(func(q *sequence) bool { return q.posted > 0 && q.read })
 }
 
 // postedNext takes the sequences that were told before the client posted a prompt, if it
@@ -102,8 +133,10 @@ func (l *line) postedNext(posted string) (received []*sequence) {
 		return nil
 	}
 	return l.take(func(q *sequence) bool {
-		q.posted = q.posted || q.told && other(q)
-		return q.posted && (q.read || !l.pongs)
+		if q.told && other(q) {
+			q.posted++
+		}
+		return q.posted > 0 && (q.read || !l.pongs && (q.closed || q.posted >= postsEnough))
 	})
 }
 
@@ -173,6 +206,16 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 	for _, prompt := range prompts {
 		s.o.Delivered(k, prompt)
 	}
+}
+
+// left handles that a client has closed its socket w.
+func (s *Streams) left(k Key, w *socket, inOrder bool) {
+	s.receive(k, func(c *client) []*sequence {
+		if c.socket != w && !inOrder {
+			return nil // it may have been held up until now, so that the client took another one
+		}
+		return c.line.closed(w.toldMark(), inOrder)
+	})
 }
 
 // received handles a receipt for everything that a socket has written up to mark, and a

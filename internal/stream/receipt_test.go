@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,84 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	require.Eventually(t, func() bool { return p.received() == len(want) }, patience, tick)
 	require.Equal(t, want, p.take())
 	require.Eventually(t, func() bool { return slices.Equal(r.delivered(), words("me/first", "me/a")) }, patience, tick)
+}
+
+// The same where the hub has not seen yet that the client answers pings: its socket was
+// held up from the beginning. The next one may go to another hub.
+func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		posts   int
+		closes  bool // the old socket, before the posts
+		arrives bool // the new socket, before the posts
+		again   bool
+	}{
+		"posts":                           {posts: 1, again: true},
+		"posts and posts":                 {posts: 2, again: true},
+		"posts, and has another socket":   {posts: 1, arrives: true, again: true},
+		"has closed its socket, and post": {posts: 1, closes: true},
+		"posts after each end":            {posts: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := loopback(t, Options{})
+			me := Key{Client: "me"}
+			deaf := r.dial("/ws?clientId=me", nil)
+			r.run("me", "a").End(other(success("a")))
+			require.Eventually(t, func() (told bool) {
+				r.streams.change(me, false, func(c *client) {
+					c.noteWritten()
+					told = c.line.doubtful()
+				})
+				return told
+			}, patience, tick)
+			close := func() {
+				require.NoError(t, deaf.conn.CloseNow())
+				if !c.arrives {
+					require.Eventually(t, func() (gone bool) {
+						r.streams.change(me, false, func(c *client) { gone = c.socket == nil })
+						return gone
+					}, patience, tick)
+				}
+			}
+			if c.closes {
+				close()
+			}
+			var p *peer
+			if c.arrives {
+				p = r.open("/ws?clientId=me")
+			}
+			for n := range c.posts {
+				r.streams.PostedNext(me, fmt.Sprint("b", n))
+			}
+			if !c.closes {
+				close()
+			}
+			if p == nil {
+				p = r.open("/ws?clientId=me")
+			}
+			want := words(hello(0, "me"))
+			if c.again {
+				want = append(want, words(start("a"), success("a"), status(0), null("a"))...)
+			}
+			require.Eventually(t, func() bool {
+				return p.received() == len(want) && slices.Equal(r.delivered(), words("me/a"))
+			}, patience, tick)
+			require.Equal(t, want, p.take())
+		})
+	}
+}
+
+// A close frame is no receipt of a client that would have answered a ping.
+func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := toldTo(t, r, "a")
+		synctest.Wait()
+		r.unread("me")
+		require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))
+		synctest.Wait()
+		require.NotEmpty(t, toldAgain(r))
+	})
 }
 
 // A request proves nothing about an end that was not sent to any socket.

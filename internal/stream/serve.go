@@ -82,10 +82,10 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	// it, and a socket outlives a reload.
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all sync.WaitGroup
-	inOrder := false
+	closed, inOrder := false, false
 	defer func() {
-		if inOrder { // taken now that the writer has stopped
-			sock.received(sock.toldMark(), 0)
+		if closed { // taken now that the writer has stopped
+			s.left(k, sock, inOrder)
 		}
 		s.change(k, false, func(c *client) { c.detach(sock) })
 	}()
@@ -107,7 +107,7 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	all.Go(func() { sock.confirm(ctx) })
 
 	err := sock.read(ctx)
-	inOrder = leftInOrder(err)
+	closed, inOrder = closedBy(err) && !sock.closing(), leftInOrder(err)
 	code := websocket.StatusNormalClosure
 	if errors.Is(err, websocket.ErrMessageTooBig) {
 		// The library has already sent this code. An orderly close lets the client

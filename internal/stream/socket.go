@@ -66,6 +66,7 @@ type socket struct {
 	status   bool     // a status is due
 	muted    bool     // a newer socket has taken over
 	full     bool     // the client does not read
+	shuts    bool     // this side closes it
 	mark     uint64   // the newest that was written
 	told     uint64   // the newest of a sequence whose end was written
 	probe    uint64   // the newest that is to be asked
@@ -138,6 +139,9 @@ func (w *socket) signal() {
 // peer has answered or has timed out.
 func (w *socket) shut(code websocket.StatusCode, reason string) (done <-chan struct{}) {
 	w.shutOnce.Do(func() {
+		w.mu.Lock()
+		w.shuts = true
+		w.mu.Unlock()
 		go func() {
 			defer close(w.shutDone)
 			// An error only means that the peer was already gone.
@@ -145,6 +149,13 @@ func (w *socket) shut(code websocket.StatusCode, reason string) (done <-chan str
 		}()
 	})
 	return w.shutDone
+}
+
+// closing reports whether this side has begun to close the socket.
+func (w *socket) closing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.shuts
 }
 
 // read reads the client's messages until the socket ends. As in ComfyUI, only the
