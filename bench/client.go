@@ -30,7 +30,9 @@ func newClient(url string, connections int) *client {
 
 // body is a POST /prompt of work that takes some seconds. Each nonce makes another
 // picture, so that no instance has it in its cache.
-func (c *client) body(seconds float64, nonce int) []byte {
+func (c *client) body(seconds float64, nonce int) []byte { return body(c.id, seconds, nonce) }
+
+func body(client string, seconds float64, nonce int) []byte {
 	graph := map[string]any{
 		"1": node("EmptyImage", map[string]any{"width": 64, "height": 64, "batch_size": 1, "color": nonce}),
 		"3": node("SaveImage", map[string]any{"images": []any{"1", 0}, "filename_prefix": "bench"}),
@@ -39,21 +41,22 @@ func (c *client) body(seconds float64, nonce int) []byte {
 		graph["2"] = node("SimulatedWork", map[string]any{"image": []any{"1", 0}, "seconds": seconds, "steps": 4, "nonce": nonce})
 		graph["3"] = node("SaveImage", map[string]any{"images": []any{"2", 0}, "filename_prefix": "bench"})
 	}
-	body, err := json.Marshal(map[string]any{"client_id": c.id, "prompt": graph})
+	body, err := json.Marshal(map[string]any{"client_id": client, "prompt": graph})
 	if err != nil {
 		panic(err) // strings and numbers only
 	}
 	return body
 }
 
-// bodyOf is a POST /prompt of a schedule's prompt.
+// bodyOf is a POST /prompt of a schedule's prompt. Each is somebody else's: a client's own
+// prompts keep their order.
 func (c *client) bodyOf(a arrival, nonce int) []byte {
+	owner := fmt.Sprint(c.id, "-", nonce)
 	if a.model == 0 {
-		return c.body(a.takes.Seconds(), nonce)
+		return body(owner, a.takes.Seconds(), nonce)
 	}
 	body, err := json.Marshal(map[string]any{
-		// Each is somebody else's: a client's own prompts keep their order.
-		"client_id": fmt.Sprint(c.id, "-", nonce),
+		"client_id": owner,
 		"prompt": map[string]any{
 			"1": node("CheckpointLoaderSimple", map[string]any{"ckpt_name": modelFile(a.model)}),
 			"2": node("EmptyLatentImage", map[string]any{"width": 64, "height": 64, "batch_size": 1}),

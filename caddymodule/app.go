@@ -82,6 +82,10 @@ type App struct {
 	// server has loaded; 0 means never. Default: 10s, never with the order `fifo`.
 	Overtaking *caddy.Duration `json:"overtaking,omitempty"`
 
+	// For how long a waiting job may be overtaken by shorter ones of others, if it does
+	// not take less time itself; 0 means never. Default: 2m, never with the order `fifo`.
+	ShortFirst *caddy.Duration `json:"short_first,omitempty"`
+
 	// How much of the instances' time tenants get beside others, from 0.001 to 1000.
 	// Default: 1 for each that is not named.
 	TenantWeights TenantWeights `json:"tenant_weights,omitempty"`
@@ -310,6 +314,9 @@ func (a *App) hubSettings() hub.Settings {
 	}
 	if a.Overtaking != nil {
 		s.Overtaking = cmp.Or(time.Duration(*a.Overtaking), hub.NoOvertaking)
+	}
+	if a.ShortFirst != nil {
+		s.ShortFirst = cmp.Or(time.Duration(*a.ShortFirst), hub.NoOvertaking)
 	}
 	if a.Gossip != nil {
 		s.Join = a.Gossip.Join

@@ -69,6 +69,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    input_age          <duration>
 //	    order              fair | fifo
 //	    overtaking         <duration> | off
+//	    short_first        <duration> | off
 //	    lookahead          0 | 1
 //	    tenant_weights {
 //	        <tenant>       <number>
@@ -149,6 +150,8 @@ func (a *App) set(word, value string) (err error) {
 		a.Order, err = value, oneOf(value, orderFair, orderFIFO)
 	case "overtaking":
 		a.Overtaking, err = parseOvertaking(value)
+	case "short_first":
+		a.ShortFirst, err = parseOvertaking(value)
 	case "lookahead":
 		if err = oneOf(value, "0", "1"); err == nil && value == "1" {
 			a.Lookahead = 1

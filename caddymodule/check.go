@@ -129,8 +129,10 @@ func (a *App) checkNumbers() error {
 			return fmt.Errorf("%s: must not be negative", f.word)
 		}
 	}
-	if a.Overtaking != nil && *a.Overtaking < 0 {
-		return errors.New("overtaking: must not be negative")
+	for word, bound := range map[string]*caddy.Duration{"overtaking": a.Overtaking, "short_first": a.ShortFirst} {
+		if bound != nil && *bound < 0 {
+			return fmt.Errorf("%s: must not be negative", word)
+		}
 	}
 	return nil
 }

@@ -32,8 +32,12 @@ type Settings struct {
 	// before its run counts as lost.
 	ContactTimeout time.Duration
 	// Overtaking is for how long a waiting job may be overtaken by jobs whose models an
-	// instance has loaded; never if it is not positive.
+	// instance has loaded, and by short ones of other tenants; never if it is not positive.
 	Overtaking time.Duration
+	// ShortFirst lets short jobs go before long ones. It is for how long one may be
+	// overtaken like this, if it does not take less time itself; never if it is not
+	// positive.
+	ShortFirst time.Duration
 	// JobTimeout bounds one run; 0 means no bound.
 	JobTimeout time.Duration
 	// UnrunnableTimeout is how long a job waits for an instance that could

@@ -52,7 +52,7 @@ type lastOutlook struct {
 // long it will take until it is finished, as [Outlook.ETA] does.
 func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time.Duration {
 	if position >= 0 && j.State == job.Queued {
-		d.line.join(inLine{j.Key, j.Class, j.Shape}, position)
+		d.line.join(inLine(j), position)
 	}
 	d.outlook.mu.Lock()
 	defer d.outlook.mu.Unlock()
@@ -62,8 +62,8 @@ func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time
 	return d.outlook.last.ETA(j, position)
 }
 
-// Outlook looks ahead: it gives the first waiting jobs, in their order, each to the
-// instance that is free first of those that can run it. Classes that this hub does not
+// Outlook looks ahead: it gives the first waiting jobs, in the order in which they will
+// probably begin, each to the instance that is free first of those that can run it. Classes that this hub does not
 // know yet cost a round trip.
 func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
 	o := &Outlook{d: d, at: time.Now(), judged: map[string]bool{}, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}}
@@ -71,9 +71,9 @@ func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
 	o.length = len(ahead)
 	o.look(ctx, ahead, jobs)
 	var sum time.Duration
-	for _, j := range ahead {
+	for _, j := range o.inTurn(ahead) {
 		end, ran := o.give(j)
-		o.ends[j.key] = end
+		o.ends[j.Key] = end
 		sum += ran
 	}
 	if o.length > 0 {
@@ -84,7 +84,7 @@ func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
 }
 
 // look lists the instances that take jobs.
-func (o *Outlook) look(ctx context.Context, ahead []inLine, jobs []job.Job) {
+func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 	var classes []string
 	note := func(class string) {
 		if !o.judged[class] {
@@ -93,7 +93,7 @@ func (o *Outlook) look(ctx context.Context, ahead []inLine, jobs []job.Job) {
 		}
 	}
 	for _, j := range ahead {
-		note(j.class)
+		note(j.Class)
 	}
 	for _, j := range jobs {
 		if j.State == job.Queued {
@@ -170,23 +170,34 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 	return e
 }
 
+// inTurn returns waiting jobs with short ones first, as Pick takes them. For how long
+// each has been overtaken already, it does not know.
+func (o *Outlook) inTurn(waiting []job.Job) []job.Job {
+	idle := make([]Idle, 0, 1)
+	if len(o.spots) > 0 {
+		idle = append(idle, o.spots[0].Idle)
+	}
+	order, _ := shortFirst(waiting, Warmth{Takes: o.d.takes(waiting, idle), Overtaking: o.d.settings().Overtaking > 0})
+	return order
+}
+
 // give gives a job to the instance that is free first, and returns when it ends there,
 // and how long it runs; -1 and 0 if no instance can run it, and -1 if its own run time
 // is not known.
-func (o *Outlook) give(j inLine) (end, ran time.Duration) {
+func (o *Outlook) give(j job.Job) (end, ran time.Duration) {
 	var first *busySpot
 	for n := range o.spots {
 		s := &o.spots[n]
-		if s.Classes[j.class] && (first == nil || s.free < first.free) {
+		if s.Classes[j.Class] && (first == nil || s.free < first.free) {
 			first = s
 		}
 	}
 	if first == nil {
 		return -1, 0
 	}
-	e := o.estimate(j.shape, first.gpu)
+	e := o.estimate(j.Shape, first.gpu)
 	ran = e.Ran
-	if models, known := o.d.modelSets.of(j.class); known && len(models) > 0 {
+	if models, known := o.d.modelSets.of(j.Class); known && len(models) > 0 {
 		if set := setOf(models); set != first.loaded {
 			first.loaded = set
 			ran += e.Load

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // maxLine bounds the waiting jobs that are known one by one.
@@ -15,7 +17,7 @@ const maxLine = 256
 // other hubs take prompts, too, it is read again. The zero value is empty.
 type waitLine struct {
 	mu   sync.Mutex
-	jobs []inLine
+	jobs []job.Job
 	// gone are jobs that went since the line was last read: the answer that they are
 	// accepted may come later.
 	gone map[string]bool
@@ -23,13 +25,16 @@ type waitLine struct {
 	stale bool
 }
 
-type inLine struct{ key, class, shape string }
+// inLine returns what the line keeps of a job.
+func inLine(j job.Job) job.Job {
+	return job.Job{Key: j.Key, Class: j.Class, Shape: j.Shape, Requester: j.Requester, Number: j.Number, Priority: j.Priority}
+}
 
 // join adds a job that has some others ahead of it.
-func (l *waitLine) join(j inLine, position int) {
+func (l *waitLine) join(j job.Job, position int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone[j.key] || slices.ContainsFunc(l.jobs, func(o inLine) bool { return o.key == j.key }) {
+	if l.gone[j.Key] || slices.ContainsFunc(l.jobs, func(o job.Job) bool { return o.Key == j.Key }) {
 		return
 	}
 	if position > len(l.jobs) {
@@ -45,7 +50,7 @@ func (l *waitLine) leave(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.jobs)
-	l.jobs = slices.DeleteFunc(l.jobs, func(o inLine) bool { return o.key == key })
+	l.jobs = slices.DeleteFunc(l.jobs, func(o job.Job) bool { return o.Key == key })
 	if before == maxLine && len(l.jobs) < before {
 		l.stale = true // there may be more behind
 	}
@@ -63,10 +68,21 @@ func (l *waitLine) heard() {
 }
 
 // first returns the jobs.
-func (l *waitLine) first() []inLine {
+func (l *waitLine) first() []job.Job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.jobs)
+}
+
+// shapes returns the shapes of the first n jobs.
+func (l *waitLine) shapes(n int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shapes := make([]string, min(n, len(l.jobs)))
+	for at := range shapes {
+		shapes[at] = l.jobs[at].Shape
+	}
+	return shapes
 }
 
 // begin reports whether the line must be read, and forgets who is gone.
@@ -81,10 +97,10 @@ func (l *waitLine) begin() bool {
 }
 
 // replace takes over what was read since begin.
-func (l *waitLine) replace(jobs []inLine) {
+func (l *waitLine) replace(jobs []job.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.jobs = slices.DeleteFunc(jobs, func(o inLine) bool { return l.gone[o.key] })
+	l.jobs = slices.DeleteFunc(jobs, func(o job.Job) bool { return l.gone[o.Key] })
 }
 
 // readLine reads the line again if that is needed.
@@ -96,9 +112,9 @@ func (d *Dispatcher) readLine(ctx context.Context) {
 	if err == nil {
 		w, failed := d.queue.Window(ctx, slices.Collect(maps.Keys(classes)), 0, maxLine)
 		if err = failed; err == nil {
-			jobs := make([]inLine, 0, len(w.Jobs))
+			jobs := make([]job.Job, 0, len(w.Jobs))
 			for _, j := range w.Jobs {
-				jobs = append(jobs, inLine{j.Key, j.Class, j.Shape})
+				jobs = append(jobs, inLine(j))
 			}
 			d.line.replace(jobs)
 			return

@@ -122,7 +122,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 			l.next = w.Next
 		}
 		now := time.Now()
-		pairs, passed := Pick(w.Jobs, idle, d.warmFor(ctx, w.Jobs, now))
+		pairs, passed := Pick(w.Jobs, idle, d.warmthOf(ctx, w.Jobs, idle, now))
 		d.overtaken.note(passed, now)
 		if len(pairs) == 0 && w.More && !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 )
@@ -26,14 +27,21 @@ type Idle struct {
 // can reports whether the instance may take the job.
 func (i Idle) can(j job.Job) bool { return i.Classes[j.Class] && !i.Refused[j.Key] }
 
-// Warmth says how Pick weighs the models that instances have loaded.
+// Warmth says who may overtake whom in Pick: who finds its models loaded, and who takes
+// less time.
 type Warmth struct {
 	// Models are those that the jobs of a class load, by class.
 	Models map[string][]string
-	// Overtaking lets a job whose models are loaded go before one whose are not.
+	// Overtaking lets a job whose models are loaded go before one whose are not, and a
+	// short job before a long one of another tenant.
 	Overtaking bool
-	// Due are the keys of the jobs that must not be overtaken any more.
+	// Due are the keys of the jobs that must not be overtaken like this any more.
 	Due map[string]bool
+	// Takes is how long jobs count as running, by key: short ones go before long ones. They
+	// do not if it is empty.
+	Takes map[string]time.Duration
+	// Late are the keys of the jobs that no shorter one may overtake any more.
+	Late map[string]bool
 }
 
 // Pair says that a job goes to an instance, and why.
@@ -53,11 +61,11 @@ type Pair struct {
 // run the fewest other classes, so that a machine with every model stays free for the
 // jobs that only it can run; and the one whose own models are missed least.
 //
-// Where its models must be loaded first, another caller's job may overtake that needs
-// just what the instance has.
+// Another caller's job may overtake that takes less time, or, where the models of the
+// first one must be loaded, one that needs just what the instance has.
 func Pick(waiting []job.Job, idle []Idle, w Warmth) (pairs []Pair, passed []string) {
 	p := newPicking(idle, w)
-	left, over := slices.Clone(waiting), map[string]bool{}
+	left, moved := shortFirst(waiting, w)
 	for next := 0; next < len(left) && len(p.free) > 0; {
 		n, why := p.best(left[next])
 		if n < 0 {
@@ -67,27 +75,37 @@ func Pick(waiting []job.Job, idle []Idle, w Warmth) (pairs []Pair, passed []stri
 		chosen := next
 		if ahead := p.overtaker(left[next:], n); ahead > 0 {
 			chosen, why = next+ahead, "its models are loaded"
+		} else if moved[left[next].Key] {
+			why = "takes less time than others before it"
 		}
 		pairs = append(pairs, Pair{Job: left[chosen], Instance: p.free[n].Name, Why: why})
-		for _, j := range left[next:chosen] {
-			if p.free[n].can(j) {
-				over[j.Key] = true
-			}
-		}
 		left = slices.Delete(left, chosen, chosen+1)
 		p.take(n)
 	}
-	// Who was overtaken on one instance and has got another has lost nothing.
-	given := map[string]bool{}
-	for _, pair := range pairs {
-		given[pair.Job.Key] = true
+	return pairs, overtakenBy(pairs, waiting, idle)
+}
+
+// overtakenBy lists the jobs that got nothing although an instance that they could have
+// run on went to one behind them.
+func overtakenBy(pairs []Pair, waiting []job.Job, idle []Idle) (passed []string) {
+	instances := make(map[string]Idle, len(idle))
+	for _, i := range idle {
+		instances[i.Name] = i
 	}
-	for _, j := range waiting {
-		if over[j.Key] && !given[j.Key] {
+	given := make(map[string]Idle, len(pairs))
+	for _, pair := range pairs {
+		given[pair.Job.Key] = instances[pair.Instance]
+	}
+	var taken []Idle // the instances that went to the jobs behind
+	for _, j := range slices.Backward(waiting) {
+		if i, has := given[j.Key]; has {
+			taken = append(taken, i)
+		} else if slices.ContainsFunc(taken, func(i Idle) bool { return i.can(j) }) {
 			passed = append(passed, j.Key)
 		}
 	}
-	return pairs, passed
+	slices.Reverse(passed)
+	return passed
 }
 
 // picking is the state of one Pick.
@@ -186,7 +204,7 @@ func (p *picking) overtaker(waiting []job.Job, n int) int {
 	for place, j := range waiting {
 		if warm(j) {
 			for _, before := range waiting[:place] {
-				if i.can(before) && !mayOvertake(j, before) {
+				if i.can(before) && (!mayOvertake(j, before) || p.muchLonger(j, before)) {
 					return 0
 				}
 			}

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // keys names the jobs of a line in their order.
 func (l *waitLine) keys() (keys []string) {
 	for _, j := range l.first() {
-		keys = append(keys, j.key)
+		keys = append(keys, j.Key)
 	}
 	return keys
 }
@@ -19,7 +21,7 @@ func (l *waitLine) keys() (keys []string) {
 func TestWaitLine(t *testing.T) {
 	t.Parallel()
 	var l waitLine
-	join := func(key string, position int) { l.join(inLine{key: key}, position) }
+	join := func(key string, position int) { l.join(job.Job{Key: key}, position) }
 	require.False(t, l.begin(), "nothing to read")
 	join("a", 0)
 	join("b", 1)
@@ -40,7 +42,7 @@ func TestWaitLine(t *testing.T) {
 	l.heard()
 	require.True(t, l.begin())
 	l.leave("y")
-	l.replace([]inLine{{key: "x"}, {key: "y"}, {key: "z"}})
+	l.replace([]job.Job{{Key: "x"}, {Key: "y"}, {Key: "z"}})
 	require.Equal(t, []string{"x", "z"}, l.keys(), "y has gone while the line was read")
 	join("c", 0)
 	require.Equal(t, []string{"c", "x", "z"}, l.keys(), "it may come back")
@@ -50,7 +52,7 @@ func TestWaitLineIsBounded(t *testing.T) {
 	t.Parallel()
 	var l waitLine
 	for n := range 2 * maxLine {
-		l.join(inLine{key: fmt.Sprint(n)}, min(n, maxLine))
+		l.join(job.Job{Key: fmt.Sprint(n)}, min(n, maxLine))
 	}
 	require.Len(t, l.first(), maxLine)
 	require.False(t, l.begin())

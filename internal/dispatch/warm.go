@@ -112,8 +112,7 @@ func (conn *connection) modelsLoaded() string {
 	return setOf(conn.loaded)
 }
 
-// overtaken remembers since when waiting jobs are overtaken by others whose models an
-// instance has loaded. It belongs to the loop. The zero value is empty.
+// overtaken remembers since when waiting jobs are overtaken by others. It belongs to the loop. The zero value is empty.
 type overtaken map[string]time.Time
 
 // due returns those of the jobs that must not be overtaken any more.
@@ -148,9 +147,10 @@ func (o *overtaken) note(keys []string, now time.Time) {
 	}
 }
 
-// warmFor returns how Pick is to weigh loaded models for some waiting jobs.
-func (d *Dispatcher) warmFor(ctx context.Context, jobs []job.Job, now time.Time) Warmth {
-	w := Warmth{Models: map[string][]string{}}
+// warmthOf returns which of some waiting jobs may overtake which.
+func (d *Dispatcher) warmthOf(ctx context.Context, jobs []job.Job, idle []Idle, now time.Time) Warmth {
+	w := Warmth{Models: map[string][]string{}, Takes: d.takes(jobs, idle)}
+	w.Late = d.overtaken.late(jobs, w.Takes, d.settings().ShortFirst, now)
 	for _, j := range jobs {
 		if _, met := w.Models[j.Class]; !met {
 			w.Models[j.Class] = d.modelsOf(ctx, j.Class)
@@ -165,12 +165,13 @@ func (d *Dispatcher) warmFor(ctx context.Context, jobs []job.Job, now time.Time)
 // lookBehind is how many more jobs are read where one behind may overtake.
 const lookBehind = 16
 
-// further returns how many more jobs to read, given that several classes have jobs
-// waiting: one behind may need just what an instance has loaded.
+// further returns how many more jobs to read: one behind may take less time or, where
+// several classes have jobs waiting, need just what an instance has loaded.
 func (d *Dispatcher) further(idle []Idle, wanted []string) int {
+	short := max(d.shortBehind(idle)-len(idle), 0)
 	if len(wanted) < 2 || d.settings().Overtaking <= 0 ||
 		!slices.ContainsFunc(idle, func(i Idle) bool { return len(i.Loaded) > 0 }) {
-		return 0
+		return short
 	}
-	return lookBehind
+	return max(short, lookBehind)
 }

@@ -126,7 +126,7 @@ func TestPickLaws(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(11, 4))
 	for range 3000 {
-		w := Warmth{Models: map[string][]string{}, Overtaking: random.IntN(4) > 0, Due: map[string]bool{}}
+		w := Warmth{Models: map[string][]string{}, Overtaking: random.IntN(4) > 0, Due: map[string]bool{}, Late: map[string]bool{}}
 		classes := []string{"a", "b", "c", "d"}
 		for n, class := range classes[:3] {
 			w.Models[class] = []string{fmt.Sprint("m", n), "shared"}[:random.IntN(3)]
@@ -137,6 +137,14 @@ func TestPickLaws(t *testing.T) {
 			j.Tenant, j.Caller = fmt.Sprint(random.IntN(2)), fmt.Sprint(random.IntN(3))
 			w.Due[j.Key] = random.IntN(3) == 0
 			waiting = append(waiting, j)
+		}
+		if random.IntN(2) == 0 {
+			each := make([]time.Duration, len(waiting))
+			for n := range each {
+				each[n] = []time.Duration{4 * time.Second, 30 * time.Second, 2 * time.Minute}[random.IntN(3)]
+				w.Late[waiting[n].Key] = random.IntN(4) == 0
+			}
+			w.Takes = lifted(waiting, each)
 		}
 		var idle []Idle
 		for n := range random.IntN(6) {
@@ -168,10 +176,13 @@ func TestPickLaws(t *testing.T) {
 					continue
 				}
 				// It could have had this instance, and did not.
-				require.True(t, w.Overtaking)
-				require.False(t, w.Due[before.Key])
 				require.True(t, mayOvertake(p.Job, before))
-				require.Len(t, w.Models[p.Job.Class], common(w.Models[p.Job.Class], i.Loaded))
+				require.False(t, w.Due[before.Key] && (w.Late[before.Key] || before.Tenant != p.Job.Tenant))
+				if len(w.Takes) == 0 || w.Late[before.Key] || w.Takes[before.Key] < shorter*w.Takes[p.Job.Key] {
+					require.True(t, w.Overtaking)
+					require.False(t, w.Due[before.Key])
+					require.Len(t, w.Models[p.Job.Class], common(w.Models[p.Job.Class], i.Loaded))
+				}
 				if !slices.ContainsFunc(pairs, func(p Pair) bool { return p.Job.Key == before.Key }) {
 					require.Contains(t, passed, before.Key)
 				}

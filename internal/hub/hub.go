@@ -394,6 +394,6 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, Ahead: s.Lookahead > 0,
+		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, Ahead: s.Lookahead > 0,
 	}
 }

@@ -34,7 +34,8 @@ type Identity struct {
 // without opening it. The error repeats nothing of it.
 func CheckStorage(location string) error { return files.CheckLocation(location) }
 
-// NoOvertaking lets no job overtake another because its models are loaded.
+// NoOvertaking lets no job overtake another because its models are loaded, or because it
+// takes less time.
 const NoOvertaking time.Duration = -1
 
 // Settings are what a reload may change. The zero value of each field means
@@ -68,6 +69,11 @@ type Settings struct {
 	// callers whose models an instance has loaded. Default: 10 seconds; NoOvertaking
 	// with FIFO.
 	Overtaking time.Duration
+	// ShortFirst lets short jobs go before long ones of other callers. A job is
+	// overtaken like this for as long as it will take itself, and for no longer than
+	// ShortFirst; by those of other tenants for no longer than Overtaking. Default:
+	// 2 minutes; NoOvertaking with FIFO.
+	ShortFirst time.Duration
 	// TenantWeights are the shares of tenants in the time of the instances, from
 	// 0.001 to 1000. Default: 1 for each that is not named.
 	TenantWeights map[string]float64
@@ -182,8 +188,9 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.UnrunnableTimeout, time.Hour)
 	fill(&s.ReplayWindow, time.Minute)
 	fill(&s.Overtaking, 10*time.Second)
+	fill(&s.ShortFirst, 2*time.Minute)
 	if s.FIFO {
-		s.Overtaking = NoOvertaking
+		s.Overtaking, s.ShortFirst = NoOvertaking, NoOvertaking
 	}
 	fill(&s.HistoryEntries, 10_000)
 	fill(&s.MaxSockets, 10_000)
