@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"internal/gossip":    {"internal/fleet", "internal/retry"},
 	"internal/schedule":  {"internal/pyjson"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis"},
-	"internal/stream":    {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
+	"internal/stream":    {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/recent", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},

@@ -31,7 +31,7 @@ type line struct {
 	sent    []*sequence // in the order in which they are (to be) sent
 	mark    uint64      // the last one used
 	probe   uint64      // the last one used
-	// pongs means that the client has answered a probe: it is one that does.
+	// pongs means that the client has answered a probe once: it is one that does.
 	pongs bool
 
 	memory, results int64 // bytes kept by all logs

@@ -222,6 +222,9 @@ func (s *Streams) left(k Key, w *socket, inOrder bool) {
 // sign that the client has read up to probe. An older socket's receipt counts only until
 // the newest socket is sent the same again, with new marks.
 func (s *Streams) received(k Key, mark, probe uint64) {
+	if probe > 0 {
+		s.pongs.Change(k.Tenant, k.Client, func(*struct{}) {})
+	}
 	if mark > 0 || probe > 0 {
 		s.receive(k, func(c *client) []*sequence { return append(c.line.confirm(mark), c.line.reads(probe)...) })
 	}

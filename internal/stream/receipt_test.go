@@ -176,6 +176,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		posts   int
 		closes  bool // the old socket, before the posts
 		arrives bool // the new socket, before the posts
+		known   bool // to answer pings, from an earlier time
 		again   bool
 	}{
 		"posts":                           {posts: 1, again: true},
@@ -183,11 +184,15 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		"posts, and has another socket":   {posts: 1, arrives: true, again: true},
 		"has closed its socket, and post": {posts: 1, closes: true},
 		"posts after each end":            {posts: 3},
+		"is cut off, and posts":           {posts: 1, closes: true, known: true, again: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := loopback(t, Options{})
 			me := Key{Client: "me"}
+			if c.known {
+				r.streams.received(me, 0, 1)
+			}
 			deaf := r.dial("/ws?clientId=me", nil)
 			r.run("me", "a").End(other(success("a")))
 			require.Eventually(t, func() (told bool) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/recent"
 )
 
 // Errors that [Streams.Serve] returns before anything was written to the client, so
@@ -156,10 +157,11 @@ type Streams struct {
 
 	transport Transport // nil without other hubs
 	self      string
-	sessions  atomic.Uint64  // of forwarders and entries
-	numbers   atomic.Uint64  // of sequences
-	arrivals  atomic.Uint64  // of sockets
-	network   sync.WaitGroup // requests to other hubs in progress
+	sessions  atomic.Uint64        // of forwarders and entries
+	numbers   atomic.Uint64        // of sequences
+	arrivals  atomic.Uint64        // of sockets
+	pongs     recent.Map[struct{}] // the clients that have answered a ping
+	network   sync.WaitGroup       // requests to other hubs in progress
 
 	mu      sync.Mutex
 	clients map[Key]*client
@@ -220,6 +222,7 @@ func (s *Streams) client(k Key, create bool) *client {
 			hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir, ledger: s.ledger(k.Tenant),
 		}
 		c.line.limits.ledger.clients++
+		s.pongs.Read(k.Tenant, k.Client, func(*struct{}) { c.line.pongs = true })
 		s.clients[k] = c
 	}
 	return c
