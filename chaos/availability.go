@@ -14,12 +14,16 @@ type availability struct {
 	sick  map[string]bool
 	since time.Time // when it became possible, zero while it is not
 	spans []span
+	// calm is for how long nothing at all was sick, up to calmFrom; the zero calmFrom
+	// means that something is.
+	calm     time.Duration
+	calmFrom time.Time
 }
 
 type span struct{ from, to time.Time }
 
 func newAvailability(hubs int) *availability {
-	return &availability{hubs: hubs, sick: map[string]bool{}, since: time.Now()}
+	return &availability{hubs: hubs, sick: map[string]bool{}, since: time.Now(), calmFrom: time.Now()}
 }
 
 func (a *availability) down(target string) { a.change(target, true) }
@@ -33,6 +37,12 @@ func (a *availability) change(target string, sick bool) {
 	} else {
 		delete(a.sick, target)
 	}
+	switch {
+	case len(a.sick) > 0 && !a.calmFrom.IsZero():
+		a.calm, a.calmFrom = a.calm+time.Since(a.calmFrom), time.Time{}
+	case len(a.sick) == 0 && a.calmFrom.IsZero():
+		a.calmFrom = time.Now()
+	}
 	hubs := len(a.sick)
 	if a.sick[redisName] {
 		hubs = a.hubs
@@ -44,6 +54,16 @@ func (a *availability) change(target string, sick bool) {
 		a.spans = append(a.spans, span{a.since, time.Now()})
 		a.since = time.Time{}
 	}
+}
+
+// wellFor is for how long Redis and all hubs were well until now, all in all.
+func (a *availability) wellFor() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.calmFrom.IsZero() {
+		return a.calm
+	}
+	return a.calm + time.Since(a.calmFrom)
 }
 
 // longest returns the longest time, up to until, in which nothing was accepted

@@ -28,6 +28,8 @@ const (
 	// grace is how long an open socket may go without reporting an end that the
 	// hubs already know.
 	grace = 30 * time.Second
+	// calm is for how much of this time Redis and all hubs must have been well.
+	calm = 10 * time.Second
 )
 
 // client submits prompts to any hub, listens, leaves, comes back and cancels.
@@ -37,6 +39,7 @@ type client struct {
 	random *rand.Rand
 	tally  *tally
 	http   *http.Client
+	well   *availability
 	// nameless clients have no socket. They only submit.
 	nameless bool
 
@@ -91,7 +94,7 @@ func (c *client) post(ctx context.Context) *prompt {
 // accepted have ended.
 func (c *client) visit(ctx, submit context.Context) {
 	var conn *websocket.Conn
-	var since time.Time // when the socket was opened
+	var since moment // when the socket was opened
 	var s *socket
 	leave := func() {
 		if conn != nil {
@@ -100,7 +103,7 @@ func (c *client) visit(ctx, submit context.Context) {
 		}
 	}
 	defer leave()
-	known := map[string]time.Time{} // when the client first saw that a prompt had ended
+	known := map[string]moment{} // when the client first saw that a prompt had ended
 	left := 1 + c.random.IntN(4)
 	looked := time.Now()
 	for ctx.Err() == nil {
@@ -109,7 +112,7 @@ func (c *client) visit(ctx, submit context.Context) {
 				c.pause(ctx, 200*time.Millisecond)
 				continue
 			}
-			since, s = time.Now(), &socket{client: c, conn: conn, done: map[string]bool{}}
+			since, s = c.now(), &socket{client: c, conn: conn, done: map[string]bool{}}
 		}
 		if left > 0 && submit.Err() == nil {
 			left--
@@ -135,9 +138,22 @@ func (c *client) visit(ctx, submit context.Context) {
 	}
 }
 
+// moment is a time, and for how long all had been well until then.
+type moment struct {
+	time time.Time
+	well time.Duration
+}
+
+func (c *client) now() moment { return moment{time.Now(), c.well.wellFor()} }
+
+// patient reports whether a hub had its time since a moment.
+func (c *client) patient(m moment) bool {
+	return time.Since(m.time) > grace && c.well.wellFor()-m.well > calm
+}
+
 // missed looks for prompts that have ended according to a hub, but whose end this
 // socket was not told although it has been open for long enough.
-func (c *client) missed(ctx context.Context, known map[string]time.Time, since time.Time, connected bool) bool {
+func (c *client) missed(ctx context.Context, known map[string]moment, since moment, connected bool) bool {
 	found := false
 	for id, p := range c.prompts {
 		if !p.accepted || p.cancelled || p.ends > 0 {
@@ -147,10 +163,10 @@ func (c *client) missed(ctx context.Context, known map[string]time.Time, since t
 			// This does not read the history: a client that has seen an end there
 			// is not told of it.
 			if j, err := c.job(ctx, c.hub(), id); err == nil && !j.live() {
-				known[id] = time.Now()
+				known[id] = c.now()
 			}
-		} else if connected && time.Since(at) > grace && time.Since(since) > grace {
-			c.tally.breach(undelivered, "%s (client %s): in the history for %.0f s, socket open for %.0f s", id, c.id, time.Since(at).Seconds(), time.Since(since).Seconds())
+		} else if connected && c.patient(at) && c.patient(since) {
+			c.tally.breach(undelivered, "%s (client %s): in the history for %.0f s, socket open for %.0f s", id, c.id, time.Since(at.time).Seconds(), time.Since(since.time).Seconds())
 			found = true
 		}
 	}

@@ -120,7 +120,7 @@ func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	defer quiet()
 	var clients sync.WaitGroup
 	start := func(n int, c *client) {
-		c.name, c.random, c.tally, c.http = fmt.Sprint("chaos client ", n+1), rand.New(rand.NewPCG(r.options.seed, uint64(n+1))), t, &http.Client{}
+		c.name, c.random, c.tally, c.http, c.well = fmt.Sprint("chaos client ", n+1), rand.New(rand.NewPCG(r.options.seed, uint64(n+1))), t, &http.Client{}, well
 		clients.Go(func() { c.run(listen, submit) })
 	}
 	for n := range r.options.sizes.clients {

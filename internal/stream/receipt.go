@@ -21,7 +21,7 @@ import (
 // as if it were sent, and some clients post several prompts before they read anything. So
 // of a client that answers pings, a close or a POST counts only if it has answered the one
 // before the sequence. Of a client that has answered none yet, a POST counts if the socket
-// that was told the end has closed before it, or if it is the third one, each after the
+// was closed right after it was told the end, or if it is the third one, each after the
 // end of the one before: who held up the connection would hold up its close, too, and
 // whoever reads nothing does not wait for ends.
 //
@@ -53,6 +53,10 @@ func closedBy(err error) bool {
 // that answers no pings reads.
 const postsEnough = 3
 
+// promptly is how soon after an end a client closes its socket that has read it and opens
+// one for each prompt.
+const promptly = 2 * time.Second
+
 // confirm records that everything up to mark was received. It returns the sequences
 // that were received completely.
 func (l *line) confirm(mark uint64) (received []*sequence) {
@@ -83,16 +87,18 @@ func (l *line) written(mark uint64) {
 	}
 }
 
-// closed records that the client has closed the socket, in order or not, to which
-// everything up to mark was written. It returns what the client has received.
-func (l *line) closed(mark uint64, inOrder bool) (received []*sequence) {
+// closed records that the client has closed the socket right after everything up to mark
+// was written to it. In order or not, that proves nothing yet of a client that answers
+// pings.
+func (l *line) closed(mark uint64) {
 	for _, q := range l.sent {
-		q.closed = q.closed || q.mark != 0 && q.mark <= mark
+		q.closed = q.closed || q.mark != 0 && q.mark == mark
 	}
-	if !inOrder {
-		return nil
-	}
-	return l.take(func(q *sequence) bool { return q.closed && q.mark <= mark && (q.read || !l.pongs) })
+}
+
+// closedInOrder is confirm for a close frame.
+func (l *line) closedInOrder(mark uint64) (received []*sequence) {
+	return l.take(func(q *sequence) bool { return q.mark != 0 && q.mark <= mark && (q.read || !l.pongs) })
 }
 
 // doubtful reports whether the client may already have read something that would be
@@ -176,6 +182,13 @@ func (w *socket) toldMark() uint64 {
 	return w.told
 }
 
+// sinceTold is how long ago the newest end was written.
+func (w *socket) sinceTold() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.toldAt)
+}
+
 // receive handles receipts, whatever their form.
 func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 	var prompts []string
@@ -211,10 +224,13 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 // left handles that a client has closed its socket w.
 func (s *Streams) left(k Key, w *socket, inOrder bool) {
 	s.receive(k, func(c *client) []*sequence {
-		if c.socket != w && !inOrder {
-			return nil // it may have been held up until now, so that the client took another one
+		switch {
+		case inOrder:
+			return c.line.closedInOrder(w.toldMark())
+		case c.socket == w && w.sinceTold() < promptly: // else it may have been held up until now
+			c.line.closed(w.toldMark())
 		}
-		return c.line.closed(w.toldMark(), inOrder)
+		return nil
 	})
 }
 

@@ -176,6 +176,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		posts   int
 		closes  bool // the old socket, before the posts
 		arrives bool // the new socket, before the posts
+		late    bool // the hub hears of that after a while
 		known   bool // to answer pings, from an earlier time
 		again   bool
 	}{
@@ -183,6 +184,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		"posts and posts":                 {posts: 2, again: true},
 		"posts, and has another socket":   {posts: 1, arrives: true, again: true},
 		"has closed its socket, and post": {posts: 1, closes: true},
+		"the hub hears late of its close": {posts: 1, closes: true, late: true, again: true},
 		"posts after each end":            {posts: 3},
 		"is cut off, and posts":           {posts: 1, closes: true, known: true, again: true},
 	} {
@@ -210,6 +212,13 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 						return gone
 					}, patience, tick)
 				}
+			}
+			if c.late {
+				r.streams.change(me, false, func(c *client) {
+					c.socket.mu.Lock()
+					defer c.socket.mu.Unlock()
+					c.socket.toldAt = c.socket.toldAt.Add(-promptly)
+				})
 			}
 			if c.closes {
 				close()

@@ -69,7 +69,8 @@ type socket struct {
 	shuts    bool     // this side closes it
 	mark     uint64   // the newest that was written
 	told     uint64   // the newest of a sequence whose end was written
-	probe    uint64   // the newest that is to be asked
+	toldAt   time.Time
+	probe    uint64 // the newest that is to be asked
 
 	// Used by the writer only.
 	adapter    adapter

@@ -84,7 +84,7 @@ func (w *socket) due(ctx context.Context) error {
 	}
 	if it.tells != 0 {
 		w.mu.Lock()
-		w.told = it.tells
+		w.told, w.toldAt = it.tells, time.Now()
 		w.mu.Unlock()
 	}
 	return nil
