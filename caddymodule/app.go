@@ -150,6 +150,9 @@ type App struct {
 	// How much of the shared resources one tenant may use.
 	TenantLimits *TenantLimits `json:"tenant_limits,omitempty"`
 
+	// Limits of single tenants, by name. What is absent is as for all tenants.
+	TenantLimitsOf OwnLimits `json:"tenant_limits_of,omitempty"`
+
 	// Allow calls that install or change code on instances (ComfyUI-Manager and the
 	// like). Default: false, they get 403.
 	Manager bool `json:"manager,omitempty"`
@@ -306,6 +309,7 @@ func (a *App) hubSettings() hub.Settings {
 		HistorySize:       a.HistorySize,
 		InputAge:          time.Duration(a.InputAge),
 		TenantLimits:      a.TenantLimits.limits(),
+		TenantLimitsOf:    a.TenantLimitsOf.limits(),
 		Manager:           a.Manager,
 		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
 		Frontend:          a.Frontend,

@@ -74,9 +74,11 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    tenant_weights {
 //	        <tenant>       <number>
 //	    }
-//	    tenant_limits {
+//	    tenant_limits [<tenant...>] {
 //	        waiting        <number>
 //	        queue_size     <size>
+//	        running        <number>
+//	        gpu_seconds    <number>
 //	        sockets        <number>
 //	        history        <number>
 //	        history_size   <size>
@@ -98,7 +100,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	var seen words
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if d.Val() != "instance" && seen.again(d.Val()) {
+		if !slices.Contains([]string{"instance", "tenant_limits"}, d.Val()) && seen.again(d.Val()) {
 			return d.Errf("%s is given twice", d.Val())
 		}
 		var err error
@@ -107,8 +109,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			a.Gossip = new(Gossip)
 			err = a.Gossip.UnmarshalCaddyfile(d)
 		case d.Val() == "tenant_limits":
-			a.TenantLimits = new(TenantLimits)
-			err = a.TenantLimits.UnmarshalCaddyfile(d)
+			err = a.unmarshalTenantLimits(d)
 		case d.Val() == "tenant_weights":
 			a.TenantWeights = TenantWeights{}
 			err = a.TenantWeights.UnmarshalCaddyfile(d)

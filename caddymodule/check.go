@@ -67,6 +67,9 @@ func (a *App) check() error {
 			return fmt.Errorf("tenant_limits: %w", err)
 		}
 	}
+	if err := a.TenantLimitsOf.check(); err != nil {
+		return fmt.Errorf("tenant_limits %w", err)
+	}
 	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {
 		return fmt.Errorf("order: %w", err)
 	}

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -20,6 +21,14 @@ type TenantLimits struct {
 	// How many bytes the bodies of these jobs may take, compressed. Default: a
 	// quarter of `max_queue_size`.
 	QueueSize int64 `json:"queue_size,omitempty"`
+
+	// How many jobs of a tenant may run at once; others wait, and hold up nobody.
+	// Default: no limit.
+	Running int `json:"running,omitempty"`
+
+	// How many seconds of instances a tenant may use within 24 hours. Then its prompts
+	// get 429, and what it has waiting waits; what runs goes on. Default: no limit.
+	GPUSeconds int `json:"gpu_seconds,omitempty"`
 
 	// How many sockets of a tenant may be open at once. Default: a quarter of
 	// `max_sockets`.
@@ -51,10 +60,32 @@ type TenantLimits struct {
 
 // UnmarshalCaddyfile parses the block "tenant_limits" of the app.
 func (l *TenantLimits) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
 	return setBlock(d, l.set, "tenant_limits takes a block")
+}
+
+// OwnLimits are limits of single tenants, by name. What is absent is as for all tenants.
+type OwnLimits map[string]*TenantLimits
+
+// unmarshalTenantLimits parses a block "tenant_limits": of those tenants that it names, or
+// of all others.
+func (a *App) unmarshalTenantLimits(d *caddyfile.Dispenser) error {
+	tenants, limits := d.RemainingArgs(), new(TenantLimits)
+	if len(tenants) == 0 && a.TenantLimits != nil {
+		return d.Err("tenant_limits for all is given twice")
+	}
+	for _, tenant := range tenants {
+		if a.TenantLimitsOf[tenant] != nil {
+			return d.Errf("tenant_limits of %s are given twice", tenant)
+		}
+		if a.TenantLimitsOf == nil {
+			a.TenantLimitsOf = OwnLimits{}
+		}
+		a.TenantLimitsOf[tenant] = limits
+	}
+	if len(tenants) == 0 {
+		a.TenantLimits = limits
+	}
+	return limits.UnmarshalCaddyfile(d)
 }
 
 func (l *TenantLimits) set(word, value string) (err error) {
@@ -63,6 +94,10 @@ func (l *TenantLimits) set(word, value string) (err error) {
 		l.Waiting, err = parseCount(value)
 	case "queue_size":
 		l.QueueSize, err = parseSize(value)
+	case "running":
+		l.Running, err = parseCount(value)
+	case "gpu_seconds":
+		l.GPUSeconds, err = parseCount(value)
 	case "sockets":
 		l.Sockets, err = parseCount(value)
 	case "history":
@@ -91,6 +126,8 @@ func (l *TenantLimits) check() error {
 	}{
 		{"waiting", int64(l.Waiting)},
 		{"queue_size", l.QueueSize},
+		{"running", int64(l.Running)},
+		{"gpu_seconds", int64(l.GPUSeconds)},
 		{"sockets", int64(l.Sockets)},
 		{"history", int64(l.History)},
 		{"history_size", l.HistorySize},
@@ -106,6 +143,30 @@ func (l *TenantLimits) check() error {
 	return nil
 }
 
+// check validates values that may come from JSON.
+func (o OwnLimits) check() error {
+	for tenant, l := range o {
+		if l == nil {
+			continue
+		}
+		if l.History != 0 || l.HistorySize != 0 {
+			return fmt.Errorf("%s: history and history_size are the same for all tenants", tenant)
+		}
+		if err := l.check(); err != nil {
+			return fmt.Errorf("%s: %w", tenant, err)
+		}
+	}
+	return nil
+}
+
+func (o OwnLimits) limits() map[string]hub.TenantLimits {
+	limits := map[string]hub.TenantLimits{}
+	for tenant, l := range o {
+		limits[tenant] = l.limits()
+	}
+	return limits
+}
+
 // limits returns the hub's limits; absent ones are the defaults.
 func (l *TenantLimits) limits() hub.TenantLimits {
 	if l == nil {
@@ -114,5 +175,6 @@ func (l *TenantLimits) limits() hub.TenantLimits {
 	return hub.TenantLimits{
 		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History, HistorySize: l.HistorySize,
 		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
+		Running: l.Running, GPUTime: time.Duration(l.GPUSeconds) * time.Second,
 	}
 }

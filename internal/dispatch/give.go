@@ -12,6 +12,10 @@ import (
 // give claims a job for an instance and starts its run.
 func (p pass) give(ctx context.Context, pair Pair) error {
 	d, key := p.d, pair.Job.Key
+	if p.capped[pair.Job.Tenant] {
+		p.passed[key] = true
+		return nil
+	}
 	conn := d.connection(pair.Instance)
 	if conn == nil {
 		p.passed[pair.Instance] = true
@@ -46,6 +50,8 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 		return err
 	case errors.Is(err, queue.ErrTaken):
 		p.passed[pair.Instance] = true
+	case errors.Is(err, queue.ErrCapped): // the next look leaves it out
+		p.capped[pair.Job.Tenant], p.passed[key] = true, true
 	case errors.Is(err, queue.ErrNotQueued), errors.Is(err, queue.ErrNotFound):
 		p.passed[key] = true
 	default: // there is something wrong with this one; the others go on

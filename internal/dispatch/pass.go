@@ -14,6 +14,8 @@ type pass struct {
 	// passed are instances and jobs that were tried in vain: another hub has the
 	// instance, or the job cannot be claimed. They have their turn in the next pass.
 	passed map[string]bool
+	// capped are tenants that may begin no further run now.
+	capped map[string]bool
 	// ahead says that jobs are given to instances that still run one.
 	ahead bool
 	// left is how many classes still have waiting jobs after the last claim.
@@ -23,7 +25,7 @@ type pass struct {
 // pass gives jobs to idle instances until there is nothing left to give. next is
 // when a job that must not run yet may, from now; zero if that cannot be said.
 func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
-	p := pass{d: d, passed: map[string]bool{}, left: new(int)}
+	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int)}
 	for {
 		news := d.news.Load()
 		// Else only an instance was freed since the last look.

@@ -33,7 +33,7 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	case job.Queued:
 		position = s.position(ctx, j)
 		if needs, ok := s.needs(ctx, j); ok {
-			candidates, j.Reason = s.dispatch.Candidates(needs, j.Key), s.dispatch.Explain(needs)
+			candidates, j.Reason = s.dispatch.Candidates(needs, j.Key), s.waitsFor(ctx, j, needs)
 		}
 	case job.Leased, job.Running:
 		j.Reason = "it is being run by " + j.Run.Instance

@@ -151,10 +151,8 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		FIFO: s.FIFO, Weight: s.weightOf,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
-		TenantQueue: func(tenant string) (int, int64) {
-			l := h.limitsOf(tenant)
-			return l.Waiting, l.QueueSize
-		},
+		TenantQueue: func(tenant string) (int, int64) { return h.limitsOf(tenant).queue() },
+		TenantRuns:  func(tenant string) (int, time.Duration) { return h.limitsOf(tenant).runs() },
 	})
 	return h.statics.apply(s.Instances)
 }
@@ -216,7 +214,7 @@ func (h *Hub) open(ctx context.Context) error {
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
-	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, log: h.log}
+	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,

@@ -22,6 +22,7 @@ type Insight struct {
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Streams
 	logins   *logins
+	limitsOf func(tenant string) TenantLimits
 	log      func() *slog.Logger
 }
 

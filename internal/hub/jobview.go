@@ -75,7 +75,7 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 	if j.State == job.Queued {
 		position = s.position(ctx, j)
 		if needs, ok := s.needs(ctx, j); ok {
-			j.Reason = s.dispatch.Explain(needs)
+			j.Reason = s.waitsFor(ctx, j, needs)
 		}
 	}
 	return view(j, position, s.dispatch.Outlook(ctx, j).ETA(j, position), s.withoutAddresses(v)), nil

@@ -123,6 +123,9 @@ type Settings struct {
 	MaxSockets int
 	// TenantLimits bound what one tenant may take of what all share.
 	TenantLimits TenantLimits
+	// TenantLimitsOf are those of single tenants; what is zero is as for all. History and
+	// HistorySize are the same for all.
+	TenantLimitsOf map[string]TenantLimits
 	// Manager lets calls that install or change code on instances through.
 	// Default: they are 403.
 	Manager bool

@@ -27,6 +27,10 @@ var (
 	ErrTenantQueueSize = queue.ErrTenantFullBytes // is ErrTenantWaiting, too
 )
 
+// TimeSpentError is the error of [Submitter.Submit] for a tenant that has used all the
+// time of instances that it has for a day.
+type TimeSpentError = queue.SpentError
+
 // Submission is a prompt that somebody wants to be run. The byte slices must not
 // be changed.
 type Submission struct {

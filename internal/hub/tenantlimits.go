@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"time"
+
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -13,6 +15,11 @@ type TenantLimits struct {
 	// QueueSize bounds the bytes of these jobs. Default: a quarter of
 	// MaxQueueSize.
 	QueueSize int64
+	// Running bounds a tenant's runs. Default: no bound.
+	Running int
+	// GPUTime bounds the time of instances that a tenant may use within 24 hours;
+	// further prompts get 429, and no waiting one begins. Default: no bound.
+	GPUTime time.Duration
 	// Sockets bounds a tenant's open sockets. Default: a quarter of MaxSockets.
 	Sockets int
 	// History bounds a tenant's ended jobs; the oldest go. Default:
@@ -47,7 +54,7 @@ func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
 // have a ComfyUI; beside people who log in they are one tenant among others.
 func (h *Hub) limitsOf(tenant string) TenantLimits {
 	s := h.Settings()
-	l := s.TenantLimits
+	l := s.TenantLimits.but(s.TenantLimitsOf[tenant])
 	fill(&l.History, s.HistoryEntries)
 	if !h.shares(tenant) {
 		return l
@@ -60,6 +67,27 @@ func (h *Hub) limitsOf(tenant string) TenantLimits {
 	fill(&l.Inputs, 50<<30)
 	fill(&l.InputFiles, 100_000)
 	return l
+}
+
+// queue and runs are the limits that the queue keeps.
+func (l TenantLimits) queue() (jobs int, bytes int64) { return l.Waiting, l.QueueSize }
+
+func (l TenantLimits) runs() (running int, daily time.Duration) { return l.Running, l.GPUTime }
+
+// but returns the limits with those of a single tenant in their place, as far as they are
+// set.
+func (l TenantLimits) but(own TenantLimits) TenantLimits {
+	fill(&own.Waiting, l.Waiting)
+	fill(&own.QueueSize, l.QueueSize)
+	fill(&own.Running, l.Running)
+	fill(&own.GPUTime, l.GPUTime)
+	fill(&own.Sockets, l.Sockets)
+	fill(&own.Userdata, l.Userdata)
+	fill(&own.UserdataFiles, l.UserdataFiles)
+	fill(&own.Inputs, l.Inputs)
+	fill(&own.InputFiles, l.InputFiles)
+	own.History, own.HistorySize = l.History, l.HistorySize
+	return own
 }
 
 // weightOf returns a tenant's share in the time of the instances.

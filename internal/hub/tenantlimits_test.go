@@ -151,6 +151,70 @@ func TestTenantQueue(t *testing.T) {
 	}
 }
 
+// A tenant has no more runs at once than it may; its other jobs wait and say so, and
+// hold up nobody.
+func TestTenantRunning(t *testing.T) {
+	t.Parallel()
+	b := shared(t, TenantLimits{Running: 1}, func(b *bench) {
+		b.instances = append(b.instances, newInstance(t, sim.Config{}), newInstance(t, sim.Config{}))
+		b.settings.TenantLimitsOf = map[string]TenantLimits{"cyd": {Running: 2}}
+	})
+	post := func(tenant, id string, graph string) {
+		t.Helper()
+		status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
+		require.Equal(t, http.StatusOK, status, answer)
+	}
+	ended := func(tenant, id string) func() bool {
+		return func() bool {
+			_, answer := b.as(tenant, "GET", "/history/"+id, "")
+			return strings.Contains(answer, "outputs")
+		}
+	}
+	stop := func(tenant, id string) {
+		b.as(tenant, "POST", "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+	}
+	post("ann", "a1", endless(1))
+	post("ann", "a2", endless(2))
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+	post("bob", "b1", picture(3))
+	require.Eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
+	_, answer := b.as("ann", "POST", "/hub/explain", `{"prompt_id": "a2"}`)
+	require.Contains(t, answer, "no more than 1 of them run at once")
+	require.Zero(t, b.hub.dispatch.Stuck())
+	require.Equal(t, 2, started(b))
+	stop("ann", "a1")
+	require.Eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")
+	stop("ann", "a2")
+
+	post("cyd", "c1", endless(4))
+	post("cyd", "c2", endless(5))
+	require.Eventually(t, func() bool { return started(b) == 5 }, time.Minute, 5*time.Millisecond, "its own limit")
+	stop("cyd", "c1")
+	stop("cyd", "c2")
+}
+
+// A tenant that has used its time of a day is refused, and told when it may go on.
+func TestTenantGPUTime(t *testing.T) {
+	t.Parallel()
+	b := shared(t, TenantLimits{GPUTime: time.Millisecond}, func(b *bench) {
+		b.instances = append(b.instances, newInstance(t, sim.Config{}))
+	})
+	post := func(tenant string, n int) (int, string) {
+		return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(n)))
+	}
+	status, answer := post("ann", 1)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Eventually(t, func() bool {
+		status, answer = post("ann", 2)
+		return status != http.StatusOK
+	}, time.Minute, 5*time.Millisecond)
+	require.Equal(t, http.StatusTooManyRequests, status)
+	b.refused("gpu_seconds", status, answer)
+	require.Contains(t, answer, "You can go on in 24h")
+	status, answer = post("bob", 9)
+	require.Equal(t, http.StatusOK, status, answer)
+}
+
 func TestTenantUserdata(t *testing.T) {
 	t.Parallel()
 	store := func(b *bench, tenant, name string, size int) (int, string) {

@@ -167,7 +167,7 @@ type ClaimRequest struct {
 const minWeight, maxWeight = 0.001, 1000
 
 // Claim assigns a waiting job to an instance, and its run to a hub for the duration
-// of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken,
+// of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken, ErrCapped,
 // ErrNotFound; ErrUnavailable also for a moment after Redis was restarted, see
 // [Queue.Heal].
 func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
@@ -180,7 +180,9 @@ func (q *Queue) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, c
 	if err := q.ready(ctx); err != nil {
 		return job.Job{}, 0, err
 	}
-	weight := min(max(q.limit.Load().Weight(r.Tenant), minWeight), maxWeight)
+	limit := q.limit.Load()
+	weight := min(max(limit.Weight(r.Tenant), minWeight), maxWeight)
+	running, daily := limit.TenantRuns(r.Tenant)
 	cost := ""
 	if r.Cost > 0 {
 		cost = strconv.FormatInt(milliseconds(r.Cost), 10)
@@ -190,7 +192,7 @@ func (q *Queue) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, c
 		ahead = "1"
 	}
 	code, fields, err := q.run(ctx, claimScript, r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease),
-		cost, weight, ahead, r.After.Key, r.After.Fence)
+		cost, weight, ahead, r.After.Key, r.After.Fence, running, daily.Milliseconds())
 	if err != nil {
 		return job.Job{}, 0, err
 	}

@@ -50,7 +50,8 @@ type Accepted struct {
 
 // Enqueue accepts a job, or finds the one that was accepted before with the same
 // key, or with the same id and BodyHash. On the embedded server the job is on disk
-// when Enqueue returns. Errors: ErrFull, ErrTenantFull, ErrUnavailable.
+// when Enqueue returns. Errors: ErrFull, ErrTenantFull,
+// ErrTenantSpent, ErrUnavailable.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -71,13 +72,18 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	}
 	limit := q.limit.Load()
 	ownJobs, ownBytes := limit.TenantQueue(s.Tenant)
+	_, daily := limit.TenantRuns(s.Tenant)
 	stored := q.codec.encodeBody(s.Body)
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape)
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds())
 	if err != nil {
 		return Accepted{}, err
+	}
+	if code == "tenant_spent" {
+		p := parser{r: record{"wait": fields[0]}}
+		return Accepted{}, SpentError{Wait: time.Duration(p.int("wait")) * time.Millisecond}
 	}
 	existing := code == "existing"
 	if err := refusal(code); err != nil && !existing {

@@ -19,6 +19,9 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:callers:TENANT       zset    callers by the place of their last job
 //	q:waiting_jobs         hash    tenant -> number of its waiting jobs; "" -> of all
 //	q:waiting_bytes        hash    the same of the bytes of their bodies and secrets
+//	q:seats:TENANT         set     keys of the jobs whose runs count for its limit
+//	q:spent:TENANT         hash    hour since 1970 -> milliseconds of instances used; for a day
+//	q:capped               zset    tenants at a limit, by when a claim may be tried again
 //	q:classes              set     classes with waiting jobs
 //	q:class:CLASS          hash    requires; live, the number of its live jobs
 //	q:live                 zset    ranks of all live jobs

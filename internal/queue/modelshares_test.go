@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // turns are the places of the callers of each tenant.
@@ -155,6 +157,51 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 		_, err := w.Position(w.ctx, j.Key)
 		require.Error(t, err)
 	}
+}
+
+// modelSeats are how many runs each tenant may have at once.
+var modelSeats = map[string]int{"t0": 2, "t1": 3}
+
+// tenant returns the tenant of a job.
+func (m *model) tenant(key string) string {
+	if j := m.jobs[key]; j != nil {
+		return j.Tenant
+	}
+	return ""
+}
+
+// seats are the jobs whose runs count for their tenant's limit.
+func (m *model) seats(tenant string) []string {
+	keys := []string{}
+	for _, j := range m.jobs {
+		if j.Tenant == tenant && j.runs() && !j.released {
+			keys = append(keys, j.Key)
+		}
+	}
+	return keys
+}
+
+// compareSeats compares the tenants' runs with the model. It returns false if it cannot be
+// said whether a tenant is still left out of the window.
+func (w *walk) compareSeats() bool {
+	for tenant := range modelSeats {
+		got, err := w.db.Client().SMembers(w.ctx, w.db.Key("q", "seats", tenant)).Result()
+		require.NoError(w.t, err)
+		require.ElementsMatch(w.t, w.m.seats(tenant), got)
+		usage, err := w.Usage(w.ctx, tenant)
+		require.NoError(w.t, err)
+		require.Equal(w.t, queue.Usage{Running: len(got)}, usage)
+	}
+	for tenant := range w.m.barred {
+		till, err := w.db.Client().ZScore(w.ctx, w.db.Key("q", "capped"), tenant).Result()
+		require.NoError(w.t, err)
+		if left := time.Until(time.UnixMilli(int64(till))); left <= 0 {
+			delete(w.m.barred, tenant) // a claim decides again
+		} else if left < 200*time.Millisecond {
+			return false // it may be over by now
+		}
+	}
+	return true
 }
 
 func atoi(t testing.TB, text string) int {

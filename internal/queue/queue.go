@@ -76,6 +76,11 @@ var (
 	ErrTenantFull = errors.New("queue: full for this tenant")
 	// ErrTenantFullBytes is the ErrTenantFull of TenantMaxQueueBytes.
 	ErrTenantFullBytes = fmt.Errorf("%w: too many bytes", ErrTenantFull)
+	// ErrTenantSpent means that the tenant has used all the time of instances that it has
+	// for a day. The error is a [SpentError].
+	ErrTenantSpent = errors.New("queue: the tenant's time for a day is used up")
+	// ErrCapped means that the tenant may begin no further run now.
+	ErrCapped = errors.New("queue: the tenant is at its limit of runs or of time")
 	// ErrNotFound means that there is no such job: never, or no longer.
 	ErrNotFound = errors.New("queue: no such job")
 	// ErrNotQueued means that the job is no longer waiting: it was claimed or has
@@ -104,6 +109,18 @@ var (
 	// ErrCorrupt means that a stored value cannot be decoded.
 	ErrCorrupt = errors.New("queue: corrupt value")
 )
+
+// SpentError is an ErrTenantSpent.
+type SpentError struct {
+	// Wait is when the tenant may go on, from now.
+	Wait time.Duration
+}
+
+// Error implements error.
+func (e SpentError) Error() string { return ErrTenantSpent.Error() }
+
+// Is implements the interface of errors.Is.
+func (e SpentError) Is(target error) bool { return target == ErrTenantSpent }
 
 // Options of a queue. The zero value of each field means its default.
 type Options struct {
@@ -203,6 +220,10 @@ type Limits struct {
 	// Weight returns a tenant's share of the instances beside those of others.
 	// Default: 1 for each.
 	Weight func(tenant string) float64
+	// TenantRuns returns how many runs a tenant may have at once, and how much time of
+	// instances it may use within any 24 hours, by the hour; 0 means no limit. A run
+	// that has begun goes on. Default: no limit for any tenant.
+	TenantRuns func(tenant string) (running int, daily time.Duration)
 }
 
 // SetLimits replaces the limits, as a reload of the configuration may. What exceeds
@@ -219,6 +240,9 @@ func (q *Queue) SetLimits(l Limits) {
 	}
 	if l.Weight == nil {
 		l.Weight = func(string) float64 { return 1 }
+	}
+	if l.TenantRuns == nil {
+		l.TenantRuns = func(string) (int, time.Duration) { return 0, 0 }
 	}
 	q.limit.Store(&l)
 }
@@ -270,6 +294,8 @@ func refusal(code string) error {
 		return ErrNotQueued
 	case "taken":
 		return ErrTaken
+	case "capped":
+		return ErrCapped
 	case "stale":
 		return ErrStale
 	case "closed":

@@ -135,7 +135,7 @@ func (w *walk) claim() {
 		key = j.Key
 	}
 	r := queue.ClaimRequest{
-		Key: key, Instance: fmt.Sprint("gpu", w.rand.IntN(4)), Hub: fmt.Sprint("hub", w.rand.IntN(2)),
+		Key: key, Tenant: w.m.tenant(key), Instance: fmt.Sprint("gpu", w.rand.IntN(4)), Hub: fmt.Sprint("hub", w.rand.IntN(2)),
 		Upstream: uuid.NewString(), SID: "sid",
 	}
 	got, err := w.Claim(w.ctx, r)
@@ -152,6 +152,10 @@ func (w *walk) claim() {
 		return
 	case w.m.instances[r.Instance] != "":
 		require.ErrorIs(w.t, err, queue.ErrTaken)
+		return
+	case len(w.m.seats(j.Tenant)) >= modelSeats[j.Tenant]:
+		require.ErrorIs(w.t, err, queue.ErrCapped)
+		w.m.barred[j.Tenant] = true
 		return
 	}
 	require.NoError(w.t, err)

@@ -106,6 +106,7 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	var answer *catalog.Answer
 	var refusal *hub.Refusal
+	var spent hub.TimeSpentError
 	switch {
 	case errors.As(err, &answer):
 		// ComfyUI's counter moves on for these too.
@@ -119,6 +120,12 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 		p.RefuseFull(w, "queue_size", own)
 	case errors.Is(err, hub.ErrTenantWaiting):
 		p.RefuseFull(w, "waiting", own)
+	case errors.As(err, &spent):
+		p.RefuseFull(w, "gpu_seconds", api.Error{
+			Status: http.StatusTooManyRequests, Kind: "tenant_time_used_up", Message: "Your GPU time of the last 24 hours is used up",
+			Details:    "You can go on in " + hub.InMinutes(spent.Wait) + ".",
+			RetryAfter: max(int(spent.Wait.Seconds()), 1),
+		})
 	case errors.Is(err, hub.ErrQueueFull):
 		api.WriteError(w, api.Error{
 			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",

@@ -11,11 +11,14 @@
 -- ARGV[9] '1' if the job may wait at the instance behind a run of the same hub
 -- ARGV[10] key of a run that has ended at the instance, or ''; it is released
 -- ARGV[11] its fence
+-- ARGV[12] how many runs the tenant may have at once, '0' for no limit
+-- ARGV[13] how many milliseconds of instances it may use in a day, '0' for no limit
 --
 -- Output: {'ok', number of classes that still have waiting jobs, job...}
 --         {'missing'}
 --         {'not_queued'}   it does not wait, or must not run yet
 --         {'taken'}        the instance has a run
+--         {'capped'}       the tenant is at one of its limits
 local k, instance = ARGV[1], ARGV[2]
 
 -- claimed answers with the job and with what is left.
@@ -53,6 +56,9 @@ if holder then
     ahead = '1'
   end
 end
+if not may_begin(j.tenant, ARGV[12], ARGV[13]) then
+  return {'capped'}
+end
 unwait(j)
 local share = tonumber(ARGV[8])
 local cost = math.min(math.max((tonumber(ARGV[7]) or COST) / share, 1), MOST)
@@ -61,6 +67,13 @@ if j.place then
   take_turn(j.tenant, j.place)
 end
 set(j, 'claimed', int(now()), 'charged', int(cost), 'share', ARGV[8])
+if ARGV[12] ~= '0' then
+  sit(j.tenant, k)
+  set(j, 'seat', '1')
+end
+if ARGV[13] ~= '0' then
+  set(j, 'metered', '1')
+end
 set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance', instance,
   'upstream', ARGV[4], 'sid', ARGV[5], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
 hold(j, ARGV[3], ARGV[6])

@@ -22,10 +22,13 @@
 -- ARGV[20] how many milliseconds a refusal may become the answer, '0' for none
 -- ARGV[21] order of the queue: 'fair' or 'fifo'
 -- ARGV[22] shape, or ''
+-- ARGV[23] how many milliseconds of instances the tenant may use in a day, '0' for no
+--          limit
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
 --         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
+--         {'tenant_spent', n}            the tenant may go on in n milliseconds
 
 -- rank_prefix is job.RankPrefix for ordinary numbers: the bits of the number as
 -- a double, turned so that their byte order is the order of the numbers.
@@ -67,6 +70,12 @@ local function too_heavy(of, bound)
 end
 
 -- The tenant's own bounds come first, so that it is told of them.
+if ARGV[23] ~= '0' then
+  local sum, left = spent(tenant, tonumber(ARGV[23]))
+  if sum >= tonumber(ARGV[23]) then
+    return {'tenant_spent', int(left)}
+  end
+end
 if ARGV[17] ~= '0' and share('waiting_jobs', tenant) >= tonumber(ARGV[17]) then
   return {'tenant_full'}
 end

@@ -186,6 +186,16 @@ end
 
 -- settle makes a tenant pay what a run has really taken: nothing if it was lost.
 local function settle(j, took)
+  if j.seat == '1' then
+    stand(j.tenant, j.key)
+    set(j, 'seat', '')
+  end
+  if j.metered == '1' then
+    if took > 0 then
+      spend(j.tenant, took)
+    end
+    set(j, 'metered', '')
+  end
   if j.charged and j.charged ~= '' then
     refund(j.tenant, tonumber(j.charged) - math.min(math.max(took / tonumber(j.share), 0), MOST))
     set(j, 'charged', '')

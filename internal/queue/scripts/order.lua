@@ -92,8 +92,9 @@ local function drop_first(heap)
 end
 
 -- in_turn returns the ranks of the first n jobs of some classes, in the order in
--- which they are due if each takes what its tenant's last one did.
-local function in_turn(classes, n)
+-- which they are due if each takes what its tenant's last one did. Those of some tenants
+-- are left out.
+local function in_turn(classes, n, barred)
   local wanted = {}
   for _, class in ipairs(classes) do
     wanted[class] = true
@@ -136,7 +137,8 @@ local function in_turn(classes, n)
     local name, tag = upcoming()
     -- Of equals, the one that was read first is first, so the others are not read.
     while name and (not heap[1] or tag < heap[1].tag) do
-      local t = {name = name, tag = tag, place = place, at = 1, classes = own_classes(name), step = step(name)}
+      local own = barred[name] and {} or own_classes(name)
+      local t = {name = name, tag = tag, place = place, at = 1, classes = own, step = step(name)}
       if #t.classes > 0 and read(t) then
         push(heap, t)
       end

@@ -43,7 +43,7 @@ local function create()
   end
   local j = {key = k}
   set(j, unpack(fields))
-  set(j, 'state', 'queued', 'counted', '', 'door', '', 'lease', '0', 'grace', '', 'progress', '0',
+  set(j, 'state', 'queued', 'counted', '', 'seat', '', 'metered', '', 'door', '', 'lease', '0', 'grace', '', 'progress', '0',
     'not_before', ARGV[6] == '0' and '0' or int(now() + tonumber(ARGV[6])))
   write('SET', key('q', 'body', k), ARGV[2])
   if ARGV[3] ~= '' then
@@ -146,6 +146,10 @@ local till = int(now() + tonumber(ARGV[5]))
 set(j, unpack(fields))
 set(j, 'lease', till, 'grace', '', 'door', '', 'not_before', '0')
 write('ZADD', key('q', 'leases'), till, k)
+if j.released ~= '1' and copy.seat == '1' then
+  sit(j.tenant, k)
+  set(j, 'seat', '1')
+end
 if j.released ~= '1' and not is_ahead(j) then
   local holder = redis.call('HGET', key('q', 'instances'), j.instance)
   local h = holder and get(holder)

@@ -22,6 +22,7 @@ for i = 5, #ARGV do -- unpack() fails for thousands
     classes[#classes + 1] = ARGV[i]
   end
 end
+local barred, next = capped()
 local waiting = redis.call('SMEMBERS', key('q', 'classes'))
 for _, class in ipairs(waiting) do
   if not known[class] and #unknown < BATCH then
@@ -32,27 +33,31 @@ local list = {}
 if #classes == 0 then
   -- it is asked only for what is not known
 elseif ARGV[1] == 'fair' then
-  list = in_turn(classes, skip + n)
+  list = in_turn(classes, skip + n, barred)
 else
   list = ranks(classes, skip + n, function(class) return key('q', 'wait', class) end)
 end
-local out, next = {'ok', #list == skip + n and '1' or '0', '0', int(#waiting), int(#unknown)}, 0
+local out = {'ok', #list == skip + n and '1' or '0', '0', int(#waiting), int(#unknown)}
 for _, class in ipairs(unknown) do
   out[#out + 1] = class
 end
 for i = skip + 1, #list do
   local fields = redis.call('HGETALL', job_key(string.match(list[i], '[^:]*$')))
-  local state, not_before
+  local state, not_before, tenant
   for f = 1, #fields, 2 do
     if fields[f] == 'state' then
       state = fields[f + 1]
     elseif fields[f] == 'not_before' then
       not_before = tonumber(fields[f + 1])
+    elseif fields[f] == 'tenant' then
+      tenant = fields[f + 1]
     end
   end
   local left = (not_before or 0) - now()
   if state ~= 'queued' then
     -- a hub of a version without the index has it; the sweep repairs that
+  elseif barred[tenant] then
+    -- with the order 'fifo' it is listed all the same
   elseif left > 0 then
     next = next == 0 and left or math.min(next, left)
   else

@@ -1,0 +1,33 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// waitsFor says in plain words what a waiting job waits for: its tenant's limits, or an
+// instance.
+func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Requirements) string {
+	limits := s.limitsOf(j.Tenant)
+	if limits.Running > 0 || limits.GPUTime > 0 {
+		usage, err := s.queue.Usage(ctx, j.Tenant)
+		switch {
+		case err != nil: // what can be said without Redis is better than nothing
+		case limits.Running > 0 && usage.Running >= limits.Running:
+			return fmt.Sprintf("waiting for one of your own jobs to end: no more than %d of them run at once (tenant_limits running)", limits.Running)
+		case limits.GPUTime > 0 && usage.Spent >= limits.GPUTime:
+			return fmt.Sprintf("your GPU time of the last 24 hours is used up (tenant_limits gpu_seconds); it goes on in %s", InMinutes(usage.Wait))
+		}
+	}
+	return s.dispatch.Explain(needs)
+}
+
+// InMinutes is a time of at least a minute in hours and minutes, such as 3h5m.
+func InMinutes(d time.Duration) string {
+	return strings.TrimSuffix(max(d.Round(time.Minute), time.Minute).String(), "0s")
+}

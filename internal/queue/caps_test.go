@@ -1,0 +1,184 @@
+package queue_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// limited sets the limits of the tenant "a".
+func (b *bench) limited(fifo bool, running int, daily time.Duration) {
+	b.SetLimits(queue.Limits{FIFO: fifo, TenantRuns: func(tenant string) (int, time.Duration) {
+		if tenant != "a" {
+			return 0, 0
+		}
+		return running, daily
+	}})
+}
+
+// try claims a job on an instance of its own.
+func (b *bench) try(j job.Job) (job.Job, error) {
+	return b.Claim(b.t.Context(), queue.ClaimRequest{
+		Key: j.Key, Tenant: j.Tenant, Instance: uuid.NewString(), Hub: "hub/1", Upstream: uuid.NewString(),
+	})
+}
+
+// seen returns the tenants of the jobs that may be given out.
+func (b *bench) seen() (tenants []string) {
+	b.t.Helper()
+	w, err := b.Window(b.t.Context(), []string{"class"}, 0, 100)
+	require.NoError(b.t, err)
+	for _, j := range w.Jobs {
+		tenants = append(tenants, j.Tenant)
+	}
+	return tenants
+}
+
+// A tenant has no more runs at once than its limit, and its other jobs hold up nobody.
+func TestTenantRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, fifo := range []bool{false, true} {
+		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				b.limited(fifo, 2, 0)
+				var own []job.Job
+				for n := range 4 {
+					own = append(own, b.enqueue(fmt.Sprint("a", n), from("a", "a")))
+				}
+				other := b.enqueue("b", from("b", "b"))
+				var runs []job.Run
+				for _, j := range own[:2] {
+					claimed, err := b.try(j)
+					require.NoError(t, err)
+					runs = append(runs, claimed.Run)
+				}
+				require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen())
+				_, err := b.try(own[2])
+				require.ErrorIs(t, err, queue.ErrCapped)
+				require.Equal(t, job.Queued, b.get(own[2].Key).State)
+				require.Equal(t, []string{"b"}, b.seen())
+				w, err := b.Window(t.Context(), []string{"class"}, 0, 100)
+				require.NoError(t, err)
+				require.Positive(t, w.Next, "a hub looks again even if it hears of nothing")
+
+				require.NoError(t, b.Release(t.Context(), runs[0]))
+				require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen(), "at once")
+				_, err = b.try(own[2])
+				require.NoError(t, err)
+				_, err = b.try(own[3])
+				require.ErrorIs(t, err, queue.ErrCapped)
+				// A run that is lost frees its seat, too.
+				_, err = b.Requeue(t.Context(), runs[1], queue.RequeueOptions{Reason: "lost"})
+				require.NoError(t, err)
+				_, err = b.try(own[3])
+				require.NoError(t, err)
+				_, err = b.try(other)
+				require.NoError(t, err)
+
+				usage, err := b.Usage(t.Context(), "a")
+				require.NoError(t, err)
+				require.Equal(t, queue.Usage{Running: 2}, usage)
+			})
+		})
+	}
+}
+
+// Runs that a hub of an older version has ended hold no seats for ever.
+func TestSeatsOfAnOlderHub(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.limited(false, 2, 0)
+		claimed, err := b.try(b.enqueue("a0", from("a", "a")))
+		require.NoError(t, err)
+		seats := b.db.Key("q", "seats", "a")
+		require.NoError(t, b.db.Client().SAdd(t.Context(), seats, "gone").Err())
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "released", "1").Err())
+		for n := range 2 {
+			_, err := b.try(b.enqueue(fmt.Sprint("b", n), from("a", "a")))
+			require.NoError(t, err)
+		}
+		_, err = b.try(b.enqueue("c", from("a", "a")))
+		require.ErrorIs(t, err, queue.ErrCapped)
+	})
+}
+
+// What a tenant has used within a day counts; then it may neither post nor begin.
+func TestTenantTimeOfADay(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.limited(false, 0, time.Hour)
+		waiting := b.enqueue("a0", from("a", "a"))
+		spent, hour := b.db.Key("q", "spent", "a"), time.Now().Unix()/3600
+		set := func(ago int64, took time.Duration) {
+			t.Helper()
+			require.NoError(t, b.db.Client().HSet(t.Context(), spent, strconv.FormatInt(hour-ago, 10), took.Milliseconds()).Err())
+		}
+		usage := func() queue.Usage {
+			t.Helper()
+			usage, err := b.Usage(t.Context(), "a")
+			require.NoError(t, err)
+			return usage
+		}
+		set(26, 10*time.Hour) // over for long
+		require.Zero(t, usage())
+		set(20, 40*time.Minute)
+		set(10, 19*time.Minute)
+		require.Equal(t, queue.Usage{Spent: 59 * time.Minute}, usage())
+		run, err := b.try(waiting)
+		require.NoError(t, err)
+		require.NoError(t, b.Release(t.Context(), run.Run))
+		more := b.enqueue("a1", from("a", "a"))
+
+		set(10, 20*time.Minute)
+		used := usage()
+		require.GreaterOrEqual(t, used.Spent, time.Hour)
+		require.Greater(t, used.Wait, 3*time.Hour)
+		require.Less(t, used.Wait, 6*time.Hour, "when the run of 20 hours ago counts no longer")
+		_, err = b.Enqueue(t.Context(), submission("a2", from("a", "a")))
+		require.ErrorIs(t, err, queue.ErrTenantSpent)
+		var refused queue.SpentError
+		require.ErrorAs(t, err, &refused)
+		require.InDelta(t, used.Wait, refused.Wait, float64(time.Minute))
+		_, err = b.try(more)
+		require.ErrorIs(t, err, queue.ErrCapped)
+		require.Empty(t, b.seen())
+		b.enqueue("b", from("b", "b"))
+		require.Equal(t, []string{"b"}, b.seen())
+	})
+}
+
+// The time of a run counts once, for the hour in which it ends; a lost one is free.
+func TestTimeOfARun(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.limited(false, 0, time.Hour)
+		run := func(id string) job.Run {
+			j, err := b.try(b.enqueue(id, from("a", "a")))
+			require.NoError(t, err)
+			claimed := time.Now().Add(-10 * time.Minute).UnixMilli()
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), "claimed", claimed).Err())
+			return j.Run
+		}
+		_, err := b.Requeue(t.Context(), run("lost"), queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err)
+		ended := run("ended")
+		require.NoError(t, b.Release(t.Context(), ended))
+		require.NoError(t, b.Finish(t.Context(), ended, queue.Outcome{State: job.Done, Entry: []byte("{}")}))
+		usage, err := b.Usage(t.Context(), "a")
+		require.NoError(t, err)
+		require.InDelta(t, 10*time.Minute, usage.Spent, float64(10*time.Second))
+		if b.db.Embedded() {
+			return // it has no such command
+		}
+		left, err := b.db.Client().TTL(t.Context(), b.db.Key("q", "spent", "a")).Result()
+		require.NoError(t, err)
+		require.Positive(t, left)
+	})
+}

@@ -1,0 +1,100 @@
+-- What a tenant may use at once and in a day. A run takes a seat of its tenant's, and
+-- its time counts for the hour in which it ends. Both are kept only for tenants that
+-- have a limit.
+--
+-- q:seats:TENANT has the jobs that sit, q:spent:TENANT the milliseconds of each hour,
+-- and q:capped the tenants that were at a limit, until when that is believed without
+-- another look: then a claim decides again.
+
+-- BELIEVED is how long a claim is not tried again, HOUR and DAY are in milliseconds.
+local BELIEVED, HOUR, DAY = 5000, 3600000, 86400000
+
+-- capped returns the tenants that may begin nothing now, as a set, and the milliseconds
+-- until the first of them may again.
+local function capped()
+  local set, first = {}, 0
+  local list = redis.call('ZRANGEBYSCORE', key('q', 'capped'), '(' .. int(now()), '+inf', 'WITHSCORES')
+  for i = 1, #list, 2 do
+    set[list[i]] = true
+    if i == 1 then
+      first = tonumber(list[2]) - now()
+    end
+  end
+  return set, first
+end
+
+-- spent returns the milliseconds that a tenant has used within a day, and in how many
+-- milliseconds that will be less than a bound.
+local function spent(tenant, bound)
+  local fields = redis.call('HGETALL', key('q', 'spent', tenant))
+  local hours, sum = {}, 0
+  for i = 1, #fields, 2 do
+    local hour, ms = tonumber(fields[i]), tonumber(fields[i + 1])
+    if (hour + 1) * HOUR + DAY > now() then
+      hours[#hours + 1] = {hour, ms}
+      sum = sum + ms
+    end
+  end
+  table.sort(hours, function(a, b) return a[1] < b[1] end)
+  local left, wait = sum, 0
+  for _, h in ipairs(hours) do
+    if left < bound then
+      break
+    end
+    left, wait = left - h[2], (h[1] + 1) * HOUR + DAY - now()
+  end
+  return sum, wait
+end
+
+-- spend counts the time of a run.
+local function spend(tenant, ms)
+  local all, hour = key('q', 'spent', tenant), math.floor(now() / HOUR)
+  if write('HINCRBY', all, int(hour), int(ms)) == ms then -- the first one of an hour
+    for _, old in ipairs(redis.call('HKEYS', all)) do
+      if (tonumber(old) + 1) * HOUR + DAY <= now() then
+        write('HDEL', all, old)
+      end
+    end
+    write('PEXPIREAT', all, int(now() + DAY + HOUR))
+  end
+end
+
+-- may_begin reports whether a tenant may begin another run, given how many may run at
+-- once and how many milliseconds it may use in a day; '0' for no limit.
+local function may_begin(tenant, seats, daily)
+  local wait
+  local all = key('q', 'seats', tenant)
+  if seats ~= '0' and redis.call('SCARD', all) >= tonumber(seats) then
+    -- What a hub of a version without limits has ended still sits.
+    for _, k in ipairs(redis.call('SMEMBERS', all)) do
+      local f = redis.call('HMGET', key('q', 'job', k), 'state', 'released')
+      if not (f[1] == 'leased' or f[1] == 'running') or f[2] == '1' then
+        write('SREM', all, k)
+      end
+    end
+    if redis.call('SCARD', all) >= tonumber(seats) then
+      wait = BELIEVED
+    end
+  end
+  if not wait and daily ~= '0' then
+    local sum, till = spent(tenant, tonumber(daily))
+    if sum >= tonumber(daily) then
+      wait = math.max(math.min(till, BELIEVED), 1)
+    end
+  end
+  if wait then
+    write('ZREMRANGEBYSCORE', key('q', 'capped'), '-inf', int(now()))
+    write('ZADD', key('q', 'capped'), int(now() + wait), tenant)
+  end
+  return not wait
+end
+
+-- sit and stand take and free the seat of a run.
+local function sit(tenant, k)
+  write('SADD', key('q', 'seats', tenant), k)
+end
+
+local function stand(tenant, k)
+  write('SREM', key('q', 'seats', tenant), k)
+  write('ZREM', key('q', 'capped'), tenant)
+end
