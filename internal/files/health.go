@@ -97,6 +97,17 @@ func (h *Health) wellness() (well bool, again <-chan struct{}) {
 	return h.err == nil, h.well
 }
 
+// Mark is the storage's mark, "" while that is not known.
+func (h *Health) Mark() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mark
+}
+
+// Expect says which mark the storage must have. Until the first request it may be said
+// from what is known of an earlier time.
+func (h *Health) Expect(mark string) { h.marked(mark) }
+
 // marked notes the mark that the storage has from now on.
 func (h *Health) marked(mark string) {
 	h.mu.Lock()
@@ -212,7 +223,7 @@ func (h *Health) try(ctx context.Context, trial int64) error {
 	if _, err := h.storage.put(ctx, key, from, writeOptions{}); err != nil {
 		return err
 	}
-	if err := h.storage.bucket.Delete(ctx, key); err != nil {
+	if err := h.storage.erase(ctx, key); err != nil {
 		return fmt.Errorf("%w: delete: %w", ErrStorage, err)
 	}
 	return nil
@@ -228,7 +239,11 @@ func (h *Health) checkMark(ctx context.Context) error {
 	h.mu.Lock()
 	want := h.mark
 	h.mu.Unlock()
-	r, err := h.storage.bucket.NewRangeReader(ctx, markKey, 0, maxMark, nil)
+	bucket, err := h.storage.blobs()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	r, err := bucket.NewRangeReader(ctx, markKey, 0, maxMark, nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		if want == "" {
 			return nil
@@ -250,7 +265,5 @@ func (h *Health) checkMark(ctx context.Context) error {
 
 // isMarked reports whether the storage's mark is known.
 func (h *Health) isMarked() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.mark != ""
+	return h.Mark() != ""
 }

@@ -37,7 +37,11 @@ func (l *listing) all(ctx context.Context) error {
 
 // rest gives those behind the last one.
 func (l *listing) rest(ctx context.Context) error {
-	for it := l.storage.bucket.List(&blob.ListOptions{Prefix: l.prefix}); ; {
+	bucket, err := l.storage.blobs()
+	if err != nil {
+		return l.storage.failed(ctx, "list", l.prefix, err)
+	}
+	for it := bucket.List(&blob.ListOptions{Prefix: l.prefix}); ; {
 		o, err := it.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):

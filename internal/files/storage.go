@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
 )
 
@@ -19,8 +19,9 @@ import (
 // ways and never holds a whole blob in memory. It is safe for concurrent use,
 // also by several hubs.
 type Storage struct {
-	bucket  *blob.Bucket
-	folder  bool
+	// bucket is nil for a folder that no request has found yet.
+	bucket  atomic.Pointer[blob.Bucket]
+	dir     string // the folder, "" for an object store
 	health  *Health
 	buffers buffers
 }
@@ -31,42 +32,6 @@ const copyBuffer = 64 << 10
 // buffers are those of writes that have ended.
 type buffers struct {
 	free sync.Pool // of *[copyBuffer]byte
-}
-
-// OpenStorage opens a storage by its location: a plain path or file:///path for
-// a folder, which is created when it is missing, or s3://bucket for an object
-// store; see CheckLocation. It does not reach out to an object store.
-func OpenStorage(ctx context.Context, location string) (*Storage, error) {
-	dir, err := folderOf(location)
-	if err != nil {
-		return nil, fmt.Errorf("files: storage: %w", err)
-	}
-	if dir == "" {
-		bucket, err := openBucket(ctx, location)
-		if err != nil {
-			return nil, fmt.Errorf("%w: open: %w", ErrStorage, err)
-		}
-		return newStorage(bucket, false), nil
-	}
-	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{
-		CreateDir: true,
-		// Pictures are private: only the hub's own user reads them.
-		DirFileMode: 0o700,
-		// Temporary files next to the final ones, because a rename does not
-		// work across mounts, and without it a write is not atomic.
-		NoTempDir: true,
-		Metadata:  fileblob.MetadataDontWrite,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w: open: %w", ErrStorage, err)
-	}
-	return newStorage(bucket, true), nil
-}
-
-func newStorage(bucket *blob.Bucket, folder bool) *Storage {
-	s := &Storage{bucket: bucket, folder: folder}
-	s.health = newHealth(s)
-	return s
 }
 
 // Health is the storage's state.
@@ -84,10 +49,16 @@ const (
 
 // Remote reports whether the storage is an object store, which may be away for a
 // while, and no folder.
-func (s *Storage) Remote() bool { return !s.folder }
+func (s *Storage) Remote() bool { return s.dir == "" }
 
-// Close releases the storage; open readers stay valid.
-func (s *Storage) Close() error { return s.bucket.Close() }
+// Close releases the storage; open readers stay valid. A folder has nothing to release,
+// and closing its bucket would wait for requests that hang in the file system.
+func (s *Storage) Close() error {
+	if s.dir != "" {
+		return nil
+	}
+	return s.bucket.Load().Close()
+}
 
 // Blob describes a stored blob.
 type Blob struct {
@@ -141,7 +112,7 @@ func (s *Storage) put(ctx context.Context, key string, r io.Reader, how writeOpt
 		IfNotExist:                  how.once,
 	}
 	write := s.writeObject
-	if s.folder {
+	if s.dir != "" {
 		write = func(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions) error {
 			return s.writeFile(ctx, key, from, o, how.private)
 		}
@@ -164,7 +135,11 @@ func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o
 	upload, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(takeBackWithin, abort) })()
-	return s.bucket.Upload(upload, key, from, o)
+	bucket, err := s.blobs()
+	if err != nil {
+		return err
+	}
+	return bucket.Upload(upload, key, from, o)
 }
 
 // writeFile writes a blob of a folder. Ending the context before Close is how
@@ -187,7 +162,11 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 		}
 		return nil
 	}
-	w, err := s.bucket.NewWriter(ctx, key, o)
+	bucket, err := s.blobs()
+	if err != nil {
+		return err
+	}
+	w, err := bucket.NewWriter(ctx, key, o)
 	if err != nil {
 		return err
 	}
@@ -246,7 +225,11 @@ func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (i
 }
 
 func (s *Storage) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
-	r, err := s.bucket.NewRangeReader(ctx, key, offset, length, nil)
+	bucket, err := s.blobs()
+	if err != nil {
+		return nil, s.failed(ctx, "read", key, err)
+	}
+	r, err := bucket.NewRangeReader(ctx, key, offset, length, nil)
 	if err == nil {
 		return r, nil
 	}
@@ -269,7 +252,11 @@ func (s *Storage) Stat(ctx context.Context, key string) (Blob, error) {
 }
 
 func (s *Storage) stat(ctx context.Context, key string) (Blob, error) {
-	a, err := s.bucket.Attributes(ctx, key)
+	bucket, err := s.blobs()
+	if err != nil {
+		return Blob{}, s.failed(ctx, "stat", key, err)
+	}
+	a, err := bucket.Attributes(ctx, key)
 	if err != nil {
 		return Blob{}, s.failed(ctx, "stat", key, err)
 	}
@@ -285,11 +272,20 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Storage) remove(ctx context.Context, key string) error {
-	err := s.bucket.Delete(ctx, key)
+	err := s.erase(ctx, key)
 	if err == nil || gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
 	return s.failed(ctx, "delete", key, err)
+}
+
+// erase removes a blob.
+func (s *Storage) erase(ctx context.Context, key string) error {
+	bucket, err := s.blobs()
+	if err != nil {
+		return err
+	}
+	return bucket.Delete(ctx, key)
 }
 
 // List calls each for every blob whose key begins with prefix, in order of the
@@ -334,7 +330,11 @@ func (s *Storage) missing(ctx context.Context, key string, err error) error {
 	if err := s.health.checkMark(ctx); err != nil {
 		return err
 	}
-	there, err := s.bucket.Exists(ctx, key)
+	bucket, err := s.blobs()
+	if err != nil {
+		return err
+	}
+	there, err := bucket.Exists(ctx, key)
 	switch {
 	case err != nil:
 		return err

@@ -2,11 +2,8 @@ package hub
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -47,7 +44,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	}})
 	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
-	return h.checkShared(ctx)
+	return h.recallMark()
 }
 
 // uplink names the machine of an instance, over whose line its files come.
@@ -73,22 +70,6 @@ func (h *Hub) openViews() {
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
 		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log,
 	})
-}
-
-// checkShared refuses a storage that the other hubs do not share: files of one
-// hub could not be seen through another. Where that cannot be told now, because
-// Redis or the object store is away, the housekeeping goes on asking.
-func (h *Hub) checkShared(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	err := h.store.CheckShared(ctx, h.self)
-	if errors.Is(err, files.ErrNotShared) {
-		return fmt.Errorf("%w; give all of them the same storage", err)
-	}
-	if err != nil {
-		h.log().Warn("cannot tell yet whether the hubs share one storage", "error", err)
-	}
-	return nil
 }
 
 // View shows files. It is there after the first Start.

@@ -100,6 +100,11 @@ type Hub struct {
 	ends      *Ends
 	janitor   *janitor
 
+	opening     opening
+	stopOpening context.CancelFunc
+	opened      bool // all parts are built
+	// entering guards the start of the house against its end.
+	entering  sync.Mutex
 	house     sync.WaitGroup
 	stopHouse context.CancelFunc
 }
@@ -111,12 +116,14 @@ func New(id Identity) *Hub {
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.operator = &Operator{fleet: h.fleet, started: &h.started}
+	h.opening = opening{log: h.log, check: h.checkParts}
 	h.metrics = newMetrics(h)
 	return h
 }
 
 // Start opens everything on its first call and applies the settings on every
-// call. It does not wait for Redis or for agents to be there.
+// call. It waits a few seconds for Redis and the storage, and not at all for agents. A
+// hub whose Redis or storage is away starts to serve once both are there: see Started.
 func (h *Hub) Start(ctx context.Context, s Settings) error {
 	s = s.withDefaults()
 	if err := checkFrontend(s.Frontend); err != nil {
@@ -133,12 +140,10 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	if h.closed {
 		return errors.New("hub: closed")
 	}
-	if !h.started.Load() {
+	if !h.opened {
 		if err := h.open(ctx); err != nil {
 			return errors.Join(err, h.shut(ctx))
 		}
-		h.since = time.Now()
-		h.started.Store(true)
 	} else if err := h.ring.SetSecrets(ctx, s.Secrets); err != nil {
 		return fmt.Errorf("hub: secret: %w", err)
 	}
@@ -172,11 +177,10 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dir: h.id.Data, Logger: log}); err != nil {
 		return err
 	}
-	h.warn(ctx)
 	if err := h.openFiles(ctx); err != nil {
 		return err
 	}
-	if h.ring, err = openKeys(ctx, h.storage, h.Settings().Secrets, log); err != nil {
+	if h.ring, err = newKeys(h.storage, h.Settings().Secrets, log); err != nil {
 		return err
 	}
 	h.links = &Links{store: h.store, signer: newSigner(h.ring.Sealer(keyring.Links))}
@@ -236,9 +240,27 @@ func (h *Hub) open(ctx context.Context) error {
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 	}
 	h.openWebUI()
-	h.dispatch.Start()
+	opening, stop := context.WithCancel(context.Background())
+	h.stopOpening = stop
+	h.opening.enter = func() { h.enter(opening) }
+	if err := h.opening.begin(opening, h.house.Go); err != nil {
+		return err
+	}
+	h.opened = true
+	return nil
+}
+
+// enter begins to serve, unless the hub was closed meanwhile.
+func (h *Hub) enter(opening context.Context) {
+	h.entering.Lock()
+	defer h.entering.Unlock()
+	if opening.Err() != nil {
+		return
+	}
 	house, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
+	h.since = time.Now()
+	h.dispatch.Start()
 	h.house.Go(func() { h.storage.Health().Watch(house, h.log, func(error) { h.dispatch.Wake() }) })
 	h.house.Go(func() { h.janitor.run(house) })
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
@@ -247,7 +269,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.house.Go(func() { h.ends.watch(house) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.stock.follow(house, h.fleet) })
-	return nil
+	h.started.Store(true)
 }
 
 // transport connects the streams with those of other hubs, if others can share
@@ -259,19 +281,6 @@ func (h *Hub) transport(boot string) stream.Transport {
 	return peers.New(h.db, boot)
 }
 
-// warn tells the operator what is unsafe about the Redis in use.
-func (h *Hub) warn(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	texts, err := h.db.Warnings(ctx)
-	if err != nil {
-		h.log().Warn("Redis cannot be reached yet; prompts are answered 503 until it can", "error", err)
-	}
-	for _, text := range texts {
-		h.log().Warn("Redis is not set up for production", "warning", text)
-	}
-}
-
 // Close ends sockets with a going-away frame, leaves the gossip and closes
 // Redis. Runs go on at their instances and are adopted by the next hub.
 func (h *Hub) Close(ctx context.Context) error {
@@ -281,13 +290,18 @@ func (h *Hub) Close(ctx context.Context) error {
 		return nil
 	}
 	h.closed = true
-	h.started.Store(false)
 	return h.shut(ctx)
 }
 
 // shut closes what is open, in the opposite order.
 func (h *Hub) shut(ctx context.Context) error {
 	var errs []error
+	h.entering.Lock()
+	if h.stopOpening != nil {
+		h.stopOpening()
+	}
+	served := h.started.Swap(false)
+	h.entering.Unlock()
 	if h.streams != nil {
 		errs = append(errs, h.streams.Close(ctx))
 	}
@@ -299,8 +313,8 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	if h.stopHouse != nil {
 		h.stopHouse()
-		h.house.Wait()
 	}
+	h.house.Wait()
 	if h.dispatch != nil {
 		h.dispatch.Close()
 	}
@@ -310,7 +324,7 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.copies != nil {
 		h.copies.Close()
 	}
-	if h.store != nil && h.stopHouse != nil {
+	if served {
 		if err := h.store.Leave(ctx, h.self); err != nil {
 			h.log().Warn("the other hubs will take a while to see that this one left", "error", err)
 		}
@@ -326,15 +340,6 @@ func (h *Hub) shut(ctx context.Context) error {
 
 // Live is nil while the process works at all.
 func (h *Hub) Live() error { return nil }
-
-// Ready is nil when the hub can accept prompts and run them: it has started, Redis
-// answers, and the storage takes files.
-func (h *Hub) Ready(ctx context.Context) error {
-	if !h.started.Load() {
-		return ErrNotStarted
-	}
-	return errors.Join(h.db.Ping(ctx), h.storage.Health().Err())
-}
 
 // Collectors are the hub's metrics. They are made once and live as long as
 // the hub, so that counters go on through reloads.

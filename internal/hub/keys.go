@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/gossip"
@@ -25,28 +24,28 @@ const secretFile = "secret"
 // MinSecret is the length of the shortest of Settings.Secrets, in bytes.
 const MinSecret = keyring.MinSecret
 
-// openKeys reads the hubs' own keys from the storage. Every GPU machine has the
-// gossip key, so nothing that protects one tenant from another, or a user from
-// a machine, comes from that.
-func openKeys(ctx context.Context, storage *files.Storage, secrets []string, log *slog.Logger) (*keyring.Ring, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	ring, err := keyring.Open(ctx, keyring.Options{
-		Store: storage.KeyStore(), Secrets: secrets, Logger: log,
-	})
-	switch {
-	case errors.Is(err, keyring.ErrLocked):
-		return nil, fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
-	case errors.Is(err, keyring.ErrCorrupt):
-		return nil, fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
-	case errors.Is(err, keyring.ErrUnavailable) && storage.Remote():
-		// Like the rest of the hub it waits for the object store; prompts with
-		// API keys and links are answered 503 until then.
-		log.Warn("the keys of links and API keys cannot be read yet", "error", err)
-	case err != nil:
+// newKeys makes the ring of the hubs' own keys, which lie in the storage. Every GPU
+// machine has the gossip key, so nothing that protects one tenant from another, or a
+// user from a machine, comes from that.
+func newKeys(storage *files.Storage, secrets []string, log *slog.Logger) (*keyring.Ring, error) {
+	ring, err := keyring.New(keyring.Options{Store: storage.KeyStore(), Secrets: secrets, Logger: log})
+	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	return ring, nil
+}
+
+// explainKeys says what to do about keys that cannot be read.
+func explainKeys(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, keyring.ErrLocked):
+		return fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
+	case errors.Is(err, keyring.ErrCorrupt):
+		return fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
+	}
+	return fmt.Errorf("hub: %w", err)
 }
 
 // apiKeys seals API keys with the ring, and opens what an earlier version has

@@ -3,23 +3,16 @@ package hub
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -220,36 +213,4 @@ func TestRotateKeys(t *testing.T) {
 	}
 	_, err = New(one.id).Operator().RotateKeys(t.Context())
 	require.ErrorIs(t, err, ErrNotStarted)
-}
-
-// A hub that starts while its bucket is away serves everything that needs no key
-// and answers 503 to the rest. It has its keys once the bucket is back.
-func TestKeysOfABucketThatIsAway(t *testing.T) {
-	backend := s3mem.New()
-	require.NoError(t, backend.CreateBucket("pictures"))
-	var there atomic.Bool
-	store := gofakes3.New(backend).Server()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !there.Load() {
-			w.WriteHeader(http.StatusForbidden) // which the driver does not try again
-			return
-		}
-		store.ServeHTTP(w, r)
-	}))
-	t.Cleanup(srv.Close)
-	bucket(t) // for its credentials
-	b := newBench(t, 0, func(b *bench) { b.id.Storage = "s3://pictures?endpoint=" + srv.URL })
-	secret := fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1))
-	status, answer := b.post("/prompt", secret)
-	require.Equal(t, http.StatusServiceUnavailable, status, string(answer))
-	require.Contains(t, string(answer), `"keys_unavailable"`)
-	sig := base64.RawURLEncoding.EncodeToString(append([]byte{1}, make([]byte, 60)...))
-	status, answer = b.get("/hub/files/a.png?exp=" + strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10) + "&sig=" + sig)
-	require.Equal(t, http.StatusServiceUnavailable, status, string(answer))
-	b.submit(picture(2), "ann")
-
-	there.Store(true)
-	require.NoError(t, b.hub.ring.Refresh(t.Context())) // the hub also does this by itself
-	status, answer = b.post("/prompt", secret)
-	require.Equal(t, http.StatusOK, status, string(answer))
 }

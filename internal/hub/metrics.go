@@ -2,11 +2,14 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // metrics are the hub's measurements. They live as long as the hub and are
@@ -121,6 +124,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	h := g.hub
 	if !h.started.Load() {
+		g.waiting(gauge)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -133,11 +137,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	} else {
 		gauge(g.redis, 0)
 	}
-	up := 1.0
-	if h.storage.Health().Err() != nil {
-		up = 0
-	}
-	gauge(g.storage, up)
+	gauge(g.storage, oneIf(h.storage.Health().Err() == nil))
 	gauge(g.kept, float64(h.storage.Health().Kept()))
 	gauge(g.stuck, float64(h.dispatch.Stuck()))
 	states := map[fleet.State]int{}
@@ -154,4 +154,21 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge(g.members, float64(hubs), "hub")
 	gauge(g.members, float64(agents), "agent")
 	gauge(g.sockets, float64(h.streams.Sockets()))
+}
+
+// waiting shows what a hub waits for that does not serve yet.
+func (g *gauges) waiting(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	why := g.hub.opening.reason()
+	if why == nil {
+		return
+	}
+	gauge(g.redis, oneIf(!errors.Is(why, redis.ErrUnavailable) && !errors.Is(why, errNoAnswer)))
+	gauge(g.storage, oneIf(!errors.Is(why, files.ErrStorage) && !errors.Is(why, errNoAnswer)))
+}
+
+func oneIf(well bool) float64 {
+	if well {
+		return 1
+	}
+	return 0
 }

@@ -91,11 +91,19 @@ type Ring struct {
 	asked map[Purpose]time.Time
 }
 
-// Open reads the ring, and creates its first key if there is none. Errors:
-// ErrLocked and ErrCorrupt, after which nothing in the store has changed;
-// ErrUnavailable if the store does not answer, together with a ring that seals and
-// opens nothing until Refresh or Follow has read it.
+// Open is New and Refresh. After ErrUnavailable the ring is not nil and can be
+// refreshed later.
 func Open(ctx context.Context, o Options) (*Ring, error) {
+	r, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Refresh(ctx)
+}
+
+// New makes a ring that seals and opens nothing until Refresh or Follow has read the
+// store.
+func New(o Options) (*Ring, error) {
 	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, slow: cmp.Or(o.iterations, iterations), asked: map[Purpose]time.Time{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -109,11 +117,12 @@ func Open(ctx context.Context, o Options) (*Ring, error) {
 		return nil, err
 	}
 	r.locks = locks
-	return r, r.Refresh(ctx)
+	return r, nil
 }
 
 // SetSecrets replaces the operator's secrets. If a key cannot be opened with the
-// new ones, the ring does not change.
+// new ones, the ring does not change. A ring that could not be read yet takes them
+// unchecked, and its next Refresh checks them.
 func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
 	locks, err := newLocks(secrets, r.slow)
 	if err != nil {
@@ -126,6 +135,9 @@ func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
 		return nil
 	}
 	r.locks = locks
+	if len(*r.keys.Load()) == 0 {
+		return nil
+	}
 	if err := r.read(ctx, true); err != nil {
 		r.locks = before
 		return err
@@ -164,7 +176,9 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// Refresh reads the ring again. After an error the known keys stay.
+// Refresh reads the ring, and creates its first key if there is none. After an error
+// the known keys stay. Errors: ErrLocked and ErrCorrupt, after which nothing in the
+// store has changed; ErrUnavailable if the store does not answer.
 func (r *Ring) Refresh(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

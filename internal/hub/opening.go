@@ -1,0 +1,233 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// openPatience is how long Start waits for Redis and the storage. After that a
+	// hub starts without them, so that a configuration can always be loaded.
+	openPatience = 5 * time.Second
+	// checkWithin bounds one check of them.
+	checkWithin = 15 * time.Second
+	// shortestCheck and longestCheck bound the pauses between two checks.
+	shortestCheck = 250 * time.Millisecond
+	longestCheck  = 3 * time.Second
+)
+
+// markFile in the data folder has the mark of the storage that the hub used last.
+const markFile = "storage-mark"
+
+var errNoAnswer = errors.New("Redis or the storage does not answer")
+
+// opening is the time between a hub's Start and the moment when Redis and the storage
+// have both been seen to work. Until then the hub is in the gossip, but takes no
+// requests, gives out no jobs, and takes over no runs: it cannot know yet whether this
+// is the storage that the other hubs use, nor whether it has the keys.
+type opening struct {
+	log   func() *slog.Logger
+	check func(ctx context.Context) error
+	// enter makes the hub serve.
+	enter func()
+
+	// busy has the check that is under way. One that hangs in a file system is not
+	// waited for when the hub closes.
+	busy rescue.Group
+
+	mu  sync.Mutex
+	err error // why the hub does not serve yet
+}
+
+// begin checks for the first time. It returns an error if that has found a mistake of
+// the configuration. If Redis or the storage is away, it leaves the rest to wait.
+func (o *opening) begin(ctx context.Context, wait func(f func())) error {
+	result := o.look(ctx)
+	select {
+	case err := <-result:
+		if err == nil {
+			o.enter()
+			return nil
+		}
+		if !isAway(err) {
+			return err
+		}
+		result = nil
+		o.waiting(err)
+	case <-time.After(openPatience):
+		o.waiting(errNoAnswer)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	wait(func() { o.wait(ctx, result) })
+	return nil
+}
+
+// wait checks until all is well. What began as an outage may turn out to be a mistake
+// of the configuration, such as the storage of another fleet. Nobody can be told by an
+// error then, but the log and the readiness say so, and the mistake may be mended
+// without a restart.
+func (o *opening) wait(ctx context.Context, result <-chan error) {
+	pauses := retry.New(shortestCheck, longestCheck)
+	for {
+		if result == nil {
+			if !pauses.Wait(ctx) {
+				return
+			}
+			result = o.look(ctx)
+		}
+		select {
+		case err := <-result:
+			result = nil
+			if err == nil {
+				o.enter()
+				return
+			}
+			if ctx.Err() == nil {
+				o.waiting(err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look starts a check.
+func (o *opening) look(ctx context.Context) <-chan error {
+	result := make(chan error, 1)
+	o.busy.Go(o.log(), "opening Redis and the storage", func() {
+		ctx, cancel := context.WithTimeout(ctx, checkWithin)
+		defer cancel()
+		result <- rescue.Do(o.log(), "opening Redis and the storage", func() error { return o.check(ctx) })
+	})
+	return result
+}
+
+// waiting notes why the hub does not serve, and logs each reason once.
+func (o *opening) waiting(err error) {
+	o.mu.Lock()
+	news := o.err == nil || o.err.Error() != err.Error()
+	o.err = err
+	o.mu.Unlock()
+	if news {
+		o.log().Error("the hub accepts nothing until Redis and its storage work; it tries again by itself", "error", err)
+	}
+}
+
+// reason is why the hub does not serve yet, nil if it has not looked.
+func (o *opening) reason() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// isAway reports an error that may end by itself. A password that Redis refuses is one
+// of them: its users may be loaded a moment after it starts.
+func isAway(err error) bool {
+	return errors.Is(err, files.ErrStorage) || errors.Is(err, redis.ErrUnavailable) || errors.Is(err, keyring.ErrUnavailable) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// checkParts makes sure that Redis and the storage work, that the other hubs use this
+// storage, and that the hub has its keys.
+func (h *Hub) checkParts(ctx context.Context) error {
+	err := h.store.CheckShared(ctx, h.self)
+	if errors.Is(err, files.ErrNotShared) {
+		return fmt.Errorf("%w; give all of them the same storage", err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.keepMark(); err != nil {
+		return err
+	}
+	if err := explainKeys(h.ring.Refresh(ctx)); err != nil {
+		return err
+	}
+	h.warn(ctx)
+	return nil
+}
+
+// recallMark tells the storage which mark it had when this hub used it last. Without
+// it, a folder that is not mounted at the start would look like a new storage: the hub
+// would put new keys into it, and files would count as lost. The default storage lies
+// in the data folder and is there whenever that is.
+func (h *Hub) recallMark() error {
+	if h.id.Storage == "" {
+		return nil
+	}
+	body, err := os.ReadFile(h.markPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("hub: data folder: %w", err)
+	}
+	location, mark, ok := strings.Cut(strings.TrimSuffix(string(body), "\n"), "\n")
+	if ok && location == h.id.Storage && mark != "" {
+		h.storage.Health().Expect(mark)
+	}
+	return nil
+}
+
+// keepMark remembers the storage's mark. A hub that is killed in between has the old
+// one or none, and learns it again.
+func (h *Hub) keepMark() error {
+	if h.id.Storage == "" {
+		return nil
+	}
+	body := h.id.Storage + "\n" + h.storage.Health().Mark() + "\n"
+	if old, err := os.ReadFile(h.markPath()); err == nil && string(old) == body {
+		return nil
+	}
+	fresh := h.markPath() + ".new"
+	err := os.WriteFile(fresh, []byte(body), 0o600)
+	if err == nil {
+		err = os.Rename(fresh, h.markPath())
+	}
+	if err != nil {
+		return fmt.Errorf("hub: data folder: %w", err)
+	}
+	return nil
+}
+
+func (h *Hub) markPath() string { return filepath.Join(h.id.Data, markFile) }
+
+// warn tells the operator what is unsafe about the Redis in use.
+func (h *Hub) warn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	texts, err := h.db.Warnings(ctx)
+	if err != nil {
+		h.log().Warn("cannot tell whether Redis is set up for production", "error", err)
+	}
+	for _, text := range texts {
+		h.log().Warn("Redis is not set up for production", "warning", text)
+	}
+}
+
+// Ready is nil when the hub can accept prompts and run them: it has started, Redis
+// answers, and the storage takes files.
+func (h *Hub) Ready(ctx context.Context) error {
+	if h.started.Load() {
+		return errors.Join(h.db.Ping(ctx), h.storage.Health().Err())
+	}
+	if why := h.opening.reason(); why != nil {
+		return fmt.Errorf("%w: %w", ErrNotStarted, why)
+	}
+	return ErrNotStarted
+}

@@ -1,0 +1,237 @@
+package hub
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// closedToAll checks that a hub that waits for its Redis or its storage takes nothing.
+func (b *bench) closedToAll() {
+	b.t.Helper()
+	for _, path := range []string{"/queue", "/object_info", "/", "/hub/jobs", "/nonsense"} {
+		resp, err := http.Get(b.web.URL + path)
+		require.NoError(b.t, err)
+		status, body := read(b.t, resp)
+		require.Equal(b.t, http.StatusServiceUnavailable, status, path)
+		require.NotEmpty(b.t, resp.Header.Get("Retry-After"), path)
+		require.Contains(b.t, string(body), `"error": {"type": "starting"`, path)
+	}
+	status, _ := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(1)))
+	require.Equal(b.t, http.StatusServiceUnavailable, status)
+	status, _ = b.upload("a.png", "", "bytes")
+	require.Equal(b.t, http.StatusServiceUnavailable, status)
+	//nolint:bodyclose // Dial says that it need not be closed
+	_, resp, err := websocket.Dial(b.t.Context(), b.web.URL+"/ws?clientId=ann", nil)
+	require.Error(b.t, err)
+	require.Equal(b.t, http.StatusServiceUnavailable, resp.StatusCode)
+}
+
+// becomesReady waits until the hub serves and has all of its instances.
+func (b *bench) becomesReady() {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.hub.Ready(b.t.Context()) == nil }, time.Minute, 5*time.Millisecond)
+	b.connected(len(b.settings.Instances))
+}
+
+// withInstance adds an instance to a hub that is not expected to connect to it yet.
+func (b *bench) withInstance() {
+	i := newInstance(b.t, sim.Config{})
+	b.instances = append(b.instances, i)
+	b.settings.Instances = append(b.settings.Instances, i.url())
+}
+
+// A hub that starts while its Redis is away takes nothing, says why, and works as soon
+// as Redis is there.
+func TestHubStartsBeforeItsRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Kill()
+	log := &logtest.Log{}
+	b := newBench(t, 0, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
+	require.ErrorIs(t, b.hub.Ready(t.Context()), ErrNotStarted)
+	require.ErrorIs(t, b.hub.Ready(t.Context()), redis.ErrUnavailable)
+	require.InDelta(t, 0, b.gauge("comfyhub_redis_up"), 0)
+	require.InDelta(t, 1, b.gauge("comfyhub_storage_up"), 0)
+	require.Contains(t, log.String(), "the hub accepts nothing until Redis and its storage work")
+	b.closedToAll()
+	b.withInstance()
+	require.NoError(t, b.hub.Start(t.Context(), b.settings), "a reload meanwhile")
+	b.closedToAll()
+
+	server.Start()
+	b.becomesReady()
+	require.InDelta(t, 1, b.gauge("comfyhub_redis_up"), 0)
+	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+}
+
+// The same for a folder that cannot be opened.
+func TestHubStartsBeforeItsStorage(t *testing.T) {
+	t.Parallel()
+	parent := filepath.Join(t.TempDir(), "parent")
+	require.NoError(t, os.WriteFile(parent, nil, 0o600)) // not even root makes a folder in a file
+	b := newBench(t, 0, func(b *bench) { b.id.Storage = filepath.Join(parent, "storage") })
+	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
+	require.InDelta(t, 1, b.gauge("comfyhub_redis_up"), 0)
+	require.InDelta(t, 0, b.gauge("comfyhub_storage_up"), 0)
+	b.closedToAll()
+	b.stop()
+	b.withInstance()
+	b.start() // what waits can be closed and started again
+	b.closedToAll()
+
+	require.NoError(t, os.Remove(parent))
+	b.becomesReady()
+	require.InDelta(t, 1, b.gauge("comfyhub_storage_up"), 0)
+	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+}
+
+// The same for a bucket, with its keys.
+func TestHubStartsBeforeItsBucket(t *testing.T) {
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("pictures"))
+	var there atomic.Bool
+	store := gofakes3.New(backend).Server()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !there.Load() {
+			w.WriteHeader(http.StatusForbidden) // which the driver does not try again
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	bucket(t) // for its credentials
+	b := newBench(t, 0, func(b *bench) { b.id.Storage = "s3://pictures?endpoint=" + srv.URL })
+	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
+	b.closedToAll()
+	there.Store(true)
+	b.becomesReady()
+	secret := fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1))
+	status, answer := b.post("/prompt", secret)
+	require.Equal(t, http.StatusOK, status, string(answer))
+	sig := base64.RawURLEncoding.EncodeToString(append([]byte{1}, make([]byte, 60)...))
+	status, answer = b.get("/hub/files/a.png?exp=" + strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10) + "&sig=" + sig)
+	require.Equal(t, http.StatusForbidden, status, string(answer))
+}
+
+// A hub whose storage is not mounted at the start does not take the empty folder for a
+// new storage: files would count as lost, and links would end with their keys.
+func TestStorageIsNotMountedAtTheStart(t *testing.T) {
+	t.Parallel()
+	mount := filepath.Join(t.TempDir(), "mount")
+	b := newBench(t, 1, func(b *bench) { b.id.Storage = mount })
+	name := b.finished(b.submit(picture(1), "ann")).Outputs["2"].Images[0].Filename
+	_, link := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
+	b.stop()
+	for _, empty := range []bool{true, false} {
+		require.NoError(t, os.Rename(mount, mount+".away"))
+		if empty {
+			require.NoError(t, os.Mkdir(mount, 0o700))
+		}
+		b.start()
+		require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
+		if empty {
+			require.ErrorContains(t, b.hub.Ready(t.Context()), "is it mounted?")
+		}
+		b.closedToAll()
+		left, err := filepath.Glob(filepath.Join(mount, "*"))
+		require.NoError(t, err)
+		require.Empty(t, left, "nothing is written in its place")
+
+		require.NoError(t, os.RemoveAll(mount))
+		require.NoError(t, os.Rename(mount+".away", mount))
+		b.becomesReady()
+		for _, path := range []string{link, "/view?filename=" + name} {
+			status, _ := b.get(path)
+			require.Equal(t, http.StatusOK, status, path)
+		}
+		b.stop()
+	}
+	// Another location may be a new storage.
+	b.id.Storage = mount + ".new"
+	b.start()
+	require.NoError(t, b.hub.Ready(t.Context()))
+}
+
+// Keys that turn out to be sealed with another secret when the storage is back are said
+// to be so, and a reload mends it.
+func TestWrongSecretOfAStorageThatWasAway(t *testing.T) {
+	t.Parallel()
+	mount := filepath.Join(t.TempDir(), "mount")
+	b := newBench(t, 0, func(b *bench) {
+		b.id.Storage = mount
+		b.settings.Secrets = []string{"what only the operator knows"}
+	})
+	b.stop()
+	require.NoError(t, os.Rename(mount, mount+".away"))
+	right := b.settings.Secrets
+	b.settings.Secrets = []string{"a secret that is another one"}
+	b.start()
+	b.closedToAll()
+	require.NoError(t, os.Rename(mount+".away", mount))
+	require.Eventually(t, func() bool {
+		err := b.hub.Ready(t.Context())
+		return err != nil && strings.Contains(err.Error(), keyring.ErrLocked.Error())
+	}, time.Minute, 5*time.Millisecond)
+	b.closedToAll()
+	b.settings.Secrets = right
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	b.becomesReady()
+}
+
+// A reload while Redis is away keeps the runs, which end once it is back.
+func TestReloadWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
+	id := b.submit(work(20, 7, "none"), "ann")
+	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+	server.Kill()
+	require.Error(t, b.hub.Ready(t.Context()))
+	b.settings.MaxQueue = 77
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Equal(t, 77, b.hub.Settings().MaxQueue)
+	status, _ := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(1)))
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	server.Start()
+	require.Equal(t, "success", b.finished(id).Status.Text)
+	require.Equal(t, 1, started(b), "it ran once")
+	require.NoError(t, b.hub.Ready(t.Context()))
+}
+
+// A mistake of the configuration is an error of the start, also while Redis is away.
+func TestMistakesAreFoundWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	busy := newBench(t, 0)
+	for name, id := range map[string]Identity{
+		"no URL":          {Redis: "nonsense://", Data: t.TempDir(), GossipBind: "127.0.0.1:0"},
+		"no storage URL":  {Redis: "redis://127.0.0.1:1", Data: t.TempDir(), GossipBind: "127.0.0.1:0", Storage: "nonsense://x"},
+		"a folder in use": {Redis: "embedded", Data: busy.id.Data, GossipBind: "127.0.0.1:0"},
+		"no address":      {Redis: "redis://127.0.0.1:1", Data: t.TempDir(), GossipBind: "203.0.113.1:1", GossipKey: gossipKey},
+	} {
+		h := New(id)
+		require.Error(t, h.Start(t.Context(), busy.settings), name)
+		require.NoError(t, h.Close(context.Background()), name)
+	}
+}
