@@ -76,8 +76,8 @@ var mayImport = map[string][]string{
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/roster", "internal/stream",
-		"internal/userdata", "internal/webui",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
+		"internal/roster", "internal/stream", "internal/userdata", "internal/webui",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",

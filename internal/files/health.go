@@ -223,7 +223,11 @@ func (h *Health) try(ctx context.Context, trial int64) error {
 	if _, err := h.storage.put(ctx, key, from, writeOptions{}); err != nil {
 		return err
 	}
-	if err := h.storage.erase(ctx, key); err != nil {
+	bucket, err := h.storage.blobs()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	if err := bucket.Delete(ctx, key); err != nil {
 		return fmt.Errorf("%w: delete: %w", ErrStorage, err)
 	}
 	return nil

@@ -18,6 +18,9 @@ import (
 // Storage keeps blobs by key, in a folder or an object store. It streams both
 // ways and never holds a whole blob in memory. It is safe for concurrent use,
 // also by several hubs.
+//
+// Many methods: each request has a form for everybody's blobs and one for the keys of
+// the hub, and both share what follows when it fails.
 type Storage struct {
 	// bucket is nil for a folder that no request has found yet.
 	bucket  atomic.Pointer[blob.Bucket]
@@ -272,20 +275,14 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Storage) remove(ctx context.Context, key string) error {
-	err := s.erase(ctx, key)
+	bucket, err := s.blobs()
+	if err == nil {
+		err = bucket.Delete(ctx, key)
+	}
 	if err == nil || gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
 	return s.failed(ctx, "delete", key, err)
-}
-
-// erase removes a blob.
-func (s *Storage) erase(ctx context.Context, key string) error {
-	bucket, err := s.blobs()
-	if err != nil {
-		return err
-	}
-	return bucket.Delete(ctx, key)
 }
 
 // List calls each for every blob whose key begins with prefix, in order of the

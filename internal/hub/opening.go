@@ -162,6 +162,28 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	return nil
 }
 
+// enter begins to serve, unless the hub was closed meanwhile.
+func (h *Hub) enter(opening context.Context) {
+	h.entering.Lock()
+	defer h.entering.Unlock()
+	if opening.Err() != nil {
+		return
+	}
+	house, stop := context.WithCancel(context.Background())
+	h.stopHouse = stop
+	h.since = time.Now()
+	h.dispatch.Start()
+	h.house.Go(func() { h.storage.Health().Watch(house, h.log, func(error) { h.dispatch.Wake() }) })
+	h.house.Go(func() { h.janitor.run(house) })
+	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
+	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })
+	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
+	h.house.Go(func() { h.ends.watch(house) })
+	h.house.Go(func() { h.ring.Follow(house) })
+	h.house.Go(func() { h.stock.follow(house, h.fleet) })
+	h.started.Store(true)
+}
+
 // recallMark tells the storage which mark it had when this hub used it last. Without
 // it, a folder that is not mounted at the start would look like a new storage: the hub
 // would put new keys into it, and files would count as lost. The default storage lies

@@ -42,7 +42,6 @@ func (b *bench) closedToAll() {
 	require.Equal(b.t, http.StatusServiceUnavailable, status)
 	status, _ = b.upload("a.png", "", "bytes")
 	require.Equal(b.t, http.StatusServiceUnavailable, status)
-	//nolint:bodyclose // Dial says that it need not be closed
 	_, resp, err := websocket.Dial(b.t.Context(), b.web.URL+"/ws?clientId=ann", nil)
 	require.Error(b.t, err)
 	require.Equal(b.t, http.StatusServiceUnavailable, resp.StatusCode)
