@@ -14,7 +14,7 @@ import (
 )
 
 // Canceller ends jobs that wait or run, at whichever hub they are, for every
-// dialect alike. A job that is not there any more is none to end. Errors are
+// dialect alike, and changes when waiting ones run. A job that is not there any more is none to end. Errors are
 // those of Redis.
 type Canceller struct {
 	queue    *queue.Queue

@@ -43,5 +43,9 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	for n := range candidates {
 		candidates[n].Why = clean(candidates[n].Why)
 	}
+	if j.Paused {
+		j.Reason = pausedReason
+		return Explanation{Job: view(j, -1, -1, clean), Candidates: candidates}, nil
+	}
 	return Explanation{Job: view(j, position, s.dispatch.Outlook(ctx, j).ETA(j, position), clean), Candidates: candidates}, nil
 }

@@ -47,6 +47,10 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	waiting, outlook := 0, s.dispatch.Outlook(ctx, live...)
 	for _, j := range seen(live) {
 		position := -1
+		if j.Paused {
+			out = append(out, view(j, -1, -1, clean))
+			continue
+		}
 		if j.State == job.Queued {
 			position = waiting
 			waiting++
@@ -70,6 +74,10 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {
 		return JobView{}, err
+	}
+	if j.Paused {
+		j.Reason = pausedReason
+		return view(j, -1, -1, s.withoutAddresses(v)), nil
 	}
 	j, position := j.Seen(), -1
 	if j.State == job.Queued {

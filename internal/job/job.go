@@ -60,6 +60,8 @@ type Job struct {
 	// Ahead says that a leased job waits at its instance behind the run that is there.
 	// To its client it still waits.
 	Ahead bool
+	// Paused says that a waiting job is not given out until its owner resumes it.
+	Paused bool
 	// Withdrawn says that its client has taken it back while it ran: no listing
 	// has it, and its end leaves no trace.
 	Withdrawn bool

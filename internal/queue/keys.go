@@ -10,6 +10,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:secret:KEY           string  a live job's API keys, encrypted
 //	q:entry:KEY            string  an ended job's history entry, compressed
 //	q:waiting              zset    ranks of all waiting jobs
+//	q:paused               zset    ranks of the jobs that wait and are paused; no other key of waiting ones has them
 //	q:wait:CLASS           zset    ranks of the waiting jobs of a class
 //	q:waits:TENANT         zset    those of a tenant; q:wait:CLASS:TENANT and q:classes:TENANT as above
 //	q:tenants              zset    tenants with waiting jobs by their start tags, see scripts/shares.lua

@@ -185,17 +185,18 @@ func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, 
 }
 
 // CountAll returns the number of live jobs of all tenants, and how many of them are
-// waiting.
+// waiting, also paused.
 func (q *Queue) CountAll(ctx context.Context) (live, waiting int, err error) {
-	var all, queued *redis.IntCmd
+	var all, queued, paused *redis.IntCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		all, queued = p.ZCard(ctx, q.keys.live("")), p.ZCard(ctx, q.keys.waiting())
+		paused = p.ZCard(ctx, q.db.Key("q", "paused"))
 		return nil
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("queue: %w", err)
 	}
-	return int(all.Val()), int(queued.Val()), nil
+	return int(all.Val()), int(queued.Val() + paused.Val()), nil
 }
 
 // Waiting returns the number of waiting jobs of a tenant, or of all with "", and

@@ -11,7 +11,7 @@ var sources embed.FS
 
 // The scripts of the queue. Those that accept or end jobs are durable.
 var (
-	enqueueScript       = script("enqueue", redis.Durable, "shares", "caps", "lib", "order", "numbers")
+	enqueueScript       = script("enqueue", redis.Durable, "shares", "caps", "lib", "order", "numbers", "rank")
 	numberScript        = script("number", redis.Write, "numbers")
 	windowScript        = script("window", redis.ReadOnly, "shares", "caps", "lib", "order")
 	usageScript         = script("usage", redis.ReadOnly, "caps")
@@ -23,7 +23,7 @@ var (
 	releaseScript       = script("release", redis.Write, "shares", "caps", "lib")
 	requeueScript       = script("requeue", redis.Write, "shares", "caps", "lib")
 	reasonScript        = script("reason", redis.Write, "shares", "caps", "lib")
-	priorityScript      = script("priority", redis.Write, "shares", "caps", "lib")
+	steerScript         = script("steer", redis.Durable, "shares", "caps", "lib", "numbers", "rank")
 	adoptScript         = script("adopt", redis.Write, "shares", "caps", "lib")
 	inheritScript       = script("inherit", redis.Write, "shares", "caps", "lib")
 	beatScript          = script("beat", redis.Write)

@@ -147,7 +147,7 @@ func (w *walk) claim() {
 	case j.State != job.Queued:
 		require.ErrorIs(w.t, err, queue.ErrNotQueued)
 		return
-	case j.paused:
+	case j.paused, j.stopped:
 		require.ErrorIs(w.t, err, queue.ErrNotQueued)
 		return
 	case w.m.instances[r.Instance] != "":
@@ -296,23 +296,6 @@ func (w *walk) takenOver(j *modelJob, o queue.Orphan, hub string) {
 	}, o)
 	j.Fence, j.Run, j.expired = o.Fence, o.Run, false
 	w.old = append(w.old, o.Run)
-}
-
-func (w *walk) setPriority() {
-	j := w.anyJob()
-	if j == nil {
-		return
-	}
-	priority := w.rand.IntN(5) - 2
-	got, err := w.SetPriority(w.ctx, j.Key, priority)
-	w.note("priority of %s: %d, %v", j.Key, priority, err)
-	if j.State != job.Queued {
-		require.ErrorIs(w.t, err, queue.ErrNotQueued)
-		return
-	}
-	require.NoError(w.t, err)
-	require.Equal(w.t, priority, got.Priority)
-	j.Priority, j.Rank = priority, job.RankPrefix(priority, 0)[:4]+j.Rank[4:]
 }
 
 func (w *walk) adopt() {

@@ -48,7 +48,7 @@ func (o *room) failJob(w http.ResponseWriter, r *http.Request, err error) {
 
 // jobValue is an entry of /hub/jobs.
 func jobValue(j hub.JobView) *pyjson.Object {
-	return pyjson.NewObject(
+	entry := pyjson.NewObject(
 		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "status", Value: pyjson.String(stateOf(j.State))},
 		pyjson.Member{Key: "position", Value: position(j)},
@@ -64,6 +64,10 @@ func jobValue(j hub.JobView) *pyjson.Object {
 		pyjson.Member{Key: "error", Value: pyjson.String(j.Reason)},
 		pyjson.Member{Key: "lost", Value: pyjson.Strings(j.Lost)},
 	)
+	if j.Paused {
+		entry.Set("paused", pyjson.Bool(true))
+	}
+	return entry
 }
 
 // progress is how much of a job is done, from 0 to 1. What a node has last reported says

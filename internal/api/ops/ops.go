@@ -22,6 +22,7 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("GET /hub/instances", o.getInstances)
 	t.Handle("GET /hub/jobs", o.getJobs)
 	t.Handle("GET /hub/jobs/*", o.getJob)
+	t.Handle("PATCH /hub/jobs/*", o.patchJob)
 	t.Handle("POST /hub/jobs/*/cancel", o.postJobCancel)
 	t.Handle("GET /hub/stats", o.getStats)
 	t.Handle("POST /hub/explain", o.postExplain)

@@ -16,7 +16,7 @@
 --
 -- Output: {'ok', number of classes that still have waiting jobs, job...}
 --         {'missing'}
---         {'not_queued'}   it does not wait, or must not run yet
+--         {'not_queued'}   it does not wait, is paused, or must not run yet
 --         {'taken'}        the instance has a run
 --         {'capped'}       the tenant is at one of its limits
 local k, instance = ARGV[1], ARGV[2]
@@ -39,7 +39,7 @@ if j.state ~= 'queued' then
   end
   return {'not_queued'}
 end
-if tonumber(j.not_before or '0') > now() then
+if j.paused == '1' or tonumber(j.not_before or '0') > now() then
   return {'not_queued'}
 end
 local ahead = ''

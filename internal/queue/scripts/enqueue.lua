@@ -30,24 +30,6 @@
 --         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
 --         {'tenant_spent', n}            the tenant may go on in n milliseconds
 
--- rank_prefix is job.RankPrefix for ordinary numbers: the bits of the number as
--- a double, turned so that their byte order is the order of the numbers.
-local function rank_prefix(priority, n)
-  local hi, lo = 0, 0
-  if n ~= 0 then
-    local mantissa, exponent = math.frexp(math.abs(n))
-    local bits = (mantissa * 2 - 1) * 4503599627370496 -- 2^52
-    lo = bits % 4294967296
-    hi = (exponent + 1022) * 1048576 + (bits - lo) / 4294967296
-  end
-  if n < 0 then
-    hi, lo = 2147483647 - hi, 4294967295 - lo
-  else
-    hi = hi + 2147483648
-  end
-  return string.format('%03d:%08x%08x:', 100 - priority, hi, lo)
-end
-
 local k, id, tenant, class = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 if get(k) then
   return answer('existing', k)
@@ -82,7 +64,7 @@ end
 if ARGV[18] ~= '0' and too_heavy(tenant, ARGV[18]) then
   return {'tenant_full_bytes'}
 end
-if redis.call('ZCARD', key('q', 'waiting')) >= tonumber(ARGV[15]) then
+if redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) >= tonumber(ARGV[15]) then
   return {'full'}
 end
 if too_heavy('', ARGV[16]) then

@@ -99,8 +99,14 @@ local function uncount(j)
   end
 end
 
--- wait adds a job to the waiting ones; unwait removes it.
+-- wait adds a job to the waiting ones; unwait removes it. One that is paused counts,
+-- but no index has it, so it is not given out and delays nobody.
 local function wait(j)
+  if j.paused == '1' then
+    write('ZADD', key('q', 'paused'), '0', j.rank)
+    count(j)
+    return
+  end
   write('ZADD', key('q', 'waiting'), '0', j.rank)
   write('ZADD', key('q', 'wait', j.class), '0', j.rank)
   write('SADD', key('q', 'classes'), j.class)
@@ -109,6 +115,9 @@ local function wait(j)
 end
 
 local function unwait(j)
+  if j.paused == '1' then
+    write('ZREM', key('q', 'paused'), j.rank)
+  end
   write('ZREM', key('q', 'waiting'), j.rank)
   write('ZREM', key('q', 'wait', j.class), j.rank)
   if redis.call('EXISTS', key('q', 'wait', j.class)) == 0 then

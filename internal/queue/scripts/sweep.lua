@@ -12,7 +12,7 @@
 -- shares this Redis. It runs at most every ten seconds, because it reads all
 -- live jobs.
 local function recount()
-  if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) then
+  if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) then
     return
   end
   local last = redis.call('HGET', key('q', 'counters'), 'recounted')
@@ -66,8 +66,8 @@ local function reindex()
   write('DEL', key('q', 'tenants'))
   write('HSET', key('q', 'counters'), 'indexed', '0', 'reindexed', int(now()))
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), '0', '-1')) do
-    local f = redis.call('HMGET', job_key(string.match(rank, '[^:]*$')), 'state', 'tenant', 'class')
-    if f[1] == 'queued' then
+    local f = redis.call('HMGET', job_key(string.match(rank, '[^:]*$')), 'state', 'tenant', 'class', 'paused')
+    if f[1] == 'queued' and f[4] ~= '1' then
       index({rank = rank, tenant = f[2], class = f[3]})
     end
   end

@@ -1,0 +1,45 @@
+package hub
+
+import (
+	"context"
+	"errors"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// ErrNotWaiting says that a job has been given to an instance or has ended.
+var ErrNotWaiting = queue.ErrNotQueued
+
+// Steering is what to change about when a waiting job runs.
+type Steering = queue.Steering
+
+// The positions of a Steering.
+const (
+	Front = queue.Front
+	End   = queue.End
+)
+
+// pausedReason says why a paused job waits.
+const pausedReason = "it is paused; its owner can resume it"
+
+// Steer changes when a tenant's newest job of an id will run. A job that waits at an
+// instance behind another one has been given out: it no longer can be steered. Errors:
+// ErrNoJob, ErrNotWaiting.
+func (c *Canceller) Steer(ctx context.Context, tenant, id string, s Steering) error {
+	j, err := c.jobs.Find(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	if j.Key == "" || j.State.Ended() && j.Withdrawn {
+		return ErrNoJob
+	}
+	if j.State != job.Queued {
+		return ErrNotWaiting
+	}
+	_, err = c.queue.Steer(ctx, j.Key, s)
+	if errors.Is(err, queue.ErrNotFound) {
+		return ErrNoJob
+	}
+	return err
+}
