@@ -223,7 +223,7 @@ func mayOvertake(j, before job.Job) bool {
 	if j.Tenant != before.Tenant {
 		return true
 	}
-	return j.Caller != before.Caller && j.Priority >= before.Priority && !strings.HasPrefix(before.Number, "-")
+	return j.Caller != before.Caller && j.Priority >= before.Priority && !before.InFront()
 }
 
 // take removes an instance from the free ones.

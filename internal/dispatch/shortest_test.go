@@ -20,7 +20,7 @@ import (
 // "^" for one that was posted to the front.
 func shortJobs(text string) (jobs []job.Job, each []time.Duration) {
 	for n, one := range strings.Split(text, ", ") {
-		j := job.Job{Key: fmt.Sprint(n), Class: "any", Number: "1"}
+		j := job.Job{Key: fmt.Sprint(n), Class: "any"}
 		var seconds float64
 		who, rest, _ := strings.Cut(one, " ")
 		j.Tenant, j.Caller, _ = strings.Cut(who, "/")
@@ -28,7 +28,7 @@ func shortJobs(text string) (jobs []job.Job, each []time.Duration) {
 			j.Priority = 1
 		}
 		if strings.HasSuffix(rest, "^") {
-			j.Number = "-1"
+			j.Rank = job.RankPrefix(0, -1)
 		}
 		_, err := fmt.Sscan(strings.TrimRight(rest, "!^"), &seconds)
 		if err != nil {
@@ -109,7 +109,7 @@ func TestShortFirstIsBounded(t *testing.T) {
 		for n := range coming {
 			at += time.Duration(random.ExpFloat64() * between)
 			key := fmt.Sprint(n)
-			coming[n] = job.Job{Key: key, Class: "any", Number: "1", Requester: job.Requester{Tenant: "t", Caller: key}}
+			coming[n] = job.Job{Key: key, Class: "any", Requester: job.Requester{Tenant: "t", Caller: key}}
 			arrives[key], takes[key] = at, picture
 			if random.IntN(10) == 0 {
 				takes[key] = video

@@ -19,7 +19,7 @@ func TestPickWarm(t *testing.T) {
 	models := map[string][]string{"sd": {"sd.safetensors"}, "flux": {"clip.safetensors", "flux.safetensors"}, "plain": nil}
 	all := map[string]bool{"sd": true, "flux": true, "plain": true}
 	prompt := func(key, class, caller string, change ...func(*job.Job)) job.Job {
-		j := job.Job{Key: key, Class: class, Number: "1", Requester: job.Requester{Tenant: "t", Caller: caller, Client: caller}}
+		j := job.Job{Key: key, Class: class, Requester: job.Requester{Tenant: "t", Caller: caller, Client: caller}}
 		for _, do := range change {
 			do(&j)
 		}
@@ -86,7 +86,7 @@ func TestPickWarm(t *testing.T) {
 			want: []string{"a:sd"},
 		},
 		"not one that was posted to the front": {
-			waiting: []job.Job{prompt("a", "flux", "x", func(j *job.Job) { j.Number = "-3" }), prompt("b", "sd", "y")}, idle: []Idle{sd},
+			waiting: []job.Job{prompt("a", "flux", "x", func(j *job.Job) { j.Rank = job.RankPrefix(0, -3) }), prompt("b", "sd", "y")}, idle: []Idle{sd},
 			want: []string{"a:sd"},
 		},
 		"priorities of other tenants are theirs": {
@@ -133,7 +133,8 @@ func TestPickLaws(t *testing.T) {
 		}
 		var waiting []job.Job
 		for n := range random.IntN(12) {
-			j := job.Job{Key: fmt.Sprint(n), Class: classes[random.IntN(4)], Priority: random.IntN(2), Number: []string{"1", "-1"}[random.IntN(2)]}
+			j := job.Job{Key: fmt.Sprint(n), Class: classes[random.IntN(4)], Priority: random.IntN(2)}
+			j.Rank = job.RankPrefix(j.Priority, []float64{1, -1}[random.IntN(2)])
 			j.Tenant, j.Caller = fmt.Sprint(random.IntN(2)), fmt.Sprint(random.IntN(3))
 			w.Due[j.Key] = random.IntN(3) == 0
 			waiting = append(waiting, j)
@@ -227,7 +228,7 @@ func TestOvertakingIsBounded(t *testing.T) {
 		)
 		for n := range count {
 			waiting = append(waiting, job.Job{
-				Key: fmt.Sprint(n), Class: fmt.Sprint("class", random.IntN(6)), Number: "1",
+				Key: fmt.Sprint(n), Class: fmt.Sprint("class", random.IntN(6)),
 				Requester: job.Requester{Tenant: "t", Caller: fmt.Sprint(n)},
 			})
 		}

@@ -20,6 +20,13 @@ func RankPrefix(priority int, number float64) string {
 	return fmt.Sprintf("%03d:%016x:", MaxPriority-priority, sortable(number))
 }
 
+// InFront reports whether the job has a place before 0: it was posted to the front, or
+// moved there.
+func (j Job) InFront() bool {
+	const number = len("100:") // where it begins; a positive one has the highest bit
+	return len(j.Rank) > number && j.Rank[number] < '8'
+}
+
 // sortable maps a float to an integer of the same order. NaN, which ComfyUI
 // accepts as a number, has no order; it goes last.
 func sortable(f float64) uint64 {
