@@ -46,6 +46,7 @@ func TestTenantRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
+			t.Parallel()
 			each(t, queue.Options{}, func(t *testing.T, b *bench) {
 				b.limited(fifo, 2, 0)
 				var own []job.Job
