@@ -22,8 +22,8 @@
 local k, instance = ARGV[1], ARGV[2]
 
 -- claimed answers with the job and with what is left.
-local function claimed()
-  local out = answer('ok', k)
+local function claimed(j)
+  local out = record('ok', j)
   table.insert(out, 2, int(redis.call('SCARD', key('q', 'classes'))))
   return out
 end
@@ -35,7 +35,7 @@ end
 if j.state ~= 'queued' then
   -- The same claim, sent again because its reply was lost.
   if runs(j) and j.hub == ARGV[3] and j.upstream == ARGV[4] and j.instance == instance then
-    return claimed()
+    return claimed(j)
   end
   return {'not_queued'}
 end
@@ -86,4 +86,4 @@ end
 if not at_door(j) then -- no listing shows it
   tell('claimed', j)
 end
-return claimed()
+return claimed(j)

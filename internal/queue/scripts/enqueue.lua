@@ -110,7 +110,7 @@ write('HSET', key('q', 'ids', tenant), id, k)
 list(j)
 wait(j)
 tell_waits(j)
-local accepted = answer('ok', k)
+local accepted = record('ok', j)
 table.insert(accepted, 'position')
 table.insert(accepted, int(ahead(j, ARGV[21])))
 return accepted

@@ -36,6 +36,19 @@ local function answer(code, k)
   return out
 end
 
+-- record is answer for a job whose record the script has read, and changed with set()
+-- alone.
+local function record(code, j)
+  local out = {code}
+  for field, value in pairs(j) do
+    if field ~= 'key' then
+      out[#out + 1] = field
+      out[#out + 1] = value
+    end
+  end
+  return out
+end
+
 -- tell sends a hint to all hubs; see events.go.
 local function tell(kind, j)
   redis.call('PUBLISH', key('q', 'events'),
