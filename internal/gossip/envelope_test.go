@@ -173,7 +173,7 @@ func FuzzUnseal(f *testing.F) {
 		}
 		g, _, _ := hubThatHears("key")
 		g.message(data) // must not fall over whatever it is sent
-		if from, body, err := unseal(data); err == nil {
+		if from, body, err := unseal(data, &proven{}); err == nil {
 			require.NoError(t, from.verify())
 			require.LessOrEqual(t, len(body), len(data))
 		}
@@ -211,4 +211,32 @@ func BenchmarkReport(b *testing.B) {
 			*heard = (*heard)[:0]
 		}
 	})
+}
+
+// A description that was proven once proves nothing about a message: whoever has seen
+// it can send it.
+func TestProvenDescription(t *testing.T) {
+	t.Parallel()
+	id, thief := NewIdentity(), NewIdentity()
+	report := fleet.Report{Agent: "box", Boot: 5}.Encode()
+	var known proven
+	for range 2 {
+		_, body, err := unseal(id.seal(messageSignedReport, described(id).encode(), report), &known)
+		require.NoError(t, err)
+		require.Equal(t, report, body)
+		require.Len(t, known, 1)
+		_, _, err = unseal(thief.seal(messageSignedReport, described(id).encode(), report), &known)
+		require.ErrorIs(t, err, ErrForged)
+	}
+	for n := range maxProven {
+		m := described(id)
+		m.Boot = int64(n)
+		_, err := known.of(m.sign(id).encode())
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(known), maxProven)
+	}
+	forged := described(id)
+	forged.Name = "victim"
+	_, err := known.of(forged.encode())
+	require.ErrorIs(t, err, ErrForged)
 }

@@ -82,6 +82,8 @@ type Gossip struct {
 	// gone holds the members that have left, ended those that announced it
 	// themselves. Like refusedAt, both are used by the inbox goroutine only.
 	gone, ended map[process]time.Time
+	// proven are the descriptions of agents, for the inbox goroutine too.
+	proven proven
 	// refusedAt is when a hub's refusal was last logged.
 	refusedAt time.Time
 	refusals  limitedSender

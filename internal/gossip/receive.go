@@ -14,7 +14,7 @@ import (
 func (g *Gossip) message(data []byte) {
 	switch data[0] {
 	case messageSignedReport, messageSignedLeave:
-		from, body, err := unseal(data)
+		from, body, err := unseal(data, &g.proven)
 		switch {
 		case err != nil:
 			g.refuse(from.Name, err)
