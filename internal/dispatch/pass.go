@@ -20,12 +20,14 @@ type pass struct {
 	ahead bool
 	// left is how many classes still have waiting jobs after the last claim.
 	left *int
+	// claim gives a job to an instance: pass.give, except in a simulation.
+	claim func(pass, context.Context, Pair) error
 }
 
 // pass gives jobs to idle instances until there is nothing left to give. next is
 // when a job that must not run yet may, from now; zero if that cannot be said.
 func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
-	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int)}
+	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int), claim: pass.give}
 	for {
 		news := d.news.Load()
 		// Else only an instance was freed since the last look.
@@ -131,7 +133,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 		}
 		*p.left = w.Classes
 		for _, pair := range pairs {
-			if err := p.give(ctx, pair); err != nil {
+			if err := p.claim(p, ctx, pair); err != nil {
 				return looked{}, err
 			}
 		}

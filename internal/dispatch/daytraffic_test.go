@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// daySpec describes simulated traffic and the fleet that it meets.
+type daySpec struct {
+	seed    uint64
+	servers int
+	// lasts is for how long prompts arrive. load is the part of the fleet's time that
+	// they take on average, without the loading of models.
+	lasts time.Duration
+	load  float64
+	// videos is the part of the prompts that are videos.
+	videos float64
+	// models is how many models there are, loading how long it takes to load one.
+	models  int
+	loading time.Duration
+	// tenants and callers say who posts; each tenant has so many callers.
+	tenants, callers int
+	// bursts is the part of the prompts that come twenty at once from one caller.
+	bursts float64
+	// uneven makes the load rise and fall by half in the course of the day, and one
+	// server in three have half the speed and no video model.
+	uneven bool
+	// priorities gives one prompt in ten a priority.
+	priorities bool
+	// weights are the tenants' shares, 1 by default.
+	weights map[string]float64
+}
+
+const (
+	pictureTakes = 4 * time.Second
+	videoTakes   = 120 * time.Second
+	burstOf      = 20
+)
+
+// arrival is a simulated prompt.
+type arrival struct {
+	at             time.Duration
+	tenant, caller string
+	kind           *dayKind
+	priority       int
+}
+
+// dayKind are the prompts of one graph.
+type dayKind struct {
+	name, model string
+	video       bool
+	takes       time.Duration
+	class       string
+	requires    []byte
+	graph       pyjson.Value
+}
+
+// newDayKind returns the kind of picture or video that a model makes.
+func newDayKind(model string, video bool) *dayKind {
+	k := &dayKind{name: "Picture", model: model, video: video, takes: pictureTakes}
+	if video {
+		k.name, k.takes = "Video", videoTakes
+	}
+	needs := catalog.Requirements{
+		Classes: []string{"Loader", k.name},
+		Choices: []catalog.Choice{{Class: "Loader", Input: "model", Value: model}},
+	}
+	k.class, k.requires = needs.Signature(), needs.Encode()
+	var err error
+	k.graph, err = pyjson.Parse(fmt.Appendf(nil,
+		`{"1":{"class_type":"Loader","inputs":{"model":%q}},"2":{"class_type":%q,"inputs":{"made":["1",0]}}}`, model, k.name))
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// modelNames names the models of a simulation; the last one makes the videos.
+func (s daySpec) modelNames() []string {
+	var names []string
+	for n := range s.models {
+		names = append(names, fmt.Sprintf("model%d.safetensors", n))
+	}
+	return names
+}
+
+// arrivals returns the prompts in the order in which they come. The same seed gives the
+// same ones.
+func (s daySpec) arrivals() (list []arrival) {
+	random := rand.New(rand.NewPCG(s.seed, 1))
+	var pictures []*dayKind
+	names := s.modelNames()
+	video := newDayKind(names[len(names)-1], true)
+	for _, name := range names {
+		pictures = append(pictures, newDayKind(name, false))
+	}
+	mean := pictureTakes.Seconds()*(1-s.videos) + videoTakes.Seconds()*s.videos
+	power := 0.0
+	for n := range s.servers {
+		power += 1 / s.slowness(n)
+	}
+	perSecond := power * s.load / mean
+	for at := 0.0; ; {
+		rate := perSecond
+		if s.uneven {
+			rate *= 1 + math.Sin(2*math.Pi*at/s.lasts.Seconds())/2
+		}
+		at += random.ExpFloat64() / rate * (1 + s.bursts*(burstOf-1))
+		if at >= s.lasts.Seconds() {
+			break
+		}
+		tenant := random.IntN(s.tenants)
+		a := arrival{
+			at: time.Duration(at * float64(time.Second)), tenant: fmt.Sprint("t", tenant),
+			caller: fmt.Sprintf("t%d/%d", tenant, random.IntN(s.callers)), kind: pictures[random.IntN(len(pictures))],
+		}
+		if random.Float64() < s.videos {
+			a.kind = video
+		}
+		if s.priorities && random.IntN(10) == 0 {
+			a.priority = 5
+		}
+		count := 1
+		if random.Float64() < s.bursts {
+			count = burstOf
+		}
+		list = append(list, slices.Repeat([]arrival{a}, count)...)
+	}
+	slices.SortStableFunc(list, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	return list
+}
+
+// slow reports whether a server is one of the slow ones.
+func (s daySpec) slow(server int) bool { return s.uneven && server%3 == 2 }
+
+// slowness is how many times as long a server takes.
+func (s daySpec) slowness(server int) float64 {
+	if s.slow(server) {
+		return 2
+	}
+	return 1
+}
+
+// lasting returns how long a server takes for a prompt, with the model that it has.
+func (s daySpec) lasting(server int, k *dayKind, loaded string) time.Duration {
+	took := time.Duration(float64(k.takes) * s.slowness(server))
+	if loaded != k.model {
+		took += s.loading
+	}
+	return took
+}
+
+// able reports whether a server can run prompts of a kind.
+func (s daySpec) able(server int, k *dayKind) bool { return !s.slow(server) || !k.video }
