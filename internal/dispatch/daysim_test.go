@@ -199,7 +199,8 @@ func (d *daySim) look(ctx context.Context) {
 		return
 	}
 	d.given = d.given[:0]
-	p := pass{d: d.Dispatcher, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int), claim: d.give}
+	p := pass{d: d.Dispatcher, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int)}
+	p.claim = func(p pass, ctx context.Context, pair Pair) error { return d.give(ctx, p.left, pair) }
 	for {
 		idle, infos := d.idleServers()
 		if len(idle) == 0 {
@@ -229,15 +230,16 @@ func (d *daySim) idleServers() (idle []Idle, infos []*catalog.Info) {
 }
 
 // give claims a job as pass.give does, and lets it run.
-func (d *daySim) give(_ pass, ctx context.Context, pair Pair) error {
+func (d *daySim) give(ctx context.Context, left *int, pair Pair) error {
 	s, j := d.byName[pair.Instance], d.waiting[pair.Job.Key]
 	require.NotNil(d.t, j, "a job that does not wait")
 	require.Nil(d.t, s.running, "a server that is busy")
 	require.True(d.t, d.daySpec.able(s.number, j.kind), "a server that cannot run it")
-	claimed, err := d.queue.Claim(ctx, queue.ClaimRequest{
+	claimed, classes, err := d.queue.ClaimCounting(ctx, queue.ClaimRequest{
 		Key: j.key, Tenant: j.tenant, Instance: s.name, Hub: d.Hub, Upstream: j.key, SID: "sid", Cost: d.costOf(j.shape, s.name),
 	})
 	require.NoError(d.t, err)
+	*left = classes
 	d.line.leave(j.key)
 	now := time.Now()
 	took := d.daySpec.lasting(s.number, j.kind, s.loaded)
