@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -17,17 +18,20 @@ type Candidate struct {
 	Can bool
 	// Why is that in plain words.
 	Why string
+	// Free is in how long it will have ended what it runs; -1 if that cannot be said.
+	Free time.Duration
 	// Lacks are node classes and models that the job needs and the instance
 	// does not have.
 	Lacks []string
 }
 
 // Candidates tells of each instance of the fleet, by name, whether it could run
-// a waiting job, and why not.
-func (d *Dispatcher) Candidates(needs catalog.Requirements, key string) []Candidate {
+// a waiting job, and why not, and when it is free.
+func (o *Outlook) Candidates(needs catalog.Requirements, key string) []Candidate {
+	d := o.d
 	var list []Candidate
 	for _, i := range d.Fleet.Instances() {
-		c := Candidate{Name: i.Name, State: i.State}
+		c := Candidate{Name: i.Name, State: i.State, Free: o.Free(i.Name)}
 		if conn := d.connection(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {

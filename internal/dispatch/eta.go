@@ -19,6 +19,10 @@ type Outlook struct {
 	// judged are the classes that it knows about.
 	judged map[string]bool
 	spots  []busySpot
+	// free is when instances have ended what they run; -1 where that cannot be said.
+	free map[string]time.Duration
+	// order are the jobs in line as they will probably begin.
+	order []job.Job
 	// ends are those of the jobs in line, by key; -1 where it cannot be said.
 	ends  map[string]time.Duration
 	known map[[2]string]schedule.Estimate
@@ -66,12 +70,13 @@ func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time
 // probably begin, each to the instance that is free first of those that can run it. Classes that this hub does not
 // know yet cost a round trip.
 func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
-	o := &Outlook{d: d, at: time.Now(), judged: map[string]bool{}, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}}
+	o := &Outlook{d: d, at: time.Now(), judged: map[string]bool{}, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}, free: map[string]time.Duration{}}
 	ahead := d.line.first()
 	o.length = len(ahead)
 	o.look(ctx, ahead, jobs)
 	var sum time.Duration
-	for _, j := range o.inTurn(ahead) {
+	o.order = o.inTurn(ahead)
+	for _, j := range o.order {
 		end, ran := o.give(j)
 		o.ends[j.Key] = end
 		sum += ran
@@ -117,7 +122,11 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 		}
 		gpu := schedule.GPUType(i.Report.GPU)
 		idle, infos = append(idle, Idle{Name: conn.name}), append(infos, info)
-		o.spots = append(o.spots, busySpot{gpu: gpu, free: o.left(conn, i, gpu), loaded: conn.modelsLoaded()})
+		left := o.left(conn, i, gpu)
+		o.spots = append(o.spots, busySpot{gpu: gpu, free: left, loaded: conn.modelsLoaded()})
+		if o.free[conn.name] = left; !o.foreseen(conn, i, gpu) {
+			o.free[conn.name] = -1
+		}
 	}
 	o.d.judged.able(idle, infos, texts)
 	for n := range idle {

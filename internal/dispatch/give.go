@@ -32,7 +32,7 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 	}
 	request := queue.ClaimRequest{
 		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
-		Ahead: p.ahead, After: conn.after(), Cost: d.costOf(pair.Job.Shape, conn.name),
+		Ahead: p.ahead, After: conn.after(), Cost: d.costOf(pair.Job.Shape, conn.name), Why: pair.Why,
 	}
 	claimed, left, err := d.queue.ClaimCounting(ctx, request)
 	switch {

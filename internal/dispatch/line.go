@@ -27,7 +27,7 @@ type waitLine struct {
 
 // inLine returns what the line keeps of a job.
 func inLine(j job.Job) job.Job {
-	return job.Job{Key: j.Key, Class: j.Class, Shape: j.Shape, Requester: j.Requester, Rank: j.Rank, Priority: j.Priority}
+	return job.Job{Key: j.Key, ID: j.ID, Class: j.Class, Shape: j.Shape, Requester: j.Requester, Rank: j.Rank, Priority: j.Priority}
 }
 
 // join adds a job that has some others ahead of it.

@@ -166,6 +166,27 @@ func TestShortFirstIsBounded(t *testing.T) {
 	t.Logf("mean wait %s instead of %s, overtaken for at most %s", with, without, longest)
 }
 
+// shapeOf is the shape of a graph, and withShape submits one.
+func shapeOf(t *testing.T, b *dispatching, graph string) string {
+	t.Helper()
+	v, err := pyjson.Parse([]byte(graph))
+	require.NoError(t, err)
+	return b.Shape(v)
+}
+
+func withShape(shape string) func(*queue.Submission) {
+	return func(s *queue.Submission) { s.Shape = shape }
+}
+
+// learn makes the hub believe that a graph ran for some time.
+func (b *dispatching) learn(graph string, took time.Duration) {
+	b.t.Helper()
+	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
+	require.True(b.t, ok)
+	gpu := b.gpuOf(b.instances[0].name)
+	b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
+}
+
 // A job of a structure that took much less time runs before one that waits for longer.
 func TestShortJobRunsFirst(t *testing.T) {
 	t.Parallel()
@@ -173,28 +194,13 @@ func TestShortJobRunsFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.ShortFirst = bound })
-			of := func(graph string) func(*queue.Submission) {
-				v, err := pyjson.Parse([]byte(graph))
-				require.NoError(t, err)
-				return func(s *queue.Submission) {
-					s.Shape = b.Shape(v)
-					s.Client, s.Caller = s.Key, s.Key // a client of its own
-				}
-			}
-			learn := func(graph string, took time.Duration) {
-				v, err := pyjson.Parse([]byte(graph))
-				require.NoError(t, err)
-				s, ok := schedule.DecodeStructure(b.Shape(v))
-				require.True(t, ok)
-				gpu := b.gpuOf(b.instances[0].name)
-				b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
-			}
-			learn(endless, 2*time.Minute)
-			learn(picture, 4*time.Second)
-			first := b.submit(endless, of(endless))
+			own := func(s *queue.Submission) { s.Client, s.Caller = s.Key, s.Key } // a client of its own
+			b.learn(endless, 2*time.Minute)
+			b.learn(picture, 4*time.Second)
+			first := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
 			b.runs(first)
-			long := b.submit(endless, of(endless))
-			short := b.submit(picture, of(picture))
+			long := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
+			short := b.submit(picture, withShape(shapeOf(t, b, picture)), own)
 			require.Eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
 			b.CancelRun(first)
 			if bound > 0 {

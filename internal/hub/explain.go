@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -11,10 +12,16 @@ import (
 type Explanation struct {
 	// Job has the reason in plain words.
 	Job JobView
+	// Ahead are the jobs that will probably begin before one that waits; nil if that cannot
+	// be told.
+	Ahead *Ahead
 	// Candidates are what speaks for or against each instance, for a job that
 	// waits.
 	Candidates []Candidate
 }
+
+// Ahead are the jobs before one that waits.
+type Ahead = dispatch.Ahead
 
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate
@@ -27,25 +34,34 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	if err != nil {
 		return Explanation{}, err
 	}
-	var candidates []Candidate
-	j, position := j.Seen(), -1
-	switch j.State {
-	case job.Queued:
-		position = s.position(ctx, j)
+	clean, outlook := s.withoutAddresses(v), s.dispatch.Outlook(ctx, j)
+	e, position := Explanation{}, -1
+	switch j = j.Seen(); {
+	case j.State == job.Queued:
 		if needs, ok := s.needs(ctx, j); ok {
-			candidates, j.Reason = s.dispatch.Candidates(needs, j.Key), s.waitsFor(ctx, j, needs)
+			e.Candidates, j.Reason = outlook.Candidates(needs, j.Key), s.waitsFor(ctx, j, needs)
 		}
-	case job.Leased, job.Running:
+		if j.Paused {
+			j.Reason = pausedReason
+			break
+		}
+		position = s.position(ctx, j)
+		if ahead, ok := outlook.Ahead(j); ok {
+			e.Ahead = &ahead
+		}
+	case j.State == job.Leased, j.State == job.Running:
 		j.Reason = "it is being run by " + j.Run.Instance
-	default:
+		if j.Why != "" {
+			j.Reason += ": " + j.Why
+		}
 	}
-	clean := s.withoutAddresses(v)
-	for n := range candidates {
-		candidates[n].Why = clean(candidates[n].Why)
+	for n := range e.Candidates {
+		e.Candidates[n].Why = clean(e.Candidates[n].Why)
 	}
-	if j.Paused {
-		j.Reason = pausedReason
-		return Explanation{Job: view(j, -1, -1, clean), Candidates: candidates}, nil
+	eta := time.Duration(-1)
+	if !j.Paused {
+		eta = outlook.ETA(j, position)
 	}
-	return Explanation{Job: view(j, position, s.dispatch.Outlook(ctx, j).ETA(j, position), clean), Candidates: candidates}, nil
+	e.Job = view(j, position, eta, clean)
+	return e, nil
 }

@@ -13,13 +13,18 @@ import (
 )
 
 type explained struct {
-	State     string
-	Position  *int
-	Attempts  int
-	Reason    string
+	State    string
+	Position *int
+	Attempts int
+	Reason   string
+	Ahead    struct {
+		Own    []string
+		Others int `json:"others_count"`
+	}
 	Instances []struct {
 		Name, State, Why string
-		CanRun           bool `json:"can_run"`
+		CanRun           bool     `json:"can_run"`
+		FreeIn           *float64 `json:"free_in"`
 		Lacks            []string
 	}
 }
@@ -41,6 +46,10 @@ func TestExplain(t *testing.T) {
 	long := b.submit(endless(1), "ann")
 	require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
 	require.Contains(t, b.explain(long).Reason, "it is being run by 127.0.0.1:")
+	require.Contains(t, b.explain(long).Reason, ": idle and able")
+	status, answer := b.get("/hub/jobs/" + long)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(answer), `"why": "idle and able"`)
 	require.Empty(t, b.explain(long).Instances)
 
 	first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
@@ -49,16 +58,21 @@ func TestExplain(t *testing.T) {
 	require.Zero(t, *e.Position, "ann's first one runs, so it is bob's turn")
 	require.Equal(t, 1, *b.explain(first).Position)
 	require.Equal(t, "waiting for an instance to become idle", e.Reason)
+	require.Empty(t, e.Ahead.Own)
+	require.Zero(t, e.Ahead.Others)
+	require.Equal(t, []string{second}, b.explain(first).Ahead.Own)
 	require.Len(t, e.Instances, 2)
 	for _, i := range e.Instances {
 		if i.CanRun {
 			require.Equal(t, "it runs another job", i.Why)
 			require.Equal(t, "busy", i.State)
+			require.Nil(t, i.FreeIn, "nobody knows yet how long it runs")
 			continue
 		}
 		require.Equal(t, "it lacks node class SimulatedWork", i.Why)
 		require.Equal(t, []string{"node class SimulatedWork"}, i.Lacks)
 		require.Equal(t, "idle", i.State)
+		require.Zero(t, *i.FreeIn)
 	}
 
 	// The only instance that could run them leaves.
@@ -80,6 +94,6 @@ func TestExplain(t *testing.T) {
 		require.Equal(t, want, status, ask)
 	}
 	b.tenant = "another tenant"
-	status, _ := b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, first))
+	status, _ = b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, first))
 	require.Equal(t, http.StatusNotFound, status)
 }

@@ -49,6 +49,8 @@ type Job struct {
 	Lost []string
 	// Run is the current or last attempt; its zero value before the first.
 	Run Run
+	// Why says in plain words why its last run went to the instance that it went to.
+	Why string
 	// Reason says in plain words why the job waits or how it failed.
 	Reason string
 	// BodyHash identifies what was asked: the same id with the same hash is

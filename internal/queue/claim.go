@@ -155,6 +155,8 @@ type ClaimRequest struct {
 	// it at once, and for what it has really taken when the instance is free. Default:
 	// 10 s.
 	Cost time.Duration
+	// Why says in plain words why the job goes to this instance; see [job.Job].
+	Why string
 	// Ahead allows that the job waits at the instance behind a run of the same hub. If
 	// it does, the job's Ahead is true.
 	Ahead bool
@@ -192,7 +194,7 @@ func (q *Queue) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, c
 		ahead = "1"
 	}
 	code, fields, err := q.run(ctx, claimScript, r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease),
-		cost, weight, ahead, r.After.Key, r.After.Fence, running, daily.Milliseconds())
+		cost, weight, ahead, r.After.Key, r.After.Fence, running, daily.Milliseconds(), r.Why)
 	if err != nil {
 		return job.Job{}, 0, err
 	}

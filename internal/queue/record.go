@@ -16,7 +16,7 @@ import (
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
-	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused",
+	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -45,6 +45,7 @@ func (r record) job() (job.Job, error) {
 		Key:        keyOf(r["rank"]),
 		Class:      r["class"],
 		Shape:      r["shape"],
+		Why:        r["why"],
 		Priority:   int(p.int("priority")),
 		State:      job.State(r["state"]),
 		Fence:      p.int("fence"),

@@ -64,6 +64,9 @@ func jobValue(j hub.JobView) *pyjson.Object {
 		pyjson.Member{Key: "error", Value: pyjson.String(j.Reason)},
 		pyjson.Member{Key: "lost", Value: pyjson.Strings(j.Lost)},
 	)
+	if j.Why != "" {
+		entry.Set("why", pyjson.String(j.Why))
+	}
 	if j.Paused {
 		entry.Set("paused", pyjson.Bool(true))
 	}
@@ -100,11 +103,30 @@ func position(j hub.JobView) pyjson.Value {
 }
 
 // eta is how many seconds it will take until a job is finished, or null.
-func eta(j hub.JobView) pyjson.Value {
-	if j.ETA < 0 {
+func eta(j hub.JobView) pyjson.Value { return inSeconds(j.ETA) }
+
+// inSeconds is a time in seconds, or null for a negative one.
+func inSeconds(d time.Duration) pyjson.Value {
+	if d < 0 {
 		return pyjson.Null{}
 	}
-	return pyjson.Float(j.ETA.Round(10 * time.Millisecond).Seconds())
+	return pyjson.Float(d.Round(10 * time.Millisecond).Seconds())
+}
+
+// ownAhead is how many of the caller's own jobs are named that are before another one.
+const ownAhead = 20
+
+// ahead tells what will begin before a job that waits: the caller's own jobs by their ids,
+// and how many others there are; or null.
+func ahead(a *hub.Ahead) pyjson.Value {
+	if a == nil {
+		return pyjson.Null{}
+	}
+	return pyjson.NewObject(
+		pyjson.Member{Key: "own", Value: pyjson.Strings(a.Own[:min(len(a.Own), ownAhead)])},
+		pyjson.Member{Key: "own_count", Value: pyjson.Int(int64(len(a.Own)))},
+		pyjson.Member{Key: "others_count", Value: pyjson.Int(int64(a.Others))},
+	)
 }
 
 // seconds is a moment in Unix seconds, or null.
@@ -153,6 +175,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 			pyjson.Member{Key: "can_run", Value: pyjson.Bool(c.Can)},
 			pyjson.Member{Key: "why", Value: pyjson.String(c.Why)},
 			pyjson.Member{Key: "lacks", Value: pyjson.Strings(c.Lacks)},
+			pyjson.Member{Key: "free_in", Value: inSeconds(c.Free)},
 		))
 	}
 	api.WriteDetail(w, pyjson.NewObject(
@@ -162,6 +185,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 		pyjson.Member{Key: "eta", Value: eta(e.Job)},
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(e.Job.Attempts))},
 		pyjson.Member{Key: "reason", Value: pyjson.String(e.Job.Reason)},
+		pyjson.Member{Key: "ahead", Value: ahead(e.Ahead)},
 		pyjson.Member{Key: "instances", Value: list},
 	))
 }

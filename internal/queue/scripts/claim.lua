@@ -13,6 +13,7 @@
 -- ARGV[11] its fence
 -- ARGV[12] how many runs the tenant may have at once, '0' for no limit
 -- ARGV[13] how many milliseconds of instances it may use in a day, '0' for no limit
+-- ARGV[14] why it goes to this instance, in plain words
 --
 -- Output: {'ok', number of classes that still have waiting jobs, job...}
 --         {'missing'}
@@ -75,7 +76,7 @@ if ARGV[13] ~= '0' then
   set(j, 'metered', '1')
 end
 set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance', instance,
-  'upstream', ARGV[4], 'sid', ARGV[5], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
+  'upstream', ARGV[4], 'sid', ARGV[5], 'why', ARGV[14], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
 hold(j, ARGV[3], ARGV[6])
 if ahead == '1' or j.ahead then
   set(j, 'ahead', ahead)

@@ -1,0 +1,55 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// Ahead are the jobs that will probably begin before one that waits.
+type Ahead struct {
+	// Own are the prompt ids of those of the same tenant, in their order.
+	Own []string
+	// Others is how many of other tenants there are.
+	Others int
+}
+
+// Ahead returns what will probably begin before a waiting job; false if the job is not
+// among the first in line.
+func (o *Outlook) Ahead(j job.Job) (a Ahead, ok bool) {
+	for _, before := range o.order {
+		switch {
+		case before.Key == j.Key:
+			return a, true
+		case before.Tenant == j.Tenant:
+			a.Own = append(a.Own, before.ID)
+		default:
+			a.Others++
+		}
+	}
+	return Ahead{}, false
+}
+
+// Free returns in how long an instance will have ended what it runs; -1 if that cannot be
+// said, 0 for one that is idle.
+func (o *Outlook) Free(instance string) time.Duration {
+	if free, known := o.free[instance]; known {
+		return free
+	}
+	return -1
+}
+
+// foreseen reports whether the run times of what an instance runs are known.
+func (o *Outlook) foreseen(conn *connection, i fleet.Instance, gpu string) bool {
+	runs := conn.runs()
+	if runs[0] == nil {
+		return i.State != fleet.Busy // else with a run of another hub
+	}
+	for _, r := range runs {
+		if r != nil && !certain(o.estimate(r.job().Shape, gpu)) {
+			return false
+		}
+	}
+	return true
+}
