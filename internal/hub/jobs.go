@@ -155,26 +155,39 @@ func (s *Jobs) FindAll(ctx context.Context, tenant string, ids []string) (map[st
 
 // FindLive is the job of an id that runs, else one that waits, else a zero one.
 func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error) {
-	newest, err := s.Find(ctx, tenant, id)
-	if err != nil || running(newest) {
-		return newest, err
+	found, err := s.FindLiveAll(ctx, tenant, []string{id})
+	return found[id], err
+}
+
+// FindLiveAll are the jobs of some ids, by id, as FindLive finds each. It lists the
+// tenant's jobs once for all of them, if any of their newest ones does not run.
+func (s *Jobs) FindLiveAll(ctx context.Context, tenant string, ids []string) (map[string]job.Job, error) {
+	found, err := s.FindAll(ctx, tenant, ids)
+	if err != nil {
+		return nil, err
 	}
-	// An older one may run or wait. What the newest was a moment ago counts: it
-	// may be claimed just now, and is no less there for that.
-	if newest.State != job.Queued {
-		newest = job.Job{}
+	// Of the others an older one may run or wait. What the newest was a moment ago
+	// counts: it may be claimed just now, and is no less there for that.
+	open := map[string]bool{}
+	for _, id := range ids {
+		if j := found[id]; !running(j) {
+			open[id] = true
+			if j.State != job.Queued {
+				delete(found, id)
+			}
+		}
+	}
+	if len(open) == 0 {
+		return found, nil
 	}
 	jobs, err := s.queue.Live(ctx, tenant)
 	for _, j := range seen(jobs) {
-		switch {
-		case j.ID != id:
-		case j.State != job.Queued:
-			return j, err
-		case newest.Key == "":
-			newest = j
+		known, has := found[j.ID]
+		if open[j.ID] && (!has || known.State == job.Queued && j.State != job.Queued) {
+			found[j.ID] = j
 		}
 	}
-	return newest, err
+	return found, err
 }
 
 // FindRunning is the running job of an id, or a zero one.

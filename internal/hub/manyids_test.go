@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -33,6 +34,17 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 	require.NoError(t, err)
 	counted := newTrips()
 	b.hub.db.Client().AddHook(counted)
+	var unknown []string
+	for range 500 {
+		unknown = append(unknown, uuid.NewString())
+	}
+	cancel, err := json.Marshal(map[string]any{"job_ids": unknown})
+	require.NoError(t, err)
+	before, _ := counted.total()
+	code, answer := b.post("/api/jobs/cancel", string(cancel))
+	require.Equal(t, 200, code, string(answer))
+	after, _ := counted.total()
+	require.LessOrEqual(t, after-before, 10, "cancel:%s", counted.table(1))
 	for path, most := range map[string]int{"/history": 12, "/queue": 30} {
 		before, _ := counted.total()
 		code, answer := b.post(path, string(order))

@@ -70,9 +70,14 @@ func (c *cancels) postJobsCancel(w http.ResponseWriter, r *http.Request, a api.R
 // that they list as running: of several ids a page means its own prompts, of
 // one just that, whosever it is.
 func (c *cancels) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester, ids []string) {
+	found, err := c.hub.Jobs().FindLiveAll(r.Context(), a.Tenant, ids)
+	if err != nil {
+		c.Fail(w, r, err)
+		return
+	}
 	hit := false
 	for _, id := range ids {
-		done, err := c.cancelJob(r.Context(), a, id, len(ids) > 1 && a.Page)
+		done, err := c.cancelJob(r.Context(), a, found[id], len(ids) > 1 && a.Page)
 		if err != nil {
 			c.Fail(w, r, err)
 			return
@@ -82,12 +87,11 @@ func (c *cancels) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Reque
 	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "cancelled", Value: pyjson.Bool(hit)}))
 }
 
-// cancelJob stops the job of an id and reports whether there was one to stop.
+// cancelJob stops a job, if it is one, and reports whether there was one to stop.
 // strict means the requester's own jobs only.
-func (c *cancels) cancelJob(ctx context.Context, a api.Requester, id string, strict bool) (bool, error) {
-	j, err := c.hub.Jobs().FindLive(ctx, a.Tenant, id)
-	if err != nil || j.Key == "" || strict && !c.owns(a, j) {
-		return false, err
+func (c *cancels) cancelJob(ctx context.Context, a api.Requester, j job.Job, strict bool) (bool, error) {
+	if j.Key == "" || strict && !c.owns(a, j) {
+		return false, nil
 	}
 	if j.State == job.Queued {
 		gone, err := c.hub.Canceller().CancelWaiting(ctx, j)
@@ -98,12 +102,13 @@ func (c *cancels) cancelJob(ctx context.Context, a api.Requester, id string, str
 			return true, nil
 		}
 		// An instance took it between the look and the cancel.
-		if j, err = c.hub.Jobs().FindRunning(ctx, a.Tenant, id); err != nil || j.Key == "" {
+		if j, err = c.hub.Jobs().FindRunning(ctx, a.Tenant, j.ID); err != nil || j.Key == "" {
 			return false, err
 		}
 	}
 	visible := true
 	if a.QueueOne { // what it lists as waiting vanishes, unless its client sees it run
+		var err error
 		if visible, err = c.shown.sees(ctx, j); err != nil {
 			return false, err
 		}
