@@ -1,10 +1,12 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -18,8 +20,11 @@ import (
 //	GET  /comfyhub/live                    200 while the process works at all
 //	GET  /comfyhub/ready                   200 when the hub can accept prompts, else 503
 //	GET  /comfyhub/instances               the answer of GET /hub/instances
-//	POST /comfyhub/drain?instance=NAME     let it finish its run and give it no other
-//	POST /comfyhub/resume?instance=NAME    undo that
+//	POST /comfyhub/pause                   give out no further job
+//	POST /comfyhub/pause?tenant=NAME       no further job of a tenant
+//	POST /comfyhub/pause?instance=NAME     let it finish its run and give it no other
+//	POST /comfyhub/resume                  undo these, each with the same parameter
+//	POST /comfyhub/drain?instance=NAME     the same as pause
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
 type adminAPI struct{}
@@ -54,8 +59,9 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/live", http.MethodGet, serveLive),
 		route("/comfyhub/ready", http.MethodGet, serveReady),
 		route("/comfyhub/instances", http.MethodGet, serveInstances),
-		route("/comfyhub/drain", http.MethodPost, serveVerb((*hub.Operator).Drain)),
-		route("/comfyhub/resume", http.MethodPost, serveVerb((*hub.Operator).Resume)),
+		route("/comfyhub/pause", http.MethodPost, serveStop((*hub.Operator).Pause)),
+		route("/comfyhub/resume", http.MethodPost, serveStop((*hub.Operator).Resume)),
+		route("/comfyhub/drain", http.MethodPost, serveDrain),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
 	}
@@ -96,18 +102,53 @@ func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// serveVerb answers a command for one instance.
-func serveVerb(verb func(*hub.Operator, string) bool) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
+// serveStop answers a command for everything, a tenant, or an instance.
+func serveStop(command func(*hub.Operator, context.Context, hub.Stop) error) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
 	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-		name := r.URL.Query().Get("instance")
-		if name == "" {
-			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter instance is missing")}
+		stop, word, name, err := stopOf(r.URL.Query())
+		if err != nil {
+			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 		}
-		if !verb(h.Operator(), name) {
+		err = command(h.Operator(), r.Context(), stop)
+		switch {
+		case errors.Is(err, hub.ErrInstanceUnknown):
 			return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
+		case err != nil:
+			return unavailable(err)
 		}
-		return answer(w, map[string]any{"instance": name})
+		if word == "" {
+			return answer(w, map[string]any{"all": true})
+		}
+		return answer(w, map[string]any{word: name})
 	}
+}
+
+// stopOf reads what a command is for. An empty or unknown parameter is a mistake: it must
+// not mean everything.
+func stopOf(query url.Values) (stop hub.Stop, word, name string, err error) {
+	stop = hub.StopAll
+	for parameter, values := range query {
+		word, name = parameter, values[0]
+		switch {
+		case len(query) > 1 || len(values) > 1:
+			return "", "", "", errors.New("give one parameter: tenant or instance, or none for everything")
+		case word == "tenant" && name != "":
+			stop = hub.StopTenant(name)
+		case word == "instance" && name != "":
+			stop = hub.StopInstance(name)
+		default:
+			return "", "", "", errors.New("give tenant=NAME or instance=NAME, or nothing for everything")
+		}
+	}
+	return stop, word, name, nil
+}
+
+// serveDrain answers the older command for an instance.
+func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Query().Get("instance") == "" {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter instance is missing")}
+	}
+	return serveStop((*hub.Operator).Pause)(h, w, r)
 }
 
 // serveForget releases the name of an agent that is gone.

@@ -98,6 +98,7 @@ type Hub struct {
 	submitter *Submitter
 	canceller *Canceller
 	ends      *Ends
+	stops     *stops
 	janitor   *janitor
 
 	opening     opening
@@ -218,7 +219,8 @@ func (h *Hub) open(ctx context.Context) error {
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
-	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, log: h.log}
+	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
+	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, stops: h.stops, log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
@@ -235,7 +237,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
-	h.operator.dispatch, h.operator.ring, h.operator.admission = h.dispatch, h.ring, h.gossip.admission
+	h.operator.stops, h.operator.ring, h.operator.admission = h.stops, h.ring, h.gossip.admission
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 	}

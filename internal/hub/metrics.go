@@ -93,6 +93,7 @@ type gauges struct {
 	redis     *prometheus.Desc
 	storage   *prometheus.Desc
 	kept      *prometheus.Desc
+	paused    *prometheus.Desc
 }
 
 func newGauges(h *Hub) *gauges {
@@ -107,12 +108,13 @@ func newGauges(h *Hub) *gauges {
 		redis:     prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
 		storage:   prometheus.NewDesc("comfyhub_storage_up", "1 while the storage takes files. While it is 0, this hub gives out no jobs.", nil, nil),
 		kept:      prometheus.NewDesc("comfyhub_outputs_kept", "Outputs of finished runs that wait on their instances until the storage takes them.", nil, nil),
+		paused:    prometheus.NewDesc("comfyhub_paused", "1 while the operator has paused the whole queue.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.queued, g.running, g.stuck, g.instances, g.members, g.sockets, g.redis, g.storage, g.kept} {
+	for _, d := range []*prometheus.Desc{g.queued, g.running, g.stuck, g.instances, g.members, g.sockets, g.redis, g.storage, g.kept, g.paused} {
 		out <- d
 	}
 }
@@ -139,6 +141,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(g.storage, oneIf(h.storage.Health().Err() == nil))
 	gauge(g.kept, float64(h.storage.Health().Kept()))
+	gauge(g.paused, oneIf(h.stops.has(StopAll)))
 	gauge(g.stuck, float64(h.dispatch.Stuck()))
 	states := map[fleet.State]int{}
 	for _, s := range fleet.States() {

@@ -174,6 +174,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.since = time.Now()
 	h.dispatch.Start()
 	h.house.Go(func() { h.storage.Health().Watch(house, h.log, func(error) { h.dispatch.Wake() }) })
+	h.house.Go(func() { h.stops.run(house) })
 	h.house.Go(func() { h.janitor.run(house) })
 	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
 	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 )
@@ -15,7 +14,7 @@ type Operator struct {
 	fleet *fleet.Registry
 	// started says that what follows is set.
 	started   *atomic.Bool
-	dispatch  *dispatch.Dispatcher
+	stops     *stops
 	ring      *keyring.Ring
 	admission *admission
 }
@@ -24,17 +23,36 @@ type Operator struct {
 // all prompts.
 func (o *Operator) Instances() []fleet.Instance { return o.fleet.Instances() }
 
-// Drain lets an instance finish its run and gives it no other. It reports
-// whether the instance is known.
-func (o *Operator) Drain(name string) bool { return o.fleet.SetDraining(name, true) }
+// ErrInstanceUnknown is the error of [Operator.Pause] for an instance that is not there.
+var ErrInstanceUnknown = errors.New("no instance of that name is known")
 
-// Resume undoes Drain.
-func (o *Operator) Resume(name string) bool {
-	ok := o.fleet.SetDraining(name, false)
-	if o.started.Load() {
-		o.dispatch.Wake()
+// Pause gives something no further run, at all hubs and until it is resumed; runs that
+// have begun go on. The error is [ErrInstanceUnknown], or one of Redis.
+func (o *Operator) Pause(ctx context.Context, s Stop) error {
+	if !o.started.Load() {
+		return ErrNotStarted
 	}
-	return ok
+	if name, ok := s.Instance(); ok {
+		if _, known := o.fleet.Instance(name); !known {
+			return ErrInstanceUnknown
+		}
+	}
+	_, err := o.stops.set(ctx, s, true)
+	return err
+}
+
+// Resume undoes Pause. The error is [ErrInstanceUnknown], or one of Redis.
+func (o *Operator) Resume(ctx context.Context, s Stop) error {
+	if !o.started.Load() {
+		return ErrNotStarted
+	}
+	changed, err := o.stops.set(ctx, s, false)
+	if name, ok := s.Instance(); ok && err == nil && !changed {
+		if _, known := o.fleet.Instance(name); !known {
+			return ErrInstanceUnknown
+		}
+	}
+	return err
 }
 
 // Errors of [Operator.ForgetAgent].

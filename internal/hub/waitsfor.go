@@ -10,9 +10,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// waitsFor says in plain words what a waiting job waits for: its tenant's limits, or an
-// instance.
+// waitsFor says in plain words what a waiting job waits for: the operator, its tenant's
+// limits, or an instance.
 func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Requirements) string {
+	switch {
+	case s.stops.has(StopAll):
+		return "the operator has paused the queue"
+	case s.stops.has(StopTenant(j.Tenant)):
+		return "the operator has paused your prompts"
+	}
 	limits := s.limitsOf(j.Tenant)
 	if limits.Running > 0 || limits.GPUTime > 0 {
 		usage, err := s.queue.Usage(ctx, j.Tenant)

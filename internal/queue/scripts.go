@@ -14,6 +14,7 @@ var (
 	enqueueScript       = script("enqueue", redis.Durable, "shares", "caps", "lib", "order", "numbers", "rank")
 	numberScript        = script("number", redis.Write, "numbers")
 	windowScript        = script("window", redis.ReadOnly, "shares", "caps", "lib", "order")
+	stopScript          = script("stop", redis.Durable)
 	usageScript         = script("usage", redis.ReadOnly, "caps")
 	positionScript      = script("position", redis.ReadOnly, "shares", "caps", "lib", "order")
 	claimScript         = script("claim", redis.Write, "shares", "caps", "lib")

@@ -9,10 +9,25 @@
 -- BELIEVED is how long a claim is not tried again, HOUR and DAY are in milliseconds.
 local BELIEVED, HOUR, DAY = 5000, 3600000, 86400000
 
+-- stops returns what the operator has paused, as a set.
+local function stops()
+  local set = {}
+  for _, stop in ipairs(redis.call('SMEMBERS', key('q', 'stops'))) do
+    set[stop] = true
+  end
+  return set
+end
+
 -- capped returns the tenants that may begin nothing now, as a set, and the milliseconds
--- until the first of them may again.
-local function capped()
+-- until the first of them may again, as far as time decides.
+local function capped(stopped)
   local set, first = {}, 0
+  for stop in pairs(stopped) do
+    local tenant = string.match(stop, '^tenant:(.*)$')
+    if tenant then
+      set[tenant] = true
+    end
+  end
   local list = redis.call('ZRANGEBYSCORE', key('q', 'capped'), '(' .. int(now()), '+inf', 'WITHSCORES')
   for i = 1, #list, 2 do
     set[list[i]] = true

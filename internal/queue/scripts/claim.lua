@@ -18,8 +18,8 @@
 -- Output: {'ok', number of classes that still have waiting jobs, job...}
 --         {'missing'}
 --         {'not_queued'}   it does not wait, is paused, or must not run yet
---         {'taken'}        the instance has a run
---         {'capped'}       the tenant is at one of its limits
+--         {'taken'}        the instance has a run, or is paused
+--         {'capped'}       the tenant is at one of its limits, or paused
 local k, instance = ARGV[1], ARGV[2]
 
 -- claimed answers with the job and with what is left.
@@ -42,6 +42,13 @@ if j.state ~= 'queued' then
 end
 if j.paused == '1' or tonumber(j.not_before or '0') > now() then
   return {'not_queued'}
+end
+local stopped = stops()
+if stopped.all or stopped['tenant:' .. j.tenant] then
+  return {'capped'}
+end
+if stopped['instance:' .. instance] then
+  return {'taken'}
 end
 local ahead = ''
 local holder = redis.call('HGET', key('q', 'instances'), instance)

@@ -22,7 +22,8 @@ for i = 5, #ARGV do -- unpack() fails for thousands
     classes[#classes + 1] = ARGV[i]
   end
 end
-local barred, next = capped()
+local stopped = stops()
+local barred, next = capped(stopped)
 local waiting = redis.call('SMEMBERS', key('q', 'classes'))
 for _, class in ipairs(waiting) do
   if not known[class] and #unknown < BATCH then
@@ -30,8 +31,8 @@ for _, class in ipairs(waiting) do
   end
 end
 local list = {}
-if #classes == 0 then
-  -- it is asked only for what is not known
+if #classes == 0 or stopped.all then
+  -- it is asked only for what is not known, or nothing is given out
 elseif ARGV[1] == 'fair' then
   list = in_turn(classes, skip + n, barred)
 else

@@ -1,0 +1,97 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+// Stop names what the operator has paused: everything, a tenant, or an instance.
+type Stop = queue.Stop
+
+// StopAll stops everything.
+const StopAll = queue.StopAll
+
+// StopTenant is the Stop of a tenant.
+func StopTenant(name string) Stop { return queue.StopTenant(name) }
+
+// StopInstance is the Stop of an instance.
+func StopInstance(name string) Stop { return queue.StopInstance(name) }
+
+// stopsEvery is how long it takes at most until a hub sees what another one was told.
+const stopsEvery = 2 * time.Second
+
+// stops follow what the operator has paused, at whichever hub. The queue has it, so that
+// it outlives hubs, and keeps to it; a paused instance is one that is drained.
+type stops struct {
+	queue    *queue.Queue
+	fleet    *fleet.Registry
+	dispatch *dispatch.Dispatcher
+	log      func() *slog.Logger
+
+	mu  sync.Mutex
+	now map[Stop]bool
+}
+
+// run looks from time to time until ctx ends.
+func (s *stops) run(ctx context.Context) {
+	for {
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.log().Debug("cannot read what is paused", "error", err)
+		}
+		if !retry.Sleep(ctx, stopsEvery) {
+			return
+		}
+	}
+}
+
+// look reads what is paused and acts on it.
+func (s *stops) look(ctx context.Context) error {
+	s.mu.Lock() // an older reading must not come after a newer one
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	now, err := s.queue.Stops(ctx)
+	if err != nil {
+		return err
+	}
+	for stop := range now {
+		if name, ok := stop.Instance(); ok {
+			s.fleet.SetDraining(name, true) // it may have come just now
+		}
+	}
+	for stop := range s.now {
+		if name, ok := stop.Instance(); ok && !now[stop] {
+			s.fleet.SetDraining(name, false)
+		}
+	}
+	changed := !maps.Equal(s.now, now)
+	s.now = now
+	if changed {
+		s.dispatch.Wake()
+	}
+	return nil
+}
+
+// set pauses something or lets it go on, and returns once this hub does so. It reports
+// whether that has changed anything.
+func (s *stops) set(ctx context.Context, stop Stop, on bool) (changed bool, err error) {
+	if changed, err = s.queue.SetStop(ctx, stop, on); err != nil {
+		return false, err
+	}
+	return changed, s.look(ctx)
+}
+
+// has reports whether something is paused.
+func (s *stops) has(stop Stop) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now[stop]
+}

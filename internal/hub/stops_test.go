@@ -1,0 +1,62 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// What the operator pauses gets no further run, whichever hub was told, and says so; what
+// runs goes on.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	require.Eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
+	instance := b.hub.fleet.Instances()[0].Name
+	for name, c := range map[string]struct {
+		stop   Stop
+		reason string
+	}{
+		"everything": {StopAll, "the operator has paused the queue"},
+		"a tenant":   {StopTenant(job.DefaultTenant), "the operator has paused your prompts"},
+		"a server":   {StopInstance(instance), ""},
+	} {
+		for told, pause := range map[string]func(on bool) error{
+			"here": func(on bool) error {
+				if on {
+					return b.hub.Operator().Pause(t.Context(), c.stop)
+				}
+				return b.hub.Operator().Resume(t.Context(), c.stop)
+			},
+			"at another hub": func(on bool) error {
+				_, err := b.hub.queue.SetStop(t.Context(), c.stop, on)
+				return err
+			},
+		} {
+			t.Run(name+" "+told, func(t *testing.T) {
+				long := b.submit(endless(1), "ann")
+				require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 5*time.Millisecond)
+				require.NoError(t, pause(true))
+				id := b.submit(picture(2), "bob")
+				require.Eventually(t, func() bool {
+					i, _ := b.hub.fleet.Instance(instance)
+					return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
+				}, time.Minute, 5*time.Millisecond)
+				require.Equal(t, "running", b.explain(long).State)
+				b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
+				require.Eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+				require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
+				require.Zero(t, b.hub.dispatch.Stuck())
+
+				require.NoError(t, pause(false))
+				require.Eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
+			})
+		}
+	}
+	require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
+	require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
+}

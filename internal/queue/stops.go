@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// maxStops bounds what is stopped at one time.
+const maxStops = 10_000
+
+// Stop names what gets no further run until it is let go: everything, a tenant, or an
+// instance. Runs that have begun go on.
+type Stop string
+
+// StopAll stops everything.
+const StopAll Stop = "all"
+
+const tenantStop, instanceStop = "tenant:", "instance:"
+
+// StopTenant is the Stop of a tenant.
+func StopTenant(name string) Stop { return Stop(tenantStop + name) }
+
+// StopInstance is the Stop of an instance.
+func StopInstance(name string) Stop { return Stop(instanceStop + name) }
+
+// Tenant returns the tenant that the Stop is of, if it is one's.
+func (s Stop) Tenant() (name string, ok bool) { return strings.CutPrefix(string(s), tenantStop) }
+
+// Instance returns the instance that the Stop is of, if it is one's.
+func (s Stop) Instance() (name string, ok bool) { return strings.CutPrefix(string(s), instanceStop) }
+
+// SetStop stops something at all hubs, or lets it go on. It reports whether that has
+// changed anything. The error is ErrFull if 10,000 things are stopped.
+func (q *Queue) SetStop(ctx context.Context, s Stop, stop bool) (changed bool, err error) {
+	on := "0"
+	if stop {
+		on = "1"
+	}
+	code, fields, err := q.run(ctx, stopScript, string(s), on, maxStops)
+	if err != nil {
+		return false, err
+	}
+	if err := refusal(code); err != nil {
+		return false, err
+	}
+	return fields[0] == "1", nil
+}
+
+// Stops returns all that is stopped.
+func (q *Queue) Stops(ctx context.Context) (map[Stop]bool, error) {
+	members, err := q.db.Client().SMembers(ctx, q.db.Key("q", "stops")).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	stops := make(map[Stop]bool, len(members))
+	for _, m := range members {
+		stops[Stop(m)] = true
+	}
+	return stops, nil
+}
