@@ -37,24 +37,23 @@ func TestPause(t *testing.T) {
 				return err
 			},
 		} {
-			t.Run(name+" "+told, func(t *testing.T) {
-				long := b.submit(endless(1), "ann")
-				require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 5*time.Millisecond)
-				require.NoError(t, pause(true))
-				id := b.submit(picture(2), "bob")
-				require.Eventually(t, func() bool {
-					i, _ := b.hub.fleet.Instance(instance)
-					return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
-				}, time.Minute, 5*time.Millisecond)
-				require.Equal(t, "running", b.explain(long).State)
-				b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
-				require.Eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
-				require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
-				require.Zero(t, b.hub.dispatch.Stuck())
+			t.Log(name, told)
+			long := b.submit(endless(1), "ann")
+			require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 5*time.Millisecond)
+			require.NoError(t, pause(true))
+			id := b.submit(picture(2), "bob")
+			require.Eventually(t, func() bool {
+				i, _ := b.hub.fleet.Instance(instance)
+				return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
+			}, time.Minute, 5*time.Millisecond)
+			require.Equal(t, "running", b.explain(long).State)
+			b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
+			require.Eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+			require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
+			require.Zero(t, b.hub.dispatch.Stuck())
 
-				require.NoError(t, pause(false))
-				require.Eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
-			})
+			require.NoError(t, pause(false))
+			require.Eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
 		}
 	}
 	require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
