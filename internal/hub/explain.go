@@ -60,7 +60,7 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	}
 	eta := time.Duration(-1)
 	if !j.Paused {
-		eta = outlook.ETA(j, position)
+		eta = s.eta(outlook, j, position)
 	}
 	e.Job = view(j, position, eta, clean)
 	return e, nil

@@ -15,6 +15,7 @@ import (
 type explained struct {
 	State    string
 	Position *int
+	ETA      *float64
 	Attempts int
 	Reason   string
 	Ahead    struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -55,7 +56,7 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 			position = waiting
 			waiting++
 		}
-		out = append(out, view(j, position, outlook.ETA(j, -1), clean))
+		out = append(out, view(j, position, s.eta(outlook, j, -1), clean))
 	}
 	limit := maxEndedJobs
 	ended, err := s.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
@@ -86,7 +87,16 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 			j.Reason = s.waitsFor(ctx, j, needs)
 		}
 	}
-	return view(j, position, s.dispatch.Outlook(ctx, j).ETA(j, position), s.withoutAddresses(v)), nil
+	return view(j, position, s.eta(s.dispatch.Outlook(ctx, j), j, position), s.withoutAddresses(v)), nil
+}
+
+// eta is how long it will take until a job is finished; -1 if that cannot be told, also
+// because it waits for the operator.
+func (s *Insight) eta(o *dispatch.Outlook, j job.Job, position int) time.Duration {
+	if j.State == job.Queued && s.stops.holds(j.Tenant) {
+		return -1
+	}
+	return o.ETA(j, position)
 }
 
 // position is the place of a waiting job, -1 if it cannot be told.

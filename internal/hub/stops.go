@@ -89,6 +89,9 @@ func (s *stops) set(ctx context.Context, stop Stop, on bool) (changed bool, err 
 	return changed, s.look(ctx)
 }
 
+// holds reports whether a tenant gets no further run.
+func (s *stops) holds(tenant string) bool { return s.has(StopAll) || s.has(StopTenant(tenant)) }
+
 // has reports whether something is paused.
 func (s *stops) has(stop Stop) bool {
 	s.mu.Lock()

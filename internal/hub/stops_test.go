@@ -47,6 +47,9 @@ func TestPause(t *testing.T) {
 				return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
 			}, time.Minute, 5*time.Millisecond)
 			require.Equal(t, "running", b.explain(long).State)
+			if c.reason != "" {
+				require.Nil(t, b.explain(id).ETA)
+			}
 			b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
 			require.Eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
 			require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
