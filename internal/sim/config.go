@@ -125,7 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Cache = cacheClassic
 	}
 	if c.IndexPage == "" {
-		c.IndexPage = "<!doctype html><title>ComfyUI</title><p>A simulated ComfyUI server.\n"
+		c.IndexPage = "<!doctype html><html><title>ComfyUI</title><p>A simulated ComfyUI server.\n"
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
