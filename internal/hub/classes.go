@@ -59,20 +59,24 @@ func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 // for what is known of the others.
 const lookTimeout = 10 * time.Second
 
-// lookFirst waits for what is known of other instances. It reports whether it waited.
-func (c *Classes) lookFirst(ctx context.Context) bool {
+// hasLooked reports whether it is known what other instances could run.
+func (c *Classes) hasLooked() bool {
 	select {
 	case <-c.looked:
-		return false
+		return true
 	default:
+		return false
 	}
+}
+
+// lookFirst waits for what is known of other instances.
+func (c *Classes) lookFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	select {
 	case <-c.looked:
 	case <-ctx.Done():
 	}
-	return true
 }
 
 // validate checks a prompt against what the fleet can run. An instance may have
@@ -82,10 +86,11 @@ func (c *Classes) lookFirst(ctx context.Context) bool {
 func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict) {
 	p.Version = c.dispatch.Version()
 	p.Makes = func(q catalog.Question) bool { return c.dispatch.Makes(ctx, c.stock.infos(), q) }
-	now := time.Now()
+	now, looked := time.Now(), c.hasLooked() // before the catalog is read: it may change in between
 	known := c.stock.catalog()
 	verdict := known.Validate(p)
-	if !verdict.Accepted() && c.lookFirst(ctx) {
+	if !verdict.Accepted() && !looked {
+		c.lookFirst(ctx)
 		known = c.stock.catalog()
 		verdict = known.Validate(p)
 	}
