@@ -43,10 +43,10 @@ func leftInOrder(err error) bool {
 	return slices.Contains(doneWith, websocket.CloseStatus(err))
 }
 
-// closedBy reports whether it was the client's side that ended a socket, with a close
-// frame or without.
-func closedBy(err error) bool {
-	return leftInOrder(err) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+// cutByClient reports whether it was the client's side that ended a socket without a
+// close frame.
+func cutByClient(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // postsEnough is how many posts, each after the end of the one before, show that a client
@@ -87,9 +87,8 @@ func (l *line) written(mark uint64) {
 	}
 }
 
-// closed records that the client has closed the socket right after everything up to mark
-// was written to it. In order or not, that proves nothing yet of a client that answers
-// pings.
+// closed records that the client has closed the socket, without a close frame, right after
+// the sequence with that mark was written to it, the newest one.
 func (l *line) closed(mark uint64) {
 	for _, q := range l.sent {
 		q.closed = q.closed || q.mark != 0 && q.mark == mark

@@ -107,7 +107,8 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	all.Go(func() { sock.confirm(ctx) })
 
 	err := sock.read(ctx)
-	closed, inOrder = closedBy(err) && !sock.closing(), leftInOrder(err)
+	inOrder = leftInOrder(err)
+	closed = inOrder || cutByClient(err) && !sock.closing()
 	code := websocket.StatusNormalClosure
 	if errors.Is(err, websocket.ErrMessageTooBig) {
 		// The library has already sent this code. An orderly close lets the client

@@ -32,13 +32,7 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	}, patience, tick)
 	r.streams.PostedNext(me, "a")
 	r.run("me", "a").End(other(success("a")))
-	require.Eventually(t, func() (told bool) {
-		r.streams.change(me, false, func(c *client) {
-			c.noteWritten()
-			told = c.line.doubtful()
-		})
-		return told
-	}, patience, tick)
+	r.awaitTold(me)
 	r.streams.PostedNext(me, "b")
 	require.NoError(t, deaf.conn.CloseNow())
 
@@ -78,13 +72,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 			}
 			deaf := r.dial("/ws?clientId=me", nil)
 			r.run("me", "a").End(other(success("a")))
-			require.Eventually(t, func() (told bool) {
-				r.streams.change(me, false, func(c *client) {
-					c.noteWritten()
-					told = c.line.doubtful()
-				})
-				return told
-			}, patience, tick)
+			r.awaitTold(me)
 			close := func() {
 				require.NoError(t, deaf.conn.CloseNow())
 				if !c.arrives {
@@ -139,4 +127,16 @@ func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
 		synctest.Wait()
 		require.NotEmpty(t, toldAgain(r))
 	})
+}
+
+// awaitTold waits until an end was written to a client's socket that it has not confirmed.
+func (r *rig) awaitTold(k Key) {
+	r.t.Helper()
+	require.Eventually(r.t, func() (told bool) {
+		r.streams.change(k, false, func(c *client) {
+			c.noteWritten()
+			told = c.line.doubtful()
+		})
+		return told
+	}, patience, tick)
 }
