@@ -150,8 +150,7 @@ func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
 	}
 	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })
 	d.judged.able(idle, infos, needs)
-	pairs, _ := Pick(waiting, idle, Warmth{})
-	for _, pair := range pairs {
+	for _, pair := range Pick(waiting, idle, Warmth{}).Pairs {
 		runs[pair.Job.Key].askBack()
 	}
 }

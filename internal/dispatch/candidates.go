@@ -36,6 +36,9 @@ func (o *Outlook) Candidates(needs catalog.Requirements, key string) []Candidate
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
 			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, key)
+			if better := d.WaitsFor(key); better != "" && c.Can && i.State == fleet.Idle {
+				c.Why = "it is idle, but must load the models first; " + better + " has them"
+			}
 		}
 		list = append(list, c)
 	}

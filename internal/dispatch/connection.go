@@ -61,8 +61,12 @@ type connection struct {
 	freeSince time.Time
 	// lastClient is the client whose job ran here last, lastTenant its tenant.
 	lastClient, lastTenant string
-	// loaded are the models of the run that began here last, sorted.
+	// loaded are the models of the run that began here last, sorted. cold says that it had
+	// to load them.
 	loaded []string
+	cold   bool
+	// others is the run that another hub gave the instance last.
+	others othersRun
 	// last is the run that the instance finished last. It may not be released yet.
 	last job.Run
 	// refused are the jobs that this instance did not take, until its abilities

@@ -11,9 +11,9 @@ import (
 var daySettings = Settings{Overtaking: 10 * time.Second, ShortFirst: 2 * time.Minute, UnrunnableTimeout: time.Hour}
 
 // Traffic of several tenants with bursts, priorities and two kinds of servers: every pass
-// holds the laws of daySim.check, every job runs, and the mean wait is shorter than in an
-// ideal queue in order of arrival, with fewer loads of models. The same traffic gives the
-// same order.
+// holds the laws of daySim.check, every job runs, and the mean time until a model is loaded
+// and computes is at most 60 % of that in an ideal queue in order of arrival. The same traffic gives
+// the same order.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	s := daySpec{
@@ -26,8 +26,10 @@ func TestDay(t *testing.T) {
 	t.Logf("hub, %d loads of models\n%s\nideal queue in order of arrival, %d loads of models\n%s\nround robin\n%s",
 		hub.switches, hub.waits, switches, fifo, s.roundRobin(list))
 	require.Len(t, hub.waits["all"], len(list))
-	require.Less(t, hub.waits.mean("all"), fifo.mean("all"))
-	require.Less(t, hub.switches, switches)
+	// Who waits for loaded models waits longer, and need not wait for them to be loaded.
+	loading := func(loads int) time.Duration { return s.loading * time.Duration(loads) / time.Duration(len(list)) }
+	require.Less(t, 5*(hub.waits.mean("all")+loading(hub.switches)), 3*(fifo.mean("all")+loading(switches)))
+	require.Less(t, 2*hub.switches, switches)
 	require.Less(t, hub.waits.longest("all", 1), 10*time.Minute)
 	require.Equal(t, hub.order, s.simulate(t, false, daySettings).order, "the same seed, another order")
 }

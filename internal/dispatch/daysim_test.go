@@ -39,6 +39,8 @@ type daySim struct {
 	ends   dayEnds
 	given  []dayGiven
 	lineAt time.Time
+	// wakeAt is when a job has waited for a busy server long enough.
+	wakeAt time.Time
 	dayResult
 }
 
@@ -157,6 +159,9 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 		if len(d.ends) > 0 && (next.IsZero() || d.ends[0].ends.Before(next)) {
 			next = d.ends[0].ends
 		}
+		if !d.wakeAt.IsZero() && d.wakeAt.Before(next) {
+			next = d.wakeAt
+		}
 		time.Sleep(time.Until(next))
 		for len(d.ends) > 0 && !d.ends[0].ends.After(next) {
 			d.end(ctx, heap.Pop(&d.ends).(*dayServer))
@@ -199,8 +204,9 @@ func (d *daySim) look(ctx context.Context) {
 		return
 	}
 	d.given = d.given[:0]
-	p := pass{d: d.Dispatcher, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int)}
+	p := pass{d: d.Dispatcher, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), soon: d.soonServers}
 	p.claim = func(p pass, ctx context.Context, pair Pair) error { return d.give(ctx, p.left, pair) }
+	d.wakeAt = time.Time{}
 	for {
 		idle, infos := d.idleServers()
 		if len(idle) == 0 {
@@ -209,6 +215,9 @@ func (d *daySim) look(ctx context.Context) {
 		l, err := p.fill(ctx, idle, infos)
 		require.NoError(d.t, err)
 		if !l.again || l.nothing {
+			if l.next > 0 {
+				d.wakeAt = time.Now().Add(l.next)
+			}
 			break
 		}
 	}
@@ -227,6 +236,31 @@ func (d *daySim) idleServers() (idle []Idle, infos []*catalog.Info) {
 		idle, infos = append(idle, i), append(infos, s.info)
 	}
 	return idle, infos
+}
+
+// soonServers is Dispatcher.soon.
+func (d *daySim) soonServers() (list []Soon) {
+	for _, s := range d.servers {
+		if s.running == nil {
+			continue
+		}
+		e := d.estimate(s.running.shape, d.gpuOf(s.name))
+		if !certain(e) {
+			continue
+		}
+		if s.running.cold {
+			e.Ran += e.Load
+		}
+		classes := map[string]bool{}
+		for class := range d.kinds {
+			classes[class] = d.canRun(s, class)
+		}
+		list = append(list, Soon{
+			Idle: Idle{Name: s.name, Loaded: []string{s.loaded}, Classes: classes},
+			Free: remaining(e.Ran, time.Since(s.running.began)),
+		})
+	}
+	return list
 }
 
 // give claims a job as pass.give does, and lets it run.
@@ -274,12 +308,21 @@ func (d *daySim) end(ctx context.Context, s *dayServer) {
 }
 
 // check holds the laws of a pass: no idle server is left beside a job that it can run,
-// and no job has got a server while one of its tenant with a higher priority waits that
+// unless the job waits for one with its model loaded, and no job has got a server while one of its tenant with a higher priority waits that
 // could run there.
 func (d *daySim) check() {
+	held := map[dayGroup]int{}
+	for key, j := range d.waiting {
+		if d.WaitsFor(key) != "" {
+			held[j.group()]++
+		}
+	}
 	for group, count := range d.counts {
 		if count == 0 {
 			delete(d.counts, group)
+			continue
+		}
+		if count == held[group] {
 			continue
 		}
 		for _, s := range d.servers {

@@ -161,6 +161,7 @@ type Dispatcher struct {
 	// models went before.
 	modelSets modelSets
 	overtaken overtaken
+	holds     holds
 	// durations and line tell when jobs will be finished.
 	durations durations
 	line      waitLine

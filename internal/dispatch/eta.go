@@ -67,7 +67,7 @@ func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time
 }
 
 // Outlook looks ahead: it gives the first waiting jobs, in the order in which they will
-// probably begin, each to the instance that is free first of those that can run it. Classes that this hub does not
+// probably begin, each to the instance that will have finished it first. Classes that this hub does not
 // know yet cost a round trip.
 func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
 	o := &Outlook{d: d, at: time.Now(), judged: map[string]bool{}, ends: map[string]time.Duration{}, known: map[[2]string]schedule.Estimate{}, free: map[string]time.Duration{}}
@@ -123,7 +123,7 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 		gpu := schedule.GPUType(i.Report.GPU)
 		idle, infos = append(idle, Idle{Name: conn.name}), append(infos, info)
 		left := o.left(conn, i, gpu)
-		o.spots = append(o.spots, busySpot{gpu: gpu, free: left, loaded: conn.modelsLoaded()})
+		o.spots = append(o.spots, busySpot{gpu: gpu, free: left, loaded: setOf(conn.models())})
 		if o.free[conn.name] = left; !o.foreseen(conn, i, gpu) {
 			o.free[conn.name] = -1
 		}
@@ -145,6 +145,9 @@ func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Dura
 		}
 		return sum
 	case i.State == fleet.Busy: // with a run of another hub
+		if shape, since, ok := conn.elsewhere(i); ok {
+			return remaining(o.estimate(shape, gpu).Ran, time.Since(since))
+		}
 		return o.estimate("", gpu).Ran / 2
 	}
 	return 0
@@ -155,6 +158,9 @@ func (o *Outlook) rest(conn *connection, r *run, gpu string) time.Duration {
 	e := o.estimate(r.job().Shape, gpu)
 	conn.mu.Lock()
 	begun, began := conn.begun == r, conn.began
+	if conn.cold {
+		e.Ran += e.Load
+	}
 	conn.mu.Unlock()
 	if !begun {
 		return e.Ran
@@ -190,33 +196,43 @@ func (o *Outlook) inTurn(waiting []job.Job) []job.Job {
 	return order
 }
 
-// give gives a job to the instance that is free first, and returns when it ends there,
-// and how long it runs; -1 and 0 if no instance can run it, and -1 if its own run time
+// give gives a job to the instance that will have finished it first, and returns when it
+// ends there, and how long it runs; -1 and 0 if no instance can run it, and -1 if its own run time
 // is not known.
 func (o *Outlook) give(j job.Job) (end, ran time.Duration) {
+	models, _ := o.d.modelSets.of(j.Class)
+	set := setOf(models)
 	var first *busySpot
+	var e schedule.Estimate // on the GPU type gpu
+	var gpu string
 	for n := range o.spots {
 		s := &o.spots[n]
-		if s.Classes[j.Class] && (first == nil || s.free < first.free) {
-			first = s
+		if !s.Classes[j.Class] {
+			continue
+		}
+		if gpu != s.gpu || first == nil {
+			gpu = s.gpu
+			e = o.estimate(j.Shape, s.gpu)
+		}
+		takes := e.Ran
+		if set != "" && set != s.loaded {
+			takes += e.Load
+		}
+		if first == nil || s.free+takes < end {
+			first, end, ran = s, s.free+takes, takes
 		}
 	}
 	if first == nil {
 		return -1, 0
 	}
-	e := o.estimate(j.Shape, first.gpu)
-	ran = e.Ran
-	if models, known := o.d.modelSets.of(j.Class); known && len(models) > 0 {
-		if set := setOf(models); set != first.loaded {
-			first.loaded = set
-			ran += e.Load
-		}
+	if set != "" {
+		first.loaded = set
 	}
-	first.free += ran
-	if !certain(e) {
+	first.free = end
+	if !certain(o.estimate(j.Shape, first.gpu)) {
 		return -1, ran
 	}
-	return first.free, ran
+	return end, ran
 }
 
 // certain reports whether an estimate is good enough to be told: the same structure has

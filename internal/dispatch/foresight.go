@@ -44,7 +44,8 @@ func (o *Outlook) Free(instance string) time.Duration {
 func (o *Outlook) foreseen(conn *connection, i fleet.Instance, gpu string) bool {
 	runs := conn.runs()
 	if runs[0] == nil {
-		return i.State != fleet.Busy // else with a run of another hub
+		shape, _, ok := conn.elsewhere(i) // it is a run of another hub
+		return i.State != fleet.Busy || ok && certain(o.estimate(shape, gpu))
 	}
 	for _, r := range runs {
 		if r != nil && !certain(o.estimate(r.job().Shape, gpu)) {

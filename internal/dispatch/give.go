@@ -72,6 +72,7 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 		r.cold = r.conn.loads(r.models)
 	}
 	d.line.leave(claimed.Key)
+	d.holds.forget(claimed.Key)
 	d.launch(r, r.execute)
 	waited := claimed.Age(time.Now())
 	if d.Observe != nil && !claimed.Ahead {

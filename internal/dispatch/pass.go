@@ -2,9 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -18,16 +20,20 @@ type pass struct {
 	capped map[string]bool
 	// ahead says that jobs are given to instances that still run one.
 	ahead bool
+	// held are jobs that wait for a busy instance.
+	held map[string]bool
 	// left is how many classes still have waiting jobs after the last claim.
 	left *int
-	// claim gives a job to an instance: pass.give, except in a simulation.
+	// claim gives a job to an instance, and soon lists the busy ones: pass.give and
+	// Dispatcher.soon, except in a simulation.
 	claim func(pass, context.Context, Pair) error
+	soon  func() []Soon
 }
 
 // pass gives jobs to idle instances until there is nothing left to give. next is
 // when a job that must not run yet may, from now; zero if that cannot be said.
 func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
-	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, left: new(int), claim: pass.give}
+	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), claim: pass.give, soon: d.soon}
 	for {
 		news := d.news.Load()
 		// Else only an instance was freed since the last look.
@@ -67,6 +73,9 @@ func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error
 	busy, infos := p.without(p.d.busy())
 	if len(busy) == 0 {
 		return l, nil
+	}
+	for _, i := range busy {
+		maps.Copy(i.Refused, p.held)
 	}
 	p.ahead = true
 	return p.fill(ctx, busy, infos)
@@ -126,8 +135,15 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 			l.next = w.Next
 		}
 		now := time.Now()
-		pairs, passed := Pick(w.Jobs, idle, d.warmthOf(ctx, w.Jobs, idle, now))
-		d.overtaken.note(passed, now)
+		picked := p.pick(ctx, w, idle, now)
+		pairs := picked.Pairs
+		d.overtaken.note(picked.Passed, now)
+		if until := d.holds.note(picked.Held, now); until > 0 && (l.next == 0 || until < l.next) {
+			l.next = until
+		}
+		for _, h := range picked.Held {
+			p.held[h.Job.Key] = true
+		}
 		if len(pairs) == 0 && w.More && !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()
 		}
@@ -146,6 +162,21 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 			return looked{}, err
 		}
 	}
+}
+
+// pick is Pick with what this hub knows. Jobs wait for busy instances only where that hides
+// no job behind the window.
+func (p pass) pick(ctx context.Context, w queue.Window, idle []Idle, now time.Time) Picked {
+	warmth := p.d.warmthOf(ctx, w.Jobs, idle, now)
+	if warmth.Overtaking && !p.ahead {
+		warmth.Soon = p.soon
+	}
+	picked := Pick(w.Jobs, idle, warmth)
+	if len(picked.Held) > 0 && len(picked.Pairs) == 0 && w.More {
+		warmth.Soon = nil
+		picked = Pick(w.Jobs, idle, warmth)
+	}
+	return picked
 }
 
 // readPause is the pause for each waiting job that was read in vain. There are many

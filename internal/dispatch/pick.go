@@ -42,6 +42,14 @@ type Warmth struct {
 	Takes map[string]time.Duration
 	// Late are the keys of the jobs that no shorter one may overtake any more.
 	Late map[string]bool
+	// Soon lists busy instances with models loaded; nil if no job may wait for one of them.
+	// It is asked only where models must be loaded.
+	Soon func() []Soon
+	// Ends returns how long a job runs on an instance, and how long it takes to load its
+	// models there; 0 and 0 if that is not known.
+	Ends func(j job.Job, instance string) (ran, load time.Duration)
+	// Waited are the keys of the jobs that have waited for a busy instance long enough.
+	Waited map[string]bool
 }
 
 // Pair says that a job goes to an instance, and why.
@@ -51,10 +59,18 @@ type Pair struct {
 	Why      string
 }
 
+// Picked is what Pick has decided.
+type Picked struct {
+	Pairs []Pair
+	// Passed are the keys of the jobs that were overtaken: they could have run on an
+	// instance that went to a job behind them.
+	Passed []string
+	// Held are the jobs that wait for a busy instance although an idle one could run them.
+	Held []Held
+}
+
 // Pick pairs waiting jobs, best first, with idle instances. It is the one
-// place that decides which job goes where, and it waits for nobody: a job
-// whose favourite instance is busy goes to another. It also returns the jobs that
-// were overtaken: they could have run on an instance that went to a job behind them.
+// place that decides which job goes where.
 //
 // Among the instances that can run a job it prefers, in this order, the one that has
 // the most of its models loaded; the one that ran this client last; the one that can
@@ -62,8 +78,11 @@ type Pair struct {
 // jobs that only it can run; and the one whose own models are missed least.
 //
 // Another caller's job may overtake that takes less time, or, where the models of the
-// first one must be loaded, one that needs just what the instance has.
-func Pick(waiting []job.Job, idle []Idle, w Warmth) (pairs []Pair, passed []string) {
+// first one must be loaded, one that needs just what the instance has. A job whose models
+// all idle instances would have to load waits for a busy one that has them, if that one
+// will have finished it sooner. Apart from that a job whose favourite instance is busy goes
+// to another.
+func Pick(waiting []job.Job, idle []Idle, w Warmth) (picked Picked) {
 	p := newPicking(idle, w)
 	left, moved := shortFirst(waiting, w)
 	for next := 0; next < len(left) && len(p.free) > 0; {
@@ -75,14 +94,19 @@ func Pick(waiting []job.Job, idle []Idle, w Warmth) (pairs []Pair, passed []stri
 		chosen := next
 		if ahead := p.overtaker(left[next:], n); ahead > 0 {
 			chosen, why = next+ahead, "its models are loaded"
+		} else if held := p.waitsFor(left[next], n, left[next+1:]); held != nil {
+			picked.Held = append(picked.Held, *held)
+			next++
+			continue
 		} else if moved[left[next].Key] {
 			why = "takes less time than others before it"
 		}
-		pairs = append(pairs, Pair{Job: left[chosen], Instance: p.free[n].Name, Why: why})
+		picked.Pairs = append(picked.Pairs, Pair{Job: left[chosen], Instance: p.free[n].Name, Why: why})
 		left = slices.Delete(left, chosen, chosen+1)
 		p.take(n)
 	}
-	return pairs, overtakenBy(pairs, waiting, idle)
+	picked.Passed = overtakenBy(picked.Pairs, waiting, idle)
+	return picked
 }
 
 // overtakenBy lists the jobs that got nothing although an instance that they could have
@@ -116,6 +140,8 @@ type picking struct {
 	shared map[string][]int
 	// copies counts the instances that have the same models loaded.
 	copies map[string]int
+	// soon are the busy instances, once they were asked for.
+	soon []Soon
 }
 
 // spot is a free instance. set names the models that it has loaded, "" for none.

@@ -68,7 +68,8 @@ func TestPick(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := map[string]string{}
-			pairs, passed := Pick(c.waiting, c.idle, Warmth{})
+			picked := Pick(c.waiting, c.idle, Warmth{})
+			pairs, passed := picked.Pairs, picked.Passed
 			require.Empty(t, passed)
 			for _, p := range pairs {
 				got[p.Job.Key] = p.Instance

@@ -130,7 +130,8 @@ func TestShortFirstIsBounded(t *testing.T) {
 				w.Takes = takes
 				w.Late = passed.late(window, takes, bound, start.Add(now))
 			}
-			pairs, over := Pick(window, idle, w)
+			picked := Pick(window, idle, w)
+			pairs, over := picked.Pairs, picked.Passed
 			passed.note(over, start.Add(now))
 			for _, key := range over {
 				been := start.Add(now).Sub(passed[key])

@@ -51,7 +51,7 @@ type attempt struct {
 }
 
 // besideIdle returns the jobs that may run now and wait although an instance that
-// can run them has been idle for some time.
+// can run them has been idle for some time, without those that wait for a better one.
 func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map[attempt]bool, error) {
 	p := pass{d: d, passed: map[string]bool{}}
 	for _, conn := range d.connected() {
@@ -78,7 +78,7 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 	}
 	beside := map[attempt]bool{}
 	for _, j := range w.Jobs {
-		if anyCan(idle, taken, j) {
+		if d.WaitsFor(j.Key) == "" && anyCan(idle, taken, j) {
 			beside[attempt{j.Key, j.Fence}] = true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -75,15 +76,32 @@ func (d *Dispatcher) modelsOf(ctx context.Context, class string) []string {
 	return models
 }
 
-// ranElsewhere notes what an instance loads for a run of another hub.
+// othersRun is a run of another hub.
+type othersRun struct {
+	key, shape string
+	since      time.Time
+}
+
+// ranElsewhere notes what an instance runs and loads for another hub.
 func (d *Dispatcher) ranElsewhere(e queue.Event) {
 	conn := d.connection(e.Instance)
 	if conn == nil || e.Hub == d.Hub || e.Class == "" {
 		return
 	}
+	conn.mu.Lock()
+	conn.others = othersRun{key: e.Key, shape: e.Shape, since: time.Now()}
+	conn.mu.Unlock()
 	d.work.Go(d.log, "noting what an instance loads", func() {
 		conn.loads(d.modelsOf(d.ctx, e.Class))
 	})
+}
+
+// elsewhere returns the shape of another hub's job that the instance runs, and since when;
+// false if that is not known.
+func (conn *connection) elsewhere(i fleet.Instance) (shape string, since time.Time, ok bool) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.others.shape, conn.others.since, conn.others.shape != "" && conn.others.key == i.Report.Job
 }
 
 // Unloaded notes that an instance was told to unload its models.
@@ -101,15 +119,15 @@ func (conn *connection) loads(models []string) (cold bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	cold = len(models) > 0 && !slices.Equal(models, conn.loaded)
-	conn.loaded = models
+	conn.loaded, conn.cold = models, cold
 	return cold
 }
 
-// modelsLoaded returns the models that the instance has, as one text.
-func (conn *connection) modelsLoaded() string {
+// models returns the models that the instance has, sorted.
+func (conn *connection) models() []string {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	return setOf(conn.loaded)
+	return conn.loaded
 }
 
 // overtaken remembers since when waiting jobs are overtaken by others. It belongs to the loop. The zero value is empty.
@@ -158,6 +176,7 @@ func (d *Dispatcher) warmthOf(ctx context.Context, jobs []job.Job, idle []Idle, 
 	}
 	if bound := d.settings().Overtaking; bound > 0 {
 		w.Overtaking, w.Due = true, d.overtaken.due(jobs, bound, now)
+		w.Ends, w.Waited = d.ends, d.holds.over(jobs, now)
 	}
 	return w
 }

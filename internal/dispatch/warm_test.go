@@ -108,7 +108,8 @@ func TestPickWarm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pairs, passed := Pick(c.waiting, c.idle, Warmth{Models: models, Overtaking: !c.never, Due: c.due})
+			picked := Pick(c.waiting, c.idle, Warmth{Models: models, Overtaking: !c.never, Due: c.due})
+			pairs, passed := picked.Pairs, picked.Passed
 			var got []string
 			for _, p := range pairs {
 				got = append(got, p.Job.Key+":"+p.Instance)
@@ -120,8 +121,23 @@ func TestPickWarm(t *testing.T) {
 	}
 }
 
+// waitForBusy lets jobs wait for busy instances.
+func (w *Warmth) waitForBusy(random *rand.Rand, classes []string) {
+	var list []Soon
+	for n := range random.IntN(4) {
+		s := Soon{Idle: Idle{Name: fmt.Sprint("busy", n), Classes: map[string]bool{}}, Free: time.Duration(random.IntN(8)) * time.Second}
+		s.Classes[classes[random.IntN(4)]] = true
+		s.Loaded = w.Models[classes[random.IntN(4)]]
+		list = append(list, s)
+	}
+	w.Soon = func() []Soon { return slices.Clone(list) }
+	w.Ends = func(job.Job, string) (time.Duration, time.Duration) { return 4 * time.Second, 5 * time.Second }
+	w.Waited = map[string]bool{fmt.Sprint(random.IntN(12)): true}
+}
+
 // Whatever waits and whatever is idle: no instance stays idle beside a job that it can
-// run, each gets one job that it can run, and only those are overtaken that may be.
+// run, unless that waits for a busy one, each gets one job that it can run, and only those
+// are overtaken that may be.
 func TestPickLaws(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(11, 4))
@@ -157,10 +173,21 @@ func TestPickLaws(t *testing.T) {
 			i.Loaded = w.Models[classes[random.IntN(4)]]
 			idle = append(idle, i)
 		}
-		pairs, passed := Pick(waiting, idle, w)
-		again, _ := Pick(waiting, idle, w)
-		require.Equal(t, pairs, again)
+		if random.IntN(2) == 0 {
+			w.waitForBusy(random, classes)
+		}
+		picked := Pick(waiting, idle, w)
+		require.Equal(t, picked, Pick(waiting, idle, w))
+		pairs, passed := picked.Pairs, picked.Passed
 
+		held := map[string]bool{}
+		for _, h := range picked.Held {
+			held[h.Job.Key] = true
+			require.False(t, w.Due[h.Job.Key] || w.Waited[h.Job.Key])
+			require.NotEmpty(t, w.Models[h.Job.Class])
+			require.Positive(t, h.For)
+		}
+		require.Len(t, held, len(picked.Held))
 		at, given := map[string]Idle{}, map[string]int{}
 		for _, i := range idle {
 			at[i.Name] = i
@@ -171,6 +198,7 @@ func TestPickLaws(t *testing.T) {
 			require.True(t, i.can(p.Job))
 			delete(at, p.Instance)
 			require.NotContains(t, given, p.Job.Key)
+			require.False(t, held[p.Job.Key])
 			given[p.Job.Key] = n
 			for _, before := range waiting[:slices.IndexFunc(waiting, func(j job.Job) bool { return j.Key == p.Job.Key })] {
 				if when, has := given[before.Key]; has && when < n || !i.can(before) {
@@ -178,6 +206,9 @@ func TestPickLaws(t *testing.T) {
 				}
 				// It could have had this instance, and did not.
 				require.True(t, mayOvertake(p.Job, before))
+				if held[before.Key] {
+					continue
+				}
 				require.False(t, w.Due[before.Key] && (w.Late[before.Key] || before.Tenant != p.Job.Tenant))
 				if len(w.Takes) == 0 || w.Late[before.Key] || w.Takes[before.Key] < shorter*w.Takes[p.Job.Key] {
 					require.True(t, w.Overtaking)
@@ -190,7 +221,7 @@ func TestPickLaws(t *testing.T) {
 			}
 		}
 		for _, j := range waiting {
-			if _, has := given[j.Key]; !has {
+			if _, has := given[j.Key]; !has && !held[j.Key] {
 				for _, i := range at {
 					require.False(t, i.can(j), "idle beside a job that it can run")
 				}
@@ -241,7 +272,8 @@ func TestOvertakingIsBounded(t *testing.T) {
 			}
 			window := waiting[:min(len(waiting), len(idle)+lookBehind)]
 			at := start.Add(now)
-			pairs, over := Pick(window, idle, Warmth{Models: models, Overtaking: overtaking, Due: passed.due(window, bound, at)})
+			picked := Pick(window, idle, Warmth{Models: models, Overtaking: overtaking, Due: passed.due(window, bound, at)})
+			pairs, over := picked.Pairs, picked.Passed
 			passed.note(over, at)
 			for _, key := range over {
 				longest = max(longest, at.Sub(passed[key]))
@@ -270,32 +302,35 @@ func TestOvertakingIsBounded(t *testing.T) {
 	require.Less(t, with, without*6/10, "of %d runs", count)
 }
 
+// withModel submits a job of a client of its own that loads a model.
+func withModel(model string) func(*queue.Submission) {
+	return func(s *queue.Submission) {
+		r := catalog.Requirements{Classes: []string{"EmptyImage"}, Choices: []catalog.Choice{{Class: "Loader", Input: "name", Value: model}}}
+		s.Class, s.Body.Requires = r.Signature(), r.Encode()
+		s.Client, s.Caller = s.Key, s.Key
+	}
+}
+
+// haveModels gives the models a.safetensors and b.safetensors to all instances.
+func (b *dispatching) haveModels() {
+	b.t.Helper()
+	info, err := catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
+		"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`))
+	require.NoError(b.t, err)
+	b.connects(len(b.instances))
+	for _, conn := range b.connected() {
+		conn.setInfo(info)
+	}
+}
+
 // What an instance has loaded is known from what ran there, and unknown once it was
 // told to unload or its connection was lost.
 func TestWarmInstanceIsPreferred(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 2)
-	needs := func(model string) func(*queue.Submission) {
-		return func(s *queue.Submission) {
-			r := catalog.Requirements{Classes: []string{"EmptyImage"}, Choices: []catalog.Choice{{Class: "Loader", Input: "name", Value: model}}}
-			s.Class, s.Body.Requires = r.Signature(), r.Encode()
-			s.Client, s.Caller = s.Key, s.Key // a client of its own
-		}
-	}
-	info := func() *catalog.Info {
-		i, err := catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
-			"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`))
-		require.NoError(t, err)
-		return i
-	}()
-	require.Eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
-	for _, conn := range b.connected() {
-		conn.mu.Lock()
-		conn.info = info
-		conn.mu.Unlock()
-	}
+	b.haveModels()
 	where := func(model string) string {
-		key := b.submit(picture, needs(model))
+		key := b.submit(picture, withModel(model))
 		instance := b.reaches(key, job.Done).Run.Instance
 		b.leaves(key)
 		return instance

@@ -30,6 +30,9 @@ func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Require
 			return fmt.Sprintf("your GPU time of the last 24 hours is used up (tenant_limits gpu_seconds); it goes on in %s", InMinutes(usage.Wait))
 		}
 	}
+	if instance := s.dispatch.WaitsFor(j.Key); instance != "" {
+		return "waiting for " + instance + ": it has the models loaded, and will have finished this job sooner than an idle instance"
+	}
 	return s.dispatch.Explain(needs)
 }
 

@@ -49,12 +49,13 @@ type Event struct {
 	Hub      string
 	// State is the job's state after the event.
 	State job.State
-	// Class is the job's class; empty in an event of a hub of an older version.
-	Class string
+	// Class and Shape are the job's; empty in an event of a hub of an older version.
+	Class, Shape string
 }
 
 // eventFields is the number of strings in an event of any hub; see tell() in lib.lua.
-// The class follows in those of newer ones, and there may be more, which are skipped.
+// The class and the shape follow in those of newer ones, and there may be more, which are
+// skipped.
 const eventFields = 9
 
 func readEvent(payload string) (Event, bool) {
@@ -69,6 +70,9 @@ func readEvent(payload string) (Event, bool) {
 	}
 	if len(parts) > eventFields {
 		e.Class = parts[eventFields]
+	}
+	if len(parts) > eventFields+1 {
+		e.Shape = parts[eventFields+1]
 	}
 	return e, true
 }

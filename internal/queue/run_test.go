@@ -270,7 +270,7 @@ func TestEvents(t *testing.T) {
 		ctx := t.Context()
 		events := b.Subscribe(ctx)
 		require.Equal(t, queue.Event{Kind: queue.Resync}, <-events)
-		j := b.enqueue("a")
+		j := b.enqueue("a", func(s *queue.Submission) { s.Shape = "a shape" })
 		expect := func(kind queue.Kind, state job.State) queue.Event {
 			t.Helper()
 			e := <-events
@@ -284,6 +284,8 @@ func TestEvents(t *testing.T) {
 		e := expect(queue.Claimed, job.Leased)
 		require.Equal(t, "gpu", e.Instance)
 		require.Equal(t, "hub/1", e.Hub)
+		require.Equal(t, j.Class, e.Class)
+		require.Equal(t, "a shape", e.Shape)
 		require.NoError(t, b.Started(ctx, run))
 		expect(queue.Started, job.Running)
 		_, err := b.Cancel(ctx, j.Key)

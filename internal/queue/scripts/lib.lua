@@ -52,7 +52,7 @@ end
 -- tell sends a hint to all hubs; see events.go.
 local function tell(kind, j)
   redis.call('PUBLISH', key('q', 'events'),
-    pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state, j.class or ''))
+    pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state, j.class or '', j.shape or ''))
 end
 
 -- at_door reports whether the client that posted a job has no answer yet, so

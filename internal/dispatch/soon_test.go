@@ -1,0 +1,184 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+// A job waits for a busy instance with its models loaded only if that one will have
+// finished it sooner, and if nobody waits with it who need not.
+func TestPickHolds(t *testing.T) {
+	t.Parallel()
+	models := map[string][]string{"sd": {"sd"}, "flux": {"flux"}}
+	all := map[string]bool{"sd": true, "flux": true, "plain": true}
+	prompt := func(key, class, caller string) job.Job {
+		return job.Job{Key: key, Class: class, Requester: job.Requester{Tenant: "t", Caller: caller}}
+	}
+	idle := Idle{Name: "idle", Classes: all, Loaded: []string{"sd"}}
+	busy := func(name string, free time.Duration) Soon {
+		return Soon{Idle: Idle{Name: name, Classes: all, Loaded: []string{"flux"}}, Free: free}
+	}
+	urgent := prompt("a", "flux", "x")
+	urgent.Priority = 1
+	for name, c := range map[string]struct {
+		waiting      []job.Job
+		soon         []Soon
+		due, waited  map[string]bool
+		unknown      bool
+		pairs, holds []string
+	}{
+		"free sooner than loaded":       {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 2*time.Second)}, holds: []string{"a:one"}},
+		"loaded sooner than free":       {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 6*time.Second)}, pairs: []string{"a:idle"}},
+		"for the one that is sooner":    {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 4*time.Second), busy("two", time.Second)}, holds: []string{"a:two"}},
+		"a slow instance is no gain":    {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("slow", 2*time.Second)}, pairs: []string{"a:idle"}},
+		"nobody knows how long it runs": {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 2*time.Second)}, unknown: true, pairs: []string{"a:idle"}},
+		"it has been overtaken":         {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 2*time.Second)}, due: map[string]bool{"a": true}, pairs: []string{"a:idle"}},
+		"it has waited":                 {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 2*time.Second)}, waited: map[string]bool{"a": true}, pairs: []string{"a:idle"}},
+		"its models are loaded":         {waiting: []job.Job{prompt("a", "sd", "x")}, soon: []Soon{busy("one", 0)}, pairs: []string{"a:idle"}},
+		"it loads none":                 {waiting: []job.Job{prompt("a", "plain", "x")}, soon: []Soon{busy("one", 0)}, pairs: []string{"a:idle"}},
+		"one job waits for an instance": {
+			waiting: []job.Job{prompt("a", "flux", "x"), prompt("b", "flux", "y")}, soon: []Soon{busy("one", 2*time.Second)},
+			pairs: []string{"b:idle"}, holds: []string{"a:one"},
+		},
+		"another client's job goes on": {
+			waiting: []job.Job{prompt("a", "flux", "x"), prompt("b", "sd", "y")}, soon: []Soon{busy("one", 2*time.Second)},
+			pairs: []string{"b:idle"}, // then there is no idle one left
+		},
+		"the client's next job would wait, too": {
+			waiting: []job.Job{prompt("a", "flux", "x"), prompt("b", "plain", "x")}, soon: []Soon{busy("one", 2*time.Second)},
+			pairs: []string{"a:idle"},
+		},
+		"a lower priority would wait, too": {
+			waiting: []job.Job{urgent, prompt("b", "plain", "y")}, soon: []Soon{busy("one", 2*time.Second)},
+			pairs: []string{"a:idle"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			picked := Pick(c.waiting, []Idle{idle}, Warmth{
+				Models: models, Overtaking: true, Due: c.due, Waited: c.waited,
+				Soon: func() []Soon { return c.soon },
+				Ends: func(_ job.Job, instance string) (ran, load time.Duration) {
+					switch {
+					case c.unknown:
+						return 0, 0
+					case instance == "slow":
+						return time.Minute, 5 * time.Second
+					}
+					return 4 * time.Second, 5 * time.Second
+				},
+			})
+			var pairs, holds []string
+			for _, p := range picked.Pairs {
+				pairs = append(pairs, p.Job.Key+":"+p.Instance)
+			}
+			for _, h := range picked.Held {
+				require.Equal(t, 5*time.Second, h.For)
+				holds = append(holds, h.Job.Key+":"+h.Instance)
+			}
+			require.Equal(t, c.pairs, pairs)
+			require.Equal(t, c.holds, holds)
+		})
+	}
+}
+
+// learnLoading makes the hub believe how long a graph runs, and loads its models.
+func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
+	b.t.Helper()
+	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
+	require.True(b.t, ok)
+	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.gpuOf(b.instances[0].name)}
+	for range 6 {
+		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran})
+		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran + load, Cold: true})
+	}
+}
+
+// newWarm has two instances: one runs a job with the model a, the other one has b loaded.
+func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm string) {
+	t.Helper()
+	b = newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Overtaking = 10 * time.Second })
+	b.haveModels()
+	for _, model := range []string{"a.safetensors", "b.safetensors"} {
+		key := b.submit(picture, withModel(model))
+		b.reaches(key, job.Done)
+		b.leaves(key)
+	}
+	b.learnLoading(endless, 100*time.Millisecond, load)
+	running = b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+	b.runs(running)
+	return b, running, b.job(running).Run.Instance
+}
+
+// A job waits for the instance that has its models loaded beside an idle one, says so, and
+// is not stuck; it runs as soon as that instance is free.
+func TestJobWaitsForLoadedModels(t *testing.T) {
+	t.Parallel()
+	b, running, warm := newWarm(t, time.Hour)
+	second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+	require.Eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
+	require.Equal(t, job.Queued, b.job(second).State)
+	beside, err := b.besideIdle(t.Context(), 0)
+	require.NoError(t, err)
+	require.Empty(t, beside)
+	idle := 0
+	for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(catalog.Requirements{Classes: []string{"EmptyImage"}}, second) {
+		if c.Why == "it is idle, but must load the models first; "+warm+" has them" {
+			idle++
+		}
+	}
+	require.Equal(t, 1, idle)
+
+	other := b.submit(picture, withModel("b.safetensors")) // the idle one is not kept for anybody
+	require.NotEqual(t, warm, b.reaches(other, job.Done).Run.Instance)
+	require.Equal(t, job.Queued, b.job(second).State)
+
+	b.CancelRun(running)
+	b.reaches(running, job.Cancelled)
+	b.runs(second)
+	require.Equal(t, warm, b.job(second).Run.Instance)
+	require.Empty(t, b.WaitsFor(second))
+	b.CancelRun(second)
+	b.reaches(second, job.Cancelled)
+}
+
+// A job waits for a busy instance no longer than its models take to load.
+func TestWaitForLoadedModelsIsBounded(t *testing.T) {
+	t.Parallel()
+	b, running, warm := newWarm(t, 500*time.Millisecond)
+	second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+	b.runs(second) // the first one goes on for ever, longer than it should
+	require.NotEqual(t, warm, b.job(second).Run.Instance)
+	for _, key := range []string{running, second} {
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+	}
+}
+
+// A hub knows when an instance will be free that runs another hub's job.
+func TestInstanceOfAnotherHubIsFreeSoon(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	b.haveModels()
+	b.learnLoading(endless, time.Hour, time.Minute)
+	key := b.submit(picture, withModel("a.safetensors")) // makes the class known
+	j := b.reaches(key, job.Done)
+	b.leaves(key)
+	name, url := b.instances[0].name, b.instances[0].web.URL
+	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Queue: 1, Job: "theirs"})
+	require.Empty(t, b.soon())
+	b.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
+	require.Eventually(t, func() bool { return len(b.soon()) == 1 }, deadline, 10*time.Millisecond)
+	require.InDelta(t, time.Hour, b.soon()[0].Free, float64(time.Minute))
+	require.Equal(t, []string{"a.safetensors"}, b.soon()[0].Loaded)
+	b.heard(queue.Event{Kind: queue.Claimed, Key: "another", Instance: name, Hub: "other/1", Class: j.Class})
+	require.Empty(t, b.soon())
+}
