@@ -30,6 +30,9 @@ const (
 	grace = 30 * time.Second
 	// calm is for how much of this time Redis and all hubs must have been well.
 	calm = 10 * time.Second
+	// window is for how long after its end a prompt is told to a client that comes back:
+	// replay_window, less what clocks and answers may differ.
+	window = 58 * time.Second
 )
 
 // client submits prompts to any hub, listens, leaves, comes back and cancels.
@@ -103,7 +106,7 @@ func (c *client) visit(ctx, submit context.Context) {
 		}
 	}
 	defer leave()
-	known := map[string]moment{} // when the client first saw that a prompt had ended
+	known := map[string]seen{} // when the client first saw that a prompt had ended
 	left := 1 + c.random.IntN(4)
 	looked := time.Now()
 	for ctx.Err() == nil {
@@ -144,6 +147,12 @@ type moment struct {
 	well time.Duration
 }
 
+// seen is when a client first saw that a prompt had ended, and when it had.
+type seen struct {
+	moment
+	ended time.Time
+}
+
 func (c *client) now() moment { return moment{time.Now(), c.well.wellFor()} }
 
 // patient reports whether a hub had its time since a moment.
@@ -153,7 +162,7 @@ func (c *client) patient(m moment) bool {
 
 // missed looks for prompts that have ended according to a hub, but whose end this
 // socket was not told although it has been open for long enough.
-func (c *client) missed(ctx context.Context, known map[string]moment, since moment, connected bool) bool {
+func (c *client) missed(ctx context.Context, known map[string]seen, since moment, connected bool) bool {
 	found := false
 	for id, p := range c.prompts {
 		if !p.accepted || p.cancelled || p.ends > 0 {
@@ -163,9 +172,9 @@ func (c *client) missed(ctx context.Context, known map[string]moment, since mome
 			// This does not read the history: a client that has seen an end there
 			// is not told of it.
 			if j, err := c.job(ctx, c.hub(), id); err == nil && !j.live() {
-				known[id] = c.now()
+				known[id] = seen{c.now(), time.UnixMilli(int64(j.FinishedAt * 1000))}
 			}
-		} else if connected && c.patient(at) && c.patient(since) {
+		} else if connected && c.patient(at.moment) && c.patient(since) && since.time.Sub(at.ended) < window {
 			c.tally.breach(undelivered, "%s (client %s): in the history for %.0f s, socket open for %.0f s", id, c.id, time.Since(at.time).Seconds(), time.Since(since.time).Seconds())
 			found = true
 		}
@@ -211,6 +220,7 @@ type entry struct {
 type job struct {
 	ID, Status string
 	Attempts   int
+	FinishedAt float64 `json:"finished_at"` // in seconds since the Unix epoch
 }
 
 func (j job) live() bool {

@@ -79,12 +79,13 @@ func (e *Ends) look(ctx context.Context) error {
 		return err
 	}
 	old := map[stream.Key]int64{}
-	for i, k := range present {
+	for i, client := range present {
+		k := client.Key
 		before := e.old[k]
 		if len(ends[i]) == 0 || ends[i][0].Turn < before {
 			before = 0 // Redis has lost its last writes
 		}
-		if before, err = e.lookAt(ctx, k, ends[i], before); err != nil {
+		if before, err = e.lookAt(ctx, client, ends[i], before); err != nil {
 			return err
 		}
 		if before > 0 {
@@ -95,9 +96,11 @@ func (e *Ends) look(ctx context.Context) error {
 	return nil
 }
 
-// lookAt tells a client those of its last ends that are later than old, young enough
-// and nobody has told it. It returns the last one that is too old.
-func (e *Ends) lookAt(ctx context.Context, k stream.Key, ends []queue.Unconfirmed, old int64) (int64, error) {
+// lookAt tells a client those of its last ends that are later than old and that nobody has
+// told it, if they were young enough when it opened its socket: who waits all the time is
+// told however long that takes. It returns the last one that is too old.
+func (e *Ends) lookAt(ctx context.Context, client stream.Present, ends []queue.Unconfirmed, old int64) (int64, error) {
+	k := client.Key
 	turns, keys := map[string]int64{}, []string(nil)
 	for _, end := range slices.Backward(ends) {
 		if told, _ := e.streams.Told(k, end.Key); !told && end.Turn > old {
@@ -113,16 +116,16 @@ func (e *Ends) lookAt(ctx context.Context, k stream.Key, ends []queue.Unconfirme
 		return old, err
 	}
 	for _, r := range records {
-		age := time.Since(time.UnixMilli(r.Job.FinishedAt))
+		finished := time.UnixMilli(r.Job.FinishedAt)
 		told, running := e.streams.Told(k, r.Job.Key)
 		patience := endGrace
 		if running { // its messages come, and its end is the last one
 			patience *= endPatience
 		}
 		switch {
-		case age >= e.window():
+		case client.Since.Sub(finished) >= e.window():
 			old = max(old, turns[r.Job.Key])
-		case told, r.Delivered, age < patience:
+		case told, r.Delivered, time.Since(finished) < patience:
 		default:
 			e.tell(ctx, k, r.Job)
 		}

@@ -83,9 +83,36 @@ func TestOldEndsAreSkipped(t *testing.T) {
 	require.Len(t, ends[0], 1)
 	// Until the stream has forgotten it, it counts as told.
 	require.Eventually(t, func() bool {
-		old, err := b.hub.ends.lookAt(t.Context(), k, ends[0], 0)
+		old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
 		return err == nil && old == ends[0][0].Turn
 	}, time.Minute, time.Millisecond)
+}
+
+// A client whose socket has been open all the time is told an end that nobody could tell it
+// for longer than the replay window.
+func TestWaitingClientIsToldLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond })
+	began := time.Now()
+	id := b.submit(picture(3), "ann")
+	b.finished(id)
+	j, err := b.hub.jobs.Find(t.Context(), job.DefaultTenant, id)
+	require.NoError(t, err)
+	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
+	require.Eventually(t, func() bool {
+		told, running := b.hub.streams.Told(k, j.Key)
+		return !told && !running
+	}, time.Minute, time.Millisecond)
+	b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
+	ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
+		told, _ := b.hub.streams.Told(k, j.Key)
+		return err == nil && old == 0 && told
+	}, time.Minute, 10*time.Millisecond)
+	types := b.dial("ann").until(id)
+	require.Equal(t, "execution_success", types[len(types)-2])
 }
 
 // A client was away for longer than its stream is kept, and its prompt has ended

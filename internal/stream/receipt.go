@@ -117,16 +117,15 @@ func (l *line) ask(q *sequence) {
 	l.emit(item{probe: q.probe})
 }
 
-// reads records that the client has read up to a probe, and takes what only waited for
-// that.
-func (l *line) reads(probe uint64) (received []*sequence) {
+// reads records that the client has read up to a probe. A POST that came before is no
+// receipt: the client may begin to read only now.
+func (l *line) reads(probe uint64) {
 	l.pongs = l.pongs || probe > 0
 	for _, list := range [][]*sequence{l.running, l.sent} {
 		for _, q := range list {
 			q.read = q.read || q.probe != 0 && q.probe <= probe
 		}
 	}
-	return l.take(func(q *sequence) bool { return q.posted > 0 && q.read })
 }
 
 // postedNext takes the sequences that were told before the client posted a prompt, if it
@@ -138,10 +137,11 @@ func (l *line) postedNext(posted string) (received []*sequence) {
 		return nil
 	}
 	return l.take(func(q *sequence) bool {
-		if q.told && other(q) {
-			q.posted++
+		if !q.told || !other(q) {
+			return false
 		}
-		return q.posted > 0 && (q.read || !l.pongs && (q.closed || q.posted >= postsEnough))
+		q.posted++
+		return q.read || !l.pongs && (q.closed || q.posted >= postsEnough)
 	})
 }
 
@@ -241,7 +241,10 @@ func (s *Streams) received(k Key, mark, probe uint64) {
 		s.pongs.Change(k.Tenant, k.Client, func(*struct{}) {})
 	}
 	if mark > 0 || probe > 0 {
-		s.receive(k, func(c *client) []*sequence { return append(c.line.confirm(mark), c.line.reads(probe)...) })
+		s.receive(k, func(c *client) []*sequence {
+			c.line.reads(probe)
+			return c.line.confirm(mark)
+		})
 	}
 }
 

@@ -1,5 +1,7 @@
 package stream
 
+import "time"
+
 // This file handles ends that another hub should have sent but may have been unable
 // to: they are rebuilt from the history and told once.
 
@@ -10,13 +12,20 @@ func (s *Streams) Holds(k Key) (holds bool) {
 	return holds
 }
 
+// Present is a client that has a socket here.
+type Present struct {
+	Key
+	// Since is when the socket was opened.
+	Since time.Time
+}
+
 // Present returns the clients that have a socket here.
-func (s *Streams) Present() []Key {
-	var present []Key
+func (s *Streams) Present() []Present {
+	var present []Present
 	for _, c := range s.all() {
 		c.change(func(c *client) {
 			if c.socket != nil {
-				present = append(present, c.key)
+				present = append(present, Present{c.key, c.socket.opened})
 			}
 		})
 	}
