@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -23,6 +22,8 @@ type kind struct {
 	targets func(s *stage) int
 	// at names the target. Two faults never hit the same one at once.
 	at func(n int) string
+	// also names a second target that the fault holds, if it is not empty.
+	also string
 	// downs says that nothing can be submitted through the target meanwhile.
 	downs  bool
 	strike func(s *stage, n int) error
@@ -59,37 +60,44 @@ func only(name string) func(int) string { return func(int) string { return name 
 
 // program returns the faults of programs: killed, stopped gracefully, frozen.
 func program(name string, targets func(*stage) int, at func(int) string, downs bool, of func(*stage, int) *programs.Program, awake func(context.Context, *stage, int) error) []kind {
-	restart := func(ctx context.Context, s *stage, n int) error {
-		if err := of(s, n).Restart(); err != nil {
-			return err
+	one := func(name string, shortest, longest time.Duration, strike func(*programs.Program), again func(*programs.Program) error) kind {
+		return kind{
+			name: name, shortest: shortest, longest: longest, targets: targets, at: at, downs: downs,
+			strike: func(s *stage, n int) error { strike(of(s, n)); return nil },
+			heal: func(ctx context.Context, s *stage, n int) error {
+				if err := again(of(s, n)); err != nil {
+					return err
+				}
+				return awake(ctx, s, n)
+			},
 		}
-		return awake(ctx, s, n)
 	}
+	resume := func(p *programs.Program) error { p.Resume(); return nil }
 	return []kind{
-		{"kill-" + name, 0, 6 * time.Second, targets, at, downs, func(s *stage, n int) error { of(s, n).Kill(); return nil }, restart},
-		{"stop-" + name, 0, 6 * time.Second, targets, at, downs, func(s *stage, n int) error { of(s, n).Stop(); return nil }, restart},
-		{"freeze-" + name, time.Second, 22 * time.Second, targets, at, downs, func(s *stage, n int) error { of(s, n).Pause(); return nil }, func(ctx context.Context, s *stage, n int) error {
-			of(s, n).Resume()
-			return awake(ctx, s, n)
-		}},
+		one("kill-"+name, 0, 6*time.Second, (*programs.Program).Kill, (*programs.Program).Restart),
+		one("stop-"+name, 0, 6*time.Second, (*programs.Program).Stop, (*programs.Program).Restart),
+		one("freeze-"+name, time.Second, 22*time.Second, (*programs.Program).Pause, resume),
 	}
 }
 
 // link returns the faults of connections.
 func link(name string, targets func(*stage) int, at func(int) string, downs bool, of func(*stage, int) *proxy, awake func(context.Context, *stage, int) error) []kind {
-	strike := func(how func(*proxy)) func(*stage, int) error {
-		return func(s *stage, n int) error { how(of(s, n)); return nil }
-	}
-	heal := func(ctx context.Context, s *stage, n int) error {
-		of(s, n).heal()
-		return awake(ctx, s, n)
+	one := func(name string, shortest, longest time.Duration, strike func(*proxy)) kind {
+		return kind{
+			name: name, shortest: shortest, longest: longest, targets: targets, at: at, downs: downs,
+			strike: func(s *stage, n int) error { strike(of(s, n)); return nil },
+			heal: func(ctx context.Context, s *stage, n int) error {
+				of(s, n).heal()
+				return awake(ctx, s, n)
+			},
+		}
 	}
 	return []kind{
-		{"cut-" + name, 0, 0, targets, at, downs, strike((*proxy).cut), heal},
-		{"part-" + name, time.Second, 12 * time.Second, targets, at, downs, strike((*proxy).part), heal},
-		{"hold-" + name, time.Second, 22 * time.Second, targets, at, downs, strike((*proxy).hold), heal},
-		{"slow-" + name, 3 * time.Second, 12 * time.Second, targets, at, downs, strike(func(p *proxy) { p.slow(150 * time.Millisecond) }), heal},
-		{"mute-" + name, time.Second, 4 * time.Second, targets, at, downs, strike((*proxy).loseReplies), heal},
+		one("cut-"+name, 0, 0, (*proxy).cut),
+		one("part-"+name, time.Second, 12*time.Second, (*proxy).part),
+		one("hold-"+name, time.Second, 22*time.Second, (*proxy).hold),
+		one("slow-"+name, 3*time.Second, 12*time.Second, func(p *proxy) { p.slow(150 * time.Millisecond) }),
+		one("mute-"+name, time.Second, 4*time.Second, (*proxy).loseReplies),
 	}
 }
 
@@ -107,17 +115,24 @@ func kinds() []kind {
 	all = append(all, link("clients", hubs, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].clients }, nothing)...)
 	all = append(all, link("store", links, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].redis }, hubReady)...)
 	all = append(all, link("server", servers, serverName, false, func(s *stage, n int) *proxy { return s.servers[n].agent }, nothing)...)
+	all = append(all, earKinds()...)
+	all = append(all, lateKinds(hubReady)...)
+	all = append(all, diskKinds()...)
+	redisReady := func(ctx context.Context, s *stage, _ int) error { return s.store.await(ctx) }
 	return append(all,
-		kind{"reload-hub", 0, 0, hubs, hubName, true, func(s *stage, n int) error { return s.hubs[n].reload() }, hubReady},
 		kind{
-			"failover-redis", 3 * time.Second, 6 * time.Second, failovers, only(redisName), true, func(s *stage, _ int) error { return s.store.failOver(context.Background()) },
-			func(ctx context.Context, s *stage, _ int) error { return s.store.await(ctx) },
+			name: "reload-hub", targets: hubs, at: hubName, downs: true,
+			strike: func(s *stage, n int) error { return s.hubs[n].reload() }, heal: hubReady,
 		},
 		kind{
-			"full-redis", time.Second, 8 * time.Second, one, only(redisName), true, func(s *stage, _ int) error { return s.store.maxmemory(context.Background(), "1mb") },
-			func(ctx context.Context, s *stage, _ int) error { return s.store.maxmemory(ctx, "0") },
+			name: "failover-redis", shortest: 3 * time.Second, longest: 6 * time.Second, targets: failovers, at: only(redisName), downs: true,
+			strike: func(s *stage, _ int) error { return s.store.failOver(context.Background()) }, heal: redisReady,
 		},
-		kind{"break-storage", time.Second, 10 * time.Second, one, only(storageName), false, (*stage).breakStorage, func(_ context.Context, s *stage, _ int) error { return s.mendStorage() }},
+		kind{
+			name: "full-redis", shortest: time.Second, longest: 8 * time.Second, targets: one, at: only(redisName), downs: true,
+			strike: func(s *stage, _ int) error { return s.store.maxmemory(context.Background(), "1mb") },
+			heal:   func(ctx context.Context, s *stage, _ int) error { return s.store.maxmemory(ctx, "0") },
+		},
 	)
 }
 
@@ -172,17 +187,4 @@ func (h *hub) reload() error {
 		return fmt.Errorf("POST /load: %s", response.Status)
 	}
 	return nil
-}
-
-// breakStorage puts a file where the folder of the storage was: nothing can be
-// read or written, as with a disk that has vanished.
-func (s *stage) breakStorage(int) error {
-	if err := os.Rename(s.storage, s.storage+".away"); err != nil {
-		return err
-	}
-	return os.WriteFile(s.storage, nil, 0o600)
-}
-
-func (s *stage) mendStorage() error {
-	return errors.Join(os.Remove(s.storage), os.Rename(s.storage+".away", s.storage))
 }

@@ -1,8 +1,9 @@
 // Command chaos checks that a fleet keeps its promises while everything around it
 // breaks. It runs hubs, agents, simulated ComfyUI instances and a redis-server as
 // processes, with a proxy on each connection, and breaks them on a schedule that
-// a seed decides: kills, hangs, restarts, cut, slow and one-way connections, a full
-// Redis, a storage that vanishes. Meanwhile clients submit, reconnect to any hub,
+// a seed decides: kills, hangs, restarts, cut, slow and one-way connections, members
+// that the gossip does not reach, a full Redis, a full disk, a storage that vanishes.
+// Meanwhile clients submit, reconnect to any hub,
 // cancel, and check every pixel. At the end it counts what was lost, doubled,
 // wrong or never delivered.
 //
@@ -84,6 +85,7 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return false, err
 	}
+	_ = unmount(filepath.Join(o.dir, diskFolder)) // of a run that was killed
 	if err := os.RemoveAll(o.dir); err != nil {
 		return false, err
 	}
@@ -100,6 +102,9 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 	defer s.stop()
 	if err != nil {
 		return false, err
+	}
+	if s.disk.folder != nil {
+		fmt.Fprintln(out, "no disk gets full, because only root can mount one:", s.disk.folder)
 	}
 	r := newReport(o, s)
 	r.run(ctx, some, out)
@@ -158,7 +163,7 @@ func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	j.all(ctx)
 	j.leaks(ctx)
 	j.logs()
-	r.attempts, r.executed = j.attempts, j.executed
+	r.attempts, r.executed, r.full, r.waited = j.attempts, j.executed, j.full, j.waited
 	after := s.measure(ctx)
 	r.samples.add("end", after)
 	for _, name := range s.measured() {

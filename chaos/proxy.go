@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,14 +18,20 @@ type proxy struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{}
 	refuse  bool
+	lossy   float64       // the share of new connections that are refused
 	lose    bool          // ends each connection at its next reply, which is lost
 	delay   time.Duration // of each packet, in each direction
 	flowing chan struct{} // closed unless everything is held back
+
+	refused atomic.Int64 // connections
 }
 
 // newProxy starts a proxy on a free port of the loopback interface.
-func newProxy(target string) (*proxy, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func newProxy(target string) (*proxy, error) { return newProxyAt("127.0.0.1:0", target) }
+
+// newProxyAt starts a proxy at an address.
+func newProxyAt(address, target string) (*proxy, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +80,7 @@ func (p *proxy) loseReplies() { p.set(func() { p.lose = true }) }
 // heal lets everything pass again.
 func (p *proxy) heal() {
 	p.set(func() {
-		p.refuse, p.lose, p.delay = false, false, 0
+		p.refuse, p.lossy, p.lose, p.delay = false, 0, false, 0
 		select {
 		case <-p.flowing:
 		default:
@@ -99,9 +107,10 @@ func (p *proxy) accept() {
 
 func (p *proxy) connect(client net.Conn) {
 	p.mu.Lock()
-	refuse := p.refuse
+	refuse := p.refuse || rand.Float64() < p.lossy
 	p.mu.Unlock()
 	if refuse {
+		p.refused.Add(1)
 		client.Close()
 		return
 	}

@@ -73,20 +73,25 @@ func (d *director) run(ctx context.Context, all []strike) {
 		if ctx.Err() != nil {
 			break
 		}
-		if d.hold(s.kind.at(s.target)) {
+		if d.hold(s.kind.at(s.target), s.kind.also) {
 			work.Go(func() { d.strike(ctx, s) })
 		}
 	}
 	work.Wait()
 }
 
-func (d *director) hold(target string) bool {
+// hold reserves the targets of a fault, all or none. An empty name is no target.
+func (d *director) hold(targets ...string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.busy[target] {
-		return false
+	for _, target := range targets {
+		if d.busy[target] {
+			return false
+		}
 	}
-	d.busy[target] = true
+	for _, target := range targets {
+		d.busy[target] = target != ""
+	}
 	return true
 }
 
@@ -109,6 +114,6 @@ func (d *director) strike(ctx context.Context, s strike) {
 	fmt.Fprintln(d.log, time.Now().Format("15:04:05.000"), s, "- healed")
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.busy[target] = false
+	d.busy[target], d.busy[s.kind.also] = false, false
 	d.struck[s.kind.name]++
 }

@@ -29,6 +29,7 @@ const caddyfile = `{
 		storage {env.COMFYHUB_STORAGE}
 		gossip {
 			bind {$COMFYHUB_GOSSIP}
+			advertise %s
 			join %s
 		}
 	}
@@ -48,6 +49,7 @@ type hub struct {
 	name    string
 	clients *proxy // between it and the clients
 	redis   *proxy // between it and a single Redis
+	gossip  *ear   // in front of it
 }
 
 // server is one simulated instance with the proxy in front of it.
@@ -62,17 +64,23 @@ type server struct {
 type stage struct {
 	dir, storage string
 	store        *store
+	disk         *disk
 	hubs         []*hub
 	agents       []*programs.Program
 	servers      []*server
 
 	mu      sync.Mutex
 	proxies []*proxy
+	ears    []*ear // of the hubs, then of the agents
 }
 
 // newStage starts everything and waits until all instances are idle.
 func newStage(ctx context.Context, set programs.Set, dir, form string, n sizes) (_ *stage, err error) {
-	s := &stage{dir: dir, storage: filepath.Join(dir, "storage")}
+	s := &stage{dir: dir}
+	if s.disk, err = newDisk(filepath.Join(dir, diskFolder)); err != nil {
+		return s, err
+	}
+	s.storage = filepath.Join(s.disk.path, "storage")
 	for _, folder := range []string{s.storage, s.temp()} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return s, err
@@ -97,6 +105,9 @@ func newStage(ctx context.Context, set programs.Set, dir, form string, n sizes) 
 	}
 	return s, nil
 }
+
+// diskFolder is the folder of the disk in that of the stage.
+const diskFolder = "disk"
 
 // temp is the folder that simulated instances write to.
 func (s *stage) temp() string { return filepath.Join(s.dir, "temp") }
@@ -135,11 +146,16 @@ func (s *stage) startHubs(ctx context.Context, set programs.Set, count int) erro
 			return err
 		}
 		f.Env = []string{"COMFYHUB_STORAGE=" + s.storage, "TMPDIR=" + s.temp()}
-		s.hubs = append(s.hubs, &hub{f, name, clients, redis})
+		f.Data = filepath.Join(s.disk.path, name)
+		gossip, err := s.listen(f.Gossip)
+		if err != nil {
+			return err
+		}
+		s.hubs = append(s.hubs, &hub{f, name, clients, redis, gossip})
 	}
 	for _, h := range s.hubs {
 		h.Set.Caddyfile = filepath.Join(h.Dir, "Caddyfile")
-		text := fmt.Sprintf(caddyfile, strings.Join(s.gossip(h), " "), h.Addr)
+		text := fmt.Sprintf(caddyfile, h.gossip.addr(), strings.Join(s.gossip(h), " "), h.Addr)
 		if err := os.WriteFile(h.Set.Caddyfile, []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -155,7 +171,7 @@ func (s *stage) gossip(except *hub) []string {
 	var all []string
 	for _, h := range s.hubs {
 		if h != except {
-			all = append(all, h.Gossip)
+			all = append(all, h.gossip.addr())
 		}
 	}
 	return all
@@ -202,7 +218,15 @@ func (s *stage) startAgents(count int) error {
 		if err != nil {
 			return err
 		}
-		args := []string{"run", "--name", fmt.Sprintf("agent-%d", n+1), "--serve", serve}
+		bind, err := freeport.Address()
+		if err != nil {
+			return err
+		}
+		gossip, err := s.listen(bind)
+		if err != nil {
+			return err
+		}
+		args := []string{"run", "--name", fmt.Sprintf("agent-%d", n+1), "--serve", serve, "--bind", bind, "--advertise", gossip.addr()}
 		for _, address := range s.gossip(nil) {
 			args = append(args, "--join", address)
 		}
@@ -253,6 +277,10 @@ func (s *stage) stop() {
 	for _, p := range s.proxies {
 		p.close()
 	}
+	for _, e := range s.ears {
+		e.close()
+	}
+	s.disk.close()
 }
 
 // ready waits until a hub accepts prompts.

@@ -26,6 +26,9 @@ type judge struct {
 	files map[string]string // prompt by the file that it shows
 	// attempts counts all runs of prompts that ended well, executed those prompts.
 	attempts, executed int
+	// full counts the log lines of full disks, waited the starts that waited for Redis
+	// or the storage.
+	full, waited int
 }
 
 func newJudge(s *stage, t *tally) *judge {
@@ -166,13 +169,15 @@ func (j *judge) leaks(ctx context.Context) {
 	}
 }
 
-// logs looks for panics.
+// logs looks for panics, and counts what shows that faults had an effect.
 func (j *judge) logs() {
 	for _, p := range j.stage.programs() {
 		text, err := os.ReadFile(p.LogFile())
 		if err != nil {
 			j.tally.breach(ended, "%v", err)
 		}
+		j.full += strings.Count(string(text), "no space left on device")
+		j.waited += strings.Count(string(text), "accepts nothing until Redis and its storage work")
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, `"panic"`) || strings.Contains(line, "panic=") {
 				j.tally.breach(panicked, "%s: %.300s", p.LogFile(), line)
