@@ -161,3 +161,26 @@ func TestClaimAfter(t *testing.T) {
 		require.Zero(t, left)
 	})
 }
+
+// A run that must end and was released keeps no instance, even if it begins there after
+// all.
+func TestAReleasedRunTakesNoInstance(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		first := b.claim(b.enqueue("a"), "gpu")
+		require.NoError(t, b.Started(ctx, first.Run))
+		second, err := b.ahead(b.enqueue("b").Key, "hub/1")
+		require.NoError(t, err)
+		require.NoError(t, b.Release(ctx, second.Run))
+		require.NoError(t, b.Started(ctx, second.Run))
+		require.NoError(t, b.Release(ctx, first.Run))
+		taken, err := b.Taken(ctx)
+		require.NoError(t, err)
+		require.Empty(t, taken)
+		require.NoError(t, b.Finish(ctx, second.Run, done("{}")))
+		taken, err = b.Taken(ctx)
+		require.NoError(t, err)
+		require.Empty(t, taken)
+	})
+}

@@ -145,6 +145,7 @@ func (m *model) live(keep func(j *modelJob) bool) []*modelJob {
 type seen struct {
 	Key, ID, Tenant, Caller, Rank, Reason, Lost string
 	State                                       job.State
+	Ahead                                       bool
 	Attempts, Excuses                           int
 	Fence                                       int64
 	Instance, Hub, Upstream                     string
@@ -152,7 +153,7 @@ type seen struct {
 
 func look(j job.Job) seen {
 	return seen{
-		j.Key, j.ID, j.Tenant, j.Caller, j.Rank, j.Reason, strings.Join(j.Lost, "|"), j.State, j.Attempts, j.Excuses, j.Fence,
+		j.Key, j.ID, j.Tenant, j.Caller, j.Rank, j.Reason, strings.Join(j.Lost, "|"), j.State, j.Ahead && j.State == job.Leased, j.Attempts, j.Excuses, j.Fence,
 		j.Run.Instance, j.Run.Hub, j.Run.Upstream,
 	}
 }
@@ -198,6 +199,7 @@ func (w *walk) compare() {
 	require.NoError(t, err)
 	require.Equal(t, []int{len(live), len(queued)}, []int{n, count})
 	w.compareShares(queued)
+	w.compareInstances()
 	w.compareHistoryShares()
 	runs, err := w.Runs(w.ctx)
 	require.NoError(t, err)
@@ -321,13 +323,16 @@ func walkRandomly(t *testing.T, db *redis.DB, every int) {
 		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.takeBack, w.failWaiting, w.steer, w.adopt, w.lapse, w.lapse,
 		w.sweep, w.renew, w.deleteHistory, w.delivered,
 	}
-	for w.step = range int(envInt(t, "COMFYHUB_STEPS", 1000)) {
+	count := int(envInt(t, "COMFYHUB_STEPS", 1000))
+	for w.step = range count {
 		steps[w.rand.IntN(len(steps))]()
 		if w.step%every == 0 {
 			w.compare()
 		}
 	}
 	w.compare()
+	t.Logf("%d jobs waited at an instance", w.behind)
+	require.True(t, w.behind > 0 || seed != 1 || count < 1000)
 }
 
 func TestModel(t *testing.T) {

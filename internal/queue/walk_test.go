@@ -26,6 +26,7 @@ type walk struct {
 	old     []job.Run // runs that were once held, to be presented again
 	last    job.Job   // that a step was about
 	journal []string
+	behind  int // claims ahead
 }
 
 func (w *walk) note(format string, args ...any) {
@@ -134,12 +135,13 @@ func (w *walk) claim() {
 	if j != nil {
 		key = j.Key
 	}
+	instance, hub := w.where()
 	r := queue.ClaimRequest{
-		Key: key, Tenant: w.m.tenant(key), Instance: fmt.Sprint("gpu", w.rand.IntN(4)), Hub: fmt.Sprint("hub", w.rand.IntN(2)),
-		Upstream: uuid.NewString(), SID: "sid",
+		Key: key, Tenant: w.m.tenant(key), Instance: instance, Hub: hub,
+		Upstream: uuid.NewString(), SID: "sid", Ahead: w.rand.IntN(4) > 0, After: w.after(),
 	}
 	got, err := w.Claim(w.ctx, r)
-	w.note("claim %s on %s: %v", key, r.Instance, err)
+	w.note("claim %s on %s: ahead=%t, %v", key, r.Instance, got.Ahead, err)
 	switch {
 	case j == nil:
 		require.ErrorIs(w.t, err, queue.ErrNotFound)
@@ -150,7 +152,10 @@ func (w *walk) claim() {
 	case j.paused, j.stopped:
 		require.ErrorIs(w.t, err, queue.ErrNotQueued)
 		return
-	case w.m.instances[r.Instance] != "":
+	}
+	free, behind := w.m.vacate(r)
+	switch {
+	case !free && !behind:
 		require.ErrorIs(w.t, err, queue.ErrTaken)
 		return
 	case len(w.m.seats(j.Tenant)) >= modelSeats[j.Tenant]:
@@ -162,7 +167,11 @@ func (w *walk) claim() {
 	require.Greater(w.t, got.Fence, j.Fence)
 	w.m.do(j, job.Claim)
 	w.m.turns.taken(j)
-	w.m.instances[r.Instance] = key
+	if j.Ahead = behind; behind {
+		w.behind++
+	} else {
+		w.m.instances[r.Instance] = key
+	}
 	j.Attempts++
 	j.Fence, j.Run, j.Reason = got.Fence, got.Run, ""
 	j.exhausted, j.released, j.expired = false, false, false
@@ -186,6 +195,7 @@ func (w *walk) started() {
 		default:
 			require.NoError(w.t, err)
 		}
+		w.m.begin(j)
 		w.m.do(j, job.Start)
 		return
 	}
@@ -241,7 +251,11 @@ func (w *walk) requeue() {
 	run := w.anyRun()
 	blame := w.rand.IntN(24)
 	excused, killed, hopeless := blame < 8, blame >= 8 && blame < 12, blame == 12
+	unused := w.unused(run)
 	o := queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed, Hopeless: hopeless}
+	if unused {
+		o, excused, killed, hopeless = queue.RequeueOptions{Unused: true}, false, false, false
+	}
 	if w.rand.IntN(8) == 0 {
 		o.Pause = time.Hour
 	}
@@ -260,8 +274,12 @@ func (w *walk) requeue() {
 		require.ErrorIs(w.t, err, queue.ErrExhausted)
 		return
 	}
-	j.Lost = append(j.Lost, o.Reason)
-	j.Lost = j.Lost[max(0, len(j.Lost)-8):]
+	if unused {
+		j.Attempts--
+	} else {
+		j.Lost = append(j.Lost, o.Reason)
+		j.Lost = j.Lost[max(0, len(j.Lost)-8):]
+	}
 	if excused {
 		j.Attempts--
 		j.Excuses++
@@ -275,15 +293,16 @@ func (w *walk) requeue() {
 	if !j.released {
 		w.m.free(j)
 	}
-	if j.reruns >= queue.MaxReruns || hopeless || !excused && (j.Attempts >= modelAttempts || j.Kills >= queue.MaxKills) {
+	if j.reruns >= queue.MaxReruns || hopeless || !excused && !unused && (j.Attempts >= modelAttempts || j.Kills >= queue.MaxKills) {
 		require.ErrorIs(w.t, err, queue.ErrExhausted)
 		j.exhausted = true
 		return
 	}
 	require.NoError(w.t, err)
 	w.m.do(j, job.Requeue)
+	j.Ahead = false
 	j.paused = o.Pause > 0
-	j.Reason = fmt.Sprint("step ", w.step)
+	j.Reason = o.Reason
 }
 
 // takenOver records a new holder.

@@ -22,6 +22,7 @@ func (w *walk) cancel() {
 	require.NoError(w.t, err)
 	require.Equal(w.t, j.State, got.Was)
 	w.withdraw(j)
+	w.recall(j)
 	if j.runs() {
 		j.cancelAsked = true
 	}
@@ -60,7 +61,7 @@ func (w *walk) cancelWaiting() {
 	for range w.rand.IntN(3) {
 		if j := w.anyJob(); j != nil {
 			keys = append(keys, j.Key)
-			if w.withdraw(j) {
+			if w.withdraw(j) || w.recall(j) {
 				want = append(want, j.Key)
 			}
 		}

@@ -13,9 +13,12 @@ if not j then
 end
 if j.state == 'leased' then
   if is_ahead(j) then
-    -- The tenant pays from here on. The run before may not have been released yet.
+    -- The tenant pays from here on. The run before may not have been released yet. One
+    -- that was released itself, since it must end, would never give the instance back.
     set(j, 'ahead', '', 'claimed', int(now()))
-    write('HSET', key('q', 'instances'), j.instance, j.key)
+    if j.released ~= '1' then
+      write('HSET', key('q', 'instances'), j.instance, j.key)
+    end
   end
   set(j, 'state', 'running', 'started', int(now()), 'door', '')
   tell('started', j)
