@@ -160,6 +160,7 @@ func (r *report) run(ctx context.Context, some []kind, out io.Writer) {
 	end.Stop()
 	j := newJudge(s, t)
 	j.empty(ctx)
+	fmt.Fprintln(out, time.Now().Format("15:04:05.000"), "the queue is empty")
 	j.all(ctx)
 	j.leaks(ctx)
 	j.logs()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -13,8 +14,8 @@ import (
 	"time"
 )
 
-// settle is how long the fleet may take to end everything once all faults have
-// healed.
+// settle is how long clients wait for their ends once all faults have healed, and how
+// long the fleet may take to end one more job.
 const settle = 2 * time.Minute
 
 // judge checks every prompt once all faults have healed and all clients have
@@ -24,6 +25,8 @@ type judge struct {
 	tally *tally
 	c     *client
 	files map[string]string // prompt by the file that it shows
+	// settle is how long the queue may stay as long as it is.
+	settle time.Duration
 	// attempts counts all runs of prompts that ended well, executed those prompts.
 	attempts, executed int
 	// full counts the log lines of full disks, waited the starts that waited for Redis
@@ -33,7 +36,7 @@ type judge struct {
 
 func newJudge(s *stage, t *tally) *judge {
 	c := &client{name: "chaos judge", hubs: s.urls(), random: rand.New(rand.NewPCG(0, 0)), tally: t, http: &http.Client{}}
-	return &judge{stage: s, tally: t, c: c, files: map[string]string{}}
+	return &judge{stage: s, tally: t, c: c, files: map[string]string{}, settle: settle}
 }
 
 // retry calls what until it succeeds or the time is up.
@@ -49,27 +52,41 @@ func (j *judge) retry(ctx context.Context, what func() error) error {
 	}
 }
 
-// empty waits until no job is left in the queue.
+// empty waits until no job is left in the queue. Faults may have left a long queue: as
+// long as it becomes shorter, nothing is stuck.
 func (j *judge) empty(ctx context.Context) {
-	err := j.retry(ctx, func() error {
-		code, answer, err := j.c.do(ctx, http.MethodGet, j.c.hub()+"/hub/jobs", nil)
-		if err != nil || code != http.StatusOK {
-			return fmt.Errorf("GET /hub/jobs: %d %w", code, err)
+	least, since := math.MaxInt, time.Now()
+	for ctx.Err() == nil {
+		n, err := j.live(ctx)
+		if n == 0 && err == nil {
+			return
 		}
-		var all []job
-		if err := json.Unmarshal(answer, &all); err != nil {
-			return err
+		if err == nil && n < least {
+			least, since = n, time.Now()
+		} else if time.Since(since) > j.settle {
+			j.tally.breach(stuck, "%d jobs: %v", n, err)
+			return
 		}
-		for _, one := range all {
-			if one.live() {
-				return fmt.Errorf("%s is %s: %.2000s", one.ID, one.Status, answer)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		j.tally.breach(stuck, "%v", err)
+		j.c.pause(ctx, 200*time.Millisecond)
 	}
+}
+
+// live counts the jobs that have not ended.
+func (j *judge) live(ctx context.Context) (n int, err error) {
+	code, answer, err := j.c.do(ctx, http.MethodGet, j.c.hub()+"/hub/jobs", nil)
+	if err != nil || code != http.StatusOK {
+		return 0, fmt.Errorf("GET /hub/jobs: %d %w", code, err)
+	}
+	var all []job
+	if err := json.Unmarshal(answer, &all); err != nil {
+		return 0, err
+	}
+	for _, one := range all {
+		if one.live() {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // all checks the history entry and the picture of every prompt.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -142,6 +143,31 @@ func TestAClientSeesBrokenPromises(t *testing.T) {
 				return
 			}
 			require.NotEmpty(t, tally.broken[c.broken], tally.broken)
+		})
+	}
+}
+
+// A queue that becomes shorter is not stuck, however long it takes.
+func TestTheJudgeWaitsForALongQueue(t *testing.T) {
+	t.Parallel()
+	for name, jobs := range map[string][]string{
+		"shorter each time": {"aaa", "aa", "a", ""},
+		"as long as before": {"aa", "aa"},
+		"longer":            {"a", "aa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			looks := 0
+			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				now := jobs[min(looks, len(jobs)-1)]
+				looks++
+				fmt.Fprint(w, "["+strings.TrimSuffix(strings.Repeat(`{"status": "queued"},`, len(now)), ",")+"]")
+			}))
+			t.Cleanup(hub.Close)
+			j := newJudge(&stage{}, newTally())
+			j.c.hubs, j.settle = []string{hub.URL}, 0
+			j.empty(t.Context())
+			require.Equal(t, jobs[len(jobs)-1] != "", len(j.tally.broken[stuck]) > 0)
 		})
 	}
 }
