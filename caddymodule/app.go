@@ -38,6 +38,10 @@ type App struct {
 	// `embedded`.
 	Redis string `json:"redis,omitempty"`
 
+	// How many replicas of Redis must have a prompt before it is accepted. If they take
+	// longer than a second, `POST /prompt` gets 503. Default: 0, which trusts the master.
+	RedisReplicas int `json:"redis_replicas,omitempty"`
+
 	// Folder for the embedded queue, the hub's own id, and temporary data. Default:
 	// `./data`.
 	Data string `json:"data,omitempty"`
@@ -270,10 +274,11 @@ func (a *App) endStreamsAtExit(ctx caddy.Context) error {
 // change.
 func (a *App) hubIdentity() hub.Identity {
 	id := hub.Identity{
-		Redis:      orDefault(a.Redis, "embedded"),
-		Data:       orDefault(a.Data, "./data"),
-		Storage:    a.Storage,
-		GossipBind: "127.0.0.1:7946",
+		Redis:         orDefault(a.Redis, "embedded"),
+		RedisReplicas: a.RedisReplicas,
+		Data:          orDefault(a.Data, "./data"),
+		Storage:       a.Storage,
+		GossipBind:    "127.0.0.1:7946",
 	}
 	if g := a.Gossip; g != nil {
 		id.GossipBind = orDefault(g.Bind, id.GossipBind)

@@ -36,6 +36,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //
 //	comfyhub {
 //	    redis              embedded | <url>
+//	    redis_replicas     <number>
 //	    data               <folder>
 //	    storage            <folder> | <url>
 //	    secret             <secret> [<older secret...>]
@@ -132,6 +133,8 @@ func (a *App) set(word, value string) (err error) {
 	switch word {
 	case "redis":
 		a.Redis, err = value, checkRedis(value)
+	case "redis_replicas":
+		a.RedisReplicas, err = parseCount(value)
 	case "data":
 		a.Data = value
 	case "storage":

@@ -53,6 +53,9 @@ func (a *App) check() error {
 	if err := checkRedis(a.Redis); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
+	if a.RedisReplicas > 0 && (a.Redis == "" || a.Redis == "embedded") {
+		return errors.New("redis_replicas: the embedded queue has no replicas")
+	}
 	if err := checkStorage(a.Storage); err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
@@ -110,6 +113,7 @@ func (a *App) checkNumbers() error {
 		word  string
 		value int64
 	}{
+		{"redis_replicas", int64(a.RedisReplicas)},
 		{"max_attempts", int64(a.MaxAttempts)},
 		{"stall_timeout", int64(a.StallTimeout)},
 		{"max_queue", int64(a.MaxQueue)},

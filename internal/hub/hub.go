@@ -175,7 +175,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.self = self
 	boot := self + "/" + randomText(8)
 	log := h.log()
-	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dir: h.id.Data, Logger: log}); err != nil {
+	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Replicas: h.id.RedisReplicas, Dir: h.id.Data, Logger: log}); err != nil {
 		return err
 	}
 	if err := h.openFiles(ctx); err != nil {

@@ -13,6 +13,9 @@ import (
 type Identity struct {
 	// Redis is "embedded", or a redis://, rediss://, sentinel or cluster URL.
 	Redis string
+	// RedisReplicas is how many replicas must have a prompt before it counts as accepted.
+	// Default: 0. The embedded queue has none.
+	RedisReplicas int
 	// Data is the folder for files, the embedded queue and the hub's own id.
 	Data string
 	// Storage is where inputs, outputs, settings and user files are: a folder,

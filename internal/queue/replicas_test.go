@@ -1,11 +1,23 @@
 package queue_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/freeport"
+	"github.com/comfyhub/comfyhub/internal/programs"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
@@ -30,4 +42,120 @@ func TestAMasterWithoutItsReplicasAcceptsNothing(t *testing.T) {
 	accepted, err := b.Enqueue(t.Context(), second)
 	require.NoError(t, err)
 	require.False(t, accepted.Existing, "the refused call left nothing")
+}
+
+// With Options.Replicas, a prompt is accepted when a replica has it: it outlives a master
+// that is lost a moment later.
+func TestWhatWasAcceptedOutlivesTheMaster(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	replica := master.Replica()
+	b := on(t, redistest.OpenReplicated(t, master.URL(), 1), queue.Options{})
+	var keys []string
+	for n := range 20 {
+		keys = append(keys, b.enqueue(fmt.Sprint(n)).Key)
+	}
+	master.Kill()
+	replica.Promote()
+	after := on(t, redistest.Open(t, replica.URL()), queue.Options{})
+	for _, key := range keys {
+		require.Equal(t, key, after.get(key).Key)
+	}
+}
+
+// A prompt that a lagging replica does not confirm is not accepted, although the master
+// has it: sent again, it is the same job. After the first one nothing is written until
+// the replica has caught up, and nobody waits for that.
+func TestALaggingReplica(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	replica := master.Replica()
+	b := on(t, redistest.OpenReplicated(t, master.URL(), 1), queue.Options{})
+	first := b.enqueue("first")
+	replica.Pause()
+	t.Cleanup(replica.Resume)
+	doubtful := submission("doubtful")
+	_, err := b.Enqueue(t.Context(), doubtful)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	require.ErrorContains(t, err, "0 of 1 replicas have confirmed within 1s")
+	require.Equal(t, doubtful.ID, b.get(doubtful.Key).ID, "the master has it")
+
+	var work sync.WaitGroup
+	for n := range 200 {
+		work.Go(func() {
+			s := submission(fmt.Sprint("later ", n))
+			_, err := b.Enqueue(t.Context(), s)
+			assert.ErrorIs(t, err, queue.ErrUnavailable)
+			_, err = b.Get(t.Context(), s.Key)
+			assert.ErrorIs(t, err, queue.ErrNotFound)
+		})
+	}
+	work.Wait()
+	again := submission("doubtful")
+	_, err = b.Enqueue(t.Context(), again)
+	require.ErrorIs(t, err, queue.ErrUnavailable, "what the master alone knows is not confirmed by asking again")
+	require.NoError(t, b.Started(t.Context(), b.claim(first, "gpu").Run), "runs go on")
+
+	replica.Resume()
+	var accepted queue.Accepted
+	require.Eventually(t, func() bool {
+		accepted, err = b.Enqueue(t.Context(), again)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	require.True(t, accepted.Existing)
+	require.Equal(t, doubtful.Key, accepted.Job.Key)
+	live, err := b.Live(t.Context(), first.Tenant)
+	require.NoError(t, err)
+	require.Len(t, live, 2)
+}
+
+// In a cluster, the master that has the keys is asked.
+func TestReplicasOfACluster(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("no redis-server on the PATH")
+	}
+	node := func(name string) (*programs.Program, string, redis.Client) {
+		bus, err := freeport.Address()
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(bus)
+		require.NoError(t, err)
+		p, addr, err := programs.StartRedis(t.TempDir(), name, nil, "save \"\"", "cluster-enabled yes", "cluster-port "+port, "repl-diskless-sync-delay 0")
+		require.NoError(t, err)
+		t.Cleanup(p.Kill)
+		client := redistest.Open(t, "redis://"+addr).Client()
+		require.NoError(t, p.Await(t.Context(), "it answers", func(ctx context.Context) error { return client.Ping(ctx).Err() }))
+		return p, addr, client
+	}
+	ctx := t.Context()
+	master, addr, of := node("master")
+	require.NoError(t, of.Do(ctx, "cluster", "addslotsrange", 0, 16383).Err())
+	id, err := of.Do(ctx, "cluster", "myid").Text()
+	require.NoError(t, err)
+	info, err := of.ClusterNodes(ctx).Result()
+	require.NoError(t, err)
+	replica, _, to := node("replica")
+	host, port, _ := strings.Cut(addr, ":")
+	_, bus, _ := strings.Cut(strings.Fields(info)[1], "@")
+	require.NoError(t, to.Do(ctx, "cluster", "meet", host, port, strings.Split(bus, ",")[0]).Err())
+	require.NoError(t, replica.Await(ctx, "it copies the master", func(ctx context.Context) error {
+		return to.Do(ctx, "cluster", "replicate", id).Err()
+	}))
+	require.NoError(t, master.Await(ctx, "it has a replica", func(ctx context.Context) error {
+		info, err := of.Info(ctx, "replication").Result()
+		if err == nil && !strings.Contains(info, "state=online") {
+			err = errors.New(info)
+		}
+		return err
+	}))
+	b := on(t, redistest.OpenReplicated(t, "redis+cluster://"+addr, 1), queue.Options{})
+	first := submission("first")
+	require.Eventually(t, func() bool { // the cluster is not ready at once
+		_, err = b.Enqueue(ctx, first)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	replica.Pause()
+	t.Cleanup(replica.Resume)
+	_, err = b.Enqueue(ctx, submission("second"))
+	require.ErrorContains(t, err, "0 of 1 replicas have confirmed")
 }

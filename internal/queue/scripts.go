@@ -11,7 +11,7 @@ var sources embed.FS
 
 // The scripts of the queue. Those that accept or end jobs are durable.
 var (
-	enqueueScript       = script("enqueue", redis.Durable, "shares", "caps", "lib", "order", "numbers", "rank")
+	enqueueScript       = script("enqueue", redis.Replicated, "shares", "caps", "lib", "order", "numbers", "rank")
 	numberScript        = script("number", redis.Write, "numbers")
 	windowScript        = script("window", redis.ReadOnly, "shares", "caps", "lib", "order")
 	stopScript          = script("stop", redis.Durable)

@@ -45,7 +45,7 @@ func (db *DB) runEmbedded(ctx context.Context, s *Script, args []any) ([]string,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if s.mode == Durable {
+	if s.mode >= Durable {
 		if err := db.embedded.Usable(); err != nil {
 			return nil, &unavailableError{err}
 		}
@@ -59,7 +59,7 @@ func (db *DB) runEmbedded(ctx context.Context, s *Script, args []any) ([]string,
 		return nil, err
 	}
 	reply, err := db.embedded.Run(compiled, []string{db.root()}, texts)
-	if s.mode == Durable {
+	if s.mode >= Durable {
 		// A script that failed in the middle has done what came before.
 		if err := db.embedded.Sync(); err != nil {
 			return nil, &unavailableError{err}

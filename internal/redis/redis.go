@@ -34,6 +34,9 @@ import (
 // Embedded is the URL of the server inside this process.
 const Embedded = "embedded"
 
+// ErrNoReplicas says that the embedded server was asked to wait for replicas.
+var ErrNoReplicas = errors.New("redis: the embedded server has no replicas")
+
 // DefaultPrefix begins every key unless Options say otherwise.
 const DefaultPrefix = "comfyhub"
 
@@ -56,6 +59,11 @@ type Options struct {
 	// Prefix begins every key; hubs that share a prefix share everything. Default:
 	// "comfyhub".
 	Prefix string
+	// Replicas is how many replicas must have what a Replicated script has written before
+	// Run returns. If they take longer than a second, Run fails with ErrUnavailable, and
+	// so does each later one at once until they have caught up. Default: 0. The embedded
+	// server has no replicas.
+	Replicas int
 	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -93,6 +101,7 @@ type DB struct {
 	pubsub   goredis.UniversalClient
 	prefix   string
 	embedded *engine.Engine // nil for an external server
+	replicas *replicas      // nil if nothing waits for replicas
 	log      *slog.Logger
 	closed   context.Context // ends subscriptions
 	hangUp   context.CancelFunc
@@ -124,12 +133,18 @@ func Open(_ context.Context, o Options) (*DB, error) {
 		}
 		open = openEmbedded(db.embedded)
 	}
+	if o.Replicas > 0 && db.embedded != nil {
+		return nil, errors.Join(ErrNoReplicas, db.embedded.Close())
+	}
 	// go-redis prints each failed dial to stderr; callers get these errors anyway.
 	goredis.SetLogger(silence{})
 	db.client, db.pubsub = open(), open()
 	db.closed, db.hangUp = context.WithCancel(context.Background())
 	db.client.AddHook(errorHook{})
 	db.pubsub.AddHook(errorHook{})
+	if o.Replicas > 0 {
+		db.replicas = &replicas{client: open(), want: o.Replicas}
+	}
 	return db, nil
 }
 
@@ -139,6 +154,9 @@ func (db *DB) Close() (err error) {
 	db.closing.Do(func() {
 		db.hangUp()
 		err = errors.Join(db.client.Close(), db.pubsub.Close())
+		if db.replicas != nil {
+			err = errors.Join(err, db.replicas.client.Close())
+		}
 		if db.embedded != nil {
 			err = errors.Join(err, db.embedded.Close())
 		}

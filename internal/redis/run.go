@@ -25,7 +25,8 @@ const (
 // of strings. A script that changes something takes effect once, even if the
 // connection breaks and Run sends it again. If Run fails with ErrUnavailable, it
 // may or may not have taken effect. On the embedded server a Durable script is on
-// disk when Run returns without an error.
+// disk when Run returns without an error, and a Replicated one has reached as many
+// replicas as Options.Replicas says.
 func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error) {
 	reply, err := db.run(ctx, s, args)
 	if err != nil {
@@ -44,7 +45,11 @@ func (db *DB) run(ctx context.Context, s *Script, args []any) ([]string, error) 
 	}
 	var reply []string
 	err := tryAgain(ctx, func() (err error) {
-		reply, err = db.eval(ctx, s.source, keys, args)
+		if s.mode == Replicated && db.replicas != nil {
+			reply, err = db.replicas.run(ctx, s.source, keys, args)
+		} else {
+			reply, err = db.eval(ctx, s.source, keys, args)
+		}
 		return err
 	})
 	return reply, err

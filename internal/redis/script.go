@@ -30,6 +30,9 @@ const (
 	// (accepts and ends): the journal of the embedded server is synced before Run
 	// returns. An external Redis follows its appendfsync.
 	Durable
+	// Replicated scripts are Durable, and the promise that was made with them must
+	// outlive a failover: see Options.Replicas.
+	Replicated
 )
 
 // Script is one Lua script. Its text is the body of a function that returns a flat

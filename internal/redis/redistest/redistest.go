@@ -46,6 +46,13 @@ func Open(t testing.TB, url string) *redis.DB {
 	return open(t, redis.Options{URL: url})
 }
 
+// OpenReplicated opens the Redis at a URL. What is promised with Replicated scripts waits
+// for n replicas.
+func OpenReplicated(t testing.TB, url string, n int) *redis.DB {
+	t.Helper()
+	return open(t, redis.Options{URL: url, Replicas: n})
+}
+
 func open(t testing.TB, o redis.Options) *redis.DB {
 	t.Helper()
 	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))

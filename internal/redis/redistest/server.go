@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,31 @@ func (s *Server) Start() {
 	s.t.Helper()
 	require.NoError(s.t, s.Restart())
 	require.True(s.t, s.serves(), "redis-server does not start again: %s", s.Log())
+}
+
+// Replica starts a server that copies this one, and waits until it has.
+func (s *Server) Replica() *Server {
+	s.t.Helper()
+	host, port, err := net.SplitHostPort(s.addr)
+	require.NoError(s.t, err)
+	ctx, client := s.t.Context(), Open(s.t, s.URL()).Client()
+	require.NoError(s.t, client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
+	replica := Start(s.t)
+	require.NoError(s.t, Open(s.t, replica.URL()).Client().SlaveOf(ctx, host, port).Err())
+	require.NoError(s.t, s.Await(ctx, "the replica has copied the data", func(ctx context.Context) error {
+		info, err := client.Info(ctx, "replication").Result()
+		if err == nil && !strings.Contains(info, "state=online") {
+			err = errors.New("not yet")
+		}
+		return err
+	}))
+	return replica
+}
+
+// Promote makes a replica a master.
+func (s *Server) Promote() {
+	s.t.Helper()
+	require.NoError(s.t, Open(s.t, s.URL()).Client().SlaveOf(s.t.Context(), "NO", "ONE").Err())
 }
 
 // Save copies the data as it is now. To call the result kills the server and starts
