@@ -13,14 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/freeport"
+	"github.com/comfyhub/comfyhub/internal/programs"
 	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// A hub is killed while ten servers run its prompts. The other hub takes them over
-// long before their leases end, by the clock of the leases, and nothing runs twice, by
-// the log of the servers.
-func TestKilledHubIsTakenOverBeforeItsLeasesEnd(t *testing.T) {
+// A hub is killed or hangs while ten servers run its prompts. The other hub takes them
+// over long before their leases end, by the clock of the leases, and nothing runs twice,
+// by the log of the servers. A hub that only hung leaves them alone when it goes on.
+func TestLostHubIsTakenOverBeforeItsLeasesEnd(t *testing.T) {
+	for name, lose := range map[string]func(*programs.Program) (again func()){
+		"killed": func(hub *programs.Program) func() { hub.Kill(); return func() {} },
+		"hangs":  func(hub *programs.Program) func() { hub.Pause(); return hub.Resume },
+	} {
+		t.Run(name, func(t *testing.T) { takenOver(t, lose) })
+	}
+}
+
+func takenOver(t *testing.T, lose func(*programs.Program) (again func())) {
 	const count = 10
 	server := redistest.Start(t)
 	one, two := newPair(t, server, programstest.Built(t), programstest.Built(t))
@@ -80,7 +90,7 @@ func TestKilledHubIsTakenOverBeforeItsLeasesEnd(t *testing.T) {
 	}, "the leases have just been renewed")
 	before, old := leases(), holders()
 	began := time.Now()
-	one.Hub.Kill()
+	again := lose(one.Hub)
 	two.eventually(func() bool {
 		for key, hub := range holders() {
 			if hub == old[key] {
@@ -96,6 +106,7 @@ func TestKilledHubIsTakenOverBeforeItsLeasesEnd(t *testing.T) {
 		require.Less(t, float64(now.UnixMilli()), until, "the lease of %s had not ended", key)
 	}
 	t.Logf("%d runs were taken over in %s", count, took.Round(time.Millisecond))
+	again()
 	for _, id := range ids { // the other hub follows them: it can stop them, and hears that they have ended
 		require.Contains(t, string(two.fetch("ann", "/hub/jobs/"+id)), `"attempts": 1,`)
 		two.post("ann", "/hub/jobs/"+id+"/cancel", "")
