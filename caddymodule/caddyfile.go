@@ -80,6 +80,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        queue_size     <size>
 //	        running        <number>
 //	        gpu_seconds    <number>
+//	        band           interactive|normal|bulk
 //	        sockets        <number>
 //	        history        <number>
 //	        history_size   <size>

@@ -203,6 +203,7 @@ func TestCheck(t *testing.T) {
 		"tenant weight":            {`{"tenant_weights": {"ada": -1}}`, "tenant_weights: ada: -1 is not from"},
 		"history of one tenant":    {`{"tenant_limits_of": {"ada": {"history": 5}}}`, "tenant_limits ada: history and history_size are the same for all tenants"},
 		"negative limit of one":    {`{"tenant_limits_of": {"ada": {"running": -1}}}`, "tenant_limits ada: running: must not be negative"},
+		"a band that there is not": {`{"tenant_limits": {"band": "vip"}}`, `tenant_limits: band: "vip" is not interactive, normal, or bulk`},
 		"negative tenant limit":    {`{"tenant_limits": {"inputs": -1}}`, "tenant_limits: inputs: must not be negative"},
 		"empty key from env":       {`{"gossip": {"bind": "127.0.0.1:0", "key": "{env.COMFYHUB_TEST_EMPTY}"}}`, ""},
 		"empty frontend from env":  {`{"frontend": "{env.COMFYHUB_TEST_EMPTY}"}`, ""},

@@ -30,6 +30,10 @@ type TenantLimits struct {
 	// get 429, and what it has waiting waits; what runs goes on. Default: no limit.
 	GPUSeconds int `json:"gpu_seconds,omitempty"`
 
+	// Whom the tenant's jobs go before: `interactive` jobs before all others, `bulk` jobs
+	// behind. A prompt may ask for a lower band. Default: `normal`.
+	Band string `json:"band,omitempty"`
+
 	// How many sockets of a tenant may be open at once. Default: a quarter of
 	// `max_sockets`.
 	Sockets int `json:"sockets,omitempty"`
@@ -98,6 +102,8 @@ func (l *TenantLimits) set(word, value string) (err error) {
 		l.Running, err = parseCount(value)
 	case "gpu_seconds":
 		l.GPUSeconds, err = parseCount(value)
+	case "band":
+		l.Band = value
 	case "sockets":
 		l.Sockets, err = parseCount(value)
 	case "history":
@@ -140,6 +146,9 @@ func (l *TenantLimits) check() error {
 			return fmt.Errorf("%s: must not be negative", f.word)
 		}
 	}
+	if _, ok := hub.ParseBand(l.Band); !ok && l.Band != "" {
+		return fmt.Errorf("band: %q is not interactive, normal, or bulk", l.Band)
+	}
 	return nil
 }
 
@@ -175,6 +184,6 @@ func (l *TenantLimits) limits() hub.TenantLimits {
 	return hub.TenantLimits{
 		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History, HistorySize: l.HistorySize,
 		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
-		Running: l.Running, GPUTime: time.Duration(l.GPUSeconds) * time.Second,
+		Running: l.Running, GPUTime: time.Duration(l.GPUSeconds) * time.Second, Band: hub.Band(l.Band),
 	}
 }

@@ -244,8 +244,11 @@ func (p *picking) overtaker(waiting []job.Job, n int) int {
 }
 
 // mayOvertake reports whether a job may go before one that is due earlier. Callers' own
-// jobs keep their order, and so do priorities and `front` within a tenant.
+// jobs keep their order, and so do priorities and `front` within a tenant, and bands.
 func mayOvertake(j, before job.Job) bool {
+	if j.Band().Below(before.Band()) {
+		return false
+	}
 	if j.Tenant != before.Tenant {
 		return true
 	}

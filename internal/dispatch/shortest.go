@@ -51,8 +51,11 @@ func shortFirst(waiting []job.Job, w Warmth) (order []job.Job, moved map[string]
 
 // mayOvertake reports whether a job may overtake a longer one, unless that one is late.
 func (w Warmth) mayOvertake(j, before job.Job) bool {
-	if j.Tenant != before.Tenant {
-		return w.Overtaking && !w.Due[before.Key]
+	if j.Tenant != before.Tenant && w.Due[before.Key] {
+		return false
+	}
+	if j.Tenant != before.Tenant && !w.Overtaking {
+		return false
 	}
 	return mayOvertake(j, before)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // A job of these tests is "tenant/caller seconds", with "!" for a higher priority and
-// "^" for one that was posted to the front.
+// "^" for one that was posted to the front, or "~" for a bulk one.
 func shortJobs(text string) (jobs []job.Job, each []time.Duration) {
 	for n, one := range strings.Split(text, ", ") {
 		j := job.Job{Key: fmt.Sprint(n), Class: "any"}
@@ -30,7 +30,10 @@ func shortJobs(text string) (jobs []job.Job, each []time.Duration) {
 		if strings.HasSuffix(rest, "^") {
 			j.Rank = job.RankPrefix(0, -1)
 		}
-		_, err := fmt.Sscan(strings.TrimRight(rest, "!^"), &seconds)
+		if strings.HasSuffix(rest, "~") {
+			j.Rank = job.Bulk.Mark()
+		}
+		_, err := fmt.Sscan(strings.TrimRight(rest, "!^~"), &seconds)
 		if err != nil {
 			panic(err)
 		}
@@ -56,6 +59,8 @@ func TestShortFirst(t *testing.T) {
 		"nor are others held up by these":     {jobs: "t/a 120, t/a 4, t/b 4", want: "2 0 1"},
 		"priorities hold":                     {jobs: "t/a 120!, t/b 4", want: "0 1"},
 		"the front holds":                     {jobs: "t/a 120^, t/b 4", want: "0 1"},
+		"bands hold":                          {jobs: "t/a 120, t/b 4~, u/c 4~", want: "0 1 2"},
+		"a higher band may":                   {jobs: "t/a 120~, t/b 4, u/c 120~, u/d 4", want: "1 3 0 2"},
 		"a higher priority may":               {jobs: "t/a 120, t/b 4!", want: "1 0"},
 		"of another tenant":                   {jobs: "t/a 120!, u/b 4", want: "1 0"},
 		"of another tenant, for a while":      {jobs: "t/a 120, u/b 4, t/c 4", due: []string{"0"}, want: "2 0 1"},

@@ -228,7 +228,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.classes = &Classes{looked: h.roster.Looked(), stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
-		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held,
+		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log,
 	}

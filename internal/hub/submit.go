@@ -49,6 +49,8 @@ type Submission struct {
 	Source string
 	// Priority goes from -100 to 100; more is cut to that.
 	Priority int
+	// Band is where the job goes if its tenant's band is not lower; empty is the tenant's.
+	Band job.Band
 	// Number is the place in the queue that the client asks for; nil for none.
 	Number *float64
 	// Front asks for a place before all that wait. It is without effect beside a
@@ -87,6 +89,7 @@ type Submitter struct {
 	streams  *stream.Streams
 	store    *files.Store
 	held     *files.Held
+	limitsOf func(tenant string) TenantLimits
 	// door opens the door of a job that is about to be queued.
 	door func(key string) door
 	// patience is how long an instance may take to accept or refuse a prompt.
@@ -141,7 +144,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	q := queue.Submission{
 		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester,
-		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Number: p.Number, Front: p.Front,
+		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.bandOf(p), Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
 			Outputs: verdict.Outputs, Targets: p.Targets, Secrets: p.Secrets,
@@ -223,4 +226,13 @@ func hashOf(parts ...[]byte) string {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// bandOf is the band of a prompt: the one that it asks for, but none above its tenant's.
+func (s *Submitter) bandOf(p Submission) job.Band {
+	band := s.limitsOf(p.Tenant).Band
+	if p.Band != "" && p.Band.Below(band) {
+		return p.Band
+	}
+	return band
 }

@@ -20,6 +20,9 @@ type TenantLimits struct {
 	// GPUTime bounds the time of instances that a tenant may use within 24 hours;
 	// further prompts get 429, and no waiting one begins. Default: no bound.
 	GPUTime time.Duration
+	// Band is the highest band of a tenant's jobs, and that of all that ask for none.
+	// Default: the normal one.
+	Band Band
 	// Sockets bounds a tenant's open sockets. Default: a quarter of MaxSockets.
 	Sockets int
 	// History bounds a tenant's ended jobs; the oldest go. Default:
@@ -41,6 +44,12 @@ type TenantLimits struct {
 	// InputFiles bounds the number of a tenant's uploads. Default: 100000.
 	InputFiles int
 }
+
+// Band says before whom jobs go.
+type Band = job.Band
+
+// ParseBand reads the name of a band.
+func ParseBand(name string) (Band, bool) { return job.ParseBand(name) }
 
 // quarter is what one tenant gets of a limit that is shared, so that three
 // others can do the same and a fourth is still served.
@@ -81,6 +90,7 @@ func (l TenantLimits) but(own TenantLimits) TenantLimits {
 	fill(&own.QueueSize, l.QueueSize)
 	fill(&own.Running, l.Running)
 	fill(&own.GPUTime, l.GPUTime)
+	fill(&own.Band, l.Band)
 	fill(&own.Sockets, l.Sockets)
 	fill(&own.Userdata, l.Userdata)
 	fill(&own.UserdataFiles, l.UserdataFiles)

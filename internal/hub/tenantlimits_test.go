@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -289,4 +291,65 @@ func TestTenantUserdata(t *testing.T) {
 		status, _ := b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)
 		require.Equal(t, http.StatusInternalServerError, status, "a name has a bound")
 	})
+}
+
+// A prompt may ask for a lower band than its tenant's, and for no higher one.
+func TestBandOfAPrompt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, func(b *bench) {
+		b.settings.TenantLimits = TenantLimits{Band: job.Normal}
+		b.settings.TenantLimitsOf = map[string]TenantLimits{"ada": {Band: job.Interactive}, "batch": {Band: job.Bulk}}
+	})
+	for _, c := range []struct {
+		tenant     string
+		asks, gets job.Band
+	}{
+		{"ada", "", job.Interactive},
+		{"ada", job.Interactive, job.Interactive},
+		{"ada", job.Normal, job.Normal},
+		{"ada", job.Bulk, job.Bulk},
+		{"bob", "", job.Normal},
+		{"bob", job.Interactive, job.Normal},
+		{"bob", job.Bulk, job.Bulk},
+		{"batch", "", job.Bulk},
+		{"batch", job.Interactive, job.Bulk},
+		{"batch", job.Normal, job.Bulk},
+	} {
+		got := b.hub.submitter.bandOf(Submission{Requester: job.Requester{Tenant: c.tenant}, Band: c.asks})
+		require.Equal(t, c.gets, got, "%s asks for %q", c.tenant, c.asks)
+	}
+}
+
+// The band that a prompt asks for comes by header or in its extra_data, and is shown.
+func TestBandOverHTTP(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	for name, c := range map[string]struct{ header, extra, want string }{
+		"header":                 {header: "bulk", want: "bulk"},
+		"extra data":             {extra: `{"comfyhub": {"band": "bulk"}}`, want: "bulk"},
+		"header over extra data": {header: "normal", extra: `{"comfyhub": {"band": "bulk"}}`},
+		"none":                   {want: ""},
+		"odd":                    {header: "first", extra: `{"comfyhub": {"band": 7}}`},
+		"above":                  {header: "interactive"},
+	} {
+		extra := ""
+		if c.extra != "" {
+			extra = `, "extra_data": ` + c.extra
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+"/prompt", strings.NewReader(`{"prompt": `+picture(3)+extra+`}`))
+		require.NoError(t, err)
+		req.Header.Set("X-ComfyHub-Band", c.header)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		status, answer := read(t, resp)
+		require.Equal(t, http.StatusOK, status, string(answer))
+		var accepted struct {
+			ID string `json:"prompt_id"`
+		}
+		require.NoError(t, json.Unmarshal(answer, &accepted))
+		var shown struct{ Band string }
+		_, answer = b.get("/hub/jobs/" + accepted.ID)
+		require.NoError(t, json.Unmarshal(answer, &shown))
+		require.Equal(t, c.want, shown.Band, name)
+	}
 }

@@ -12,8 +12,8 @@ const (
 )
 
 // RankPrefix is the part of a rank that is known before the queue has given
-// the job its sequence number: priority (higher first), then ComfyUI's number
-// (smaller first). Its byte order is the order of execution. The queue
+// the job its sequence number, behind the mark of its band: priority (higher first), then
+// ComfyUI's number (smaller first). Its byte order is the order of execution. The queue
 // appends the sequence number, so that equals run in order of arrival.
 func RankPrefix(priority int, number float64) string {
 	priority = min(max(priority, MinPriority), MaxPriority)
@@ -23,7 +23,7 @@ func RankPrefix(priority int, number float64) string {
 // InFront reports whether the job has a place before 0: it was posted to the front, or
 // moved there.
 func (j Job) InFront() bool {
-	const number = len("100:") // where it begins; a positive one has the highest bit
+	number := len(j.Band().Mark()) + len("100:") // where it begins; a positive one has the highest bit
 	return len(j.Rank) > number && j.Rank[number] < '8'
 }
 

@@ -25,6 +25,8 @@ type Submission struct {
 	Shape string
 	// Priority is from -100 to 100; values beyond are clamped.
 	Priority int
+	// Band is the job's; empty is the normal one. With the order fifo all are normal.
+	Band job.Band
 	// Number is the number sent by the client, a float as in ComfyUI. nil takes the
 	// next one of the tenant's counter, or its negative with Front.
 	Number *float64
@@ -77,7 +79,7 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds())
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark())
 	if err != nil {
 		return Accepted{}, err
 	}

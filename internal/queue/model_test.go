@@ -45,6 +45,9 @@ type modelJob struct {
 	raised      string // the number that the history shows, if not its own
 }
 
+// lane is the job's tenant in its band.
+func (j *modelJob) lane() string { return j.Tenant + j.Band().Mark() }
+
 func (j *modelJob) runs() bool { return j.State == job.Leased || j.State == job.Running }
 
 type model struct {
@@ -53,6 +56,7 @@ type model struct {
 	numbers   map[string]int
 	highest   map[string]int // tenant -> highest number in its history, plus one
 	turns     turns
+	passed    [3]int          // by band: jobs of higher ones that went before its own
 	barred    map[string]bool // tenants that were at their limit of runs
 	instances map[string]string
 	history   []string // keys in their places

@@ -76,6 +76,7 @@ func (w *walk) enqueue() {
 		s.Tenant, s.Caller, s.Class = tenant, fmt.Sprint("c", w.rand.IntN(3)), class
 		s.Client = []string{"", "client"}[w.rand.IntN(2)]
 		s.Priority = w.rand.IntN(3) - 1
+		s.Band = []job.Band{"", "", "", job.Interactive, job.Bulk}[w.rand.IntN(5)]
 		s.BodyHash = fmt.Sprint(w.rand.IntN(2))
 		s.Front = w.rand.IntN(4) == 0
 		s.Body.Requires = []byte("requires of " + class)
@@ -115,10 +116,10 @@ func (w *walk) enqueue() {
 		w.m.numbers[tenant] = next + 1
 	default:
 		w.m.numbers[tenant] = next + 1
-		number, placed = w.m.turns.place(tenant, s.Caller, next), true
+		number, placed = w.m.turns.place(tenant+s.Band.Mark(), s.Caller, next), true
 	}
 	require.Equal(w.t, literal, got.Job.Number)
-	require.True(w.t, strings.HasPrefix(got.Job.Rank, job.RankPrefix(s.Priority, number)))
+	require.True(w.t, strings.HasPrefix(got.Job.Rank, s.Band.Mark()+job.RankPrefix(s.Priority, number)))
 	w.m.jobs[s.Key] = &modelJob{
 		Job: got.Job, requires: string(s.Body.Requires), weight: w.weigh(s.Key), placed: placed, place: number,
 	}
@@ -167,6 +168,7 @@ func (w *walk) claim() {
 	require.Greater(w.t, got.Fence, j.Fence)
 	w.m.do(j, job.Claim)
 	w.m.turns.taken(j)
+	w.m.passOver(j)
 	if j.Ahead = behind; behind {
 		w.behind++
 	} else {

@@ -36,23 +36,24 @@ func (w *walk) steer() {
 	if s.Priority != nil {
 		j.Priority = *s.Priority
 	}
+	mark := j.Band().Mark()
 	if s.Priority != nil {
-		j.Rank = job.RankPrefix(j.Priority, 0)[:4] + j.Rank[4:]
+		j.Rank = mark + job.RankPrefix(j.Priority, 0)[:4] + j.Rank[len(mark)+4:]
 	}
 	switch s.Position {
 	case queue.Front:
 		next := max(w.m.numbers[j.Tenant], w.m.highest[j.Tenant])
 		w.m.numbers[j.Tenant], j.placed = next+1, false
 		place := 0 - float64(next) // not minus zero
-		j.Rank = job.RankPrefix(j.Priority, place) + strings.SplitN(j.Rank, ":", 3)[2]
+		j.Rank = mark + job.RankPrefix(j.Priority, place) + strings.SplitN(j.Rank, ":", 3)[2]
 	case queue.End:
 		j.placed = false
 		before := w.m.live(func(o *modelJob) bool {
-			return o != j && o.State == job.Queued && !o.stopped && o.Tenant == j.Tenant && o.Priority == j.Priority
+			return o != j && o.State == job.Queued && !o.stopped && o.lane() == j.lane() && o.Priority == j.Priority
 		})
 		if len(before) > 0 {
 			last := before[len(before)-1]
-			require.Equal(w.t, last.Rank[:21], got.Rank[:21])
+			require.Equal(w.t, last.Rank[:len(mark)+21], got.Rank[:len(mark)+21])
 			require.Greater(w.t, got.Rank, last.Rank)
 			j.Rank = got.Rank
 		}

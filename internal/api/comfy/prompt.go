@@ -70,7 +70,7 @@ func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hu
 	s := hub.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, ID: request.PromptID,
 		Graph: request.Graph, Targets: request.Targets, Extra: request.Extra, Secrets: request.Secrets,
-		Priority: priorityOf(r, request), Front: request.Front,
+		Priority: priorityOf(r, request), Band: bandOf(r, request), Front: request.Front,
 	}
 	if source := r.Header.Get("Comfy-Usage-Source"); len(source) <= api.MaxName {
 		s.Source = source
@@ -178,6 +178,21 @@ func priorityOf(r *http.Request, request *catalog.Request) int {
 		return 0
 	}
 	return n
+}
+
+// bandOf reads the wish for a band: the header, else extra_data.comfyhub.band; anything
+// odd counts as none.
+func bandOf(r *http.Request, request *catalog.Request) job.Band {
+	wish := r.Header.Get("X-ComfyHub-Band")
+	if wish == "" {
+		b, _ := request.ExtraData.Object("comfyhub").Get("band")
+		name, _ := b.(pyjson.String)
+		wish = string(name)
+	}
+	if band, ok := job.ParseBand(wish); ok {
+		return band
+	}
+	return ""
 }
 
 // maxAnswer bounds an answer that repeats what was wrong with a prompt.

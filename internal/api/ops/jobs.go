@@ -64,6 +64,9 @@ func jobValue(j hub.JobView) *pyjson.Object {
 		pyjson.Member{Key: "error", Value: pyjson.String(j.Reason)},
 		pyjson.Member{Key: "lost", Value: pyjson.Strings(j.Lost)},
 	)
+	if band := j.Band(); band != job.Normal {
+		entry.Set("band", pyjson.String(band))
+	}
 	if j.Why != "" {
 		entry.Set("why", pyjson.String(j.Why))
 	}

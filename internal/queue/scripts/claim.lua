@@ -70,9 +70,10 @@ end
 unwait(j)
 local share = tonumber(ARGV[8])
 local cost = math.min(math.max((tonumber(ARGV[7]) or COST) / share, 1), MOST)
-charge(j.tenant, cost)
+charge(j, cost)
+pass_over(j)
 if j.place then
-  take_turn(j.tenant, j.place)
+  take_turn(j)
 end
 set(j, 'claimed', int(now()), 'charged', int(cost), 'share', ARGV[8])
 if ARGV[12] ~= '0' then

@@ -24,6 +24,7 @@
 -- ARGV[22] shape, or ''
 -- ARGV[23] how many milliseconds of instances the tenant may use in a day, '0' for no
 --          limit
+-- ARGV[24] mark of the band, '' for the normal one
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
@@ -71,7 +72,10 @@ if too_heavy('', ARGV[16]) then
   return {'full_bytes'}
 end
 
-local number, prefix = ARGV[9], ARGV[10]
+local number, prefix, band = ARGV[9], ARGV[10], ARGV[24]
+if ARGV[21] == 'fifo' then
+  band = ''
+end
 local turn = write('HINCRBY', key('q', 'counters'), 'turns', '1')
 local j = {key = k}
 if number == '' then
@@ -83,7 +87,7 @@ if number == '' then
   elseif ARGV[21] == 'fifo' then
     place = turn
   else
-    place = next_place(tenant, ARGV[4], n)
+    place = next_place(band, tenant, ARGV[4], n)
     set(j, 'place', place_text(place))
   end
   number, prefix = int(n), rank_prefix(tonumber(ARGV[7]), place)
@@ -94,7 +98,7 @@ end
 set(j,
   'v', '1', 'id', id, 'tenant', tenant, 'caller', ARGV[4], 'client', ARGV[5], 'class', class,
   'priority', ARGV[7], 'hash', ARGV[8], 'number', number,
-  'rank', prefix .. string.format('%016.0f', turn) .. ':' .. k,
+  'rank', band .. prefix .. string.format('%016.0f', turn) .. ':' .. k,
   'state', 'queued', 'weight', ARGV[19], 'fence', '0', 'attempts', '0', 'created', int(now()))
 if ARGV[22] ~= '' then
   set(j, 'shape', ARGV[22])

@@ -219,7 +219,7 @@ local function settle(j, took)
     set(j, 'metered', '')
   end
   if j.charged and j.charged ~= '' then
-    refund(j.tenant, tonumber(j.charged) - math.min(math.max(took / tonumber(j.share), 0), MOST))
+    refund(j, tonumber(j.charged) - math.min(math.max(took / tonumber(j.share), 0), MOST))
     set(j, 'charged', '')
   end
 end

@@ -3,27 +3,28 @@
 -- ahead counts the jobs that will be given out before a waiting one if nothing
 -- changes; nil if it does not wait. Of many tenants it counts the first hundred.
 local function ahead(j, order)
-  local own = order == 'fair' and redis.call('ZRANK', key('q', 'waits', j.tenant), j.rank)
+  local band = band_of(j.rank)
+  local own = order == 'fair' and redis.call('ZRANK', key('q', 'waits' .. band, j.tenant), j.rank)
   if not own then
     return redis.call('ZRANK', key('q', 'waiting'), j.rank)
   end
-  local least = virtual() - LAG
+  local least = virtual(band) - LAG
   local function tag(score)
     return math.max(tonumber(score), least)
   end
-  local turn = tag(redis.call('ZSCORE', key('q', 'tenants'), j.tenant)) + own * step(j.tenant)
-  local tenants = redis.call('ZRANGE', key('q', 'tenants'), '0', '99', 'WITHSCORES')
+  local turn = tag(redis.call('ZSCORE', key('q', 'tenants' .. band), j.tenant)) + own * step(band, j.tenant)
+  local tenants = redis.call('ZRANGE', key('q', 'tenants' .. band), '0', '99', 'WITHSCORES')
   local n, passed = own, false
   for i = 1, #tenants, 2 do
     local t, from = tenants[i], tag(tenants[i + 1])
     if t == j.tenant then
       passed = true -- those behind it win no ties
     elseif from < turn or from == turn and not passed then
-      local jobs = math.ceil((turn - from) / step(t))
-      n = n + math.min(math.max(jobs, 1), redis.call('ZCARD', key('q', 'waits', t)))
+      local jobs = math.ceil((turn - from) / step(band, t))
+      n = n + math.min(math.max(jobs, 1), redis.call('ZCARD', key('q', 'waits' .. band, t)))
     end
   end
-  return n
+  return n + of_others(band, n)
 end
 
 -- ranks returns the first n jobs of some classes, from the zsets that of(class)
@@ -92,9 +93,9 @@ local function drop_first(heap)
 end
 
 -- in_turn returns the ranks of the first n jobs of some classes, in the order in
--- which they are due if each takes what its tenant's last one did. Those of some tenants
--- are left out.
-local function in_turn(classes, n, barred)
+-- which they are due if each takes what its tenant's last one did. All are of one band.
+-- Those of some tenants are left out.
+local function in_turn(band, classes, n, barred)
   local wanted = {}
   for _, class in ipairs(classes) do
     wanted[class] = true
@@ -102,11 +103,11 @@ local function in_turn(classes, n, barred)
 
   -- own_classes are the tenant's classes among the wanted ones.
   local function own_classes(tenant)
-    local list, all = {}, redis.call('SCARD', key('q', 'classes', tenant))
+    local list, all = {}, redis.call('SCARD', key('q', 'classes' .. band, tenant))
     if all > #classes then
       return classes
     end
-    for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes', tenant))) do
+    for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes' .. band, tenant))) do
       if wanted[class] then
         list[#list + 1] = class
       end
@@ -120,15 +121,15 @@ local function in_turn(classes, n, barred)
       return false
     end
     t.size = math.min(t.size and 4 * t.size or 8, n)
-    t.ranks = ranks(t.classes, t.size, function(class) return key('q', 'wait', class, t.name) end)
+    t.ranks = ranks(t.classes, t.size, function(class) return key('q', 'wait' .. band, class, t.name) end)
     return t.ranks[t.at] ~= nil
   end
 
   local heap, place, out = {}, 0, {}
-  local least, coming, at = virtual() - LAG, {}, 1
+  local least, coming, at = virtual(band) - LAG, {}, 1
   local function upcoming()
     if at > #coming then
-      coming = redis.call('ZRANGE', key('q', 'tenants'), int(place), int(place + 31), 'WITHSCORES')
+      coming = redis.call('ZRANGE', key('q', 'tenants' .. band), int(place), int(place + 31), 'WITHSCORES')
       at = 1
     end
     return coming[at], coming[at] and math.max(tonumber(coming[at + 1]), least)
@@ -138,7 +139,7 @@ local function in_turn(classes, n, barred)
     -- Of equals, the one that was read first is first, so the others are not read.
     while name and (not heap[1] or tag < heap[1].tag) do
       local own = barred[name] and {} or own_classes(name)
-      local t = {name = name, tag = tag, place = place, at = 1, classes = own, step = step(name)}
+      local t = {name = name, tag = tag, place = place, at = 1, classes = own, step = step(band, name)}
       if #t.classes > 0 and read(t) then
         push(heap, t)
       end
@@ -155,6 +156,56 @@ local function in_turn(classes, n, barred)
       sink(heap, 1)
     else
       drop_first(heap)
+    end
+  end
+  return out
+end
+
+-- in_bands is in_turn for all bands: a job of a lower band is due after each nine of higher
+-- ones.
+local function in_bands(classes, n, barred)
+  local lists, at, passed, used = {}, {}, {}, 0
+  for i, band in ipairs(BANDS) do
+    lists[i], at[i], passed[i] = {}, 1, 0
+    if redis.call('EXISTS', key('q', 'tenants' .. band)) == 1 then
+      lists[i] = in_turn(band, classes, n, barred)
+      passed[i] = passed_over(band)
+      if #lists[i] > 0 then
+        used = used + 1
+      end
+    end
+  end
+  if used < 2 then
+    return #lists[1] > 0 and lists[1] or #lists[2] > 0 and lists[2] or lists[3]
+  end
+
+  local function waits(i)
+    return lists[i][at[i]] ~= nil
+  end
+
+  local function next_band()
+    for i = #BANDS, 2, -1 do
+      if waits(i) and passed[i] >= NINE then
+        return i
+      end
+    end
+    for i = 1, #BANDS do
+      if waits(i) then
+        return i
+      end
+    end
+  end
+
+  local out = {}
+  while #out < n do
+    local i = next_band()
+    if not i then
+      break
+    end
+    out[#out + 1] = lists[i][at[i]]
+    at[i], passed[i] = at[i] + 1, 0
+    for lower = i + 1, #BANDS do
+      passed[lower] = waits(lower) and passed[lower] + 1 or 0
     end
   end
   return out

@@ -61,7 +61,7 @@ local function create()
     write('HSET', key('q', 'numbers'), j.tenant, int(tonumber(number) + 1))
   end
   if j.place then
-    keep_place(j.tenant, j.caller, j.place)
+    keep_place(j)
   end
   list(j)
   if j.withdrawn then

@@ -6,7 +6,9 @@
 -- Within a tenant, the callers take turns in the same way, by numbers of jobs.
 -- Their tags are parts of the ranks: a job has its place from the beginning.
 --
--- q:tags has the tags that matter, q:tenants those of tenants with waiting jobs.
+-- q:tags has the tags that matter, q:tenants those of tenants with waiting jobs. There
+-- is such an index for each band, see bands.lua: the names of its keys end in the mark of
+-- the band.
 
 -- LAG is how much a tenant may be behind the others, in milliseconds: it waited for
 -- instances that others could not use, and must not take all others for as long.
@@ -16,14 +18,14 @@ local LAG = 120000
 -- largest cost: a tag is a whole number below 2^53.
 local COST, MOST = 10000, 1e10
 
--- virtual is the start tag of the run that was given out last.
-local function virtual()
-  return tonumber(redis.call('HGET', key('q', 'counters'), 'virtual') or '0')
+-- virtual is the start tag of the run of a band that was given out last.
+local function virtual(band)
+  return tonumber(redis.call('HGET', key('q', 'counters'), 'virtual' .. band) or '0')
 end
 
-local function retag(tenant, tag)
-  write('ZADD', key('q', 'tags'), int(tag), tenant)
-  write('ZADD', key('q', 'tenants'), 'XX', int(tag), tenant)
+local function retag(band, tenant, tag)
+  write('ZADD', key('q', 'tags' .. band), int(tag), tenant)
+  write('ZADD', key('q', 'tenants' .. band), 'XX', int(tag), tenant)
 end
 
 -- indexed counts the entries of the index, so that the sweep notices what a hub of
@@ -34,57 +36,61 @@ end
 
 -- index adds a job to those of its tenant that wait.
 local function index(j)
-  local waits = key('q', 'waits', j.tenant)
+  local band = band_of(j.rank)
+  local waits = key('q', 'waits' .. band, j.tenant)
   indexed(write('ZADD', waits, '0', j.rank))
-  write('ZADD', key('q', 'wait', j.class, j.tenant), '0', j.rank)
-  write('SADD', key('q', 'classes', j.tenant), j.class)
-  if not redis.call('ZSCORE', key('q', 'tenants'), j.tenant) then
+  write('ZADD', key('q', 'wait' .. band, j.class, j.tenant), '0', j.rank)
+  write('SADD', key('q', 'classes' .. band, j.tenant), j.class)
+  if not redis.call('ZSCORE', key('q', 'tenants' .. band), j.tenant) then
     -- A tenant that had nothing waiting comes in at the time of all others.
-    local tag = tonumber(redis.call('ZSCORE', key('q', 'tags'), j.tenant) or '0')
-    tag = math.max(tag, virtual())
-    write('ZADD', key('q', 'tags'), int(tag), j.tenant)
-    write('ZADD', key('q', 'tenants'), int(tag), j.tenant)
+    local tag = tonumber(redis.call('ZSCORE', key('q', 'tags' .. band), j.tenant) or '0')
+    tag = math.max(tag, virtual(band))
+    write('ZADD', key('q', 'tags' .. band), int(tag), j.tenant)
+    write('ZADD', key('q', 'tenants' .. band), int(tag), j.tenant)
   end
 end
 
 local function unindex(j)
-  local waits, own = key('q', 'waits', j.tenant), key('q', 'wait', j.class, j.tenant)
+  local band = band_of(j.rank)
+  local waits, own = key('q', 'waits' .. band, j.tenant), key('q', 'wait' .. band, j.class, j.tenant)
   indexed(0 - write('ZREM', waits, j.rank))
   write('ZREM', own, j.rank)
   if redis.call('EXISTS', own) == 0 then
-    write('SREM', key('q', 'classes', j.tenant), j.class)
+    write('SREM', key('q', 'classes' .. band, j.tenant), j.class)
   end
   if redis.call('EXISTS', waits) == 0 then
-    write('ZREM', key('q', 'tenants'), j.tenant)
+    write('ZREM', key('q', 'tenants' .. band), j.tenant)
   end
 end
 
 -- charge makes a tenant pay for a run that begins, in milliseconds over its weight.
-local function charge(tenant, cost)
-  local at = virtual()
-  local tag = tonumber(redis.call('ZSCORE', key('q', 'tags'), tenant) or int(at))
+local function charge(j, cost)
+  local band, tenant = band_of(j.rank), j.tenant
+  local at = virtual(band)
+  local tag = tonumber(redis.call('ZSCORE', key('q', 'tags' .. band), tenant) or int(at))
   tag = math.max(tag, at - LAG)
   -- It grows with every run, so that a tenant that comes in is never before one that
   -- has been waiting.
   local to = math.max(tag, at + 1)
-  write('HSET', key('q', 'counters'), 'virtual', int(to))
+  write('HSET', key('q', 'counters'), 'virtual' .. band, int(to))
   -- These come in at virtual() when they have jobs again.
-  write('ZREMRANGEBYSCORE', key('q', 'tags'), '-inf', int(to - LAG - 1))
-  retag(tenant, tag + cost)
-  write('HSET', key('q', 'costs'), tenant, int(cost))
+  write('ZREMRANGEBYSCORE', key('q', 'tags' .. band), '-inf', int(to - LAG - 1))
+  retag(band, tenant, tag + cost)
+  write('HSET', key('q', 'costs' .. band), tenant, int(cost))
 end
 
 -- refund changes a tenant's tag once it is known what a run has cost.
-local function refund(tenant, cost)
-  local tag = redis.call('ZSCORE', key('q', 'tags'), tenant)
+local function refund(j, cost)
+  local band = band_of(j.rank)
+  local tag = redis.call('ZSCORE', key('q', 'tags' .. band), j.tenant)
   if tag and cost ~= 0 then
-    retag(tenant, tonumber(tag) - cost)
+    retag(band, j.tenant, tonumber(tag) - cost)
   end
 end
 
 -- step is what the next run of a tenant is believed to cost.
-local function step(tenant)
-  return math.max(tonumber(redis.call('HGET', key('q', 'costs'), tenant) or '0'), 1)
+local function step(band, tenant)
+  return math.max(tonumber(redis.call('HGET', key('q', 'costs' .. band), tenant) or '0'), 1)
 end
 
 -- Places are numbers with one decimal. A caller's next job is one place behind its
@@ -99,30 +105,31 @@ end
 
 -- next_place returns the place of a caller's next job. number is ComfyUI's; a tenant
 -- with one caller has the same places.
-local function next_place(tenant, caller, number)
+local function next_place(band, tenant, caller, number)
   local place
-  local now = tonumber(redis.call('HGET', key('q', 'turns'), tenant) or '')
+  local now = tonumber(redis.call('HGET', key('q', 'turns' .. band), tenant) or '')
   if now then
-    local last = redis.call('ZSCORE', key('q', 'callers', tenant), caller)
+    local last = redis.call('ZSCORE', key('q', 'callers' .. band, tenant), caller)
     place = math.max(last and tonumber(last) + 1 or 0, now + HALF)
   else
     place = number
-    write('HSET', key('q', 'turns'), tenant, place_text(place - HALF))
+    write('HSET', key('q', 'turns' .. band), tenant, place_text(place - HALF))
   end
-  write('ZADD', key('q', 'callers', tenant), place_text(place), caller)
+  write('ZADD', key('q', 'callers' .. band, tenant), place_text(place), caller)
   return place
 end
 
 -- return_place takes back the place of a job that leaves without a run. A client that
 -- posts and cancels leaves nothing behind, and gains nothing.
 local function return_place(j)
-  local callers = key('q', 'callers', j.tenant)
+  local band = band_of(j.rank)
+  local callers = key('q', 'callers' .. band, j.tenant)
   local last = j.place and redis.call('ZSCORE', callers, j.caller)
   if not last or tonumber(last) ~= tonumber(j.place) then
     return
   end
   local before = tonumber(last) - 1
-  if before <= tonumber(redis.call('HGET', key('q', 'turns'), j.tenant) or '0') - HALF then
+  if before <= tonumber(redis.call('HGET', key('q', 'turns' .. band), j.tenant) or '0') - HALF then
     write('ZREM', callers, j.caller)
   else
     write('ZADD', callers, place_text(before), j.caller)
@@ -130,27 +137,31 @@ local function return_place(j)
 end
 
 -- keep_place puts back a place that was given once.
-local function keep_place(tenant, caller, place)
-  local now = redis.call('HGET', key('q', 'turns'), tenant)
-  if not now or tonumber(place) - HALF < tonumber(now) then
-    write('HSET', key('q', 'turns'), tenant, place_text(tonumber(place) - HALF))
+local function keep_place(j)
+  local band, turns, place = band_of(j.rank), key('q', 'turns' .. band_of(j.rank)), tonumber(j.place)
+  local now = redis.call('HGET', turns, j.tenant)
+  if not now or place - HALF < tonumber(now) then
+    write('HSET', turns, j.tenant, place_text(place - HALF))
   end
-  write('ZADD', key('q', 'callers', tenant), 'GT', place, caller)
+  write('ZADD', key('q', 'callers' .. band, j.tenant), 'GT', j.place, j.caller)
 end
 
 -- take_turn notes that the job at a place of its tenant was given out.
-local function take_turn(tenant, place)
-  local now = redis.call('HGET', key('q', 'turns'), tenant)
-  if now and tonumber(place) > tonumber(now) then
-    write('HSET', key('q', 'turns'), tenant, place)
+local function take_turn(j)
+  local band, turns = band_of(j.rank), key('q', 'turns' .. band_of(j.rank))
+  local now = redis.call('HGET', turns, j.tenant)
+  if now and tonumber(j.place) > tonumber(now) then
+    write('HSET', turns, j.tenant, j.place)
     -- These come in like new ones.
-    write('ZREMRANGEBYSCORE', key('q', 'callers', tenant), '-inf', place_text(tonumber(place) - HALF))
+    write('ZREMRANGEBYSCORE', key('q', 'callers' .. band, j.tenant), '-inf', place_text(tonumber(j.place) - HALF))
   end
 end
 
 -- end_turns forgets the places of a tenant that has no jobs, and its costs.
 local function end_turns(tenant)
-  write('HDEL', key('q', 'turns'), tenant)
-  write('HDEL', key('q', 'costs'), tenant)
-  write('DEL', key('q', 'callers', tenant))
+  for _, band in ipairs(BANDS) do
+    write('HDEL', key('q', 'turns' .. band), tenant)
+    write('HDEL', key('q', 'costs' .. band), tenant)
+    write('DEL', key('q', 'callers' .. band, tenant))
+  end
 end

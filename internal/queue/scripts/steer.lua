@@ -18,26 +18,29 @@ unlist(j)
 if ARGV[2] ~= '' then
   set(j, 'priority', ARGV[2])
 end
--- A rank is the priority in three digits, the place in sixteen, the turn, and the key.
-local rank = string.format('%03d', 100 - tonumber(j.priority)) .. string.sub(j.rank, 4)
+-- A rank is the mark of the band, the priority in three digits, the place in sixteen, the
+-- turn, and the key.
+local band = band_of(j.rank)
+local at = #band
+local rank = band .. string.format('%03d', 100 - tonumber(j.priority)) .. string.sub(j.rank, at + 4)
 
 -- behind_all returns the rank behind the last job of the priority: at the same place,
 -- with a later turn. A higher place might be behind many jobs that come later.
 local function behind_all()
-  local waits, probe = key('q', 'waits', j.tenant), string.sub(rank, 1, 4) .. '~'
+  local waits, probe = key('q', 'waits' .. band, j.tenant), string.sub(rank, 1, at + 4) .. '~'
   write('ZADD', waits, '0', probe)
   local n = redis.call('ZRANK', waits, probe)
   write('ZREM', waits, probe)
   local last = n > 0 and redis.call('ZRANGE', waits, int(n - 1), int(n - 1))[1]
-  if not last or string.sub(last, 1, 4) ~= string.sub(rank, 1, 4) then
+  if not last or string.sub(last, 1, at + 4) ~= string.sub(rank, 1, at + 4) then
     return rank
   end
   local turn = write('HINCRBY', key('q', 'counters'), 'turns', '1')
-  return string.sub(last, 1, 21) .. string.format('%016.0f', turn) .. ':' .. j.key
+  return string.sub(last, 1, at + 21) .. string.format('%016.0f', turn) .. ':' .. j.key
 end
 
 if ARGV[3] == 'front' then
-  rank = rank_prefix(tonumber(j.priority), 0 - next_number(j.tenant)) .. string.sub(rank, 22)
+  rank = band .. rank_prefix(tonumber(j.priority), 0 - next_number(j.tenant)) .. string.sub(rank, at + 22)
 elseif ARGV[3] == 'end' then
   rank = behind_all()
 end

@@ -43,7 +43,7 @@ local function misindexed()
   end
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'waiting'), '0', '15')) do
     local tenant = redis.call('HGET', job_key(string.match(rank, '[^:]*$')), 'tenant')
-    if tenant and not redis.call('ZSCORE', key('q', 'waits', tenant), rank) then
+    if tenant and not redis.call('ZSCORE', key('q', 'waits' .. band_of(rank), tenant), rank) then
       return true
     end
   end
@@ -57,13 +57,15 @@ local function reindex()
   if not misindexed() or last and now() - tonumber(last) < 2000 then
     return
   end
-  for _, tenant in ipairs(redis.call('ZRANGE', key('q', 'tenants'), '0', '-1')) do
-    for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes', tenant))) do
-      write('DEL', key('q', 'wait', class, tenant))
+  for _, band in ipairs(BANDS) do
+    for _, tenant in ipairs(redis.call('ZRANGE', key('q', 'tenants' .. band), '0', '-1')) do
+      for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes' .. band, tenant))) do
+        write('DEL', key('q', 'wait' .. band, class, tenant))
+      end
+      write('DEL', key('q', 'classes' .. band, tenant), key('q', 'waits' .. band, tenant))
     end
-    write('DEL', key('q', 'classes', tenant), key('q', 'waits', tenant))
+    write('DEL', key('q', 'tenants' .. band))
   end
-  write('DEL', key('q', 'tenants'))
   write('HSET', key('q', 'counters'), 'indexed', '0', 'reindexed', int(now()))
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), '0', '-1')) do
     local f = redis.call('HMGET', job_key(string.match(rank, '[^:]*$')), 'state', 'tenant', 'class', 'paused')

@@ -34,7 +34,7 @@ local list = {}
 if #classes == 0 or stopped.all then
   -- it is asked only for what is not known, or nothing is given out
 elseif ARGV[1] == 'fair' then
-  list = in_turn(classes, skip + n, barred)
+  list = in_bands(classes, skip + n, barred)
 else
   list = ranks(classes, skip + n, function(class) return key('q', 'wait', class) end)
 end

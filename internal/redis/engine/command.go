@@ -93,6 +93,7 @@ var commands = map[string]command{
 	"ZRANK":            {least: 3, exact: true, do: zrank},
 	"ZCARD":            {least: 2, exact: true, do: zcard},
 	"ZCOUNT":           {least: 4, exact: true, do: zcount},
+	"ZLEXCOUNT":        {least: 4, exact: true, do: zlexcount},
 	"ZRANGE":           {least: 4, do: zrange},
 	"ZREVRANGE":        {least: 4, do: zrevrange},
 	"ZRANGEBYSCORE":    {least: 4, do: zrangebyscore},

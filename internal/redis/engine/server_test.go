@@ -189,3 +189,26 @@ func TestScriptsSeeTheSame(t *testing.T) {
 		require.Error(t, err, body)
 	}
 }
+
+// ZLEXCOUNT needs members of one score, so it has commands of its own.
+func TestCountsMembersAsAServer(t *testing.T) {
+	t.Parallel()
+	client := goredis.NewClient(&goredis.Options{Addr: redistest.Start(t).Addr(), Protocol: 2, MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	ours := open(t, "")
+	bounds := []string{"-", "+", "[", "(", "[a", "(a", "[aa", "(b", "[b\x00", "(~", "[+", "x", ""}
+	for _, members := range [][]string{nil, {"a"}, {"", "a", "aa", "b", "b\x00", "c", "+1", "~1", "\xff"}} {
+		for _, member := range members {
+			require.NoError(t, client.ZAdd(t.Context(), "z", goredis.Z{Score: 3, Member: member}).Err())
+			require.NoError(t, ours.client.ZAdd(t.Context(), "z", goredis.Z{Score: 3, Member: member}).Err())
+		}
+		for _, from := range bounds {
+			for _, to := range bounds {
+				want, wantErr := client.ZLexCount(t.Context(), "z", from, to).Result()
+				got, gotErr := ours.client.ZLexCount(t.Context(), "z", from, to).Result()
+				require.Equal(t, want, got, "%q %q", from, to)
+				require.Equal(t, wantErr == nil, gotErr == nil, "%q %q: %v, %v", from, to, wantErr, gotErr)
+			}
+		}
+	}
+}

@@ -175,6 +175,45 @@ func zcount(k *keyspace, args []string) (any, error) {
 	return int64(len(v.zset.between(r, 0, -1))), nil
 }
 
+// zlexcount counts the members in a range of members. All must have one score, as in Redis.
+func zlexcount(k *keyspace, args []string) (any, error) {
+	// What comes right behind a member is that member with a zero byte.
+	from, err := lexBound(args[2], "(")
+	if err != nil {
+		return nil, err
+	}
+	to, err := lexBound(args[3], "[")
+	if err != nil {
+		return nil, err
+	}
+	v, err := k.get(args[1], kindZset)
+	if v == nil || err != nil {
+		return int64(0), err
+	}
+	return int64(max(to(v.zset)-from(v.zset), 0)), nil
+}
+
+// lexBound reads an end of a range of members: "[member", "(member", "-" or "+". It returns
+// what counts the members before it; behind is the kind of end that counts itself, too.
+func lexBound(text, behind string) (func(*sortedSet) int, error) {
+	switch {
+	case text == "-":
+		return func(*sortedSet) int { return 0 }, nil
+	case text == "+":
+		return (*sortedSet).len, nil
+	case text == "" || text[0] != '[' && text[0] != '(':
+		return nil, errors.New("ERR min or max not valid string range item")
+	}
+	member := text[1:]
+	if text[:1] == behind {
+		member += "\x00"
+	}
+	return func(z *sortedSet) int {
+		first, _ := z.order.GetAt(0)
+		return z.countBefore(scored{first.score, member})
+	}, nil
+}
+
 // zrange and zrevrange know ranges of ranks, with WITHSCORES.
 func zrange(k *keyspace, args []string) (any, error)    { return ranks(k, args, false) }
 func zrevrange(k *keyspace, args []string) (any, error) { return ranks(k, args, true) }
