@@ -3,18 +3,15 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 )
 
-// diskSize is the size of the disk of a stage. Without faults, the pictures of an
-// hour fill a fifth of it.
-const diskSize = 64 << 20
+// diskSize is the size of the disk of a stage. It is in memory, and takes up only what is
+// stored: every picture a page, half a million in all.
+const diskSize = 2 << 30
 
-// disk is a small file system for all that hubs store: their data folders and the
+// disk is a file system for all that hubs store: their data folders and the
 // storage that they share. Where no file system can be mounted it is an ordinary
 // folder, which no fault fills.
 type disk struct {
@@ -37,26 +34,11 @@ func (d *disk) close() {
 	}
 }
 
-func (d *disk) ballast() string { return filepath.Join(d.path, "ballast") }
-
 // fill leaves no space.
-func (d *disk) fill() error {
-	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for block := make([]byte, 1<<16); err == nil; {
-		_, err = f.Write(block)
-	}
-	if errors.Is(err, syscall.ENOSPC) {
-		return nil
-	}
-	return fmt.Errorf("filling the disk: %w", err)
-}
+func (d *disk) fill() error { return shrink(d.path) }
 
 // free makes space again.
-func (d *disk) free() error { return os.Remove(d.ballast()) }
+func (d *disk) free() error { return resize(d.path, diskSize) }
 
 // diskKinds returns the faults of the disk.
 func diskKinds() []kind {
