@@ -20,6 +20,13 @@ func (a *Answer) Error() string {
 	return fmt.Sprintf("catalog: the request is answered with status %d", a.Status)
 }
 
+// Reserved refuses a prompt that only instances could run which other tenants have for
+// themselves.
+func Reserved() *Answer {
+	return refusal(problem("instances_reserved",
+		"Cannot run this prompt: all instances that could run it are reserved for other tenants", "", nil), nil)
+}
+
 // internalError is a ComfyUI server's answer when its code throws.
 func internalError() *Answer {
 	return &Answer{

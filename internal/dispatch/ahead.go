@@ -116,6 +116,7 @@ func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
 			conn.refused.add(i.Refused)
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
+			i.Tenants = d.reservedFor(conn.name)
 			idle, infos = append(idle, i), append(infos, conn.info)
 		}
 		conn.mu.Unlock()
@@ -135,7 +136,7 @@ func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
 			continue
 		}
 		i, known := d.Fleet.Instance(conn.name)
-		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick
+		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick || !d.mayUse(r.job().Tenant, conn.name)
 		if gone || d.paused() != nil || !d.settings().Ahead {
 			r.askBack()
 			continue

@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // Candidate is an instance and what speaks for or against its running a job.
@@ -20,14 +21,17 @@ type Candidate struct {
 	Why string
 	// Free is in how long it will have ended what it runs; -1 if that cannot be said.
 	Free time.Duration
+	// Reserved are the tenants for whom the instance is reserved if the job's is none of
+	// them. Others must not learn who they are.
+	Reserved []string
 	// Lacks are node classes and models that the job needs and the instance
 	// does not have.
 	Lacks []string
 }
 
 // Candidates tells of each instance of the fleet, by name, whether it could run
-// a waiting job, and why not, and when it is free.
-func (o *Outlook) Candidates(needs catalog.Requirements, key string) []Candidate {
+// a waiting job, given what it needs, and why not, and when it is free.
+func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate {
 	d := o.d
 	var list []Candidate
 	for _, i := range d.Fleet.Instances() {
@@ -35,8 +39,11 @@ func (o *Outlook) Candidates(needs catalog.Requirements, key string) []Candidate
 		if conn := d.connection(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
-			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, key)
-			if better := d.WaitsFor(key); better != "" && c.Can && i.State == fleet.Idle {
+			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, j.Key)
+			if reserved := d.reservedFor(i.Name); !takes(reserved, j.Tenant) && len(c.Lacks) == 0 {
+				c.Can, c.Why, c.Reserved = false, "it "+forOthers, reserved
+			}
+			if better := d.WaitsFor(j.Key); better != "" && c.Can && i.State == fleet.Idle {
 				c.Why = "it is idle, but must load the models first; " + better + " has them"
 			}
 		}

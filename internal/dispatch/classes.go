@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // classes are the requirement classes that the loop has met in the queue, with their
@@ -36,12 +37,17 @@ func (d *Dispatcher) meet(ctx context.Context, unknown []string) (any bool, err 
 }
 
 // sorted fills in which of the known classes each idle instance can run. It returns
-// those that any of them can, and the others.
-func (d *Dispatcher) sorted(idle []Idle, infos []*catalog.Info) (wanted, others []string) {
+// the jobs that any of them can run, and the other classes.
+func (d *Dispatcher) sorted(idle []Idle, infos []*catalog.Info) (wanted queue.Wanted, others []string) {
 	wanted = d.judged.able(idle, infos, d.classes)
-	can := make(map[string]bool, len(wanted))
-	for _, class := range wanted {
+	can := make(map[string]bool, len(wanted.Classes))
+	for _, class := range wanted.Classes {
 		can[class] = true
+	}
+	for _, own := range wanted.Own {
+		for _, class := range own.Classes {
+			can[class] = true
+		}
 	}
 	for class := range d.classes {
 		if !can[class] {

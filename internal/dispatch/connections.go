@@ -252,24 +252,28 @@ func (d *Dispatcher) Names() map[string]bool {
 	return names
 }
 
-// elsewhere returns an instance of another hub that could run a job; "" if none is
-// known.
-func (d *Dispatcher) elsewhere(needs catalog.Requirements) string {
+// elsewhere reports whether an instance of another hub could run a tenant's job.
+func (d *Dispatcher) elsewhere(needs catalog.Requirements, tenant string) bool {
+	return d.ownersElsewhere(needs).has(tenant)
+}
+
+// ownersElsewhere tells whose jobs the instances of other hubs could run.
+func (d *Dispatcher) ownersElsewhere(needs catalog.Requirements) (o owners) {
 	if d.Roster == nil {
-		return ""
+		return o
 	}
 	for name, info := range d.Roster.Elsewhere() {
 		if conn := d.connection(name); (conn == nil || !conn.isOpen()) && len(info.Satisfies(needs)) == 0 {
-			return name
+			o.add(d.reservedFor(name))
 		}
 	}
-	return ""
+	return o
 }
 
 // runsElsewhere reports whether another hub has an instance that could run the job.
 func (r *run) runsElsewhere() bool {
 	needs, err := catalog.DecodeRequirements(r.body.Requires)
-	return err == nil && r.d.elsewhere(needs) != ""
+	return err == nil && r.d.elsewhere(needs, r.job().Tenant)
 }
 
 // others are the other present instances that could run a job.
@@ -278,9 +282,9 @@ func (d *Dispatcher) others(r *run) (others []*connection) {
 	if err != nil {
 		return nil
 	}
-	key := r.job().Key
+	key, tenant := r.job().Key, r.job().Tenant
 	for _, conn := range d.connected() {
-		if conn != r.conn && !conn.refused.itself(key) && conn.abilities() != nil && len(conn.abilities().Satisfies(needs)) == 0 {
+		if conn != r.conn && d.mayUse(tenant, conn.name) && !conn.refused.itself(key) && conn.abilities() != nil && len(conn.abilities().Satisfies(needs)) == 0 {
 			others = append(others, conn)
 		}
 	}

@@ -48,6 +48,8 @@ type Settings struct {
 	CatalogAge time.Duration
 	// Ahead makes an instance get its next job while it still runs one.
 	Ahead bool
+	// Reserved says which instances only some tenants may use.
+	Reserved Reservations
 	// Lease is the queue's; leases are renewed three times in it.
 	Lease time.Duration
 }
@@ -185,8 +187,8 @@ type Dispatcher struct {
 	runs map[string]*run
 	// doubtful are the upstream ids of claims without an answer.
 	doubtful map[string]bool
-	// unrunnable says since when no present instance can run a class.
-	unrunnable map[string]time.Time
+	// unrunnable says since when tenants find no present instance that can run a class.
+	unrunnable map[unrunnable]time.Time
 }
 
 // New makes a dispatcher; Start sets it going.
@@ -195,7 +197,7 @@ func New(c Config) *Dispatcher {
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
 		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), silent: make(chan []string, 1), lost: make(chan []job.Run, 1), budget: newBudget(), rest: firstRest,
-		connections: map[string]*connection{}, runs: map[string]*run{}, doubtful: map[string]bool{}, unrunnable: map[string]time.Time{},
+		connections: map[string]*connection{}, runs: map[string]*run{}, doubtful: map[string]bool{}, unrunnable: map[unrunnable]time.Time{},
 	}
 }
 

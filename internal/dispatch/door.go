@@ -207,12 +207,12 @@ func (d *Door) taken(ctx context.Context, nodeErrors []byte) {
 	}
 }
 
-// HasIdle reports whether an instance that could run a job is idle now, so that
+// HasIdle reports whether an instance that could run a tenant's job is idle now, so that
 // the job is likely to be its next.
-func (d *Dispatcher) HasIdle(needs catalog.Requirements) bool {
-	_, infos := d.idle()
-	for _, info := range infos {
-		if len(info.Satisfies(needs)) == 0 {
+func (d *Dispatcher) HasIdle(needs catalog.Requirements, tenant string) bool {
+	idle, infos := d.idle()
+	for n, info := range infos {
+		if takes(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
 			return true
 		}
 	}

@@ -121,7 +121,7 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 			continue
 		}
 		gpu := schedule.GPUType(i.Report.GPU)
-		idle, infos = append(idle, Idle{Name: conn.name}), append(infos, info)
+		idle, infos = append(idle, Idle{Name: conn.name, Tenants: o.d.reservedFor(conn.name)}), append(infos, info)
 		left := o.left(conn, i, gpu)
 		o.spots = append(o.spots, busySpot{gpu: gpu, free: left, loaded: setOf(conn.models())})
 		if o.free[conn.name] = left; !o.foreseen(conn, i, gpu) {
@@ -207,7 +207,7 @@ func (o *Outlook) give(j job.Job) (end, ran time.Duration) {
 	var gpu string
 	for n := range o.spots {
 		s := &o.spots[n]
-		if !s.Classes[j.Class] {
+		if !s.can(j) {
 			continue
 		}
 		if gpu != s.gpu || first == nil {

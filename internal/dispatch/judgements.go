@@ -2,9 +2,12 @@ package dispatch
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // maxJudgements bounds what is remembered: a thousand classes for each of 250 profiles.
@@ -57,24 +60,43 @@ func (js *judgements) keep(profile catalog.Profile, class string, can bool) {
 	js.count++
 }
 
-// able fills in which classes each idle instance can run and returns all of them
-// together. Instances of one profile share one map.
-func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted []string) {
-	profiles := map[catalog.Profile]map[string]bool{}
-	any := map[string]bool{}
+// able fills in which classes each idle instance can run and returns the jobs that any
+// of them can. Instances of one profile share one map.
+func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted queue.Wanted) {
+	type use struct {
+		profile catalog.Profile
+		tenants string
+	}
+	profiles, used := map[catalog.Profile]map[string]bool{}, map[use]bool{}
+	any, own := map[string]bool{}, map[string]map[string]bool{}
 	for n, info := range infos {
-		able, met := profiles[info.Profile()]
+		profile := info.Profile()
+		able, met := profiles[profile]
 		if !met {
 			able = js.can(info, classes)
-			profiles[info.Profile()] = able
-			for class := range able {
-				if !any[class] {
-					any[class] = true
-					wanted = append(wanted, class)
-				}
-			}
+			profiles[profile] = able
 		}
 		idle[n].Classes = able
+		tenants := setOf(idle[n].Tenants)
+		if used[use{profile, tenants}] {
+			continue
+		}
+		used[use{profile, tenants}] = true
+		all := any
+		if idle[n].Tenants != nil {
+			if all = own[tenants]; all == nil {
+				all = map[string]bool{}
+				own[tenants] = all
+			}
+		}
+		maps.Copy(all, able)
+	}
+	wanted.Classes = slices.Collect(maps.Keys(any))
+	for tenants, all := range own {
+		maps.DeleteFunc(all, func(class string, _ bool) bool { return any[class] })
+		if len(all) > 0 {
+			wanted.Own = append(wanted.Own, queue.Own{Tenants: strings.Split(tenants, "\x00"), Classes: slices.Collect(maps.Keys(all))})
+		}
 	}
 	return wanted
 }

@@ -116,7 +116,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 	d := p.d
 	wanted, others := d.sorted(idle, infos)
 	n := windowFor(idle) + d.further(idle, wanted)
-	w, err := d.queue.Window(ctx, wanted, 0, n, others...)
+	w, err := d.queue.WindowOf(ctx, wanted, 0, n, others...)
 	const often = 20 // where new classes come all the time, jobs must be given out, too
 	for round := 0; err == nil && len(w.Unknown) > 0 && round < often; round++ {
 		var any bool
@@ -124,7 +124,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 			break
 		}
 		wanted, others = d.sorted(idle, infos)
-		w, err = d.queue.Window(ctx, wanted, 0, n, others...)
+		w, err = d.queue.WindowOf(ctx, wanted, 0, n, others...)
 	}
 	if err != nil {
 		return looked{}, err
@@ -158,7 +158,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 			l.again = len(pairs) > 0
 			return l, nil
 		}
-		if w, err = d.queue.Window(ctx, wanted, skip, 4*n, others...); err != nil {
+		if w, err = d.queue.WindowOf(ctx, wanted, skip, 4*n, others...); err != nil {
 			return looked{}, err
 		}
 	}
@@ -220,6 +220,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		if i, info, ok := conn.idle(); ok {
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
+			i.Tenants = d.reservedFor(conn.name)
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}

@@ -22,10 +22,14 @@ type Idle struct {
 	Classes map[string]bool
 	// Refused are the keys of jobs that this instance has refused or lost.
 	Refused map[string]bool
+	// Tenants are those for whom the instance is reserved; nil if it is for all.
+	Tenants []string
 }
 
 // can reports whether the instance may take the job.
-func (i Idle) can(j job.Job) bool { return i.Classes[j.Class] && !i.Refused[j.Key] }
+func (i Idle) can(j job.Job) bool {
+	return i.Classes[j.Class] && !i.Refused[j.Key] && takes(i.Tenants, j.Tenant)
+}
 
 // Warmth says who may overtake whom in Pick: who finds its models loaded, and who takes
 // less time.
@@ -73,8 +77,8 @@ type Picked struct {
 // place that decides which job goes where.
 //
 // Among the instances that can run a job it prefers, in this order, the one that has
-// the most of its models loaded; the one that ran this client last; the one that can
-// run the fewest other classes, so that a machine with every model stays free for the
+// the most of its models loaded; the one that ran this client last; one that is reserved,
+// because the others are for everybody; the one that can run the fewest other classes, so that a machine with every model stays free for the
 // jobs that only it can run; and the one whose own models are missed least.
 //
 // Another caller's job may overtake that takes less time, or, where the models of the
@@ -188,6 +192,9 @@ func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
 	x, y := &p.free[a], &p.free[b]
 	if own := j.Client != "" && x.LastClient == j.Client; own != (j.Client != "" && y.LastClient == j.Client) {
 		return own
+	}
+	if reserved := x.Tenants != nil; reserved != (y.Tenants != nil) {
+		return reserved
 	}
 	if len(x.Classes) != len(y.Classes) {
 		return len(x.Classes) < len(y.Classes)

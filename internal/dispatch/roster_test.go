@@ -69,8 +69,8 @@ func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 		b.expire(t.Context())
 		require.Equal(t, job.Queued, b.job(key).State)
 	}
-	require.Equal(t, "waiting for an instance of another hub to become idle", b.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}))
-	require.Equal(t, "no instance is connected", b.Explain(catalog.Requirements{Classes: []string{"Other"}}))
+	require.Equal(t, "waiting for an instance of another hub to become idle", b.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}, "anybody"))
+	require.Equal(t, "no instance is connected", b.Explain(catalog.Requirements{Classes: []string{"Other"}}, "anybody"))
 	o.gone.Store(true)
 	b.Start()
 	require.Contains(t, b.failure(key), "No instance could run this prompt")

@@ -148,7 +148,7 @@ func (d *Dispatcher) soon() []Soon {
 		if !known || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
 			continue
 		}
-		s := Soon{Idle: Idle{Name: conn.name, Loaded: loaded, Refused: map[string]bool{}}, Free: o.left(conn, i, gpu)}
+		s := Soon{Idle: Idle{Name: conn.name, Loaded: loaded, Refused: map[string]bool{}, Tenants: d.reservedFor(conn.name)}, Free: o.left(conn, i, gpu)}
 		conn.refused.add(s.Refused)
 		d.refused.add(s.Refused)
 		d.avoidSmall(needy, i, s.Refused)

@@ -130,7 +130,7 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, beside)
 	idle := 0
-	for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(catalog.Requirements{Classes: []string{"EmptyImage"}}, second) {
+	for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
 		if c.Why == "it is idle, but must load the models first; "+warm+" has them" {
 			idle++
 		}

@@ -63,7 +63,7 @@ func TestStorageIsAway(t *testing.T) {
 			b.add(newScripted(t))
 			b.add(newScripted(t))
 			b.sick(true)
-			require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}))
+			require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}, "anybody"))
 			require.NoError(t, os.RemoveAll(b.storage))
 			require.NoError(t, os.Rename(b.storage+".away", b.storage))
 			for _, key := range waiting {

@@ -1,9 +1,6 @@
 package dispatch
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -75,13 +72,13 @@ func (d *Dispatcher) postedNext(e queue.Event) {
 	}
 }
 
-// Explain says in plain words why a waiting job waits.
-func (d *Dispatcher) Explain(needs catalog.Requirements) string {
+// Explain says in plain words why a waiting job of a tenant waits.
+func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
 	if d.paused() != nil { // the error tells where the storage is
 		return "the hub's storage takes no files now; jobs wait until it does"
 	}
-	conns, elsewhere := d.connected(), d.elsewhere(needs)
-	if len(conns) == 0 && elsewhere == "" {
+	conns, elsewhere := d.connected(), d.elsewhere(needs, tenant)
+	if len(conns) == 0 && !elsewhere {
 		return "no instance is connected"
 	}
 	var lacking []string
@@ -91,77 +88,20 @@ func (d *Dispatcher) Explain(needs catalog.Requirements) string {
 			continue
 		}
 		missing := info.Satisfies(needs)
-		if len(missing) == 0 {
+		if len(missing) == 0 && d.mayUse(tenant, conn.name) {
 			return "waiting for an instance to become idle"
+		}
+		if len(missing) == 0 {
+			lacking = append(lacking, conn.name+" "+forOthers)
+			continue
 		}
 		lacking = append(lacking, conn.name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
 	}
-	if elsewhere != "" {
+	if elsewhere {
 		return "waiting for an instance of another hub to become idle"
 	}
 	slices.Sort(lacking)
 	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
-}
-
-// expire ends jobs that have waited too long for an instance that could run
-// them. It goes with the safety tick: nobody is in a hurry here.
-func (d *Dispatcher) expire(ctx context.Context) {
-	classes, err := d.queue.Classes(ctx)
-	if err != nil {
-		return
-	}
-	now := time.Now()
-	conns := d.connected()
-	stuck := map[string]time.Time{}
-	infos := make([]*catalog.Info, 0, len(conns))
-	for _, conn := range conns {
-		infos = append(infos, conn.abilities())
-	}
-	for class, encoded := range d.judged.none(infos, classes) {
-		needs, err := catalog.DecodeRequirements(encoded)
-		if err != nil || d.elsewhere(needs) != "" {
-			continue
-		}
-		since, known := d.unrunnable[class]
-		if !known {
-			since = now
-		}
-		stuck[class] = since
-		if now.Sub(since) >= d.settings().UnrunnableTimeout {
-			d.giveUp(ctx, class, d.Explain(needs))
-		}
-	}
-	d.unrunnable = stuck
-}
-
-// giveUp fails the waiting jobs of a class that were accepted long enough ago.
-func (d *Dispatcher) giveUp(ctx context.Context, class, reason string) {
-	jobs, err := d.queue.Peek(ctx, []string{class}, 100)
-	if err != nil {
-		return
-	}
-	for _, j := range jobs {
-		if j.Age(time.Now()) < d.settings().UnrunnableTimeout {
-			continue
-		}
-		body, err := d.queue.Body(ctx, j.Key)
-		if errors.Is(err, queue.ErrUnavailable) {
-			return
-		}
-		// What cannot be read for good is no reason to let the job wait for ever.
-		end := troubleEnding(j, body, trouble{
-			kind:    "RuntimeError",
-			message: fmt.Sprintf("No instance could run this prompt within %s: %s", d.settings().UnrunnableTimeout, reason),
-		}, time.Now())
-		err = d.queue.FailWaiting(ctx, j.Key, end.outcome(reason))
-		if err != nil {
-			if !errors.Is(err, queue.ErrNotQueued) {
-				d.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
-			}
-			continue
-		}
-		d.announce(j, end.frames()...)
-	}
 }
 
 // announce gives a client the complete sequence of a job that ended without a

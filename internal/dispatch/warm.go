@@ -186,9 +186,9 @@ const lookBehind = 16
 
 // further returns how many more jobs to read: one behind may take less time or, where
 // several classes have jobs waiting, need just what an instance has loaded.
-func (d *Dispatcher) further(idle []Idle, wanted []string) int {
+func (d *Dispatcher) further(idle []Idle, wanted queue.Wanted) int {
 	short := max(d.shortBehind(idle)-len(idle), 0)
-	if len(wanted) < 2 || d.settings().Overtaking <= 0 ||
+	if wanted.Count() < 2 || d.settings().Overtaking <= 0 ||
 		!slices.ContainsFunc(idle, func(i Idle) bool { return len(i.Loaded) > 0 }) {
 		return short
 	}

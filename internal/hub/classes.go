@@ -79,6 +79,12 @@ func (c *Classes) lookFirst(ctx context.Context) {
 	}
 }
 
+// barred reports whether a tenant's prompt could only run on instances that are reserved
+// for others, as far as instances are known.
+func (c *Classes) barred(needs catalog.Requirements, tenant string) bool {
+	return c.hasLooked() && c.dispatch.Barred(c.stock.infos(), needs, tenant)
+}
+
 // validate checks a prompt against what the fleet can run. An instance may have
 // got a file since it was asked last. So before a prompt is refused because it
 // names what no list has, the instances are asked again for those classes. A

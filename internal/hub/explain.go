@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
@@ -23,6 +24,9 @@ type Explanation struct {
 // Ahead are the jobs before one that waits.
 type Ahead = dispatch.Ahead
 
+// Reservation keeps instances for the jobs of some tenants.
+type Reservation = dispatch.Reservation
+
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate
 
@@ -39,7 +43,7 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	switch j = j.Seen(); {
 	case j.State == job.Queued:
 		if needs, ok := s.needs(ctx, j); ok {
-			e.Candidates, j.Reason = outlook.Candidates(needs, j.Key), s.waitsFor(ctx, j, needs)
+			e.Candidates, j.Reason = outlook.Candidates(j, needs), s.waitsFor(ctx, j, needs)
 		}
 		if j.Paused {
 			j.Reason = pausedReason
@@ -56,7 +60,12 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 		}
 	}
 	for n := range e.Candidates {
-		e.Candidates[n].Why = clean(e.Candidates[n].Why)
+		c := &e.Candidates[n]
+		if c.Why = clean(c.Why); !s.SeesAll(v) {
+			c.Reserved = nil
+		} else if len(c.Reserved) > 0 {
+			c.Why += ": " + strings.Join(c.Reserved, ", ")
+		}
 	}
 	eta := time.Duration(-1)
 	if !j.Paused {

@@ -46,6 +46,8 @@ const NoOvertaking time.Duration = -1
 type Settings struct {
 	// Instances are URLs of stock ComfyUI servers with no agent beside them.
 	Instances []string
+	// Reserved are instances that only some tenants may use. Default: all may use all.
+	Reserved []Reservation
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
 	// AllowDirect are networks, addresses and host names at which agents may

@@ -138,6 +138,9 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, verdict.Answer
 	}
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
+	if s.classes.barred(needs, p.Tenant) {
+		return queue.Submission{}, nil, catalog.Reserved()
+	}
 	pins, err := s.pin(ctx, p.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {
 		return queue.Submission{}, nil, err
@@ -156,7 +159,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	q.BodyHash = hashOf(q.Body.Prompt, q.Body.Extra, q.Body.Targets)
 	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is no part of the hash
-	if verdict.Doubtful && s.dispatch.HasIdle(needs) {
+	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife
 	}
 	return q, verdict, nil

@@ -33,7 +33,7 @@ func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Require
 	if instance := s.dispatch.WaitsFor(j.Key); instance != "" {
 		return "waiting for " + instance + ": it has the models loaded, and will have finished this job sooner than an idle instance"
 	}
-	return s.dispatch.Explain(needs)
+	return s.dispatch.Explain(needs, j.Tenant)
 }
 
 // InMinutes is a time of at least a minute in hours and minutes, such as 3h5m.

@@ -65,19 +65,44 @@ type Window struct {
 	Unknown []string
 }
 
-// Window returns n of the waiting jobs of the classes, in the order in which they are
+// Wanted says which waiting jobs are wanted.
+type Wanted struct {
+	// Classes are those whose jobs are wanted, whoever posted them.
+	Classes []string
+	// Own are further classes of which only some tenants' jobs are.
+	Own []Own
+}
+
+// Count is the number of classes; those of several Own count several times.
+func (w Wanted) Count() int {
+	n := len(w.Classes)
+	for _, own := range w.Own {
+		n += len(own.Classes)
+	}
+	return n
+}
+
+// Own are classes of which only the jobs of some tenants are wanted.
+type Own struct{ Tenants, Classes []string }
+
+// Window is WindowOf for all jobs of the classes.
+func (q *Queue) Window(ctx context.Context, classes []string, skip, n int, known ...string) (Window, error) {
+	return q.WindowOf(ctx, Wanted{Classes: classes}, skip, n, known...)
+}
+
+// WindowOf returns n of the waiting jobs that are wanted, in the order in which they are
 // due, without the first skip of them. Those that must not run yet, by Redis's clock,
 // and those whose records cannot be read are left out. What changes between two calls
 // may be seen twice or not at all. known are further classes that are not Unknown.
-func (q *Queue) Window(ctx context.Context, classes []string, skip, n int, known ...string) (Window, error) {
-	args := make([]any, 0, 4+len(classes)+len(known))
-	args = append(args, q.order(), max(skip, 0), max(n, 0), len(classes))
-	for _, class := range classes {
-		args = append(args, class)
+func (q *Queue) WindowOf(ctx context.Context, wanted Wanted, skip, n int, known ...string) (Window, error) {
+	args := make([]any, 0, 5+len(wanted.Classes)+len(known))
+	args = append(args, q.order(), max(skip, 0), max(n, 0), len(wanted.Classes), len(wanted.Own))
+	args = appendAll(args, wanted.Classes)
+	for _, own := range wanted.Own {
+		args = append(args, len(own.Tenants), len(own.Classes))
+		args = appendAll(appendAll(args, own.Tenants), own.Classes)
 	}
-	for _, class := range known {
-		args = append(args, class)
-	}
+	args = appendAll(args, known)
 	_, fields, err := q.run(ctx, windowScript, args...)
 	if err != nil {
 		return Window{}, err
@@ -96,6 +121,13 @@ func (q *Queue) Window(ctx context.Context, classes []string, skip, n int, known
 		w.Jobs = append(w.Jobs, j)
 	}
 	return w, p.err
+}
+
+func appendAll(args []any, texts []string) []any {
+	for _, text := range texts {
+		args = append(args, text)
+	}
+	return args
 }
 
 // heads returns the ranks of the n best waiting jobs of the classes, in order.

@@ -267,6 +267,7 @@ func (w *walk) compareWindow(waiting []*modelJob) {
 	require.Equal(w.t, lookModel(ready), lookAll(got.Jobs))
 	require.Equal(w.t, len(ready) < len(part) || len(w.m.barred) > 0, got.Next > 0)
 	require.Equal(w.t, len(waiting) >= skip+n, got.More)
+	w.compareOwn(waiting, skip, n)
 }
 
 // compareHistoryShares compares the counts of each tenant's history with the

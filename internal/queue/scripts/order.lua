@@ -92,19 +92,60 @@ local function drop_first(heap)
   end
 end
 
+-- any reports whether a table has an entry.
+local function any(t)
+  return next(t) ~= nil
+end
+
+-- set_of returns a list as a set.
+local function set_of(list)
+  local set = {}
+  for _, entry in ipairs(list) do
+    set[entry] = true
+  end
+  return set
+end
+
+-- own_of returns the classes of a tenant with waiting jobs of a band that are in a set, but
+-- not in another one.
+local function own_of(band, tenant, set, but)
+  local list = {}
+  for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes' .. band, tenant))) do
+    if set[class] and not but[class] then
+      list[#list + 1] = class
+    end
+  end
+  return list
+end
+
+-- waits names the zsets of the jobs of some classes, and of those that tenants have of
+-- their own classes: sets, by tenant.
+local function waits(classes, own)
+  local list, wanted = {}, set_of(classes)
+  for _, class in ipairs(classes) do
+    list[#list + 1] = key('q', 'wait', class)
+  end
+  for tenant, set in pairs(own) do
+    for _, band in ipairs(BANDS) do
+      for _, class in ipairs(own_of(band, tenant, set, wanted)) do
+        list[#list + 1] = key('q', 'wait' .. band, class, tenant)
+      end
+    end
+  end
+  return list
+end
+
 -- in_turn returns the ranks of the first n jobs of some classes, in the order in
 -- which they are due if each takes what its tenant's last one did. All are of one band.
--- Those of some tenants are left out.
-local function in_turn(band, classes, n, barred)
-  local wanted = {}
-  for _, class in ipairs(classes) do
-    wanted[class] = true
-  end
+-- Those of some tenants are left out. own has further classes of which only one tenant's
+-- jobs are wanted: sets, by tenant.
+local function in_turn(band, classes, n, barred, own)
+  local wanted = set_of(classes)
 
   -- own_classes are the tenant's classes among the wanted ones.
   local function own_classes(tenant)
-    local list, all = {}, redis.call('SCARD', key('q', 'classes' .. band, tenant))
-    if all > #classes then
+    local list = own[tenant] and own_of(band, tenant, own[tenant], wanted) or {}
+    if redis.call('SCARD', key('q', 'classes' .. band, tenant)) > #classes and #list == 0 then
       return classes
     end
     for _, class in ipairs(redis.call('SMEMBERS', key('q', 'classes' .. band, tenant))) do
@@ -113,6 +154,28 @@ local function in_turn(band, classes, n, barred)
       end
     end
     return list
+  end
+
+  -- turns returns the tenants with waiting jobs, and their tags, from a place on. Where
+  -- only some tenants' jobs are wanted, no others are read.
+  local function turns(place)
+    if #classes > 0 then
+      return redis.call('ZRANGE', key('q', 'tenants' .. band), int(place), int(place + 31), 'WITHSCORES')
+    end
+    local list, flat = {}, {}
+    for tenant in pairs(place == 0 and own or {}) do
+      local tag = redis.call('ZSCORE', key('q', 'tenants' .. band), tenant)
+      if tag then
+        list[#list + 1] = {tenant, tonumber(tag)}
+      end
+    end
+    table.sort(list, function(a, b)
+      return a[2] < b[2] or a[2] == b[2] and a[1] < b[1]
+    end)
+    for _, t in ipairs(list) do
+      flat[#flat + 1], flat[#flat + 2] = t[1], t[2]
+    end
+    return flat
   end
 
   -- read reads more of a tenant's jobs; false when there are no more.
@@ -129,7 +192,7 @@ local function in_turn(band, classes, n, barred)
   local least, coming, at = virtual(band) - LAG, {}, 1
   local function upcoming()
     if at > #coming then
-      coming = redis.call('ZRANGE', key('q', 'tenants' .. band), int(place), int(place + 31), 'WITHSCORES')
+      coming = turns(place)
       at = 1
     end
     return coming[at], coming[at] and math.max(tonumber(coming[at + 1]), least)
@@ -163,12 +226,12 @@ end
 
 -- in_bands is in_turn for all bands: a job of a lower band is due after each nine of higher
 -- ones.
-local function in_bands(classes, n, barred)
+local function in_bands(classes, n, barred, own)
   local lists, at, passed, used = {}, {}, {}, 0
   for i, band in ipairs(BANDS) do
     lists[i], at[i], passed[i] = {}, 1, 0
     if redis.call('EXISTS', key('q', 'tenants' .. band)) == 1 then
-      lists[i] = in_turn(band, classes, n, barred)
+      lists[i] = in_turn(band, classes, n, barred, own)
       passed[i] = passed_over(band)
       if #lists[i] > 0 then
         used = used + 1

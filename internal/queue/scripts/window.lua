@@ -3,8 +3,10 @@
 -- ARGV[1] order of the queue: 'fair' or 'fifo'
 -- ARGV[2] how many to leave out
 -- ARGV[3] how many to return
--- ARGV[4] number of classes whose jobs are wanted; then these
--- ARGV[5...] behind them: other classes that are known
+-- ARGV[4] number of classes whose jobs are wanted, whoever posted them
+-- ARGV[5] number of groups: further classes of which only some tenants' jobs are wanted
+-- ARGV[6...] the classes; for each group the number of its tenants, the number of its
+--         classes, the tenants, the classes; then other classes that are known
 --
 -- Output: {'ok', '1' if there are more behind these, milliseconds until the first of
 --          those may run that must not yet or '0', number of classes with waiting jobs,
@@ -14,14 +16,32 @@
 -- BATCH bounds the classes that are named.
 local BATCH = 1000
 
-local skip, n, last = tonumber(ARGV[2]), tonumber(ARGV[3]), 4 + tonumber(ARGV[4])
-local classes, known, unknown = {}, {}, {}
-for i = 5, #ARGV do -- unpack() fails for thousands
-  known[ARGV[i]] = true
-  if i <= last then
-    classes[#classes + 1] = ARGV[i]
+local skip, n = tonumber(ARGV[2]), tonumber(ARGV[3])
+local classes, own, known, unknown = {}, {}, {}, {}
+local at = 6
+local function read_classes(count) -- unpack() fails for thousands
+  local list = {}
+  for i = at, at + count - 1 do
+    known[ARGV[i]] = true
+    list[#list + 1] = ARGV[i]
+  end
+  at = at + count
+  return list
+end
+classes = read_classes(tonumber(ARGV[4]))
+for _ = 1, tonumber(ARGV[5]) do
+  local tenants, count = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local first = at + 2
+  at = first + tenants
+  local group = read_classes(count)
+  for i = first, first + tenants - 1 do
+    own[ARGV[i]] = own[ARGV[i]] or {}
+    for _, class in ipairs(group) do
+      own[ARGV[i]][class] = true
+    end
   end
 end
+read_classes(#ARGV - at + 1)
 local stopped = stops()
 local barred, next = capped(stopped)
 local waiting = redis.call('SMEMBERS', key('q', 'classes'))
@@ -31,12 +51,12 @@ for _, class in ipairs(waiting) do
   end
 end
 local list = {}
-if #classes == 0 or stopped.all then
+if #classes == 0 and not any(own) or stopped.all then
   -- it is asked only for what is not known, or nothing is given out
 elseif ARGV[1] == 'fair' then
-  list = in_bands(classes, skip + n, barred)
+  list = in_bands(classes, skip + n, barred, own)
 else
-  list = ranks(classes, skip + n, function(class) return key('q', 'wait', class) end)
+  list = ranks(waits(classes, own), skip + n, function(waits) return waits end)
 end
 local out = {'ok', #list == skip + n and '1' or '0', '0', int(#waiting), int(#unknown)}
 for _, class in ipairs(unknown) do

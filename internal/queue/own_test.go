@@ -1,0 +1,125 @@
+package queue_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// Of some classes, all jobs are wanted; of others, those of some tenants.
+func TestWindowOf(t *testing.T) {
+	t.Parallel()
+	own := func(tenants, classes string) queue.Own {
+		return queue.Own{Tenants: strings.Fields(tenants), Classes: strings.Fields(classes)}
+	}
+	cases := map[string]struct {
+		wanted queue.Wanted
+		want   string
+	}{
+		"nothing":                       {queue.Wanted{}, ""},
+		"all of a class":                {queue.Wanted{Classes: []string{"x"}}, "ax bx cx"},
+		"one tenant's":                  {queue.Wanted{Own: []queue.Own{own("b", "x y")}}, "bx by"},
+		"two tenants'":                  {queue.Wanted{Own: []queue.Own{own("c a", "y")}}, "ay cy"},
+		"groups that share tenants":     {queue.Wanted{Own: []queue.Own{own("a", "x"), own("a b", "y")}}, "ax by ay"},
+		"beside classes of all":         {queue.Wanted{Classes: []string{"x"}, Own: []queue.Own{own("b", "y")}}, "ax bx cx by"},
+		"named twice":                   {queue.Wanted{Classes: []string{"x", "y"}, Own: []queue.Own{own("b", "x y")}}, "ax bx cx ay by cy"},
+		"a tenant without jobs":         {queue.Wanted{Own: []queue.Own{own("nobody", "x")}}, ""},
+		"a class without jobs":          {queue.Wanted{Own: []queue.Own{own("a", "none")}}, ""},
+		"a group without classes":       {queue.Wanted{Own: []queue.Own{own("a", "")}}, ""},
+		"classes without any of its own": {queue.Wanted{Classes: []string{"none"}, Own: []queue.Own{own("a", "x")}}, "ax"},
+	}
+	for _, fifo := range []bool{false, true} {
+		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				b.SetLimits(queue.Limits{FIFO: fifo})
+				for _, class := range []string{"x", "y"} {
+					for _, tenant := range []string{"a", "b", "c"} {
+						b.enqueue(tenant+class, from(tenant, tenant), func(s *queue.Submission) { s.Class = class })
+					}
+				}
+				for name, c := range cases {
+					w, err := b.WindowOf(t.Context(), c.wanted, 0, 10, "x", "y")
+					require.NoError(t, err, name)
+					require.ElementsMatch(t, strings.Fields(c.want), ids(w.Jobs), name)
+					if !fifo {
+						require.Equal(t, c.want, strings.Join(ids(w.Jobs), " "), name)
+					}
+					require.Empty(t, w.Unknown, name)
+					for skip := range w.Jobs {
+						part, err := b.WindowOf(t.Context(), c.wanted, skip, 1, "x", "y")
+						require.NoError(t, err, name)
+						require.Equal(t, ids(w.Jobs[skip:skip+1]), ids(part.Jobs), name)
+						require.True(t, part.More, name)
+					}
+				}
+				w, err := b.WindowOf(t.Context(), queue.Wanted{Own: []queue.Own{own("a", "x")}}, 0, 10)
+				require.NoError(t, err)
+				require.Equal(t, []string{"y"}, w.Unknown, "a class of one tenant is known, too")
+			})
+		})
+	}
+}
+
+// However many others wait, a look for one tenant's jobs reads no others.
+func TestWindowOfReadsNoOtherTenants(t *testing.T) {
+	t.Parallel()
+	db := redistest.Open(t, redistest.Start(t).URL())
+	b := on(t, db, queue.Options{})
+	for n := range 200 {
+		b.enqueue(fmt.Sprint(n), from(fmt.Sprint("t", n), "c"))
+	}
+	b.enqueue("mine", from("ada", "c"))
+	calls := func() (calls int) {
+		for _, command := range []string{"smembers", "scard", "zrange", "zscore"} {
+			text, err := db.Client().Info(t.Context(), "commandstats").Result()
+			require.NoError(t, err)
+			_, stat, _ := strings.Cut(text, "cmdstat_"+command+":calls=")
+			var n int
+			_, _ = fmt.Sscanf(stat, "%d", &n)
+			calls += n
+		}
+		return calls
+	}
+	wanted := queue.Wanted{Own: []queue.Own{{Tenants: []string{"ada"}, Classes: []string{"class"}}}}
+	_, err := b.WindowOf(t.Context(), wanted, 0, 1)
+	require.NoError(t, err)
+	before := calls()
+	w, err := b.WindowOf(t.Context(), wanted, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"mine"}, ids(w.Jobs))
+	require.LessOrEqual(t, calls()-before, 12)
+}
+
+// compareOwn compares what waits for an instance that anybody may use, beside one that
+// only one tenant may, with the model.
+func (w *walk) compareOwn(waiting []*modelJob, skip, n int) {
+	mine := func(j *modelJob) bool { return j.Class == "class0" || j.Class == "class1" && j.Tenant == "t1" }
+	wanted := queue.Wanted{Classes: []string{"class0"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class0", "class1"}}}}
+	if w.step%2 == 0 { // all idle instances are reserved
+		mine = func(j *modelJob) bool { return j.Class == "class1" && j.Tenant == "t1" }
+		wanted = queue.Wanted{Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class1"}}}}
+	}
+	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *modelJob) bool { return !mine(j) })
+	got, err := w.WindowOf(w.ctx, wanted, skip, n)
+	require.NoError(w.t, err)
+	part := w.inTurn(waiting)[min(skip, len(waiting)):min(skip+n, len(waiting))]
+	ready := slices.DeleteFunc(slices.Clone(part), func(j *modelJob) bool { return j.paused })
+	require.Equal(w.t, lookModel(ready), lookAll(got.Jobs))
+	require.Equal(w.t, len(waiting) >= skip+n, got.More)
+	require.NotContains(w.t, states(got.Jobs), job.Leased)
+}
+
+func states(jobs []job.Job) (states []job.State) {
+	for _, j := range jobs {
+		states = append(states, j.State)
+	}
+	return states
+}
