@@ -67,6 +67,9 @@ type App struct {
 	// hub then watches them itself.
 	Instances []string `json:"instances,omitempty"`
 
+	// Instances that only some tenants may use. Default: all may use all.
+	Reserve []Reservation `json:"reserve,omitempty"`
+
 	// How many runs of one job may be lost before the job fails. Default: 3.
 	MaxAttempts int `json:"max_attempts,omitempty"`
 
@@ -292,6 +295,7 @@ func (a *App) hubIdentity() hub.Identity {
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Instances:         a.Instances,
+		Reserved:          a.reservations(),
 		Secrets:           a.Secret,
 		MaxAttempts:       a.MaxAttempts,
 		StallTimeout:      time.Duration(a.StallTimeout),

@@ -47,7 +47,11 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        join           <host:port...>
 //	        allow_direct   <cidr|address|host...>
 //	    }
-//	    instance           <url>              # repeatable
+//	    instance           <url>              # repeatable, or with a block:
+//	    instance <url> {
+//	        only           tenant=<tenant,...>
+//	    }
+//	    reserve            <instance> tenant=<tenant,...>   # repeatable
 //	    max_attempts       <number>
 //	    stall_timeout      <duration>
 //	    max_queue          <number>
@@ -102,7 +106,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	var seen words
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if !slices.Contains([]string{"instance", "tenant_limits"}, d.Val()) && seen.again(d.Val()) {
+		if !slices.Contains([]string{"instance", "reserve", "tenant_limits"}, d.Val()) && seen.again(d.Val()) {
 			return d.Errf("%s is given twice", d.Val())
 		}
 		var err error
@@ -110,6 +114,10 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "gossip":
 			a.Gossip = new(Gossip)
 			err = a.Gossip.UnmarshalCaddyfile(d)
+		case d.Val() == "instance":
+			err = a.unmarshalInstance(d)
+		case d.Val() == "reserve":
+			err = a.unmarshalReserve(d)
 		case d.Val() == "tenant_limits":
 			err = a.unmarshalTenantLimits(d)
 		case d.Val() == "tenant_weights":

@@ -22,6 +22,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	for i := range a.Instances {
 		fields = append(fields, &a.Instances[i])
 	}
+	for i := range a.Reserve {
+		fields = append(fields, &a.Reserve[i].Instance)
+	}
 	if g := a.Gossip; g != nil {
 		fields = append(fields, &g.Bind, &g.Advertise)
 		for i := range g.Join {
@@ -98,6 +101,11 @@ func (a *App) check() error {
 		}
 		if slices.Contains(a.Instances[:i], instance) {
 			return fmt.Errorf("instance %s is given twice", instance)
+		}
+	}
+	for _, r := range a.Reserve {
+		if err := r.check(); err != nil {
+			return fmt.Errorf("reserve: %w", err)
 		}
 	}
 	if a.Gossip != nil {

@@ -21,6 +21,7 @@ func TestPick(t *testing.T) {
 	a := job.Job{Key: "a", Class: "plain", Requester: job.Requester{Client: "ann"}}
 	b := job.Job{Key: "b", Class: "plain", Requester: job.Requester{Client: "bob"}}
 	v := job.Job{Key: "v", Class: "video", Requester: job.Requester{Client: "vic"}}
+	ada := job.Job{Key: "ada", Class: "plain", Requester: job.Requester{Tenant: "ada"}}
 	cases := map[string]struct {
 		waiting []job.Job
 		idle    []Idle
@@ -50,6 +51,17 @@ func TestPick(t *testing.T) {
 				{Name: "two", Classes: set("plain")},
 			},
 			want: map[string]string{"a": "two"}, // the map keeps the second of the two
+		},
+		"an instance of others": {
+			waiting: []job.Job{a, ada}, idle: []Idle{{Name: "one", Classes: set("plain"), Tenants: []string{"ada", "ann"}}},
+			want: map[string]string{"ada": "one"},
+		},
+		"one's own instance first": {
+			waiting: []job.Job{ada, a}, idle: []Idle{
+				{Name: "all", Classes: set("plain")},
+				{Name: "own", Classes: set("plain", "video"), Tenants: []string{"ada"}},
+			},
+			want: map[string]string{"ada": "own", "a": "all"},
 		},
 		"the able machine is kept for those who need it": {
 			waiting: []job.Job{a, v},

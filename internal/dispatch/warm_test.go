@@ -171,6 +171,7 @@ func TestPickLaws(t *testing.T) {
 			}
 			i.Refused[fmt.Sprint(random.IntN(12))] = true
 			i.Loaded = w.Models[classes[random.IntN(4)]]
+			i.Tenants = [][]string{nil, nil, {"0"}, {"0", "1"}}[random.IntN(4)]
 			idle = append(idle, i)
 		}
 		if random.IntN(2) == 0 {

@@ -58,6 +58,9 @@ type Instance struct {
 	LastSeen time.Time
 	// Drained means that an operator drains the instance.
 	Drained bool
+	// Reserved are the tenants who alone may use the instance, none if all may. The hub's
+	// settings have them: a registry leaves this empty.
+	Reserved []string
 	// Left means that the agent has said that it leaves, and nothing has reported the
 	// instance since.
 	Left bool

@@ -12,6 +12,9 @@ func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 	instances := s.fleet.Instances()
 	running := s.runningOf(ctx, v, instances)
 	all := s.SeesAll(v)
+	if all {
+		instances = s.settings().withReserved(instances)
+	}
 	for n := range instances {
 		i := &instances[n]
 		i.Running = running[i.Name]

@@ -23,6 +23,7 @@ type Insight struct {
 	streams  *stream.Streams
 	logins   *logins
 	limitsOf func(tenant string) TenantLimits
+	settings func() *Settings
 	stops    *stops
 	log      func() *slog.Logger
 }

@@ -11,7 +11,8 @@ import (
 
 // Operator is what whoever runs the hub may do and see.
 type Operator struct {
-	fleet *fleet.Registry
+	fleet    *fleet.Registry
+	settings func() *Settings
 	// started says that what follows is set.
 	started   *atomic.Bool
 	stops     *stops
@@ -21,7 +22,9 @@ type Operator struct {
 
 // Instances is the whole fleet: with the addresses of all instances and the ids of
 // all prompts.
-func (o *Operator) Instances() []fleet.Instance { return o.fleet.Instances() }
+func (o *Operator) Instances() []fleet.Instance {
+	return o.settings().withReserved(o.fleet.Instances())
+}
 
 // ErrInstanceUnknown is the error of [Operator.Pause] for an instance that is not there.
 var ErrInstanceUnknown = errors.New("no instance of that name is known")

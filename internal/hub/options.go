@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
 // Identity is what makes two configurations the same hub: while it is
@@ -207,6 +209,14 @@ func (s Settings) withDefaults() Settings {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
 	return s
+}
+
+// withReserved fills in for whom instances are reserved.
+func (s *Settings) withReserved(instances []fleet.Instance) []fleet.Instance {
+	for n, i := range instances {
+		instances[n].Reserved = dispatch.Reservations(s.Reserved).For(i.Name)
+	}
+	return instances
 }
 
 func fill[T comparable](field *T, value T) {

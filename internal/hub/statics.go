@@ -11,6 +11,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
+// InstanceName is the name of an instance without an agent, by its URL.
+func InstanceName(url string) (string, error) { return fleet.StaticName(url) }
+
 // statics are the instances that have no agent: the hub itself watches them.
 type statics struct {
 	hub    *Hub

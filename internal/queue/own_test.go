@@ -23,16 +23,16 @@ func TestWindowOf(t *testing.T) {
 		wanted queue.Wanted
 		want   string
 	}{
-		"nothing":                       {queue.Wanted{}, ""},
-		"all of a class":                {queue.Wanted{Classes: []string{"x"}}, "ax bx cx"},
-		"one tenant's":                  {queue.Wanted{Own: []queue.Own{own("b", "x y")}}, "bx by"},
-		"two tenants'":                  {queue.Wanted{Own: []queue.Own{own("c a", "y")}}, "ay cy"},
-		"groups that share tenants":     {queue.Wanted{Own: []queue.Own{own("a", "x"), own("a b", "y")}}, "ax by ay"},
-		"beside classes of all":         {queue.Wanted{Classes: []string{"x"}, Own: []queue.Own{own("b", "y")}}, "ax bx cx by"},
-		"named twice":                   {queue.Wanted{Classes: []string{"x", "y"}, Own: []queue.Own{own("b", "x y")}}, "ax bx cx ay by cy"},
-		"a tenant without jobs":         {queue.Wanted{Own: []queue.Own{own("nobody", "x")}}, ""},
-		"a class without jobs":          {queue.Wanted{Own: []queue.Own{own("a", "none")}}, ""},
-		"a group without classes":       {queue.Wanted{Own: []queue.Own{own("a", "")}}, ""},
+		"nothing":                        {queue.Wanted{}, ""},
+		"all of a class":                 {queue.Wanted{Classes: []string{"x"}}, "ax bx cx"},
+		"one tenant's":                   {queue.Wanted{Own: []queue.Own{own("b", "x y")}}, "bx by"},
+		"two tenants'":                   {queue.Wanted{Own: []queue.Own{own("c a", "y")}}, "ay cy"},
+		"groups that share tenants":      {queue.Wanted{Own: []queue.Own{own("a", "x"), own("a b", "y")}}, "ax by ay"},
+		"beside classes of all":          {queue.Wanted{Classes: []string{"x"}, Own: []queue.Own{own("b", "y")}}, "ax bx cx by"},
+		"named twice":                    {queue.Wanted{Classes: []string{"x", "y"}, Own: []queue.Own{own("b", "x y")}}, "ax bx cx ay by cy"},
+		"a tenant without jobs":          {queue.Wanted{Own: []queue.Own{own("nobody", "x")}}, ""},
+		"a class without jobs":           {queue.Wanted{Own: []queue.Own{own("a", "none")}}, ""},
+		"a group without classes":        {queue.Wanted{Own: []queue.Own{own("a", "")}}, ""},
 		"classes without any of its own": {queue.Wanted{Classes: []string{"none"}, Own: []queue.Own{own("a", "x")}}, "ax"},
 	}
 	for _, fifo := range []bool{false, true} {

@@ -26,7 +26,7 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 	if !i.LastSeen.IsZero() {
 		lastSeen = pyjson.Int(i.LastSeen.Unix())
 	}
-	return pyjson.NewObject(
+	o := pyjson.NewObject(
 		pyjson.Member{Key: "name", Value: pyjson.String(i.Name)},
 		pyjson.Member{Key: "url", Value: pyjson.String(i.URL)},
 		pyjson.Member{Key: "kind", Value: pyjson.String(i.Kind)},
@@ -39,6 +39,14 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 		pyjson.Member{Key: "last_seen", Value: lastSeen},
 		pyjson.Member{Key: "reason", Value: pyjson.String(i.Reason)},
 	)
+	if len(i.Reserved) > 0 {
+		tenants := pyjson.Array{}
+		for _, tenant := range i.Reserved {
+			tenants = append(tenants, pyjson.String(tenant))
+		}
+		o.Set("reserved", tenants)
+	}
+	return o
 }
 
 // getInstances answers GET /hub/instances.

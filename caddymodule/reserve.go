@@ -1,0 +1,111 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// Reservation keeps instances for the jobs of some tenants.
+type Reservation struct {
+	// The name of an instance, in which each `*` stands for any text, or the URL of one
+	// in `instances`.
+	Instance string `json:"instance"`
+
+	// The tenants whose jobs run there. An instance that several reservations name runs
+	// the jobs of all their tenants.
+	Tenants []string `json:"tenants"`
+}
+
+func (r Reservation) check() error {
+	switch {
+	case r.Instance == "":
+		return errors.New("no instance is named")
+	case len(r.Tenants) == 0:
+		return fmt.Errorf("%s: no tenant is named", r.Instance)
+	case slices.Contains(r.Tenants, ""):
+		return fmt.Errorf("%s: a tenant has no name", r.Instance)
+	case strings.Contains(r.Instance, "://"):
+		return checkInstance(r.Instance)
+	}
+	return nil
+}
+
+// reservations returns those of the app with the names of its instances.
+func (a *App) reservations() (list []hub.Reservation) {
+	for _, r := range a.Reserve {
+		name := r.Instance
+		if strings.Contains(name, "://") {
+			name, _ = hub.InstanceName(name) // check has seen that it is a URL
+		}
+		list = append(list, hub.Reservation{Instances: name, Tenants: r.Tenants})
+	}
+	return list
+}
+
+// unmarshalReserve parses a line "reserve <instance> tenant=<tenant,...>".
+func (a *App) unmarshalReserve(d *caddyfile.Dispenser) error {
+	nesting := d.Nesting()
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	if err := a.reserve(d, d.Val()); err != nil {
+		return err
+	}
+	if d.NextBlock(nesting) {
+		return d.Err("reserve takes no block")
+	}
+	return nil
+}
+
+// unmarshalInstance parses a line "instance <url>", or a block with
+// "only tenant=<tenant,...>".
+func (a *App) unmarshalInstance(d *caddyfile.Dispenser) error {
+	nesting := d.Nesting()
+	args := d.RemainingArgs()
+	if len(args) != 1 {
+		return d.Errf("instance takes one argument, not %d", len(args))
+	}
+	if err := a.set("instance", args[0]); err != nil {
+		return d.Errf("instance: %w", err)
+	}
+	var seen words
+	for d.NextBlock(nesting) {
+		switch {
+		case d.Val() != "only":
+			return d.Errf("unrecognized subdirective %q", d.Val())
+		case seen.again(d.Val()):
+			return d.Err("only is given twice")
+		}
+		if err := a.reserve(d, args[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserve parses the tenants of a reservation.
+func (a *App) reserve(d *caddyfile.Dispenser, instance string) error {
+	word := d.Val()
+	r := Reservation{Instance: instance}
+	for _, arg := range d.RemainingArgs() {
+		names, ok := strings.CutPrefix(arg, "tenant=")
+		if !ok {
+			return d.Errf("%q is not of the form tenant=<tenant,...>", arg)
+		}
+		r.Tenants = append(r.Tenants, strings.Split(names, ",")...)
+	}
+	if err := r.check(); err != nil {
+		if word != "only" {
+			word = "reserve"
+		}
+		return d.Errf("%s: %w", word, err)
+	}
+	a.Reserve = append(a.Reserve, r)
+	return nil
+}

@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	rs := Reservations{
+		{Instances: "gpu1", Tenants: []string{"exact"}},
+		{Instances: "gpu*", Tenants: []string{"prefix", "exact"}},
+		{Instances: "*-big", Tenants: []string{"suffix"}},
+		{Instances: "lab-*-a*z", Tenants: []string{"both"}},
+		{Instances: "[::1]:8188", Tenants: []string{"literal"}},
+	}
+	for name, want := range map[string][]string{
+		"gpu1": {"exact", "prefix"}, "gpu2": {"exact", "prefix"}, "gpu": {"exact", "prefix"}, "xgpu1": nil, "": nil,
+		"a-big": {"suffix"}, "gpu-big": {"exact", "prefix", "suffix"}, "a-big-b": nil,
+		"lab-1-abz": {"both"}, "lab--az": {"both"}, "lab-1-az-az": {"both"}, "lab-a": nil, "lab-1-a": nil,
+		"[::1]:8188": {"literal"}, ":": nil,
+	} {
+		require.Equal(t, want, rs.For(name), name)
+	}
+	require.Nil(t, Reservations(nil).For("gpu1"))
+	require.Equal(t, []string{"all"}, Reservations{{Instances: "*", Tenants: []string{"all"}}}.For("anything"))
+}
+
+// of makes a submission a tenant's.
+func of(tenant string) func(*queue.Submission) {
+	return func(s *queue.Submission) { s.Tenant, s.Caller = tenant, tenant }
+}
+
+// A reserved instance takes its tenants' jobs alone, however many others wait before
+// them, and all others take anybody's.
+func TestReservedInstance(t *testing.T) {
+	t.Parallel()
+	needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
+	own, all := newScripted(t), newScripted(t)
+	b := newDispatching(t, 0)
+	b.add(own)
+	b.connects(1)
+	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
+	var others []string
+	for range 30 {
+		others = append(others, b.submit(picture, of("bob")))
+	}
+	for range 2 {
+		require.Equal(t, own.name, b.reaches(b.submit(picture, of("ada")), job.Done).Run.Instance)
+	}
+	b.staysUnstuck()
+	for _, key := range others {
+		require.Zero(t, b.job(key).Fence, "it was not even claimed")
+	}
+	require.Equal(t, "no present instance can run it: "+own.name+" is reserved for other tenants", b.Explain(needs, "bob"))
+	require.Equal(t, "waiting for an instance to become idle", b.Explain(needs, "ada"))
+	require.False(t, b.HasIdle(needs, "bob"))
+	require.True(t, b.HasIdle(needs, "ada"))
+	candidates := b.Outlook(t.Context(), b.job(others[0])).Candidates(b.job(others[0]), needs)
+	require.Len(t, candidates, 1)
+	require.False(t, candidates[0].Can)
+	require.Equal(t, "it is reserved for other tenants", candidates[0].Why)
+	require.Equal(t, []string{"ada"}, candidates[0].Reserved)
+	require.Negative(t, b.Outlook(t.Context(), b.job(others[0])).ETA(b.job(others[0]), 0))
+
+	b.add(all)
+	for _, key := range others {
+		require.Equal(t, all.name, b.reaches(key, job.Done).Run.Instance)
+	}
+	b.set(func(s *Settings) { s.Reserved = nil })
+	b.reaches(b.submit(picture, of("bob")), job.Done)
+}
+
+// A job that only finds reserved instances ends like one that no instance can run; those
+// of the others wait on.
+func TestReservedForOthersExpires(t *testing.T) {
+	t.Parallel()
+	own := newScripted(t)
+	b := newDispatching(t, 0)
+	b.add(own)
+	b.connects(1)
+	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
+	b.fleet.SetDraining(own.name, true)
+	ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
+	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+	require.Eventually(t, func() bool {
+		b.Wake()
+		return b.job(bob).State == job.Failed
+	}, deadline, 10*time.Millisecond)
+	require.Contains(t, b.job(bob).Reason, "is reserved for other tenants")
+	require.Equal(t, job.Queued, b.job(ada).State)
+}
+
+func TestBarred(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: "own*", Tenants: []string{"ada"}}} })
+	video, plain := described(t, "Video"), described(t)
+	needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }
+	infos := map[string]*catalog.Info{"own1": video, "own2": video, "all": plain}
+	require.True(t, b.Barred(infos, needs("Video"), "bob"))
+	require.False(t, b.Barred(infos, needs("Video"), "ada"))
+	require.False(t, b.Barred(infos, needs("Common"), "bob"))
+	require.False(t, b.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
+	require.False(t, b.Barred(nil, needs("Video"), "bob"))
+	b.set(func(s *Settings) { s.Reserved = nil })
+	require.False(t, b.Barred(infos, needs("Video"), "bob"))
+}
