@@ -68,7 +68,7 @@ type App struct {
 	Instances []string `json:"instances,omitempty"`
 
 	// Instances that only some tenants may use. Default: all may use all.
-	Reserve []Reservation `json:"reserve,omitempty"`
+	Reserve Reservations `json:"reserve,omitempty"`
 
 	// How many runs of one job may be lost before the job fails. Default: 3.
 	MaxAttempts int `json:"max_attempts,omitempty"`
@@ -295,7 +295,7 @@ func (a *App) hubIdentity() hub.Identity {
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Instances:         a.Instances,
-		Reserved:          a.reservations(),
+		Reserved:          a.Reserve.named(),
 		Secrets:           a.Secret,
 		MaxAttempts:       a.MaxAttempts,
 		StallTimeout:      time.Duration(a.StallTimeout),

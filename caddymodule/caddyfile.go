@@ -115,9 +115,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			a.Gossip = new(Gossip)
 			err = a.Gossip.UnmarshalCaddyfile(d)
 		case d.Val() == "instance":
-			err = a.unmarshalInstance(d)
+			err = unmarshalInstance(a, d)
 		case d.Val() == "reserve":
-			err = a.unmarshalReserve(d)
+			err = a.Reserve.UnmarshalCaddyfile(d)
 		case d.Val() == "tenant_limits":
 			err = a.unmarshalTenantLimits(d)
 		case d.Val() == "tenant_weights":

@@ -103,10 +103,8 @@ func (a *App) check() error {
 			return fmt.Errorf("instance %s is given twice", instance)
 		}
 	}
-	for _, r := range a.Reserve {
-		if err := r.check(); err != nil {
-			return fmt.Errorf("reserve: %w", err)
-		}
+	if err := a.Reserve.check(); err != nil {
+		return fmt.Errorf("reserve: %w", err)
 	}
 	if a.Gossip != nil {
 		if err := a.Gossip.check(); err != nil {

@@ -36,9 +36,21 @@ func (r Reservation) check() error {
 	return nil
 }
 
-// reservations returns those of the app with the names of its instances.
-func (a *App) reservations() (list []hub.Reservation) {
-	for _, r := range a.Reserve {
+// Reservations are those of all instances.
+type Reservations []Reservation
+
+func (rs Reservations) check() error {
+	for _, r := range rs {
+		if err := r.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named returns them with the names of instances in place of URLs.
+func (rs Reservations) named() (list []hub.Reservation) {
+	for _, r := range rs {
 		name := r.Instance
 		if strings.Contains(name, "://") {
 			name, _ = hub.InstanceName(name) // check has seen that it is a URL
@@ -48,13 +60,13 @@ func (a *App) reservations() (list []hub.Reservation) {
 	return list
 }
 
-// unmarshalReserve parses a line "reserve <instance> tenant=<tenant,...>".
-func (a *App) unmarshalReserve(d *caddyfile.Dispenser) error {
+// UnmarshalCaddyfile parses a line "reserve <instance> tenant=<tenant,...>" of the app.
+func (rs *Reservations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	nesting := d.Nesting()
 	if !d.NextArg() {
 		return d.ArgErr()
 	}
-	if err := a.reserve(d, d.Val()); err != nil {
+	if err := rs.add(d, "reserve", d.Val()); err != nil {
 		return err
 	}
 	if d.NextBlock(nesting) {
@@ -65,7 +77,7 @@ func (a *App) unmarshalReserve(d *caddyfile.Dispenser) error {
 
 // unmarshalInstance parses a line "instance <url>", or a block with
 // "only tenant=<tenant,...>".
-func (a *App) unmarshalInstance(d *caddyfile.Dispenser) error {
+func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
 	nesting := d.Nesting()
 	args := d.RemainingArgs()
 	if len(args) != 1 {
@@ -82,16 +94,15 @@ func (a *App) unmarshalInstance(d *caddyfile.Dispenser) error {
 		case seen.again(d.Val()):
 			return d.Err("only is given twice")
 		}
-		if err := a.reserve(d, args[0]); err != nil {
+		if err := a.Reserve.add(d, "only", args[0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reserve parses the tenants of a reservation.
-func (a *App) reserve(d *caddyfile.Dispenser, instance string) error {
-	word := d.Val()
+// add parses the tenants behind a word.
+func (rs *Reservations) add(d *caddyfile.Dispenser, word, instance string) error {
 	r := Reservation{Instance: instance}
 	for _, arg := range d.RemainingArgs() {
 		names, ok := strings.CutPrefix(arg, "tenant=")
@@ -101,11 +112,8 @@ func (a *App) reserve(d *caddyfile.Dispenser, instance string) error {
 		r.Tenants = append(r.Tenants, strings.Split(names, ",")...)
 	}
 	if err := r.check(); err != nil {
-		if word != "only" {
-			word = "reserve"
-		}
 		return d.Errf("%s: %w", word, err)
 	}
-	a.Reserve = append(a.Reserve, r)
+	*rs = append(*rs, r)
 	return nil
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -98,8 +99,8 @@ func (h *holds) of(key string, now time.Time) string {
 func (d *Dispatcher) WaitsFor(key string) string { return d.holds.of(key, time.Now()) }
 
 // waitsFor returns the busy instance that a job should wait for rather than load its models
-// on the nth free one; nil if there is none. behind are the jobs after it: they must be
-// free to go before it.
+// on the nth free one; nil if there is none. behind are the jobs after it: those that could
+// take an instance from it must be free to go before it.
 func (p *picking) waitsFor(j job.Job, n int, behind []job.Job) *Held {
 	models := p.Models[j.Class]
 	if p.Soon == nil || p.Due[j.Key] || p.Waited[j.Key] || len(models) == 0 || p.loaded(j.Class)[n] == len(models) {
@@ -125,7 +126,7 @@ func (p *picking) waitsFor(j job.Job, n int, behind []job.Job) *Held {
 		return nil
 	}
 	for _, other := range behind {
-		if free.can(other) && !mayOvertake(other, j) {
+		if !mayOvertake(other, j) && slices.ContainsFunc(p.free, func(s spot) bool { return s.can(j) && s.can(other) }) {
 			return nil
 		}
 	}
