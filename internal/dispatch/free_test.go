@@ -20,7 +20,7 @@ import (
 func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
 	t.Helper()
 	registry := fleet.NewRegistry()
-	d := New(Config{Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler)})
+	d := New(Config{Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler), Settings: func() Settings { return Settings{} }})
 	var conns []*connection
 	for n := range instances {
 		url := fmt.Sprintf("http://127.0.0.1:%d", 10000+n)

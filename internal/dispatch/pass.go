@@ -212,6 +212,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	if d.paused() != nil {
 		return nil, nil
 	}
+	reserved := d.settings().Reserved
 	for _, conn := range d.free.list() {
 		instance, known := d.Fleet.Instance(conn.name)
 		if !known || d.connection(conn.name) != conn || !conn.usable(instance) {
@@ -220,7 +221,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		if i, info, ok := conn.idle(); ok {
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
-			i.Tenants = d.reservedFor(conn.name)
+			i.Tenants = reserved.For(conn.name)
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}
