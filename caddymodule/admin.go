@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -24,7 +26,8 @@ import (
 //	POST /comfyhub/pause?tenant=NAME       no further job of a tenant
 //	POST /comfyhub/pause?instance=NAME     let it finish its run and give it no other
 //	POST /comfyhub/resume                  undo these, each with the same parameter
-//	POST /comfyhub/drain?instance=NAME     the same as pause
+//	POST /comfyhub/drain?instance=NAME     the same as pause; with deadline=10m what still
+//	                                       runs there after 10 minutes runs elsewhere
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
 type adminAPI struct{}
@@ -143,12 +146,46 @@ func stopOf(query url.Values) (stop hub.Stop, word, name string, err error) {
 	return stop, word, name, nil
 }
 
-// serveDrain answers the older command for an instance.
+// serveDrain pauses an instance, with an optional deadline for what it runs.
 func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	if r.URL.Query().Get("instance") == "" {
+	query := r.URL.Query()
+	name := query.Get("instance")
+	if name == "" {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter instance is missing")}
 	}
-	return serveStop((*hub.Operator).Pause)(h, w, r)
+	if !query.Has("deadline") {
+		return serveStop((*hub.Operator).Pause)(h, w, r)
+	}
+	deadline, err := drainDeadline(query.Get("deadline"))
+	if err != nil {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+	}
+	query.Del("deadline")
+	if _, _, _, err := stopOf(query); err != nil {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+	}
+	switch err := h.Operator().Drain(r.Context(), name, deadline); {
+	case errors.Is(err, hub.ErrInstanceUnknown):
+		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
+	case err != nil:
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"instance": name, "deadline": deadline.Seconds()})
+}
+
+// maxDeadline bounds how far ahead the deadline of a drain may be.
+const maxDeadline = 30 * 24 * time.Hour
+
+// drainDeadline reads a number of seconds, or a duration such as 10m.
+func drainDeadline(text string) (time.Duration, error) {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "s"
+	}
+	d, err := parseDuration(text)
+	if err != nil || time.Duration(d) < time.Millisecond || time.Duration(d) > maxDeadline {
+		return 0, fmt.Errorf("deadline %q is neither a number of seconds nor a duration such as 10m, of at most 30 days", text)
+	}
+	return time.Duration(d), nil
 }
 
 // serveForget releases the name of an agent that is gone.

@@ -233,7 +233,7 @@ func (r *run) collect(ctx context.Context) result {
 		rec.socketOnly = comfyui.OnlyBySocket(r.body.Prompt, r.body.Outputs)
 	}
 	v, reason := r.judge(rec)
-	if v == lost || v == excused {
+	if v == lost || v == excused || v == unused {
 		return result{verdict: v, reason: reason, anywhere: true}
 	}
 	if v == timedOut {

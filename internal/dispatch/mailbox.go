@@ -24,6 +24,8 @@ const (
 	withdrawAsked
 	// takeBackAsked: the run waits at its instance, and has no reason to any more.
 	takeBackAsked
+	// evictAsked: the run is to leave its instance, also if it has begun.
+	evictAsked
 	// movedUp: the run before this one is over at the instance, so that this one is
 	// the next to begin.
 	movedUp

@@ -23,8 +23,8 @@ const (
 	lost
 	// excused: as lost, and the job was not to blame.
 	excused
-	// unused: it waited at its instance and was taken back. It goes back to the queue as
-	// if it had never been given out.
+	// unused: it was taken back from its instance. It goes back to the queue as if it had
+	// never been given out.
 	unused
 	// hopeless: as lost, and no other attempt can work.
 	hopeless

@@ -130,6 +130,10 @@ func (r *run) watch(ctx context.Context) result {
 			if r.unload(ctx) {
 				return result{verdict: unused}
 			}
+		case evictAsked:
+			if res := r.evict(ctx); res.verdict != undecided {
+				return res
+			}
 		case movedUp:
 			r.heard = time.Now()
 		case leaseLost:

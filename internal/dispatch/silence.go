@@ -35,7 +35,7 @@ func (r *run) patience() time.Duration {
 	case r.isAhead() && !r.missed.messages: // the run before it takes what it takes
 	case r.phase < executing:
 		wait = min(wait, foreignPatience)
-	case r.wish != wanted || r.missed.messages || r.stop.cause == hung:
+	case r.wish != wanted || r.missed.messages || r.stop.cause == hung || r.stop.cause == evicted:
 		// After an interrupt, and once messages were missed, the end must not
 		// hang on one more message: a server may even have silenced the
 		// socket that replaced a lost one.

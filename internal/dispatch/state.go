@@ -43,6 +43,8 @@ const (
 	overtime
 	// hung: it was silent for too long.
 	hung
+	// evicted: its instance is to be free for another purpose.
+	evicted
 )
 
 // stop is the hub's own interrupt of a run; its zero value is none.
@@ -86,11 +88,13 @@ type record struct {
 }
 
 // judge decides what becomes of a run that its instance has finished with:
-// jobEnded, timedOut, lost or excused.
+// jobEnded, timedOut, lost, excused or unused.
 func (s state) judge(rec record) (v verdict, reason string) {
 	switch {
 	case s.stop.cause == hung && s.wish == wanted && rec.interrupted:
 		return lost, "it was silent for too long and was interrupted"
+	case s.stop.cause == evicted && s.wish == wanted && rec.interrupted:
+		return unused, ""
 	case s.stop.cause == overtime && rec.state == job.Cancelled:
 		return timedOut, ""
 	case s.missed.messages && rec.state == job.Done && rec.socketOnly != "":

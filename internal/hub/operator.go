@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/keyring"
@@ -44,7 +45,20 @@ func (o *Operator) Pause(ctx context.Context, s Stop) error {
 	return err
 }
 
-// Resume undoes Pause. The error is [ErrInstanceUnknown], or one of Redis.
+// Drain pauses an instance, at all hubs and until it is resumed. A run that still goes on
+// there once the deadline is over is interrupted, and its job waits again as if it had not
+// been given out: it keeps its place and all its attempts. The errors are as for Pause.
+func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Duration) error {
+	if !o.started.Load() {
+		return ErrNotStarted
+	}
+	if _, known := o.fleet.Instance(instance); !known {
+		return ErrInstanceUnknown
+	}
+	return o.stops.drain(ctx, instance, deadline)
+}
+
+// Resume undoes Pause and Drain. The error is [ErrInstanceUnknown], or one of Redis.
 func (o *Operator) Resume(ctx context.Context, s Stop) error {
 	if !o.started.Load() {
 		return ErrNotStarted

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type stops struct {
 
 	mu  sync.Mutex
 	now map[Stop]bool
+	// next is when to look again, for a deadline; zero if there is none.
+	next time.Time
 }
 
 // run looks from time to time until ctx ends.
@@ -46,7 +49,7 @@ func (s *stops) run(ctx context.Context) {
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.log().Debug("cannot read what is paused", "error", err)
 		}
-		if !retry.Sleep(ctx, stopsEvery) {
+		if !retry.Sleep(ctx, s.pause()) {
 			return
 		}
 	}
@@ -77,7 +80,53 @@ func (s *stops) look(ctx context.Context) error {
 	if changed {
 		s.dispatch.Wake()
 	}
+	return s.evict(ctx)
+}
+
+// evict takes back what runs at instances that should have been free by now.
+func (s *stops) evict(ctx context.Context) error {
+	s.next = time.Time{}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.now)), isInstance) {
+		return nil
+	}
+	deadlines, err := s.queue.Deadlines(ctx)
+	if err != nil {
+		return err
+	}
+	for stop, left := range deadlines {
+		name, ok := stop.Instance()
+		switch at := time.Now().Add(left); {
+		case !ok || !s.now[stop]:
+		case left <= 0:
+			s.dispatch.Evict(name)
+		case s.next.IsZero() || at.Before(s.next):
+			s.next = at
+		}
+	}
 	return nil
+}
+
+func isInstance(stop Stop) bool {
+	_, ok := stop.Instance()
+	return ok
+}
+
+// pause is how long to wait before the next look.
+func (s *stops) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next.IsZero() {
+		return stopsEvery
+	}
+	return min(stopsEvery, max(time.Until(s.next), 10*time.Millisecond))
+}
+
+// drain stops an instance; what runs there is taken back once the deadline is over.
+func (s *stops) drain(ctx context.Context, instance string, deadline time.Duration) error {
+	if err := s.queue.Drain(ctx, instance, deadline); err != nil {
+		return err
+	}
+	return s.look(ctx)
 }
 
 // set pauses something or lets it go on, and returns once this hub does so. It reports

@@ -123,8 +123,9 @@ type RequeueOptions struct {
 	// Killed means that the instance died during the run. It counts as an attempt,
 	// whatever Excused says.
 	Killed bool
-	// Unused means that the job only waited at its instance and was taken back. It
-	// leaves no trace, whatever the other fields say.
+	// Unused means that the job was taken back from its instance, where it only waited, or
+	// because the operator wants it to run elsewhere. It leaves no trace, whatever the
+	// other fields say.
 	Unused bool
 	// Pause is how long the job must wait before its next run, so that a fault that
 	// goes on is not met again at once. 0 means not at all.

@@ -24,6 +24,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:spent:TENANT         hash    hour since 1970 -> milliseconds of instances used; for a day
 //	q:capped               zset    tenants at a limit, by when a claim may be tried again
 //	q:stops                set     what the operator has paused, see Stop
+//	q:stop_deadlines       hash    Stop -> when what still runs there is taken back
 //	q:classes              set     classes with waiting jobs
 //	q:class:CLASS          hash    requires; live, the number of its live jobs
 //	q:live                 zset    ranks of all live jobs

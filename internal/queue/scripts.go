@@ -15,6 +15,7 @@ var (
 	numberScript        = script("number", redis.Write, "numbers")
 	windowScript        = script("window", redis.ReadOnly, "bands", "shares", "caps", "lib", "order")
 	stopScript          = script("stop", redis.Durable)
+	deadlinesScript     = script("deadlines", redis.ReadOnly)
 	usageScript         = script("usage", redis.ReadOnly, "caps")
 	positionScript      = script("position", redis.ReadOnly, "bands", "shares", "caps", "lib", "order")
 	claimScript         = script("claim", redis.Write, "bands", "shares", "caps", "lib")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // maxStops bounds what is stopped at one time.
@@ -33,11 +34,44 @@ func (s Stop) Instance() (name string, ok bool) { return strings.CutPrefix(strin
 // SetStop stops something at all hubs, or lets it go on. It reports whether that has
 // changed anything. The error is ErrFull if 10,000 things are stopped.
 func (q *Queue) SetStop(ctx context.Context, s Stop, stop bool) (changed bool, err error) {
-	on := "0"
+	return q.setStop(ctx, s, stop, 0)
+}
+
+// Drain stops an instance at all hubs. What still runs there when the deadline is over, in
+// at least a millisecond from now, is to be taken back, see Deadlines; zero is never. It
+// replaces an earlier deadline. The error is as for SetStop.
+func (q *Queue) Drain(ctx context.Context, instance string, deadline time.Duration) error {
+	_, err := q.setStop(ctx, StopInstance(instance), true, deadline)
+	return err
+}
+
+// Deadlines returns in how long what still runs at drained instances is to be taken back,
+// by Redis's clock; it is negative if that is overdue.
+func (q *Queue) Deadlines(ctx context.Context) (map[Stop]time.Duration, error) {
+	_, fields, err := q.run(ctx, deadlinesScript)
+	if err != nil {
+		return nil, err
+	}
+	left := make(map[Stop]time.Duration, len(fields)/2)
+	for n := 0; n+1 < len(fields); n += 2 {
+		p := parser{r: record{"left": fields[n+1]}}
+		left[Stop(fields[n])] = time.Duration(p.int("left")) * time.Millisecond
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	return left, nil
+}
+
+func (q *Queue) setStop(ctx context.Context, s Stop, stop bool, deadline time.Duration) (changed bool, err error) {
+	on, after := "0", int64(0)
 	if stop {
 		on = "1"
 	}
-	code, fields, err := q.run(ctx, stopScript, string(s), on, maxStops)
+	if deadline > 0 {
+		after = milliseconds(deadline)
+	}
+	code, fields, err := q.run(ctx, stopScript, string(s), on, maxStops, after)
 	if err != nil {
 		return false, err
 	}

@@ -5,8 +5,8 @@
 -- ARGV[3] reason
 -- ARGV[4] what the job is blamed for: 'none' (the attempt does not count),
 --         'attempt', 'kill' (the instance died in it), 'hopeless' (no attempt
---         can work), or 'unused' (it waited at an instance and was taken back: as if
---         it had never been given out)
+--         can work), or 'unused' (it was taken back from an instance: as if it had
+--         never been given out)
 -- ARGV[5] bound of attempts
 -- ARGV[6] bound of kills
 -- ARGV[7] bound of runs that did not count
