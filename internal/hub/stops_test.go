@@ -62,3 +62,38 @@ func TestPause(t *testing.T) {
 	require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
 	require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
 }
+
+// A run that goes on after the deadline of a drain runs elsewhere, also if the hub
+// restarts before; a drain that is undone takes nothing back.
+func TestDrainWithDeadline(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"one hub": false, "restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 1)
+			instance := b.hub.fleet.Instances()[0].Name
+			id := b.submit(work(3600, 1, "none"), "ann")
+			require.Eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
+			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
+			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, 50*time.Millisecond))
+			if restart {
+				b.stop()
+				b.start()
+			}
+			require.Eventually(t, func() bool { return b.explain(id).State == "queued" }, time.Minute, 5*time.Millisecond)
+			require.Zero(t, b.explain(id).Attempts)
+			require.Eventually(t, func() bool {
+				i, known := b.hub.fleet.Instance(instance)
+				return known && i.State == fleet.Draining && i.Report.Queue == 0
+			}, time.Minute, 5*time.Millisecond)
+
+			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
+			require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(instance)))
+			require.Eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
+			require.Equal(t, 1, b.explain(id).Attempts)
+			b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
+			require.Eventually(t, func() bool { return b.explain(id).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+			require.ErrorIs(t, b.hub.Operator().Drain(t.Context(), "nobody", time.Hour), ErrInstanceUnknown)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -48,5 +49,37 @@ func TestStops(t *testing.T) {
 		stops, err = b.Stops(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, stops)
+	})
+}
+
+// A deadline belongs to a drain: a new drain replaces it, and it ends with the drain.
+func TestDrainDeadlines(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		left := func() map[queue.Stop]time.Duration {
+			t.Helper()
+			left, err := b.Deadlines(t.Context())
+			require.NoError(t, err)
+			return left
+		}
+		require.Empty(t, left())
+		gpu := queue.StopInstance("gpu")
+		require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))
+		require.NoError(t, b.Drain(t.Context(), "other", 0))
+		require.Len(t, left(), 1)
+		require.Greater(t, left()[gpu], 59*time.Minute)
+		require.LessOrEqual(t, left()[gpu], time.Hour)
+		stops, err := b.Stops(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[queue.Stop]bool{gpu: true, queue.StopInstance("other"): true}, stops)
+
+		require.NoError(t, b.Drain(t.Context(), "gpu", time.Millisecond))
+		require.Eventually(t, func() bool { return left()[gpu] < 0 }, time.Minute, time.Millisecond)
+		require.NoError(t, b.Drain(t.Context(), "gpu", 0))
+		require.Empty(t, left())
+		require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))
+		_, err = b.SetStop(t.Context(), gpu, false)
+		require.NoError(t, err)
+		require.Empty(t, left())
 	})
 }
