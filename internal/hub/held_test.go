@@ -50,7 +50,7 @@ func TestHeldPictures(t *testing.T) {
 	require.Nil(t, none, "another tenant's pictures are not there")
 
 	// Waiting jobs that only name held pictures do not stop the sweep.
-	pinned, err := b.hub.janitor.pinned(ctx)
+	pinned, err := b.hub.janitor.pinned.all(ctx)
 	require.NoError(t, err)
 	require.Empty(t, pinned)
 	require.NoError(t, b.hub.held.Expire(ctx))

@@ -240,6 +240,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.operator.stops, h.operator.ring, h.operator.admission = h.stops, h.ring, h.gossip.admission
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
+		pinned: &pinnedBlobs{live: h.queue.LiveKeys, each: h.queue.EachBody},
 	}
 	h.openWebUI()
 	opening, stop := context.WithCancel(context.Background())

@@ -32,6 +32,7 @@ type janitor struct {
 	queue  *queue.Queue
 	store  *files.Store
 	held   *files.Held
+	pinned *pinnedBlobs
 	ring   *keyring.Ring
 	logins *logins
 	// self is the lasting id of the hub.
@@ -78,7 +79,7 @@ func (j *janitor) run(ctx context.Context) {
 			j.log().Warn("cannot delete old held pictures", "error", err)
 		}
 		for range sweptAtOnce {
-			swept, err := j.store.Sweep(ctx, part, sweepAge, j.pinned)
+			swept, err := j.store.Sweep(ctx, part, sweepAge, j.pinned.all)
 			if err != nil {
 				j.log().Warn("cannot sweep the storage", "error", err)
 			}
@@ -140,7 +141,7 @@ func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
 		}
 	}
 	if s.InputAge > 0 {
-		swept, err := j.store.Expire(ctx, job.TypeInput, oldEnough(now.Add(-s.InputAge), now), j.pinned)
+		swept, err := j.store.Expire(ctx, job.TypeInput, oldEnough(now.Add(-s.InputAge), now), j.pinned.all)
 		j.tellSwept("deleted inputs that nobody uses", swept)
 		return err
 	}
@@ -158,9 +159,9 @@ func (j *janitor) forget(ctx context.Context, tenant string, until, now time.Tim
 	var swept files.Swept
 	var err error
 	if tenant == "" {
-		swept, err = j.store.Expire(ctx, job.TypeOutput, until, j.pinned)
+		swept, err = j.store.Expire(ctx, job.TypeOutput, until, j.pinned.all)
 	} else {
-		swept, err = j.store.ExpireOwn(ctx, tenant, until, j.pinned)
+		swept, err = j.store.ExpireOwn(ctx, tenant, until, j.pinned.all)
 	}
 	j.tellSwept("deleted files of old jobs", swept)
 	return err
@@ -171,36 +172,4 @@ func oldEnough(until, now time.Time) time.Time {
 		return young
 	}
 	return until
-}
-
-// pinned gives the blobs that waiting and running jobs need.
-func (j *janitor) pinned(ctx context.Context) (map[string]bool, error) {
-	jobs, err := j.queue.Live(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]string, len(jobs))
-	for n, live := range jobs {
-		keys[n] = live.Key
-	}
-	pinned := map[string]bool{}
-	err = j.queue.EachBody(ctx, keys, func(stored queue.StoredBody) error {
-		body, err := stored.Read()
-		if err != nil || len(body.Inputs) == 0 {
-			return err // what cannot be read may be needed
-		}
-		in, err := files.DecodeInputs(body.Inputs)
-		if err != nil {
-			return err
-		}
-		pins, err := files.DecodePins(in.Pins)
-		if err != nil {
-			return err
-		}
-		for _, key := range pins.Keys() {
-			pinned[key] = true
-		}
-		return nil
-	})
-	return pinned, err
 }

@@ -142,6 +142,15 @@ func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	return jobs, err
 }
 
+// LiveKeys returns the keys of all running and waiting jobs in rank order.
+func (q *Queue) LiveKeys(ctx context.Context) ([]string, error) {
+	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(""), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	return keysOf(ranks), nil
+}
+
 // LiveOf returns the running and waiting jobs of a caller in rank order, except
 // those whose client has not been answered yet.
 func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {

@@ -1,0 +1,75 @@
+package hub
+
+import (
+	"context"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// pinnedBlobs knows the blobs that waiting and running jobs need. It reads the body of
+// each job once: a job's body never changes, and with thousands of jobs that wait, all
+// bodies would be read again several times a minute. What it keeps of jobs that have
+// ended is dropped at the next look.
+type pinnedBlobs struct {
+	live func(ctx context.Context) (keys []string, err error)
+	each func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error
+
+	mu sync.Mutex
+	// jobs are the blobs of each live job, nil for those without.
+	jobs map[string][]string
+}
+
+// all returns the blobs.
+func (p *pinnedBlobs) all(ctx context.Context) (map[string]bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys, err := p.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := make(map[string][]string, len(keys))
+	var unread []string
+	for _, key := range keys {
+		if blobs, known := p.jobs[key]; known {
+			now[key] = blobs
+		} else {
+			unread = append(unread, key)
+		}
+	}
+	err = p.each(ctx, unread, func(stored queue.StoredBody) error {
+		blobs, err := blobsOf(stored)
+		if err == nil {
+			now[stored.Key] = blobs
+		}
+		return err // what cannot be read may be needed
+	})
+	p.jobs = now
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for _, blobs := range now {
+		for _, blob := range blobs {
+			all[blob] = true
+		}
+	}
+	return all, nil
+}
+
+func blobsOf(stored queue.StoredBody) ([]string, error) {
+	body, err := stored.Read()
+	if err != nil || len(body.Inputs) == 0 {
+		return nil, err
+	}
+	in, err := files.DecodeInputs(body.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	pins, err := files.DecodePins(in.Pins)
+	if err != nil {
+		return nil, err
+	}
+	return pins.Keys(), nil
+}
