@@ -109,7 +109,7 @@ func TestBandIsKept(t *testing.T) {
 		normal := b.enqueue("normal")
 		position, err := b.Position(ctx, first.Key)
 		require.NoError(t, err)
-		require.Equal(t, 1, int(position))
+		require.Equal(t, 1, position)
 		list, err := b.Live(ctx, "")
 		require.NoError(t, err)
 		require.Equal(t, []string{normal.Key, first.Key, second.Key}, keysOf(list))
