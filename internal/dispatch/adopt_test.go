@@ -161,6 +161,36 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 	require.Equal(t, 1, a.i.Started(), "it ran once")
 }
 
+// An instance that is reported after a while has time to be connected, too.
+func TestRunWaitsForTheConnection(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	a := hire(b, newScripted(t))
+	a.report("")
+	key := b.submit(working)
+	b.runs(key)
+	b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+	b.Dispatcher.Close()
+	registry := fleet.NewRegistry()
+	b.fleet, b.config.Fleet = registry, registry
+	slow := make(chan struct{})
+	connect := b.config.Connect
+	b.config.Connect = func(i fleet.Instance) (*comfyui.Client, error) {
+		<-slow
+		return connect(i)
+	}
+	b.restart("hub/2")
+	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+	began := time.Now()
+	require.Eventually(t, func() bool { return time.Since(began) > 2*time.Second }, deadline, 50*time.Millisecond)
+	a.report("")
+	reported := time.Now()
+	require.Eventually(t, func() bool { return time.Since(reported) > 300*time.Millisecond }, deadline, 50*time.Millisecond)
+	close(slow)
+	require.Empty(t, b.reaches(key, job.Done).Lost)
+	require.Equal(t, 1, a.i.Started(), "it ran once")
+}
+
 // A cancel does not wait for an instance that this hub cannot reach. What still runs
 // there is stopped once the instance is back.
 func TestCancelWhileTheInstanceIsAway(t *testing.T) {

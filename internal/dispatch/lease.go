@@ -273,7 +273,13 @@ func (r *run) listen() (stop func()) {
 // how the run ends.
 func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 	began := time.Now()
-	for last := began; ; {
+	for last, wasKnown := began, false; ; {
+		// One that is reported at last may still have to be connected.
+		_, known := r.d.Fleet.Instance(o.Instance)
+		if known && !wasKnown {
+			last = time.Now()
+		}
+		wasKnown = known
 		if conn := r.d.connection(o.Instance); conn != nil && conn.isReached() {
 			return conn, result{}
 		}
@@ -299,7 +305,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{verdict: dropped}
 		case hubFailed:
 			return nil, result{verdict: crashed}
-		case frameArrived, socketUp, socketDown, moved, filesSettled, takeBackAsked, movedUp, silence: // of a run with a connection
+		case frameArrived, socketUp, socketDown, moved, filesSettled, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
 		}
 	}
 }
