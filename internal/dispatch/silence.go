@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 const (
@@ -19,9 +20,12 @@ const (
 	// StallTimeout shortens this, too.
 	beginTimeout = 30 * time.Second
 	// hangFactor times StallTimeout is the silence after which a run that the
-	// instance still shows is interrupted. Silence alone is no fault: a video
-	// encoder says nothing for many minutes.
+	// instance still shows is interrupted, as long as such runs are not known well. Silence
+	// alone is no fault: a video encoder says nothing for many minutes.
 	hangFactor = 6
+	// hangSoon times the longest of at least hangRuns runs like it is the same where that is
+	// shorter, and hangLate times the longest one where that is longer.
+	hangSoon, hangLate, hangRuns = 20, 3, 5
 	// interruptTimeout is how long an interrupt may take to have an effect. A
 	// shorter StallTimeout shortens this, too.
 	interruptTimeout = time.Minute
@@ -130,12 +134,29 @@ func (r *run) stuck(ctx context.Context) result {
 		if time.Since(r.stop.at) > min(interruptTimeout, stall) {
 			return r.markUnhealthy(ctx, "a run hangs and cannot be interrupted")
 		}
-	case r.phase == executing && quiet > hangFactor*stall:
+	case r.phase == executing && quiet > r.hangAfter():
 		r.log.Warn("run is silent for too long, interrupting it", "silent_s", int(quiet.Seconds()))
 		r.stop = stop{cause: hung, at: time.Now(), node: r.node}
 		r.interrupt(ctx)
 	}
 	return result{}
+}
+
+// hangAfter is the silence after which the run is interrupted. It is never shorter than
+// StallTimeout.
+func (r *run) hangAfter() time.Duration {
+	stall := r.d.settings().StallTimeout
+	s, ok := schedule.DecodeStructure(r.job().Shape)
+	if !ok {
+		return hangFactor * stall
+	}
+	// How long it takes to load models, only runs tell that had to. Whether one had to that
+	// was taken over is not known.
+	longest, runs := r.d.durations.known.Longest(s, r.d.gpuOf(r.conn.name), r.cold || r.mark == 0)
+	if runs < hangRuns {
+		return max(hangFactor*stall, hangLate*longest)
+	}
+	return max(min(hangFactor*stall, hangSoon*longest), hangLate*longest, stall)
 }
 
 // markUnhealthy gives up an instance that answers and does not work. Its agent

@@ -198,6 +198,25 @@ func (e *Estimator) Estimate(s Structure, gpu string) Estimate {
 	return flat(float64(firstGuess.Milliseconds()), Guess)
 }
 
+// Longest returns the longest of the last runs of a structure on a GPU type, for as much
+// work as the graph has, and how many runs are known. cold says that only runs count that
+// had to load their models; else all do.
+func (e *Estimator) Longest(s Structure, gpu string, cold bool) (longest time.Duration, runs int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.cells[s.Key][gpu]
+	if c == nil {
+		return 0, 0
+	}
+	for _, sample := range c.samples {
+		if sample.Cold || !cold {
+			runs++
+			longest = max(longest, duration(milliseconds(sample)*max(s.Work/sample.Work, 1)))
+		}
+	}
+	return longest, runs
+}
+
 func estimate(f fit, work, by, spread float64, from Source) Estimate {
 	return Estimate{Ran: duration(f.ran(work) * by), Load: duration(f.load * by), Spread: spread, Source: from}
 }

@@ -180,3 +180,31 @@ func TestGPUType(t *testing.T) {
 		require.Equal(t, want, schedule.GPUType(name), name)
 	}
 }
+
+// The longest run counts for as much work as the graph has, and never for less.
+func TestLongest(t *testing.T) {
+	t.Parallel()
+	var e schedule.Estimator
+	longest, runs := e.Longest(sized("s", 1), rtx, false)
+	require.Zero(t, longest)
+	require.Zero(t, runs)
+	e.Add(pair("s", rtx), schedule.Sample{Work: 1000, Ran: 3 * time.Second})
+	e.Add(pair("s", rtx), schedule.Sample{Work: 2000, Ran: 5 * time.Second})
+	e.Add(pair("s", rtx), schedule.Sample{Work: 1000, Ran: 8 * time.Second, Cold: true})
+	e.Add(pair("s", old), schedule.Sample{Work: 1000, Ran: time.Hour})
+	for _, c := range []struct {
+		work float64
+		cold bool
+		want time.Duration
+		runs int
+	}{
+		{work: 1000, want: 8 * time.Second, runs: 3},
+		{work: 100, want: 8 * time.Second, runs: 3},
+		{work: 4000, want: 32 * time.Second, runs: 3},
+		{work: 2000, cold: true, want: 16 * time.Second, runs: 1},
+	} {
+		longest, runs = e.Longest(sized("s", c.work), rtx, c.cold)
+		require.Equal(t, c.want, longest)
+		require.Equal(t, c.runs, runs)
+	}
+}
