@@ -28,8 +28,7 @@ type arrival struct {
 // moments, and videos anywhere among the pictures.
 func arrivals(seed uint64, instances, count int, load float64) []arrival {
 	random := rand.New(rand.NewPCG(seed, 8))
-	mean := (picture*(videoEach-1) + video) / videoEach
-	between := float64(mean) / (float64(instances) * load)
+	between := float64(meanTakes()) / (float64(instances) * load)
 	list := make([]arrival, count)
 	var at time.Duration
 	for n := range list {

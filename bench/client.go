@@ -15,9 +15,11 @@ import (
 
 // client talks to a ComfyUI, or to what stands for one.
 type client struct {
-	url  string
-	id   string // client id of its prompts
-	http *http.Client
+	url string
+	id  string // client id of its prompts
+	// tenant is whom it posts for, at a hub that trusts it; empty for whoever it is.
+	tenant string
+	http   *http.Client
 }
 
 // newClient returns a client that keeps some connections open.
@@ -92,6 +94,9 @@ func (c *client) call(ctx context.Context, method, path string, body []byte, v a
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.tenant != "" {
+		r.Header.Set("X-ComfyHub-Tenant", c.tenant)
 	}
 	return answer(c.http, r, v)
 }

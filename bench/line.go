@@ -89,12 +89,36 @@ type played struct {
 	arrival
 	id    string
 	began time.Time
+	// waited is the simulated time between POST and execution_start.
+	waited time.Duration
 }
 
 // play posts prompts when they are due, waits for the end of all, and returns them with
-// their mean wait between POST and execution_start in simulated time. Their starts are
-// in the histories.
+// their mean wait. Their starts are in the histories.
 func (r *rig) play(list []arrival, to *client, histories []*client) (all []played, mean time.Duration, err error) {
+	if err := r.warmUp(to, histories, len(list)); err != nil {
+		return nil, 0, err
+	}
+	return r.playWarm(list, to, histories)
+}
+
+// warmUp runs a few prompts: nobody waits for connections and code that is new.
+func (r *rig) warmUp(to *client, histories []*client, nonce int) error {
+	for n := range warm {
+		if _, err := to.post(r.ctx, to.body(0, nonce+n)); err != nil {
+			return err
+		}
+	}
+	for _, h := range histories {
+		if err := h.empty(r.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// playWarm is play for servers that have run prompts before.
+func (r *rig) playWarm(list []arrival, to *client, histories []*client) (all []played, mean time.Duration, err error) {
 	var (
 		mu     sync.Mutex
 		posted = make(map[string]time.Time, len(list))
@@ -102,16 +126,6 @@ func (r *rig) play(list []arrival, to *client, histories []*client) (all []playe
 		failed error
 		posts  sync.WaitGroup
 	)
-	for n := range warm { // nobody waits for connections and code that is new
-		if _, err := to.post(r.ctx, to.body(0, len(list)+n)); err != nil {
-			return nil, 0, err
-		}
-	}
-	for _, h := range histories {
-		if err := h.empty(r.ctx); err != nil {
-			return nil, 0, err
-		}
-	}
 	begin := time.Now()
 	for n, a := range list {
 		due := begin.Add(time.Duration(float64(a.at) * scale))
@@ -146,16 +160,17 @@ func (r *rig) play(list []arrival, to *client, histories []*client) (all []playe
 		}
 		maps.Copy(began, some)
 	}
-	var waited time.Duration
+	var sum time.Duration
 	for n, id := range ids {
 		start, ok := began[id]
 		if !ok {
 			return nil, 0, fmt.Errorf("prompt %s is in no history", id)
 		}
-		waited += max(start.Sub(posted[id]), 0)
-		all = append(all, played{list[n], id, start})
+		waited := time.Duration(float64(max(start.Sub(posted[id]), 0)) / scale)
+		sum += waited
+		all = append(all, played{list[n], id, start, waited})
 	}
-	mean = time.Duration(float64(waited) / float64(len(posted)) / scale)
+	mean = sum / time.Duration(len(posted))
 	r.say("%d prompts played, mean wait %.2f simulated seconds", len(posted), mean.Seconds())
 	return all, mean, nil
 }

@@ -21,6 +21,8 @@ type rig struct {
 	dir  string
 	seed uint64
 	out  io.Writer
+	// siteWord is a word for the site of the hubs; empty for none.
+	siteWord string
 
 	fleets  []*programs.Fleet
 	started []*programs.Program
@@ -141,6 +143,9 @@ func (r *rig) fleet(name string, urls []string, embedded bool, words ...string) 
 	}
 	if h.Fleet, err = programs.NewFleet(r.set, dir, url); err != nil {
 		return nil, err
+	}
+	if r.siteWord != "" {
+		h.Env = append(h.Env, "COMFYHUB_SITE="+r.siteWord)
 	}
 	if len(words) > 0 {
 		if h.Set.Caddyfile, err = withWords(h.Set.Caddyfile, dir, words); err != nil {

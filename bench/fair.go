@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// early is how many prompts one tenant posts before the other one comes.
+	early = 1000
+	// fairInstances are for both; half of them are what the other one may expect.
+	fairInstances = 8
+	fairCount     = 300
+)
+
+// fair compares a tenant's mean slowdown, the time from POST to the end over the time that
+// the prompt runs, beside another tenant that has posted a thousand prompts first, and alone
+// on half of the instances.
+func fair(r *rig) ([]figure, error) {
+	list := arrivals(r.seed, fairInstances/2, fairCount, load)
+	for n := range list { // of its videos it would wait for itself
+		list[n].takes = picture
+		list[n].at = time.Duration(float64(list[n].at) * picture.Seconds() / meanTakes().Seconds())
+	}
+	alone, err := r.slowdown(list, fairInstances/2, 0)
+	if err != nil {
+		return nil, err
+	}
+	beside, err := r.slowdown(list, fairInstances, early)
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{
+		name: "fair", value: beside / alone, unit: "ratio", goal: 1.2, lower: true,
+		beside: fmt.Sprintf("mean slowdown %.2f beside %d prompts of another tenant, %.2f alone on %d instances", beside, early, alone, fairInstances/2),
+	}}, nil
+}
+
+// meanTakes is the mean run time of the prompts that arrivals draws.
+func meanTakes() time.Duration { return (picture*(videoEach-1) + video) / videoEach }
+
+// slowdown plays a schedule for one tenant while some prompts of another one wait, and
+// returns the mean slowdown of the schedule's.
+func (r *rig) slowdown(list []arrival, instances, others int) (float64, error) {
+	urls, _, err := r.instances(instances, scale)
+	if err != nil {
+		return 0, err
+	}
+	r.siteWord = "trust_tenant_from 127.0.0.1"
+	h, err := r.fleet("hub", urls, false)
+	if err != nil {
+		return 0, err
+	}
+	defer r.stop()
+	all, mine, other := newClient(h.URL(""), 1), newClient(h.URL(""), 50), newClient(h.URL(""), 1)
+	mine.tenant, other.tenant = "late", "early"
+	if err := r.warmUp(mine, []*client{all}, len(list)); err != nil {
+		return 0, err
+	}
+	for n := range others {
+		if _, err := other.post(r.ctx, other.body(picture.Seconds(), 2*len(list)+n)); err != nil {
+			return 0, err
+		}
+	}
+	played, _, err := r.playWarm(list, mine, []*client{all})
+	if err != nil {
+		return 0, err
+	}
+	var sum float64
+	for _, p := range played {
+		sum += (p.waited + p.takes).Seconds() / p.takes.Seconds()
+	}
+	return sum / float64(len(played)), nil
+}
