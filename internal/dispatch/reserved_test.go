@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -83,10 +84,12 @@ func TestReservedForOthersExpires(t *testing.T) {
 	t.Parallel()
 	own := newScripted(t)
 	b := newDispatching(t, 0)
-	b.add(own)
+	name, err := b.fleet.AddStatic(own.web.URL)
+	require.NoError(t, err)
+	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: name, Tenants: []string{"ada"}}} })
+	// It takes no job from the beginning: a look that has begun would not see a drain.
+	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: own.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Draining: true})
 	b.connects(1)
-	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
-	b.fleet.SetDraining(own.name, true)
 	ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
 	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
 	require.Eventually(t, func() bool {
