@@ -139,6 +139,13 @@ func TestReportedRunIsKept(t *testing.T) {
 	}
 }
 
+// forgetsFleet ends the hub's process; the next one knows no instance until it is reported.
+func (b *dispatching) forgetsFleet() {
+	b.Dispatcher.Close()
+	b.fleet = fleet.NewRegistry()
+	b.config.Fleet = b.fleet
+}
+
 // A run whose instance nobody has reported yet waits longer: the agents of a hub
 // that has restarted may take a minute to find it.
 func TestRunWaitsForItsAgent(t *testing.T) {
@@ -149,9 +156,7 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 	key := b.submit(working)
 	b.runs(key)
 	b.set(func(s *Settings) { s.ContactTimeout = 5 * time.Second })
-	b.Dispatcher.Close()
-	registry := fleet.NewRegistry()
-	b.fleet, b.config.Fleet = registry, registry
+	b.forgetsFleet()
 	b.restart("hub/2")
 	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 	began := time.Now()
@@ -170,9 +175,7 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 	key := b.submit(working)
 	b.runs(key)
 	b.set(func(s *Settings) { s.ContactTimeout = time.Second })
-	b.Dispatcher.Close()
-	registry := fleet.NewRegistry()
-	b.fleet, b.config.Fleet = registry, registry
+	b.forgetsFleet()
 	slow := make(chan struct{})
 	connect := b.config.Connect
 	b.config.Connect = func(i fleet.Instance) (*comfyui.Client, error) {

@@ -78,8 +78,9 @@ type Picked struct {
 //
 // Among the instances that can run a job it prefers, in this order, the one that has
 // the most of its models loaded; the one that ran this client last; one that is reserved,
-// because the others are for everybody; the one that can run the fewest other classes, so that a machine with every model stays free for the
-// jobs that only it can run; and the one whose own models are missed least.
+// because the others are for everybody; the one that can run the fewest other classes, so
+// that a machine with every model stays free for the jobs that only it can run; and the one
+// whose own models are missed least.
 //
 // Another caller's job may overtake that takes less time, or, where the models of the
 // first one must be loaded, one that needs just what the instance has. A job whose models

@@ -88,6 +88,19 @@ func TestOldEndsAreSkipped(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
+// forgotten waits until a client's stream knows nothing more of its prompt, and returns the
+// job's key.
+func (b *bench) forgotten(k stream.Key, id string) (key string) {
+	b.t.Helper()
+	j, err := b.hub.jobs.Find(b.t.Context(), k.Tenant, id)
+	require.NoError(b.t, err)
+	require.Eventually(b.t, func() bool {
+		told, running := b.hub.streams.Told(k, j.Key)
+		return !told && !running
+	}, time.Minute, time.Millisecond)
+	return j.Key
+}
+
 // A client whose socket has been open all the time is told an end that nobody could tell it
 // for longer than the replay window.
 func TestWaitingClientIsToldLate(t *testing.T) {
@@ -96,19 +109,14 @@ func TestWaitingClientIsToldLate(t *testing.T) {
 	began := time.Now()
 	id := b.submit(picture(3), "ann")
 	b.finished(id)
-	j, err := b.hub.jobs.Find(t.Context(), job.DefaultTenant, id)
-	require.NoError(t, err)
 	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-	require.Eventually(t, func() bool {
-		told, running := b.hub.streams.Told(k, j.Key)
-		return !told && !running
-	}, time.Minute, time.Millisecond)
+	key := b.forgotten(k, id)
 	b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
 	ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
-		told, _ := b.hub.streams.Told(k, j.Key)
+		told, _ := b.hub.streams.Told(k, key)
 		return err == nil && old == 0 && told
 	}, time.Minute, 10*time.Millisecond)
 	types := b.dial("ann").until(id)
@@ -123,13 +131,7 @@ func TestOwnEndIsFoundInTheHistory(t *testing.T) {
 	b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Nanosecond})
 	id := b.submit(picture(3), "ann")
 	b.finished(id)
-	j, err := b.hub.jobs.Find(t.Context(), job.DefaultTenant, id)
-	require.NoError(t, err)
-	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-	require.Eventually(t, func() bool {
-		told, running := b.hub.streams.Told(k, j.Key)
-		return !told && !running
-	}, time.Minute, time.Millisecond)
+	b.forgotten(stream.Key{Tenant: job.DefaultTenant, Client: "ann"}, id)
 	socket := b.dial("ann")
 	types := socket.until(id)
 	require.Equal(t, "execution_start", types[0])

@@ -1,5 +1,10 @@
 package job
 
+import (
+	"slices"
+	"strings"
+)
+
 // Band says before whom a job goes, whatever its tenant and its priority.
 type Band string
 
@@ -13,50 +18,40 @@ const (
 	Bulk Band = "bulk"
 )
 
-// bands are all of them, the highest first.
-var bands = [...]Band{Interactive, Normal, Bulk}
+// bands are all of them, the highest first, and marks what the ranks of their jobs begin
+// with, so that they sort by band. The rank of a normal job begins with a digit.
+var (
+	bands = [...]Band{Interactive, Normal, Bulk}
+	marks = [...]string{"+", "", "~"}
+)
 
 // ParseBand reads the name of a band.
 func ParseBand(name string) (b Band, ok bool) {
-	for _, b := range bands {
-		if string(b) == name {
-			return b, true
-		}
+	if slices.Contains(bands[:], Band(name)) {
+		return Band(name), true
 	}
 	return Normal, false
 }
 
-// Mark is what the ranks of the band's jobs begin with, so that they sort by band.
-func (b Band) Mark() string {
-	switch b {
-	case Interactive:
-		return "+"
-	case Bulk:
-		return "~"
-	case Normal:
-	}
-	return ""
-}
+// Mark is what the ranks of the band's jobs begin with.
+func (b Band) Mark() string { return marks[b.level()] }
 
 // Below reports whether the band is lower than another one.
 func (b Band) Below(other Band) bool { return b.level() > other.level() }
 
+// level is the band's place among all; a band without a name is the normal one.
 func (b Band) level() int {
-	switch b {
-	case Interactive:
-		return 0
-	case Bulk:
-		return 2
-	case Normal:
+	if n := slices.Index(bands[:], b); n >= 0 {
+		return n
 	}
-	return 1
+	return Normal.level()
 }
 
 // Band returns the job's band, as its rank has it. With the order `fifo` all are normal.
 func (j Job) Band() Band {
-	for _, b := range bands {
-		if mark := b.Mark(); mark != "" && len(j.Rank) > 0 && j.Rank[:1] == mark {
-			return b
+	for n, mark := range marks {
+		if mark != "" && strings.HasPrefix(j.Rank, mark) {
+			return bands[n]
 		}
 	}
 	return Normal

@@ -40,11 +40,7 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 		pyjson.Member{Key: "reason", Value: pyjson.String(i.Reason)},
 	)
 	if len(i.Reserved) > 0 {
-		tenants := pyjson.Array{}
-		for _, tenant := range i.Reserved {
-			tenants = append(tenants, pyjson.String(tenant))
-		}
-		o.Set("reserved", tenants)
+		o.Set("reserved", pyjson.Strings(i.Reserved))
 	}
 	return o
 }
