@@ -142,15 +142,9 @@ def socket_per_prompt(server):
 
 def polling(server):
     """No socket: /history/{id} is {} until the prompt is done."""
-    import time
-
     graph = Graph(work=server.work(1))
     prompt_id = queue_prompt(server, graph.prompt, str(uuid.uuid4()))
-    end = time.monotonic() + PATIENCE
-    while not (entry := server.json(f"/history/{prompt_id}").get(prompt_id)):
-        must(time.monotonic() < end, "no history")
-        time.sleep(0.05)
-    image = entry["outputs"][SAVE]["images"][0]
+    image = server.ended(prompt_id)["outputs"][SAVE]["images"][0]
     graph.expect(server.view(**image))
 
 

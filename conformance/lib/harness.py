@@ -9,6 +9,7 @@ import json
 import os
 import random
 import sys
+import time
 import traceback
 import urllib.error
 import urllib.parse
@@ -74,6 +75,14 @@ class Server:
 
     def json(self, path):
         return json.loads(self.get(path))
+
+    def ended(self, prompt_id):
+        """The entry of a prompt in the history, as soon as it is there."""
+        end = time.monotonic() + PATIENCE
+        while not (entry := self.json(f"/history/{prompt_id}").get(prompt_id)):
+            must(time.monotonic() < end, f"no history of {prompt_id}")
+            time.sleep(0.05)
+        return entry
 
     def post(self, path, body):
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode())
