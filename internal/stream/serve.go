@@ -13,16 +13,16 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Serve upgrades a request to a WebSocket and blocks until it ends. The query
-// `events=live` has the same effect as Ident.Live. The caller must check the
-// Origin. ErrFull and ErrClosed are returned before anything is written; after any
-// other error nothing is left to answer. A client that leaves is not an error.
+// Serve upgrades a request to a WebSocket, which outlives the request: who waited for
+// its end would keep the request, the web server's buffers and the stack of all its
+// handlers, which is more than the socket itself needs. The query `events=live` has the
+// same effect as Ident.Live. The caller must check the Origin. ErrFull and ErrClosed are
+// returned before anything is written; after any other error nothing is left to answer.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
 	party := partyOf(id)
 	if err := s.reserve(party); err != nil {
 		return err
 	}
-	defer s.release(party)
 	if id.Client == "" {
 		id.Client = mintSID()
 	}
@@ -31,11 +31,12 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	k := KeyOf(id.Requester)
 	s.change(k, true, func(c *client) { c.extend() })
 	arrival := s.arrivals.Add(1)
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	conn, err := websocket.Accept(leanWriter{w}, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller has checked the Origin by ComfyUI's rules
 		CompressionMode:    websocket.CompressionNoContextTakeover,
 	})
 	if err != nil {
+		s.release(party)
 		return fmt.Errorf("stream: %w", err)
 	}
 	conn.SetReadLimit(readLimit)
@@ -43,7 +44,12 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	sock.sid, sock.caller, sock.arrival = id.Client, id.Caller, arrival
 	sock.queue.ledger = s.ledgerOf(k)
 	sock.received = func(mark, probe uint64) { s.received(k, mark, probe) }
-	return s.run(sock, k, id.Live || wantsLive(r))
+	live := id.Live || wantsLive(r)
+	go func() {
+		defer s.release(party)
+		s.run(sock, k, live)
+	}()
+	return nil
 }
 
 func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http.Request) *socket {
@@ -57,7 +63,6 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 		fanout:   &s.fanout,
 		features: func() []byte { return s.o.Features() },
 		wake:     make(chan struct{}, 1),
-		pings:    make(chan struct{}, 1),
 		settled:  make(chan struct{}),
 		shutDone: make(chan struct{}),
 	}
@@ -65,15 +70,16 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 	return sock
 }
 
-// run serves a socket with three goroutines: one reads, one writes, one pings.
-func (s *Streams) run(sock *socket, k Key, live bool) error {
+// run serves a socket until it ends, with two goroutines: one reads, one writes. The
+// writer starts a third one for each ping.
+func (s *Streams) run(sock *socket, k Key, live bool) {
 	sock.tally = s.callers.join(sock.caller, sock)
 	defer s.callers.leave(sock.caller, sock)
 	s.fanout.join(k.Tenant, sock)
 	defer s.fanout.leave(k.Tenant, sock)
 	if !s.admit(sock) {
 		<-sock.shut(websocket.StatusGoingAway, "")
-		return nil
+		return
 	}
 	defer s.dismiss(sock)
 	defer sock.mute() // releases the files of results that were not written
@@ -97,6 +103,7 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 	} else {
 		all.Go(func() { s.arrive(ctx, sock, k, live) }) // asks the other hubs
 	}
+	sock.confirms = func() { all.Go(func() { sock.confirm(ctx) }) }
 	all.Go(func() {
 		_ = sock.write(ctx) // returns when it has failed or must stop
 		if ctx.Err() == nil {
@@ -104,7 +111,6 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 			sock.shut(websocket.StatusTryAgainLater, "cannot write")
 		}
 	})
-	all.Go(func() { sock.confirm(ctx) })
 
 	err := sock.read(ctx)
 	inOrder = leftInOrder(err)
@@ -116,7 +122,6 @@ func (s *Streams) run(sock *socket, k Key, live bool) error {
 		code = websocket.StatusMessageTooBig
 	}
 	<-sock.shut(code, "")
-	return nil
 }
 
 // reserve takes a slot for a socket.

@@ -242,7 +242,7 @@ func TestSocketsAreLimited(t *testing.T) {
 		_, resp, err := r.request("/ws", nil)
 		require.Error(t, err)
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-		require.ErrorIs(t, r.errs[0], ErrFull)
+		require.ErrorIs(t, r.errs[2], ErrFull)
 		p.leave()
 		synctest.Wait()
 		r.open("/ws")

@@ -51,9 +51,10 @@ type socket struct {
 	// received is called with each mark that the client has confirmed, and with the
 	// newest probe that it has answered.
 	received func(mark, probe uint64)
+	// confirms starts confirm. Only the writer may call it.
+	confirms func()
 
 	wake     chan struct{} // something to write
-	pings    chan struct{} // a ping to send
 	settled  chan struct{} // closed once the flags are known
 	flags    flags
 	shutOnce sync.Once
@@ -71,6 +72,11 @@ type socket struct {
 	told     uint64   // the newest of a sequence whose end was written
 	toldAt   time.Time
 	probe    uint64 // the newest that is to be asked
+	asking   bool   // confirm is running
+	again    bool   // it is to send one more ping
+
+	// Used by confirm only.
+	confirmed, answered uint64
 
 	// Used by the writer only.
 	adapter    adapter
@@ -195,34 +201,38 @@ func (w *socket) negotiate(message []byte) {
 	}
 }
 
-// confirm sends pings and waits for their pongs, one at a time. A pong means that
-// the client has read everything up to the mark that was written before the ping.
-func (w *socket) confirm(ctx context.Context) {
-	var confirmed, answered uint64
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.pings:
-		}
-		w.mu.Lock()
-		mark, probe := w.mark, w.probe
-		w.mu.Unlock()
-		// Writing a ping fails while a long message is being sent to a slow client,
-		// and when the connection is gone and ctx is about to end.
-		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
-			return
-		}
-		if mark > confirmed || probe > answered {
-			confirmed, answered = mark, probe
-			w.received(mark, probe)
-		}
+// ping asks whether the client has read everything so far. Only the writer may call it.
+func (w *socket) ping() {
+	w.mu.Lock()
+	w.again = true
+	starts := !w.asking
+	w.asking = true
+	w.mu.Unlock()
+	if starts {
+		w.confirms()
 	}
 }
 
-func (w *socket) ping() {
-	select {
-	case w.pings <- struct{}{}:
-	default:
+// confirm sends pings and waits for their pongs, one at a time, until no further one is
+// asked for. A pong means that the client has read everything up to the mark that was
+// written before the ping.
+func (w *socket) confirm(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		asked, mark, probe := w.again, w.mark, w.probe
+		w.asking, w.again = asked, false
+		w.mu.Unlock()
+		if !asked {
+			return
+		}
+		// Writing a ping fails while a long message is being sent to a slow client,
+		// and when the connection is gone and ctx is about to end.
+		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
+			return // and no other one is started: asking stays
+		}
+		if mark > w.confirmed || probe > w.answered {
+			w.confirmed, w.answered = mark, probe
+			w.received(mark, probe)
+		}
 	}
 }

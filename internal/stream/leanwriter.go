@@ -1,0 +1,40 @@
+package stream
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+const (
+	// readBuffer and writeBuffer are the buffers of a socket in bytes. Those of the web
+	// server are 4 KiB each, and most sockets are idle. What is longer than a buffer
+	// passes it by.
+	readBuffer  = 512
+	writeBuffer = 1024
+)
+
+// leanWriter is a response whose connection is handed over with small buffers and
+// without what the web server keeps for it.
+type leanWriter struct{ http.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (w leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	// What the client has sent right behind its request; it stays in the new buffer.
+	early, err := buffers.Reader.Peek(buffers.Reader.Buffered())
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), conn), max(readBuffer, len(early)))
+	if _, err := reader.Peek(len(early)); err != nil {
+		return nil, nil, fmt.Errorf("take over the connection: %w", err)
+	}
+	return conn, bufio.NewReadWriter(reader, bufio.NewWriterSize(conn, writeBuffer)), nil
+}
