@@ -43,6 +43,14 @@ func TestScripts(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"abab", "1755907200123", db.Key("a", "b"), redis.Pack("x", "", "a:b"), "clock"}, reply)
 
+		// In the embedded server these are written in Go.
+		body = `return {int(0), int(-7), int(2.5), int(3.5), int(2^53), int(1e17), int(-1e300), key(), key('', 5), pack(), pack('\255', '')}`
+		reply, err = db.Run(ctx, redis.NewScript("texts", redis.ReadOnly, body))
+		require.NoError(t, err)
+		require.Equal(t, []string{
+			"0", "-7", "2", "4", "9007199254740992", "100000000000000000", fmt.Sprintf("%.0f", -1e300), db.Key(), db.Key("", "5"), "", redis.Pack("\xff", ""),
+		}, reply)
+
 		_, err = db.Run(ctx, redis.NewScript("broken", redis.Write, `error('no')`))
 		require.ErrorContains(t, err, "script broken")
 		require.NotErrorIs(t, err, redis.ErrUnavailable, "a script's own fault is not Redis's")

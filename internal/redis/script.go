@@ -82,9 +82,9 @@ func NewScript(name string, mode Mode, parts ...string) *Script {
 	return s
 }
 
-// embeddedLua replaces write in this process, where what a script writes goes
-// to the journal.
-const embeddedLua = "\nwrite = redis.write\n"
+// embeddedLua replaces some of the prelude in this process: what a script writes goes to
+// the journal, and what it calls most often is Go.
+const embeddedLua = "\nwrite, key, pack, int = redis.write, redis.key, redis.pack, redis.int\n"
 
 // Name returns the script's name.
 func (s *Script) Name() string { return s.name }

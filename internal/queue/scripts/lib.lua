@@ -7,6 +7,11 @@ local function job_key(k)
   return key('q', 'job', k)
 end
 
+-- key_of returns the key at the end of a rank.
+local function key_of(rank)
+  return string.match(rank, '.*:(.*)')
+end
+
 -- get returns a job's record as a table with its key as j.key, or nil.
 local function get(k)
   local flat = redis.call('HGETALL', job_key(k))

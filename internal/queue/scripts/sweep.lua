@@ -22,7 +22,7 @@ local function recount()
   write('HSET', key('q', 'counters'), 'recounted', int(now()))
   write('DEL', key('q', 'waiting_jobs'), key('q', 'waiting_bytes'))
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), 0, -1)) do
-    local k = string.match(rank, '[^:]*$')
+    local k = key_of(rank)
     local f = redis.call('HMGET', job_key(k), 'state', 'tenant', 'counted', 'weight')
     local j = {key = k, tenant = f[2], weight = f[4] or nil}
     if f[1] == 'queued' then
@@ -42,7 +42,7 @@ local function misindexed()
     return true
   end
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'waiting'), '0', '15')) do
-    local tenant = redis.call('HGET', job_key(string.match(rank, '[^:]*$')), 'tenant')
+    local tenant = redis.call('HGET', job_key(key_of(rank)), 'tenant')
     if tenant and not redis.call('ZSCORE', key('q', 'waits' .. band_of(rank), tenant), rank) then
       return true
     end
@@ -68,7 +68,7 @@ local function reindex()
   end
   write('HSET', key('q', 'counters'), 'indexed', '0', 'reindexed', int(now()))
   for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), '0', '-1')) do
-    local f = redis.call('HMGET', job_key(string.match(rank, '[^:]*$')), 'state', 'tenant', 'class', 'paused')
+    local f = redis.call('HMGET', job_key(key_of(rank)), 'state', 'tenant', 'class', 'paused')
     if f[1] == 'queued' and f[4] ~= '1' then
       index({rank = rank, tenant = f[2], class = f[3]})
     end

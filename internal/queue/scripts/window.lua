@@ -63,7 +63,7 @@ for _, class in ipairs(unknown) do
   out[#out + 1] = class
 end
 for i = skip + 1, #list do
-  local fields = redis.call('HGETALL', job_key(string.match(list[i], '[^:]*$')))
+  local fields = redis.call('HGETALL', job_key(key_of(list[i])))
   local state, not_before, tenant
   for f = 1, #fields, 2 do
     if fields[f] == 'state' then

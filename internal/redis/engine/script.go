@@ -16,7 +16,8 @@ type Script struct{ proto *lua.FunctionProto }
 // Compile reads a script. Name is for errors. Scripts find KEYS, ARGV and
 // redis.call as on a server, and redis.write, which is redis.call for what
 // changes something: without it a change would not be in the journal, so
-// redis.call refuses.
+// redis.call refuses. redis.key, redis.pack and redis.int are what the prelude of
+// package redis calls key, pack and int.
 func Compile(name, text string) (*Script, error) {
 	chunk, err := parse.Parse(strings.NewReader(text), name)
 	if err != nil {
@@ -34,6 +35,8 @@ type interpreter struct {
 	state *lua.LState
 	// do does a command for the script that runs.
 	do func(args []string, write bool) (any, error)
+	// prefix is the first key of the script that runs.
+	prefix string
 }
 
 // maxStack bounds the values on Lua's stack: unpack of a long list takes room.
@@ -61,6 +64,9 @@ func newInterpreter(do func(args []string, write bool) (any, error)) *interprete
 	redis := l.NewTable()
 	redis.RawSetString("call", l.NewFunction(i.calls(false)))
 	redis.RawSetString("write", l.NewFunction(i.calls(true)))
+	for name, function := range i.texts() {
+		redis.RawSetString(name, l.NewFunction(function))
+	}
 	l.SetGlobal("redis", redis)
 	return i
 }
@@ -69,6 +75,10 @@ func newInterpreter(do func(args []string, write bool) (any, error)) *interprete
 func (i *interpreter) run(s *Script, keys, args []string) ([]string, error) {
 	l := i.state
 	defer l.SetTop(0)
+	i.prefix = ""
+	if len(keys) > 0 {
+		i.prefix = keys[0]
+	}
 	l.SetGlobal("KEYS", tableOf(l, keys))
 	l.SetGlobal("ARGV", tableOf(l, args))
 	l.Push(l.NewFunctionFromProto(s.proto))
