@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+// sendBuffer is how much of a body is read and written at once, in bytes. With a quarter
+// of it, system calls are a third of the work for a picture.
+const sendBuffer = 128 << 10
+
 // Content is a file that ServeContent sends.
 type Content struct {
 	ETag     string
@@ -70,7 +74,7 @@ func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
 	}
 	w.WriteHeader(status)
 	if body != nil {
-		sendBody(w, body, c.Logger)
+		sendBody(w, body, part.length, c.Logger)
 	}
 	return nil
 }
@@ -84,10 +88,12 @@ func Active(contentType string) bool { return active(contentType, true) }
 
 // sendBody copies a body to the client. Once the status is out an error can
 // only be told by cutting the connection, so that the client does not take a
-// part for the whole.
-func sendBody(w http.ResponseWriter, body io.Reader, log *slog.Logger) {
+// part for the whole. The length is negative if it is unknown.
+func sendBody(w http.ResponseWriter, body io.Reader, length int64, log *slog.Logger) {
 	from := &sourceReader{r: body}
-	if _, err := io.Copy(w, from); err != nil && from.err != nil {
+	buffer := make([]byte, max(1, min(uint64(length), sendBuffer)))
+	// The writer's own way of reading has a smaller buffer.
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, from, buffer); err != nil && from.err != nil {
 		log.Warn("a file broke off while it was sent", "error", from.err)
 		panic(http.ErrAbortHandler)
 	}
