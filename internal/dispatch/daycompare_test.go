@@ -57,7 +57,7 @@ func (s daySpec) roundRobin(list []arrival) (waits dayWaits) {
 		n := turn % s.servers
 		start := max(free[n], a.at)
 		waits.add(a, start-a.at)
-		free[n], loaded[n] = start+s.lasting(n, a.kind, loaded[n]), a.kind.model
+		free[n], loaded[n] = start+s.lasting(n, a, loaded[n]), a.kind.model
 	}
 	return waits
 }
@@ -78,7 +78,7 @@ func (s daySpec) firstCome(list []arrival) (waits dayWaits, switches int) {
 		if loaded[n] != a.kind.model {
 			switches++
 		}
-		free[n], loaded[n] = start+s.lasting(n, a.kind, loaded[n]), a.kind.model
+		free[n], loaded[n] = start+s.lasting(n, a, loaded[n]), a.kind.model
 	}
 	return waits, switches
 }

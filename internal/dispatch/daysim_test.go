@@ -89,9 +89,14 @@ type dayResult struct {
 
 // simulate lets the prompts arrive. It ends when all have run, or, with cut, when no more
 // come.
-func (s daySpec) simulate(t *testing.T, cut bool, settings Settings) (result dayResult) {
+func (s daySpec) simulate(t *testing.T, cut bool, settings Settings) dayResult {
 	t.Helper()
-	list := s.arrivals()
+	return s.simulateThese(t, s.arrivals(), cut, settings)
+}
+
+// simulateThese is simulate for prompts that are known.
+func (s daySpec) simulateThese(t *testing.T, list []arrival, cut bool, settings Settings) (result dayResult) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaySim(t, s, settings)
 		result = d.replay(list, cut)
@@ -240,6 +245,8 @@ func (d *daySim) idleServers() (idle []Idle, infos []*catalog.Info) {
 
 // soonServers is Dispatcher.soon.
 func (d *daySim) soonServers() (list []Soon) {
+	var idle []Idle
+	var infos []*catalog.Info
 	for _, s := range d.servers {
 		if s.running == nil {
 			continue
@@ -251,14 +258,15 @@ func (d *daySim) soonServers() (list []Soon) {
 		if s.running.cold {
 			e.Ran += e.Load
 		}
-		classes := map[string]bool{}
-		for class := range d.kinds {
-			classes[class] = d.canRun(s, class)
-		}
 		list = append(list, Soon{
-			Idle: Idle{Name: s.name, Loaded: []string{s.loaded}, Classes: classes},
+			Idle: Idle{Name: s.name, Loaded: []string{s.loaded}},
 			Free: remaining(e.Ran, time.Since(s.running.began)),
 		})
+		idle, infos = append(idle, list[len(list)-1].Idle), append(infos, s.info)
+	}
+	d.judged.able(idle, infos, d.classes)
+	for n := range list {
+		list[n].Idle = idle[n]
 	}
 	return list
 }
@@ -275,15 +283,15 @@ func (d *daySim) give(ctx context.Context, left *int, pair Pair) error {
 	require.NoError(d.t, err)
 	*left = classes
 	d.line.leave(j.key)
-	now := time.Now()
-	took := d.daySpec.lasting(s.number, j.kind, s.loaded)
+	begins := time.Now().Add(d.daySpec.lag)
+	took := d.daySpec.lasting(s.number, j.arrival, s.loaded)
 	if j.cold = s.loaded != j.kind.model; j.cold {
 		d.switches++
 	}
 	d.used[j.tenant] += took
-	d.waits.add(j.arrival, now.Sub(d.began)-j.at)
-	j.run, j.began, j.started = claimed.Run, now, now.Sub(d.began)
-	s.running, s.loaded, s.client, s.ends = j, j.kind.model, j.caller, now.Add(took)
+	j.run, j.began, j.started = claimed.Run, begins, begins.Sub(d.began)
+	d.waits.add(j.arrival, j.started-j.at)
+	s.running, s.loaded, s.client, s.ends = j, j.kind.model, j.caller, begins.Add(took)
 	heap.Push(&d.ends, s)
 	delete(d.waiting, j.key)
 	d.counts[j.group()]--

@@ -22,6 +22,11 @@ type daySpec struct {
 	load  float64
 	// videos is the part of the prompts that are videos.
 	videos float64
+	// pictureTakes and videoTakes are how long prompts run on a fast server, each as often
+	// as the others; 4 s and 120 s by default.
+	pictureTakes, videoTakes []time.Duration
+	// noise is by which part of that a run takes longer or less long, at most.
+	noise float64
 	// models is how many models there are, loading how long it takes to load one.
 	models  int
 	loading time.Duration
@@ -34,22 +39,22 @@ type daySpec struct {
 	uneven bool
 	// priorities gives one prompt in ten a priority.
 	priorities bool
+	// lag is how long it takes to begin a run.
+	lag time.Duration
 	// weights are the tenants' shares, 1 by default.
 	weights map[string]float64
 }
 
-const (
-	pictureTakes = 4 * time.Second
-	videoTakes   = 120 * time.Second
-	burstOf      = 20
-)
+const burstOf = 20
 
 // arrival is a simulated prompt.
 type arrival struct {
 	at             time.Duration
 	tenant, caller string
 	kind           *dayKind
-	priority       int
+	// takes is how long the run takes on a fast server.
+	takes    time.Duration
+	priority int
 }
 
 // dayKind are the prompts of one graph.
@@ -62,11 +67,12 @@ type dayKind struct {
 	graph       pyjson.Value
 }
 
-// newDayKind returns the kind of picture or video that a model makes.
-func newDayKind(model string, video bool) *dayKind {
-	k := &dayKind{name: "Picture", model: model, video: video, takes: pictureTakes}
+// newDayKind returns the kind of picture or video that a model makes. Its graph says how
+// much there is to do.
+func newDayKind(model string, video bool, takes time.Duration) *dayKind {
+	k := &dayKind{name: "Picture", model: model, video: video, takes: takes}
 	if video {
-		k.name, k.takes = "Video", videoTakes
+		k.name = "Video"
 	}
 	needs := catalog.Requirements{
 		Classes: []string{"Loader", k.name},
@@ -75,7 +81,7 @@ func newDayKind(model string, video bool) *dayKind {
 	k.class, k.requires = needs.Signature(), needs.Encode()
 	var err error
 	k.graph, err = pyjson.Parse(fmt.Appendf(nil,
-		`{"1":{"class_type":"Loader","inputs":{"model":%q}},"2":{"class_type":%q,"inputs":{"made":["1",0]}}}`, model, k.name))
+		`{"1":{"class_type":"Loader","inputs":{"model":%q}},"2":{"class_type":%q,"inputs":{"made":["1",0],"seconds":%g}}}`, model, k.name, takes.Seconds()))
 	if err != nil {
 		panic(err)
 	}
@@ -91,17 +97,42 @@ func (s daySpec) modelNames() []string {
 	return names
 }
 
+// kinds returns those of the pictures and of the videos.
+func (s daySpec) kinds() (pictures, videos []*dayKind) {
+	ofPictures, ofVideos := s.pictureTakes, s.videoTakes
+	if ofPictures == nil {
+		ofPictures = []time.Duration{4 * time.Second}
+	}
+	if ofVideos == nil {
+		ofVideos = []time.Duration{120 * time.Second}
+	}
+	names := s.modelNames()
+	for _, name := range names {
+		for _, takes := range ofPictures {
+			pictures = append(pictures, newDayKind(name, false, takes))
+		}
+	}
+	for _, takes := range ofVideos {
+		videos = append(videos, newDayKind(names[len(names)-1], true, takes))
+	}
+	return pictures, videos
+}
+
+// meanOf is how many seconds prompts of some kinds take on average.
+func meanOf(kinds []*dayKind) float64 {
+	var sum time.Duration
+	for _, k := range kinds {
+		sum += k.takes
+	}
+	return sum.Seconds() / float64(len(kinds))
+}
+
 // arrivals returns the prompts in the order in which they come. The same seed gives the
 // same ones.
 func (s daySpec) arrivals() (list []arrival) {
 	random := rand.New(rand.NewPCG(s.seed, 1))
-	var pictures []*dayKind
-	names := s.modelNames()
-	video := newDayKind(names[len(names)-1], true)
-	for _, name := range names {
-		pictures = append(pictures, newDayKind(name, false))
-	}
-	mean := pictureTakes.Seconds()*(1-s.videos) + videoTakes.Seconds()*s.videos
+	pictures, videos := s.kinds()
+	mean := meanOf(pictures)*(1-s.videos) + meanOf(videos)*s.videos
 	power := 0.0
 	for n := range s.servers {
 		power += 1 / s.slowness(n)
@@ -122,7 +153,14 @@ func (s daySpec) arrivals() (list []arrival) {
 			caller: fmt.Sprintf("t%d/%d", tenant, random.IntN(s.callers)), kind: pictures[random.IntN(len(pictures))],
 		}
 		if random.Float64() < s.videos {
-			a.kind = video
+			a.kind = videos[0]
+			if len(videos) > 1 {
+				a.kind = videos[random.IntN(len(videos))]
+			}
+		}
+		a.takes = a.kind.takes
+		if s.noise > 0 {
+			a.takes = time.Duration(float64(a.takes) * (1 + s.noise*(2*random.Float64()-1)))
 		}
 		if s.priorities && random.IntN(10) == 0 {
 			a.priority = 5
@@ -149,9 +187,9 @@ func (s daySpec) slowness(server int) float64 {
 }
 
 // lasting returns how long a server takes for a prompt, with the model that it has.
-func (s daySpec) lasting(server int, k *dayKind, loaded string) time.Duration {
-	took := time.Duration(float64(k.takes) * s.slowness(server))
-	if loaded != k.model {
+func (s daySpec) lasting(server int, a arrival, loaded string) time.Duration {
+	took := time.Duration(float64(a.takes) * s.slowness(server))
+	if loaded != a.kind.model {
 		took += s.loading
 	}
 	return took

@@ -7,9 +7,10 @@ local function job_key(k)
   return key('q', 'job', k)
 end
 
--- key_of returns the key at the end of a rank.
+-- key_of returns the key at the end of a rank, after what rank.lua and enqueue.lua put
+-- before it. Patterns would be the larger part of a look at many jobs.
 local function key_of(rank)
-  return string.match(rank, '.*:(.*)')
+  return string.sub(rank, (string.find(rank, ':', 38, true) or 0) + 1)
 end
 
 -- get returns a job's record as a table with its key as j.key, or nil.
