@@ -36,9 +36,10 @@ type Jobs struct {
 	bodies bodyCache
 }
 
-// Live are a tenant's running and waiting jobs in the order in which they run.
+// Live are a tenant's running and waiting jobs in the order in which they run. Why one
+// waits and how often it was given out may be what was true a moment ago.
 func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
-	jobs, err := s.queue.Live(ctx, tenant)
+	jobs, err := s.queue.Listed(ctx, tenant)
 	if err == nil {
 		s.bodies.retain(tenant, jobs)
 	}
@@ -180,7 +181,7 @@ func (s *Jobs) FindLiveAll(ctx context.Context, tenant string, ids []string) (ma
 	if len(open) == 0 {
 		return found, nil
 	}
-	jobs, err := s.queue.Live(ctx, tenant)
+	jobs, err := s.queue.Listed(ctx, tenant)
 	for _, j := range seen(jobs) {
 		known, has := found[j.ID]
 		if open[j.ID] && (!has || known.State == job.Queued && j.State != job.Queued) {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -131,17 +129,6 @@ func (q *Queue) Position(ctx context.Context, key string) (int, error) {
 	return strconv.Atoi(fields[0])
 }
 
-// Live returns the running and waiting jobs of a tenant, or of all with "", in rank
-// order. Those of a tenant exclude jobs whose client has not been answered yet, see
-// [Queue.Admit].
-func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
-	jobs, err := q.live(ctx, q.keys.live(tenant))
-	if tenant != "" {
-		jobs = listed(jobs)
-	}
-	return jobs, err
-}
-
 // LiveKeys returns the keys of all running and waiting jobs in rank order.
 func (q *Queue) LiveKeys(ctx context.Context) ([]string, error) {
 	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(""), 0, -1).Result()
@@ -149,28 +136,6 @@ func (q *Queue) LiveKeys(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	return keysOf(ranks), nil
-}
-
-// LiveOf returns the running and waiting jobs of a caller in rank order, except
-// those whose client has not been answered yet.
-func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
-	jobs, err := q.live(ctx, q.keys.caller(caller))
-	return listed(jobs), err
-}
-
-func listed(jobs []job.Job) []job.Job {
-	now := time.Now()
-	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.AtDoor(now) })
-}
-
-func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {
-	ranks, err := q.db.Client().ZRange(ctx, set, 0, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("queue: %w", err)
-	}
-	jobs, err := q.jobs(ctx, keysOf(ranks))
-	// Jobs that have ended meanwhile are in the history by now.
-	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !j.State.Live() }), err
 }
 
 // Count returns the number of live jobs of a caller.

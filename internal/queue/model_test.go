@@ -219,6 +219,7 @@ func (w *walk) compare() {
 	require.NoError(t, err)
 	require.Equal(t, lookModel(w.m.live(func(j *modelJob) bool { return j.Caller == caller })), lookAll(own))
 	for _, tenant := range []string{"t0", "t1"} {
+		w.compareListings(tenant)
 		keys, want := [][2]string{}, [][2]string{}
 		entries, err := w.History(w.ctx, tenant, queue.Page{})
 		require.NoError(t, err)
@@ -251,6 +252,25 @@ func (w *walk) compare() {
 		}
 		require.Equal(t, look(j.Job), look(w.get(j.Key)))
 	}
+}
+
+// compareListings compares a tenant's live jobs with the model. Listed may tell of a waiting
+// job what was true before it was given out.
+func (w *walk) compareListings(tenant string) {
+	t, own := w.t, w.m.live(func(j *modelJob) bool { return j.Tenant == tenant })
+	listed, err := w.Listed(w.ctx, tenant)
+	require.NoError(t, err)
+	require.Len(t, listed, len(own))
+	for n, j := range listed {
+		if j.State != job.Queued {
+			require.Equal(t, look(own[n].Job), look(j))
+		}
+		require.Equal(t, []any{own[n].Key, own[n].ID, own[n].Caller, own[n].Rank, own[n].State, own[n].stopped},
+			[]any{j.Key, j.ID, j.Caller, j.Rank, j.State, j.Paused})
+	}
+	live, err := w.Live(w.ctx, tenant)
+	require.NoError(t, err)
+	require.Equal(t, lookModel(own), lookAll(live))
 }
 
 // compareWindow compares a part of the waiting jobs with the model.

@@ -171,6 +171,7 @@ type Queue struct {
 
 	copies   *copies // nil with the embedded server
 	requires requirements
+	listings listings
 	heal     healing
 }
 
