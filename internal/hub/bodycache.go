@@ -143,7 +143,16 @@ func (c *bodyCache) retain(tenant string, live []job.Job) {
 	if own == nil {
 		return
 	}
-	kept := make(map[string]StoredBody, min(len(live), len(own.bodies)))
+	still := 0
+	for _, j := range live {
+		if _, ok := own.bodies[j.Key]; ok {
+			still++
+		}
+	}
+	if still == len(own.bodies) && still > 0 {
+		return
+	}
+	kept := make(map[string]StoredBody, still)
 	var size int64
 	for _, j := range live {
 		if body, ok := own.bodies[j.Key]; ok {

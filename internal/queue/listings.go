@@ -28,8 +28,8 @@ type listings struct {
 
 // tenantListing is that of one tenant.
 type tenantListing struct {
-	// turn is held while the tenant's jobs are read.
-	turn sync.Mutex
+	// turn is full while the tenant's jobs are read.
+	turn chan struct{}
 	// next is the reading that has not begun yet, for all who ask until then; nil if
 	// nobody does.
 	next *reading
@@ -58,7 +58,7 @@ func (l *listings) read(ctx context.Context, tenant string, read func(ctx contex
 		if l.tenants == nil {
 			l.tenants = map[string]*tenantListing{}
 		}
-		t = &tenantListing{}
+		t = &tenantListing{turn: make(chan struct{}, 1)}
 		l.tenants[tenant] = t
 	}
 	t.callers++
@@ -87,8 +87,8 @@ func (l *listings) read(ctx context.Context, tenant string, read func(ctx contex
 
 // begin reads when the reading before has ended.
 func (l *listings) begin(ctx context.Context, tenant string, t *tenantListing, r *reading, read func(context.Context, []*job.Job) ([]*job.Job, error)) {
-	t.turn.Lock()
-	defer t.turn.Unlock()
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
 	l.mu.Lock()
 	t.next = nil // who asks from now on may ask for a job that is not in this one
 	kept := t.kept

@@ -183,4 +183,3 @@ func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {
 	// Jobs that have ended meanwhile are in the history by now.
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !j.State.Live() }), err
 }
-

@@ -96,9 +96,8 @@ func (l *listing) text(s string) { l.write([]byte(s)) }
 // no place here.
 func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	keys := make([]string, len(jobs))
-	byKey := make(map[string]job.Job, len(jobs))
 	for n, j := range jobs {
-		keys[n], byKey[j.Key] = j.Key, j
+		keys[n] = j.Key
 	}
 	separator := ""
 	count := 0
@@ -115,8 +114,11 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 			l.Log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
 			l.broken = true
 		}
+		for jobs[0].Key != stored.Key { // the bodies come in the order of the keys
+			jobs = jobs[1:]
+		}
 		l.text(separator)
-		tuple = appendTuple(tuple[:0], byKey[stored.Key], body)
+		tuple = appendTuple(tuple[:0], jobs[0], body)
 		l.write(tuple)
 		separator = ", "
 		count++

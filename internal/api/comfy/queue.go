@@ -29,18 +29,7 @@ func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 		return
 	}
 	jobs = l.shown.asListed(a, jobs)
-	mine := l.Recent.Callers(a)
-	slices.SortStableFunc(jobs, func(x, y job.Job) int {
-		return rankOf(slices.Contains(mine, x.Caller)) - rankOf(slices.Contains(mine, y.Caller))
-	})
-	var running, pending []job.Job
-	for _, j := range jobs {
-		if j.State == job.Queued {
-			pending = append(pending, j)
-		} else {
-			running = append(running, j)
-		}
-	}
+	running, pending := inOrder(jobs, l.Recent.Callers(a))
 	tag := queueTag(running, pending)
 	if api.Has(r, tag) {
 		api.Unchanged(w, r, tag)
@@ -56,6 +45,24 @@ func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	list.text("}")
 	list.answer(w, r, err)
+}
+
+// inOrder parts what runs from what waits, and in each puts the jobs of some callers
+// first.
+func inOrder(jobs []job.Job, mine []string) (running, pending []job.Job) {
+	pending = make([]job.Job, 0, len(jobs)) // most jobs wait
+	for _, own := range []bool{true, false} {
+		for _, j := range jobs {
+			switch {
+			case slices.Contains(mine, j.Caller) != own:
+			case j.State == job.Queued:
+				pending = append(pending, j)
+			default:
+				running = append(running, j)
+			}
+		}
+	}
+	return running, pending
 }
 
 // queueVersion is part of each tag of GET /queue. It changes when equal jobs are shown

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"io"
 	"os"
+	"syscall"
 )
 
 // Rewrite rewrites the journal, as it happens by itself when it has grown.
@@ -21,6 +23,24 @@ func (e *Engine) BreakJournal(readOnly *os.File) (repair func()) {
 	}
 	good := swap(readOnly)
 	return func() { swap(good) }
+}
+
+// FillDisk makes the disk take n bytes of each block from now on, until repair is called.
+func (e *Engine) FillDisk(n int) (repair func()) {
+	j := e.journal
+	swap := func(write func(*os.File, []byte, int64) (int, error)) {
+		j.files.Lock()
+		defer j.files.Unlock()
+		j.write = write
+	}
+	swap(func(f *os.File, p []byte, offset int64) (int, error) {
+		if len(p) <= n {
+			return f.WriteAt(p, offset)
+		}
+		written, err := f.WriteAt(p[:n], offset)
+		return written, errors.Join(err, syscall.ENOSPC)
+	})
+	return func() { swap((*os.File).WriteAt) }
 }
 
 // DoubtJournal makes the journal believe that a sync has failed.

@@ -44,7 +44,9 @@ type journal struct {
 
 	failing atomic.Bool // the last sync failed
 
-	files  sync.Mutex
+	files sync.Mutex
+	// write is File.WriteAt, but in tests of a full disk.
+	write  func(f *os.File, p []byte, offset int64) (int, error)
 	file   *os.File
 	size   int64 // of the file, all of it whole blocks
 	base   int64 // size after the last rewrite
@@ -101,7 +103,7 @@ func openJournal(dir string, e *Engine) (*journal, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &journal{path: path, engine: e, log: e.log, file: f, size: size, base: size}, nil
+	return &journal{path: path, engine: e, log: e.log, write: (*os.File).WriteAt, file: f, size: size, base: size}, nil
 }
 
 var (
@@ -190,7 +192,7 @@ func (j *journal) take() (chunk, int64) {
 // flush writes what is pending. The caller holds files.
 func (j *journal) flush() error {
 	pending, upTo := j.take()
-	if _, err := j.file.WriteAt(pending.data, j.size); err != nil {
+	if _, err := j.write(j.file, pending.data, j.size); err != nil {
 		// The disk is full, most likely: what was half written goes, and the
 		// next sync tries again.
 		j.putBack(pending)

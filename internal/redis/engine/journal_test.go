@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -287,6 +288,40 @@ func TestFullDisk(t *testing.T) {
 	run(t, db, push, "c")
 	db.Abandon()
 	require.Equal(t, []string{"a", "b", "c"}, list(t, open(t, dir)))
+}
+
+// A disk that is full in the middle of a block loses nothing that was acknowledged, at
+// whichever byte that is, whether the process dies then or there is space again.
+func TestDiskIsFullAtEachByte(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := open(t, dir)
+	block := 0
+	acknowledged := []string{"first"}
+	run(t, db, push, "first")
+	for n, whole := 0, false; !whole; n++ {
+		repair := db.FillDisk(n)
+		value := fmt.Sprint("value ", n)
+		if _, err := db.run(push, value); err == nil {
+			whole, block = true, n
+		} else {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			data, err := os.ReadFile(filepath.Join(dir, aof))
+			require.NoError(t, err)
+			crashed := openCopy(t, data)
+			require.Equal(t, acknowledged, list(t, crashed))
+			require.NoError(t, crashed.Close())
+			_, err = db.run(push, "refused")
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			repair()
+			require.NoError(t, db.Usable())
+		}
+		acknowledged = append(acknowledged, value)
+		require.Equal(t, acknowledged, list(t, db))
+	}
+	require.Greater(t, block, len("MULTI EXEC"))
+	db.Abandon()
+	require.Equal(t, acknowledged, list(t, open(t, dir)))
 }
 
 // After a failed fsync only a new file is certain.

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// A reading is shared by those who asked before it began, and by nobody who asked later:
+// what was accepted before a request is in its answer.
+func TestReadingsAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l listings
+		var begun atomic.Int64
+		proceed := make(chan struct{})
+		read := func(context.Context, []*job.Job) ([]*job.Job, error) {
+			n := begun.Add(1)
+			<-proceed
+			return []*job.Job{{ID: fmt.Sprint(n)}}, nil
+		}
+		results := make(chan string, 10)
+		ask := func(ctx context.Context) {
+			go func() {
+				jobs, err := l.read(ctx, "t", read)
+				if err != nil {
+					results <- err.Error()
+					return
+				}
+				results <- jobs[0].ID
+			}()
+			synctest.Wait()
+		}
+		ask(t.Context())
+		gone, leave := context.WithCancel(t.Context())
+		ask(gone) // begins the second reading, and does not wait for it
+		ask(t.Context())
+		ask(t.Context())
+		require.EqualValues(t, 1, begun.Load())
+		leave()
+		require.Equal(t, context.Canceled.Error(), <-results)
+		proceed <- struct{}{}
+		require.Equal(t, "1", <-results)
+		synctest.Wait()
+		ask(t.Context())
+		proceed <- struct{}{}
+		require.Equal(t, []string{"2", "2"}, []string{<-results, <-results})
+		synctest.Wait()
+		proceed <- struct{}{}
+		require.Equal(t, "3", <-results)
+		synctest.Wait()
+		require.EqualValues(t, 3, begun.Load())
+	})
+}
+
+// What is kept of a tenant goes when nobody lists its jobs any more, and what is kept of
+// all is bounded: a tenant with many jobs pushes out those of others, but not its own.
+func TestListingsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l listings
+		list := func(tenant string, n int) (kept int) {
+			_, err := l.read(t.Context(), tenant, func(_ context.Context, k []*job.Job) ([]*job.Job, error) {
+				kept = len(k)
+				jobs := make([]*job.Job, n)
+				for i := range jobs {
+					jobs[i] = &job.Job{State: job.Queued, ID: strings.Repeat("x", 1<<20)}
+				}
+				return jobs, nil
+			})
+			require.NoError(t, err)
+			synctest.Wait()
+			require.LessOrEqual(t, l.size, int64(maxListed))
+			return kept
+		}
+		list("a", 2)
+		list("b", 3)
+		require.Equal(t, 2, list("a", 2))
+		list("big", 100)
+		require.Equal(t, 31, list("big", 100))
+		require.Zero(t, list("a", 2), "it was listed longest ago")
+		time.Sleep(2 * listedFor)
+		list("c", 1)
+		require.Len(t, l.tenants, 1)
+		require.Positive(t, l.size)
+		time.Sleep(2 * listedFor)
+		_, err := l.read(t.Context(), "none", func(context.Context, []*job.Job) ([]*job.Job, error) { return nil, errors.New("away") })
+		require.EqualError(t, err, "away")
+		synctest.Wait()
+		require.Zero(t, l.size)
+	})
+}
+
+// Only what cannot change while it waits is kept.
+func TestListingsKeepWhatDoesNotChange(t *testing.T) {
+	t.Parallel()
+	var l listings
+	var kept []*job.Job
+	for range 2 {
+		_, err := l.read(t.Context(), "t", func(_ context.Context, k []*job.Job) ([]*job.Job, error) {
+			kept = k
+			return []*job.Job{
+				{State: job.Queued, ID: "waits"},
+				{State: job.Queued, Paused: true},
+				{State: job.Queued, Fence: 1},
+				{State: job.Queued, DoorUntil: 1},
+				{State: job.Leased, Fence: 1},
+				{State: job.Running, Fence: 1},
+			}, nil
+		})
+		require.NoError(t, err)
+	}
+	require.Len(t, kept, 1)
+	require.Equal(t, "waits", kept[0].ID)
+}
