@@ -82,16 +82,6 @@ func (k keys) live(tenant string) string {
 	return k.db.Key("q", "live", tenant)
 }
 
-// waits returns the zsets that have a tenant's waiting jobs, or all of them with "", in
-// rank order. Paused ones are in none.
-func (k keys) waits(tenant string) []string {
-	if tenant == "" {
-		return []string{k.waiting()}
-	}
-	// The marks of bands, see scripts/bands.lua.
-	return []string{k.db.Key("q", "waits+", tenant), k.db.Key("q", "waits", tenant), k.db.Key("q", "waits~", tenant)}
-}
-
 func (k keys) undelivered(tenant, client string) string {
 	return k.db.Key("q", "undelivered", redis.Pack(tenant, client))
 }

@@ -128,7 +128,7 @@ func (q *Queue) readRanks(ctx context.Context, tenant string) (live, waiting []s
 	var bands []*redis.StringSliceCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		all = p.ZRange(ctx, q.keys.live(tenant), 0, -1)
-		for _, key := range q.keys.waits(tenant) {
+		for _, key := range waitsOf(q.keys, tenant) {
 			bands = append(bands, p.ZRange(ctx, key, 0, -1))
 		}
 		return nil
@@ -142,6 +142,16 @@ func (q *Queue) readRanks(ctx context.Context, tenant string) (live, waiting []s
 		waiting = append(waiting, band.Val()...)
 	}
 	return all.Val(), waiting, nil
+}
+
+// waitsOf returns the zsets that have a tenant's waiting jobs, or all of them with "", in
+// rank order. Paused ones are in none.
+func waitsOf(k keys, tenant string) []string {
+	if tenant == "" {
+		return []string{k.waiting()}
+	}
+	// The marks of bands, see scripts/bands.lua.
+	return []string{k.db.Key("q", "waits+", tenant), k.db.Key("q", "waits", tenant), k.db.Key("q", "waits~", tenant)}
 }
 
 // compact returns a copy of a job that shares texts with the one before it where they are
