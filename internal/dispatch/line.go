@@ -12,6 +12,10 @@ import (
 // maxLine bounds the waiting jobs that are known one by one.
 const maxLine = 256
 
+// underWay is how many jobs may go, at most, while the answer is under way that one is
+// accepted. More are missing in the line because it does not know of them.
+const underWay = 16
+
 // waitLine are the first waiting jobs in the order in which they are due, as this hub knows
 // them without asking Redis: it sees who comes and goes. Where that is not enough, since
 // other hubs take prompts, too, it is read again. The zero value is empty.
@@ -30,7 +34,8 @@ func inLine(j job.Job) job.Job {
 	return job.Job{Key: j.Key, ID: j.ID, Class: j.Class, Shape: j.Shape, Requester: j.Requester, Rank: j.Rank, Priority: j.Priority}
 }
 
-// join adds a job that has some others ahead of it.
+// join adds a job that has some others ahead of it. Where a few of them have gone since, it is
+// added all the same: short jobs that are not in the line are not found behind long ones.
 func (l *waitLine) join(j job.Job, position int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +44,10 @@ func (l *waitLine) join(j job.Job, position int) {
 	}
 	if position > len(l.jobs) {
 		l.stale = true
-		return
+		if position > len(l.jobs)+underWay {
+			return
+		}
+		position = len(l.jobs)
 	}
 	l.jobs = slices.Insert(l.jobs, position, j)
 	l.jobs = l.jobs[:min(len(l.jobs), maxLine)]

@@ -30,7 +30,7 @@ func TestWaitLine(t *testing.T) {
 	require.Equal(t, []string{"a", "c", "b"}, l.keys(), "each once, where it was accepted")
 	require.False(t, l.begin())
 
-	join("far", 9)
+	join("far", 4+underWay)
 	require.Equal(t, []string{"a", "c", "b"}, l.keys())
 	require.True(t, l.begin(), "others are ahead that this hub does not know")
 	require.False(t, l.begin(), "once")
@@ -46,6 +46,19 @@ func TestWaitLine(t *testing.T) {
 	require.Equal(t, []string{"x", "z"}, l.keys(), "y has gone while the line was read")
 	join("c", 0)
 	require.Equal(t, []string{"c", "x", "z"}, l.keys(), "it may come back")
+}
+
+// A job that was accepted while others went is not missing until the line is read again: a
+// short one would not be seen behind a long one.
+func TestWaitLineKeepsWhoComesWhileOthersGo(t *testing.T) {
+	t.Parallel()
+	var l waitLine
+	l.join(job.Job{Key: "a"}, 0)
+	l.join(job.Job{Key: "b"}, 1)
+	l.leave("a")
+	l.join(job.Job{Key: "c"}, 2) // when it was accepted, a was still there
+	require.Equal(t, []string{"b", "c"}, l.keys())
+	require.True(t, l.begin(), "perhaps others are ahead that this hub does not know")
 }
 
 func TestWaitLineIsBounded(t *testing.T) {
