@@ -89,3 +89,16 @@ func TestBlindly(t *testing.T) {
 		require.Equal(t, c.want/time.Duration(len(c.list)), mean, c.name)
 	}
 }
+
+func TestLags(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	require.Zero(t, lagsOf(nil, 1))
+	require.Equal(t, lags{Idle: 2 * s, Freed: 3 * s}, lagsOf([]recorded{
+		{At: 0, Waited: s, Took: 10 * s},
+		{At: 5 * s, Waited: 9 * s, Took: 10 * s}, // the only instance is busy until 11 s
+		{At: 30 * s, Waited: 3 * s, Took: s},
+	}, 1))
+	require.Equal(t, lags{Idle: s}, lagsOf([]recorded{{Waited: s, Took: 9 * s}, {At: 1, Waited: s, Took: 9 * s}}, 2), "each has an instance")
+	require.Equal(t, lags{s, 2 * s}, lags{2 * s, 4 * s}.times(50))
+}

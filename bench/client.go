@@ -166,6 +166,16 @@ func succeeded(ctx context.Context, socket *websocket.Conn, id string) error {
 
 // began returns when each prompt of the history began.
 func (c *client) began(ctx context.Context) (map[string]time.Time, error) {
+	return c.times(ctx, func(messages int) int { return 0 })
+}
+
+// ended returns when each prompt of the history ended.
+func (c *client) ended(ctx context.Context) (map[string]time.Time, error) {
+	return c.times(ctx, func(messages int) int { return messages - 1 })
+}
+
+// times returns the time of one message of each prompt of the history, given how many it has.
+func (c *client) times(ctx context.Context, which func(messages int) int) (map[string]time.Time, error) {
 	var all map[string]struct {
 		Status struct {
 			Completed bool
@@ -177,14 +187,15 @@ func (c *client) began(ctx context.Context) (map[string]time.Time, error) {
 	}
 	list := make(map[string]time.Time, len(all))
 	for id, entry := range all {
-		if !entry.Status.Completed || len(entry.Status.Messages) == 0 {
+		messages := entry.Status.Messages
+		if !entry.Status.Completed || len(messages) == 0 {
 			return nil, fmt.Errorf("prompt %s did not succeed", id)
 		}
-		var start struct{ Timestamp int64 }
-		if err := json.Unmarshal(entry.Status.Messages[0][1], &start); err != nil {
+		var m struct{ Timestamp int64 }
+		if err := json.Unmarshal(messages[which(len(messages))][1], &m); err != nil {
 			return nil, err
 		}
-		list[id] = time.UnixMilli(start.Timestamp)
+		list[id] = time.UnixMilli(m.Timestamp)
 	}
 	return list, nil
 }

@@ -284,6 +284,9 @@ func (d *daySim) give(ctx context.Context, left *int, pair Pair) error {
 	*left = classes
 	d.line.leave(j.key)
 	begins := time.Now().Add(d.daySpec.lag)
+	if d.began.Add(j.at).Before(time.Now()) {
+		begins = time.Now().Add(d.daySpec.lagNext)
+	}
 	took := d.daySpec.lasting(s.number, j.arrival, s.loaded)
 	if j.cold = s.loaded != j.kind.model; j.cold {
 		d.switches++

@@ -39,8 +39,9 @@ type daySpec struct {
 	uneven bool
 	// priorities gives one prompt in ten a priority.
 	priorities bool
-	// lag is how long it takes to begin a run.
-	lag time.Duration
+	// lag is how long it takes until a prompt begins that finds an idle server, and lagNext
+	// until one does that had to wait for it.
+	lag, lagNext time.Duration
 	// weights are the tenants' shares, 1 by default.
 	weights map[string]float64
 }
