@@ -33,6 +33,8 @@ type line struct {
 	probe   uint64      // the last one used
 	// pongs means that the client has answered a probe once: it is one that does.
 	pongs bool
+	// posted is the prompt that the client posted last, until that has ended.
+	posted string
 
 	memory, results int64 // bytes kept by all logs
 	// cuts counts logs that were shortened or dropped to save memory; spillErr is
@@ -160,6 +162,9 @@ func (l *line) ended(a Attempt, msgs []Message) {
 }
 
 func (l *line) finish(q *sequence, msgs []Message) {
+	if q.prompt == l.posted {
+		l.posted = ""
+	}
 	if q.open {
 		l.stamp(q)
 	}

@@ -23,7 +23,8 @@ import (
 // before the sequence. Of a client that has answered none yet, a POST counts if the socket
 // was closed right after it was told the end, or if it is the third one, each after the
 // end of the one before: who held up the connection would hold up its close, too, and
-// whoever reads nothing does not wait for ends.
+// whoever reads nothing does not wait for ends. Several posts before the next end, perhaps
+// of one prompt whose POST had no answer, are as good as one.
 //
 // GET /view is no receipt: many clients fetch a picture as soon as they are told of it,
 // and may be cut off before they read the end.
@@ -133,6 +134,8 @@ func (l *line) reads(probe uint64) {
 // its post proves nothing.
 func (l *line) postedNext(posted string) (received []*sequence) {
 	other := func(q *sequence) bool { return q.prompt != posted }
+	waited := l.posted == ""
+	l.posted = posted
 	if slices.ContainsFunc(l.running, other) || slices.ContainsFunc(l.waiting, func(q *sequence) bool { return !q.told }) {
 		return nil
 	}
@@ -140,7 +143,9 @@ func (l *line) postedNext(posted string) (received []*sequence) {
 		if !q.told || !other(q) {
 			return false
 		}
-		q.posted++
+		if waited {
+			q.posted++
+		}
 		return q.read || !l.pongs && (q.closed || q.posted >= postsEnough)
 	})
 }

@@ -60,7 +60,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		"posts, and has another socket":   {posts: 1, arrives: true, again: true},
 		"has closed its socket, and post": {posts: 1, closes: true},
 		"the hub hears late of its close": {posts: 1, closes: true, late: true, again: true},
-		"posts after each end":            {posts: 3},
+		"posts without waiting for ends":  {posts: 9, again: true},
 		"is cut off, and posts":           {posts: 1, closes: true, known: true, again: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +117,26 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 	}
 }
 
+// A client that answers no pings and posts only after ends waits for them, so it reads. Its
+// posts are reported twice: before they are accepted, and afterwards.
+func TestPostsAfterEachEnd(t *testing.T) {
+	t.Parallel()
+	r := loopback(t, Options{})
+	me := Key{Client: "me"}
+	deaf := r.dial("/ws?clientId=me", nil)
+	for n := range 3 {
+		id := fmt.Sprint("a", n)
+		r.streams.PostedNext(me, id)
+		r.streams.PostedNext(me, id)
+		require.Empty(t, r.delivered())
+		r.run("me", id).End(other(success(id)))
+		r.awaitTold(me)
+	}
+	r.streams.PostedNext(me, "last")
+	require.Equal(t, words("me/a0"), r.delivered())
+	require.NoError(t, deaf.conn.CloseNow())
+}
+
 // A close frame is no receipt of a client that would have answered a ping.
 func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
@@ -135,7 +155,7 @@ func (r *rig) awaitTold(k Key) {
 	require.Eventually(r.t, func() (told bool) {
 		r.streams.change(k, false, func(c *client) {
 			c.noteWritten()
-			told = c.line.doubtful()
+			told = len(c.line.sent) > 0 && !slices.ContainsFunc(c.line.sent, func(q *sequence) bool { return !q.told })
 		})
 		return told
 	}, patience, tick)
