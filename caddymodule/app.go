@@ -93,6 +93,11 @@ type App struct {
 	// not take less time itself; 0 means never. Default: 2m, never with the order `fifo`.
 	ShortFirst *caddy.Duration `json:"short_first,omitempty"`
 
+	// Lets a bulk run be interrupted, once for each job and while it has done less than
+	// half of its work, for an interactive job that would wait longer than this. See
+	// `band` in `tenant_limits`. Default: never.
+	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty"`
+
 	// How much of the instances' time tenants get beside others, from 0.001 to 1000.
 	// Default: 1 for each that is not named.
 	TenantWeights TenantWeights `json:"tenant_weights,omitempty"`
@@ -317,6 +322,7 @@ func (a *App) hubSettings() hub.Settings {
 		HistoryAge:        time.Duration(a.HistoryAge),
 		HistorySize:       a.HistorySize,
 		InputAge:          time.Duration(a.InputAge),
+		PreemptBulk:       time.Duration(a.PreemptBulk),
 		TenantLimits:      a.TenantLimits.limits(),
 		TenantLimitsOf:    a.TenantLimitsOf.limits(),
 		Manager:           a.Manager,

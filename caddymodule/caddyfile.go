@@ -75,6 +75,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    order              fair | fifo
 //	    overtaking         <duration> | off
 //	    short_first        <duration> | off
+//	    preempt            bulk [<duration>]
 //	    lookahead          0 | 1
 //	    tenant_weights {
 //	        <tenant>       <number>
@@ -123,6 +124,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "tenant_weights":
 			a.TenantWeights = TenantWeights{}
 			err = a.TenantWeights.UnmarshalCaddyfile(d)
+		case d.Val() == "preempt":
+			err = unmarshalPreempt(a, d)
 		case d.Val() == "secret":
 			err = a.unmarshalSecret(d)
 		case d.Val() == "history" && d.CountRemainingArgs() == 0:

@@ -123,6 +123,7 @@ func (a *App) checkNumbers() error {
 		{"max_attempts", int64(a.MaxAttempts)},
 		{"stall_timeout", int64(a.StallTimeout)},
 		{"max_queue", int64(a.MaxQueue)},
+		{"preempt_bulk", int64(a.PreemptBulk)},
 		{"max_queue_size", a.MaxQueueSize},
 		{"max_body", a.MaxBody},
 		{"body_memory", a.BodyMemory},

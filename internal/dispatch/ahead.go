@@ -31,6 +31,14 @@ func (conn *connection) runs() [2]*run {
 	return [...]*run{conn.current, conn.ahead}
 }
 
+// ranFor returns for how long the instance has been executing a run; false if it has not
+// begun.
+func (conn *connection) ranFor(r *run, now time.Time) (ran time.Duration, began bool) {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return max(now.Sub(conn.began), 0), conn.begun == r
+}
+
 // has reports whether a queue item is one of the runs of this connection.
 func (conn *connection) has(item comfyui.QueueItem) bool {
 	for _, r := range conn.runs() {

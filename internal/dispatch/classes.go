@@ -36,6 +36,34 @@ func (d *Dispatcher) meet(ctx context.Context, unknown []string) (any bool, err 
 	return len(met) > 0, nil
 }
 
+// look is what was asked for in a look at the waiting jobs.
+type look struct {
+	wanted queue.Wanted
+	// others are the classes that no instance can run.
+	others []string
+	// n is how many jobs were asked for.
+	n int
+}
+
+// look reads the first waiting jobs that some instances can run, at least so many, and
+// meets the classes that are new among them. The instances know then which classes they
+// can run.
+func (d *Dispatcher) look(ctx context.Context, idle []Idle, infos []*catalog.Info, least int) (w queue.Window, l look, err error) {
+	l.wanted, l.others = d.sorted(idle, infos)
+	l.n = max(windowFor(idle)+d.further(idle, l.wanted), least)
+	w, err = d.queue.WindowOf(ctx, l.wanted, 0, l.n, l.others...)
+	const often = 20 // where new classes come all the time, jobs must be given out, too
+	for round := 0; err == nil && len(w.Unknown) > 0 && round < often; round++ {
+		var any bool
+		if any, err = d.meet(ctx, w.Unknown); err != nil || !any {
+			break
+		}
+		l.wanted, l.others = d.sorted(idle, infos)
+		w, err = d.queue.WindowOf(ctx, l.wanted, 0, l.n, l.others...)
+	}
+	return w, l, err
+}
+
 // sorted fills in which of the known classes each idle instance can run. It returns
 // the jobs that any of them can run, and the other classes.
 func (d *Dispatcher) sorted(idle []Idle, infos []*catalog.Info) (wanted queue.Wanted, others []string) {

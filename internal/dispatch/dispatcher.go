@@ -38,6 +38,9 @@ type Settings struct {
 	// overtaken like this, if it does not take less time itself; never if it is not
 	// positive.
 	ShortFirst time.Duration
+	// PreemptBulk lets a young run of a bulk job be interrupted for an interactive job
+	// that would wait longer than this; never if it is not positive.
+	PreemptBulk time.Duration
 	// JobTimeout bounds one run; 0 means no bound.
 	JobTimeout time.Duration
 	// UnrunnableTimeout is how long a job waits for an instance that could
@@ -164,6 +167,8 @@ type Dispatcher struct {
 	modelSets modelSets
 	overtaken overtaken
 	holds     holds
+	// leaving are the runs that make way for interactive jobs.
+	leaving leaving
 	// durations and line tell when jobs will be finished.
 	durations durations
 	line      waitLine
@@ -265,6 +270,9 @@ func (d *Dispatcher) loop(ctx context.Context) {
 			d.log.Debug("cannot look for work", "error", err)
 		}
 		d.dismiss(ctx, asked)
+		if due := d.makeWay(ctx); due > 0 && (next == 0 || due < next) {
+			next = due
+		}
 		var due <-chan time.Time
 		if next > 0 {
 			due = time.After(next)

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -53,4 +54,30 @@ func (o *Outlook) foreseen(conn *connection, i fleet.Instance, gpu string) bool 
 		}
 	}
 	return true
+}
+
+// starts returns in how long each of some jobs, which are the first in line, can begin; -1
+// where that cannot be said. Instances whose runs are leaving are free at once.
+func (o *Outlook) starts(waiting []job.Job, leaving map[string]yielding) []time.Duration {
+	free := maps.Clone(o.free)
+	for name := range leaving {
+		free[name] = 0
+	}
+	starts := make([]time.Duration, len(waiting))
+	for n, j := range waiting {
+		var first *busySpot
+		for at := range o.spots {
+			s := &o.spots[at]
+			if s.can(j) && free[s.Name] >= 0 && (first == nil || free[s.Name] < free[first.Name]) {
+				first = s
+			}
+		}
+		if first == nil {
+			starts[n] = -1
+			continue
+		}
+		starts[n] = free[first.Name]
+		free[first.Name] += o.estimate(j.Shape, first.gpu).Ran
+	}
+	return starts
 }

@@ -75,6 +75,13 @@ func (l *waitLine) heard() {
 	l.stale = true
 }
 
+// interactive reports whether an interactive job waits, as far as is known.
+func (l *waitLine) interactive() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stale || slices.ContainsFunc(l.jobs, func(j job.Job) bool { return j.Band() == job.Interactive })
+}
+
 // first returns the jobs.
 func (l *waitLine) first() []job.Job {
 	l.mu.Lock()

@@ -114,21 +114,11 @@ func (p pass) without(all []Idle, allInfos []*catalog.Info) (idle []Idle, infos 
 // and gives out what fits. A job that fits nowhere hides none behind it.
 func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l looked, err error) {
 	d := p.d
-	wanted, others := d.sorted(idle, infos)
-	n := windowFor(idle) + d.further(idle, wanted)
-	w, err := d.queue.WindowOf(ctx, wanted, 0, n, others...)
-	const often = 20 // where new classes come all the time, jobs must be given out, too
-	for round := 0; err == nil && len(w.Unknown) > 0 && round < often; round++ {
-		var any bool
-		if any, err = d.meet(ctx, w.Unknown); err != nil || !any {
-			break
-		}
-		wanted, others = d.sorted(idle, infos)
-		w, err = d.queue.WindowOf(ctx, wanted, 0, n, others...)
-	}
+	w, look, err := d.look(ctx, idle, infos, 0)
 	if err != nil {
 		return looked{}, err
 	}
+	n := look.n
 	d.classes.trim(w.Classes)
 	for skip := n; ; skip, n = skip+n, 4*n {
 		if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
@@ -158,7 +148,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 			l.again = len(pairs) > 0
 			return l, nil
 		}
-		if w, err = d.queue.WindowOf(ctx, wanted, skip, 4*n, others...); err != nil {
+		if w, err = d.queue.WindowOf(ctx, look.wanted, skip, 4*n, look.others...); err != nil {
 			return looked{}, err
 		}
 	}

@@ -378,6 +378,6 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, Ahead: s.Lookahead > 0, Reserved: s.Reserved,
+		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved,
 	}
 }

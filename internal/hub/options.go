@@ -81,6 +81,9 @@ type Settings struct {
 	// ShortFirst; by those of other tenants for no longer than Overtaking. Default:
 	// 2 minutes; NoOvertaking with FIFO.
 	ShortFirst time.Duration
+	// PreemptBulk lets a young bulk run be interrupted for an interactive job that would
+	// wait longer than this. Default: never.
+	PreemptBulk time.Duration
 	// TenantWeights are the shares of tenants in the time of the instances, from
 	// 0.001 to 1000. Default: 1 for each that is not named.
 	TenantWeights map[string]float64

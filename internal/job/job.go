@@ -64,6 +64,9 @@ type Job struct {
 	Ahead bool
 	// Paused says that a waiting job is not given out until its owner resumes it.
 	Paused bool
+	// Preempted says that a run of it was interrupted for an interactive job. That happens
+	// once at most.
+	Preempted bool
 	// Withdrawn says that its client has taken it back while it ran: no listing
 	// has it, and its end leaves no trace.
 	Withdrawn bool

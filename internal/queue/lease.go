@@ -36,6 +36,21 @@ func (q *Queue) Progress(ctx context.Context, run job.Run, fraction float64) err
 		strconv.FormatFloat(min(max(fraction, 0), 1), 'g', 4, 64))
 }
 
+// Preempt reports whether the run of a bulk job may be interrupted for an interactive one
+// that waits. The same job is not interrupted again, and none other for the one that waits
+// until some time is over. Errors: ErrStale.
+func (q *Queue) Preempt(ctx context.Context, run job.Run, waiting string, quiet time.Duration) (bool, error) {
+	code, _, err := q.run(ctx, preemptScript, run.Key, run.Fence, waiting, quiet.Milliseconds())
+	if err != nil || code == "refused" {
+		return false, err
+	}
+	if err := refusal(code); err != nil {
+		return false, err
+	}
+	q.copies.change(run.Key, nil, func(c *copied) { c.record["preempted"] = "1" })
+	return true, nil
+}
+
 // Release frees the instance of a run that has ended there; the job stays with its
 // holder, who collects its results. Errors: ErrStale.
 func (q *Queue) Release(ctx context.Context, run job.Run) error {

@@ -16,7 +16,7 @@ import (
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
-	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why",
+	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why", "preempted",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -63,6 +63,7 @@ func (r record) job() (job.Job, error) {
 		NotBefore:  p.int("not_before"),
 	}
 	j.Paused = j.State == job.Queued && r["paused"] == "1"
+	j.Preempted = r["preempted"] != ""
 	j.Ahead = j.State == job.Leased && r["ahead"] == "1"
 	if j.Fence > 0 {
 		j.Run = job.Run{

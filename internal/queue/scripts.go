@@ -25,6 +25,7 @@ var (
 	releaseScript       = jobScript("release", redis.Write)
 	requeueScript       = jobScript("requeue", redis.Write)
 	reasonScript        = jobScript("reason", redis.Write)
+	preemptScript       = jobScript("preempt", redis.Write)
 	steerScript         = jobScript("steer", redis.Durable, "numbers", "rank")
 	adoptScript         = jobScript("adopt", redis.Write)
 	inheritScript       = jobScript("inherit", redis.Write)

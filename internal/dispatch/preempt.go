@@ -1,0 +1,238 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+const (
+	// makeWayPause is the shortest time between two looks at the interactive jobs that wait.
+	makeWayPause = 100 * time.Millisecond
+	// evictPause is the time between two interrupts of a run that makes way.
+	evictPause = time.Second
+	// makeWayQuiet is for how long no second run makes way for the same job: until an
+	// instance that works on a long step has noticed the interrupt.
+	makeWayQuiet = 30 * time.Second
+	// youngUnknown is how long a run whose time is not known counts as one that loses little.
+	youngUnknown = time.Minute
+	// makeWayWindow is at least how many waiting jobs are looked at.
+	makeWayWindow = 16
+)
+
+// leaving are the bulk runs that make way for interactive jobs. Only the loop uses it. The
+// zero value is empty.
+type leaving struct {
+	looked  time.Time
+	evicted time.Time
+	runs    map[string]yielding // by instance
+	// asked says until when no other run makes way for a job, by key.
+	asked map[string]time.Time
+}
+
+// yielding is an instance whose run may make way for an interactive job.
+type yielding struct {
+	Idle
+	conn *connection
+	run  *run
+	ran  time.Duration
+	// next is an interactive job that waits at the instance already; nil for none.
+	next *run
+}
+
+// makeWay interrupts young bulk runs for interactive jobs that would wait longer than the
+// operator wants. A run is young in the first half of its time, and a job's is interrupted
+// once at most, so a bulk job costs half as much again at most. next is when to look again,
+// from now; zero if that is not known.
+func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
+	limit := d.settings().PreemptBulk
+	if limit <= 0 || d.paused() != nil {
+		return 0
+	}
+	l, now := &d.leaving, time.Now()
+	next = l.evictAgain(now)
+	if wait := makeWayPause - now.Sub(l.looked); wait > 0 {
+		return soonest(next, wait)
+	}
+	yields, infos := d.yielding(now)
+	if len(yields) == 0 {
+		return next
+	}
+	l.looked = now
+	maps.DeleteFunc(l.asked, func(_ string, until time.Time) bool { return !now.Before(until) })
+	waiting, err := d.interactive(ctx, yields, infos)
+	if err != nil || len(waiting) == 0 {
+		return next
+	}
+	for n, start := range d.Outlook(ctx, waiting...).starts(waiting, l.runs) {
+		j := waiting[n]
+		wait := max(j.Age(now), 0)
+		if start >= 0 {
+			wait += start
+		}
+		if start < 0 && wait < limit {
+			next = soonest(next, limit-wait)
+		}
+		if _, asked := l.asked[j.Key]; asked || wait <= limit {
+			continue
+		}
+		at := youngest(yields, j)
+		if at < 0 {
+			continue
+		}
+		y := yields[at]
+		yields = slices.Delete(yields, at, at+1)
+		may, err := d.queue.Preempt(ctx, y.run.lease(), j.Key, makeWayQuiet)
+		if errors.Is(err, queue.ErrUnavailable) {
+			return soonest(next, evictPause)
+		}
+		l.note(j, now)
+		if may && err == nil {
+			d.log.Info("a bulk run makes way for an interactive job", "job", j.Key, "bulk_job", y.run.job().Key,
+				"instance", y.Name, "ran_ms", y.ran.Milliseconds())
+			l.add(y, now)
+			next = soonest(next, evictPause)
+		}
+	}
+	return next
+}
+
+// interactive returns the interactive jobs that wait and that some instances could run,
+// with those that wait at such an instance already. The instances learn what they can run.
+func (d *Dispatcher) interactive(ctx context.Context, yields []yielding, infos []*catalog.Info) (waiting []job.Job, err error) {
+	for _, y := range yields {
+		if y.next != nil {
+			waiting = append(waiting, y.next.job())
+		}
+	}
+	if !d.line.interactive() {
+		return waiting, nil
+	}
+	idle := make([]Idle, len(yields))
+	for n, y := range yields {
+		idle[n] = y.Idle
+	}
+	w, _, err := d.look(ctx, idle, infos, makeWayWindow)
+	for n := range yields {
+		yields[n].Idle = idle[n]
+	}
+	for _, j := range w.Jobs {
+		if j.Band() == job.Interactive {
+			waiting = append(waiting, j)
+		}
+	}
+	return waiting, err
+}
+
+// yielding lists the instances with a bulk run that may be interrupted.
+func (d *Dispatcher) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
+	needy := d.memory.needy()
+	for _, conn := range d.connected() {
+		i, known := d.Fleet.Instance(conn.name)
+		info, runs := conn.abilities(), conn.runs()
+		r := runs[0]
+		if r == nil || info == nil || !known || i.State != fleet.Busy || d.leaving.runs[conn.name].run == r {
+			continue
+		}
+		j := r.job()
+		ran, began := conn.ranFor(r, now)
+		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, d.estimate(j.Shape, d.gpuOf(conn.name))) {
+			continue
+		}
+		y := yielding{conn: conn, run: r, ran: ran}
+		if runs[1] != nil && runs[1].job().Band() == job.Interactive {
+			y.next = runs[1]
+		}
+		y.Idle = Idle{Name: conn.name, Loaded: conn.models(), Refused: map[string]bool{}, Tenants: d.reservedFor(conn.name)}
+		conn.refused.add(y.Refused)
+		d.refused.add(y.Refused)
+		d.avoidSmall(needy, i, y.Refused)
+		list, infos = append(list, y), append(infos, info)
+	}
+	return list, infos
+}
+
+// young reports whether a run loses little if it is interrupted.
+func young(ran time.Duration, e schedule.Estimate) bool {
+	if certain(e) {
+		return ran < e.Ran/2
+	}
+	return ran < youngUnknown
+}
+
+// youngest returns the instance for an interactive job whose run loses the least; -1 if there
+// is none.
+func youngest(list []yielding, j job.Job) int {
+	best := -1
+	for n, y := range list {
+		if y.next != nil && y.next.job().Key == j.Key {
+			return n // it waits there, and nowhere else
+		}
+		if y.next == nil && y.can(j) && (best < 0 || y.ran < list[best].ran) {
+			best = n
+		}
+	}
+	return best
+}
+
+// note remembers that a job was asked for.
+func (l *leaving) note(j job.Job, now time.Time) {
+	if l.asked == nil {
+		l.asked = map[string]time.Time{}
+	}
+	l.asked[j.Key] = now.Add(makeWayQuiet)
+}
+
+// add interrupts a run.
+func (l *leaving) add(y yielding, now time.Time) {
+	if l.runs == nil {
+		l.runs = map[string]yielding{}
+	}
+	l.runs[y.Name], l.evicted = y, now
+	y.evict()
+}
+
+// evictAgain interrupts the runs that have not ended yet, and returns when it must be called
+// again; zero if there are none.
+func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
+	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.running() != y.run })
+	if len(l.runs) == 0 {
+		return 0
+	}
+	if now.Sub(l.evicted) >= evictPause {
+		l.evicted = now
+		for _, y := range l.runs {
+			y.evict()
+		}
+	}
+	return evictPause
+}
+
+// evict interrupts the run, and takes back what waits behind it unless that is the job for
+// which it is done.
+func (y yielding) evict() {
+	runs := y.conn.runs()
+	if runs[0] != y.run {
+		return
+	}
+	y.run.mail.put(runEvent{kind: evictAsked})
+	if runs[1] != nil && runs[1] != y.next {
+		runs[1].mail.put(runEvent{kind: evictAsked})
+	}
+}
+
+// soonest returns the earlier of two times from now, of which the first may be zero for none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}

@@ -1,0 +1,157 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+func inBand(band job.Band) func(*queue.Submission) {
+	return func(s *queue.Submission) { s.Band = band }
+}
+
+// newPreempting is a hub with busy instances that interrupts bulk runs at once.
+func newPreempting(t *testing.T, count int, band job.Band) (b *dispatching, running []string) {
+	t.Helper()
+	b = newDispatching(t, count, func(b *dispatching, _ *Config) { b.settings.PreemptBulk = time.Millisecond })
+	for range count {
+		key := b.submit(endless, inBand(band))
+		b.runs(key)
+		running = append(running, key)
+	}
+	return b, running
+}
+
+// goesOn watches a run for several times as long as it takes to interrupt it.
+func (b *dispatching) goesOn(key string) {
+	b.t.Helper()
+	fence := b.job(key).Fence
+	for watched := time.NewTimer(5 * makeWayPause); ; {
+		select {
+		case <-watched.C:
+			return
+		case <-time.After(makeWayPause / 10):
+			j := b.job(key)
+			require.Equal(b.t, job.Running, j.State)
+			require.Equal(b.t, fence, j.Fence)
+		}
+	}
+}
+
+// An interactive job takes the place of a bulk run, which goes on as if it had never been
+// given out, and is not interrupted again.
+func TestPreempt(t *testing.T) {
+	t.Parallel()
+	b, running := newPreempting(t, 1, job.Bulk)
+	b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
+	b.runs(running[0])
+	j := b.job(running[0])
+	require.True(t, j.Preempted)
+	require.Equal(t, 1, j.Attempts)
+	require.Zero(t, j.Excuses)
+	require.Empty(t, j.Lost)
+
+	waits := b.submit(picture, inBand(job.Interactive))
+	b.goesOn(running[0])
+	b.CancelRun(running[0])
+	b.reaches(waits, job.Done)
+}
+
+// One bulk run makes way for one interactive job, the youngest.
+func TestPreemptTheYoungest(t *testing.T) {
+	t.Parallel()
+	b, running := newPreempting(t, 3, job.Bulk)
+	key := b.submit(endless, inBand(job.Interactive))
+	b.runs(key)
+	require.Equal(t, job.Queued, b.job(running[2]).State)
+	for _, other := range running[:2] {
+		require.Equal(t, job.Running, b.job(other).State)
+		require.False(t, b.job(other).Preempted)
+	}
+	b.CancelRun(key)
+}
+
+// What is not a young bulk run goes on, and only interactive jobs interrupt.
+func TestPreemptNot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		running, waiting job.Band
+		change           func(b *dispatching, key string)
+	}{
+		"a normal run":            {running: job.Normal, waiting: job.Interactive},
+		"an interactive run":      {running: job.Interactive, waiting: job.Interactive},
+		"for a normal job":        {running: job.Bulk, waiting: job.Normal},
+		"for another bulk job":    {running: job.Bulk, waiting: job.Bulk},
+		"the operator has it off": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = 0 }) }},
+		"the job may still wait":  {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = time.Hour }) }},
+		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
+			conn := b.connections[b.instances[0].name]
+			conn.mu.Lock()
+			conn.began = conn.began.Add(-youngUnknown)
+			conn.mu.Unlock()
+		}},
+		"the instance is reserved for others": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
+			b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: "*", Tenants: []string{"others"}}} })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, running := newPreempting(t, 1, c.running)
+			if c.change != nil {
+				c.change(b, running[0])
+			}
+			b.submit(picture, inBand(c.waiting))
+			b.goesOn(running[0])
+			require.False(t, b.job(running[0]).Preempted)
+		})
+	}
+}
+
+// A job that waits at the instance behind a bulk run takes its place; one that does not leaves
+// with it.
+func TestPreemptWithNext(t *testing.T) {
+	t.Parallel()
+	for _, band := range []job.Band{job.Interactive, job.Bulk} {
+		t.Run(string(band), func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Ahead = true })
+			running := b.submit(endless, inBand(job.Bulk))
+			b.runs(running)
+			next := b.submit(picture, inBand(band))
+			b.waitsThere(next)
+			b.set(func(s *Settings) { s.PreemptBulk = time.Millisecond })
+			if band == job.Interactive {
+				b.Wake()
+			} else {
+				b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
+				b.runs(running) // it comes first again
+				b.CancelRun(running)
+			}
+			b.reaches(next, job.Done)
+			require.True(t, b.job(running).Preempted)
+		})
+	}
+}
+
+func TestYoung(t *testing.T) {
+	t.Parallel()
+	learned := schedule.Estimate{Source: schedule.Learned, Ran: 10 * time.Minute}
+	for _, c := range []struct {
+		ran  time.Duration
+		e    schedule.Estimate
+		want bool
+	}{
+		{time.Minute - time.Second, schedule.Estimate{}, true},
+		{time.Minute, schedule.Estimate{}, false},
+		{5*time.Minute - time.Second, learned, true},
+		{5 * time.Minute, learned, false},
+		{0, schedule.Estimate{Source: schedule.Learned}, false},
+	} {
+		require.Equal(t, c.want, young(c.ran, c.e), "%v of %v", c.ran, c.e.Ran)
+	}
+}
