@@ -17,7 +17,7 @@ import (
 )
 
 // caddyfile is the configuration of each hub. What it has beyond the default
-// Caddyfile tells several hubs where to find each other.
+// Caddyfile tells several hubs where to find each other, and keeps the history of a long run.
 const caddyfile = `{
 	admin {$COMFYHUB_ADMIN}
 	grace_period 10s
@@ -27,6 +27,7 @@ const caddyfile = `{
 		redis {env.COMFYHUB_REDIS}
 		data {$COMFYHUB_DATA}
 		storage {env.COMFYHUB_STORAGE}
+		history 1000000
 		gossip {
 			bind {$COMFYHUB_GOSSIP}
 			advertise %s

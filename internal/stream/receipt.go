@@ -186,6 +186,13 @@ func (w *socket) toldMark() uint64 {
 	return w.told
 }
 
+// writtenMark returns the newest mark of a sequence of which everything was written.
+func (w *socket) writtenMark() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mark
+}
+
 // sinceTold is how long ago the newest end was written.
 func (w *socket) sinceTold() time.Duration {
 	w.mu.Lock()
@@ -229,6 +236,10 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 func (s *Streams) left(k Key, w *socket, inOrder bool) {
 	s.receive(k, func(c *client) []*sequence {
 		switch {
+		case inOrder && w.closing():
+			// It answers this hub's close frame, which may have come before the last
+			// messages of an end.
+			return c.line.closedInOrder(w.writtenMark())
 		case inOrder:
 			return c.line.closedInOrder(w.toldMark())
 		case c.socket == w && w.sinceTold() < promptly: // else it may have been held up until now

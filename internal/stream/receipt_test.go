@@ -129,6 +129,28 @@ func (r *rig) unread(id string) {
 	})
 }
 
+// A hub that stops may close a socket between the messages of an end: the count of the
+// status between them takes a while. The client answers the close frame, and has not read
+// all of the end.
+func TestStoppedWithinAnEnd(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := r.open("/ws?clientId=me")
+		a := r.run("me", "a")
+		synctest.Wait()
+		slow := make(chan struct{})
+		r.mu.Lock()
+		r.slow = slow
+		r.mu.Unlock()
+		a.End(other(success("a")))
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(slow) })
+		require.NoError(t, r.streams.Close(t.Context()))
+		require.Equal(t, websocket.StatusGoingAway, p.closeCode())
+		require.Equal(t, words(hello(0, "me"), start("a"), success("a")), p.take())
+		require.Empty(t, r.delivered())
+	})
+}
+
 // A request proves nothing about an end that was not sent to any socket.
 func TestReceiptsOfNothing(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {

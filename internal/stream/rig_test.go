@@ -38,6 +38,7 @@ type rig struct {
 	counts map[string]int
 	asked  int
 	fail   error
+	slow   chan struct{} // counting takes until it is closed; nil for no time
 	done   []string // prompts delivered
 }
 
@@ -124,7 +125,16 @@ func (w *lateWriter) Header() http.Header {
 	return w.ResponseWriter.Header()
 }
 
-func (r *rig) count(_ context.Context, caller string) (int, error) {
+func (r *rig) count(ctx context.Context, caller string) (int, error) {
+	r.mu.Lock()
+	slow := r.slow
+	r.mu.Unlock()
+	if slow != nil {
+		select {
+		case <-slow:
+		case <-ctx.Done():
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
