@@ -40,7 +40,8 @@ func body(client string, seconds float64, nonce int) []byte {
 		"3": node("SaveImage", map[string]any{"images": []any{"1", 0}, "filename_prefix": "bench"}),
 	}
 	if seconds > 0 {
-		graph["2"] = node("SimulatedWork", map[string]any{"image": []any{"1", 0}, "seconds": seconds, "steps": 4, "nonce": nonce})
+		// An instance can be interrupted between steps; they take no longer than a second.
+		graph["2"] = node("SimulatedWork", map[string]any{"image": []any{"1", 0}, "seconds": seconds, "steps": max(4, int(seconds)), "nonce": nonce})
 		graph["3"] = node("SaveImage", map[string]any{"images": []any{"2", 0}, "filename_prefix": "bench"})
 	}
 	body, err := json.Marshal(map[string]any{"client_id": client, "prompt": graph})

@@ -42,33 +42,40 @@ func meanTakes() time.Duration { return (picture*(videoEach-1) + video) / videoE
 // slowdown plays a schedule for one tenant while some prompts of another one wait, and
 // returns the mean slowdown of the schedule's.
 func (r *rig) slowdown(list []arrival, instances, others int) (float64, error) {
-	urls, _, err := r.instances(instances, scale)
+	all, err := r.beside(list, instances, others, picture)
 	if err != nil {
 		return 0, err
 	}
-	r.siteWord = "trust_tenant_from 127.0.0.1"
-	h, err := r.fleet("hub", urls, false)
+	var sum float64
+	for _, p := range all {
+		sum += (p.waited + p.takes).Seconds() / p.takes.Seconds()
+	}
+	return sum / float64(len(all)), nil
+}
+
+// beside plays a schedule for the tenant late while prompts of the tenant early wait, given
+// words of the hub's Caddyfile.
+func (r *rig) beside(list []arrival, instances, others int, takes time.Duration, words ...string) ([]played, error) {
+	urls, _, err := r.instances(instances, scale)
 	if err != nil {
-		return 0, err
+		return nil, err
+	}
+	r.siteWord = "trust_tenant_from 127.0.0.1"
+	h, err := r.fleet("hub", urls, false, words...)
+	if err != nil {
+		return nil, err
 	}
 	defer r.stop()
 	mine, other := newClient(h.URL(""), 50), newClient(h.URL(""), 1)
 	mine.tenant, other.tenant = "late", "early"
 	if err := r.warmUp(mine, []*client{mine}, len(list)); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for n := range others {
-		if _, err := other.post(r.ctx, other.body(picture.Seconds(), 2*len(list)+n)); err != nil {
-			return 0, err
+		if _, err := other.post(r.ctx, other.body(takes.Seconds(), 2*len(list)+n)); err != nil {
+			return nil, err
 		}
 	}
-	played, _, err := r.playWarm(list, mine, []*client{mine})
-	if err != nil {
-		return 0, err
-	}
-	var sum float64
-	for _, p := range played {
-		sum += (p.waited + p.takes).Seconds() / p.takes.Seconds()
-	}
-	return sum / float64(len(played)), nil
+	all, _, err := r.playWarm(list, mine, []*client{mine})
+	return all, err
 }

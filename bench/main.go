@@ -40,6 +40,7 @@ func benchmarks() []benchmark {
 		{"hol30", "the same for 30 instances", headOfLine(30, 2000)},
 		{"affinity", "model switches per prompt for 30 instances at 70 % load, 6 models that take 5 s to load: hub / a central FIFO that knows no models", affinity},
 		{"fair", "mean slowdown of a tenant's prompts beside another one's 1,000 on 8 instances / alone on 4", fair},
+		{"interactive", "p95 wait of a person's prompts beside a batch that fills 8 instances, with preempt bulk / how long they run; printed beside it: without", interactive},
 		{"model", "mean wait for 8 instances at 80 % load: hub / simulator of the scheduler, whichever is larger / the other", model},
 		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},
 	}

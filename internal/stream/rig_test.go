@@ -39,7 +39,7 @@ type rig struct {
 	asked  int
 	fail   error
 	slow   chan struct{} // counting takes until it is closed; nil for no time
-	done   []string // prompts delivered
+	done   []string      // prompts delivered
 }
 
 // bubble runs a test under a fake clock with a rig in memory.
