@@ -48,6 +48,7 @@ test:
 
 lint: $(LINT)
 	$(LINT) run --allow-parallel-runners ./...
+	cd bench/asynq && $(GO) vet ./...
 	$(GO) test ./internal
 
 # What make lint says of form, mended.

@@ -102,3 +102,15 @@ func TestLags(t *testing.T) {
 	require.Equal(t, lags{Idle: s}, lagsOf([]recorded{{Waited: s, Took: 9 * s}, {At: 1, Waited: s, Took: 9 * s}}, 2), "each has an instance")
 	require.Equal(t, lags{s, 2 * s}, lags{2 * s, 4 * s}.times(50))
 }
+
+func TestLastMetric(t *testing.T) {
+	t.Parallel()
+	out := []byte("BenchmarkX/a-2   500   104 ns/op   1.000 times-small\nBenchmarkX/b-2   500   164 ns/op   1.577 times-small\nPASS\n")
+	value, err := lastMetric(out, "times-small")
+	require.NoError(t, err)
+	require.InDelta(t, 1.577, value, 1e-9)
+	_, err = lastMetric(out, "cycles/s")
+	require.ErrorContains(t, err, "no cycles/s")
+	_, err = lastMetric([]byte("x cycles/s"), "cycles/s")
+	require.Error(t, err)
+}

@@ -50,8 +50,8 @@ type yielding struct {
 
 // makeWay interrupts young bulk runs for interactive jobs that would wait longer than the
 // operator wants. A run is young in the first half of its time, and a job's is interrupted
-// once at most, so a bulk job costs half as much again at most, or a minute more. next is when to look again,
-// from now; zero if that is not known.
+// once at most, so a bulk job costs half as much again at most, or a minute more. next is
+// when to look again, from now; zero if that is not known.
 func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 	limit := d.settings().PreemptBulk
 	if limit <= 0 || d.paused() != nil {
