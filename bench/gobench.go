@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 // scaling prints how a look at the queue and a claim grow with it; see BenchmarkScale in
 // internal/queue.
 func scaling(r *rig) ([]figure, error) {
-	times, err := r.goBench("./internal/queue", "Scale", "500x", "times-small")
+	times, err := goBench(r.ctx, "./internal/queue", "Scale", "500x", "times-small")
 	return []figure{{
 		name: "scale", value: times, unit: "ratio", goal: 2, lower: true,
 		beside: "a look and a claim with 100,000 waiting jobs of 1,000 tenants in 20 classes / with 1,000 of 10 in 10",
@@ -43,7 +44,7 @@ func cycles(r *rig) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, err := r.goBench("./internal/queue", "Cycles", strconv.Itoa(count)+"x", "cycles/s", "COMFYHUB_BENCH_REDIS=redis://"+address)
+	ours, err := goBench(r.ctx, "./internal/queue", "Cycles", strconv.Itoa(count)+"x", "cycles/s", "COMFYHUB_BENCH_REDIS=redis://"+address)
 	return []figure{{
 		name: "queue", value: ours / theirs, unit: "ratio", goal: 1,
 		beside: fmt.Sprintf("%.0f jobs/s enqueued, claimed and finished, %.0f tasks/s with asynq; 10 kB each", ours, theirs),
@@ -52,9 +53,9 @@ func cycles(r *rig) ([]figure, error) {
 
 // goBench runs a Go benchmark with further variables of the environment and returns a metric
 // of its last line.
-func (r *rig) goBench(pkg, name, times, metric string, env ...string) (float64, error) {
+func goBench(ctx context.Context, pkg, name, times, metric string, env ...string) (float64, error) {
 	// #nosec G204 -- the arguments are constants
-	test := exec.CommandContext(r.ctx, "go", "test", pkg, "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", times)
+	test := exec.CommandContext(ctx, "go", "test", pkg, "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", times)
 	test.Env = append(os.Environ(), env...)
 	out, err := test.CombinedOutput()
 	if err != nil {
