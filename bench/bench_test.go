@@ -114,3 +114,17 @@ func TestLastMetric(t *testing.T) {
 	_, err = lastMetric([]byte("x cycles/s"), "cycles/s")
 	require.Error(t, err)
 }
+
+func TestMisses(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	all := []played{
+		{arrival: arrival{takes: 4 * s}, waited: 5 * s}, // too short
+		{arrival: arrival{takes: 4 * s}, waited: 10 * s},
+		{arrival: arrival{takes: 4 * s}, waited: 20 * s},
+		{arrival: arrival{takes: 4 * s}, waited: 20 * s},
+	}
+	shares, silent := misses(all, []time.Duration{s, 800 * time.Millisecond, 950 * time.Millisecond, -1})
+	require.InDeltaSlice(t, []float64{0.2, 0.25}, shares, 1e-9, "12 s instead of 10, 15 s instead of 20")
+	require.Equal(t, 1, silent)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
@@ -85,6 +86,35 @@ func (c *client) post(ctx context.Context, body []byte) (string, error) {
 	}
 	err := c.call(ctx, http.MethodPost, "/prompt", body, &accepted)
 	return accepted.ID, err
+}
+
+// postAsking is post that also returns in how long the hub expects the prompt to be finished;
+// negative if it does not say.
+func (c *client) postAsking(ctx context.Context, body []byte) (id string, eta time.Duration, err error) {
+	eta = -1
+	asking := *c
+	asking.http = &http.Client{Transport: headers{c.http.Transport, func(h http.Header) {
+		if seconds, err := strconv.ParseFloat(h.Get("X-ComfyHub-Eta"), 64); err == nil {
+			eta = time.Duration(seconds * float64(time.Second))
+		}
+	}}}
+	id, err = asking.post(ctx, body)
+	return id, eta, err
+}
+
+// headers shows the headers of an answer.
+type headers struct {
+	http.RoundTripper
+	show func(http.Header)
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := h.RoundTripper.RoundTrip(r)
+	if err == nil {
+		h.show(resp.Header)
+	}
+	return resp, err
 }
 
 // call sends a request and reads JSON into v, which may be nil.

@@ -119,6 +119,11 @@ func (r *rig) warmUp(to *client, histories []*client, nonce int) error {
 
 // playWarm is play for servers that have run prompts before.
 func (r *rig) playWarm(list []arrival, to *client, histories []*client) (all []played, mean time.Duration, err error) {
+	return playBy(r, list, histories, func(n int) (id string, err error) { return to.post(r.ctx, to.bodyOf(list[n], n)) })
+}
+
+// playBy is playWarm with a function that posts the nth prompt.
+func playBy(r *rig, list []arrival, histories []*client, post func(n int) (id string, err error)) (all []played, mean time.Duration, err error) {
 	var (
 		mu     sync.Mutex
 		posted = make(map[string]time.Time, len(list))
@@ -136,7 +141,7 @@ func (r *rig) playWarm(list []arrival, to *client, histories []*client) (all []p
 		}
 		posts.Go(func() {
 			at := time.Now()
-			id, err := to.post(r.ctx, to.bodyOf(a, n))
+			id, err := post(n)
 			mu.Lock()
 			defer mu.Unlock()
 			posted[id], ids[n] = at, id

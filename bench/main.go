@@ -42,6 +42,7 @@ func benchmarks() []benchmark {
 		{"fair", "mean slowdown of a tenant's prompts beside another one's 1,000 on 8 instances / alone on 4", fair},
 		{"interactive", "p95 wait of a person's prompts beside a batch that fills 8 instances, with preempt bulk / how long they run; printed beside it: without", interactive},
 		{"model", "mean wait for 8 instances at 80 % load: hub / simulator of the scheduler, whichever is larger / the other", model},
+		{"eta", "median of the difference between the wait that X-ComfyHub-Eta promises and the real one / the real one, for waits above 5 s", eta},
 		{"queue", "jobs/s that the scripts enqueue, claim and finish / tasks/s of asynq on the same Redis, 10 kB each", cycles},
 		{"scale", "a look and a claim with 100,000 waiting jobs of 1,000 tenants / with 1,000 of 10", scaling},
 		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},

@@ -29,6 +29,7 @@ import (
 //	POST /comfyhub/drain?instance=NAME     the same as pause; with deadline=10m what still
 //	                                       runs there after 10 minutes runs elsewhere
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
+//	POST /comfyhub/forget?instance=NAME    list an instance that is gone no longer
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
 type adminAPI struct{}
 
@@ -188,22 +189,27 @@ func drainDeadline(text string) (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
-// serveForget releases the name of an agent that is gone.
+// serveForget releases the name of an agent or an instance that is gone.
 func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	name := r.URL.Query().Get("agent")
-	if name == "" {
-		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter agent is missing")}
+	query := r.URL.Query()
+	word, forget := "agent", h.Operator().ForgetAgent
+	if query.Has("instance") {
+		word, forget = "instance", h.Operator().ForgetInstance
 	}
-	err := h.Operator().ForgetAgent(r.Context(), name)
+	name := query.Get(word)
+	if name == "" || len(query) > 1 {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give agent=NAME or instance=NAME")}
+	}
+	err := forget(r.Context(), name)
 	switch {
-	case errors.Is(err, hub.ErrAgentAlive):
+	case errors.Is(err, hub.ErrAgentAlive), errors.Is(err, hub.ErrInstancePresent):
 		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
-	case errors.Is(err, hub.ErrAgentUnknown):
+	case errors.Is(err, hub.ErrAgentUnknown), errors.Is(err, hub.ErrInstanceUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	case err != nil:
 		return unavailable(err)
 	}
-	return answer(w, map[string]any{"agent": name})
+	return answer(w, map[string]any{word: name})
 }
 
 // serveRotateKeys answers with the id of the new key, when it comes into use, and

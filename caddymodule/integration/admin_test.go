@@ -51,6 +51,9 @@ func TestAdmin(t *testing.T) {
 		{http.MethodGet, "/comfyhub/forget?agent=nobody", http.StatusMethodNotAllowed},
 		{http.MethodPost, "/comfyhub/forget", http.StatusBadRequest},
 		{http.MethodPost, "/comfyhub/forget?agent=nobody", http.StatusNotFound},
+		{http.MethodPost, "/comfyhub/forget?instance=nobody", http.StatusNotFound},
+		{http.MethodPost, "/comfyhub/forget?instance=", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/forget?instance=a&agent=b", http.StatusBadRequest},
 		{http.MethodGet, "/comfyhub/rotate-keys", http.StatusMethodNotAllowed},
 	} {
 		status, answer := s.call(tc.method, s.admin, tc.path, "")

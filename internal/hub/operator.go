@@ -98,6 +98,27 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	return nil
 }
 
+// ErrInstancePresent is the error of [Operator.ForgetInstance].
+var ErrInstancePresent = errors.New("the instance belongs to the fleet: take it out of its agent's --comfyui or of the Caddyfile first, or stop the agent")
+
+// ForgetInstance takes an instance that is gone from this hub's list, where it would stay for a
+// day, and ends what Pause and Drain have done to it at all hubs: a new one of its name begins
+// afresh. The errors are [ErrInstancePresent], [ErrInstanceUnknown], or one of Redis.
+func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
+	if !o.started.Load() {
+		return ErrNotStarted
+	}
+	i, known := o.fleet.Instance(name)
+	if known && (i.Agent == "" || o.fleet.Present(i.Agent) || !o.fleet.Forget(name)) {
+		return ErrInstancePresent
+	}
+	changed, err := o.stops.set(ctx, StopInstance(name), false)
+	if err == nil && !known && !changed {
+		return ErrInstanceUnknown
+	}
+	return err
+}
+
 // RotateKeys makes a new key for links and API keys, for all hubs of the
 // storage. It is used once every hub knows it; what older keys have made is
 // valid for as long as it would have been.

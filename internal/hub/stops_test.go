@@ -97,3 +97,30 @@ func TestDrainWithDeadline(t *testing.T) {
 		})
 	}
 }
+
+// An instance that is gone is forgotten with its pause; one that somebody reports is not.
+func TestForgetInstance(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	o := b.hub.Operator()
+	present := b.hub.fleet.Instances()[0].Name
+	require.ErrorIs(t, o.ForgetInstance(t.Context(), present), ErrInstancePresent)
+	require.ErrorIs(t, o.ForgetInstance(t.Context(), "nobody"), ErrInstanceUnknown)
+
+	report := fleet.Report{Agent: "box", Boot: 1, Seq: 1, Instances: []fleet.InstanceReport{{Name: "gone", URL: "http://127.0.0.1:1"}}}
+	require.NoError(t, b.hub.fleet.Apply(report))
+	require.NoError(t, o.Pause(t.Context(), StopInstance("gone")))
+	require.ErrorIs(t, o.ForgetInstance(t.Context(), "gone"), ErrInstancePresent, "its agent reports it")
+	b.hub.fleet.AgentLeft("box", 1, "")
+	require.NoError(t, o.ForgetInstance(t.Context(), "gone"))
+	_, known := b.hub.fleet.Instance("gone")
+	require.False(t, known)
+	stops, err := b.hub.queue.Stops(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, stops)
+
+	_, err = b.hub.queue.SetStop(t.Context(), StopInstance("long ago"), true)
+	require.NoError(t, err)
+	require.NoError(t, o.ForgetInstance(t.Context(), "long ago"), "only its pause is left")
+	require.ErrorIs(t, o.ForgetInstance(t.Context(), "long ago"), ErrInstanceUnknown)
+}
