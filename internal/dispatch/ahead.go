@@ -166,7 +166,7 @@ func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
 
 // askBack asks the run to leave its instance, if it still waits there.
 func (r *run) askBack() {
-	if r.asked.CompareAndSwap(false, true) {
+	if r.recalled.CompareAndSwap(false, true) {
 		r.mail.put(runEvent{kind: takeBackAsked})
 	}
 }

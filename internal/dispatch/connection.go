@@ -34,8 +34,10 @@ type connection struct {
 	done   chan struct{}
 	ask    *asking
 	socket *eventSocket
-	// overheard tells broadcasts from messages to one client.
-	overheard overheard
+	// overheard tells broadcasts from messages to one client, background what says nothing
+	// about a run.
+	overheard  overheard
+	background background
 	// free is where the connection is while it can take a job. Nil in tests.
 	free *freeSet
 	// next is the same for a job behind the run. holding is where the connection is while
@@ -128,6 +130,12 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 				return // of no run
 			}
 			conn.overheard.note(fr)
+			if conn.running() == nil {
+				conn.background.note(fr, func() bool {
+					i, known := d.Fleet.Instance(conn.name)
+					return known && i.Report.Queue == 0
+				})
+			}
 			conn.deliver(runEvent{kind: frameArrived, frame: fr})
 		},
 	}

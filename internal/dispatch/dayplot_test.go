@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,6 +18,7 @@ import (
 // TestDayPlots draws the mean wait over the load, with three seeds of an hour each, into the folder that COMFYHUB_PLOTS names:
 // wait-8.svg and wait-30.svg.
 func TestDayPlots(t *testing.T) {
+	t.Parallel()
 	folder := os.Getenv("COMFYHUB_PLOTS")
 	if folder == "" {
 		t.Skip("COMFYHUB_PLOTS names no folder")
@@ -113,7 +115,7 @@ func TestChart(t *testing.T) {
 	decoder, elements := xml.NewDecoder(strings.NewReader(c.svg())), 0
 	for {
 		token, err := decoder.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)

@@ -38,6 +38,7 @@ func TestAhead(t *testing.T) {
 func TestFree(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 2)
+	b.connects(2)
 	key := b.submit(endless, withShape(shapeOf(t, b, endless)))
 	b.runs(key)
 	busy := b.at(key).name

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,11 +72,11 @@ func (m *mailbox) put(e runEvent) {
 	}
 }
 
-// waiting reports whether there is an event to take.
-func (m *mailbox) waiting() bool {
+// hasFrame reports whether a message of the instance is there to take.
+func (m *mailbox) hasFrame() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.events) > 0
+	return slices.ContainsFunc(m.events, func(e runEvent) bool { return e.kind == frameArrived })
 }
 
 // next waits for an event; after quiet without one it returns silence.

@@ -16,6 +16,7 @@ import (
 // whether it was the run's last.
 func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if f.Binary {
+		r.heard = time.Now()
 		r.relayBinary(f.Data)
 		return false
 	}
@@ -35,6 +36,9 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	}
 	if r.phase < executing && m.Type != comfyui.TypeExecutionStart && m.PromptID != "" {
 		r.resume(ctx) // its start was missed
+	}
+	if !r.conn.background.has(m) {
+		r.heard = time.Now()
 	}
 	data := comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID)
 	r.transcript.note(m.Type, data)

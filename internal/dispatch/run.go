@@ -57,14 +57,15 @@ type run struct {
 	cold    bool
 	cached  []string
 	endedAt time.Time
-	// heard is when the instance last sent something about the run, or took it.
-	heard time.Time
+	// heard is when the instance last gave a sign that it works on the run, or took it.
+	// asked is when it was last asked whether it still has the run.
+	heard, asked time.Time
 	// needs are the requirements of a run that was given out ahead. models are those that
 	// it loads, none for one that was taken over.
 	needs  []byte
 	models []string
-	// asked says that the run was asked to be taken back and has not tried yet.
-	asked atomic.Bool
+	// recalled says that the run was asked to be taken back and has not tried yet.
+	recalled atomic.Bool
 }
 
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
@@ -83,15 +84,14 @@ func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 
 // watch follows the run until its instance has finished with it, or it is lost.
 func (r *run) watch(ctx context.Context) result {
-	r.heard = time.Now()
+	r.heard, r.asked = time.Now(), time.Now()
 	for {
-		e, err := r.mail.next(ctx, r.patience())
+		e, err := r.mail.next(ctx, time.Until(r.due()))
 		if err != nil {
 			return result{verdict: dropped}
 		}
 		switch e.kind {
 		case frameArrived:
-			r.heard = time.Now()
 			if r.relay(ctx, e.frame) {
 				return result{verdict: instanceDone}
 			}
@@ -126,7 +126,7 @@ func (r *run) watch(ctx context.Context) result {
 			}
 			r.interrupt(ctx)
 		case takeBackAsked:
-			r.asked.Store(false)
+			r.recalled.Store(false)
 			if r.unload(ctx) {
 				return result{verdict: unused}
 			}

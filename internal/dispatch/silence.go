@@ -31,24 +31,28 @@ const (
 	interruptTimeout = time.Minute
 )
 
-// patience returns how long to wait for the next event before asking the instance.
-func (r *run) patience() time.Duration {
-	s := r.d.settings()
-	wait := s.StallTimeout
+// due is when to ask the instance what it does, unless it says something before.
+func (r *run) due() time.Time {
+	s, last := r.d.settings(), r.heard
+	if r.asked.After(last) {
+		last = r.asked
+	}
+	due := last.Add(s.StallTimeout)
 	switch {
 	case r.isAhead() && !r.missed.messages: // the run before it takes what it takes
 	case r.phase < executing:
-		wait = min(wait, foreignPatience)
+		due = last.Add(min(s.StallTimeout, foreignPatience))
 	case r.wish != wanted || r.missed.messages || r.stop.cause == hung || r.stop.cause == evicted:
 		// After an interrupt, and once messages were missed, the end must not
 		// hang on one more message: a server may even have silenced the
-		// socket that replaced a lost one.
-		wait = min(wait, lookAgain)
+		// socket that replaced a lost one. Messages that still come put nothing off:
+		// some custom nodes send figures of the machine every second.
+		due = r.asked.Add(min(s.StallTimeout, lookAgain))
 	}
-	if r.mayOverrun(s) {
-		wait = min(wait, max(time.Until(r.startedAt.Add(s.JobTimeout)), time.Millisecond))
+	if end := r.startedAt.Add(s.JobTimeout); r.mayOverrun(s) && end.Before(due) {
+		return end
 	}
-	return wait
+	return due
 }
 
 // silent handles a silence: the instance is asked what it does.
@@ -74,6 +78,7 @@ func (r *run) mayOverrun(s Settings) bool {
 func (r *run) look(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	defer func() { r.asked = time.Now() }()
 	queue, err := r.conn.client.Queue(ctx)
 	if err != nil {
 		r.log.Debug("instance does not answer", "error", err)
@@ -90,7 +95,7 @@ func (r *run) look(ctx context.Context) result {
 	case err != nil:
 		return result{}
 	case found:
-		if r.mail.waiting() {
+		if r.mail.hasFrame() {
 			return result{} // it was only late
 		}
 		r.missed.messages = true // the end's messages did not come

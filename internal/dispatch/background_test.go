@@ -1,0 +1,103 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// monitors makes an instance's connection receive the figures that a custom node sends to
+// every socket, whatever the instance does.
+func (b *dispatching) monitors() {
+	conn := b.connection(b.instances[0].name)
+	done, ended := b.t.Context().Done(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			conn.socket.frame(comfyui.Frame{Data: []byte(`{"type": "crystools.monitor", "data": {"cpu_utilization": 1}}`)})
+			select {
+			case <-tick.C:
+			case <-done:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	b.t.Cleanup(func() { <-ended })
+}
+
+// The end of a run is noticed though none of its messages arrives and others do, whatever
+// they are: figures of the machine, or renewals that repeat a cancel.
+func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
+	t.Parallel()
+	for name, cancelled := range map[string]bool{"monitors": false, "a cancel that is repeated": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
+			b.connects(1)
+			key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
+			b.runs(key)
+			b.set(func(s *Settings) { s.StallTimeout = 200 * time.Millisecond })
+			b.instances[0].SetFault(sim.Faults{Mute: true})
+			if !cancelled {
+				b.monitors()
+				b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
+				b.reaches(key, job.Done)
+				return
+			}
+			_, err := b.queue.Cancel(t.Context(), key)
+			require.NoError(t, err)
+			b.leaves(key)
+			require.Equal(t, []string{"cancelled"}, b.ends())
+		})
+	}
+}
+
+// A run that hangs is interrupted though the instance sends what it always sends.
+func TestHungRunBesideMonitors(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	b.connects(1)
+	b.monitors()
+	conn := b.connection(b.instances[0].name)
+	require.Eventually(t, func() bool {
+		return conn.background.has(comfyui.Message{Type: "crystools.monitor"})
+	}, deadline, time.Millisecond)
+	key := b.submit(endless)
+	b.runs(key)
+	b.instances[0].SetFault(sim.Faults{Mute: true})
+	b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
+	require.Contains(t, b.lost(key), "silent for too long")
+}
+
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	frame := func(kind, prompt string) comfyui.Frame {
+		data, err := json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}})
+		require.NoError(t, err)
+		return comfyui.Frame{Data: data}
+	}
+	idle, busy := func() bool { return true }, func() bool { return false }
+	var b background
+	b.note(frame("monitor", ""), idle)
+	b.note(frame("trainer", ""), busy)
+	b.note(frame("finished", "p"), idle)
+	b.note(frame(comfyui.TypeProgress, ""), idle)
+	b.note(comfyui.Frame{Binary: true, Data: []byte("monitor")}, idle)
+	require.True(t, b.has(comfyui.Message{Type: "monitor"}))
+	require.False(t, b.has(comfyui.Message{Type: "monitor", PromptID: "p"}))
+	for _, kind := range []string{"trainer", "finished", comfyui.TypeProgress} {
+		require.False(t, b.has(comfyui.Message{Type: kind}), kind)
+	}
+	for n := range 10 * maxBackground {
+		b.note(frame(strconv.Itoa(n), ""), idle)
+	}
+	require.Len(t, b.types, maxBackground)
+}
