@@ -27,6 +27,16 @@ type waitLine struct {
 	gone map[string]bool
 	// stale says that the line must be read again.
 	stale bool
+	// reading says that it is being read. came are jobs that joined meanwhile, at most
+	// maxLine: what is read may be older than they are.
+	reading bool
+	came    []comer
+}
+
+// comer is a job that joined and how many were ahead of it.
+type comer struct {
+	job.Job
+	position int
 }
 
 // inLine returns what the line keeps of a job.
@@ -39,6 +49,13 @@ func inLine(j job.Job) job.Job {
 func (l *waitLine) join(j job.Job, position int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.reading && len(l.came) < maxLine {
+		l.came = append(l.came, comer{j, position})
+	}
+	l.insert(j, position)
+}
+
+func (l *waitLine) insert(j job.Job, position int) {
 	if l.gone[j.Key] || slices.ContainsFunc(l.jobs, func(o job.Job) bool { return o.Key == j.Key }) {
 		return
 	}
@@ -106,7 +123,7 @@ func (l *waitLine) begin() bool {
 	defer l.mu.Unlock()
 	stale := l.stale
 	if stale {
-		l.stale, l.gone = false, nil
+		l.stale, l.gone, l.reading, l.came = false, nil, true, nil
 	}
 	return stale
 }
@@ -116,6 +133,10 @@ func (l *waitLine) replace(jobs []job.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.jobs = slices.DeleteFunc(jobs, func(o job.Job) bool { return l.gone[o.Key] })
+	for _, c := range l.came {
+		l.insert(c.Job, c.position)
+	}
+	l.reading, l.came = false, nil
 }
 
 // readLine reads the line again if that is needed.

@@ -61,6 +61,31 @@ func TestWaitLineKeepsWhoComesWhileOthersGo(t *testing.T) {
 	require.True(t, l.begin(), "perhaps others are ahead that this hub does not know")
 }
 
+// A job that is accepted while the line is read may be missing in what is read.
+func TestWaitLineKeepsWhoComesWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	var l waitLine
+	l.heard()
+	require.True(t, l.begin())
+	l.join(job.Job{Key: "new"}, 1)
+	l.join(job.Job{Key: "seen"}, 0)
+	l.join(job.Job{Key: "short"}, 0)
+	l.leave("short")
+	l.replace([]job.Job{{Key: "seen"}, {Key: "long"}})
+	require.Equal(t, []string{"seen", "new", "long"}, l.keys())
+
+	l.heard()
+	require.True(t, l.begin())
+	l.replace([]job.Job{{Key: "long"}})
+	require.Equal(t, []string{"long"}, l.keys(), "the others have gone since")
+	l.heard()
+	require.True(t, l.begin())
+	for n := range 10 * maxLine {
+		l.join(job.Job{Key: fmt.Sprint(n)}, 0)
+	}
+	require.Len(t, l.came, maxLine)
+}
+
 func TestWaitLineIsBounded(t *testing.T) {
 	t.Parallel()
 	var l waitLine
