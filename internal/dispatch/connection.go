@@ -69,6 +69,8 @@ type connection struct {
 	cold   bool
 	// others is the run that another hub gave the instance last.
 	others othersRun
+	// precedence says whether another hub may give it the next run first.
+	precedence precedence
 	// last is the run that the instance finished last. It may not be released yet.
 	last job.Run
 	// refused are the jobs that this instance did not take, until its abilities
@@ -224,6 +226,7 @@ func (conn *connection) show(r *run) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	if conn.current == r {
+		conn.precedence = precedence{}
 		conn.fleet.SetRunning(conn.name, r.job().ID)
 	}
 }

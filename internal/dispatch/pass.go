@@ -205,7 +205,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	reserved := d.settings().Reserved
 	for _, conn := range d.free.list() {
 		instance, known := d.Fleet.Instance(conn.name)
-		if !known || d.connection(conn.name) != conn || !conn.usable(instance) {
+		if !known || d.connection(conn.name) != conn || !conn.usable(instance) || d.isLeft(conn) {
 			continue
 		}
 		if i, info, ok := conn.idle(); ok {

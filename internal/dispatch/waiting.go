@@ -32,6 +32,9 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.Wake()
 		d.postedNext(e)
 	case queue.Freed:
+		if e.Hub != d.Hub {
+			d.freedElsewhere(e)
+		}
 		d.freed()
 	case queue.Refused:
 		if e.Hub != d.Hub { // this hub's own run settles it when its instance is free again

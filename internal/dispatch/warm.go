@@ -85,7 +85,13 @@ type othersRun struct {
 // ranElsewhere notes what an instance runs and loads for another hub.
 func (d *Dispatcher) ranElsewhere(e queue.Event) {
 	conn := d.connection(e.Instance)
-	if conn == nil || e.Hub == d.Hub || e.Class == "" {
+	if conn == nil || e.Hub == d.Hub {
+		return
+	}
+	conn.mu.Lock()
+	conn.precedence = precedence{key: e.Key}
+	conn.mu.Unlock()
+	if e.Class == "" {
 		return
 	}
 	conn.mu.Lock()

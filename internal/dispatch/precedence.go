@@ -1,0 +1,69 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+const (
+	// firstTurn is for how long an instance is left to the hub whose run has ended there.
+	// That hub knows first that it is free; if all hubs looked for work at once, one would
+	// get it and the others would have read the queue in vain.
+	firstTurn = 150 * time.Millisecond
+	// firstTurnLost is the same from when the instance is reported as idle, if nobody has
+	// said that the run has ended: the report may be older than the run.
+	firstTurnLost = 500 * time.Millisecond
+)
+
+// precedence says whether another hub has the first turn at an instance, since it has given it
+// the last run. The zero value says that none has.
+type precedence struct {
+	key string
+	// freed is when that hub has let go of the instance, and idle when the instance was
+	// first seen idle since it got the run.
+	freed, idle time.Time
+}
+
+// left reports whether the instance is left to the other hub. first says that it must be
+// asked again later, after wait: nothing else may tell when.
+func (p *precedence) left(now time.Time) (left, first bool, wait time.Duration) {
+	switch {
+	case p.key == "":
+		return false, false, 0
+	case !p.freed.IsZero():
+		return now.Sub(p.freed) < firstTurn, false, 0
+	case p.idle.IsZero():
+		p.idle = now
+		return true, true, firstTurnLost
+	}
+	return now.Sub(p.idle) < firstTurnLost, false, 0
+}
+
+// isLeft reports whether an idle instance is left to another hub for now.
+func (d *Dispatcher) isLeft(conn *connection) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	left, first, wait := conn.precedence.left(time.Now())
+	if first {
+		d.freedAfter(wait)
+	}
+	return left
+}
+
+// freedElsewhere notes that another hub has let go of an instance.
+func (d *Dispatcher) freedElsewhere(e queue.Event) {
+	conn := d.connection(e.Instance)
+	if conn == nil {
+		return
+	}
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.precedence.key == e.Key {
+		conn.precedence.freed = time.Now()
+		d.freedAfter(firstTurn)
+	}
+}
+
+// freedAfter is freed in a moment.
+func (d *Dispatcher) freedAfter(wait time.Duration) { time.AfterFunc(wait, d.freed) }
