@@ -15,8 +15,7 @@ import (
 func (c *Catalog) refuseUnknownFiles(p Prompt, accepted *Verdict) *Verdict {
 	errors := map[string]pyjson.Array{}
 	add := func(id, input, complaint string) {
-		errors[id] = append(errors[id], problem("custom_validation_failed", "Custom validation failed for node",
-			input+" - "+complaint, dict("input_name", pyjson.String(input))))
+		errors[id] = append(errors[id], fileProblem(input, complaint))
 	}
 	for _, f := range c.InputFiles(accepted.Graph, accepted.Outputs, p.Known) {
 		// A text that merely ends like an annotated name is not a name.
@@ -37,17 +36,7 @@ func (c *Catalog) refuseUnknownFiles(p Prompt, accepted *Verdict) *Verdict {
 	if len(errors) == 0 {
 		return accepted
 	}
-	nodeErrors := &pyjson.Object{}
-	var reasons []pyjson.Array
-	for id := range accepted.Graph.nodes().All() {
-		if errors[id] == nil {
-			continue
-		}
-		reasons = append(reasons, errors[id])
-		nodeErrors.Set(id, dict("errors", errors[id], "dependent_outputs", dependents(accepted, id),
-			"class_type", pyjson.String(accepted.Graph.classType(id))))
-	}
-	return refusedWith(failedOutputs(reasons), nodeErrors)
+	return refuseFiles(accepted, errors)
 }
 
 // dependents returns the outputs that need a node.

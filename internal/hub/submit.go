@@ -94,6 +94,8 @@ type Submitter struct {
 	door func(key string) door
 	// patience is how long an instance may take to accept or refuse a prompt.
 	patience func() time.Duration
+	// maxUpload bounds a file inside a prompt, in bytes.
+	maxUpload func() int64
 	log      func() *slog.Logger
 }
 
@@ -104,7 +106,8 @@ type Submitter struct {
 // queued although its client is told of an error.
 //
 // The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
-// *[Refusal], those above, or one of Redis or the storage.
+// *[Refusal], those above, a *[files.FullError] for a tenant that has no room for the
+// files inside the prompt, or one of Redis or the storage.
 func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
 	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
@@ -126,10 +129,14 @@ func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
 
 // checked makes a job of a prompt that passes the checks.
 func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
-	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant}
+	graph, carried, err := s.unpack(p.Graph)
+	if err != nil {
+		return queue.Submission{}, nil, err
+	}
+	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant, known: carried.known()}
 	// The catalog is one and the same for all steps: a merge may come in between.
 	c, verdict := s.classes.validate(ctx, catalog.Prompt{
-		Graph: p.Graph, Targets: p.Targets, Known: have.has, OwnFiles: p.Tenant != job.DefaultTenant,
+		Graph: graph, Targets: p.Targets, Known: have.has, OwnFiles: p.Tenant != job.DefaultTenant,
 	})
 	if have.err != nil {
 		return queue.Submission{}, nil, have.err // a file may be there that could not be asked for
@@ -140,6 +147,9 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
 	if s.classes.barred(needs, p.Tenant) {
 		return queue.Submission{}, nil, catalog.Reserved()
+	}
+	if err := s.keep(ctx, p.Tenant, carried); err != nil {
+		return queue.Submission{}, nil, err
 	}
 	pins, err := s.pin(ctx, p.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
 	if err != nil {

@@ -30,9 +30,13 @@ func (f storedFiles) postMask(w http.ResponseWriter, r *http.Request, a api.Requ
 // show the status with its reason phrase.
 func (f storedFiles) refuseUpload(w http.ResponseWriter, err error) {
 	var full *files.FullError
-	if !errors.As(err, &full) {
-		return
+	if errors.As(err, &full) {
+		f.RefuseFull(w, full.Limit, uploadsFull(full))
 	}
+}
+
+// uploadsFull is the answer to a tenant that can upload no more.
+func uploadsFull(full *files.FullError) api.Error {
 	e := api.Error{
 		Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full",
 		Message: "Your uploads take all the space that they may",
@@ -41,5 +45,5 @@ func (f storedFiles) refuseUpload(w http.ResponseWriter, err error) {
 	if full.Limit == "input_files" {
 		e.Message = "You have uploaded as many files as you may"
 	}
-	f.RefuseFull(w, full.Limit, e)
+	return e
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -107,6 +108,7 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 	var answer *catalog.Answer
 	var refusal *hub.Refusal
 	var spent hub.TimeSpentError
+	var full *files.FullError
 	switch {
 	case errors.As(err, &answer):
 		// ComfyUI's counter moves on for these too.
@@ -125,6 +127,13 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 			Status: http.StatusTooManyRequests, Kind: "tenant_time_used_up", Message: "Your GPU time of the last 24 hours is used up",
 			Details:    "You can go on in " + hub.InMinutes(spent.Wait) + ".",
 			RetryAfter: max(int(spent.Wait.Seconds()), 1),
+		})
+	case errors.As(err, &full): // by the files inside it
+		p.RefuseFull(w, full.Limit, uploadsFull(full))
+	case errors.Is(err, files.ErrStorage):
+		p.Log().Error("the storage does not take the files of a prompt", "error", err)
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "storage_unavailable", Message: "The hub's storage does not work now", RetryAfter: 10,
 		})
 	case errors.Is(err, hub.ErrQueueFull):
 		api.WriteError(w, api.Error{
