@@ -8,12 +8,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
+// MentionsDataURL reports whether a data: URL can be somewhere in the graph.
+func (g *Graph) MentionsDataURL() bool {
+	return g.nodes() != nil && bytes.Contains(g.raw, []byte("data:"))
+}
+
 // DataURLs finds the inputs for files whose value is a data: URL, which no ComfyUI
 // server takes there.
 func (c *Catalog) DataURLs(g *Graph) []InputFile {
-	if g.nodes() == nil || !bytes.Contains(g.raw, []byte("data:")) {
-		return nil
-	}
 	var found []InputFile
 	for _, f := range c.InputFiles(g, nil, nil) {
 		if f.Declared && strings.HasPrefix(f.Value, "data:") {
@@ -58,14 +60,49 @@ func fileProblem(input, complaint string) *pyjson.Object {
 // the outputs count.
 func refuseFiles(v *Verdict, errors map[string]pyjson.Array) *Verdict {
 	nodeErrors := &pyjson.Object{}
+	users := v.Graph.users()
 	var reasons []pyjson.Array
 	for id := range v.Graph.nodes().All() {
 		if errors[id] == nil {
 			continue
 		}
 		reasons = append(reasons, errors[id])
-		nodeErrors.Set(id, dict("errors", errors[id], "dependent_outputs", dependents(v, id),
+		nodeErrors.Set(id, dict("errors", errors[id], "dependent_outputs", dependents(v.Outputs, users, id),
 			"class_type", pyjson.String(v.Graph.classType(id))))
 	}
 	return refusedWith(failedOutputs(reasons), nodeErrors)
+}
+
+// users returns the nodes that link to each node.
+func (g *Graph) users() map[string][]string {
+	users := map[string][]string{}
+	for id := range g.nodes().All() {
+		for _, v := range g.inputs(id).All() {
+			if from, ok := linkTarget(v); ok {
+				users[from] = append(users[from], id)
+			}
+		}
+	}
+	return users
+}
+
+// dependents returns the outputs that need a node, each once.
+func dependents(outputs []string, users map[string][]string, id string) pyjson.Array {
+	needing := map[string]bool{}
+	for todo := []string{id}; len(todo) > 0; {
+		last := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !needing[last] {
+			needing[last] = true
+			todo = append(todo, users[last]...)
+		}
+	}
+	found := pyjson.Array{}
+	for _, output := range outputs {
+		if needing[output] {
+			found = append(found, pyjson.String(output))
+			delete(needing, output)
+		}
+	}
+	return found
 }

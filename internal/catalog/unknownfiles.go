@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
@@ -37,15 +36,4 @@ func (c *Catalog) refuseUnknownFiles(p Prompt, accepted *Verdict) *Verdict {
 		return accepted
 	}
 	return refuseFiles(accepted, errors)
-}
-
-// dependents returns the outputs that need a node.
-func dependents(v *Verdict, id string) pyjson.Array {
-	outputs := pyjson.Array{}
-	for _, output := range v.Outputs {
-		if v.Graph.upstream([]string{output})[id] && !slices.Contains(outputs, pyjson.Value(pyjson.String(output))) {
-			outputs = append(outputs, pyjson.String(output))
-		}
-	}
-	return outputs
 }

@@ -19,7 +19,11 @@ type carried map[job.FileRef]files.Embedded
 // unpack replaces the data: URLs in a graph by the names that their files will have.
 // Nothing is stored yet: the prompt may still be refused. The error is a
 // *[catalog.Answer].
-func (s *Submitter) unpack(g *catalog.Graph) (*catalog.Graph, carried, error) {
+func (s *Submitter) unpack(ctx context.Context, g *catalog.Graph) (*catalog.Graph, carried, error) {
+	if !g.MentionsDataURL() {
+		return g, nil, nil
+	}
+	s.classes.lookFirst(ctx)
 	known := s.classes.stock.catalog()
 	var edits []catalog.Edit
 	var wrong []catalog.Complaint
@@ -53,10 +57,15 @@ func (c carried) known() map[job.FileRef]bool {
 	return known
 }
 
-// keep stores the files as uploads of the tenant. A file of the same name makes way:
-// the name belongs to these bytes.
-func (s *Submitter) keep(ctx context.Context, tenant string, c carried) error {
-	for _, e := range c {
+// keep stores those of the files that a run reads as uploads of the tenant. A file of
+// the same name makes way: the name belongs to these bytes.
+func (s *Submitter) keep(ctx context.Context, tenant string, c carried, read []catalog.InputFile) error {
+	for _, f := range read {
+		e, ok := c[f.Ref]
+		if !ok {
+			continue
+		}
+		delete(c, f.Ref)
 		if _, err := s.store.Upload(ctx, tenant, e.Ref, true, e.Content()); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ type Submitter struct {
 	patience func() time.Duration
 	// maxUpload bounds a file inside a prompt, in bytes.
 	maxUpload func() int64
-	log      func() *slog.Logger
+	log       func() *slog.Logger
 }
 
 // Submit checks a prompt as ComfyUI would, puts it into the queue and calls
@@ -129,7 +129,7 @@ func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
 
 // checked makes a job of a prompt that passes the checks.
 func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
-	graph, carried, err := s.unpack(p.Graph)
+	graph, carried, err := s.unpack(ctx, p.Graph)
 	if err != nil {
 		return queue.Submission{}, nil, err
 	}
@@ -148,10 +148,11 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if s.classes.barred(needs, p.Tenant) {
 		return queue.Submission{}, nil, catalog.Reserved()
 	}
-	if err := s.keep(ctx, p.Tenant, carried); err != nil {
+	read := c.InputFiles(verdict.Graph, verdict.Outputs, have.has)
+	if err := s.keep(ctx, p.Tenant, carried, read); err != nil {
 		return queue.Submission{}, nil, err
 	}
-	pins, err := s.pin(ctx, p.Tenant, verdict.Graph, c.InputFiles(verdict.Graph, verdict.Outputs, have.has))
+	pins, err := s.pin(ctx, p.Tenant, verdict.Graph, read)
 	if err != nil {
 		return queue.Submission{}, nil, err
 	}

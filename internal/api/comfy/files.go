@@ -29,8 +29,7 @@ func (f storedFiles) postMask(w http.ResponseWriter, r *http.Request, a api.Requ
 // refuseUpload answers an upload for which the tenant has no room left. Web UIs
 // show the status with its reason phrase.
 func (f storedFiles) refuseUpload(w http.ResponseWriter, err error) {
-	var full *files.FullError
-	if errors.As(err, &full) {
+	if full, ok := errors.AsType[*files.FullError](err); ok {
 		f.RefuseFull(w, full.Limit, uploadsFull(full))
 	}
 }
