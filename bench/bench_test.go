@@ -58,7 +58,7 @@ func TestChoose(t *testing.T) {
 	_, err = choose("speed")
 	require.ErrorContains(t, err, `"speed"`)
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), "list", "", 1, &out))
+	require.NoError(t, run(t.Context(), options{names: "list"}, &out))
 	require.Equal(t, len(benchmarks()), strings.Count(out.String(), "\n"))
 }
 
@@ -127,4 +127,17 @@ func TestMisses(t *testing.T) {
 	shares, silent := misses(all, []time.Duration{s, 800 * time.Millisecond, 950 * time.Millisecond, -1})
 	require.InDeltaSlice(t, []float64{0.2, 0.25}, shares, 1e-9, "12 s instead of 10, 15 s instead of 20")
 	require.Equal(t, 1, silent)
+}
+
+func TestGapsBetween(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	zero := time.UnixMilli(0)
+	began := map[string]time.Time{"c": zero.Add(25 * ms), "a": zero, "b": zero.Add(12 * ms), "d": zero.Add(90 * ms)}
+	ended := map[string]time.Time{"a": zero.Add(10 * ms), "b": zero.Add(20 * ms), "c": zero.Add(30 * ms), "d": zero.Add(99 * ms)}
+	far := zero.Add(time.Hour)
+	require.Equal(t, []time.Duration{2 * ms, 5 * ms, 60 * ms}, gapsBetween(began, ended, zero, far))
+	require.Equal(t, []time.Duration{5 * ms, 60 * ms}, gapsBetween(began, ended, zero.Add(10*ms), far), "nothing waited before")
+	require.Equal(t, []time.Duration{2 * ms, 5 * ms}, gapsBetween(began, ended, zero, zero.Add(90*ms)), "nothing waited after")
+	require.Empty(t, gapsBetween(nil, nil, zero, far))
 }

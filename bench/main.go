@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
@@ -43,6 +44,8 @@ func benchmarks() []benchmark {
 		{"interactive", "p95 wait of a person's prompts beside a batch that fills 8 instances, with preempt bulk / how long they run; printed beside it: without", interactive},
 		{"model", "mean wait for 8 instances at 80 % load: hub / simulator of the scheduler, whichever is larger / the other", model},
 		{"eta", "median of the difference between the wait that X-ComfyHub-Eta promises and the real one / the real one, for waits above 5 s", eta},
+		{"fleet", "how long 500 instances stand without work between two runs while 2,000 clients want them; the hub's processor time", fleet},
+		{"burst", "the same when 120 instances of 30 agents end at the same moment", simultaneous},
 		{"queue", "jobs/s that the scripts enqueue, claim and finish / tasks/s of asynq on the same Redis, 10 kB each", cycles},
 		{"scale", "a look and a claim with 100,000 waiting jobs of 1,000 tenants / with 1,000 of 10", scaling},
 		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},
@@ -53,9 +56,10 @@ func main() {
 	names := flag.String("run", "", "names of benchmarks, separated by commas (default: all; list: print them)")
 	dir := flag.String("dir", "data/bench", "folder of logs and data; emptied first")
 	seed := flag.Uint64("seed", 1, "decides when prompts arrive and how long they take")
+	length := flag.Duration("length", 2*time.Minute, "for how long fleet measures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *names, *dir, *seed, os.Stdout)
+	err := run(ctx, options{*names, *dir, *seed, *length}, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -63,12 +67,19 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, names, dir string, seed uint64, out io.Writer) error {
-	chosen, err := choose(names)
+// options are the flags.
+type options struct {
+	names, dir string
+	seed       uint64
+	length     time.Duration
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	chosen, err := choose(o.names)
 	if err != nil {
 		return err
 	}
-	if names == "list" {
+	if o.names == "list" {
 		for _, b := range benchmarks() {
 			fmt.Fprintf(out, "%-8s %s\n", b.name, b.about)
 		}
@@ -78,17 +89,19 @@ func run(ctx context.Context, names, dir string, seed uint64, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	for _, b := range chosen {
-		r, err := newRig(ctx, set, filepath.Join(dir, b.name), seed, out)
+		r, err := newRig(ctx, set, filepath.Join(dir, b.name), out)
 		if err != nil {
 			return err
 		}
+		r.seed, r.length = o.seed, o.length
 		figures, err := b.run(r)
 		r.stop()
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/programs"
@@ -23,13 +24,15 @@ type rig struct {
 	out  io.Writer
 	// siteWord is a word for the site of the hubs; empty for none.
 	siteWord string
+	// length is for how long a benchmark of a whole fleet measures.
+	length time.Duration
 
 	fleets  []*programs.Fleet
 	started []*programs.Program
 }
 
-func newRig(ctx context.Context, set programs.Set, dir string, seed uint64, out io.Writer) (*rig, error) {
-	return &rig{ctx: ctx, set: set, dir: dir, seed: seed, out: out}, os.MkdirAll(dir, 0o700)
+func newRig(ctx context.Context, set programs.Set, dir string, out io.Writer) (*rig, error) {
+	return &rig{ctx: ctx, set: set, dir: dir, out: out}, os.MkdirAll(dir, 0o700)
 }
 
 // stop stops everything, the last started first.
@@ -156,14 +159,7 @@ func (r *rig) fleet(name string, urls []string, embedded bool, words ...string) 
 	if err := h.StartHub(r.ctx); err != nil {
 		return nil, err
 	}
-	serve, err := freeport.Address()
-	if err != nil {
-		return nil, err
-	}
-	h.agent, err = h.Start(programs.Spec{Name: "agent", Path: r.set.Agent, Args: []string{
-		"run", "--join", h.Gossip, "--name", "bench", "--serve", serve, "--comfyui", strings.Join(urls, ","),
-	}})
-	if err != nil {
+	if h.agent, err = h.join("agent", urls); err != nil {
 		return nil, err
 	}
 	_, err = h.AwaitIdle(r.ctx, len(urls))

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// The fleet of the benchmark: 500 instances, and four clients for each.
+	fleetMachines, fleetInstances = 10, 50
+	fleetClients                  = 2000
+	// A prompt of the fleet takes between these, in seconds.
+	fleetShortest, fleetLongest = 20.0, 40.0
+	// The burst: all instances end at once.
+	burstMachines, burstInstances = 30, 4
+	// burstTakes is how long the first prompts take, and burstNext those behind them.
+	burstTakes, burstNext = 15 * time.Second, 5.0
+)
+
+// fleet measures how long the instances of a large fleet stand without work between two
+// prompts while more wait, and what that costs the hub.
+func fleet(r *rig) ([]figure, error) {
+	m, err := startMachines(r, fleetMachines, fleetInstances)
+	if err != nil {
+		return nil, err
+	}
+	d := &demand{m: m, random: rand.New(rand.NewPCG(r.seed, 12))}
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	if err := d.connect(ctx, fleetClients); err != nil {
+		return nil, err
+	}
+	r.say("%d clients are connected to %d instances", fleetClients, len(m.urls))
+	// All instances begin at once, and have drifted apart after two prompts.
+	if err := pause(ctx, 2*fleetLongest*time.Second); err != nil {
+		return nil, err
+	}
+	from, cpu, redis := time.Now(), m.Hub.CPU(), m.redis.CPU()
+	if err := pause(ctx, r.length); err != nil {
+		return nil, err
+	}
+	to, cpu, redis := time.Now(), m.Hub.CPU()-cpu, m.redis.CPU()-redis
+	d.stop()
+	memory, _ := m.Hub.Memory()
+	gaps, err := m.gaps(r, from, to)
+	switch {
+	case d.failed != nil:
+		return nil, d.failed
+	case err != nil:
+		return nil, err
+	case len(gaps) == 0:
+		return nil, fmt.Errorf("no instance ran two prompts in %v", r.length)
+	}
+	p50, p99 := quantiles(gaps)
+	cores := cpu.Seconds() / to.Sub(from).Seconds()
+	return []figure{
+		{
+			name: "fleet", value: ms(p50), unit: "ms", goal: 5, lower: true,
+			beside: fmt.Sprintf("p50 of the time between two runs of an instance, in %v with %d instances and %d clients: %d runs, %.1f a second",
+				r.length, len(m.urls), fleetClients, len(gaps), float64(len(gaps))/to.Sub(from).Seconds()),
+		},
+		{name: "fleet-p99", value: ms(p99), unit: "ms", goal: 50, lower: true, beside: fmt.Sprintf("the longest: %.1f ms", ms(slices.Max(gaps)))},
+		{
+			name: "fleet-cpu", value: cores, unit: "cores", goal: 1, lower: true,
+			beside: fmt.Sprintf("Redis %.2f cores; the hub holds %d MB", redis.Seconds()/to.Sub(from).Seconds(), memory/1e6),
+		},
+	}, nil
+}
+
+// demand is clients that each post a prompt, wait for its end and post the next.
+type demand struct {
+	m *machines
+
+	mu     sync.Mutex
+	random *rand.Rand
+	nonce  int
+	over   bool
+	failed error
+	all    sync.WaitGroup
+}
+
+// connect opens the clients' sockets, some at a time, and lets each post its first prompt.
+func (d *demand) connect(ctx context.Context, count int) error {
+	var dials errgroup.Group
+	dials.SetLimit(50)
+	for range count {
+		dials.Go(func() error {
+			c := newClient(d.m.URL(""), 1)
+			socket, err := c.listen(ctx)
+			if err == nil {
+				d.all.Go(func() { d.play(ctx, c, socket) })
+			}
+			return err
+		})
+	}
+	return dials.Wait()
+}
+
+// play posts prompts and waits for their ends.
+func (d *demand) play(ctx context.Context, c *client, socket *websocket.Conn) {
+	defer socket.CloseNow()
+	for {
+		body, ok := d.next(c)
+		if !ok {
+			return
+		}
+		id, err := c.post(ctx, body)
+		if err == nil {
+			err = succeeded(ctx, socket, id)
+		}
+		if err != nil {
+			d.fail(err)
+			return
+		}
+	}
+}
+
+// next makes the next prompt of a client, until there are to be no more.
+func (d *demand) next(c *client) (body []byte, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nonce++
+	return c.body(fleetShortest+d.random.Float64()*(fleetLongest-fleetShortest), d.nonce), !d.over && d.failed == nil
+}
+
+func (d *demand) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed == nil {
+		d.failed = err
+	}
+}
+
+// stop waits until all posted prompts have ended.
+func (d *demand) stop() {
+	d.mu.Lock()
+	d.over = true
+	d.mu.Unlock()
+	d.all.Wait()
+}
+
+// simultaneous measures how long it takes until all instances of a fleet have their next
+// prompts when they end at the same moment.
+func simultaneous(r *rig) ([]figure, error) {
+	m, err := startMachines(r, burstMachines, burstInstances)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(m.URL(""), 50)
+	if err := r.warmUp(c, []*client{c}, 1e6); err != nil {
+		return nil, err
+	}
+	end := time.Now().Add(burstTakes)
+	for wave := range 2 {
+		var posts errgroup.Group
+		posts.SetLimit(20)
+		for n := range m.urls {
+			posts.Go(func() error {
+				seconds := burstNext
+				if wave == 0 {
+					seconds = time.Until(end).Seconds()
+				}
+				_, err := c.post(r.ctx, body(fmt.Sprint(c.id, wave, n), seconds, wave*len(m.urls)+n))
+				return err
+			})
+		}
+		if err := posts.Wait(); err != nil {
+			return nil, err
+		}
+	}
+	if late := time.Since(end); late > 0 {
+		return nil, fmt.Errorf("the machine is too slow: posting took %v longer than the first prompts", late)
+	}
+	if err := c.empty(r.ctx); err != nil {
+		return nil, err
+	}
+	gaps, err := m.gaps(r, end.Add(-burstTakes/2), end.Add(burstTakes))
+	if err != nil {
+		return nil, err
+	}
+	if len(gaps) != len(m.urls) {
+		return nil, fmt.Errorf("%d of %d instances ran two prompts", len(gaps), len(m.urls))
+	}
+	p50, p99 := quantiles(gaps)
+	return []figure{{
+		name: "burst", value: ms(p50), unit: "ms", goal: 50, lower: true,
+		beside: fmt.Sprintf("p50 of the time between two runs when %d instances of %d agents end at once; p99 %.0f ms, the longest %.0f ms",
+			len(m.urls), burstMachines, ms(p99), ms(slices.Max(gaps))),
+	}}, nil
+}
+
+// gapsBetween returns the times between the prompts of an instance.
+func gapsBetween(began, ended map[string]time.Time, from, to time.Time) (gaps []time.Duration) {
+	ids := slices.SortedFunc(maps.Keys(began), func(a, b string) int { return began[a].Compare(began[b]) })
+	for n := 1; n < len(ids); n++ {
+		end, start := ended[ids[n-1]], began[ids[n]]
+		if end.After(from) && start.Before(to) {
+			gaps = append(gaps, start.Sub(end))
+		}
+	}
+	return gaps
+}
