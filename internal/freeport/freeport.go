@@ -29,57 +29,77 @@ const (
 // ErrNone says that all ports are taken.
 var ErrNone = errors.New("freeport: no port of loopback is free for TCP and UDP")
 
-// chooser gives the ports of one block, one after the other.
+// chooser gives the ports of its blocks, one after the other.
 type chooser struct {
-	mu    sync.Mutex
+	mu     sync.Mutex
+	blocks []*block
+}
+
+// block is some ports that belong to this process.
+type block struct {
 	lock  net.Listener // open as long as the process lives
 	first int          // the port of lock
 	given int          // the last one given, from 0
 }
 
-// own is the block of this process.
+// own are the blocks of this process.
 var own chooser
 
 // Address is an address of loopback, host:port, whose port nobody listens at,
 // over TCP or UDP.
 func Address() (string, error) { return Addresses(1) }
 
-// Addresses gives the first of n such addresses with consecutive ports.
+// Addresses gives the first of n such addresses with consecutive ports. There may be
+// 99 in a row.
 func Addresses(n int) (string, error) { return own.choose(n) }
 
 func (c *chooser) choose(n int) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lock == nil && !c.claim() {
+	if n >= blockSize {
 		return "", ErrNone
 	}
-	// From where it ended last time and once around: a port that was given long
-	// ago may be free again.
-	for range blockSize {
-		at := c.given + 1
-		if at+n > blockSize {
-			at = 1
+	for _, b := range c.blocks {
+		if port := b.choose(n); port != 0 {
+			return address(port), nil
 		}
-		c.given = at
-		if free(c.first+at, n) {
-			c.given += n - 1
-			return address(c.first + at), nil
+	}
+	for b := claim(); b != nil; b = claim() {
+		c.blocks = append(c.blocks, b)
+		if port := b.choose(n); port != 0 {
+			return address(port), nil
 		}
 	}
 	return "", ErrNone
 }
 
-// claim finds a block that no other process has.
-func (c *chooser) claim() bool {
-	for _, block := range rand.Perm(blocks) {
-		first := lowest + block*blockSize
-		lock, err := net.Listen("tcp", address(first))
-		if err == nil {
-			c.lock, c.first = lock, first
-			return true
+// choose gives the first of n ports, or 0. It goes on from where it ended last time and
+// once around: a port that was given long ago may be free again.
+func (b *block) choose(n int) int {
+	for range blockSize {
+		at := b.given + 1
+		if at+n > blockSize {
+			at = 1
+		}
+		b.given = at
+		if free(b.first+at, n) {
+			b.given += n - 1
+			return b.first + at
 		}
 	}
-	return false
+	return 0
+}
+
+// claim finds a block that no process has.
+func claim() *block {
+	for _, n := range rand.Perm(blocks) {
+		first := lowest + n*blockSize
+		lock, err := net.Listen("tcp", address(first))
+		if err == nil {
+			return &block{lock: lock, first: first}
+		}
+	}
+	return nil
 }
 
 // free reports whether nobody listens at n ports from one on.

@@ -15,13 +15,13 @@ func TestPortsAreGivenOnce(t *testing.T) {
 		a, err := c.choose(1)
 		require.NoError(t, err)
 		require.False(t, seen[a], a)
-		require.NotEqual(t, c.lock.Addr().String(), a)
+		require.NotEqual(t, c.blocks[0].lock.Addr().String(), a)
 		seen[a] = true
 	}
 	again, err := c.choose(1)
 	require.NoError(t, err)
 	require.True(t, seen[again], "they are free again, as nobody took them")
-	require.NoError(t, c.lock.Close())
+	c.release(t)
 }
 
 func TestTwoProcessesShareNoPort(t *testing.T) {
@@ -31,10 +31,10 @@ func TestTwoProcessesShareNoPort(t *testing.T) {
 	require.NoError(t, err)
 	b, err := two.choose(1)
 	require.NoError(t, err)
-	require.NotEqual(t, one.first, two.first)
+	require.NotEqual(t, one.blocks[0].first, two.blocks[0].first)
 	require.NotEqual(t, a, b)
-	require.NoError(t, one.lock.Close())
-	require.NoError(t, two.lock.Close())
+	one.release(t)
+	two.release(t)
 }
 
 func TestTakenPortsAreLeftOut(t *testing.T) {
@@ -42,19 +42,42 @@ func TestTakenPortsAreLeftOut(t *testing.T) {
 	var c chooser
 	_, err := c.choose(1)
 	require.NoError(t, err)
-	tcp, err := net.Listen("tcp", address(c.first+3))
+	tcp, err := net.Listen("tcp", address(c.blocks[0].first+3))
 	require.NoError(t, err)
 	defer tcp.Close()
-	udp, err := net.ListenPacket("udp", address(c.first+7))
+	udp, err := net.ListenPacket("udp", address(c.blocks[0].first+7))
 	require.NoError(t, err)
 	defer udp.Close()
 	a, err := c.choose(4)
 	require.NoError(t, err)
-	require.Equal(t, address(c.first+8), a, "four in a row lie behind both")
+	require.Equal(t, address(c.blocks[0].first+8), a, "four in a row lie behind both")
 	next, err := c.choose(1)
 	require.NoError(t, err)
-	require.Equal(t, address(c.first+12), next)
+	require.Equal(t, address(c.blocks[0].first+12), next)
 	_, err = c.choose(blockSize)
 	require.ErrorIs(t, err, ErrNone, "so many there are not")
-	require.NoError(t, c.lock.Close())
+	c.release(t)
+}
+
+func TestMorePortsThanABlock(t *testing.T) {
+	t.Parallel()
+	var c chooser
+	seen := map[string]bool{}
+	for range 3 {
+		a, err := c.choose(60)
+		require.NoError(t, err)
+		require.False(t, seen[a], a)
+		seen[a] = true
+		listen, err := net.Listen("tcp", a)
+		require.NoError(t, err)
+		defer listen.Close()
+	}
+	require.Len(t, c.blocks, 3)
+	c.release(t)
+}
+
+func (c *chooser) release(t *testing.T) {
+	for _, b := range c.blocks {
+		require.NoError(t, b.lock.Close())
+	}
 }

@@ -27,6 +27,10 @@ var built = sync.OnceValues(func() (programs.Set, error) {
 	if err != nil {
 		return programs.Set{}, err
 	}
+	// A process with this number that was killed has left its folder.
+	if err := os.RemoveAll(folder()); err != nil {
+		return programs.Set{}, err
+	}
 	if err := os.Mkdir(folder(), 0o700); err != nil {
 		return programs.Set{}, err
 	}
