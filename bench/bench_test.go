@@ -133,11 +133,11 @@ func TestGapsBetween(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	zero := time.UnixMilli(0)
-	began := map[string]time.Time{"c": zero.Add(25 * ms), "a": zero, "b": zero.Add(12 * ms), "d": zero.Add(90 * ms)}
-	ended := map[string]time.Time{"a": zero.Add(10 * ms), "b": zero.Add(20 * ms), "c": zero.Add(30 * ms), "d": zero.Add(99 * ms)}
+	at := func(from, to time.Duration) stretch { return stretch{zero.Add(from * ms), zero.Add(to * ms)} }
+	runs := []stretch{at(25, 30), at(0, 10), at(12, 20), at(90, 99)}
 	far := zero.Add(time.Hour)
-	require.Equal(t, []time.Duration{2 * ms, 5 * ms, 60 * ms}, gapsBetween(began, ended, zero, far))
-	require.Equal(t, []time.Duration{5 * ms, 60 * ms}, gapsBetween(began, ended, zero.Add(10*ms), far), "nothing waited before")
-	require.Equal(t, []time.Duration{2 * ms, 5 * ms}, gapsBetween(began, ended, zero, zero.Add(90*ms)), "nothing waited after")
-	require.Empty(t, gapsBetween(nil, nil, zero, far))
+	require.Equal(t, []time.Duration{2 * ms, 5 * ms, 60 * ms}, gapsBetween(runs, zero, far))
+	require.Equal(t, []time.Duration{5 * ms, 60 * ms}, gapsBetween(runs, zero.Add(10*ms), far), "nothing waited before")
+	require.Equal(t, []time.Duration{2 * ms, 5 * ms}, gapsBetween(runs, zero, zero.Add(90*ms)), "nothing waited after")
+	require.Empty(t, gapsBetween(nil, zero, far))
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -195,16 +194,4 @@ func simultaneous(r *rig) ([]figure, error) {
 		beside: fmt.Sprintf("p50 of the time between two runs when %d instances of %d agents end at once; p99 %.0f ms, the longest %.0f ms",
 			len(m.urls), burstMachines, ms(p99), ms(slices.Max(gaps))),
 	}}, nil
-}
-
-// gapsBetween returns the times between the prompts of an instance.
-func gapsBetween(began, ended map[string]time.Time, from, to time.Time) (gaps []time.Duration) {
-	ids := slices.SortedFunc(maps.Keys(began), func(a, b string) int { return began[a].Compare(began[b]) })
-	for n := 1; n < len(ids); n++ {
-		end, start := ended[ids[n-1]], began[ids[n]]
-		if end.After(from) && start.Before(to) {
-			gaps = append(gaps, start.Sub(end))
-		}
-	}
-	return gaps
 }
