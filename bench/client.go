@@ -36,13 +36,18 @@ func newClient(url string, connections int) *client {
 func (c *client) body(seconds float64, nonce int) []byte { return body(c.id, seconds, nonce) }
 
 func body(client string, seconds float64, nonce int) []byte {
+	// An instance can be interrupted between steps; they take no longer than a second.
+	return bodyInSteps(client, seconds, max(4, int(seconds)), nonce)
+}
+
+// bodyInSteps is body for work of some steps, each of which ends with a preview.
+func bodyInSteps(client string, seconds float64, steps, nonce int) []byte {
 	graph := map[string]any{
 		"1": node("EmptyImage", map[string]any{"width": 64, "height": 64, "batch_size": 1, "color": nonce}),
 		"3": node("SaveImage", map[string]any{"images": []any{"1", 0}, "filename_prefix": "bench"}),
 	}
 	if seconds > 0 {
-		// An instance can be interrupted between steps; they take no longer than a second.
-		graph["2"] = node("SimulatedWork", map[string]any{"image": []any{"1", 0}, "seconds": seconds, "steps": max(4, int(seconds)), "nonce": nonce})
+		graph["2"] = node("SimulatedWork", map[string]any{"image": []any{"1", 0}, "seconds": seconds, "steps": steps, "nonce": nonce})
 		graph["3"] = node("SaveImage", map[string]any{"images": []any{"2", 0}, "filename_prefix": "bench"})
 	}
 	body, err := json.Marshal(map[string]any{"client_id": client, "prompt": graph})
