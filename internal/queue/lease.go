@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -81,13 +82,24 @@ type RenewResult struct {
 }
 
 // Renew extends the leases of all of a hub's runs. Call it about three times per
-// lease. It takes one script, however many runs there are and whatever has become of
-// them: runs that are Lost may still be put back by [Queue.Recover].
+// lease. It takes one script for each renewedAtOnce runs, whatever has become of them:
+// runs that are Lost may still be put back by [Queue.Recover]. After an error, the result
+// has the runs that were asked about before it.
 func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	var result RenewResult
-	if len(runs) == 0 {
-		return result, nil
+	for some := range slices.Chunk(runs, renewedAtOnce) {
+		if err := q.renew(ctx, hub, some, &result); err != nil {
+			return result, err
+		}
 	}
+	return result, nil
+}
+
+// renewedAtOnce bounds the runs that one script renews: Redis does nothing else meanwhile.
+const renewedAtOnce = 50
+
+// renew adds to the result what has become of some runs.
+func (q *Queue) renew(ctx context.Context, hub string, runs []job.Run, result *RenewResult) error {
 	args := make([]any, 0, 2+2*len(runs))
 	args = append(args, hub, milliseconds(q.o.Lease))
 	for _, run := range runs {
@@ -95,10 +107,10 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 	}
 	_, codes, err := q.run(ctx, renewScript, args...)
 	if err != nil {
-		return result, err
+		return err
 	}
 	if len(codes) != len(runs) {
-		return result, fmt.Errorf("%w: %d answers to %d renewals", ErrCorrupt, len(codes), len(runs))
+		return fmt.Errorf("%w: %d answers to %d renewals", ErrCorrupt, len(codes), len(runs))
 	}
 	for i, code := range codes {
 		switch code {
@@ -112,7 +124,7 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 		}
 		q.copies.change(runs[i].Key, nil, func(*copied) {}) // it is confirmed again
 	}
-	return result, nil
+	return nil
 }
 
 // Recover puts back those of the runs that Renew found lost that Redis has lost, and

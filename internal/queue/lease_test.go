@@ -1,11 +1,13 @@
 package queue_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -32,6 +34,46 @@ func TestRenew(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []job.Run{a}, result.Lost)
 	})
+}
+
+// Redis does nothing else while a script runs: a hub with hundreds of runs renews them in
+// parts.
+func TestRenewOfManyRuns(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
+		var held []job.Run
+		for n := range 120 {
+			held = append(held, b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n)).Run)
+		}
+		_, err := b.Cancel(t.Context(), held[70].Key)
+		require.NoError(t, err)
+		require.NoError(t, b.Finish(t.Context(), held[110], done("{}")))
+		sizes := &commandSizes{}
+		b.db.Client().AddHook(sizes)
+		result, err := b.Renew(t.Context(), "hub/1", held)
+		require.NoError(t, err)
+		require.Equal(t, queue.RenewResult{Lost: held[110:111], Cancelled: held[70:71]}, result)
+		require.Less(t, sizes.most, 120, "words of one command")
+	})
+}
+
+// commandSizes notes the most words of a command.
+type commandSizes struct{ most int }
+
+// DialHook implements [goredis.Hook].
+func (*commandSizes) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+// ProcessHook implements [goredis.Hook].
+func (s *commandSizes) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, c goredis.Cmder) error {
+		s.most = max(s.most, len(c.Args()))
+		return next(ctx, c)
+	}
+}
+
+// ProcessPipelineHook implements [goredis.Hook].
+func (*commandSizes) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
 }
 
 // Renewing reads no body, not even of a run of which this hub has no copy yet, and puts
