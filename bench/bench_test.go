@@ -133,7 +133,7 @@ func TestGapsBetween(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	zero := time.UnixMilli(0)
-	at := func(from, to time.Duration) stretch { return stretch{zero.Add(from * ms), zero.Add(to * ms)} }
+	at := func(from, to int64) stretch { return stretch{time.UnixMilli(from), time.UnixMilli(to)} }
 	runs := []stretch{at(25, 30), at(0, 10), at(12, 20), at(90, 99)}
 	far := zero.Add(time.Hour)
 	require.Equal(t, []time.Duration{2 * ms, 5 * ms, 60 * ms}, gapsBetween(runs, zero, far))
