@@ -1,0 +1,219 @@
+package egress_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/comfyhub/comfyhub/internal/egress"
+)
+
+// names is a DNS server. Each question for a name takes the next of its addresses; the
+// last one stays.
+type names struct {
+	mu      sync.Mutex
+	of      map[string][]string
+	answers int
+}
+
+func (n *names) next(name string, typ dnsmessage.Type) (netip.Addr, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	list := n.of[strings.TrimSuffix(name, ".")]
+	if len(list) == 0 {
+		return netip.Addr{}, false
+	}
+	ip := netip.MustParseAddr(list[0])
+	if ip.Is4() != (typ == dnsmessage.TypeA) {
+		return netip.Addr{}, false
+	}
+	if n.answers++; len(list) > 1 {
+		n.of[strings.TrimSuffix(name, ".")] = list[1:]
+	}
+	return ip, true
+}
+
+// resolver asks the server, and nobody else.
+func (n *names) resolver(t *testing.T) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() {
+		buffer := make([]byte, 2048)
+		for {
+			size, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buffer[:size]) != nil || len(m.Questions) == 0 {
+				continue
+			}
+			q := m.Questions[0]
+			m.Header.Response, m.Header.Authoritative, m.Additionals = true, true, nil
+			if ip, ok := n.next(q.Name.String(), q.Type); ok {
+				header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}
+				if ip.Is4() {
+					m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: ip.As4()}})
+				} else {
+					m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
+				}
+			}
+			if answer, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(answer, from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// server is an https server on loopback whose certificate is for example.com.
+func server(t *testing.T, handler http.HandlerFunc) (port string, roots *x509.CertPool) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	roots = x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return u.Port(), roots
+}
+
+func get(t *testing.T, c *http.Client, link string) (string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, nil)
+	require.NoError(t, err)
+	resp, err := c.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+func TestClientCallsWhatIsAllowed(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // is not used
+	var asked http.Header
+	port, roots := server(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/here", http.StatusFound)
+			return
+		}
+		asked = r.Header
+		_, _ = io.WriteString(w, "hello")
+	})
+	dns := &names{of: map[string][]string{"example.com": {"127.0.0.1"}}}
+	c := egress.NewClient(hosts(t, "example.com:"+port, "127.0.0.1:"+port), egress.Options{Roots: roots, Resolver: dns.resolver(t)})
+	for _, link := range []string{"https://example.com:" + port + "/here", "https://127.0.0.1:" + port, "https://example.com:" + port + "/moved?signature=1"} {
+		body, err := get(t, c, link)
+		require.NoError(t, err)
+		require.Equal(t, "hello", body)
+		require.Empty(t, asked.Get("Referer"))
+		require.Empty(t, asked.Get("Accept-Encoding"), "an answer does not grow when it is read")
+	}
+	_, err := get(t, egress.NewClient(hosts(t, "127.0.0.1:"+port), egress.Options{}), "https://127.0.0.1:"+port)
+	var unknown *tls.CertificateVerificationError
+	require.ErrorAs(t, err, &unknown)
+}
+
+// No connection is made, wherever a name, an address or a redirect leads.
+func TestClientRefuses(t *testing.T) {
+	t.Parallel()
+	port, roots := server(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusTemporaryRedirect)
+	})
+	secretPort, secretRoots := server(t, func(http.ResponseWriter, *http.Request) { t.Error("the secret server was called") })
+	_ = secretRoots
+	dns := &names{of: map[string][]string{"example.com": {"127.0.0.1"}, "unlisted.example": {"127.0.0.1"}, "rebound.example": {"127.0.0.1"}}}
+	for name, ip := range private {
+		dns.of[name+".private.example"] = []string{ip}
+	}
+	h := hosts(t, "example.com:"+port, "127.0.0.1:"+port, "*.private.example:"+port, "rebound.example:"+secretPort, "*."+"private.example:"+secretPort)
+	c := egress.NewClient(h, egress.Options{Roots: roots, Resolver: dns.resolver(t)})
+	through := func(to string) string { return "https://example.com:" + port + "/?to=" + url.QueryEscape(to) }
+	links := map[string]string{
+		"an address":                  "https://127.0.0.1:" + secretPort,
+		"a host that is not listed":   "https://unlisted.example:" + port,
+		"a name at another port":      "https://rebound.example:" + secretPort,
+		"a redirect to an address":    through("https://127.0.0.1:" + secretPort),
+		"a redirect to another host":  through("https://unlisted.example:" + port),
+		"a redirect to a name":        through("https://rebound.example:" + secretPort),
+		"a redirect to plain HTTP":    through("http://example.com:" + port),
+		"a redirect to a file":        through("file:///etc/passwd"),
+		"a redirect with a user name": through("https://a@example.com:" + port),
+		"an endless redirect":         through(through(through(through(through("/"))))),
+	}
+	for name := range private {
+		if private[name] != "127.0.0.1" && name != "mapped" { // listed, at that port
+			links[name] = "https://" + name + ".private.example:" + port
+		}
+		links[name+" at another port"] = "https://" + name + ".private.example:" + secretPort
+	}
+	for name, link := range links {
+		_, err := get(t, c, link)
+		var refused *egress.RefusedError
+		require.ErrorAs(t, err, &refused, "%s: %v", name, err)
+		require.NotContains(t, refused.Error(), "127.0.0.1")
+	}
+	require.NotZero(t, dns.answers)
+}
+
+// private are addresses that DNS may answer with and that nobody may call.
+var private = map[string]string{
+	"loopback": "127.0.0.1", "loopback-far": "127.255.255.254", "this-network": "0.0.0.0", "ten": "10.1.2.3", "seventeen": "172.16.5.4",
+	"nineteen": "192.168.1.1", "metadata": "169.254.169.254", "carrier": "100.100.100.200", "azure": "168.63.129.16", "multicast": "224.0.0.1",
+	"broadcast": "255.255.255.255", "six-loopback": "::1", "six-any": "::", "mapped": "::ffff:127.0.0.1", "mapped-ten": "::ffff:10.1.2.3",
+	"compatible": "::127.0.0.1", "unique": "fd00:ec2::254", "link": "fe80::1", "six-multicast": "ff02::1", "site": "fec0::1",
+	"translated": "64:ff9b::7f00:1", "translated-locally": "64:ff9b:1::7f00:1", "six-to-four": "2002:7f00:1::", "teredo": "2001:0:1::1",
+	"documentation": "2001:db8::1",
+}
+
+// A name that first leads to a public address and then to a private one: what counts
+// is the address of the connection.
+func TestClientRebinding(t *testing.T) {
+	t.Parallel()
+	dns := &names{of: map[string][]string{"rebound.example": {"127.0.0.1", "10.0.0.1", "169.254.169.254"}}}
+	c := egress.NewClient(hosts(t, "*"), egress.Options{Resolver: dns.resolver(t)})
+	for range 3 {
+		_, err := get(t, c, "https://rebound.example/")
+		var refused *egress.RefusedError
+		require.ErrorAs(t, err, &refused)
+	}
+	require.GreaterOrEqual(t, dns.answers, 3, "each call asks again")
+}
+
+// A call ends with its context.
+func TestClientEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	port, roots := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port, nil)
+	require.NoError(t, err)
+	resp, err := egress.NewClient(hosts(t, "127.0.0.1:"+port), egress.Options{Roots: roots}).Do(r)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	require.True(t, errors.Is(err, context.Canceled))
+}
