@@ -120,6 +120,12 @@ type App struct {
 	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
 	MaxUpload int64 `json:"max_upload,omitempty"`
 
+	// Hosts from which inputs are fetched whose value in a prompt is an https URL: names,
+	// `*.example.com` for all names below one, IP addresses, CIDRs, or `*` for all public
+	// hosts; all but a CIDR may have a port. Default port: 443. Private addresses are
+	// called only if an IP address or a CIDR in this list contains them. Default: none.
+	InputsFrom []string `json:"inputs_from,omitempty"`
+
 	// Memory in bytes for all previews and masks that are made at one time. A
 	// picture that needs more than five sixths of it is left to the instance that
 	// made it. Default: 805306368 (768 MiB).
@@ -312,6 +318,7 @@ func (a *App) hubSettings() hub.Settings {
 		MaxBody:           a.MaxBody,
 		BodyMemory:        a.BodyMemory,
 		MaxUpload:         a.MaxUpload,
+		InputsFrom:        hostsOf(a.InputsFrom),
 		PictureMemory:     a.PictureMemory,
 		MaxSockets:        a.MaxSockets,
 		UnrunnableTimeout: time.Duration(a.UnrunnableTimeout),

@@ -59,6 +59,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    max_body           <size>
 //	    body_memory        <size>
 //	    max_upload         <size>
+//	    inputs_from        <host|*.domain|address|cidr|*...>   # repeatable
 //	    picture_memory     <size>
 //	    max_sockets        <number>
 //	    unrunnable_timeout <duration>
@@ -107,7 +108,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	var seen words
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if !slices.Contains([]string{"instance", "reserve", "tenant_limits"}, d.Val()) && seen.again(d.Val()) {
+		if !slices.Contains([]string{"instance", "inputs_from", "reserve", "tenant_limits"}, d.Val()) && seen.again(d.Val()) {
 			return d.Errf("%s is given twice", d.Val())
 		}
 		var err error
@@ -119,6 +120,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			err = unmarshalInstance(a, d)
 		case d.Val() == "reserve":
 			err = a.Reserve.UnmarshalCaddyfile(d)
+		case d.Val() == "inputs_from":
+			err = addAll(d, &a.InputsFrom, checkHost)
 		case d.Val() == "tenant_limits":
 			err = a.unmarshalTenantLimits(d)
 		case d.Val() == "tenant_weights":

@@ -22,6 +22,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	for i := range a.Instances {
 		fields = append(fields, &a.Instances[i])
 	}
+	for i := range a.InputsFrom {
+		fields = append(fields, &a.InputsFrom[i])
+	}
 	for i := range a.Reserve {
 		fields = append(fields, &a.Reserve[i].Instance)
 	}
@@ -101,6 +104,11 @@ func (a *App) check() error {
 		}
 		if slices.Contains(a.Instances[:i], instance) {
 			return fmt.Errorf("instance %s is given twice", instance)
+		}
+	}
+	for _, host := range a.InputsFrom {
+		if err := checkHost(host); err != nil {
+			return fmt.Errorf("inputs_from: %w", err)
 		}
 	}
 	if err := a.Reserve.check(); err != nil {

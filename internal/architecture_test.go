@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
-		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/peers", "internal/files", "internal/fleet",
+		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
 		"internal/roster", "internal/stream", "internal/userdata", "internal/webui",
 	},
@@ -109,6 +109,7 @@ var mayImport = map[string][]string{
 	"internal/aiohttp/aiohttptest": {},
 	"internal/redis":               {"internal/redis/engine", "internal/retry"},
 	"internal/redis/engine":        {},
+	"internal/egress":              {},
 	"internal/rescue":              {},
 	"internal/retry":               {},
 	"internal/redis/redistest":     {"internal/redis", "internal/freeport", "internal/programs"},
@@ -178,6 +179,7 @@ var owners = map[string][]string{
 	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
 	"gocloud.dev/":                        {"internal/files"},
 	"github.com/cenkalti/backoff/":        {"internal/retry"},
+	"code.dny.dev/ssrf":                   {"internal/egress"},
 	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "botbridge"},
 }
 

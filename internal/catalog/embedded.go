@@ -3,22 +3,23 @@ package catalog
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// MentionsDataURL reports whether a data: URL can be somewhere in the graph.
-func (g *Graph) MentionsDataURL() bool {
-	return g.nodes() != nil && bytes.Contains(g.raw, []byte("data:"))
+// Mentions reports whether one of these texts can be somewhere in the graph.
+func (g *Graph) Mentions(texts ...string) bool {
+	return g.nodes() != nil && slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(g.raw, []byte(text)) })
 }
 
-// DataURLs finds the inputs for files whose value is a data: URL, which no ComfyUI
-// server takes there.
-func (c *Catalog) DataURLs(g *Graph) []InputFile {
+// URLs finds the inputs for files whose value is a URL of one of these schemes, such as
+// "data:". No ComfyUI server takes a URL there.
+func (c *Catalog) URLs(g *Graph, schemes ...string) []InputFile {
 	var found []InputFile
 	for _, f := range c.InputFiles(g, nil, nil) {
-		if f.Declared && strings.HasPrefix(f.Value, "data:") {
+		if f.Declared && slices.ContainsFunc(schemes, func(scheme string) bool { return strings.HasPrefix(f.Value, scheme) }) {
 			found = append(found, f)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 )
 
-func TestDataURLs(t *testing.T) {
+func TestURLs(t *testing.T) {
 	t.Parallel()
 	cat := fleet(info(t, newer))
 	for name, test := range map[string]struct {
@@ -33,14 +33,14 @@ func TestDataURLs(t *testing.T) {
 			t.Parallel()
 			g := parseGraph(t, test.graph)
 			var found []string
-			for _, f := range cat.DataURLs(g) {
+			for _, f := range cat.URLs(g, "data:") {
 				found = append(found, f.Node+"."+f.Input)
 			}
 			require.Equal(t, test.found, found)
-			require.Equal(t, strings.HasPrefix(test.graph, "{"), g.MentionsDataURL())
+			require.Equal(t, strings.HasPrefix(test.graph, "{"), g.Mentions("data:"))
 		})
 	}
-	require.False(t, parseGraph(t, `{"1": {"class_type": "LoadImage", "inputs": {"image": "a.png"}}}`).MentionsDataURL())
+	require.False(t, parseGraph(t, `{"1": {"class_type": "LoadImage", "inputs": {"image": "a.png"}}}`).Mentions("data:", "https:"))
 }
 
 // refused are the parts of a refusal that tests look at.
@@ -71,7 +71,7 @@ func TestRefuseInputs(t *testing.T) {
 		"5": {"class_type": "PreviewImage", "inputs": {"images": ["6", 0]}},
 		"7": {"class_type": "LoadAudio", "inputs": {"audio": "data:b"}}, "8": 8}`)
 	var complaints []catalog.Complaint
-	for _, f := range cat.DataURLs(g) {
+	for _, f := range cat.URLs(g, "data:") {
 		complaints = append(complaints, catalog.Complaint{File: f, Reason: "wrong " + f.Value})
 	}
 	answer := cat.RefuseInputs(g, complaints)
@@ -97,7 +97,7 @@ func BenchmarkRefuseInputs(b *testing.B) {
 		fmt.Fprintf(&graph, `, "%d": {"class_type": "PreviewImage", "inputs": {"images": ["%d", 0]}}`, n+1, n)
 	}
 	g := parseGraph(b, graph.String()+"}")
-	wrong := []catalog.Complaint{{File: cat.DataURLs(g)[0], Reason: "x"}}
+	wrong := []catalog.Complaint{{File: cat.URLs(g, "data:")[0], Reason: "x"}}
 	for b.Loop() {
 		_ = cat.RefuseInputs(g, wrong)
 	}

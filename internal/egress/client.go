@@ -1,8 +1,10 @@
 package egress
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -32,12 +34,14 @@ type Options struct {
 	Resolver *net.Resolver
 }
 
-// NewClient makes a client that calls only these hosts. It uses no proxy, has no
-// cookies, and opens a connection for each call. An error that it returns wraps a
-// *[RefusedError] if the call was not allowed.
-func NewClient(h Hosts, o Options) *http.Client {
+// Client calls hosts that may be called. It uses no proxy, has no cookies, and opens a
+// connection for each call.
+type Client struct{ http *http.Client }
+
+// NewClient makes a client that calls only these hosts.
+func NewClient(h Hosts, o Options) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver, Control: h.guard()}
-	return &http.Client{
+	return &Client{&http.Client{
 		Transport: &guarded{hosts: h, next: &http.Transport{
 			DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true,
 			TLSClientConfig:     &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
@@ -50,8 +54,34 @@ func NewClient(h Hosts, o Options) *http.Client {
 			}
 			return nil
 		},
-	}
+	}}
 }
+
+// Get reads what a URL leads to, its length in bytes, -1 if that is not known. The body
+// must be closed; it may be longer than was said. The error wraps a *[RefusedError] if
+// the call was not allowed, and is a *[StatusError] for an answer other than 200.
+func (c *Client) Get(ctx context.Context, link, accept string) (body io.ReadCloser, length int64, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, link, http.NoBody)
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("User-Agent", "ComfyHub")
+	r.Header.Set("Accept", accept)
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		_ = answer.Body.Close()
+		return nil, 0, &StatusError{answer.StatusCode}
+	}
+	return answer.Body, answer.ContentLength, nil
+}
+
+// StatusError is the answer of a host that does not give what was asked for.
+type StatusError struct{ Status int }
+
+func (e *StatusError) Error() string { return "answered with status " + strconv.Itoa(e.Status) }
 
 // guarded checks each URL that is called, that of a redirect like the first.
 type guarded struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -97,17 +96,16 @@ func server(t *testing.T, handler http.HandlerFunc) (port string, roots *x509.Ce
 	return u.Port(), roots
 }
 
-func get(t *testing.T, c *http.Client, link string) (string, error) {
+func get(t *testing.T, c *egress.Client, link string) (string, error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, nil)
-	require.NoError(t, err)
-	resp, err := c.Do(r)
+	body, length, err := c.Get(t.Context(), link, "image/*")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	return string(body), err
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(body)
+	require.EqualValues(t, len(text), length)
+	return string(text), err
 }
 
 func TestClientCallsWhatIsAllowed(t *testing.T) {
@@ -209,11 +207,18 @@ func TestClientEnds(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port, nil)
-	require.NoError(t, err)
-	resp, err := egress.NewClient(hosts(t, "127.0.0.1:"+port), egress.Options{Roots: roots}).Do(r)
+	body, _, err := egress.NewClient(hosts(t, "127.0.0.1:"+port), egress.Options{Roots: roots}).Get(ctx, "https://127.0.0.1:"+port, "image/*")
 	if err == nil {
-		_ = resp.Body.Close()
+		_ = body.Close()
 	}
-	require.True(t, errors.Is(err, context.Canceled))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestClientStatus(t *testing.T) {
+	t.Parallel()
+	port, roots := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	_, err := get(t, egress.NewClient(hosts(t, "127.0.0.1:"+port), egress.Options{Roots: roots}), "https://127.0.0.1:"+port)
+	var status *egress.StatusError
+	require.ErrorAs(t, err, &status)
+	require.Equal(t, http.StatusTeapot, status.Status)
 }

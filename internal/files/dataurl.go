@@ -14,8 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// embeddedFolder is the folder of inputs for files that came inside a prompt. The
-// widgets of file inputs do not list it.
+// embeddedFolder is the folder of inputs for files that came with a prompt, inside it or
+// as a URL. The widgets of file inputs do not list it.
 const embeddedFolder = "embedded"
 
 // maxDataHeader bounds what stands before the content of a data: URL, in bytes.
@@ -63,9 +63,13 @@ func ReadDataURL(url string, limit int64) (Embedded, error) {
 	case ext == "":
 		return Embedded{}, &DataURLError{"the data: URL has no picture, video or sound of a known format"}
 	}
-	name := hex.EncodeToString(hash.Sum(nil)[:16]) + ext
-	e.Ref = job.FileRef{Type: job.TypeInput, Subfolder: embeddedFolder, Filename: name}
+	e.Ref = embeddedRef(hex.EncodeToString(hash.Sum(nil)), ext)
 	return e, nil
+}
+
+// embeddedRef names a file by its SHA-256 in hex.
+func embeddedRef(sum, ext string) job.FileRef {
+	return job.FileRef{Type: job.TypeInput, Subfolder: embeddedFolder, Filename: sum[:32] + ext}
 }
 
 // Content reads the file from its start, again at each call.

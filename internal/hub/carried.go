@@ -2,7 +2,10 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -13,60 +16,130 @@ import (
 // Redis and the storage.
 const maxCarried = 64
 
-// carried are the files that a prompt carries as data: URLs, by where they belong.
-type carried map[job.FileRef]files.Embedded
+// carried are the files that come with a prompt, as data: URLs or behind https URLs.
+type carried struct {
+	// files are by where they belong.
+	files map[job.FileRef]interface{ Content() io.Reader }
+	// turn is for those behind URLs; nil without any.
+	turn *fetching
+}
 
-// unpack replaces the data: URLs in a graph by the names that their files will have.
-// Nothing is stored yet: the prompt may still be refused. The error is a
-// *[catalog.Answer].
-func (s *Submitter) unpack(ctx context.Context, g *catalog.Graph) (*catalog.Graph, carried, error) {
-	if !g.MentionsDataURL() {
-		return g, nil, nil
+// close forgets what is not stored.
+func (c *carried) close() {
+	if c != nil && c.turn != nil {
+		c.turn.close()
 	}
-	s.classes.lookFirst(ctx)
-	known := s.classes.stock.catalog()
-	var edits []catalog.Edit
-	var wrong []catalog.Complaint
-	unpacked := carried{}
-	for n, f := range known.DataURLs(g) {
-		if n == maxCarried {
-			wrong = append(wrong, catalog.Complaint{File: f, Reason: fmt.Sprintf("a prompt can have %d data: URLs", maxCarried)})
-			break
-		}
-		e, err := files.ReadDataURL(f.Value, s.maxUpload())
-		if err != nil {
-			wrong = append(wrong, catalog.Complaint{File: f, Reason: err.Error()})
-			continue
-		}
-		unpacked[e.Ref] = e
-		edits = append(edits, f.Rename(e.Ref.Value(false)))
-	}
-	if len(wrong) > 0 {
-		return nil, nil, known.RefuseInputs(g, wrong)
-	}
-	changed, err := g.Splice(edits)
-	return changed, unpacked, err
 }
 
 // known says of each file that the tenant has it.
-func (c carried) known() map[job.FileRef]bool {
-	known := make(map[job.FileRef]bool, len(c))
-	for ref := range c {
-		known[ref] = true
+func (c *carried) known() map[job.FileRef]bool {
+	known := map[job.FileRef]bool{}
+	if c != nil {
+		for ref := range c.files {
+			known[ref] = true
+		}
 	}
 	return known
 }
 
-// keep stores those of the files that a run reads as uploads of the tenant. A file of
-// the same name makes way: the name belongs to these bytes.
-func (s *Submitter) keep(ctx context.Context, tenant string, c carried, read []catalog.InputFile) error {
-	for _, f := range read {
-		e, ok := c[f.Ref]
-		if !ok {
+// unpack replaces the URLs in a graph that stand for files by the names that the files
+// will have. Nothing is stored yet: the prompt may still be refused. The error is a
+// *[catalog.Answer], ErrFetching, or one of the local disk or the context.
+func (s *Submitter) unpack(ctx context.Context, tenant string, g *catalog.Graph) (*catalog.Graph, *carried, error) {
+	schemes, hosts := []string{"data:"}, s.fetcher.settings().InputsFrom
+	if !hosts.Empty() {
+		schemes = append(schemes, "https:", "http:")
+	}
+	if !g.Mentions(schemes...) {
+		return g, nil, nil
+	}
+	s.classes.lookFirst(ctx)
+	known := s.classes.stock.catalog()
+	found := known.URLs(g, schemes...)
+	if wrong := checkLinks(hosts, found); len(wrong) > 0 { // before anything is fetched
+		return nil, nil, known.RefuseInputs(g, wrong)
+	}
+	c := &carried{files: make(map[job.FileRef]interface{ Content() io.Reader }, len(found))}
+	edits, wrong, err := s.read(ctx, tenant, c, found)
+	if err == nil && len(wrong) > 0 {
+		err = known.RefuseInputs(g, wrong)
+	}
+	if err == nil {
+		g, err = g.Splice(edits)
+	}
+	if err != nil {
+		c.close()
+		return nil, nil, err
+	}
+	return g, c, nil
+}
+
+// checkLinks says what is wrong with URLs without following them.
+func checkLinks(hosts Hosts, found []catalog.InputFile) (wrong []catalog.Complaint) {
+	for n, f := range found {
+		if n == maxCarried {
+			return append(wrong, catalog.Complaint{File: f, Reason: fmt.Sprintf("a prompt can have %d files as URLs", maxCarried)})
+		}
+		if isData(f) {
 			continue
 		}
-		delete(c, f.Ref)
-		if _, err := s.store.Upload(ctx, tenant, e.Ref, true, e.Content()); err != nil {
+		if err := checkLink(hosts, f.Value); err != nil {
+			wrong = append(wrong, catalog.Complaint{File: f, Reason: err.Error()})
+		}
+	}
+	return wrong
+}
+
+func isData(f catalog.InputFile) bool { return strings.HasPrefix(f.Value, "data:") }
+
+// read reads the files behind URLs into c and returns how the graph is to name them.
+func (s *Submitter) read(ctx context.Context, tenant string, c *carried, found []catalog.InputFile) (edits []catalog.Edit, wrong []catalog.Complaint, err error) {
+	for _, f := range found {
+		var ref job.FileRef
+		if isData(f) {
+			var e files.Embedded
+			if e, err = files.ReadDataURL(f.Value, s.maxUpload()); err == nil {
+				ref, c.files[e.Ref] = e.Ref, e
+			}
+		} else {
+			if c.turn == nil {
+				if c.turn, err = s.fetcher.begin(ctx, tenant); err != nil {
+					return nil, nil, err
+				}
+			}
+			var fetched *files.Fetched
+			if fetched, err = c.turn.fetch(f.Value); err == nil {
+				ref, c.files[fetched.Ref] = fetched.Ref, fetched
+			}
+		}
+		var badData *files.DataURLError
+		var badURL *fetchError
+		switch {
+		case err == nil:
+			edits = append(edits, f.Rename(ref.Value(false)))
+		case errors.As(err, &badData), errors.As(err, &badURL):
+			wrong = append(wrong, catalog.Complaint{File: f, Reason: err.Error()})
+		default:
+			return nil, nil, err
+		}
+	}
+	return edits, wrong, nil
+}
+
+// keep stores those of the files that a run reads as uploads of the tenant. A file of
+// the same name makes way: the name belongs to these bytes.
+func (s *Submitter) keep(ctx context.Context, tenant string, c *carried, read []catalog.InputFile) error {
+	if c == nil {
+		return nil
+	}
+	kept := map[job.FileRef]bool{}
+	for _, f := range read {
+		file := c.files[f.Ref]
+		if file == nil || kept[f.Ref] {
+			continue
+		}
+		kept[f.Ref] = true
+		if _, err := s.store.Upload(ctx, tenant, f.Ref, true, file.Content()); err != nil {
 			return err
 		}
 	}

@@ -100,7 +100,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 		"a page":       {two(good, dataURL("<html><script>")), "3", "image - Invalid image file: the data: URL has no picture, video or sound of a known format"},
 		"too large":    {two(good, dataURL("\x89PNG\r\n\x1a\n"+strings.Repeat("x", 1000))), "3", "image - Invalid image file: the file in the data: URL has more than 1000 bytes"},
 		"another node": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "` + good + `"}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}}}`, "2", "filename_prefix"},
-		"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", maxCarried), "image - Invalid image file: a prompt can have 64 data: URLs"},
+		"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", maxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
 	} {
 		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+test.graph+`}`)
 		require.Equal(t, http.StatusBadRequest, status, name)

@@ -231,7 +231,7 @@ func (h *Hub) open(ctx context.Context) error {
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log,
-		maxUpload: func() int64 { return h.Settings().MaxUpload },
+		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
 	}
 	h.openViews()
 	h.statics = newStatics(h)

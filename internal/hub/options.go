@@ -102,6 +102,9 @@ type Settings struct {
 	BodyMemory int64
 	// MaxUpload bounds the body of an upload, in bytes. Default: 100 MiB.
 	MaxUpload int64
+	// InputsFrom are the hosts from which inputs are fetched whose value in a prompt is
+	// an https URL. Default: none, such a value is refused as by ComfyUI.
+	InputsFrom Hosts
 	// PictureMemory bounds what the previews and masks that are made at one time
 	// take, in bytes. Default: 768 MiB.
 	PictureMemory int64

@@ -96,6 +96,7 @@ type Submitter struct {
 	patience func() time.Duration
 	// maxUpload bounds a file inside a prompt, in bytes.
 	maxUpload func() int64
+	fetcher   *fetcher
 	log       func() *slog.Logger
 }
 
@@ -106,7 +107,7 @@ type Submitter struct {
 // queued although its client is told of an error.
 //
 // The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
-// *[Refusal], those above, a *[files.FullError] for a tenant that has no room for the
+// *[Refusal], those above, [ErrFetching], a *[files.FullError] for a tenant that has no room for the
 // files inside the prompt, or one of Redis or the storage.
 func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
 	queued, verdict, err := s.checked(ctx, p)
@@ -129,11 +130,12 @@ func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
 
 // checked makes a job of a prompt that passes the checks.
 func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
-	graph, carried, err := s.unpack(ctx, p.Graph)
+	graph, with, err := s.unpack(ctx, p.Tenant, p.Graph)
 	if err != nil {
 		return queue.Submission{}, nil, err
 	}
-	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant, known: carried.known()}
+	defer with.close()
+	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant, known: with.known()}
 	// The catalog is one and the same for all steps: a merge may come in between.
 	c, verdict := s.classes.validate(ctx, catalog.Prompt{
 		Graph: graph, Targets: p.Targets, Known: have.has, OwnFiles: p.Tenant != job.DefaultTenant,
@@ -149,7 +151,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, catalog.Reserved()
 	}
 	read := c.InputFiles(verdict.Graph, verdict.Outputs, have.has)
-	if err := s.keep(ctx, p.Tenant, carried, read); err != nil {
+	if err := s.keep(ctx, p.Tenant, with, read); err != nil {
 		return queue.Submission{}, nil, err
 	}
 	pins, err := s.pin(ctx, p.Tenant, verdict.Graph, read)

@@ -130,6 +130,11 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 		})
 	case errors.As(err, &full): // by the files inside it
 		p.RefuseFull(w, full.Limit, uploadsFull(full))
+	case errors.Is(err, hub.ErrFetching):
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many prompts right now",
+			Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
+		})
 	case errors.Is(err, files.ErrStorage):
 		p.Log().Error("the storage does not take the files of a prompt", "error", err)
 		api.WriteError(w, api.Error{

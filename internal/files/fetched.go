@@ -1,0 +1,50 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// ErrNoMedia says that a file is no picture, video or sound of a known format.
+var ErrNoMedia = errors.New("files: no picture, video or sound of a known format")
+
+// Fetched is a file that was read from elsewhere. It lies on the local disk until it
+// is closed.
+type Fetched struct {
+	// Ref is the input it becomes, named as in [Embedded].
+	Ref job.FileRef
+	// Size is in bytes.
+	Size  int64
+	spool *spool
+}
+
+// Fetch reads a file, which must be a picture, a video or a sound by its own first
+// bytes. The error is ErrTooLarge for more than limit bytes, ErrNoMedia, one of the
+// reader or one of the local disk, which wraps ErrStorage.
+func (s *Store) Fetch(r io.Reader, limit int64) (*Fetched, error) {
+	sp, err := newSpool(s.spool, r, max(limit, 1))
+	if err != nil {
+		return nil, err
+	}
+	start := make([]byte, sniffed)
+	n, err := io.ReadFull(sp.reader(), start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		sp.Close()
+		return nil, fmt.Errorf("%w: spool: %w", ErrStorage, err)
+	}
+	ext := mediaExtension(start[:n])
+	if ext == "" {
+		sp.Close()
+		return nil, ErrNoMedia
+	}
+	return &Fetched{Ref: embeddedRef(sp.sha256, ext), Size: sp.size, spool: sp}, nil
+}
+
+// Content reads the file from its start, again at each call.
+func (f *Fetched) Content() io.Reader { return f.spool.reader() }
+
+// Close forgets the file.
+func (f *Fetched) Close() { f.spool.Close() }

@@ -1,0 +1,267 @@
+package hub
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// elsewhere is a server on the internet, as far as the hub knows.
+func elsewhere(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewTLSServer(handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// fetchingFrom is a hub that may fetch from a server.
+func fetchingFrom(t *testing.T, limits TenantLimits, server *httptest.Server, change ...func(*bench)) *bench {
+	t.Helper()
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	hosts, err := ParseHosts([]string{u.Host})
+	require.NoError(t, err)
+	b := shared(t, limits, append([]func(*bench){func(b *bench) {
+		b.instances = append(b.instances, newInstance(t, sim.Config{}))
+		b.settings.InputsFrom = hosts
+	}}, change...)...)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	b.hub.submitter.fetcher.options.Roots = roots
+	return b
+}
+
+func TestFileBehindAURL(t *testing.T) {
+	t.Parallel()
+	picture := pixel(t, color.Gray{9})
+	var asked atomic.Int64
+	server := elsewhere(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.URL.Path == "/moved.png" {
+			http.Redirect(w, r, "/a.png", http.StatusFound)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html") // what counts is the content
+		_, _ = io.WriteString(w, picture)
+	})
+	b := fetchingFrom(t, TenantLimits{}, server)
+	var names []string
+	for n, tenant := range []string{"ann", "bob"} {
+		id := fmt.Sprintf("fetched-%d", n)
+		link := server.URL + "/a.png?signature=secret"
+		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
+			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, link, link)
+		status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
+		require.Equal(t, http.StatusOK, status, answer)
+		name := b.carriedName(tenant, id)
+		require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
+		names = append(names, name)
+		_, got := b.as(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
+		require.Equal(t, picture, got)
+		require.EqualValues(t, 1, b.uploadCount(tenant))
+		require.EqualValues(t, n+1, asked.Load(), "a URL is fetched once for a prompt")
+		_, history := b.as(tenant, "GET", "/history/"+id, "")
+		require.NotContains(t, history, "secret", "a signed link is not kept")
+	}
+	require.Equal(t, names[0], names[1], "the name comes from the content")
+	status, answer := b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(names[0], "embedded/"), "")
+	require.Equal(t, http.StatusNotFound, status, answer)
+	status, answer = b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL+"/moved.png")+`}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Empty(t, b.hub.submitter.fetcher.tenants, "no turn is left over")
+}
+
+func TestRefusedURLs(t *testing.T) {
+	t.Parallel()
+	private := elsewhere(t, func(http.ResponseWriter, *http.Request) { t.Error("a server that is not allowed was called") })
+	big := "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 1000)
+	server := elsewhere(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/good":
+			_, _ = io.WriteString(w, "\x89PNG\r\n\x1a\n"+strings.Repeat("x", 600))
+		case "/good2":
+			_, _ = io.WriteString(w, "\x89PNG\r\n\x1a\n"+strings.Repeat("y", 600))
+		case "/private":
+			http.Redirect(w, r, private.URL, http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/page":
+			_, _ = io.WriteString(w, "<html>")
+		case "/empty":
+		case "/big":
+			_, _ = io.WriteString(w, big)
+		case "/endless":
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, big); err != nil {
+					return
+				}
+			}
+		case "/broken":
+			w.Header().Set("Content-Length", "900")
+			_, _ = io.WriteString(w, "\x89PNG\r\n\x1a\n")
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	b := fetchingFrom(t, TenantLimits{}, server, func(b *bench) { b.settings.MaxUpload = 1000 })
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	tooLarge := "the files behind a prompt's URLs may have 1000 bytes together"
+	for link, reason := range map[string]string{
+		server.URL + "/none":                           "the URL was answered with status 404",
+		server.URL + "/private":                        "the hub's operator does not allow this host",
+		server.URL + "/loop":                           "the URL redirects too often",
+		server.URL + "/page":                           "the URL leads to no picture, video or sound of a known format",
+		server.URL + "/empty":                          "the URL leads to no picture, video or sound of a known format",
+		server.URL + "/big":                            tooLarge,
+		server.URL + "/endless":                        tooLarge,
+		server.URL + "/broken":                         "the URL cannot be fetched",
+		private.URL:                                    "the hub's operator does not allow this host",
+		"http://" + u.Host:                             "only https:// URLs may be called",
+		"https://me@" + u.Host:                         "the URL has a user name",
+		"https://localhost/a.png":                      "the hub's operator does not allow this host",
+		"https://2130706433/":                          "the URL has no valid host",
+		"https:///a.png":                               "the URL has no host",
+		server.URL + "/a b":                            "the URL is not valid",
+		server.URL + "/" + strings.Repeat("a", maxURL): "a URL can have 8190 bytes",
+	} {
+		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
+			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, dataURL(pixel(t, color.Gray{1})), link+"#secret")
+		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+graph+`}`)
+		require.Equal(t, http.StatusBadRequest, status, link)
+		var refusal struct {
+			Errors map[string]struct {
+				Errors []struct{ Details string }
+			} `json:"node_errors"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(answer), &refusal))
+		require.Len(t, refusal.Errors, 1)
+		require.Equal(t, "image - Invalid image file: "+reason, refusal.Errors["3"].Errors[0].Details, link)
+		require.NotContains(t, answer, "secret")
+		require.Zero(t, b.uploadCount("ann"), link)
+	}
+	both := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "2": {"class_type": "LoadImage", "inputs": {"image": %q}}}`,
+		server.URL+"/good", server.URL+"/good2")
+	_, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+both+`}`)
+	require.Contains(t, answer, tooLarge, "all files of a prompt count together")
+	require.Empty(t, b.hub.submitter.fetcher.tenants)
+}
+
+// Without hosts that may be called, a URL is what it is to ComfyUI: no name of a file.
+func TestURLsAreOff(t *testing.T) {
+	t.Parallel()
+	server := elsewhere(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was called") })
+	b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+	status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL)+`}`)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, answer, "image - Invalid image file: "+server.URL)
+}
+
+// A client that hangs up ends the fetching, and its turn.
+func TestFetchingEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	called, ended := make(chan struct{}), make(chan struct{})
+	server := elsewhere(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(called)
+		<-r.Context().Done()
+		close(ended)
+	})
+	b := fetchingFrom(t, TenantLimits{}, server)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	p := submissionOf(t, loading(server.URL))
+	go func() {
+		b.hub.Submitter().Submit(ctx, p, func(_ Accepted, err error) { done <- err })
+	}()
+	<-called
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	<-ended
+	require.Eventually(t, func() bool {
+		f := b.hub.submitter.fetcher
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.tenants) == 0
+	}, time.Minute, time.Millisecond)
+}
+
+// A tenant whose URLs hang holds up itself; the others go on until all turns are taken.
+func TestFetchingTakesTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFetcher(nil, nil)
+		var ends []func()
+		for tenant := range maxFetching / maxFetchingOne {
+			for range maxFetchingOne {
+				end, err := f.turn(t.Context(), fmt.Sprint(tenant))
+				require.NoError(t, err)
+				ends = append(ends, end)
+			}
+			start := time.Now()
+			_, err := f.turn(t.Context(), fmt.Sprint(tenant))
+			require.ErrorIs(t, err, ErrFetching)
+			require.Equal(t, fetchPatience, time.Since(start))
+		}
+		_, err := f.turn(t.Context(), "last")
+		require.ErrorIs(t, err, ErrFetching)
+		got := make(chan error, 1)
+		go func() {
+			end, err := f.turn(t.Context(), "last")
+			if err == nil {
+				end()
+			}
+			got <- err
+		}()
+		synctest.Wait()
+		ends[0]()
+		require.NoError(t, <-got)
+		for _, end := range ends[1:] {
+			end()
+		}
+		require.Empty(t, f.tenants)
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if end, err := f.turn(canceled, "gone"); err == nil {
+			end()
+		} else {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	})
+}
+
+// A server that sends slowly, or nothing at all, costs a prompt a minute at most.
+func TestFetchingHasAnEnd(t *testing.T) {
+	t.Parallel()
+	server := elsewhere(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	b := fetchingFrom(t, TenantLimits{}, server)
+	turn, err := b.hub.submitter.fetcher.begin(t.Context(), "ann")
+	require.NoError(t, err)
+	defer turn.close()
+	deadline, ok := turn.ctx.Deadline()
+	require.True(t, ok)
+	require.WithinDuration(t, time.Now().Add(fetchTimeout), deadline, fetchTimeout/2)
+	var cancel context.CancelFunc
+	turn.ctx, cancel = context.WithDeadline(turn.ctx, time.Now())
+	defer cancel()
+	_, err = turn.fetch(server.URL)
+	var told *fetchError
+	require.ErrorAs(t, err, &told)
+	require.Equal(t, "the URL could not be fetched within 1m0s", told.reason)
+}
