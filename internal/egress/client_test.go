@@ -45,6 +45,12 @@ func (n *names) next(name string, typ dnsmessage.Type) (netip.Addr, bool) {
 	return ip, true
 }
 
+func (n *names) answered() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.answers
+}
+
 // resolver asks the server, and nobody else.
 func (n *names) resolver(t *testing.T) *net.Resolver {
 	t.Helper()
@@ -172,7 +178,7 @@ func TestClientRefuses(t *testing.T) {
 		require.ErrorAs(t, err, &refused, "%s: %v", name, err)
 		require.NotContains(t, refused.Error(), "127.0.0.1")
 	}
-	require.NotZero(t, dns.answers)
+	require.NotZero(t, dns.answered())
 }
 
 // private are addresses that DNS may answer with and that nobody may call.
@@ -196,7 +202,7 @@ func TestClientRebinding(t *testing.T) {
 		var refused *egress.RefusedError
 		require.ErrorAs(t, err, &refused)
 	}
-	require.GreaterOrEqual(t, dns.answers, 3, "each call asks again")
+	require.GreaterOrEqual(t, dns.answered(), 3, "each call asks again")
 }
 
 // A call ends with its context.
