@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -32,6 +34,9 @@ type Requester struct {
 	// Network is the address alone, and of IPv6 the network that one customer
 	// has, hashed; empty where there is a login.
 	Network string
+	// Base is the scheme and the host under which the requester knows the hub, such as
+	// "https://hub.example.com"; "" if the request names no host.
+	Base string
 	// Page says that a page in a browser makes the request.
 	Page bool
 	// Live asks for interleaved events instead of a serial stream.
@@ -44,6 +49,7 @@ type Requester struct {
 // one, is added by the handler that parses the body.
 func RequesterOf(r *http.Request, v Visitor) Requester {
 	a := Requester{Tenant: tenantOf(v.Tenant), Login: v.Tenant != "", Trusted: v.Trusted, Live: v.Live, QueueOne: v.QueueOne}
+	a.Base = baseOf(r, v)
 	a.Client = QueryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
 	// any length belongs there, nor a cookie that others must not know.
@@ -59,6 +65,18 @@ func RequesterOf(r *http.Request, v Visitor) Requester {
 		a.Network = shortHash(networkOf(v.IP))
 	}
 	return a
+}
+
+// baseOf is the address of the hub as the caller of a request wrote it.
+func baseOf(r *http.Request, v Visitor) string {
+	at := url.URL{Scheme: "http", Host: cmp.Or(v.Host, r.Host)}
+	if v.Secure {
+		at.Scheme = "https"
+	}
+	if at.Host == "" {
+		return ""
+	}
+	return at.String()
 }
 
 // Share is who a request counts for where senders share memory: a login, else

@@ -25,10 +25,23 @@ type Core interface {
 type Rooms struct {
 	// Own has the routes of the hub's own API, which are tried first.
 	Own *Router
+	// Optional are tried next, in their order.
+	Optional []Optional
 	// ComfyUI has the routes of ComfyUI that the hub answers itself.
 	ComfyUI *Router
 	// Forward answers what is no route of either.
 	Forward func(w http.ResponseWriter, r *http.Request, a Requester, path aiohttp.Path)
+}
+
+// Optional are the routes of a room that the settings can switch off.
+type Optional struct {
+	*Router
+
+	// On reports whether the routes are there now.
+	On func() bool
+	// Yields leaves a path to later rooms if the method is none of the route's, because
+	// the route is outside of the hub's own names.
+	Yields bool
 }
 
 // Server answers requests: it refuses those that no room may see, finds out who
@@ -106,6 +119,9 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		writeNotAllowed(w, allowHeader(allowed))
 		return
 	}
+	if s.serveOptional(w, r, a, path) {
+		return
+	}
 	handler, values, allowed := s.rooms.ComfyUI.Find(r.Method, path)
 	switch {
 	case handler != nil:
@@ -121,8 +137,34 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	}
 }
 
-// Routers are those of all rooms, in the order in which they are tried.
-func (s *Server) Routers() []*Router { return []*Router{s.rooms.Own, s.rooms.ComfyUI} }
+// serveOptional answers a request for a route that is switched on.
+func (s *Server) serveOptional(w http.ResponseWriter, r *http.Request, a Requester, path aiohttp.Path) bool {
+	for _, room := range s.rooms.Optional {
+		if !room.On() {
+			continue
+		}
+		handler, values, allowed := room.Find(r.Method, path)
+		if handler != nil {
+			handler(w, r, a, values)
+			return true
+		}
+		if allowed != nil && !room.Yields {
+			writeNotAllowed(w, allowHeader(allowed))
+			return true
+		}
+	}
+	return false
+}
+
+// Routers are those of all rooms, in the order in which they are tried, whether they are
+// switched on or not.
+func (s *Server) Routers() []*Router {
+	all := []*Router{s.rooms.Own}
+	for _, room := range s.rooms.Optional {
+		all = append(all, room.Router)
+	}
+	return append(all, s.rooms.ComfyUI)
+}
 
 // forward hands on what is no route of the hub, unless nobody may answer it.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, a Requester, path aiohttp.Path) {

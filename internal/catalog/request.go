@@ -79,6 +79,12 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 	if !ok {
 		return nil, answerOddBody(v)
 	}
+	return ReadObject(o, "prompt")
+}
+
+// ReadObject is [ReadRequest] for a body of another dialect, in which the graph is the
+// member of the given name. The other members are called as in POST /prompt.
+func ReadObject(o *pyjson.Object, graph string) (*Request, error) {
 	r := &Request{Extra: []byte("{}")}
 	if number, ok := o.Get("number"); ok {
 		n, understood, fault := python.Float(number)
@@ -89,11 +95,11 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 	}
 	front, _ := o.Get("front")
 	r.Front = python.Bool(front)
-	prompt, ok := o.Get("prompt")
+	prompt, ok := o.Get(graph)
 	if !ok {
 		return nil, noPrompt()
 	}
-	r.Graph = &Graph{raw: o.Raw("prompt"), root: prompt}
+	r.Graph = &Graph{raw: o.Raw(graph), root: prompt}
 	if len(o.String("prompt_id")) > MaxID {
 		return nil, refusal(problem("invalid_prompt_id", "prompt_id is too long",
 			"prompt_id may have "+strconv.Itoa(MaxID)+" bytes; omit it to be given one", nil), nil)

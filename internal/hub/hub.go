@@ -98,6 +98,7 @@ type Hub struct {
 	submitter *Submitter
 	canceller *Canceller
 	ends      *Ends
+	watches   *Watches
 	stops     *stops
 	janitor   *janitor
 
@@ -193,6 +194,7 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.jobs = &Jobs{queue: h.queue}
+	h.watches = newWatches(h.queue.GetAll, h.log)
 	h.ends = &Ends{
 		queue: h.queue, boot: boot, since: func() time.Time { return h.since },
 		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
@@ -353,6 +355,9 @@ func (h *Hub) Insight() *Insight { return h.insight }
 
 // Ends tell clients the ends of their jobs. They are there after the first Start.
 func (h *Hub) Ends() *Ends { return h.ends }
+
+// Watches tell how single jobs go on. They are there after the first Start.
+func (h *Hub) Watches() *Watches { return h.watches }
 
 // Operator is what whoever runs the hub may do and see.
 func (h *Hub) Operator() *Operator { return h.operator }

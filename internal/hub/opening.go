@@ -180,6 +180,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })
 	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
 	h.house.Go(func() { h.ends.watch(house) })
+	h.house.Go(func() { h.watches.run(house) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.stock.follow(house, h.fleet) })
 	h.started.Store(true)

@@ -146,6 +146,8 @@ type Settings struct {
 	// instance. Default: PassthroughRead for those who have logged in,
 	// PassthroughOn where nobody does.
 	Passthrough PassthroughPolicy
+	// PlainAPI says where the plain job API is. Default: PlainAPIRoot.
+	PlainAPI PlainAPI
 	// MultiUser keeps settings and user files apart by the header Comfy-User,
 	// as ComfyUI does with --multi-user. Default: each tenant is one user.
 	MultiUser bool
@@ -174,6 +176,18 @@ const (
 	PassthroughRead PassthroughPolicy = "read"
 	// PassthroughOn lets everything through.
 	PassthroughOn PassthroughPolicy = "on"
+)
+
+// PlainAPI says where the plain job API is.
+type PlainAPI string
+
+const (
+	// PlainAPIRoot has it below /hub/v1 and, under short names, at the root.
+	PlainAPIRoot PlainAPI = "root"
+	// PlainAPIV1 has it below /hub/v1 only.
+	PlainAPIV1 PlainAPI = "v1"
+	// PlainAPIOff has it nowhere.
+	PlainAPIOff PlainAPI = "off"
 )
 
 // FreePolicy says whose models POST /free unloads.
@@ -211,6 +225,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.HistoryEntries, 10_000)
 	fill(&s.MaxSockets, 10_000)
 	fill(&s.Free, FreeOwn)
+	fill(&s.PlainAPI, PlainAPIRoot)
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}

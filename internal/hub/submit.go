@@ -70,6 +70,8 @@ type Accepted struct {
 	Position int
 	// ETA is how long it will take until it is finished, -1 if that cannot be told.
 	ETA time.Duration
+	// CreatedAt is when the queue took it, in milliseconds since the Unix epoch.
+	CreatedAt int64
 }
 
 // Refusal is what an instance says of a prompt that it does not take.
@@ -213,7 +215,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 		}
 	}
 	eta := s.dispatch.Accepted(ctx, j, position)
-	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta}, nil
+	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta, CreatedAt: j.CreatedAt}, nil
 }
 
 // replay sends the messages of an ended job again, because the same prompt was

@@ -73,7 +73,7 @@ func belongings(t *testing.T, b *bench) map[string]string {
 	b.tenant = owner
 	seen := map[string]string{}
 	for _, path := range []string{
-		"/queue", "/history", "/api/jobs", "/hub/jobs", "/prompt?clientId=" + owner + "-client",
+		"/queue", "/history", "/api/jobs", "/hub/jobs", "/stats", "/status/" + owner + "-ended", "/prompt?clientId=" + owner + "-client",
 		"/settings", "/userdata?dir=.&recurse=true&split=true", "/userdata/" + owner + ".json", "/userdata/" + owner + "%2Fdeep.json",
 		"/view?type=input&filename=" + owner + ".png", "/view?filename=" + owner + "_00001_.png",
 		"/internal/files/input", "/internal/files/output", files.HeldPath + owner + "-held", "/object_info/LoadImage", "/users",
@@ -138,6 +138,7 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	for _, route := range []string{
 		"/queue", "/api/queue", "/history", "/history/*", "/view", "/api/jobs", "/api/jobs/*", "/settings", "/settings/*",
 		"/userdata/*", "/hub/jobs", "/hub/jobs/*", files.HeldPath + "*",
+		"/status/*", "/wait/*", "/events/*", "/hub/v1/status/*",
 	} {
 		require.True(t, found[route], "%s shows the owner its own", route)
 	}

@@ -3,6 +3,7 @@ package hub
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"image/color"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -196,6 +198,11 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 	if err != nil {
 		return // the web server refuses it before the hub sees it
+	}
+	if strings.Contains(route, "/wait/") || strings.Contains(route, "/events/") {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the owner's jobs do not end
+		defer cancel()
+		r = r.WithContext(ctx)
 	}
 	got := httptest.NewRecorder()
 	w.rooms.Serve(got, r, api.Visitor{Tenant: w.tenant, IP: "10.0.0.1"})

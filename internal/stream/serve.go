@@ -171,6 +171,7 @@ func (s *Streams) dismiss(sock *socket) {
 func (s *Streams) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
+	s.close()
 	for sock := range s.sockets {
 		sock.shut(websocket.StatusGoingAway, "")
 	}

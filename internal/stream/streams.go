@@ -154,6 +154,9 @@ type Streams struct {
 
 	ctx    context.Context // ends with the grace period of Close
 	cancel context.CancelFunc
+	// closing ends when Close begins.
+	closing context.Context
+	close   context.CancelFunc
 
 	transport Transport // nil without other hubs
 	self      string
@@ -188,6 +191,7 @@ func New(o Options) *Streams {
 	s.callers.ask = s.o.Count
 	s.fanout.pace = s.o.TenantStatuses
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.SetLimits(Limits{ReplayWindow: o.ReplayWindow, MaxSockets: o.MaxSockets, TenantSockets: o.TenantSockets})
 	s.startNetwork()
 	return s

@@ -1,0 +1,133 @@
+package plain
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// The services that a job may be for.
+const (
+	serviceComfyUI = "comfyui"
+	serviceA1111   = "a1111"
+)
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 256
+
+// order is the body of POST /submit.
+type order struct {
+	service  string
+	priority int
+	band     job.Band
+	key      string // idempotency_key
+	request  *catalog.Request
+}
+
+// errorf is an error of whoever wrote the body.
+func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// readOrder reads the body of POST /submit. What it does not know it refuses: a word that
+// is misspelt must not look as if it had worked. The error may be a *[catalog.Answer]; any
+// other one is a text for the client.
+func readOrder(v pyjson.Value) (order, error) {
+	out := order{service: serviceComfyUI}
+	o, ok := v.(*pyjson.Object)
+	if !ok {
+		return out, errors.New("the body must be a JSON object with a workflow")
+	}
+	for name, value := range o.All() {
+		if err := out.read(name, value); err != nil {
+			return out, err
+		}
+	}
+	if out.service == serviceA1111 {
+		return out, nil
+	}
+	if err := checkWorkflow(o.Object("workflow")); err != nil {
+		return out, err
+	}
+	var err error
+	out.request, err = catalog.ReadObject(o, "workflow")
+	return out, err
+}
+
+// read reads one member.
+func (out *order) read(name string, value pyjson.Value) error {
+	text, isText := value.(pyjson.String)
+	switch name {
+	case "workflow":
+		if _, ok := value.(*pyjson.Object); !ok {
+			return errors.New("workflow: must be an object")
+		}
+	case "extra_data":
+		if _, ok := value.(*pyjson.Object); !ok {
+			return errors.New("extra_data: must be an object")
+		}
+	case "service":
+		if text != serviceComfyUI && text != serviceA1111 {
+			return errors.New("service: must be comfyui or a1111")
+		}
+		out.service = string(text)
+	case "priority":
+		n, _ := value.(pyjson.Number)
+		priority, ok := n.Int64()
+		if !ok || priority < job.MinPriority || priority > job.MaxPriority {
+			return errorf("priority: must be a whole number from %d to %d", job.MinPriority, job.MaxPriority)
+		}
+		out.priority = int(priority)
+	case "band":
+		if out.band, isText = job.ParseBand(string(text)); !isText {
+			return errors.New("band: must be interactive, normal or bulk")
+		}
+	case "client_id":
+		if !isText || len(text) > catalog.MaxID {
+			return errorf("client_id: must be a text of at most %d bytes", catalog.MaxID)
+		}
+	case "idempotency_key":
+		if out.key = string(text); out.key == "" || len(out.key) > maxKey {
+			return errorf("idempotency_key: must be a text of 1 to %d bytes", maxKey)
+		}
+	case "callback_url":
+		return checkCallback(string(text))
+	default:
+		return errorf("%.100q is not known: a job has workflow, service, priority, band, callback_url, idempotency_key, client_id and extra_data", name)
+	}
+	return nil
+}
+
+// checkCallback says what is wrong with a callback_url: at present at least that there are
+// no callbacks.
+func checkCallback(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("callback_url: must be an http or https URL")
+	}
+	return errors.New("callback_url: this hub has no callbacks; use /wait or /events")
+}
+
+// checkWorkflow says what is wrong with a workflow as far as it is none of ComfyUI's checks.
+func checkWorkflow(workflow *pyjson.Object) error {
+	switch {
+	case workflow == nil:
+		return errors.New("workflow: is missing")
+	case workflow.Array("nodes") != nil:
+		return errors.New("workflow: is in the format in which the web UI saves; export it in the API format")
+	}
+	return nil
+}
+
+// keySpace keeps the ids of idempotency keys apart from all others.
+const keySpace = "5f2f0a3e-5d0b-4b52-9a55-6a4b6c7d3f21"
+
+// idOf is the id of the one job of a tenant's idempotency key.
+func idOf(tenant, key string) string {
+	return uuid.NewSHA1(uuid.MustParse(keySpace), []byte(strings.Join([]string{tenant, key}, "\x00"))).String()
+}

@@ -1,0 +1,50 @@
+// Package plain is the room of the plain job API: submit, status, cancel, wait, events and
+// stats, for programs that know nothing of ComfyUI's messages. It translates between HTTP
+// and the core and decides nothing itself. Its jobs are those of the other rooms.
+package plain
+
+import (
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// Prefix is where the routes are; aliases are at the root.
+const Prefix = "/hub/v1"
+
+// room answers the routes of the plain job API.
+type room struct {
+	*api.Requests
+	hub *hub.Hub
+}
+
+// Routes are the routes below Prefix and, unless the settings say otherwise, their
+// aliases at the root.
+func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
+	o := &room{Requests: requests, hub: h}
+	below, root := &api.Router{}, &api.Router{}
+	both := func(method, path string, handler api.Handler) {
+		below.Handle(method+" "+Prefix+path, detailed(handler))
+		root.Handle(method+" "+path, detailed(handler))
+	}
+	both("POST", "/submit", o.postSubmit)
+	both("GET", "/status/*", o.getStatus)
+	both("POST", "/cancel/*", o.postCancel)
+	both("GET", "/wait/*", o.getWait)
+	both("GET", "/events/*", o.getEvents)
+	both("GET", "/stats", o.getStats)
+	return []api.Optional{
+		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
+		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},
+	}
+}
+
+// detailed gives a handler a writer that translates errors.
+func detailed(handler api.Handler) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+		d := &detailWriter{ResponseWriter: w}
+		defer d.close()
+		handler(d, r, a, path)
+	}
+}

@@ -1,0 +1,158 @@
+package plain
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// maxValues bounds the JSON values of a workflow, as in POST /prompt.
+const maxValues = 1_000_000
+
+// postSubmit answers POST /submit. When it answers 200 the job is safe.
+func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub.Settings().MaxBody, Values: maxValues})
+	if !ok {
+		return
+	}
+	defer body.Close()
+	refuse := func(err error) {
+		o.refuse(w, r, err)
+		body.Refuse()
+	}
+	asked, err := readOrder(v)
+	var answer *catalog.Answer
+	switch {
+	case errors.As(err, &answer):
+		refuse(err)
+		return
+	case err != nil:
+		writeProblem(w, http.StatusBadRequest, err.Error())
+		body.Refuse()
+		return
+	case asked.service == serviceA1111:
+		writeProblem(w, http.StatusUnprocessableEntity, "No A1111 instances are connected to the hub")
+		return
+	}
+	a.SetClient(asked.request.ClientID)
+	s := hub.Submission{
+		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: asked.request.ClientID},
+		Graph:     asked.request.Graph, Extra: asked.request.Extra, Secrets: asked.request.Secrets,
+		Priority: asked.priority, Band: asked.band,
+	}
+	if asked.key != "" {
+		s.ID = idOf(a.Tenant, asked.key)
+		known, err := o.hub.Insight().Job(r.Context(), a.Viewer(), s.ID)
+		switch {
+		case err == nil && !known.Withdrawn:
+			api.WriteDetail(w, acceptedValue(known.ID, statusOf(known.State), known.CreatedAt, known.Position, known.ETA))
+			return
+		case err != nil && !errors.Is(err, hub.ErrNoJob):
+			o.Fail(w, r, err)
+			return
+		}
+	}
+	o.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted, err error) {
+		if err != nil {
+			refuse(err)
+			return
+		}
+		o.Recent.Note(a, asked.request.ClientID)
+		api.WriteDetail(w, acceptedValue(accepted.ID, statusQueued, accepted.CreatedAt, accepted.Position, accepted.ETA))
+		_ = http.NewResponseController(w).Flush() // messages follow on another connection
+	})
+}
+
+// acceptedValue is the answer to a job that was taken.
+func acceptedValue(id, status string, created int64, position int, eta time.Duration) *pyjson.Object {
+	return pyjson.NewObject(
+		pyjson.Member{Key: "id", Value: pyjson.String(id)},
+		pyjson.Member{Key: "status", Value: pyjson.String(status)},
+		pyjson.Member{Key: "created_at", Value: seconds(created)},
+		pyjson.Member{Key: "position", Value: place(position)},
+		pyjson.Member{Key: "eta", Value: inSeconds(eta)},
+	)
+}
+
+// readJSON reads a body, which must be closed, and be told before that if it is refused.
+func (o *room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class) (pyjson.Value, *intake.Body, bool) {
+	body, err := o.Intake.Receive(r, a.Share(), c)
+	if err != nil {
+		o.refuseBody(w, r, a, c, err)
+		return nil, nil, false
+	}
+	data, err := body.Load(r.Context())
+	if err != nil {
+		body.Close()
+		o.refuseBody(w, r, a, c, err)
+		return nil, nil, false
+	}
+	v, err := pyjson.ParseWith(data, body.Rest)
+	if err != nil {
+		body.Refuse()
+		body.Close()
+		writeProblem(w, http.StatusBadRequest, "the body is not JSON")
+		return nil, nil, false
+	}
+	return v, body, true
+}
+
+func (o *room) refuseBody(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class, err error) {
+	if errors.Is(err, intake.ErrDeep) { // ComfyUI has an internal error there
+		o.Intake.Discard(r, a.Share(), c.Limit+c.Limit/8)
+		writeProblem(w, http.StatusBadRequest, "the body is nested too deeply")
+		return
+	}
+	o.RefuseBody(w, r, a.Share(), c, err)
+}
+
+// refuse answers a job that was not taken.
+func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	full := api.Error{
+		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your jobs are waiting",
+		Details: "Try again when some of them have ended.", RetryAfter: 10,
+	}
+	var answer *catalog.Answer
+	var refusal *hub.Refusal
+	var spent hub.TimeSpentError
+	switch {
+	case errors.As(err, &answer):
+		writeUnfit(w, answer.Body)
+	case errors.As(err, &refusal):
+		writeUnfit(w, refusal.Answer)
+	case errors.Is(err, hub.ErrTenantQueueSize):
+		o.RefuseFull(w, "queue_size", full)
+	case errors.Is(err, hub.ErrTenantWaiting):
+		o.RefuseFull(w, "waiting", full)
+	case errors.As(err, &spent):
+		full.Kind, full.Message = "tenant_time_used_up", "Your GPU time of the last 24 hours is used up"
+		full.Details, full.RetryAfter = "You can go on in "+hub.InMinutes(spent.Wait)+".", max(int(spent.Wait.Seconds()), 1)
+		o.RefuseFull(w, "gpu_seconds", full)
+	case errors.Is(err, hub.ErrQueueFull):
+		full.Kind, full.Message = "queue_full", "The hub's queue is full"
+		full.Details = "Try again when some jobs have ended."
+		api.WriteError(w, full)
+	default:
+		o.Fail(w, r, err)
+	}
+}
+
+// maxUnfit bounds an answer that repeats what is wrong with a workflow, in bytes.
+const maxUnfit = 1 << 20
+
+// writeUnfit answers a workflow that ComfyUI would refuse, with what is wrong with each node.
+func writeUnfit(w http.ResponseWriter, answer []byte) {
+	v, _ := pyjson.Parse(answer)
+	if o, _ := v.(*pyjson.Object); o.Object("error") == nil || len(answer) > maxUnfit {
+		writeProblem(w, http.StatusUnprocessableEntity, "the workflow is none that ComfyUI could run")
+		return
+	}
+	writeProblemValue(w, http.StatusUnprocessableEntity, problemOf(http.StatusUnprocessableEntity, answer))
+}

@@ -1,0 +1,223 @@
+package plain
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+const (
+	// defaultWait is how long GET /wait waits, maxWait how long at most: proxies cut
+	// requests that are silent for longer.
+	defaultWait = 30 * time.Second
+	maxWait     = 5 * time.Minute
+	// beat is the pause between the signs of life of a stream of events.
+	beat = 15 * time.Second
+	// writeTimeout is how long a client may take to read one event.
+	writeTimeout = 30 * time.Second
+)
+
+// waitOf reads the parameter timeout, in seconds.
+func waitOf(text string) (time.Duration, bool) {
+	if text == "" {
+		return defaultWait, true
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || n < 0 {
+		return 0, false
+	}
+	return time.Duration(min(n, maxWait.Seconds()) * float64(time.Second)), true
+}
+
+// hold counts a request that is held open as a socket of its owner. Any error is answered.
+func (o *room) hold(w http.ResponseWriter, r *http.Request, a api.Requester) (ctx context.Context, release func(), ok bool) {
+	ctx, release, err := o.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
+	switch {
+	case err == nil:
+		return ctx, release, true
+	case errors.Is(err, stream.ErrTenantFull):
+		o.RefuseFull(w, "sockets", api.Error{
+			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full", Message: "You are waiting for too many jobs at once", RetryAfter: 5,
+		})
+	case errors.Is(err, stream.ErrFull):
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "too_many_sockets", Message: "Too many clients are waiting at the hub", RetryAfter: 5,
+		})
+	default:
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "shutting_down", Message: "The hub is shutting down", RetryAfter: 2,
+		})
+	}
+	return nil, nil, false
+}
+
+// getWait answers GET /wait/{id} once the job has ended, or after the timeout with the job
+// as it is then.
+func (o *room) getWait(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	timeout, ok := waitOf(api.QueryOf(r).Get("timeout"))
+	if !ok {
+		writeProblem(w, http.StatusBadRequest, "timeout: must be a number of seconds, 300 at most")
+		return
+	}
+	j, shown, err := o.find(r.Context(), a, path[0])
+	if err != nil {
+		o.failJob(w, r, err)
+		return
+	}
+	if !j.State.Live() || timeout == 0 {
+		api.WriteDetail(w, shown)
+		return
+	}
+	ctx, release, ok := o.hold(w, r, a)
+	if !ok {
+		return
+	}
+	defer release()
+	news, stop := o.hub.Watches().Watch(j.Job)
+	defer stop()
+	alarm := time.NewTimer(timeout)
+	defer alarm.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-ctx.Done():
+			waiting = false
+		case <-alarm.C:
+			waiting = false
+		case now, there := <-news:
+			waiting = there && now.State.Live()
+		}
+	}
+	o.writeLast(w, r, a, j)
+}
+
+// writeLast answers with a job that was there a moment ago.
+func (o *room) writeLast(w http.ResponseWriter, r *http.Request, a api.Requester, j hub.JobView) {
+	_, shown, err := o.find(r.Context(), a, j.ID)
+	switch {
+	case errors.Is(err, hub.ErrNoJob):
+		api.WriteDetail(w, vanished(j))
+	case err != nil:
+		o.Fail(w, r, err)
+	default:
+		api.WriteDetail(w, shown)
+	}
+}
+
+// vanished is a job that was cancelled without a trace.
+func vanished(j hub.JobView) *pyjson.Object {
+	j.State, j.Position, j.ETA = job.Cancelled, -1, -1
+	return jobValue(j)
+}
+
+// getEvents answers GET /events/{id} with server-sent events: queued, started, progress and,
+// at the end, done. The data of each is the job. It begins with the job as it is, so that
+// a client that connects again misses nothing that counts.
+func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	j, shown, err := o.find(r.Context(), a, path[0])
+	if err != nil {
+		o.failJob(w, r, err)
+		return
+	}
+	ctx, release, ok := o.hold(w, r, a)
+	if !ok {
+		return
+	}
+	defer release()
+	news, stop := o.hub.Watches().Watch(j.Job)
+	defer stop()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	out := eventWriter{w: w, control: http.NewResponseController(w)}
+	defer out.close()
+	if r.Method == http.MethodHead || out.send(eventOf(j.State), shown) != nil {
+		return
+	}
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for j.State.Live() {
+		before := j
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if out.beat() != nil {
+				return
+			}
+			continue
+		case now, there := <-news:
+			if there {
+				j, shown, err = o.find(ctx, a, now.ID)
+			}
+			if !there || errors.Is(err, hub.ErrNoJob) || err == nil && j.Key != before.Key {
+				_ = out.send(eventDone, vanished(before))
+				return
+			}
+			if err != nil { // the client connects again
+				return
+			}
+		}
+		event := eventOf(j.State)
+		if event == eventStarted && before.State != job.Queued && before.StartedAt == j.StartedAt {
+			event = eventProgress
+		}
+		if out.send(event, shown) != nil {
+			return
+		}
+	}
+}
+
+// The events of a job.
+const (
+	eventQueued   = "queued"
+	eventStarted  = "started"
+	eventProgress = "progress"
+	eventDone     = "done"
+)
+
+// eventOf is the event by which a job gets into a state.
+func eventOf(s job.State) string {
+	switch s {
+	case job.Queued:
+		return eventQueued
+	case job.Leased, job.Running:
+		return eventStarted
+	case job.Done, job.Failed, job.Cancelled:
+	}
+	return eventDone
+}
+
+// eventWriter writes server-sent events. A client that does not read is cut off.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (e eventWriter) send(event string, data *pyjson.Object) error {
+	return e.write("event: " + event + "\ndata: " + string(pyjson.Strict(pyjson.Marshal(data))) + "\n\n")
+}
+
+// beat writes a comment: proxies cut connections that are silent.
+func (e eventWriter) beat() error { return e.write(":\n\n") }
+
+// close takes the deadline back: the connection may serve further requests.
+func (e eventWriter) close() { _ = e.control.SetWriteDeadline(time.Time{}) }
+
+func (e eventWriter) write(text string) error {
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // some writers have none
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}

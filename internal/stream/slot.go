@@ -1,0 +1,21 @@
+package stream
+
+import "context"
+
+// Hold takes the slot of a socket for a connection that is none but is held open like one,
+// such as a stream of server-sent events. The connection must end once the returned
+// context has: the caller's has, or Close was called. release must be called then. The
+// errors are ErrFull, ErrTenantFull and ErrClosed.
+func (s *Streams) Hold(ctx context.Context, id Ident) (held context.Context, release func(), err error) {
+	party := partyOf(id)
+	if err := s.reserve(party); err != nil {
+		return nil, nil, err
+	}
+	held, end := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closing, end)
+	return held, func() {
+		stop()
+		end()
+		s.release(party)
+	}, nil
+}
