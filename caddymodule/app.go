@@ -181,6 +181,10 @@ type App struct {
 	// logged in, `on` if nobody does.
 	Passthrough string `json:"passthrough,omitempty"`
 
+	// Where the plain job API (`/submit`, `/status/{id}` and others) is: `root`, below
+	// `/hub/v1` and at the root; `v1`, below `/hub/v1` only; `off`. Default: `root`.
+	PlainAPI string `json:"plain_api,omitempty"`
+
 	// Folder with the static files of ComfyUI's web UI. Default: they come
 	// from an instance.
 	Frontend string `json:"frontend,omitempty"`
@@ -334,6 +338,7 @@ func (a *App) hubSettings() hub.Settings {
 		TenantLimitsOf:    a.TenantLimitsOf.limits(),
 		Manager:           a.Manager,
 		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
+		PlainAPI:          hub.PlainAPI(a.PlainAPI),
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,
 		Free:              hub.FreePolicy(a.Free),

@@ -97,6 +97,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    }
 //	    manager            on | off
 //	    passthrough        off | read | on
+//	    plain_api          root | v1 | off
 //	    frontend           <folder>
 //	    users              single | multi
 //	    free               own | all | off
@@ -203,6 +204,8 @@ func (a *App) set(word, value string) (err error) {
 		a.Manager, err = value == "on", oneOf(value, "on", "off")
 	case "passthrough":
 		a.Passthrough, err = value, checkPassthrough(value)
+	case "plain_api":
+		a.PlainAPI, err = value, checkPlainAPI(value)
 	case "frontend":
 		a.Frontend = value
 	case "users":

@@ -98,6 +98,11 @@ func (a *App) check() error {
 			return fmt.Errorf("passthrough: %w", err)
 		}
 	}
+	if a.PlainAPI != "" {
+		if err := checkPlainAPI(a.PlainAPI); err != nil {
+			return fmt.Errorf("plain_api: %w", err)
+		}
+	}
 	for i, instance := range a.Instances {
 		if err := checkInstance(instance); err != nil {
 			return fmt.Errorf("instance: %w", err)
@@ -258,6 +263,10 @@ func checkInstance(value string) error {
 // checkFree accepts the values for whose models a client may unload.
 func checkFree(value string) error {
 	return oneOf(value, string(hub.FreeOwn), string(hub.FreeAll), string(hub.FreeOff))
+}
+
+func checkPlainAPI(value string) error {
+	return oneOf(value, string(hub.PlainAPIRoot), string(hub.PlainAPIV1), string(hub.PlainAPIOff))
 }
 
 // checkOrigin accepts what browsers and desktop apps send as Origin, "*" and

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,4 +18,15 @@ func TestTenantOf(t *testing.T) {
 		names[tenant] = login
 	}
 	require.Equal(t, "ada", tenantOf("ada"), "what is stored keeps its name")
+}
+
+// The hub's own address is what the caller wrote, or what a trusted proxy says of it.
+func TestBase(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/status/x", nil)
+	r.Host = "10.0.0.1:8188"
+	require.Equal(t, "http://10.0.0.1:8188", RequesterOf(r, Visitor{}).Base)
+	require.Equal(t, "https://hub.example", RequesterOf(r, Visitor{Host: "hub.example", Secure: true}).Base)
+	r.Host = ""
+	require.Empty(t, RequesterOf(r, Visitor{}).Base)
 }

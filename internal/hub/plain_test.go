@@ -94,7 +94,7 @@ func TestPlainStatuses(t *testing.T) {
 	require.Eventually(t, func() bool { return b.plain("/status/"+running.ID).Status == "processing" }, time.Minute, 5*time.Millisecond)
 	waiting, urgent := b.order(picture(1), ""), b.order(picture(2), `, "priority": 5`)
 	require.Equal(t, 0, *urgent.Position)
-	require.Equal(t, 1, *b.plain("/status/"+waiting.ID).Position)
+	require.Equal(t, 1, *b.plain("/status/" + waiting.ID).Position)
 	_, stats := b.get("/hub/v1/stats")
 	require.JSONEq(t, `{"queued": 2, "priority_queue": 1, "standard_queue": 1, "processing": 1, "completed": 0, "failed": 0, "cancelled": 0}`, string(stats))
 	require.Equal(t, "queued", b.plain("/wait/"+waiting.ID+"?timeout=0.05").Status, "the timeout is over")
