@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
-	"internal/api/plain": {"internal/api", "internal/catalog", "internal/comfyui", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
+	"internal/api/plain": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",

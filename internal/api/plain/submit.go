@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -122,11 +123,21 @@ func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var answer *catalog.Answer
 	var refusal *hub.Refusal
 	var spent hub.TimeSpentError
+	var uploads *files.FullError
 	switch {
 	case errors.As(err, &answer):
 		writeUnfit(w, answer.Body)
 	case errors.As(err, &refusal):
 		writeUnfit(w, refusal.Answer)
+	case errors.As(err, &uploads): // by the files inside the workflow
+		o.RefuseFull(w, uploads.Limit, api.Error{
+			Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads take all that they may",
+		})
+	case errors.Is(err, files.ErrStorage):
+		o.Log().Error("the storage does not take the files of a job", "error", err)
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "storage_unavailable", Message: "The hub's storage does not work now", RetryAfter: 10,
+		})
 	case errors.Is(err, hub.ErrTenantQueueSize):
 		o.RefuseFull(w, "queue_size", full)
 	case errors.Is(err, hub.ErrTenantWaiting):
