@@ -34,6 +34,8 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	both("GET", "/wait/*", o.getWait)
 	both("GET", "/events/*", o.getEvents)
 	both("GET", "/stats", o.getStats)
+	below.Handle("GET "+Prefix+"/openapi.json", detailed(o.getDocument))
+	below.Handle("GET "+Prefix+"/docs", detailed(docs()))
 	return []api.Optional{
 		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
 		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},
