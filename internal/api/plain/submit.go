@@ -138,6 +138,11 @@ func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		api.WriteError(w, api.Error{
 			Status: http.StatusServiceUnavailable, Kind: "storage_unavailable", Message: "The hub's storage does not work now", RetryAfter: 10,
 		})
+	case errors.Is(err, hub.ErrFetching):
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many jobs right now",
+			Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
+		})
 	case errors.Is(err, hub.ErrTenantQueueSize):
 		o.RefuseFull(w, "queue_size", full)
 	case errors.Is(err, hub.ErrTenantWaiting):
