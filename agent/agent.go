@@ -23,6 +23,10 @@ type config struct {
 	version string
 	// join are the addresses of hubs.
 	join []string
+	// hubs are the sites of hubs to which the agent opens tunnels instead of joining them,
+	// and token is what admits it there.
+	hubs  []string
+	token string
 	// targets are the servers. If there are none, the conventional ports are
 	// searched.
 	targets []target
@@ -53,18 +57,28 @@ type config struct {
 type agent struct {
 	config
 	log    *slog.Logger
-	gossip *gossip.Gossip
 	boot   int64
 	scheme string
 	work   sync.WaitGroup
 
 	fetches fetches
+	// hear is how hubs hear from the agent; nil while it still joins.
+	hear announcer
 
 	mu        sync.Mutex
 	draining  bool   // it stops
 	serving   string // host:port that hubs dial, empty until known
 	seq       uint64
 	instances []*instance
+}
+
+// announcer tells hubs of the agent.
+type announcer interface {
+	// Push makes the agent's report known. edge means that it must arrive at once. It does
+	// not block.
+	Push(edge bool)
+	// Leave tells the hubs that the agent stops.
+	Leave(ctx context.Context) error
 }
 
 // instance is one server.
@@ -90,6 +104,7 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p, pulls := listener.(*puller)
 	stopped := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer a.work.Wait()
@@ -99,7 +114,11 @@ func (c config) run(ctx context.Context) error {
 			return errors.Join(err, listener.Close())
 		}
 	}
-	if err := a.join(ctx, listener.Addr()); err != nil {
+	if pulls {
+		a.hear = p
+		p.start(ctx)
+		defer p.cut()
+	} else if err := a.join(ctx, listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	requests, drop := context.WithCancel(context.WithoutCancel(ctx))
@@ -107,7 +126,7 @@ func (c config) run(ctx context.Context) error {
 	server := a.server(requests)
 	served := make(chan error, 1)
 	a.work.Go(func() { served <- server.Serve(listener) })
-	a.log.Info("agent started", "name", a.name, "serving", listener.Addr().String(), "gossip", a.gossip.Local().Addr, "instances", len(a.instances),
+	a.log.Info("agent started", "name", a.name, "serving", listener.Addr().String(), "instances", len(a.instances),
 		"key", gossip.Fingerprint(a.identity.Key()))
 	a.mu.Lock()
 	for _, i := range a.instances {
@@ -117,7 +136,6 @@ func (c config) run(ctx context.Context) error {
 	if len(a.targets) == 0 {
 		a.work.Go(func() { a.search(ctx) })
 	}
-	a.work.Go(func() { a.watchNames(ctx) })
 	if use := nvidia(); use != nil {
 		a.work.Go(func() { a.watchLoad(ctx, use) })
 	}
@@ -144,7 +162,7 @@ func (c config) run(ctx context.Context) error {
 func (a *agent) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := a.gossip.Leave(ctx); err != nil {
+	if err := a.hear.Leave(ctx); err != nil {
 		a.log.Debug("cannot announce that the agent leaves", "error", err)
 	}
 }
@@ -194,7 +212,7 @@ func (a *agent) observe(i *instance, o comfyui.Observation) {
 	a.mu.Unlock()
 	edge := before.Up != o.Up || before.Idle() != o.Idle() ||
 		(before.Foreign > 0) != (o.Foreign > 0) || before.ObjectInfoHash != o.ObjectInfoHash
-	a.gossip.Push(edge)
+	a.hear.Push(edge)
 }
 
 func (a *agent) find(name string) *instance {
@@ -216,23 +234,23 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 		Bind: a.bind, Advertise: a.advertise, Key: a.key, Identity: a.identity, Join: a.config.join,
 		Logger: a.log, Report: a.report,
 	}
-	var err error
 	if c.Bind == "" {
 		c.Bind = fmt.Sprintf(":%d", gossip.DefaultPort)
 		if a.onLoopback() {
 			c.Bind = loopbackLike(a.config.join)
 		}
 	}
-	a.gossip, err = gossip.Join(ctx, c)
+	group, err := gossip.Join(ctx, c)
 	if err != nil {
 		if errors.Is(err, gossip.ErrKeyRequired) {
 			return fmt.Errorf("%w: give --key-file or %s, the same as at the hub", err, keyVariable)
 		}
 		return err
 	}
+	a.hear = group
 	host, port, err := net.SplitHostPort(served.String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host, _, err = net.SplitHostPort(a.gossip.Local().Addr)
+		host, _, err = net.SplitHostPort(group.Local().Addr)
 	}
 	if err != nil {
 		a.leave()
@@ -241,6 +259,8 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 	a.mu.Lock()
 	a.serving = net.JoinHostPort(host, port)
 	a.mu.Unlock()
+	a.log.Info("agent joins the hubs", "gossip", group.Local().Addr)
+	a.work.Go(func() { a.watchNames(ctx, group) })
 	return nil
 }
 
@@ -278,7 +298,7 @@ func (a *agent) onLoopback() bool {
 // watchNames logs clearly if another agent uses the same name. The hubs accept the
 // one that was there first. An agent that died without announcing it is still
 // listed for some seconds, so only the second sighting counts.
-func (a *agent) watchNames(ctx context.Context) {
+func (a *agent) watchNames(ctx context.Context, group *gossip.Gossip) {
 	const every = 20 * time.Second
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -290,7 +310,7 @@ func (a *agent) watchNames(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := map[gossip.Member]bool{}
-		for _, m := range a.gossip.Members() {
+		for _, m := range group.Members() {
 			if m.Role != gossip.RoleAgent || m.Name != a.name {
 				continue
 			}

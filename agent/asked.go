@@ -27,8 +27,8 @@ func (a *agent) ask(i *instance) {
 
 // push tells the hubs.
 func (a *agent) push() {
-	if a.gossip != nil { // nil while it still joins
-		a.gossip.Push(true)
+	if a.hear != nil { // nil while it still joins
+		a.hear.Push(true)
 	}
 }
 

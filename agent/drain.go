@@ -29,7 +29,7 @@ func (a *agent) drain(served <-chan error) error {
 		return nil
 	}
 	a.log.Info("agent waits for what its servers run; a second signal stops it at once", "at_most", a.stopTimeout.String())
-	a.gossip.Push(true)
+	a.hear.Push(true)
 	end := time.NewTimer(a.stopTimeout)
 	defer end.Stop()
 	tick := time.NewTicker(drainTick)

@@ -114,7 +114,7 @@ func (a *agent) watchLoad(ctx context.Context, use gpuUse) {
 			continue
 		}
 		if a.setLoad(percent, &load) {
-			a.gossip.Push(true)
+			a.hear.Push(true)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().String("log-level", "info", "`level` of the log: debug, info, warn, error")
-	root.AddCommand(newRunCommand(), newSimulateCommand())
+	root.AddCommand(newRunCommand(), newPullCommand(), newSimulateCommand())
 	return root
 }
 

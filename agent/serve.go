@@ -14,6 +14,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
 
 // defaultServePort is the port at which hubs reach the instances.
@@ -23,6 +24,9 @@ const defaultServePort = 7947
 // and accepts only clients that have the gossip key. Without a key the whole fleet
 // is on this machine.
 func (a *agent) listen() (net.Listener, error) {
+	if len(a.hubs) > 0 {
+		return newPuller(a), nil
+	}
 	address := a.serve
 	if address == "" {
 		address = fmt.Sprintf(":%d", defaultServePort)
@@ -78,6 +82,10 @@ func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := r.URL.EscapedPath()
+	if p, ok := a.hear.(*puller); ok && path == tunnel.ReportsPath {
+		p.serveReports(w, r)
+		return
+	}
 	if name, ok := strings.CutPrefix(path, comfyui.RestartPath); ok {
 		a.serveRestart(w, r, name)
 		return

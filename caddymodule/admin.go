@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -31,7 +34,13 @@ import (
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/forget?instance=NAME    list an instance that is gone no longer
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
+//	GET  /comfyhub/tokens                  the machines that may open a tunnel
+//	POST /comfyhub/tokens?machine=NAME     let a machine open one: {"token": ...}
+//	DELETE /comfyhub/tokens?machine=NAME   do not let it any more
 type adminAPI struct{}
+
+// adminHandler answers a request to the admin endpoint.
+type adminHandler func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error
 
 // errNoHub is returned while no configuration with a hub is running.
 var errNoHub = errors.New("no hub is running")
@@ -46,18 +55,25 @@ func (adminAPI) CaddyModule() caddy.ModuleInfo {
 
 // Routes returns the routes of the admin endpoint.
 func (adminAPI) Routes() []caddy.AdminRoute {
-	route := func(path, method string, serve func(*hub.Hub, http.ResponseWriter, *http.Request) error) caddy.AdminRoute {
+	routes := func(path string, serve map[string]adminHandler) caddy.AdminRoute {
 		return caddy.AdminRoute{Pattern: path, Handler: caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-			if r.Method != method && (r.Method != http.MethodHead || method != http.MethodGet) {
-				w.Header().Set("Allow", method)
+			handler := serve[r.Method]
+			if r.Method == http.MethodHead {
+				handler = serve[http.MethodGet]
+			}
+			if handler == nil {
+				w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(serve)), ", "))
 				return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 			}
 			h, err := activeHub()
 			if err != nil {
 				return unavailable(err)
 			}
-			return serve(h, w, r)
+			return handler(h, w, r)
 		})}
+	}
+	route := func(path, method string, serve adminHandler) caddy.AdminRoute {
+		return routes(path, map[string]adminHandler{method: serve})
 	}
 	return []caddy.AdminRoute{
 		route("/comfyhub/live", http.MethodGet, serveLive),
@@ -68,6 +84,9 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/drain", http.MethodPost, serveDrain),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
+		routes("/comfyhub/tokens", map[string]adminHandler{
+			http.MethodGet: serveTokens, http.MethodPost: serveIssueToken, http.MethodDelete: serveRevokeToken,
+		}),
 	}
 }
 

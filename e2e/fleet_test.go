@@ -64,14 +64,15 @@ func (f *fleet) agent(name string, args ...string) *programs.Program {
 	return p
 }
 
-// simulate starts a simulated instance without an agent, and returns its URL.
-func (f *fleet) simulate() string {
+// simulate starts a simulated instance without an agent, and returns its URL. The name is
+// that of its log.
+func (f *fleet) simulate(name string) string {
 	f.t.Helper()
 	address, err := freeport.Address()
 	require.NoError(f.t, err)
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(f.t, err)
-	f.agent("comfyui", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
+	f.agent(name+"-comfyui", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
 	return "http://" + address
 }
 

@@ -85,7 +85,7 @@ func TestRestartsInAnyOrder(t *testing.T) {
 func TestKillAnAgentWhoseInstanceLives(t *testing.T) {
 	f := newFleet(t, "embedded")
 	f.startHub()
-	instance := f.simulate()
+	instance := f.simulate("alone")
 	run := func() *programs.Program {
 		return f.agent("gpu", "run", "--join", f.Gossip, "--name", "gpu", "--comfyui", instance)
 	}

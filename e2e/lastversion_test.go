@@ -242,7 +242,7 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 	f.post("ann", "/hub/jobs/"+runningID+"/cancel", "")
 	socket := f.listen("ann", "ann")
 	bodies := make(chan string, 10)
-	front := simtest.Front(t, f.simulate(), func(w http.ResponseWriter, r *http.Request, instance http.Handler) {
+	front := simtest.Front(t, f.simulate("alone"), func(w http.ResponseWriter, r *http.Request, instance http.Handler) {
 		if r.Method == http.MethodPost && r.URL.Path == "/prompt" {
 			body, err := io.ReadAll(r.Body)
 			if err == nil {

@@ -28,8 +28,8 @@ const module = "github.com/comfyhub/comfyhub"
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/api", "internal/hub"},
-	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/sim"},
+	"caddymodule":       {"internal/api", "internal/fleet", "internal/hub", "internal/machines"},
+	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/tunnel"},
 	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
 	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
@@ -73,12 +73,12 @@ var mayImport = map[string][]string{
 		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata", "internal/webui",
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
-	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson"},
+	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
 	"internal/api/plain": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
-		"internal/roster", "internal/stream", "internal/userdata", "internal/webui",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
+		"internal/roster", "internal/stream", "internal/tunnel", "internal/userdata", "internal/webui",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
@@ -87,6 +87,8 @@ var mayImport = map[string][]string{
 
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/pins":      {"internal/redis"},
+	"internal/machines":  {"internal/redis", "internal/tunnel"},
+	"internal/tunnel":    {"internal/fleet"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
 	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry"},

@@ -55,6 +55,13 @@ func TestAdmin(t *testing.T) {
 		{http.MethodPost, "/comfyhub/forget?instance=", http.StatusBadRequest},
 		{http.MethodPost, "/comfyhub/forget?instance=a&agent=b", http.StatusBadRequest},
 		{http.MethodGet, "/comfyhub/rotate-keys", http.StatusMethodNotAllowed},
+		{http.MethodGet, "/comfyhub/tokens", http.StatusOK},
+		{http.MethodPut, "/comfyhub/tokens?machine=attic", http.StatusMethodNotAllowed},
+		{http.MethodPost, "/comfyhub/tokens", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/tokens?machine=a/b", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/tokens?machine=attic", http.StatusOK},
+		{http.MethodDelete, "/comfyhub/tokens?machine=attic", http.StatusOK},
+		{http.MethodDelete, "/comfyhub/tokens?machine=attic", http.StatusNotFound},
 	} {
 		status, answer := s.call(tc.method, s.admin, tc.path, "")
 		require.Equal(t, tc.want, status, "%s %s: %s", tc.method, tc.path, answer)

@@ -69,6 +69,9 @@ type Options struct {
 	ViaAgent bool
 	// DialTimeout bounds the connecting. Default: 5 s.
 	DialTimeout time.Duration
+	// Dial connects to the server where that takes something else than TCP. Default: TCP
+	// to the host of the address.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client talks to one ComfyUI server. It keeps its own pool of connections, so
@@ -116,8 +119,16 @@ func NewClient(base string, o Options) (*Client, error) {
 			Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3,
 		},
 	}
+	dial := dialer.DialContext
+	if o.Dial != nil {
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
+			defer cancel()
+			return o.Dial(ctx, network, address)
+		}
+	}
 	transport := &http.Transport{
-		DialContext:           dialer.DialContext,
+		DialContext:           dial,
 		TLSClientConfig:       o.TLS,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: o.HeaderTimeout,

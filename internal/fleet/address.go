@@ -41,6 +41,10 @@ func (p *Policy) ParseAllowed(text string) error {
 	return nil
 }
 
+// TunnelScheme is that of the address of an instance behind a tunnel. No other agent can
+// make a hub call such an address.
+const TunnelScheme = "tunnel"
+
 // notAllowed is the reason that everybody may see. Addresses are for the operator
 // only.
 const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } in the Caddyfile allows it"
@@ -65,6 +69,12 @@ func (p Policy) Restrict(r Report) (allowed Report, faults map[string]string) {
 // fault describes what is wrong with the address of an instance; empty for nothing.
 func (p Policy) fault(i InstanceReport, from Sender) string {
 	u, err := url.Parse(i.URL)
+	if from.Tunnel {
+		if err != nil || u.Scheme != TunnelScheme || u.User != nil || u.RawQuery != "" || u.Fragment != "" || i.Direct || u.EscapedPath() != p.Prefix+i.Name {
+			return "its agent gives an address outside its tunnel"
+		}
+		return ""
+	}
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return "its agent gives no address that a hub can use"

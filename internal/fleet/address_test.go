@@ -40,6 +40,7 @@ func TestAddressesThatAHubMayCall(t *testing.T) {
 		"short for loopback":       {keyed, "https://127.1/i/a", false, "127.0.0.1", "allow_direct"},
 		"another path":             {keyed, "https://10.0.0.5:7947/restart/a", false, "10.0.0.5", "the path of something else"},
 		"another instance's":       {keyed, "https://10.0.0.5:7947/i/b", false, "10.0.0.5", "the path of something else"},
+		"a tunnel's address":       {keyed, "tunnel://a/i/a", false, "10.0.0.5", "no address"},
 		"another scheme":           {keyed, "file:///etc/passwd", false, "10.0.0.5", "no address"},
 		"a user":                   {keyed, "https://u:p@10.0.0.5:7947/i/a", false, "10.0.0.5", "more than host"},
 		"a query":                  {keyed, "https://10.0.0.5:7947/i/a?x=1", false, "10.0.0.5", "more than host"},
@@ -79,4 +80,32 @@ func TestAddressesThatAHubMayCall(t *testing.T) {
 	for _, bad := range []string{"", "http://10.0.0.5", "10.0.0.5:8188", "a/b", "*.example.com", "a b"} {
 		require.Error(t, new(Policy).ParseAllowed(bad), bad)
 	}
+}
+
+// What a machine at the other end of a tunnel says is reached in that tunnel or not at all.
+func TestAddressesInATunnel(t *testing.T) {
+	t.Parallel()
+	p := Policy{Prefix: "/i/", Local: true}
+	require.NoError(t, p.ParseAllowed("10.0.0.5"))
+	for url, allowed := range map[string]bool{
+		"tunnel://attic/i/a":          true,
+		"tunnel://attic/i/b":          false,
+		"tunnel://attic/restart/a":    false,
+		"tunnel://user:x@attic/i/a":   false,
+		"tunnel://attic/i/a?x=1":      false,
+		"http://127.0.0.1:2019/i/a":   false,
+		"http://10.0.0.5:8188/i/a":    false,
+		"https://169.254.169.254/i/a": false,
+		"file:///i/a":                 false,
+		"tunnel://attic/i/%61":        false,
+		"tunnel://attic:0/../i/a":     false,
+		"TUNNEL://attic/i/a":          true, // a scheme has no case
+		"tunnel://attic/i/a#fragment": false,
+		"tunnel://[fd00::1]:8188/i/a": true, // the host means nothing
+	} {
+		_, faults := p.Restrict(Report{Instances: []InstanceReport{{Name: "a", URL: url}}, Sender: Sender{Tunnel: true}})
+		require.Equal(t, allowed, len(faults) == 0, url)
+	}
+	_, faults := p.Restrict(Report{Instances: []InstanceReport{{Name: "a", URL: "tunnel://attic/i/a", Direct: true}}, Sender: Sender{Tunnel: true}})
+	require.NotEmpty(t, faults, "a direct address is none in the tunnel")
 }

@@ -31,6 +31,9 @@ type Sender struct {
 	// Addr is where the agent says it is. It stays the same for one boot, and
 	// nothing proves that it is true.
 	Addr netip.Addr
+	// Tunnel means that the report came through a tunnel that the hub has with the
+	// machine of this name. Its instances are reached there, and nowhere else.
+	Tunnel bool
 }
 
 // InstanceReport is what an agent, or the hub itself for an instance without one,

@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/logs"
+	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -94,6 +95,7 @@ type Hub struct {
 	operator *Operator
 	gossip   *membership
 	statics  *statics
+	tunnels  *Tunnels
 
 	submitter *Submitter
 	canceller *Canceller
@@ -240,7 +242,9 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
-	h.operator.stops, h.operator.ring, h.operator.admission = h.stops, h.ring, h.gossip.admission
+	tokens := machines.New(h.db)
+	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
+	h.operator.stops, h.operator.ring, h.operator.admission, h.operator.machines = h.stops, h.ring, h.gossip.admission, tokens
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 		pinned: &pinnedBlobs{live: h.queue.LiveKeys, each: h.queue.EachBody},
@@ -291,6 +295,9 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	if h.statics != nil {
 		h.statics.close()
+	}
+	if h.tunnels != nil {
+		h.tunnels.close()
 	}
 	if h.gossip != nil {
 		errs = append(errs, h.gossip.close())
@@ -358,6 +365,10 @@ func (h *Hub) Ends() *Ends { return h.ends }
 
 // Watches tell how single jobs go on. They are there after the first Start.
 func (h *Hub) Watches() *Watches { return h.watches }
+
+// Tunnels are the connections to machines that only dial out. They are there after the
+// first Start.
+func (h *Hub) Tunnels() *Tunnels { return h.tunnels }
 
 // Operator is what whoever runs the hub may do and see.
 func (h *Hub) Operator() *Operator { return h.operator }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,6 +220,11 @@ func (m *membership) close() error {
 // that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct}
+	if u, err := url.Parse(i.URL); err == nil && u.Scheme == fleet.TunnelScheme {
+		u.Scheme, u.Host = "http", i.Agent
+		o.Dial = h.tunnels.dialer(i.Agent)
+		return comfyui.NewClient(u.String(), o)
+	}
 	if !i.Direct && strings.HasPrefix(i.URL, "https://") {
 		client, err := gossip.DialTLS(h.id.GossipKey, i.Key)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/machines"
 )
 
 // Operator is what whoever runs the hub may do and see.
@@ -19,6 +20,7 @@ type Operator struct {
 	stops     *stops
 	ring      *keyring.Ring
 	admission *admission
+	machines  *machines.Machines
 }
 
 // Instances is the whole fleet: with the addresses of all instances and the ids of
@@ -117,6 +119,35 @@ func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 		return ErrInstanceUnknown
 	}
 	return err
+}
+
+// IssueToken returns a token by which a machine of that name may open a tunnel; an older one
+// is not valid any more. The error is [fleet.ErrName], [machines.ErrFull], or one of Redis.
+func (o *Operator) IssueToken(ctx context.Context, machine string) (string, error) {
+	if !o.started.Load() {
+		return "", ErrNotStarted
+	}
+	if err := fleet.CheckName(machine); err != nil {
+		return "", err
+	}
+	return o.machines.Issue(ctx, machine)
+}
+
+// RevokeToken makes the token of a machine invalid, and reports whether it had one. Its
+// tunnels are cut within half a minute.
+func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error) {
+	if !o.started.Load() {
+		return false, ErrNotStarted
+	}
+	return o.machines.Revoke(ctx, machine)
+}
+
+// Machines are those that have a token.
+func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
+	if !o.started.Load() {
+		return nil, ErrNotStarted
+	}
+	return o.machines.List(ctx)
 }
 
 // RotateKeys makes a new key for links and API keys, for all hubs of the

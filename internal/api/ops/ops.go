@@ -6,6 +6,7 @@ package ops
 import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
 
 // room answers the routes below /hub.
@@ -28,5 +29,6 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/explain", o.postExplain)
 	t.Handle("POST /hub/files", o.postFiles)
 	t.Handle("GET "+api.LinkPath+"*", o.getFile)
+	t.Handle("GET "+tunnel.Path, o.getTunnel)
 	return t
 }

@@ -1,0 +1,173 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/tunnel"
+)
+
+// ErrToken is the error of [Tunnels.Machine] for a token that is not valid.
+var ErrToken = errors.New("hub: the token is not valid")
+
+const (
+	// tunnelKey stands for the key of an agent that a token admits. No public key is like
+	// it.
+	tunnelKey = "token"
+	// tokenChecked is how often the token of an open tunnel is checked.
+	tokenChecked = 20 * time.Second
+)
+
+// Tunnels are the connections to machines that only dial out. They are safe for concurrent
+// use.
+type Tunnels struct {
+	machines *machines.Machines
+	fleet    *fleet.Registry
+	// take takes an agent's report.
+	take func(fleet.Report)
+	log  func() *slog.Logger
+
+	mu     sync.Mutex
+	closed bool
+	open   map[string]*machineTunnel // by machine
+	work   sync.WaitGroup
+}
+
+// machineTunnel is the tunnel of a machine.
+type machineTunnel struct {
+	machine, token string
+	session        *tunnel.Session
+	// boot is of the agent, 0 until it has reported.
+	boot int64
+}
+
+// Machine returns the machine that a token belongs to. The error is [ErrToken], or one of
+// Redis.
+func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
+	name, ok, err := t.machines.Find(ctx, token)
+	if err == nil && !ok {
+		err = ErrToken
+	}
+	return name, err
+}
+
+// Serve drives the instances at the other end of a tunnel until it ends. A machine has one
+// tunnel: an older one ends.
+func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
+	m := &machineTunnel{machine: machine, token: token, session: session}
+	defer session.Close()
+	if !t.enter(m) {
+		return
+	}
+	defer t.work.Done()
+	log := t.log().With("machine", machine)
+	log.Info("a machine has opened a tunnel")
+	err := t.follow(m)
+	log.Info("a tunnel has ended", "reason", err.Error())
+	t.leave(m, errors.Is(err, tunnel.ErrLeave))
+}
+
+// enter makes a tunnel the one of its machine. It fails once the hub closes.
+func (t *Tunnels) enter(m *machineTunnel) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	if old := t.open[m.machine]; old != nil {
+		go old.session.Close() // it waits for the other side
+	}
+	t.open[m.machine] = m
+	t.work.Add(1)
+	return true
+}
+
+// leave tells the fleet that a machine is gone, unless it has another tunnel already.
+func (t *Tunnels) leave(m *machineTunnel, announced bool) {
+	t.mu.Lock()
+	current := t.open[m.machine] == m
+	if current {
+		delete(t.open, m.machine)
+	}
+	t.mu.Unlock()
+	switch {
+	case !current:
+	case announced:
+		t.fleet.AgentStopped(m.machine, m.boot, tunnelKey)
+	default:
+		t.fleet.AgentLeft(m.machine, m.boot, tunnelKey)
+	}
+}
+
+// follow takes in what the agent reports, until the tunnel ends.
+func (t *Tunnels) follow(m *machineTunnel) error {
+	silence := time.AfterFunc(tunnel.Silence, func() { _ = m.session.Close() })
+	defer silence.Stop()
+	reports, err := m.session.Reports()
+	if err != nil {
+		return err
+	}
+	defer reports.Close()
+	checked := time.Now()
+	for {
+		report, err := tunnel.ReadReport(reports)
+		if err != nil {
+			return err
+		}
+		silence.Reset(tunnel.Silence)
+		if report.Agent != m.machine {
+			return fmt.Errorf("the agent calls itself %q: its --name must be that of the token, %q", report.Agent, m.machine)
+		}
+		m.boot = report.Boot
+		report.Sender = fleet.Sender{Key: tunnelKey, Tunnel: true}
+		t.take(report)
+		if time.Since(checked) > tokenChecked {
+			checked = time.Now()
+			if err := t.check(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// check returns [ErrToken] once a tunnel's token is revoked. While Redis is away the
+// tunnel stays.
+func (t *Tunnels) check(m *machineTunnel) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	if _, err := t.Machine(ctx, m.token); errors.Is(err, ErrToken) {
+		return err
+	}
+	return nil
+}
+
+// dialer opens connections to the agent of a machine, through the tunnel that it has then.
+func (t *Tunnels) dialer(machine string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		t.mu.Lock()
+		m := t.open[machine]
+		t.mu.Unlock()
+		if m == nil {
+			return nil, fmt.Errorf("hub: machine %s has no tunnel to this hub", machine)
+		}
+		return m.session.DialContext(ctx, network, address)
+	}
+}
+
+// close cuts all tunnels. Their agents open them again, at this hub or another.
+func (t *Tunnels) close() {
+	t.mu.Lock()
+	t.closed = true
+	for _, m := range t.open {
+		go m.session.Close()
+	}
+	t.mu.Unlock()
+	t.work.Wait()
+}
