@@ -83,7 +83,7 @@ func (p *puller) serve(ctx context.Context, hub string) error {
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = session.Close() })()
 	p.agent.log.Info("tunnel to the hub is open", "hub", hub)
 	for {

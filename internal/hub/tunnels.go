@@ -48,6 +48,9 @@ type machineTunnel struct {
 	boot int64
 }
 
+// cut ends a tunnel.
+func (m *machineTunnel) cut() { _ = m.session.Close() }
+
 // Machine returns the machine that a token belongs to. The error is [ErrToken], or one of
 // Redis.
 func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
@@ -62,7 +65,7 @@ func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
 // tunnel: an older one ends.
 func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
 	m := &machineTunnel{machine: machine, token: token, session: session}
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 	if !t.enter(m) {
 		return
 	}
@@ -82,7 +85,7 @@ func (t *Tunnels) enter(m *machineTunnel) bool {
 		return false
 	}
 	if old := t.open[m.machine]; old != nil {
-		go old.session.Close() // it waits for the other side
+		go old.cut() // it waits for the other side
 	}
 	t.open[m.machine] = m
 	t.work.Add(1)
@@ -166,7 +169,7 @@ func (t *Tunnels) close() {
 	t.mu.Lock()
 	t.closed = true
 	for _, m := range t.open {
-		go m.session.Close()
+		go m.cut()
 	}
 	t.mu.Unlock()
 	t.work.Wait()

@@ -52,7 +52,7 @@ func open(t *testing.T, handler http.Handler) (hub, agent *Session) {
 		require.NoError(t, agent.Close())
 		require.NoError(t, hub.Close())
 		require.NoError(t, server.Close())
-		<-served
+		require.Error(t, <-served)
 		close(done)
 		site.Close()
 		client.CloseIdleConnections()
