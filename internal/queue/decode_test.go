@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,5 +108,19 @@ func FuzzReadOrphans(f *testing.F) {
 		if orphans, err := readOrphans(values); err == nil {
 			require.Len(t, values, len(orphans)*orphanFields)
 		}
+	})
+}
+
+func FuzzReadCallbackEvent(f *testing.F) {
+	f.Add(redis.Pack("id", "done", "1", "2", "3", "4", "why"))
+	f.Add(redis.Pack("id", "done", "1", "2", "x", "4", "\xff"))
+	f.Add("7:id")
+	f.Fuzz(func(t *testing.T, packed string) {
+		e, err := readCallbackEvent(packed, "tenant", "prompt", "url", 1)
+		if err != nil {
+			require.ErrorIs(t, err, ErrCorrupt)
+			return
+		}
+		require.True(t, utf8.ValidString(e.Reason))
 	})
 }

@@ -37,6 +37,8 @@ type Submission struct {
 	// Door is how long an instance's refusal may still become the answer to the
 	// client, see [Queue.Admit]. With zero, the job is accepted at once.
 	Door time.Duration
+	// Callback is called as the job goes on; nil for none.
+	Callback *Callback
 }
 
 // Accepted is the answer to a Submission.
@@ -53,7 +55,7 @@ type Accepted struct {
 // Enqueue accepts a job, or finds the one that was accepted before with the same
 // key, or with the same id and BodyHash. On the embedded server the job is on disk
 // when Enqueue returns. Errors: ErrFull, ErrTenantFull,
-// ErrTenantSpent, ErrUnavailable.
+// ErrTenantSpent, ErrCallbacksFull, ErrTenantCallbacksFull, ErrUnavailable.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -76,10 +78,12 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	ownJobs, ownBytes := limit.TenantQueue(s.Tenant)
 	_, daily := limit.TenantRuns(s.Tenant)
 	stored := q.codec.encodeBody(s.Body)
+	callback, events := s.Callback.fields()
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark())
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark(),
+		callback, events, maxTenantCallbacks, maxCallbacks)
 	if err != nil {
 		return Accepted{}, err
 	}

@@ -44,7 +44,15 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:forgotten:KEY        string  the job was removed on purpose; for half an hour
 //	q:numbers              hash    tenant -> ComfyUI's next queue number
 //	q:raised               hash    tenant -> highest number in its history
-//	q:counters             hash    turns, ends, bytes of history, swept, recounted, virtual, indexed, reindexed
+//	q:counters             hash    turns, ends, bytes of history, swept, recounted, virtual, indexed, reindexed, callbacks
+//	q:callback:KEY         hash    a job's callback: tenant, id, url; of its first event that waits attempts, error and turn
+//	q:callback_line:KEY    list    its events that wait to be delivered, in order
+//	q:callbacks_due:TENANT zset    keys of a tenant's jobs whose first event waits, by when it is due
+//	q:callback_tenants     zset    tenants that have such jobs, see scripts/callbacks.lua
+//	q:callbacks_open       zset    keys of jobs that count for the bound of callbacks, by when they are looked after
+//	q:callbacks_open:TENANT set    those of a tenant
+//	q:callback_dead:ID     hash    an event that could not be delivered
+//	q:callbacks_dead       zset    ids of these by when they were given up; q:callbacks_dead:TENANT those of a tenant
 //	q:lessons              zset    checks that instances are known to make, by when that was seen
 //	q:durations            hash    structure and GPU type -> the last measured runs
 //	q:durations_used       zset    these by when the last run was added

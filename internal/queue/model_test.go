@@ -356,6 +356,7 @@ func walkRandomly(t *testing.T, db *redis.DB, every int) {
 		}
 	}
 	w.compare()
+	w.deliverAll()
 	t.Logf("%d jobs waited at an instance", w.behind)
 	require.True(t, w.behind > 0 || seed != 1 || count < 1000)
 }

@@ -289,6 +289,10 @@ func refusal(code string) error {
 		return ErrTenantFull
 	case "tenant_full_bytes":
 		return ErrTenantFullBytes
+	case "callbacks_full":
+		return ErrCallbacksFull
+	case "tenant_callbacks_full":
+		return ErrTenantCallbacksFull
 	case "missing":
 		return ErrNotFound
 	case "not_queued":

@@ -46,11 +46,16 @@ var (
 	expireScript        = jobScript("expire", redis.Write, "history")
 	restoreScript       = jobScript("restore", redis.Durable, "history")
 	deliveredScript     = jobScript("delivered", redis.Write, "history")
+	takeCallbacksScript = jobScript("take_callbacks", redis.Write)
+	settleCallScript    = jobScript("settle_callback", redis.Write)
+	replayCallScript    = jobScript("replay_callback", redis.Durable)
+	waitingCallsScript  = jobScript("callbacks_waiting", redis.ReadOnly)
+	deadCallsScript     = jobScript("callbacks_dead", redis.ReadOnly)
 )
 
 // jobScript is script for one that works with jobs: all of these need the same libraries.
 func jobScript(name string, mode redis.Mode, libraries ...string) *redis.Script {
-	return script(name, mode, append([]string{"bands", "shares", "caps", "lib"}, libraries...)...)
+	return script(name, mode, append([]string{"bands", "shares", "caps", "callbacks", "lib"}, libraries...)...)
 }
 
 // script returns a script made of files in scripts/: libraries, then its own.

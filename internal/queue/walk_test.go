@@ -26,7 +26,8 @@ type walk struct {
 	old     []job.Run // runs that were once held, to be presented again
 	last    job.Job   // that a step was about
 	journal []string
-	behind  int // claims ahead
+	behind  int      // claims ahead
+	calling []string // keys of the jobs that were accepted
 }
 
 func (w *walk) note(format string, args ...any) {
@@ -74,6 +75,7 @@ func (w *walk) enqueue() {
 	s := submission(id, func(s *queue.Submission) {
 		s.Key = fmt.Sprintf("%016x", w.rand.Uint64()) // anyJob uses it
 		s.Tenant, s.Caller, s.Class = tenant, fmt.Sprint("c", w.rand.IntN(3)), class
+		s.Callback = &queue.Callback{URL: "https://example.com/", Events: allEvents}
 		s.Client = []string{"", "client"}[w.rand.IntN(2)]
 		s.Priority = w.rand.IntN(3) - 1
 		s.Band = []job.Band{"", "", "", job.Interactive, job.Bulk}[w.rand.IntN(5)]
@@ -124,6 +126,7 @@ func (w *walk) enqueue() {
 		Job: got.Job, requires: string(s.Body.Requires), weight: w.weigh(s.Key), placed: placed, place: number,
 	}
 	w.m.newest[[2]string{tenant, id}] = s.Key
+	w.calling = append(w.calling, s.Key)
 }
 
 func (w *walk) claim() {

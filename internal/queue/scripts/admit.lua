@@ -15,6 +15,7 @@ end
 if j.door and j.door ~= '' then
   set(j, 'door', '')
   if j.state == 'queued' or runs(j) then
+    call_back(j, 'queued')
     tell('queued', j)
   end
 end

@@ -25,10 +25,15 @@
 -- ARGV[23] how many milliseconds of instances the tenant may use in a day, '0' for no
 --          limit
 -- ARGV[24] mark of the band, '' for the normal one
+-- ARGV[25] URL of the callback, or ''
+-- ARGV[26] events that it is told of, each between spaces
+-- ARGV[27] bound of the tenant's callbacks that are not delivered
+-- ARGV[28] bound of those of all
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
 --         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
+--         {'callbacks_full'}, {'tenant_callbacks_full'}
 --         {'tenant_spent', n}            the tenant may go on in n milliseconds
 
 local k, id, tenant, class = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
@@ -64,6 +69,12 @@ if ARGV[17] ~= '0' and share('waiting_jobs', tenant) >= tonumber(ARGV[17]) then
 end
 if ARGV[18] ~= '0' and too_heavy(tenant, ARGV[18]) then
   return {'tenant_full_bytes'}
+end
+if ARGV[25] ~= '' and redis.call('SCARD', key('q', 'callbacks_open', tenant)) >= tonumber(ARGV[27]) then
+  return {'tenant_callbacks_full'}
+end
+if ARGV[25] ~= '' and redis.call('ZCARD', key('q', 'callbacks_open')) >= tonumber(ARGV[28]) then
+  return {'callbacks_full'}
 end
 if redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) >= tonumber(ARGV[15]) then
   return {'full'}
@@ -102,6 +113,13 @@ set(j,
   'state', 'queued', 'weight', ARGV[19], 'fence', '0', 'attempts', '0', 'created', int(now()))
 if ARGV[22] ~= '' then
   set(j, 'shape', ARGV[22])
+end
+if ARGV[25] ~= '' then
+  set(j, 'callback', ARGV[25], 'callback_events', ARGV[26])
+  open_call(tenant, k)
+  if not at_door(j) then
+    call_back(j, 'queued')
+  end
 end
 write('SET', key('q', 'body', k), ARGV[12])
 if ARGV[13] ~= '' then

@@ -103,6 +103,7 @@ local function finish(j, state, entry, summary, reason)
   if j.client ~= '' then
     write('ZADD', undelivered(j), turn, j.key)
   end
+  call_back(j, state)
   tell('ended', j)
 end
 

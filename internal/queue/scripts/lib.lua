@@ -256,6 +256,7 @@ local function vanish(j, tombstone)
   leave(j)
   set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
   write('ZADD', key('q', 'tombs'), int(now() + tonumber(tombstone)), j.key)
+  call_back(j, 'cancelled')
   tell('ended', j)
 end
 

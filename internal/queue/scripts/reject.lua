@@ -22,6 +22,9 @@ end
 let_go(j)
 leave(j)
 unname(j)
+if j.callback then
+  close_call(j.tenant, j.key)
+end
 set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1', 'refusal', ARGV[3])
 write('ZADD', key('q', 'tombs'), int(now() + tonumber(ARGV[4])), j.key)
 tell('refused', j)

@@ -63,6 +63,9 @@ local function create()
   if j.place then
     keep_place(j)
   end
+  if j.callback then
+    open_call(j.tenant, k)
+  end
   list(j)
   if j.withdrawn then
     unlist(j)
@@ -129,6 +132,7 @@ if not created and theirs >= mine then
       write('HSET', key('q', 'instances'), j.instance, k)
     end
     set(j, 'state', 'running', 'started', copy.started or int(now()), 'door', '')
+    call_back(j, 'started')
     tell('started', j)
   end
   if copy.released == '1' then

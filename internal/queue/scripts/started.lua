@@ -21,6 +21,7 @@ if j.state == 'leased' then
     end
   end
   set(j, 'state', 'running', 'started', int(now()), 'door', '')
+  call_back(j, 'started')
   tell('started', j)
 end
 return {j.withdrawn and 'withdrawn' or j.cancel and 'cancelled' or 'ok'}

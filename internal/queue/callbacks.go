@@ -1,0 +1,208 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// Bounds of callbacks. A job counts until its last event was delivered or given up.
+const (
+	maxTenantCallbacks = 10_000
+	maxCallbacks       = 50_000
+	// maxTenantDead and maxDead bound the events that could not be delivered; beyond them
+	// the oldest go, a tenant's own first.
+	maxTenantDead = 1000
+	maxDead       = 10_000
+	// deadAge is for how long these are kept.
+	deadAge = 7 * 24 * time.Hour
+	// callbackLease is how long a hub may take to send an event.
+	callbackLease = time.Minute
+)
+
+var (
+	// ErrCallbacksFull means that too many jobs have callbacks that are not delivered yet.
+	ErrCallbacksFull = errors.New("queue: too many callbacks wait")
+	// ErrTenantCallbacksFull is the same for the jobs of one tenant.
+	ErrTenantCallbacksFull = errors.New("queue: too many callbacks of this tenant wait")
+)
+
+// The events of a job that a callback can be told of.
+const (
+	EventQueued    = "queued"
+	EventStarted   = "started"
+	EventDone      = "done"
+	EventFailed    = "failed"
+	EventCancelled = "cancelled"
+)
+
+// Callback is whom to tell of a job.
+type Callback struct {
+	URL string
+	// Events are those wanted.
+	Events []string
+}
+
+// fields are the callback as a job's record has it.
+func (c *Callback) fields() (link, events string) {
+	if c == nil {
+		return "", ""
+	}
+	return c.URL, " " + strings.Join(c.Events, " ") + " "
+}
+
+// CallbackEvent is something that a callback is told of. Times are milliseconds since the
+// Unix epoch by Redis's clock, and zero for what has not come.
+type CallbackEvent struct {
+	// ID is the event's own; the same event always has the same.
+	ID     string
+	Tenant string
+	// Prompt is the job's id as its client knows it.
+	Prompt string
+	URL    string
+	// Name is one of the constants above.
+	Name       string
+	At         int64
+	CreatedAt  int64
+	StartedAt  int64
+	FinishedAt int64
+	// Reason says why the job failed; empty if it did not.
+	Reason string
+	// Attempts is how often it was sent in vain.
+	Attempts int
+}
+
+// TakenCallback is an event that this hub is to send.
+type TakenCallback struct {
+	CallbackEvent
+	// Age is for how long it has waited.
+	Age time.Duration
+
+	key, turn string
+}
+
+// WaitingCallback is an event that was not delivered yet, or could not be.
+type WaitingCallback struct {
+	CallbackEvent
+	// Error says why it was not delivered the last time.
+	Error string
+	// Time is when it is due, or when it was given up, in milliseconds since the Unix epoch.
+	Time int64
+}
+
+// TakeCallbacks gives events that are due to this hub, of each tenant one at most, and none
+// of the tenants of skip. Each is the hub's own for a minute; it must be settled by then.
+func (q *Queue) TakeCallbacks(ctx context.Context, bound int, skip []string) ([]TakenCallback, error) {
+	args := []any{milliseconds(callbackLease), bound, milliseconds(deadAge)}
+	for _, tenant := range skip {
+		args = append(args, tenant)
+	}
+	_, fields, err := q.run(ctx, takeCallbacksScript, args...)
+	if err != nil {
+		return nil, err
+	}
+	var taken []TakenCallback
+	for f := range slices.Chunk(fields, 8) {
+		if len(f) < 8 {
+			return nil, fmt.Errorf("%w: callback", ErrCorrupt)
+		}
+		p := parser{r: record{"attempts": f[5], "age": f[6]}}
+		t := TakenCallback{key: f[0], turn: f[1], Age: time.Duration(p.int("age")) * time.Millisecond}
+		t.CallbackEvent, err = readCallbackEvent(f[7], f[2], f[3], f[4], int(p.int("attempts")))
+		if err = errors.Join(err, p.err); err != nil {
+			return nil, err
+		}
+		taken = append(taken, t)
+	}
+	return taken, nil
+}
+
+// readCallbackEvent reads an event as scripts/callbacks.lua writes it.
+func readCallbackEvent(packed, tenant, prompt, link string, attempts int) (CallbackEvent, error) {
+	parts, ok := redis.Unpack(packed)
+	if !ok || len(parts) < 7 {
+		return CallbackEvent{}, fmt.Errorf("%w: event of a callback", ErrCorrupt)
+	}
+	p := parser{r: record{"at": parts[2], "created": parts[3], "started": parts[4], "finished": parts[5]}}
+	return CallbackEvent{
+		ID: parts[0], Name: parts[1], Reason: strings.ToValidUTF8(parts[6], ""),
+		At: p.int("at"), CreatedAt: p.int("created"), StartedAt: p.int("started"), FinishedAt: p.int("finished"),
+		Tenant: tenant, Prompt: prompt, URL: link, Attempts: attempts,
+	}, p.err
+}
+
+// Delivered notes that a taken event has arrived. Errors of this and the methods below:
+// ErrStale if the event is another hub's now.
+func (q *Queue) Delivered(ctx context.Context, t TakenCallback) error {
+	return q.settleCallback(ctx, t, "delivered", 0, "")
+}
+
+// RetryCallback notes that a taken event has not arrived; it is due again after a pause.
+func (q *Queue) RetryCallback(ctx context.Context, t TakenCallback, pause time.Duration, why string) error {
+	return q.settleCallback(ctx, t, "failed", pause, why)
+}
+
+// PutOffCallback gives a taken event back that was not sent.
+func (q *Queue) PutOffCallback(ctx context.Context, t TakenCallback, pause time.Duration) error {
+	return q.settleCallback(ctx, t, "later", pause, "")
+}
+
+// BuryCallback gives a taken event up. It is kept for a week, and can be replayed.
+func (q *Queue) BuryCallback(ctx context.Context, t TakenCallback, why string) error {
+	return q.settleCallback(ctx, t, "dead", 0, why)
+}
+
+func (q *Queue) settleCallback(ctx context.Context, t TakenCallback, what string, pause time.Duration, why string) error {
+	code, _, err := q.run(ctx, settleCallScript, t.key, t.turn, what, milliseconds(pause), why, maxTenantDead, maxDead)
+	if err != nil {
+		return err
+	}
+	return refusal(code)
+}
+
+// ReplayCallback sends an event again that was given up. tenant is who asks; "" may replay
+// those of all. Errors: ErrNotFound.
+func (q *Queue) ReplayCallback(ctx context.Context, tenant, id string) error {
+	code, _, err := q.run(ctx, replayCallScript, id, tenant)
+	if err != nil {
+		return err
+	}
+	return refusal(code)
+}
+
+// WaitingCallbacks lists events that wait to be delivered, of each job the first; of all
+// tenants with "".
+func (q *Queue) WaitingCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
+	return q.listCallbacks(ctx, waitingCallsScript, tenant, bound)
+}
+
+// DeadCallbacks lists events that were given up, the last one first.
+func (q *Queue) DeadCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
+	return q.listCallbacks(ctx, deadCallsScript, tenant, bound)
+}
+
+func (q *Queue) listCallbacks(ctx context.Context, s *redis.Script, tenant string, bound int) ([]WaitingCallback, error) {
+	_, fields, err := q.run(ctx, s, tenant, bound)
+	if err != nil {
+		return nil, err
+	}
+	var list []WaitingCallback
+	for f := range slices.Chunk(fields, 7) {
+		if len(f) < 7 {
+			return nil, fmt.Errorf("%w: callback", ErrCorrupt)
+		}
+		p := parser{r: record{"attempts": f[3], "time": f[5]}}
+		w := WaitingCallback{Error: f[4], Time: p.int("time")}
+		w.CallbackEvent, err = readCallbackEvent(f[6], f[0], f[1], f[2], int(p.int("attempts")))
+		if err = errors.Join(err, p.err); err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}

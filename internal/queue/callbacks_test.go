@@ -1,0 +1,287 @@
+package queue_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// calling gives a submission a callback for some events.
+func calling(events ...string) func(*queue.Submission) {
+	return func(s *queue.Submission) {
+		s.Callback = &queue.Callback{URL: "https://example.com/" + s.ID, Events: events}
+	}
+}
+
+var allEvents = []string{queue.EventQueued, queue.EventStarted, queue.EventDone, queue.EventFailed, queue.EventCancelled}
+
+// take takes all events that are due now.
+func (b *bench) take(skip ...string) []queue.TakenCallback {
+	b.t.Helper()
+	taken, err := b.TakeCallbacks(b.t.Context(), 9, skip)
+	require.NoError(b.t, err)
+	return taken
+}
+
+// told takes the one event that is due, delivers it and returns its name; "" for none.
+func (b *bench) told() string {
+	b.t.Helper()
+	taken := b.take()
+	if len(taken) == 0 {
+		return ""
+	}
+	require.Len(b.t, taken, 1)
+	require.NoError(b.t, b.Delivered(b.t.Context(), taken[0]))
+	return taken[0].Name
+}
+
+// nothingOpen checks that no callback is left of a tenant.
+func (b *bench) nothingOpen() {
+	b.t.Helper()
+	keys, err := b.db.Client().Keys(b.t.Context(), b.db.Key("q", "callback*")).Result()
+	require.NoError(b.t, err)
+	require.Empty(b.t, keys)
+}
+
+// run claims and starts a job, and ends it.
+func (b *bench) runs(j job.Job, state job.State, reason string) {
+	b.t.Helper()
+	run := b.claim(j, "gpu").Run
+	require.NoError(b.t, b.Started(b.t.Context(), run))
+	require.NoError(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: state, Entry: []byte(`{}`), Reason: reason}))
+}
+
+func TestCallbacksInOrder(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a", calling(allEvents...))
+		b.runs(j, job.Failed, "a reason")
+		var ids []string
+		for _, want := range []string{"queued", "started", "failed"} {
+			taken := b.take()
+			require.Len(t, taken, 1)
+			e := taken[0]
+			require.Equal(t, []string{want, "tenant", "a", "https://example.com/a"}, []string{e.Name, e.Tenant, e.Prompt, e.URL})
+			require.Empty(t, b.take(), "one hub sends it, and the next one waits for it")
+			require.NoError(t, b.RetryCallback(t.Context(), e, 1, "HTTP 500"))
+			waiting, err := b.WaitingCallbacks(t.Context(), "tenant", 9)
+			require.NoError(t, err)
+			require.Len(t, waiting, 1)
+			require.Equal(t, "HTTP 500", waiting[0].Error)
+			require.ErrorIs(t, b.Delivered(t.Context(), e), queue.ErrStale)
+			require.Eventually(t, func() bool { taken = b.take(); return len(taken) == 1 }, time.Minute, time.Millisecond)
+			require.Equal(t, e.ID, taken[0].ID)
+			require.Equal(t, 1, taken[0].Attempts)
+			require.NoError(t, b.Delivered(t.Context(), taken[0]))
+			if want == "failed" {
+				require.Equal(t, "a reason", e.Reason)
+				require.Positive(t, e.FinishedAt)
+			}
+			ids = append(ids, e.ID)
+		}
+		slices.Sort(ids)
+		require.Len(t, slices.Compact(ids), 3)
+		require.Empty(t, b.told())
+		b.nothingOpen()
+	})
+}
+
+// Every way in which a job can end tells its callback, once.
+func TestEveryEndCallsBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end  func(b *bench, j job.Job)
+		want string
+	}{
+		"done":   {func(b *bench, j job.Job) { b.runs(j, job.Done, "") }, "done"},
+		"failed": {func(b *bench, j job.Job) { b.runs(j, job.Failed, "x") }, "failed"},
+		"fail waiting": {func(b *bench, j job.Job) {
+			require.NoError(b.t, b.FailWaiting(b.t.Context(), j.Key, queue.Outcome{Entry: []byte(`{}`)}))
+		}, "failed"},
+		"cancel waiting": {func(b *bench, j job.Job) {
+			_, err := b.Cancel(b.t.Context(), j.Key)
+			require.NoError(b.t, err)
+		}, "cancelled"},
+		"cancel running": {func(b *bench, j job.Job) {
+			run := b.claim(j, "gpu").Run
+			_, err := b.Cancel(b.t.Context(), j.Key)
+			require.NoError(b.t, err)
+			require.NoError(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}))
+		}, "cancelled"},
+		"withdraw running": {func(b *bench, j job.Job) {
+			run := b.claim(j, "gpu").Run
+			_, err := b.Withdraw(b.t.Context(), j.Key)
+			require.NoError(b.t, err)
+			require.ErrorIs(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}), queue.ErrWithdrawn)
+		}, "cancelled"},
+		"the history is deleted at once": {func(b *bench, j job.Job) {
+			b.runs(j, job.Done, "")
+			require.NoError(b.t, b.DeleteHistory(b.t.Context(), j.Tenant, []string{j.ID}))
+		}, "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				c.end(b, b.enqueue("a", calling("done", "failed", "cancelled")))
+				require.Equal(t, c.want, b.told())
+				require.Empty(t, b.told())
+				b.nothingOpen()
+			})
+		})
+	}
+}
+
+// What is not wanted is not told, and leaves nothing behind.
+func TestUnwantedEvents(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.runs(b.enqueue("a", calling("failed")), job.Done, "")
+		require.Empty(t, b.told())
+		b.nothingOpen()
+		b.runs(b.enqueue("b"), job.Done, "")
+		b.nothingOpen()
+	})
+}
+
+func TestDeadCallbacks(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.runs(b.enqueue("a", calling("started", "done")), job.Done, "")
+		first := b.take()[0]
+		require.NoError(t, b.BuryCallback(ctx, first, "HTTP 410"))
+		require.Equal(t, "done", b.told(), "the next event goes on")
+		for _, tenant := range []string{"tenant", ""} {
+			dead, err := b.DeadCallbacks(ctx, tenant, 9)
+			require.NoError(t, err)
+			require.Len(t, dead, 1)
+			require.Equal(t, []string{first.ID, "started", "HTTP 410"}, []string{dead[0].ID, dead[0].Name, dead[0].Error})
+		}
+		none, err := b.DeadCallbacks(ctx, "eve", 9)
+		require.NoError(t, err)
+		require.Empty(t, none)
+		require.ErrorIs(t, b.ReplayCallback(ctx, "eve", first.ID), queue.ErrNotFound, "others' do not exist")
+		require.NoError(t, b.ReplayCallback(ctx, "tenant", first.ID))
+		require.ErrorIs(t, b.ReplayCallback(ctx, "tenant", first.ID), queue.ErrNotFound)
+		again := b.take()
+		require.Len(t, again, 1)
+		require.Equal(t, first.CallbackEvent, again[0].CallbackEvent)
+		require.Less(t, again[0].Age.Hours(), 1.0, "its day begins again")
+		require.NoError(t, b.Delivered(ctx, again[0]))
+		b.nothingOpen()
+	})
+}
+
+// Tenants take turns: the many callbacks of one do not hold up the one of another.
+func TestCallbacksTakeTurns(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		for n := range 20 {
+			b.enqueue(fmt.Sprint("a", n), from("a", "a"), calling("queued"))
+		}
+		b.enqueue("b", from("b", "b"), calling("queued"))
+		taken := b.take()
+		require.Len(t, taken, 2, "one of each")
+		require.Empty(t, b.take("a"), "a has as many as it may")
+		require.Len(t, b.take(), 1)
+		waiting, err := b.WaitingCallbacks(t.Context(), "", 99)
+		require.NoError(t, err)
+		require.Len(t, waiting, 21)
+		waiting, err = b.WaitingCallbacks(t.Context(), "b", 99)
+		require.NoError(t, err)
+		require.Len(t, waiting, 1)
+	})
+}
+
+// What a client is told was never accepted has no callback; the rest is told of once it is.
+func TestCallbackAtDoor(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("refused", atDoor, calling(allEvents...))
+		require.NoError(t, b.Reject(t.Context(), b.claim(j, "gpu").Run, []byte(`{"error": "no"}`)))
+		require.Empty(t, b.told())
+		b.nothingOpen()
+		j = b.enqueue("admitted", atDoor, calling(allEvents...))
+		require.Empty(t, b.told())
+		_, refused, err := b.Admit(t.Context(), j.Key)
+		require.NoError(t, err)
+		require.False(t, refused)
+		require.Equal(t, "queued", b.told())
+		b.runs(b.enqueue("started", atDoor, calling(allEvents...)), job.Done, "")
+		require.Equal(t, []string{"queued", "started", "done"}, []string{b.told(), b.told(), b.told()})
+	})
+}
+
+// One tenant's callbacks are bounded, however many jobs it posts.
+func TestTooManyCallbacks(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.lua(`for n = 1, 10000 do write('SADD', key('q', 'callbacks_open', 'tenant'), 'x' .. int(n)) end`, "")
+		_, err := b.Enqueue(t.Context(), submission("a", calling("done")))
+		require.ErrorIs(t, err, queue.ErrTenantCallbacksFull)
+		b.enqueue("a")
+		b.enqueue("b", from("b", "b"), calling("done"))
+		b.lua(`for n = 1, 50000 do write('ZADD', key('q', 'callbacks_open'), '9e15', 'x' .. int(n)) end`, "")
+		_, err = b.Enqueue(t.Context(), submission("c", from("b", "b"), calling("done")))
+		require.ErrorIs(t, err, queue.ErrCallbacksFull)
+	})
+}
+
+// A hub of a version without callbacks ends a job: its callback is called all the same.
+func TestEndOfAnOldHubCallsBack(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a", calling("done"))
+		require.Empty(t, b.told())
+		b.lua(`write('HSET', key('q', 'job', k), 'state', 'done', 'finished', int(now()))
+write('ZADD', key('q', 'callbacks_open'), '1', k)`, j.Key)
+		require.Equal(t, "done", b.told())
+		b.nothingOpen()
+	})
+}
+
+// A lost hub's event is another's once its lease is over.
+func TestTakenCallbackOfADeadHub(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a", calling("queued"))
+		lost := b.take()[0]
+		b.lua(`write('ZADD', key('q', 'callbacks_due', 'tenant'), '1', k)
+write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, j.Key)
+		again := b.take()
+		require.Len(t, again, 1)
+		require.Equal(t, lost.CallbackEvent, again[0].CallbackEvent)
+		require.ErrorIs(t, b.Delivered(t.Context(), lost), queue.ErrStale)
+		require.NoError(t, b.Delivered(t.Context(), again[0]))
+	})
+}
+
+// An end that Redis loses and gets back is told of under the same id.
+func TestRestoredEndCallsBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := on(t, redistest.Open(t, server.URL()), queue.Options{})
+	require.NoError(t, b.Heal(t.Context()))
+	rewind := server.Save()
+	j := b.enqueue("a", calling("done"))
+	run := b.claim(j, "gpu").Run
+	_, err := b.Body(t.Context(), run.Key)
+	require.NoError(t, err)
+	require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
+	first := b.take()[0]
+	require.NoError(t, b.Delivered(t.Context(), first))
+	rewind()
+	require.NoError(t, b.Heal(t.Context()))
+	again := b.take()
+	require.Len(t, again, 1)
+	require.Equal(t, first.ID, again[0].ID)
+	require.NoError(t, b.Delivered(t.Context(), again[0]))
+	b.nothingOpen()
+}
