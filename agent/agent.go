@@ -43,6 +43,8 @@ type config struct {
 	stopTimeout time.Duration
 	hurry       <-chan struct{}
 	logger      *slog.Logger
+	// simulated says that no server uses a GPU of this machine.
+	simulated bool
 	// searchEvery is the pause between two searches. Default: 10 s.
 	searchEvery time.Duration
 	// ports are searched. Default: conventionalPorts.
@@ -70,6 +72,7 @@ type agent struct {
 	serving   string // host:port that hubs dial, empty until known
 	seq       uint64
 	instances []*instance
+	onlyGPU   string // the machine's GPU if there is one, see device
 }
 
 // announcer tells hubs of the agent.
@@ -135,6 +138,9 @@ func (c config) run(ctx context.Context) error {
 	a.mu.Unlock()
 	if len(a.targets) == 0 {
 		a.work.Go(func() { a.search(ctx) })
+	}
+	if !a.simulated {
+		a.work.Go(func() { a.lookForGPU(ctx) })
 	}
 	if use := nvidia(); use != nil {
 		a.work.Go(func() { a.watchLoad(ctx, use) })
@@ -336,6 +342,7 @@ func (a *agent) report() fleet.Report {
 	for _, i := range a.instances {
 		described := i.report(a.scheme + "://" + a.serving)
 		described.Draining = a.draining
+		described.Device = i.device(a.onlyGPU)
 		r.Instances = append(r.Instances, described)
 	}
 	return r

@@ -59,6 +59,8 @@ type target struct {
 	url string
 	// direct is where the hub may reach it instead of through the agent.
 	direct string
+	// gpu names the GPU that it uses; empty if nobody has said so.
+	gpu string
 }
 
 // targets names the servers: after the agent if there is one, with a number if

@@ -27,11 +27,11 @@ func TestTargets(t *testing.T) {
 		fault           string
 	}{
 		"none":  {nil, nil, []target{}, ""},
-		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", ""}}, ""},
-		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", ""}, {"box-2", "http://a:2", ""}}, ""},
-		"named": {[]string{"left=http://a:1", "http://a:2?x=y"}, nil, []target{{"left", "http://a:1", ""}, {"box-2", "http://a:2?x=y", ""}}, ""},
+		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", "", ""}}, ""},
+		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", "", ""}, {"box-2", "http://a:2", "", ""}}, ""},
+		"named": {[]string{"left=http://a:1", "http://a:2?x=y"}, nil, []target{{"left", "http://a:1", "", ""}, {"box-2", "http://a:2?x=y", "", ""}}, ""},
 		"direct": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1", "https://b:2"}, []target{
-			{"box-1", "http://a:1", "http://b:1"}, {"box-2", "http://a:2", "https://b:2"},
+			{"box-1", "http://a:1", "http://b:1", ""}, {"box-2", "http://a:2", "https://b:2", ""},
 		}, ""},
 		"direct for one of two": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1"}, nil, "want one for each --comfyui"},
 		"direct without scheme": {[]string{"http://a:1"}, []string{"b:1"}, nil, "want http://"},

@@ -17,6 +17,7 @@ func newRunCommand() *cobra.Command {
 		c         config
 		servers   []string
 		direct    []string
+		gpus      []string
 		keyFile   string
 		state     string
 		simulate  int
@@ -60,9 +61,12 @@ func newRunCommand() *cobra.Command {
 					return err
 				}
 				defer stop()
-				servers = urls
+				servers, c.simulated = urls, true
 			}
 			if c.targets, err = targets(c.name, servers, direct); err != nil {
+				return err
+			}
+			if err := onGPUs(c.targets, gpus); err != nil {
 				return err
 			}
 			c.version = version()
@@ -76,6 +80,7 @@ func newRunCommand() *cobra.Command {
 	f.StringSliceVar(&c.join, "join", nil, "`address` of a hub's gossip, HOST:7946; can be repeated")
 	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
 	f.StringSliceVar(&direct, "direct", nil, "`URL` at which hubs may reach a server themselves; one for each --comfyui")
+	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that a server uses; one for each --comfyui. Servers with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, on a machine with one GPU)")
 	f.StringVar(&c.name, "name", hostName(), "`name` of this agent, unique in the fleet")
 	f.StringVar(&c.bind, "bind", "", "`address` of the gossip, UDP and TCP (default :7946; a free port of loopback when joined over loopback)")
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
