@@ -70,6 +70,9 @@ type App struct {
 	// Instances that only some tenants may use. Default: all may use all.
 	Reserve Reservations `json:"reserve,omitempty"`
 
+	// The GPUs of instances, where several use the same one. Default: each has its own.
+	GPUs GPUs `json:"gpus,omitempty"`
+
 	// How many runs of one job may be lost before the job fails. Default: 3.
 	MaxAttempts int `json:"max_attempts,omitempty"`
 
@@ -125,6 +128,10 @@ type App struct {
 	// hosts; all but a CIDR may have a port. Default port: 443. Private addresses are
 	// called only if an IP address or a CIDR in this list contains them. Default: none.
 	InputsFrom []string `json:"inputs_from,omitempty"`
+
+	// Callbacks of jobs: the hosts that they may name, and what signs them. Default:
+	// none, a job with a callback is refused.
+	Callbacks *Callbacks `json:"callbacks,omitempty"`
 
 	// Memory in bytes for all previews and masks that are made at one time. A
 	// picture that needs more than five sixths of it is left to the instance that
@@ -311,6 +318,7 @@ func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Instances:         a.Instances,
 		Reserved:          a.Reserve.named(),
+		GPUs:              a.GPUs.named(),
 		Secrets:           a.Secret,
 		MaxAttempts:       a.MaxAttempts,
 		StallTimeout:      time.Duration(a.StallTimeout),
@@ -348,6 +356,9 @@ func (a *App) hubSettings() hub.Settings {
 	}
 	if a.ShortFirst != nil {
 		s.ShortFirst = cmp.Or(time.Duration(*a.ShortFirst), hub.NoOvertaking)
+	}
+	if a.Callbacks != nil {
+		s.CallbackHosts, s.CallbackSecrets = hostsOf(a.Callbacks.Allow), a.Callbacks.Secret
 	}
 	if a.Gossip != nil {
 		s.Join = a.Gossip.Join

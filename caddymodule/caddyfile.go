@@ -50,6 +50,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    instance           <url>              # repeatable, or with a block:
 //	    instance <url> {
 //	        only           tenant=<tenant,...>
+//	        gpu            <name>
 //	    }
 //	    reserve            <instance> tenant=<tenant,...>   # repeatable
 //	    max_attempts       <number>
@@ -60,6 +61,10 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    body_memory        <size>
 //	    max_upload         <size>
 //	    inputs_from        <host|*.domain|address|cidr|*...>   # repeatable
+//	    callbacks {
+//	        allow          <host|*.domain|address|cidr|*...>   # repeatable
+//	        secret         <secret> [<older secret...>]
+//	    }
 //	    picture_memory     <size>
 //	    max_sockets        <number>
 //	    unrunnable_timeout <duration>
@@ -123,6 +128,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			err = a.Reserve.UnmarshalCaddyfile(d)
 		case d.Val() == "inputs_from":
 			err = addAll(d, &a.InputsFrom, checkHost)
+		case d.Val() == "callbacks":
+			a.Callbacks = new(Callbacks)
+			err = a.Callbacks.UnmarshalCaddyfile(d)
 		case d.Val() == "tenant_limits":
 			err = a.unmarshalTenantLimits(d)
 		case d.Val() == "tenant_weights":

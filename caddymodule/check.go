@@ -28,6 +28,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	for i := range a.Reserve {
 		fields = append(fields, &a.Reserve[i].Instance)
 	}
+	for i := range a.GPUs {
+		fields = append(fields, &a.GPUs[i].Instance, &a.GPUs[i].Name)
+	}
 	if g := a.Gossip; g != nil {
 		fields = append(fields, &g.Bind, &g.Advertise)
 		for i := range g.Join {
@@ -50,6 +53,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 			return fmt.Errorf("gossip: key: %w", err)
 		}
 		g.Key = key
+	}
+	if err := a.Callbacks.resolve(repl); err != nil {
+		return err
 	}
 	return a.resolveSecrets(repl)
 }
@@ -116,8 +122,14 @@ func (a *App) check() error {
 			return fmt.Errorf("inputs_from: %w", err)
 		}
 	}
+	if err := a.Callbacks.check(); err != nil {
+		return fmt.Errorf("callbacks: %w", err)
+	}
 	if err := a.Reserve.check(); err != nil {
 		return fmt.Errorf("reserve: %w", err)
+	}
+	if err := a.GPUs.check(); err != nil {
+		return fmt.Errorf("gpu: %w", err)
 	}
 	if a.Gossip != nil {
 		if err := a.Gossip.check(); err != nil {

@@ -76,7 +76,7 @@ func (rs *Reservations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // unmarshalInstance parses a line "instance <url>", or a block with
-// "only tenant=<tenant,...>".
+// "only tenant=<tenant,...>" and "gpu <name>".
 func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
 	nesting := d.Nesting()
 	args := d.RemainingArgs()
@@ -88,14 +88,23 @@ func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
 	}
 	var seen words
 	for d.NextBlock(nesting) {
-		switch {
-		case d.Val() != "only":
-			return d.Errf("unrecognized subdirective %q", d.Val())
-		case seen.again(d.Val()):
-			return d.Err("only is given twice")
+		word := d.Val()
+		if seen.again(word) {
+			return d.Errf("%s is given twice", word)
 		}
-		if err := a.Reserve.add(d, "only", args[0]); err != nil {
-			return err
+		switch word {
+		case "only":
+			if err := a.Reserve.add(d, word, args[0]); err != nil {
+				return err
+			}
+		case "gpu":
+			names := d.RemainingArgs()
+			if len(names) != 1 {
+				return d.Errf("gpu takes one argument, not %d", len(names))
+			}
+			a.GPUs = append(a.GPUs, GPU{Instance: args[0], Name: names[0]})
+		default:
+			return d.Errf("unrecognized subdirective %q", word)
 		}
 	}
 	return nil

@@ -41,18 +41,26 @@ func resolveSecret(repl *caddy.Replacer, value string) (string, error) {
 // resolveSecrets removes empty secrets of the operator, such as a variable that is
 // not set.
 func (a *App) resolveSecrets(repl *caddy.Replacer) error {
-	var secrets []string
-	for _, value := range a.Secret {
+	secrets, err := resolveSecretList(repl, a.Secret)
+	if err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	a.Secret = secrets
+	return nil
+}
+
+// resolveSecretList resolves each secret, and removes empty ones.
+func resolveSecretList(repl *caddy.Replacer, values []string) (secrets []string, err error) {
+	for _, value := range values {
 		text, err := resolveSecret(repl, value)
 		if err != nil {
-			return fmt.Errorf("secret: %w", err)
+			return nil, err
 		}
 		if text != "" {
 			secrets = append(secrets, text)
 		}
 	}
-	a.Secret = secrets
-	return nil
+	return secrets, nil
 }
 
 // checkSecret refuses secrets that can be guessed. The error does not repeat them.
