@@ -54,6 +54,7 @@ func main() {
 	flag.StringVar(&o.redis, "redis", single, "form of Redis: single, sentinel or cluster")
 	flag.IntVar(&o.sizes.hubs, "hubs", 3, "number of hubs")
 	flag.IntVar(&o.sizes.agents, "agents", 3, "number of agents")
+	flag.IntVar(&o.sizes.pull, "pull", 0, "how many of the agents only dial out, to where the clients reach the hubs")
 	flag.IntVar(&o.sizes.instances, "instances", 6, "number of simulated instances")
 	flag.IntVar(&o.sizes.clients, "clients", 12, "number of clients with a socket")
 	flag.Parse()
@@ -96,8 +97,8 @@ func run(ctx context.Context, o options, out io.Writer) (kept bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	fmt.Fprintf(out, "seed %d, %v, Redis %s, %d hubs, %d agents, %d instances, %d clients; logs in %s\n",
-		o.seed, o.duration, o.redis, o.sizes.hubs, o.sizes.agents, o.sizes.instances, o.sizes.clients, o.dir)
+	fmt.Fprintf(out, "seed %d, %v, Redis %s, %d hubs, %d agents (%d dial out), %d instances, %d clients; logs in %s\n",
+		o.seed, o.duration, o.redis, o.sizes.hubs, o.sizes.agents, o.sizes.pull, o.sizes.instances, o.sizes.clients, o.dir)
 	s, err := newStage(ctx, set, o.dir, o.redis, o.sizes)
 	defer s.stop()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,7 +41,7 @@ http://%s {
 `
 
 // sizes are the numbers of what makes up a stage.
-type sizes struct{ hubs, agents, instances, clients int }
+type sizes struct{ hubs, agents, pull, instances, clients int }
 
 // hub is one hub with the proxies on both sides of it.
 type hub struct {
@@ -96,7 +95,7 @@ func newStage(ctx context.Context, set programs.Set, dir, form string, n sizes) 
 	if err := s.startServers(ctx, n.instances); err != nil {
 		return s, err
 	}
-	if err := s.startAgents(n.agents); err != nil {
+	if err := s.startAgents(ctx, n.agents, n.pull); err != nil {
 		return s, err
 	}
 	for _, h := range s.hubs {
@@ -211,36 +210,6 @@ func (s *stage) startServers(ctx context.Context, count int) error {
 // await waits until the instance answers.
 func (s *server) await(ctx context.Context) error {
 	return s.Await(ctx, "it answers", func(ctx context.Context) error { return programs.Get(ctx, "http://"+s.addr+"/queue", nil) })
-}
-
-func (s *stage) startAgents(count int) error {
-	for n := range count {
-		serve, err := freeport.Address()
-		if err != nil {
-			return err
-		}
-		bind, err := freeport.Address()
-		if err != nil {
-			return err
-		}
-		gossip, err := s.listen(bind)
-		if err != nil {
-			return err
-		}
-		args := []string{"run", "--name", fmt.Sprintf("agent-%d", n+1), "--serve", serve, "--bind", bind, "--advertise", gossip.addr()}
-		for _, address := range s.gossip(nil) {
-			args = append(args, "--join", address)
-		}
-		for i := n; i < len(s.servers); i += count {
-			args = append(args, "--comfyui", "gpu"+strconv.Itoa(i+1)+"=http://"+s.servers[i].agent.addr())
-		}
-		p, err := programs.Start(programs.Spec{Name: fmt.Sprintf("agent-%d", n+1), Path: s.hubs[0].Set.Agent, Args: args, Dir: s.dir})
-		if err != nil {
-			return err
-		}
-		s.agents = append(s.agents, p)
-	}
-	return nil
 }
 
 // programs returns all programs of the stage, in the order in which they started.

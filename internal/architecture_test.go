@@ -28,7 +28,7 @@ const module = "github.com/comfyhub/comfyhub"
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/api", "internal/fleet", "internal/hub", "internal/machines"},
+	"caddymodule":       {"internal/api", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
 	"agent":             {"internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/tunnel"},
 	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
@@ -74,11 +74,12 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
-	"internal/api/plain": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
+	"internal/api/pull":  {"internal/api", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},
+	"internal/api/plain": {"internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
-		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
+		"internal/aiohttp", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
-		"internal/roster", "internal/stream", "internal/tunnel", "internal/userdata", "internal/webui",
+		"internal/roster", "internal/stream", "internal/tunnel", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
@@ -89,6 +90,8 @@ var mayImport = map[string][]string{
 	"internal/pins":      {"internal/redis"},
 	"internal/machines":  {"internal/redis", "internal/tunnel"},
 	"internal/tunnel":    {"internal/fleet"},
+	"internal/standin":   {"internal/pyjson"},
+	"internal/worker":    {"internal/pyjson", "internal/standin"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
 	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry"},
@@ -106,6 +109,8 @@ var mayImport = map[string][]string{
 	"internal/sim":       {"internal/pyjson", "internal/python"},
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},
+	"internal/convert":   {"internal/pyjson"},
+	"internal/shell":     {"internal/pyjson", "internal/retry"}, // besides, a client of the plain job API
 
 	"internal/keyring":             {},
 	"internal/aiohttp":             {}, // standard library only
@@ -113,6 +118,7 @@ var mayImport = map[string][]string{
 	"internal/redis":               {"internal/redis/engine", "internal/retry"},
 	"internal/redis/engine":        {},
 	"internal/egress":              {},
+	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/rescue"},
 	"internal/rescue":              {},
 	"internal/retry":               {},
 	"internal/redis/redistest":     {"internal/redis", "internal/freeport", "internal/programs"},
@@ -145,7 +151,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 	t.Parallel()
 	met := 0
 	for _, s := range sources(t) {
-		if s.isTest() || !slices.Contains([]string{"internal/api", "internal/api/comfy", "internal/api/ops", "internal/api/plain", "internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
+		if s.isTest() || !slices.Contains([]string{"internal/api", "internal/api/comfy", "internal/api/ops", "internal/api/plain", "internal/api/pull", "internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
 			continue
 		}
 		text := bytes.ReplaceAll(bytes.ToLower(s.text), []byte("parsequery(r.url.rawquery)"), nil)
@@ -167,7 +173,10 @@ var testHelpers = []string{
 
 // testsMayImport is what tests may import besides, and nothing else of the
 // package: those of the hub drive it over HTTP.
-var testsMayImport = map[string][]string{"internal/hub": {"internal/api"}}
+var testsMayImport = map[string][]string{
+	"internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
+	"internal/standin": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
+}
 
 // owners says which folders may know a third-party library, their tests apart:
 // the others are to be testable without it, and it is to be replaceable in one

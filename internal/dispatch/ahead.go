@@ -115,7 +115,7 @@ func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
 	needy := d.memory.needy()
 	for _, conn := range d.next.list() {
 		instance, known := d.Fleet.Instance(conn.name)
-		if !known || d.connection(conn.name) != conn || instance.State != fleet.Busy {
+		if !known || d.connection(conn.name) != conn || instance.State != fleet.Busy || d.sharesGPU(instance) {
 			continue
 		}
 		conn.mu.Lock()

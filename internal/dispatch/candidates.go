@@ -34,6 +34,10 @@ type Candidate struct {
 func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate {
 	d := o.d
 	var list []Candidate
+	shared, said := d.sharedGPUs(), d.settings().GPUs
+	for _, g := range shared {
+		d.kept.mark(g, o.at)
+	}
 	for _, i := range d.Fleet.Instances() {
 		c := Candidate{Name: i.Name, State: i.State, Free: o.Free(i.Name)}
 		if conn := d.connection(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
@@ -42,6 +46,9 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, j.Key)
 			if reserved := d.reservedFor(i.Name); !takes(reserved, j.Tenant) && len(c.Lacks) == 0 {
 				c.Can, c.Why, c.Reserved = false, "it "+forOthers, reserved
+			}
+			if g := shared[gpuName(said, i)]; c.Can && i.State == fleet.Idle && !g.fits(j) {
+				c.Why = g.why()
 			}
 			if better := d.WaitsFor(j.Key); better != "" && c.Can && i.State == fleet.Idle {
 				c.Why = "it is idle, but must load the models first; " + better + " has them"

@@ -24,6 +24,7 @@ import (
 type connection struct {
 	name   string
 	url    string
+	kind   string
 	key    string // of its agent
 	owner  string // the agent, or the instance itself where it has none
 	client *comfyui.Client
@@ -84,7 +85,7 @@ type connection struct {
 func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, client *comfyui.Client) *connection {
 	ctx, stop := context.WithCancel(ctx)
 	conn := &connection{
-		name: i.Name, url: i.URL, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: d.Fleet,
+		name: i.Name, url: i.URL, kind: i.Kind, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: d.Fleet,
 		// A fresh id for each connection: an old socket of an earlier hub that
 		// closes late must not silence this one.
 		sid:  "comfyhub-" + uuid.NewString(),

@@ -212,10 +212,15 @@ func (d *Dispatcher) connected() []*connection {
 	return out
 }
 
-// Clients returns the clients of all connected instances, the primary's first.
+// servers are the connected instances that are ComfyUI, with all its pages and lists.
+func (d *Dispatcher) servers() []*connection {
+	return slices.DeleteFunc(d.connected(), func(c *connection) bool { return c.kind == fleet.KindWorker })
+}
+
+// Clients returns the clients of all connected ComfyUIs, the primary's first.
 func (d *Dispatcher) Clients() []*comfyui.Client {
 	var out []*comfyui.Client
-	for _, conn := range d.connected() {
+	for _, conn := range d.servers() {
 		out = append(out, conn.client)
 	}
 	return out
@@ -225,17 +230,17 @@ func (d *Dispatcher) Clients() []*comfyui.Client {
 // when none is connected. It is the first by name: pages and their hashed files
 // must all come from one build.
 func (d *Dispatcher) Primary() *comfyui.Client {
-	if conns := d.connected(); len(conns) > 0 {
+	if conns := d.servers(); len(conns) > 0 {
 		return conns[0].client
 	}
 	return nil
 }
 
-// Version returns the lowest version among the connected instances: what the
+// Version returns the lowest version among the connected ComfyUIs: what the
 // whole fleet supports. It is the zero Version while none is connected.
 func (d *Dispatcher) Version() comfyui.Version {
 	var lowest comfyui.Version
-	for n, conn := range d.connected() {
+	for n, conn := range d.servers() {
 		if v := conn.capability(); n == 0 || v.Compare(lowest) < 0 {
 			lowest = v
 		}

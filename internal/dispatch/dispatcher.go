@@ -53,6 +53,9 @@ type Settings struct {
 	Ahead bool
 	// Reserved says which instances only some tenants may use.
 	Reserved Reservations
+	// GPUs are the names of the GPUs of instances, by the instances' names, where the
+	// operator says them.
+	GPUs map[string]string
 	// Lease is the queue's; leases are renewed three times in it.
 	Lease time.Duration
 }
@@ -167,6 +170,7 @@ type Dispatcher struct {
 	modelSets modelSets
 	overtaken overtaken
 	holds     holds
+	kept      keptGPUs
 	// leaving are the runs that make way for interactive jobs.
 	leaving leaving
 	// durations and line tell when jobs will be finished.
@@ -327,4 +331,6 @@ func (d *Dispatcher) progressed(r *run, m comfyui.Message) {
 	r.noted = time.Now()
 	fraction := min(max(m.Float("value")/top, 0), 1)
 	r.beside("noting the progress of a run", func() { _ = d.queue.Progress(d.ctx, r.lease(), fraction) })
+	conn := r.conn
+	r.beside("reading how much memory a run takes", func() { r.weigh(d.ctx, conn) })
 }

@@ -24,6 +24,8 @@ const (
 // nothing.
 type durations struct {
 	known schedule.Estimator
+	// needs are how much GPU memory they take.
+	needs schedule.Needs
 
 	mu sync.Mutex
 	// fresh are runs that are not stored yet.
@@ -37,6 +39,16 @@ func (t *durations) add(p schedule.Pair, s schedule.Sample) {
 	defer t.mu.Unlock()
 	if len(t.fresh) < maxFresh {
 		t.fresh = append(t.fresh, queue.Measured{Pair: p.Field(), Run: s.Encode()})
+	}
+}
+
+// addNeed learns how much GPU memory a run took.
+func (t *durations) addNeed(p schedule.Pair, n schedule.Need) {
+	t.needs.Add(p, n)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.fresh) < maxFresh {
+		t.fresh = append(t.fresh, queue.Measured{Pair: schedule.NeedField(p), Run: n.Encode()})
 	}
 }
 
@@ -133,7 +145,9 @@ func (d *Dispatcher) refreshDurations(ctx context.Context, since int64) (now int
 		return since, err
 	}
 	for field, text := range runs {
-		if p, ok := schedule.ParsePair(field); ok {
+		if p, ok := schedule.ParseNeedField(field); ok {
+			d.durations.needs.Set(p, schedule.DecodeNeeds(text))
+		} else if p, ok := schedule.ParsePair(field); ok {
 			d.durations.known.Set(p, schedule.DecodeSamples(text))
 		}
 	}
@@ -146,10 +160,11 @@ func (r *run) measured() {
 	if !ok || r.startedAt.IsZero() || r.endedAt.IsZero() || r.missed.messages || r.allCached() {
 		return
 	}
-	r.d.durations.add(
-		schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.gpuOf(r.conn.name)},
-		schedule.Sample{Work: s.Work, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold},
-	)
+	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.gpuOf(r.conn.name)}
+	r.d.durations.add(p, schedule.Sample{Work: s.Work, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold})
+	if peak := r.peak.Load(); peak > 0 {
+		r.d.durations.addNeed(p, schedule.Need{Work: s.Work, Bytes: peak})
+	}
 }
 
 // allCached reports whether the instance had the results of all nodes but outputs, so

@@ -26,6 +26,7 @@ type Outlook struct {
 	// ends are those of the jobs in line, by key; -1 where it cannot be said.
 	ends  map[string]time.Duration
 	known map[[2]string]schedule.Estimate
+	room  room
 	// mean is the mean run of the line, and length how many jobs are in it.
 	mean   time.Duration
 	length int
@@ -36,6 +37,8 @@ type busySpot struct {
 	Idle
 	gpu, loaded string
 	free        time.Duration
+	// device is the GPU itself, see gpuName, and shape that of the run that ends at free.
+	device, shape string
 }
 
 // An outlook answers for further jobs until it is outlookShare times as old as it took to
@@ -112,6 +115,8 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 	if err != nil {
 		return
 	}
+	said := o.d.settings().GPUs
+	o.room = room{o.d.sharedGPUs(), map[string][]int{}}
 	var idle []Idle
 	var infos []*catalog.Info
 	for _, conn := range o.d.connected() {
@@ -123,7 +128,12 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 		gpu := schedule.GPUType(i.Report.GPU)
 		idle, infos = append(idle, Idle{Name: conn.name, Tenants: o.d.reservedFor(conn.name)}), append(infos, info)
 		left := o.left(conn, i, gpu)
-		o.spots = append(o.spots, busySpot{gpu: gpu, free: left, loaded: setOf(conn.models())})
+		s := busySpot{gpu: gpu, free: left, loaded: setOf(conn.models()), device: gpuName(said, i)}
+		if o.room.shared[s.device] != nil {
+			s.shape, _ = o.d.shapeAt(i)
+			o.room.users[s.device] = append(o.room.users[s.device], len(o.spots))
+		}
+		o.spots = append(o.spots, s)
 		if o.free[conn.name] = left; !o.foreseen(conn, i, gpu) {
 			o.free[conn.name] = -1
 		}
@@ -218,8 +228,8 @@ func (o *Outlook) give(j job.Job) (end, ran time.Duration) {
 		if set != "" && set != s.loaded {
 			takes += e.Load
 		}
-		if first == nil || s.free+takes < end {
-			first, end, ran = s, s.free+takes, takes
+		if by := o.from(s, j) + takes; first == nil || by < end {
+			first, end, ran = s, by, takes
 		}
 	}
 	if first == nil {
@@ -228,7 +238,7 @@ func (o *Outlook) give(j job.Job) (end, ran time.Duration) {
 	if set != "" {
 		first.loaded = set
 	}
-	first.free = end
+	first.free, first.shape = end, j.Shape
 	if !certain(o.estimate(j.Shape, first.gpu)) {
 		return -1, ran
 	}

@@ -128,6 +128,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 		picked := p.pick(ctx, w, idle, now)
 		pairs := picked.Pairs
 		d.overtaken.note(picked.Passed, now)
+		d.kept.add(picked.Kept, idle, now)
 		if until := d.holds.note(picked.Held, now); until > 0 && (l.next == 0 || until < l.next) {
 			l.next = until
 		}
@@ -197,12 +198,13 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 	var (
 		idle  []Idle
 		infos []*catalog.Info
+		gpus  []string
 		needy = d.memory.needy()
 	)
 	if d.paused() != nil {
 		return nil, nil
 	}
-	reserved := d.settings().Reserved
+	settings := d.settings()
 	for _, conn := range d.free.list() {
 		instance, known := d.Fleet.Instance(conn.name)
 		if !known || d.connection(conn.name) != conn || !conn.usable(instance) || d.isLeft(conn) {
@@ -211,10 +213,11 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 		if i, info, ok := conn.idle(); ok {
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
-			i.Tenants = reserved.For(conn.name)
-			idle, infos = append(idle, i), append(infos, info)
+			i.Tenants = settings.Reserved.For(conn.name)
+			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
 		}
 	}
+	d.shareGPUs(idle, gpus)
 	return idle, infos
 }
 

@@ -24,10 +24,15 @@ type Idle struct {
 	Refused map[string]bool
 	// Tenants are those for whom the instance is reserved; nil if it is for all.
 	Tenants []string
+	// GPU is the instance's if others use it, too; else nil.
+	GPU *sharedGPU
 }
 
-// can reports whether the instance may take the job.
-func (i Idle) can(j job.Job) bool {
+// can reports whether the instance may take the job now.
+func (i Idle) can(j job.Job) bool { return i.able(j) && i.GPU.fits(j) }
+
+// able is can without a look at what else its GPU does.
+func (i Idle) able(j job.Job) bool {
 	return i.Classes[j.Class] && !i.Refused[j.Key] && takes(i.Tenants, j.Tenant)
 }
 
@@ -71,6 +76,9 @@ type Picked struct {
 	Passed []string
 	// Held are the jobs that wait for a busy instance although an idle one could run them.
 	Held []Held
+	// Kept are the names of the GPUs that get no further job until one that waits has room
+	// there.
+	Kept []string
 }
 
 // Pick pairs waiting jobs, best first, with idle instances. It is the one
@@ -93,6 +101,7 @@ func Pick(waiting []job.Job, idle []Idle, w Warmth) (picked Picked) {
 	for next := 0; next < len(left) && len(p.free) > 0; {
 		n, why := p.best(left[next])
 		if n < 0 {
+			p.keep(left[next])
 			next++
 			continue
 		}
@@ -107,9 +116,10 @@ func Pick(waiting []job.Job, idle []Idle, w Warmth) (picked Picked) {
 			why = "takes less time than others before it"
 		}
 		picked.Pairs = append(picked.Pairs, Pair{Job: left[chosen], Instance: p.free[n].Name, Why: why})
+		p.take(n, left[chosen])
 		left = slices.Delete(left, chosen, chosen+1)
-		p.take(n)
 	}
+	picked.Kept = p.kept
 	picked.Passed = overtakenBy(picked.Pairs, waiting, idle)
 	return picked
 }
@@ -129,7 +139,7 @@ func overtakenBy(pairs []Pair, waiting []job.Job, idle []Idle) (passed []string)
 	for _, j := range slices.Backward(waiting) {
 		if i, has := given[j.Key]; has {
 			taken = append(taken, i)
-		} else if slices.ContainsFunc(taken, func(i Idle) bool { return i.can(j) }) {
+		} else if slices.ContainsFunc(taken, func(i Idle) bool { return i.able(j) }) {
 			passed = append(passed, j.Key)
 		}
 	}
@@ -147,6 +157,8 @@ type picking struct {
 	copies map[string]int
 	// soon are the busy instances, once they were asked for.
 	soon []Soon
+	// kept are the names of GPUs, see keep.
+	kept []string
 }
 
 // spot is a free instance. set names the models that it has loaded, "" for none.
@@ -161,6 +173,7 @@ func newPicking(idle []Idle, w Warmth) *picking {
 		p.free[n] = spot{i, setOf(i.Loaded)}
 		p.copies[p.free[n].set]++
 	}
+	ownGPUs(p.free)
 	return p
 }
 
@@ -263,8 +276,9 @@ func mayOvertake(j, before job.Job) bool {
 	return j.Caller != before.Caller && j.Priority >= before.Priority && !before.InFront()
 }
 
-// take removes an instance from the free ones.
-func (p *picking) take(n int) {
+// take removes an instance from the free ones, which gets a job.
+func (p *picking) take(n int, j job.Job) {
+	p.free[n].GPU.take(j)
 	p.copies[p.free[n].set]--
 	p.free = slices.Delete(p.free, n, n+1)
 	for class, counts := range p.shared {

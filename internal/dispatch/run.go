@@ -64,6 +64,11 @@ type run struct {
 	// it loads, none for one that was taken over.
 	needs  []byte
 	models []string
+	// peak is the most GPU memory that the instance was seen to have taken, in bytes; 0 if
+	// nobody has looked.
+	peak atomic.Int64
+	// weighing says that somebody looks.
+	weighing atomic.Bool
 	// recalled says that the run was asked to be taken back and has not tried yet.
 	recalled atomic.Bool
 }

@@ -63,6 +63,9 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 	if len(idle) == 0 {
 		return nil, nil
 	}
+	for _, i := range idle {
+		d.kept.mark(i.GPU, time.Now())
+	}
 	classes, err := d.queue.Classes(ctx)
 	if err != nil || len(classes) == 0 {
 		return nil, err

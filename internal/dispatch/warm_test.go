@@ -152,6 +152,7 @@ func TestPickLaws(t *testing.T) {
 			j := job.Job{Key: fmt.Sprint(n), Class: classes[random.IntN(4)], Priority: random.IntN(2)}
 			j.Rank = job.RankPrefix(j.Priority, []float64{1, -1}[random.IntN(2)])
 			j.Tenant, j.Caller = fmt.Sprint(random.IntN(2)), fmt.Sprint(random.IntN(3))
+			j.Shape = "xxx"[:random.IntN(4)]
 			w.Due[j.Key] = random.IntN(3) == 0
 			waiting = append(waiting, j)
 		}
@@ -174,6 +175,7 @@ func TestPickLaws(t *testing.T) {
 			i.Tenants = [][]string{nil, nil, {"0"}, {"0", "1"}}[random.IntN(4)]
 			idle = append(idle, i)
 		}
+		gpus := sharedAtRandom(random, idle)
 		if random.IntN(2) == 0 {
 			w.waitForBusy(random, classes)
 		}
@@ -196,6 +198,7 @@ func TestPickLaws(t *testing.T) {
 		for n, p := range pairs {
 			i, free := at[p.Instance]
 			require.True(t, free, "twice")
+			i.GPU = gpus[i.GPU]
 			require.True(t, i.can(p.Job))
 			delete(at, p.Instance)
 			require.NotContains(t, given, p.Job.Key)
@@ -220,11 +223,22 @@ func TestPickLaws(t *testing.T) {
 					require.Contains(t, passed, before.Key)
 				}
 			}
+			i.GPU.take(p.Job)
+		}
+		for _, name := range picked.Kept {
+			require.True(t, slices.ContainsFunc(waiting, func(j job.Job) bool {
+				_, has := given[j.Key]
+				return !has && (w.Due[j.Key] || !w.Overtaking) && slices.ContainsFunc(idle, func(i Idle) bool {
+					return i.GPU != nil && i.GPU.name == name && i.able(j) && !gpus[i.GPU].fits(j)
+				})
+			}), "kept for nobody")
 		}
 		for _, j := range waiting {
 			if _, has := given[j.Key]; !has && !held[j.Key] {
 				for _, i := range at {
-					require.False(t, i.can(j), "idle beside a job that it can run")
+					kept := i.GPU != nil && slices.Contains(picked.Kept, i.GPU.name)
+					i.GPU = gpus[i.GPU]
+					require.False(t, i.can(j) && !kept, "idle beside a job that it can run")
 				}
 			}
 		}

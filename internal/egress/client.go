@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -76,6 +77,26 @@ func (c *Client) Get(ctx context.Context, link, accept string) (body io.ReadClos
 		return nil, 0, &StatusError{answer.StatusCode}
 	}
 	return answer.Body, answer.ContentLength, nil
+}
+
+// Post sends a body to a URL and returns the status of the answer, of which no more is
+// read. Redirects are not followed. The error wraps a *[RefusedError] if the call was not
+// allowed.
+func (c *Client) Post(ctx context.Context, link string, header http.Header, body []byte) (status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, link, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header = header.Clone()
+	r.Header.Set("User-Agent", "ComfyHub")
+	once := *c.http
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	answer, err := once.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode, nil
 }
 
 // StatusError is the answer of a host that does not give what was asked for.

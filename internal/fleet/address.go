@@ -45,6 +45,14 @@ func (p *Policy) ParseAllowed(text string) error {
 // make a hub call such an address.
 const TunnelScheme = "tunnel"
 
+// WorkerScheme is that of the address of a worker, which only this hub has. No agent can
+// make a hub call such an address.
+const WorkerScheme = "worker"
+
+// WorkerName returns the name of a machine's worker as an instance, which is its address,
+// too. No agent and no static instance can have it.
+func WorkerName(machine, id string) string { return WorkerScheme + ":" + machine + "/" + id }
+
 // notAllowed is the reason that everybody may see. Addresses are for the operator
 // only.
 const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } in the Caddyfile allows it"

@@ -57,7 +57,7 @@ func (r *Report) check() error {
 			return fmt.Errorf("the address of %q", i.Name)
 		}
 		named[i.Name] = true
-		for _, text := range []*string{&i.Kind, &i.Reason, &i.Running, &i.Job, &i.Load, &i.Version, &i.GPU, &i.GPUType, &i.ObjectInfo} {
+		for _, text := range []*string{&i.Kind, &i.Reason, &i.Running, &i.Job, &i.Load, &i.Version, &i.GPU, &i.GPUType, &i.Device, &i.ObjectInfo} {
 			*text = clip(*text)
 		}
 		i.Queue, i.Foreign = min(max(i.Queue, 0), maxCount), min(max(i.Foreign, 0), maxCount)

@@ -168,6 +168,17 @@ func (r *Registry) AddStatic(address string) (name string, err error) {
 	return name, nil
 }
 
+// AddWorker adds a worker that fetches its jobs from this hub, as an instance without an
+// agent. name is a [WorkerName]. Adding it again changes nothing.
+func (r *Registry) AddWorker(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.instances[name] == nil {
+		r.put(name, &record{static: true, report: InstanceReport{Name: name, URL: name, Direct: true, Kind: KindWorker}})
+		r.notify(name)
+	}
+}
+
 // RemoveStatic removes a static instance from the fleet.
 func (r *Registry) RemoveStatic(name string) {
 	r.mu.Lock()

@@ -45,7 +45,7 @@ type InstanceReport struct {
 	URL string `json:"url"`
 	// Direct means that URL is the instance's own address, not its agent's.
 	Direct bool `json:"direct,omitempty"`
-	// Kind is KindComfyUI; empty means that too.
+	// Kind is KindComfyUI or KindWorker; empty means KindComfyUI.
 	Kind string `json:"kind,omitempty"`
 	// Up means that the instance answers; Reason says why it does not.
 	Up     bool   `json:"up,omitempty"`
@@ -68,6 +68,10 @@ type InstanceReport struct {
 	// VRAMTotal and VRAMFree are in bytes.
 	VRAMTotal int64 `json:"vram_total,omitempty"`
 	VRAMFree  int64 `json:"vram_free,omitempty"`
+	// Device tells the GPU from others: instances that name the same one share its memory.
+	// It is the driver's id, or a name that holds for this agent alone. Empty if it is not
+	// known.
+	Device string `json:"device,omitempty"`
 	// ObjectInfo is the hash of the instance's object_info, empty until read.
 	ObjectInfo string `json:"object_info,omitempty"`
 	// Boot tells one run of the instance's process from the next, in milliseconds
@@ -85,8 +89,13 @@ type InstanceReport struct {
 	Since int64 `json:"since,omitempty"`
 }
 
-// KindComfyUI is the kind of a ComfyUI instance.
-const KindComfyUI = "comfyui"
+const (
+	// KindComfyUI is the kind of a ComfyUI instance.
+	KindComfyUI = "comfyui"
+	// KindWorker is that of a worker that fetches its jobs: it runs graphs, and has nothing
+	// else of a ComfyUI.
+	KindWorker = "worker"
+)
 
 // Idle reports whether the instance would start a prompt at once.
 func (r InstanceReport) Idle() bool { return r.Up && r.Queue == 0 && r.Load == "" }

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Classes are the node classes of the fleet, and what each of its inputs may be.
@@ -37,6 +38,17 @@ func (c *Classes) All(ctx context.Context, tenant string) (catalog.Document, boo
 func (c *Classes) One(ctx context.Context, tenant, class string) catalog.Document {
 	c.dispatch.AskClasses(ctx, []string{class}, time.Now().Add(-c.age()), false)
 	return c.stock.catalog().Class(class, c.uploaded(ctx, tenant))
+}
+
+// Known describes a node class by what is known without asking anybody, for programs that
+// need no files; nil if no instance has it.
+func (c *Classes) Known(class string) *pyjson.Object {
+	v, err := pyjson.Parse(c.stock.catalog().Class(class, nil).Body())
+	if err != nil {
+		return nil
+	}
+	all, _ := v.(*pyjson.Object)
+	return all.Object(class)
 }
 
 // uploaded are the tenant's files in the input folder, which the widgets of

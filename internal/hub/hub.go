@@ -96,11 +96,13 @@ type Hub struct {
 	gossip   *membership
 	statics  *statics
 	tunnels  *Tunnels
+	workers  *Workers
 
 	submitter *Submitter
 	canceller *Canceller
 	ends      *Ends
 	watches   *Watches
+	callbacks *Callbacks
 	stops     *stops
 	janitor   *janitor
 
@@ -238,12 +240,14 @@ func (h *Hub) open(ctx context.Context) error {
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
 	}
 	h.openViews()
+	h.openCallbacks()
 	h.statics = newStatics(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
 	tokens := machines.New(h.db)
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
+	h.workers = newWorkers(h)
 	h.operator.stops, h.operator.ring, h.operator.admission, h.operator.machines = h.stops, h.ring, h.gossip.admission, tokens
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
@@ -299,6 +303,9 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.tunnels != nil {
 		h.tunnels.close()
 	}
+	if h.workers != nil {
+		h.workers.stop()
+	}
 	if h.gossip != nil {
 		errs = append(errs, h.gossip.close())
 	}
@@ -308,6 +315,9 @@ func (h *Hub) shut(ctx context.Context) error {
 	h.house.Wait()
 	if h.dispatch != nil {
 		h.dispatch.Close()
+	}
+	if h.workers != nil {
+		h.workers.close()
 	}
 	if h.ends != nil {
 		h.ends.confirmed.close(ctx)
@@ -329,9 +339,6 @@ func (h *Hub) shut(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Live is nil while the process works at all.
-func (h *Hub) Live() error { return nil }
-
 // Collectors are the hub's metrics. They are made once and live as long as
 // the hub, so that counters go on through reloads.
 func (h *Hub) Collectors() []prometheus.Collector { return h.metrics.collectors() }
@@ -346,48 +353,6 @@ func (h *Hub) Version() comfyui.Version { return h.dispatch.Version() }
 // Release is the version of the hub.
 func (h *Hub) Release() string { return Version }
 
-// Users keeps settings and user files. It is there after the first Start.
-func (h *Hub) Users() *userdata.Store { return h.users }
-
-// Jobs are all jobs, as a dialect lists and finds them. They are there after the
-// first Start.
-func (h *Hub) Jobs() *Jobs { return h.jobs }
-
-// Links makes and opens links to files. It is there after the first Start.
-func (h *Hub) Links() *Links { return h.links }
-
-// Insight shows the fleet and the jobs as viewers may see them. It is there after
-// the first Start.
-func (h *Hub) Insight() *Insight { return h.insight }
-
-// Ends tell clients the ends of their jobs. They are there after the first Start.
-func (h *Hub) Ends() *Ends { return h.ends }
-
-// Watches tell how single jobs go on. They are there after the first Start.
-func (h *Hub) Watches() *Watches { return h.watches }
-
-// Tunnels are the connections to machines that only dial out. They are there after the
-// first Start.
-func (h *Hub) Tunnels() *Tunnels { return h.tunnels }
-
-// Operator is what whoever runs the hub may do and see.
-func (h *Hub) Operator() *Operator { return h.operator }
-
-// Logs are the logs of all instances. They are there after the first Start.
-func (h *Hub) Logs() *Logs { return h.logs }
-
-// WebUI are the files of the web UI's build that the hub keeps. They are there
-// after the first Start.
-func (h *Hub) WebUI() *webui.Files { return h.webUI }
-
-// LastKnown are the last answers of instances to what a web UI asks while it
-// loads. They are there after the first Start.
-func (h *Hub) LastKnown() *lastknown.Answers { return h.known }
-
-// Classes are the node classes of the fleet. They are there after the first
-// Start.
-func (h *Hub) Classes() *Classes { return h.classes }
-
 func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
 
 func (h *Hub) dispatchSettings() dispatch.Settings {
@@ -395,6 +360,6 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved,
+		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved, GPUs: s.GPUs,
 	}
 }

@@ -220,7 +220,12 @@ func (m *membership) close() error {
 // that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct}
-	if u, err := url.Parse(i.URL); err == nil && u.Scheme == fleet.TunnelScheme {
+	u, err := url.Parse(i.URL)
+	switch {
+	case err == nil && u.Scheme == fleet.WorkerScheme && i.Kind == fleet.KindWorker:
+		o.Dial = h.workers.dialer(i.Name)
+		return comfyui.NewClient("http://worker", o)
+	case err == nil && u.Scheme == fleet.TunnelScheme:
 		u.Scheme, u.Host = "http", i.Agent
 		o.Dial = h.tunnels.dialer(i.Agent)
 		return comfyui.NewClient(u.String(), o)

@@ -181,6 +181,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
 	h.house.Go(func() { h.ends.watch(house) })
 	h.house.Go(func() { h.watches.run(house) })
+	h.house.Go(func() { h.callbacks.sender.Run(house) })
 	h.house.Go(func() { h.ring.Follow(house) })
 	h.house.Go(func() { h.stock.follow(house, h.fleet) })
 	h.started.Store(true)

@@ -50,6 +50,9 @@ type Settings struct {
 	Instances []string
 	// Reserved are instances that only some tenants may use. Default: all may use all.
 	Reserved []Reservation
+	// GPUs name the GPUs of instances without an agent, by the instances' names. Those with
+	// the same one share its memory. Default: each has its own.
+	GPUs map[string]string
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
 	// AllowDirect are networks, addresses and host names at which agents may
@@ -105,6 +108,13 @@ type Settings struct {
 	// InputsFrom are the hosts from which inputs are fetched whose value in a prompt is
 	// an https URL. Default: none, such a value is refused as by ComfyUI.
 	InputsFrom Hosts
+	// CallbackHosts are the hosts that callbacks of jobs may name. Default: none, a job
+	// with a callback is refused.
+	CallbackHosts Hosts
+	// CallbackSecrets sign callbacks, each tenant's with one derived from them; of at least
+	// MinSecret bytes each. The first is the one that users are told. Without any there
+	// are no callbacks.
+	CallbackSecrets []string
 	// PictureMemory bounds what the previews and masks that are made at one time
 	// take, in bytes. Default: 768 MiB.
 	PictureMemory int64

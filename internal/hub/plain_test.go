@@ -215,6 +215,25 @@ func TestPlainRefusals(t *testing.T) {
 	}
 }
 
+// What the web UI has saved is converted, and what cannot be is said by node.
+func TestPlainSavedWorkflow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	const saved = `{"nodes": [{"id": 2, "type": "SaveImage", "order": 1, "mode": 0, "inputs": [{"name": "images", "type": "IMAGE", "link": 1}], "widgets_values": ["saved"]},
+		{"id": 1, "type": "EmptyImage", "order": 0, "mode": 0, "outputs": [{"name": "IMAGE", "type": "IMAGE", "links": [1]}], "widgets_values": [64, 32, 1, 255]},
+		{"id": 3, "type": "%s", "order": 2, "mode": 0, "widgets_values": ["x"]}], "links": [[1, 1, 0, 2, 0, "IMAGE"]], "version": 0.4}`
+	accepted := b.order(fmt.Sprintf(saved, "Note"), `, "priority": 3`)
+	ended := b.plain("/wait/" + accepted.ID + "?timeout=60")
+	require.Equal(t, "completed", ended.Status)
+	require.Contains(t, ended.Result.Files[0].Filename, "saved")
+	status, answer := b.post("/submit", `{"workflow": `+fmt.Sprintf(saved, "Nonsense")+`}`)
+	require.Equal(t, http.StatusUnprocessableEntity, status, string(answer))
+	require.Contains(t, plainOf(t, answer).NodeErrors, "3")
+	status, answer = b.post("/submit", `{"workflow": {"nodes": [{"id": 1, "type": "s"}], "definitions": {"subgraphs": [{"id": "s", "nodes": [{"id": 1, "type": "s"}]}]}}}`)
+	require.Equal(t, http.StatusBadRequest, status, string(answer))
+	require.Contains(t, plainOf(t, answer).Detail, "too deeply")
+}
+
 // One key is one job of its tenant, whatever else is sent with it.
 func TestPlainIdempotency(t *testing.T) {
 	t.Parallel()

@@ -36,3 +36,10 @@ func (h *Hub) Started() bool { return h.started.Load() }
 
 // NoteLogin tells of a request by somebody who has logged in.
 func (h *Hub) NoteLogin() { h.logins.note() }
+
+// Live is nil while the process works at all.
+func (h *Hub) Live() error { return nil }
+
+// Callbacks tell programs of users what becomes of their jobs. They are there after the
+// first Start.
+func (h *Hub) Callbacks() *Callbacks { return h.callbacks }

@@ -25,6 +25,9 @@ var (
 	ErrQueueFull       = queue.ErrFull
 	ErrTenantWaiting   = queue.ErrTenantFull
 	ErrTenantQueueSize = queue.ErrTenantFullBytes // is ErrTenantWaiting, too
+	// Too many callbacks are not delivered yet: of all, or of one tenant.
+	ErrCallbacksFull   = queue.ErrCallbacksFull
+	ErrTenantCallbacks = queue.ErrTenantCallbacksFull
 )
 
 // TimeSpentError is the error of [Submitter.Submit] for a tenant that has used all the
@@ -53,6 +56,8 @@ type Submission struct {
 	Band job.Band
 	// Number is the place in the queue that the client asks for; nil for none.
 	Number *float64
+	// Callback is whom to tell of the job; nil for nobody.
+	Callback *Callback
 	// Front asks for a place before all that wait. It is without effect beside a
 	// Number.
 	Front bool
@@ -99,6 +104,7 @@ type Submitter struct {
 	// maxUpload bounds a file inside a prompt, in bytes.
 	maxUpload func() int64
 	fetcher   *fetcher
+	callbacks *Callbacks
 	log       func() *slog.Logger
 }
 
@@ -108,7 +114,7 @@ type Submitter struct {
 // before they have read its id. That is so for an error, too: a job may be
 // queued although its client is told of an error.
 //
-// The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
+// The errors are a *[CallbackError], a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
 // *[Refusal], those above, [ErrFetching], a *[files.FullError] for a tenant that has no room for the
 // files inside the prompt, or one of Redis or the storage.
 func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
@@ -132,6 +138,9 @@ func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
 
 // checked makes a job of a prompt that passes the checks.
 func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
+	if err := s.callbacks.check(p.Callback); err != nil {
+		return queue.Submission{}, nil, err
+	}
 	graph, with, err := s.unpack(ctx, p.Tenant, p.Graph)
 	if err != nil {
 		return queue.Submission{}, nil, err
@@ -172,7 +181,8 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if q.ID == "" {
 		q.ID = q.Key
 	}
-	q.BodyHash = hashOf(q.Body.Prompt, q.Body.Extra, q.Body.Targets)
+	q.Callback = (*queue.Callback)(p.Callback)
+	q.BodyHash = hashOf(append([][]byte{q.Body.Prompt, q.Body.Extra, q.Body.Targets}, p.Callback.parts()...)...)
 	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is no part of the hash
 	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife

@@ -21,6 +21,10 @@ const (
 	// tunnelKey stands for the key of an agent that a token admits. No public key is like
 	// it.
 	tunnelKey = "token"
+	// reportPause is the least time between two reports of a machine that are taken: one
+	// that sends without end costs the hub no more than that. What waits, waits at the
+	// machine.
+	reportPause = 10 * time.Millisecond
 	// tokenChecked is how often the token of an open tunnel is checked.
 	tokenChecked = 20 * time.Second
 )
@@ -119,7 +123,13 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 	}
 	defer reports.Close()
 	checked := time.Now()
+	pace := time.NewTimer(0)
+	defer pace.Stop()
 	for {
+		select {
+		case <-pace.C:
+		case <-m.session.CloseChan(): // what has come already is bounded, and its end is waited for
+		}
 		report, err := tunnel.ReadReport(reports)
 		if err != nil {
 			return err
@@ -129,6 +139,7 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 			return fmt.Errorf("the agent calls itself %q: its --name must be that of the token, %q", report.Agent, m.machine)
 		}
 		m.boot = report.Boot
+		pace.Reset(reportPause)
 		report.Sender = fleet.Sender{Key: tunnelKey, Tunnel: true}
 		t.take(report)
 		if time.Since(checked) > tokenChecked {

@@ -56,7 +56,12 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 		return
 	}
 	a.SetClient(request.ClientID)
-	p.hub.Submitter().Submit(r.Context(), submissionOf(r, a, request), func(accepted hub.Accepted, err error) {
+	s := submissionOf(r, a, request)
+	if s.Callback, err = hub.ReadCallback(request.ExtraData.Object("comfyhub")); err != nil {
+		refuse(err)
+		return
+	}
+	p.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted, err error) {
 		if err != nil {
 			refuse(err)
 		} else {
@@ -70,7 +75,7 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hub.Submission {
 	s := hub.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, ID: request.PromptID,
-		Graph: request.Graph, Targets: request.Targets, Extra: request.Extra, Secrets: request.Secrets,
+		Graph: request.Graph, Targets: request.Targets, Extra: hub.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")), Secrets: request.Secrets,
 		Priority: priorityOf(r, request), Band: bandOf(r, request), Front: request.Front,
 	}
 	if source := r.Header.Get("Comfy-Usage-Source"); len(source) <= api.MaxName {
@@ -109,7 +114,12 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 	var refusal *hub.Refusal
 	var spent hub.TimeSpentError
 	var full *files.FullError
+	var callback *hub.CallbackError
 	switch {
+	case errors.As(err, &callback):
+		api.WriteError(w, api.Error{Status: http.StatusBadRequest, Kind: "invalid_callback", Message: "The prompt's callback cannot be used", Details: callback.Reason})
+	case errors.Is(err, hub.ErrTenantCallbacks), errors.Is(err, hub.ErrCallbacksFull):
+		api.WriteError(w, api.CallbacksFull())
 	case errors.As(err, &answer):
 		// ComfyUI's counter moves on for these too.
 		if takesNumber(body) {

@@ -3,12 +3,12 @@ package plain
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -29,6 +29,7 @@ type order struct {
 	band     job.Band
 	key      string // idempotency_key
 	request  *catalog.Request
+	callback *hub.Callback
 }
 
 // errorf is an error of whoever wrote the body.
@@ -55,6 +56,12 @@ func readOrder(v pyjson.Value) (order, error) {
 		return out, err
 	}
 	var err error
+	if out.callback, err = hub.ReadCallback(o); out.callback == nil && err == nil { // else as in POST /prompt
+		out.callback, err = hub.ReadCallback(o.Object("extra_data").Object("comfyhub"))
+	}
+	if err != nil {
+		return out, err
+	}
 	out.request, err = catalog.ReadObject(o, "workflow")
 	return out, err
 }
@@ -95,31 +102,17 @@ func (out *order) read(name string, value pyjson.Value) error {
 		if out.key = string(text); out.key == "" || len(out.key) > maxKey {
 			return errorf("idempotency_key: must be a text of 1 to %d bytes", maxKey)
 		}
-	case "callback_url":
-		return checkCallback(string(text))
+	case "callback_url", "callback_events": // read together
 	default:
-		return errorf("%.100q is not known: a job has workflow, service, priority, band, callback_url, idempotency_key, client_id and extra_data", name)
+		return errorf("%.100q is not known: a job has workflow, service, priority, band, callback_url, callback_events, idempotency_key, client_id and extra_data", name)
 	}
 	return nil
 }
 
-// checkCallback says what is wrong with a callback_url: at present at least that there are
-// no callbacks.
-func checkCallback(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return errors.New("callback_url: must be an http or https URL")
-	}
-	return errors.New("callback_url: this hub has no callbacks; use /wait or /events")
-}
-
 // checkWorkflow says what is wrong with a workflow as far as it is none of ComfyUI's checks.
 func checkWorkflow(workflow *pyjson.Object) error {
-	switch {
-	case workflow == nil:
+	if workflow == nil {
 		return errors.New("workflow: is missing")
-	case workflow.Array("nodes") != nil:
-		return errors.New("workflow: is in the format in which the web UI saves; export it in the API format")
 	}
 	return nil
 }

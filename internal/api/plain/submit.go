@@ -28,6 +28,13 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 		o.refuse(w, r, err)
 		body.Refuse()
 	}
+	v, release, err := o.converted(r.Context(), a, v)
+	if err != nil {
+		o.refuseSaved(w, r, err)
+		body.Refuse()
+		return
+	}
+	defer release()
 	asked, err := readOrder(v)
 	var answer *catalog.Answer
 	switch {
@@ -45,8 +52,8 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 	a.SetClient(asked.request.ClientID)
 	s := hub.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: asked.request.ClientID},
-		Graph:     asked.request.Graph, Extra: asked.request.Extra, Secrets: asked.request.Secrets,
-		Priority: asked.priority, Band: asked.band,
+		Graph:     asked.request.Graph, Extra: hub.WithoutCallback(asked.request.Extra, asked.request.ExtraData.Object("comfyhub")), Secrets: asked.request.Secrets,
+		Priority: asked.priority, Band: asked.band, Callback: asked.callback,
 	}
 	if asked.key != "" {
 		s.ID = idOf(a.Tenant, asked.key)
@@ -124,7 +131,12 @@ func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *hub.Refusal
 	var spent hub.TimeSpentError
 	var uploads *files.FullError
+	var callback *hub.CallbackError
 	switch {
+	case errors.As(err, &callback):
+		writeProblem(w, http.StatusBadRequest, callback.Reason)
+	case errors.Is(err, hub.ErrTenantCallbacks), errors.Is(err, hub.ErrCallbacksFull):
+		api.WriteError(w, api.CallbacksFull())
 	case errors.As(err, &answer):
 		writeUnfit(w, answer.Body)
 	case errors.As(err, &refusal):

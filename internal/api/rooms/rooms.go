@@ -3,11 +3,13 @@ package rooms
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/comfy"
 	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/api/plain"
+	"github.com/comfyhub/comfyhub/internal/api/pull"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -23,6 +25,6 @@ func New(h *hub.Hub) API {
 	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
 	room := comfy.New(h, requests)
 	room.AddRoutes(table)
-	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), Optional: plain.Routes(h, requests), ComfyUI: table, Forward: room.Forward})
+	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), Optional: slices.Concat(plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
 	return API{Server: server, ComfyUI: room}
 }

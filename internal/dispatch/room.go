@@ -1,0 +1,43 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// room is what an outlook knows of the GPUs that several instances use.
+type room struct {
+	shared map[string]*sharedGPU
+	// users are the places of the instances of a GPU among the outlook's, by its name.
+	users map[string][]int
+}
+
+// from returns when a job could begin on an instance: once that is free, and its GPU has
+// room beside what the others there run by then.
+func (o *Outlook) from(s *busySpot, j job.Job) time.Duration {
+	g := o.room.shared[s.device]
+	if g == nil {
+		return s.free
+	}
+	moments := []time.Duration{s.free}
+	for _, n := range o.room.users[s.device] {
+		if free := o.spots[n].free; free > s.free {
+			moments = append(moments, free)
+		}
+	}
+	slices.Sort(moments)
+	for _, at := range moments {
+		then := sharedGPU{total: g.total, need: g.need}
+		for _, n := range o.room.users[s.device] {
+			if other := &o.spots[n]; other.Name != s.Name && other.free > at {
+				then.take(job.Job{Shape: other.shape})
+			}
+		}
+		if then.fits(j) {
+			return at
+		}
+	}
+	return moments[len(moments)-1] // not reached: the others have ended by then
+}

@@ -1,0 +1,191 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/callbacks"
+	"github.com/comfyhub/comfyhub/internal/egress"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// maxCallbackURL is the longest URL of a callback, in bytes. It is kept with the job.
+const maxCallbackURL = 2048
+
+// MaxCallbacks is how many callbacks are listed at once.
+const MaxCallbacks = 500
+
+// ErrNoCallback is the error of [Callbacks.Replay] for one that is not there, or is
+// somebody else's.
+var ErrNoCallback = errors.New("hub: no such callback")
+
+// Callback is whom to tell of a job, and of what.
+type Callback queue.Callback
+
+// WaitingCallback is an event that is not delivered yet, or was given up.
+type WaitingCallback = queue.WaitingCallback
+
+// CallbackError says what is wrong with a callback. It is meant for whoever sent it.
+type CallbackError struct{ Reason string }
+
+func (e *CallbackError) Error() string { return e.Reason }
+
+// callbackEvents are the events that can be asked for, and are those of a job that does
+// not say.
+var (
+	callbackEvents  = []string{queue.EventQueued, queue.EventStarted, queue.EventDone, queue.EventFailed, queue.EventCancelled}
+	defaultWithEnds = callbackEvents[2:]
+)
+
+// ReadCallback reads callback_url and callback_events of an object, which may be nil. It
+// returns nil if there is none; the error is a *[CallbackError].
+func ReadCallback(o *pyjson.Object) (*Callback, error) {
+	link, has := o.Get("callback_url")
+	list, lists := o.Get("callback_events")
+	switch {
+	case !has && lists:
+		return nil, &CallbackError{"callback_events: there is no callback_url"}
+	case !has:
+		return nil, nil
+	}
+	text, ok := link.(pyjson.String)
+	if !ok {
+		return nil, &CallbackError{"callback_url: must be a text"}
+	}
+	c := &Callback{URL: string(text), Events: defaultWithEnds}
+	if !lists {
+		return c, nil
+	}
+	wrong := &CallbackError{"callback_events: must be a list with one or more of " + strings.Join(callbackEvents, ", ")}
+	events, _ := list.(pyjson.Array)
+	if len(events) == 0 || len(events) > len(callbackEvents) {
+		return nil, wrong
+	}
+	c.Events = nil
+	for _, e := range events {
+		name, _ := e.(pyjson.String)
+		if !slices.Contains(callbackEvents, string(name)) {
+			return nil, wrong
+		}
+		c.Events = append(c.Events, string(name))
+	}
+	return c, nil
+}
+
+// WithoutCallback is extra_data without the callback of its member comfyhub: neither an
+// instance nor the history needs it, and the URL may contain a secret.
+func WithoutCallback(extra []byte, comfyhub *pyjson.Object) []byte {
+	if comfyhub == nil || !comfyhub.Has("callback_url") {
+		return extra
+	}
+	rest := pyjson.NewObject()
+	for name, value := range comfyhub.All() {
+		if name != "callback_url" && name != "callback_events" {
+			rest.Set(name, value)
+		}
+	}
+	return withMember(extra, "comfyhub", rest)
+}
+
+// parts are what makes two jobs with different callbacks different.
+func (c *Callback) parts() [][]byte {
+	if c == nil {
+		return nil
+	}
+	return [][]byte{[]byte(c.URL), []byte(strings.Join(c.Events, " "))}
+}
+
+// Callbacks are the callbacks of all jobs.
+type Callbacks struct {
+	queue    *queue.Queue
+	settings func() *Settings
+	sender   *callbacks.Sender
+	options  egress.Options // for tests
+}
+
+// openCallbacks makes what sends the callbacks.
+func (h *Hub) openCallbacks() {
+	c := &Callbacks{queue: h.queue, settings: h.Settings}
+	c.sender = callbacks.New(callbacks.Options{
+		Queue: h.queue, Log: h.log,
+		Settings: func() callbacks.Settings {
+			s := h.Settings()
+			return callbacks.Settings{Hosts: s.CallbackHosts, Secrets: s.CallbackSecrets}
+		},
+		// As a tenant sees the job: reasons name no addresses of instances.
+		Shown:  func(reason string) string { return h.insight.withoutAddresses(Viewer{Login: true})(reason) },
+		Egress: func() egress.Options { return c.options },
+	})
+	h.callbacks, h.submitter.callbacks = c, c
+}
+
+// On reports whether jobs can have callbacks.
+func (c *Callbacks) On() bool {
+	s := c.settings()
+	return !s.CallbackHosts.Empty() && len(s.CallbackSecrets) > 0
+}
+
+// check reports what is wrong with a callback, if there is one. The error is a
+// *[CallbackError].
+func (c *Callbacks) check(with *Callback) error {
+	if with == nil {
+		return nil
+	}
+	if !c.On() {
+		return &CallbackError{"callback_url: this hub has no callbacks"}
+	}
+	if len(with.URL) > maxCallbackURL {
+		return &CallbackError{"callback_url: may have " + strconv.Itoa(maxCallbackURL) + " bytes"}
+	}
+	u, err := url.Parse(with.URL)
+	if err != nil || u.Fragment != "" {
+		return &CallbackError{"callback_url: must be a URL"}
+	}
+	var refused *egress.RefusedError
+	if err := c.settings().CallbackHosts.Check(u); errors.As(err, &refused) {
+		return &CallbackError{"callback_url: " + refused.Reason}
+	}
+	return nil
+}
+
+// Secret is what a tenant's callbacks are signed with; "" if there are none.
+func (c *Callbacks) Secret(tenant string) string {
+	if !c.On() {
+		return ""
+	}
+	return callbacks.SecretOf(c.settings().CallbackSecrets[0], tenant)
+}
+
+// scope is whose callbacks a viewer may see: one tenant's, or all with "". The URLs may
+// contain secrets, so that only those see all who may speak for every tenant.
+func (c *Callbacks) scope(v Viewer) string {
+	if v.Trusted && !v.Login {
+		return ""
+	}
+	return v.Tenant
+}
+
+// Waiting are the callbacks that a viewer may see and that are not delivered yet: of each
+// job the next one.
+func (c *Callbacks) Waiting(ctx context.Context, v Viewer) ([]WaitingCallback, error) {
+	return c.queue.WaitingCallbacks(ctx, c.scope(v), MaxCallbacks)
+}
+
+// Dead are those that were given up, the last one first.
+func (c *Callbacks) Dead(ctx context.Context, v Viewer) ([]WaitingCallback, error) {
+	return c.queue.DeadCallbacks(ctx, c.scope(v), MaxCallbacks)
+}
+
+// Replay sends one that was given up again. The error is [ErrNoCallback], or one of Redis.
+func (c *Callbacks) Replay(ctx context.Context, v Viewer, id string) error {
+	err := c.queue.ReplayCallback(ctx, c.scope(v), id)
+	if errors.Is(err, queue.ErrNotFound) {
+		return ErrNoCallback
+	}
+	return err
+}

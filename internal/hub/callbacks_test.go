@@ -1,0 +1,224 @@
+package hub
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// receiver is a program that callbacks tell of jobs.
+type receiver struct {
+	*httptest.Server
+	mu sync.Mutex
+	// told are the types of the events by job.
+	told   map[string][]string
+	broken bool
+	hook   *standardwebhooks.Webhook
+	t      testing.TB
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hook != nil && r.hook.Verify(body, request.Header) != nil {
+		r.t.Error("the signature is wrong")
+	}
+	if r.broken {
+		w.WriteHeader(http.StatusGone)
+		return
+	}
+	var m struct {
+		Type string
+		Data struct{ ID string }
+	}
+	if json.Unmarshal(body, &m) != nil {
+		r.t.Error("no JSON")
+	}
+	r.told[m.Data.ID] = append(r.told[m.Data.ID], m.Type)
+}
+
+func (r *receiver) of(id string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told[id]
+}
+
+// calling is a hub whose jobs may call a receiver.
+func calling(t *testing.T) (*bench, *receiver) {
+	t.Helper()
+	r := &receiver{told: map[string][]string{}, t: t}
+	r.Server = httptest.NewTLSServer(r)
+	t.Cleanup(r.Close)
+	u, err := url.Parse(r.URL)
+	require.NoError(t, err)
+	hosts, err := ParseHosts([]string{u.Host})
+	require.NoError(t, err)
+	b := shared(t, TenantLimits{}, func(b *bench) {
+		b.instances = append(b.instances, newInstance(t, sim.Config{}))
+	})
+	roots := x509.NewCertPool()
+	roots.AddCert(r.Certificate())
+	b.hub.callbacks.options.Roots = roots // nothing is sent before the hosts are set
+	settings := *b.hub.Settings()
+	settings.CallbackHosts, settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
+	b.hub.config.Store(&settings)
+	return b, r
+}
+
+func (b *bench) called(tenant, id, extra string) (status int, answer string) {
+	b.t.Helper()
+	return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": {"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 7}},
+		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}, "prompt_id": %q, "extra_data": {"note": "kept", "comfyhub": {"priority": 3, %s}}}`, id, extra))
+}
+
+func TestCallbacks(t *testing.T) {
+	t.Parallel()
+	b, r := calling(t)
+	_, answer := b.as("ann", "GET", "/hub/callbacks/secret", "")
+	var secret struct{ Secret string }
+	require.NoError(t, json.Unmarshal([]byte(answer), &secret))
+	var err error
+	r.mu.Lock()
+	r.hook, err = standardwebhooks.NewWebhook(secret.Secret)
+	r.mu.Unlock()
+	require.NoError(t, err)
+	_, foreign := b.as("bob", "GET", "/hub/callbacks/secret", "")
+	require.NotEqual(t, answer, foreign)
+
+	status, answer := b.called("ann", "all", fmt.Sprintf(`"callback_url": %q, "callback_events": ["queued", "started", "done"]`, r.URL+"/?token=hidden"))
+	require.Equal(t, http.StatusOK, status, answer)
+	status, answer = b.called("ann", "ends", fmt.Sprintf(`"callback_url": %q`, r.URL))
+	require.Equal(t, http.StatusOK, status, answer)
+	status, answer = b.as("ann", "POST", "/submit", fmt.Sprintf(`{"workflow": {"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
+		"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 8}}}, "callback_url": %q}`, r.URL))
+	require.Equal(t, http.StatusOK, status, answer)
+	var plain struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(answer), &plain))
+	for id, want := range map[string][]string{"all": {"job.queued", "job.started", "job.done"}, "ends": {"job.done"}, plain.ID: {"job.done"}} {
+		require.Eventually(t, func() bool { return len(r.of(id)) == len(want) }, time.Minute, time.Millisecond, id)
+		require.Equal(t, want, r.of(id))
+	}
+	_, history := b.as("ann", "GET", "/history/all", "")
+	require.Contains(t, history, "kept")
+	require.Contains(t, history, `"priority": 3`)
+	require.NotContains(t, history, "hidden", "an instance and the history are told no URL")
+}
+
+func TestRefusedCallbacks(t *testing.T) {
+	t.Parallel()
+	b, r := calling(t)
+	for extra, why := range map[string]string{
+		`"callback_url": "https://elsewhere.example/"`:                           "does not allow this host",
+		`"callback_url": "http://127.0.0.1/"`:                                    "only https",
+		`"callback_url": "https://127.0.0.1/"`:                                   "does not allow this host",
+		`"callback_url": "https://[::ffff:127.0.0.1]/"`:                          "does not allow this host",
+		`"callback_url": 5`:                                                      "must be a text",
+		`"callback_url": ""`:                                                     "only https",
+		`"callback_url": "https://a b/"`:                                         "must be a URL",
+		fmt.Sprintf(`"callback_url": "%s/%s"`, r.URL, strings.Repeat("x", 2048)): "2048 bytes",
+		`"callback_events": ["done"]`:                                            "there is no callback_url",
+		fmt.Sprintf(`"callback_url": %q, "callback_events": []`, r.URL):          "one or more of",
+		fmt.Sprintf(`"callback_url": %q, "callback_events": ["dnoe"]`, r.URL):    "one or more of",
+	} {
+		status, answer := b.called("ann", "refused", extra)
+		require.Equal(t, http.StatusBadRequest, status, answer)
+		require.Contains(t, answer, `"type": "invalid_callback"`)
+		require.Contains(t, answer, why)
+		status, _ = b.as("ann", "GET", "/hub/jobs/refused", "")
+		require.Equal(t, http.StatusNotFound, status, "nothing is queued")
+	}
+	status, answer := b.as("ann", "POST", "/submit", `{"workflow": {}, "callback_url": "https://elsewhere.example/"}`)
+	require.Equal(t, http.StatusBadRequest, status, answer)
+	require.Contains(t, answer, "does not allow this host")
+	settings := *b.hub.Settings()
+	settings.CallbackSecrets = nil
+	b.hub.config.Store(&settings)
+	status, answer = b.called("ann", "refused", fmt.Sprintf(`"callback_url": %q`, r.URL))
+	require.Equal(t, http.StatusBadRequest, status, answer)
+	require.Contains(t, answer, "this hub has no callbacks")
+	status, _ = b.as("ann", "GET", "/hub/callbacks/secret", "")
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+// What could not be delivered is its tenant's alone to see and to replay.
+func TestReplayedCallback(t *testing.T) {
+	t.Parallel()
+	b, r := calling(t)
+	r.mu.Lock()
+	r.broken = true
+	r.mu.Unlock()
+	status, answer := b.called("ann", "lost", fmt.Sprintf(`"callback_url": %q`, r.URL))
+	require.Equal(t, http.StatusOK, status, answer)
+	var dead []struct{ ID, Type, Job, Error string }
+	require.Eventually(t, func() bool {
+		_, answer := b.as("ann", "GET", "/hub/callbacks?state=dead", "")
+		return json.Unmarshal([]byte(answer), &dead) == nil && len(dead) == 1
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, []string{"job.done", "lost", "answered with status 410"}, []string{dead[0].Type, dead[0].Job, dead[0].Error})
+	_, answer = b.as("bob", "GET", "/hub/callbacks?state=dead", "")
+	require.JSONEq(t, "[]", answer)
+	status, _ = b.as("bob", "POST", "/hub/callbacks/"+dead[0].ID+"/replay", "")
+	require.Equal(t, http.StatusNotFound, status)
+	r.mu.Lock()
+	r.broken = false
+	r.mu.Unlock()
+	status, answer = b.as("ann", "POST", "/hub/callbacks/"+dead[0].ID+"/replay", "")
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Eventually(t, func() bool { return len(r.of("lost")) == 1 }, time.Minute, time.Millisecond)
+	status, _ = b.as("ann", "GET", "/hub/callbacks?state=odd", "")
+	require.Equal(t, http.StatusBadRequest, status)
+}
+
+func FuzzReadCallback(f *testing.F) {
+	for _, seed := range []string{
+		`{"callback_url": "https://a.example/", "callback_events": ["done", "queued"]}`, `{"callback_url": 5}`, `{}`, `{"callback_events": []}`,
+		`{"callback_url": "https://user@a.example:99999/#x", "callback_events": [null], "other": 1e999}`, `{"callback_url": "\u0000"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	hosts, err := ParseHosts([]string{"*"})
+	require.NoError(f, err)
+	settings := &Settings{CallbackHosts: hosts, CallbackSecrets: []string{"a secret of callbacks"}}
+	callbacks := &Callbacks{settings: func() *Settings { return settings }}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := pyjson.Parse(data)
+		o, _ := v.(*pyjson.Object)
+		if err != nil || o == nil {
+			return
+		}
+		rest, err := pyjson.Parse(WithoutCallback([]byte(`{"comfyhub": 1, "other": 2}`), o))
+		require.NoError(t, err)
+		if o.Has("callback_url") {
+			require.False(t, rest.(*pyjson.Object).Object("comfyhub").Has("callback_url"))
+		}
+		c, err := ReadCallback(o)
+		if c == nil || err != nil {
+			return
+		}
+		require.NotEmpty(t, c.Events)
+		if callbacks.check(c) == nil {
+			require.LessOrEqual(t, len(c.URL), maxCallbackURL)
+			u, err := url.Parse(c.URL)
+			require.NoError(t, err)
+			require.Equal(t, "https", u.Scheme)
+		}
+	})
+}
