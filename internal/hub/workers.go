@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -48,10 +49,11 @@ var (
 // Workers are the programs that fetch their jobs from this hub. They are safe for concurrent
 // use.
 type Workers struct {
-	hub  *Hub
-	ctx  context.Context
-	quit context.CancelFunc
-	work sync.WaitGroup
+	hub     *Hub
+	library *catalog.Library
+	ctx     context.Context
+	quit    context.CancelFunc
+	work    sync.WaitGroup
 	// taking ends when no worker gets a job from this hub any more.
 	taking context.Context
 	stop   context.CancelFunc
@@ -74,10 +76,10 @@ type enlisted struct {
 	replaced chan struct{}
 }
 
-func newWorkers(h *Hub) *Workers {
+func newWorkers(h *Hub, library *catalog.Library) *Workers {
 	ctx, quit := context.WithCancel(context.Background())
 	taking, stop := context.WithCancel(ctx)
-	s := &Workers{hub: h, ctx: ctx, quit: quit, taking: taking, stop: stop, all: map[string]*enlisted{}}
+	s := &Workers{hub: h, library: library, ctx: ctx, quit: quit, taking: taking, stop: stop, all: map[string]*enlisted{}}
 	s.sweep()
 	return s
 }
@@ -153,12 +155,17 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	case !s.room(machine, name, len(objectInfo)):
 		return nil, ErrWorkers
 	}
+	info, err := s.library.Parse(objectInfo)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
 	dir, err := s.folder()
 	if err != nil {
 		return nil, err
 	}
+	version := s.version()
 	w, err := worker.New(worker.Options{
-		Dir: dir, ObjectInfo: objectInfo, Version: s.version(), Device: device,
+		Dir: dir, ObjectInfo: objectInfo, Version: version.Text, Device: device,
 	})
 	if err != nil {
 		return nil, err
@@ -170,6 +177,9 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	one := &enlisted{Worker: w, machine: machine, can: can, names: names, size: len(objectInfo), replaced: make(chan struct{})}
 	s.all[name] = one
 	s.hub.fleet.AddWorker(name)
+	// At once, like the answer to the worker: who has read that it is enlisted may post a job
+	// for it before the dispatcher has connected.
+	s.hub.stock.learned(name, info, version)
 	s.work.Go(func() { s.follow(name, one) })
 	return w, nil
 }
@@ -200,11 +210,11 @@ func (s *Workers) room(machine, name string, size int) bool {
 	return count < maxWorkers && len(s.all) < maxAllWorkers && size <= maxWorkerInfo
 }
 
-func (s *Workers) version() string {
+func (s *Workers) version() comfyui.Version {
 	if v := s.hub.Version(); v.Known() {
-		return v.Text
+		return v
 	}
-	return workerVersion
+	return comfyui.ParseVersion(workerVersion)
 }
 
 // follow tells the fleet of a worker for as long as it lives, and a while longer.

@@ -188,6 +188,20 @@ func TestWorkerVanishes(t *testing.T) {
 	require.Contains(t, string(whole), "in time")
 }
 
+// A job for a worker is accepted from the moment on that the worker is enlisted, before the
+// dispatcher has connected to it.
+func TestJobForANewWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	for n := range 20 {
+		class := fmt.Sprintf("Transcode%d", n)
+		p := b.pullWorker("attic", class)
+		status, a := p.does("POST", "/hub/v1/workers/"+class, `{"classes": ["`+class+`"]}`)
+		require.Equal(t, http.StatusOK, status, a.Message)
+		b.order(`{"1": {"class_type": "`+class+`", "inputs": {}}}`, "")
+	}
+}
+
 // A worker gets the inputs of its job, and nothing else.
 func TestWorkerInputs(t *testing.T) {
 	t.Parallel()
