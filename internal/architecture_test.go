@@ -92,6 +92,7 @@ var mayImport = map[string][]string{
 	"internal/tunnel":    {"internal/fleet"},
 	"internal/standin":   {"internal/pyjson"},
 	"internal/worker":    {"internal/pyjson", "internal/standin"},
+	"internal/a1111":     {"internal/pyjson"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
 	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry"},
