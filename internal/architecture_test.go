@@ -92,7 +92,7 @@ var mayImport = map[string][]string{
 	"internal/tunnel":    {"internal/fleet"},
 	"internal/standin":   {"internal/pyjson"},
 	"internal/worker":    {"internal/pyjson", "internal/standin"},
-	"internal/a1111":     {"internal/pyjson"},
+	"internal/a1111":     {"internal/pyjson", "internal/retry", "internal/standin"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
 	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry"},
@@ -108,6 +108,7 @@ var mayImport = map[string][]string{
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis"},
 	"internal/stream":    {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/recent", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},
+	"internal/sim/simsd": {"internal/pyjson"},
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},
 	"internal/convert":   {"internal/pyjson"},
@@ -169,7 +170,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
+	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simsd", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
 }
 
 // testsMayImport is what tests may import besides, and nothing else of the
@@ -177,6 +178,7 @@ var testHelpers = []string{
 var testsMayImport = map[string][]string{
 	"internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
 	"internal/standin": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
+	"internal/a1111": {"internal/comfyui", "internal/job"},
 }
 
 // owners says which folders may know a third-party library, their tests apart:

@@ -111,10 +111,26 @@ func (s *Server) next() {
 // remaining counts what runs and waits. The caller holds the lock.
 func (s *Server) remaining() int {
 	n := len(s.pending)
-	if s.running != nil {
+	if s.running != nil || s.foreign {
 		n++
 	}
 	return n
+}
+
+// SetForeign tells whether the backend does something that no prompt of this server has
+// asked for. Hubs then see a prompt that none of them has sent.
+func (s *Server) SetForeign(foreign bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.foreign != foreign {
+		s.foreign = foreign
+		s.status()
+	}
+}
+
+// foreignPrompt stands for what the backend does for somebody else.
+func foreignPrompt() *Prompt {
+	return &Prompt{ID: "foreign", Number: -1, Graph: &pyjson.Object{}, Extra: &pyjson.Object{}}
 }
 
 func (s *Server) getRemaining(w http.ResponseWriter, _ *http.Request) {
@@ -134,6 +150,8 @@ func (s *Server) getQueue(w http.ResponseWriter, _ *http.Request) {
 	running, pending := pyjson.Array{}, pyjson.Array{}
 	if s.running != nil {
 		running = append(running, s.running.item())
+	} else if s.foreign {
+		running = append(running, foreignPrompt().item())
 	}
 	for _, p := range s.pending {
 		pending = append(pending, p.item())

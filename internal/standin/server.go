@@ -41,7 +41,9 @@ type Server struct {
 	mu sync.Mutex
 	// closed means that nothing is told and kept any more: a prompt that is cut short has
 	// not ended.
-	closed  bool
+	closed bool
+	// foreign means that the backend works for somebody else.
+	foreign bool
 	number  int64
 	pending []*Prompt
 	running *running

@@ -1,0 +1,134 @@
+package a1111
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/standin"
+)
+
+const (
+	// protocol is the version of ComfyUI that hubs should take a server for.
+	protocol = "0.33.0"
+	// device is the name of the GPU, which A1111 does not tell.
+	device = "A1111"
+	// patience is for how long a server may not answer that has not refused.
+	patience = time.Minute
+	// learnEvery is the pause between two looks at the server's models and memory.
+	learnEvery = time.Minute
+)
+
+// life is one life of a server, from its first answer until it answers no more. It is the
+// backend of a stand-in.
+type life struct {
+	client *client
+	every  time.Duration
+	server *standin.Server
+	can    atomic.Pointer[abilities]
+	about  atomic.Pointer[standin.About]
+	// lost is closed when the server is gone, ended when nobody wants to know.
+	lost, ended chan struct{}
+	lose        func()
+	end         func()
+
+	mu sync.Mutex
+	// task is what runs, nil for nothing.
+	task *task
+}
+
+func newLife(c *client, o Options, can *abilities) *life {
+	l := &life{client: c, every: o.Every, lost: make(chan struct{}), ended: make(chan struct{})}
+	l.lose = sync.OnceFunc(func() { close(l.lost) })
+	l.end = sync.OnceFunc(func() { close(l.ended) })
+	l.can.Store(can)
+	l.about.Store(&standin.About{Version: protocol})
+	return l
+}
+
+// ObjectInfo implements [standin.Backend].
+func (l *life) ObjectInfo() []byte { return l.can.Load().info }
+
+// About implements [standin.Backend].
+func (l *life) About() standin.About { return *l.about.Load() }
+
+// watch looks at what the server does until it is gone, and says why.
+func (l *life) watch(ctx context.Context) error {
+	tick := time.NewTicker(l.every)
+	defer tick.Stop()
+	l.remember(ctx)
+	seen, learned := time.Now(), time.Now()
+	for {
+		err := l.look(ctx)
+		switch {
+		case err == nil:
+			seen = time.Now()
+		case errors.Is(err, syscall.ECONNREFUSED), time.Since(seen) > patience:
+			return err
+		}
+		if err == nil && time.Since(learned) > learnEvery {
+			l.learn(ctx)
+			learned = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.lost:
+			return errGone
+		case <-tick.C:
+		}
+	}
+}
+
+// look asks the server what it does, and tells it to whom it concerns.
+func (l *life) look(ctx context.Context) error {
+	l.mu.Lock()
+	t := l.task
+	l.mu.Unlock()
+	p, err := l.client.progress(ctx, t != nil)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.task != t: // it has changed meanwhile
+	case t == nil:
+		l.server.SetForeign(p.busy)
+	default:
+		t.see(p)
+	}
+	return nil
+}
+
+// learn reads again what the server can run.
+func (l *life) learn(ctx context.Context) {
+	if can, err := l.client.abilities(ctx); err == nil {
+		l.can.Store(can)
+	}
+	l.remember(ctx)
+}
+
+// remember reads how much memory the GPU has.
+func (l *life) remember(ctx context.Context) {
+	v, err := l.client.get(ctx, "memory", maxError)
+	if err != nil {
+		return
+	}
+	o, _ := v.(*pyjson.Object)
+	system := o.Object("cuda").Object("system")
+	number := func(key string) int64 {
+		v, _ := system.Get(key)
+		n, _ := v.(pyjson.Number)
+		return int64(min(max(n.Float64(), 0), 1<<50))
+	}
+	about := &standin.About{Version: protocol, VRAMTotal: number("total"), VRAMFree: number("free")}
+	if about.VRAMTotal > 0 {
+		about.Device = device
+	}
+	l.about.Store(about)
+}
