@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
@@ -90,6 +91,8 @@ type instance struct {
 	client  *comfyui.Client
 	handler http.Handler
 	restart *restarter
+	// standIn presents a server that is no ComfyUI; nil for one that is.
+	standIn *standIn
 
 	// The agent's mutex guards the rest.
 	seen  comfyui.Observation
@@ -175,11 +178,10 @@ func (a *agent) leave() {
 
 // add adds a server to the agent's.
 func (a *agent) add(t target) error {
-	client, err := comfyui.NewClient(t.url, comfyui.Options{UserAgent: "ComfyHub-Agent/" + a.version})
+	i, err := a.open(t)
 	if err != nil {
-		return fmt.Errorf("--comfyui: %w", err)
+		return err
 	}
-	i := &instance{target: t, client: client, handler: client.Proxy()}
 	i.seen.Reason = "not reached yet"
 	if a.restartCommand != "" {
 		i.restart = &restarter{command: a.restartCommand, target: t, log: a.log}
@@ -193,10 +195,12 @@ func (a *agent) add(t target) error {
 // watch follows a server until ctx ends.
 func (a *agent) watch(ctx context.Context, i *instance) {
 	a.work.Go(func() {
-		defer i.client.Close()
-		comfyui.Watch(ctx, i.client, comfyui.WatchOptions{
-			Logger: a.log.With("instance", i.name), Folders: onThisMachine(i.url),
-		}, func(o comfyui.Observation) {
+		defer i.close()
+		o := comfyui.WatchOptions{Logger: a.log.With("instance", i.name), Folders: !i.a1111 && onThisMachine(i.url)}
+		if i.a1111 {
+			o.ObjectInfoEvery = a1111.LearnEvery
+		}
+		comfyui.Watch(ctx, i.client, o, func(o comfyui.Observation) {
 			a.observe(i, o)
 		})
 	})
@@ -352,7 +356,7 @@ func (a *agent) report() fleet.Report {
 func (i *instance) report(base string) fleet.InstanceReport {
 	o := i.seen
 	r := fleet.InstanceReport{
-		Name: i.name, URL: base + comfyui.InstancePath + i.name, Kind: fleet.KindComfyUI,
+		Name: i.name, URL: base + comfyui.InstancePath + i.name, Kind: i.kind(),
 		Up: o.Up, Reason: o.Reason,
 		Queue: o.QueueRemaining, Foreign: o.Foreign, Load: i.load,
 		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,

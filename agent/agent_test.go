@@ -36,7 +36,7 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 	defer h.stop(t)
 	one, oneURL := startSim(t)
 	_, twoURL := startSim(t)
-	list, err := targets("box", []string{oneURL, twoURL}, nil)
+	list, err := targets("box", []string{oneURL, twoURL}, nil, nil)
 	require.NoError(t, err)
 	stop := startAgent(t, config{name: "box", join: []string{h.Local().Addr}, targets: list})
 	i := h.await(t, "idle", "box-1", ready)

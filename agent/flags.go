@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
@@ -61,32 +63,47 @@ type target struct {
 	direct string
 	// gpu names the GPU that it uses; empty if nobody has said so.
 	gpu string
+	// a1111 means that it is a server of A1111's API.
+	a1111 bool
 }
 
-// targets names the servers: after the agent if there is one, with a number if
-// there are several, or as the flag says (NAME=URL).
-func targets(agent string, servers, direct []string) ([]target, error) {
+// kind is that of its instance.
+func (t target) kind() string {
+	if t.a1111 {
+		return fleet.KindA1111
+	}
+	return fleet.KindComfyUI
+}
+
+// targets names the servers, those of ComfyUI and then those of A1111: after the agent if
+// there is one, with a number if there are several, or as the flag says (NAME=URL).
+func targets(agent string, servers, direct, a1111 []string) ([]target, error) {
 	if len(direct) > 0 && len(direct) != len(servers) {
 		return nil, fmt.Errorf("--direct: want one for each --comfyui, in the same order: %d for %d", len(direct), len(servers))
 	}
-	list := make([]target, len(servers))
+	all := slices.Concat(servers, a1111)
+	list := make([]target, len(all))
 	used := map[string]bool{}
-	for i, s := range servers {
-		t := target{name: agent, url: s}
-		if len(servers) > 1 {
+	for i, s := range all {
+		t := target{name: agent, url: s, a1111: i >= len(servers)}
+		flag := "--comfyui"
+		if t.a1111 {
+			flag = "--a1111"
+		}
+		if len(all) > 1 {
 			t.name = fmt.Sprintf("%s-%d", agent, i+1)
 		}
 		if name, address, ok := strings.Cut(s, "="); ok && !strings.ContainsAny(name, ":/") {
 			t.name, t.url = name, address
 		}
 		if err := gossip.CheckName(t.name); err != nil {
-			return nil, fmt.Errorf("--comfyui: %w", err)
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 		if used[t.name] {
-			return nil, fmt.Errorf("--comfyui: two instances are named %q", t.name)
+			return nil, fmt.Errorf("%s: two instances are named %q", flag, t.name)
 		}
 		used[t.name] = true
-		if len(direct) > 0 {
+		if len(direct) > 0 && !t.a1111 {
 			t.direct = direct[i]
 			if u, err := url.Parse(t.direct); err != nil || u.Host == "" {
 				return nil, fmt.Errorf("--direct %q: want http://host:port or https://host:port", t.direct)

@@ -27,11 +27,11 @@ func TestTargets(t *testing.T) {
 		fault           string
 	}{
 		"none":  {nil, nil, []target{}, ""},
-		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", "", ""}}, ""},
-		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", "", ""}, {"box-2", "http://a:2", "", ""}}, ""},
-		"named": {[]string{"left=http://a:1", "http://a:2?x=y"}, nil, []target{{"left", "http://a:1", "", ""}, {"box-2", "http://a:2?x=y", "", ""}}, ""},
+		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", "", "", false}}, ""},
+		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", "", "", false}, {"box-2", "http://a:2", "", "", false}}, ""},
+		"named": {[]string{"left=http://a:1", "http://a:2?x=y"}, nil, []target{{"left", "http://a:1", "", "", false}, {"box-2", "http://a:2?x=y", "", "", false}}, ""},
 		"direct": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1", "https://b:2"}, []target{
-			{"box-1", "http://a:1", "http://b:1", ""}, {"box-2", "http://a:2", "https://b:2", ""},
+			{"box-1", "http://a:1", "http://b:1", "", false}, {"box-2", "http://a:2", "https://b:2", "", false},
 		}, ""},
 		"direct for one of two": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1"}, nil, "want one for each --comfyui"},
 		"direct without scheme": {[]string{"http://a:1"}, []string{"b:1"}, nil, "want http://"},
@@ -40,7 +40,7 @@ func TestTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := targets("box", c.servers, c.direct)
+			got, err := targets("box", c.servers, c.direct, nil)
 			if c.fault != "" {
 				require.ErrorContains(t, err, c.fault)
 				return
@@ -49,6 +49,18 @@ func TestTargets(t *testing.T) {
 			require.Equal(t, c.want, got)
 		})
 	}
+}
+
+func TestA1111Targets(t *testing.T) {
+	t.Parallel()
+	got, err := targets("box", []string{"http://a:1"}, []string{"http://b:1"}, []string{"http://a:2", "sd=http://a:3"})
+	require.NoError(t, err)
+	require.Equal(t, []target{
+		{"box-1", "http://a:1", "http://b:1", "", false}, {"box-2", "http://a:2", "", "", true}, {"sd", "http://a:3", "", "", true},
+	}, got)
+	require.Equal(t, "a1111", got[2].kind())
+	_, err = targets("box", []string{"sd=http://a:1"}, nil, []string{"sd=http://a:3"})
+	require.ErrorContains(t, err, "--a1111: two instances")
 }
 
 func TestFromEnvironment(t *testing.T) {

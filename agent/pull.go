@@ -16,6 +16,7 @@ func newPullCommand() *cobra.Command {
 	var (
 		c         config
 		servers   []string
+		a1111     []string
 		tokenFile string
 	)
 	cmd := &cobra.Command{
@@ -49,7 +50,7 @@ func newPullCommand() *cobra.Command {
 			if c.name, err = tunnel.Machine(c.token); err != nil {
 				return err
 			}
-			if c.targets, err = targets(c.name, servers, nil); err != nil {
+			if c.targets, err = targets(c.name, servers, nil, a1111); err != nil {
 				return err
 			}
 			c.version = version()
@@ -62,6 +63,7 @@ func newPullCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&c.hubs, "hub", nil, "`URL` of a hub's site, https://HOST; can be repeated")
 	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
+	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of a server of A1111's API (started with --api), or NAME=URL; can be repeated")
 	f.StringVar(&tokenFile, "token-file", "", "`file` with this machine's token (default: the variable "+tokenVariable+")")
 	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
 	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")

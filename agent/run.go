@@ -16,6 +16,7 @@ func newRunCommand() *cobra.Command {
 	var (
 		c         config
 		servers   []string
+		a1111     []string
 		direct    []string
 		gpus      []string
 		keyFile   string
@@ -25,7 +26,7 @@ func newRunCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run --join HUB:7946 --comfyui http://127.0.0.1:8188",
-		Short: "Bring this machine's ComfyUI servers into the fleet",
+		Short: "Bring this machine's ComfyUI and A1111 servers into the fleet",
 		Example: "  agent run --join hub:7946 --comfyui http://127.0.0.1:8188 --key-file /etc/comfyhub/key\n" +
 			"  agent run --join hub:7946 --comfyui left=http://127.0.0.1:3188 --comfyui right=http://127.0.0.1:3189\n" +
 			"  agent run --join 127.0.0.1:7946 --simulate 3",
@@ -63,7 +64,7 @@ func newRunCommand() *cobra.Command {
 				defer stop()
 				servers, c.simulated = urls, true
 			}
-			if c.targets, err = targets(c.name, servers, direct); err != nil {
+			if c.targets, err = targets(c.name, servers, direct, a1111); err != nil {
 				return err
 			}
 			if err := onGPUs(c.targets, gpus); err != nil {
@@ -79,8 +80,9 @@ func newRunCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&c.join, "join", nil, "`address` of a hub's gossip, HOST:7946; can be repeated")
 	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
+	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of a server of A1111's API (started with --api), or NAME=URL; can be repeated")
 	f.StringSliceVar(&direct, "direct", nil, "`URL` at which hubs may reach a server themselves; one for each --comfyui")
-	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that a server uses; one for each --comfyui. Servers with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, on a machine with one GPU)")
+	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that a server uses; one for each --comfyui, then for each --a1111. Servers with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, on a machine with one GPU)")
 	f.StringVar(&c.name, "name", hostName(), "`name` of this agent, unique in the fleet")
 	f.StringVar(&c.bind, "bind", "", "`address` of the gossip, UDP and TCP (default :7946; a free port of loopback when joined over loopback)")
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")

@@ -67,6 +67,10 @@ type App struct {
 	// hub then watches them itself.
 	Instances []string `json:"instances,omitempty"`
 
+	// URLs of servers of A1111's API (Stable Diffusion web UI, Forge, SD.Next), started with
+	// `--api`, without an agent, such as `http://10.0.0.5:7860`.
+	A1111 []string `json:"a1111,omitempty"`
+
 	// Instances that only some tenants may use. Default: all may use all.
 	Reserve Reservations `json:"reserve,omitempty"`
 
@@ -317,6 +321,7 @@ func (a *App) hubIdentity() hub.Identity {
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Instances:         a.Instances,
+		A1111:             a.A1111,
 		Reserved:          a.Reserve.named(),
 		GPUs:              a.GPUs.named(),
 		Secrets:           a.Secret,

@@ -47,8 +47,9 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        join           <host:port...>
 //	        allow_direct   <cidr|address|host...>
 //	    }
-//	    instance           <url>              # repeatable, or with a block:
+//	    instance           <url> [a1111]      # repeatable, or with a block:
 //	    instance <url> {
+//	        a1111
 //	        only           tenant=<tenant,...>
 //	        gpu            <name>
 //	    }
@@ -164,7 +165,7 @@ func (a *App) set(word, value string) (err error) {
 	case "storage":
 		a.Storage, err = value, checkStorage(value)
 	case "instance":
-		if slices.Contains(a.Instances, value) {
+		if slices.Contains(slices.Concat(a.Instances, a.A1111), value) {
 			return fmt.Errorf("%s is given twice", value)
 		}
 		a.Instances, err = append(a.Instances, value), checkInstance(value)

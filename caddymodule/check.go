@@ -22,6 +22,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	for i := range a.Instances {
 		fields = append(fields, &a.Instances[i])
 	}
+	for i := range a.A1111 {
+		fields = append(fields, &a.A1111[i])
+	}
 	for i := range a.InputsFrom {
 		fields = append(fields, &a.InputsFrom[i])
 	}
@@ -109,11 +112,12 @@ func (a *App) check() error {
 			return fmt.Errorf("plain_api: %w", err)
 		}
 	}
-	for i, instance := range a.Instances {
+	instances := slices.Concat(a.Instances, a.A1111)
+	for i, instance := range instances {
 		if err := checkInstance(instance); err != nil {
 			return fmt.Errorf("instance: %w", err)
 		}
-		if slices.Contains(a.Instances[:i], instance) {
+		if slices.Contains(instances[:i], instance) {
 			return fmt.Errorf("instance %s is given twice", instance)
 		}
 	}

@@ -75,16 +75,20 @@ func (rs *Reservations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshalInstance parses a line "instance <url>", or a block with
+// unmarshalInstance parses a line "instance <url> [a1111]", or a block with "a1111",
 // "only tenant=<tenant,...>" and "gpu <name>".
 func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
 	nesting := d.Nesting()
 	args := d.RemainingArgs()
-	if len(args) != 1 {
-		return d.Errf("instance takes one argument, not %d", len(args))
+	ofA1111 := len(args) == 2 && args[1] == "a1111"
+	if len(args) != 1 && !ofA1111 {
+		return d.Errf("instance takes a URL, and perhaps the word a1111, not %d arguments", len(args))
 	}
 	if err := a.set("instance", args[0]); err != nil {
 		return d.Errf("instance: %w", err)
+	}
+	if ofA1111 {
+		toA1111(a)
 	}
 	var seen words
 	for d.NextBlock(nesting) {
@@ -93,6 +97,14 @@ func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
 			return d.Errf("%s is given twice", word)
 		}
 		switch word {
+		case "a1111":
+			if d.CountRemainingArgs() > 0 {
+				return d.ArgErr()
+			}
+			if !ofA1111 {
+				toA1111(a)
+			}
+			ofA1111 = true
 		case "only":
 			if err := a.Reserve.add(d, word, args[0]); err != nil {
 				return err
@@ -108,6 +120,13 @@ func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
 		}
 	}
 	return nil
+}
+
+// toA1111 notes that the instance that was added last is one of A1111's API.
+func toA1111(a *App) {
+	last := len(a.Instances) - 1
+	a.A1111 = append(a.A1111, a.Instances[last])
+	a.Instances = a.Instances[:last]
 }
 
 // add parses the tenants behind a word.

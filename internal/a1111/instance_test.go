@@ -132,6 +132,13 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	require.Eventually(t, busy(1), time.Minute, time.Millisecond)
+	asking, err := newClient("http://" + b.addr)
+	require.NoError(t, err)
+	t.Cleanup(asking.close)
+	require.Eventually(t, func() bool { // A1111 tells in seconds when a request began
+		p, err := asking.progress(t.Context(), false)
+		return err == nil && p.began != "" && p.began != time.Now().Format("20060102150405")
+	}, time.Minute, 10*time.Millisecond)
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, endless), "")
 	b.until(comfyui.TypeExecuting)
 	require.NoError(t, b.Interrupt(t.Context(), "p"))

@@ -19,9 +19,10 @@ const (
 	device = "A1111"
 	// patience is for how long a server may not answer that has not refused.
 	patience = time.Minute
-	// learnEvery is the pause between two looks at the server's models and memory.
-	learnEvery = time.Minute
 )
+
+// LearnEvery is the pause between two looks at a server's models and memory.
+const LearnEvery = time.Minute
 
 // life is one life of a server, from its first answer until it answers no more. It is the
 // backend of a stand-in.
@@ -70,7 +71,7 @@ func (l *life) watch(ctx context.Context) error {
 		case errors.Is(err, syscall.ECONNREFUSED), time.Since(seen) > patience:
 			return err
 		}
-		if err == nil && time.Since(learned) > learnEvery {
+		if err == nil && time.Since(learned) > LearnEvery {
 			l.learn(ctx)
 			learned = time.Now()
 		}

@@ -43,7 +43,7 @@ func (a *affinity) of(tenant, client string) string {
 
 // Running returns the instance that runs a job of this client, or nil.
 func (d *Dispatcher) Running(tenant, client string) *comfyui.Client {
-	for _, conn := range d.connected() {
+	for _, conn := range d.servers() {
 		if r := conn.running(); r != nil {
 			if j := r.job(); j.Tenant == tenant && j.Client == client {
 				return conn.client

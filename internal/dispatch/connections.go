@@ -214,7 +214,7 @@ func (d *Dispatcher) connected() []*connection {
 
 // servers are the connected instances that are ComfyUI, with all its pages and lists.
 func (d *Dispatcher) servers() []*connection {
-	return slices.DeleteFunc(d.connected(), func(c *connection) bool { return c.kind == fleet.KindWorker })
+	return slices.DeleteFunc(d.connected(), func(c *connection) bool { return c.kind != fleet.KindComfyUI })
 }
 
 // Clients returns the clients of all connected ComfyUIs, the primary's first.

@@ -150,6 +150,15 @@ func (r *record) take(report InstanceReport, now time.Time) bool {
 // AddStatic adds an instance without an agent, under its [StaticName]. Adding it
 // again changes nothing.
 func (r *Registry) AddStatic(address string) (name string, err error) {
+	return r.addStatic(address, KindComfyUI)
+}
+
+// AddA1111 is AddStatic for a server of A1111's API.
+func (r *Registry) AddA1111(address string) (name string, err error) {
+	return r.addStatic(address, KindA1111)
+}
+
+func (r *Registry) addStatic(address, kind string) (name string, err error) {
 	name, err = StaticName(address)
 	if err != nil {
 		return "", err
@@ -160,10 +169,10 @@ func (r *Registry) AddStatic(address string) (name string, err error) {
 		if !rec.static {
 			return "", fmt.Errorf("%w: %q is an instance of agent %q", ErrNameTaken, name, rec.agent)
 		}
-		rec.report.URL = address
+		rec.report.URL, rec.report.Kind = address, kind
 		return name, nil
 	}
-	r.put(name, &record{static: true, report: InstanceReport{Name: name, URL: address, Direct: true}})
+	r.put(name, &record{static: true, report: InstanceReport{Name: name, URL: address, Direct: true, Kind: kind}})
 	r.notify(name)
 	return name, nil
 }

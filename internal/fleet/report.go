@@ -45,7 +45,7 @@ type InstanceReport struct {
 	URL string `json:"url"`
 	// Direct means that URL is the instance's own address, not its agent's.
 	Direct bool `json:"direct,omitempty"`
-	// Kind is KindComfyUI or KindWorker; empty means KindComfyUI.
+	// Kind is KindComfyUI, KindA1111 or KindWorker; empty means KindComfyUI.
 	Kind string `json:"kind,omitempty"`
 	// Up means that the instance answers; Reason says why it does not.
 	Up     bool   `json:"up,omitempty"`
@@ -95,6 +95,9 @@ const (
 	// KindWorker is that of a worker that fetches its jobs: it runs graphs, and has nothing
 	// else of a ComfyUI.
 	KindWorker = "worker"
+	// KindA1111 is that of a server of A1111's API, which runs graphs and has nothing else of
+	// a ComfyUI either.
+	KindA1111 = "a1111"
 )
 
 // Idle reports whether the instance would start a prompt at once.

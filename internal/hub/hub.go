@@ -165,7 +165,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		TenantQueue: func(tenant string) (int, int64) { return h.limitsOf(tenant).queue() },
 		TenantRuns:  func(tenant string) (int, time.Duration) { return h.limitsOf(tenant).runs() },
 	})
-	return h.statics.apply(s.Instances)
+	return h.statics.apply(s.Instances, s.A1111)
 }
 
 // open builds the parts, each from those before it.

@@ -48,6 +48,8 @@ const NoOvertaking time.Duration = -1
 type Settings struct {
 	// Instances are URLs of stock ComfyUI servers with no agent beside them.
 	Instances []string
+	// A1111 are URLs of servers of A1111's API with no agent beside them.
+	A1111 []string
 	// Reserved are instances that only some tenants may use. Default: all may use all.
 	Reserved []Reservation
 	// GPUs name the GPUs of instances without an agent, by the instances' names. Those with

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"sync"
+	"syscall"
 
+	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
@@ -14,7 +18,8 @@ import (
 // InstanceName is the name of an instance without an agent, by its URL.
 func InstanceName(url string) (string, error) { return fleet.StaticName(url) }
 
-// statics are the instances that have no agent: the hub itself watches them.
+// statics are the instances that have no agent: the hub itself watches them. Those of A1111's
+// API are reached through a stand-in.
 type statics struct {
 	hub    *Hub
 	ctx    context.Context
@@ -28,6 +33,8 @@ type statics struct {
 type watched struct {
 	name string
 	stop context.CancelFunc
+	// standIn is nil for a ComfyUI.
+	standIn *a1111.Instance
 }
 
 func newStatics(h *Hub) *statics {
@@ -35,31 +42,38 @@ func newStatics(h *Hub) *statics {
 	return &statics{hub: h, ctx: ctx, cancel: cancel, watched: map[string]watched{}}
 }
 
-// apply watches exactly the given addresses.
-func (s *statics) apply(addresses []string) error {
+// apply watches exactly the given addresses, those of ComfyUI servers and of A1111's.
+func (s *statics) apply(comfyUI, a1111 []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
-	wanted := map[string]bool{}
-	for _, address := range addresses {
-		wanted[address] = true
-		if _, ok := s.watched[address]; !ok {
-			if err := s.watch(address); err != nil {
-				errs = append(errs, fmt.Errorf("instance %s: %w", address, err))
-			}
-		}
-	}
 	for address, w := range s.watched {
-		if !wanted[address] {
+		wanted := comfyUI
+		if w.standIn != nil {
+			wanted = a1111
+		}
+		if !slices.Contains(wanted, address) {
 			w.stop()
 			s.hub.fleet.RemoveStatic(w.name)
 			delete(s.watched, address)
 		}
 	}
+	var errs []error
+	each := func(addresses []string, watch func(address string) error) {
+		for _, address := range addresses {
+			if _, ok := s.watched[address]; ok {
+				continue
+			}
+			if err := watch(address); err != nil {
+				errs = append(errs, fmt.Errorf("instance %s: %w", address, err))
+			}
+		}
+	}
+	each(comfyUI, s.watchComfyUI)
+	each(a1111, s.watchA1111)
 	return errors.Join(errs...)
 }
 
-func (s *statics) watch(address string) error {
+func (s *statics) watchComfyUI(address string) error {
 	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent})
 	if err != nil {
 		return err
@@ -68,20 +82,77 @@ func (s *statics) watch(address string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(s.ctx)
-	s.watched[address] = watched{name: name, stop: stop}
+	s.watch(address, watched{name: name}, client, comfyui.WatchOptions{})
+	return nil
+}
+
+func (s *statics) watchA1111(address string) error {
+	name, err := fleet.StaticName(address)
+	if err != nil {
+		return err
+	}
+	dir, err := s.hub.workers.folder()
+	if err != nil {
+		return err
+	}
+	standIn, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name)})
+	if err != nil {
+		return err
+	}
+	client, err := comfyui.NewClient("http://a1111", comfyui.Options{UserAgent: userAgent, Dial: standIn.Dial})
+	if err == nil {
+		_, err = s.hub.fleet.AddA1111(address)
+	}
+	if err != nil {
+		standIn.Close()
+		return err
+	}
+	s.watch(address, watched{name: name, standIn: standIn}, client, comfyui.WatchOptions{ObjectInfoEvery: a1111.LearnEvery})
+	return nil
+}
+
+// watch reports what an instance does until it is not wanted any more.
+func (s *statics) watch(address string, w watched, client *comfyui.Client, o comfyui.WatchOptions) {
+	o.Logger = s.hub.log()
+	var ctx context.Context
+	ctx, w.stop = context.WithCancel(s.ctx)
+	s.watched[address] = w
 	s.work.Go(func() {
 		defer client.Close()
+		if w.standIn != nil {
+			defer w.standIn.Close()
+		}
 		before := "" // what it could run
-		comfyui.Watch(ctx, client, comfyui.WatchOptions{Logger: s.hub.log()}, func(o comfyui.Observation) {
-			s.hub.fleet.Observe(describe(name, address, o))
+		comfyui.Watch(ctx, client, o, func(o comfyui.Observation) {
+			report := describe(w.name, address, o)
+			if w.standIn != nil {
+				report.Kind = fleet.KindA1111
+			}
+			s.hub.fleet.Observe(report)
 			if before != "" && o.ObjectInfoHash != "" && o.ObjectInfoHash != before {
-				s.hub.dispatch.Relearn(name)
+				s.hub.dispatch.Relearn(w.name)
 			}
 			before = cmp.Or(o.ObjectInfoHash, before)
 		})
 	})
-	return nil
+}
+
+// dialer connects to the stand-in of an instance.
+func (s *statics) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		s.mu.Lock()
+		var standIn *a1111.Instance
+		for _, w := range s.watched {
+			if w.name == name {
+				standIn = w.standIn
+			}
+		}
+		s.mu.Unlock()
+		if standIn == nil {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		}
+		return standIn.Dial(ctx, network, address)
+	}
 }
 
 func (s *statics) close() {

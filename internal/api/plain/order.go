@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -49,13 +50,15 @@ func readOrder(v pyjson.Value) (order, error) {
 			return out, err
 		}
 	}
-	if out.service == serviceA1111 {
-		return out, nil
-	}
 	if err := checkWorkflow(o.Object("workflow")); err != nil {
 		return out, err
 	}
 	var err error
+	if out.service == serviceA1111 {
+		if o, err = ofA1111(o); err != nil {
+			return out, err
+		}
+	}
 	if out.callback, err = hub.ReadCallback(o); out.callback == nil && err == nil { // else as in POST /prompt
 		out.callback, err = hub.ReadCallback(o.Object("extra_data").Object("comfyhub"))
 	}
@@ -115,6 +118,37 @@ func checkWorkflow(workflow *pyjson.Object) error {
 		return errors.New("workflow: is missing")
 	}
 	return nil
+}
+
+// ofA1111 returns an order with the graph that does its workflow, which is a request as
+// A1111 takes it: for img2img if it has init_images, else for txt2img.
+func ofA1111(o *pyjson.Object) (*pyjson.Object, error) {
+	payload := o.Object("workflow")
+	class := a1111.ClassTxt2Img
+	if payload.Has("init_images") {
+		class = a1111.ClassImg2Img
+	}
+	checkpoint, loras := a1111.Needs(payload)
+	graph, err := a1111.Graph(class, payload, checkpoint, loras)
+	if err != nil {
+		return nil, errorf("workflow: %w", err)
+	}
+	v, err := pyjson.Parse(pyjson.Marshal(with(o, "workflow", graph))) // the graph is bytes from here on
+	if err != nil {
+		return nil, errors.New("workflow: is nested too deeply")
+	}
+	changed, _ := v.(*pyjson.Object)
+	return changed, nil
+}
+
+// with returns a copy of an object with another value of a member.
+func with(o *pyjson.Object, key string, value pyjson.Value) *pyjson.Object {
+	changed := &pyjson.Object{}
+	for name, v := range o.All() {
+		changed.Set(name, v)
+	}
+	changed.Set(key, value)
+	return changed
 }
 
 // keySpace keeps the ids of idempotency keys apart from all others.

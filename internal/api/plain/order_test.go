@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -33,6 +34,17 @@ func TestOrder(t *testing.T) {
 	require.Equal(t, "{}", string(mustOrder(t, `{"workflow": {}}`).request.Extra))
 }
 
+func TestOrderForA1111(t *testing.T) {
+	t.Parallel()
+	graph := string(mustOrder(t, `{"service": "a1111", "workflow": {"prompt": "<lora:ink:1>", "override_settings": {"sd_model_checkpoint": "sd"}}}`).request.Graph.Bytes())
+	for _, part := range []string{a1111.ClassTxt2Img, `{"checkpoint": "sd"}`, `{"lora": "ink"}`} {
+		require.Contains(t, graph, part)
+	}
+	require.Contains(t, string(mustOrder(t, `{"service": "a1111", "workflow": {"init_images": []}}`).request.Graph.Bytes()), a1111.ClassImg2Img)
+	_, err := readOrder(parsed(t, `{"service": "a1111"}`))
+	require.ErrorContains(t, err, "workflow: is missing")
+}
+
 func mustOrder(t testing.TB, body string) order {
 	t.Helper()
 	o, err := readOrder(parsed(t, body))
@@ -53,7 +65,7 @@ func TestIDsOfKeys(t *testing.T) {
 func FuzzOrder(f *testing.F) {
 	for _, seed := range []string{
 		`{"workflow": {"1": {"class_type": "A", "inputs": {}}}, "priority": 5, "band": "bulk", "service": "comfyui"}`,
-		`{"workflow": {"nodes": [], "links": []}}`, `{"service": "a1111", "workflow": {}}`, `{"workflow": {}, "priority": 1e400}`,
+		`{"workflow": {"nodes": [], "links": []}}`, `{"service": "a1111", "workflow": {"prompt": "<lora:a:1>", "init_images": ["x"]}}`, `{"workflow": {}, "priority": 1e400}`,
 		`{"workflow": {}, "extra_data": {"client_id": 5}, "idempotency_key": "x", "callback_url": "http://a/"}`, `[]`, `null`,
 	} {
 		f.Add([]byte(seed))
@@ -72,8 +84,6 @@ func FuzzOrder(f *testing.F) {
 		require.LessOrEqual(t, len(o.key), maxKey)
 		require.LessOrEqual(t, o.priority, job.MaxPriority)
 		require.GreaterOrEqual(t, o.priority, job.MinPriority)
-		if o.service == serviceComfyUI {
-			require.NotNil(t, o.request)
-		}
+		require.NotNil(t, o.request)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -35,6 +36,11 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 		return
 	}
 	defer release()
+	if o.lacksA1111(v) {
+		writeProblem(w, http.StatusUnprocessableEntity, "No A1111 instances are connected to the hub")
+		body.Refuse()
+		return
+	}
 	asked, err := readOrder(v)
 	var answer *catalog.Answer
 	switch {
@@ -44,9 +50,6 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 	case err != nil:
 		writeProblem(w, http.StatusBadRequest, err.Error())
 		body.Refuse()
-		return
-	case asked.service == serviceA1111:
-		writeProblem(w, http.StatusUnprocessableEntity, "No A1111 instances are connected to the hub")
 		return
 	}
 	a.SetClient(asked.request.ClientID)
@@ -76,6 +79,12 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 		api.WriteDetail(w, acceptedValue(accepted.ID, statusQueued, accepted.CreatedAt, accepted.Position, accepted.ETA))
 		_ = http.NewResponseController(w).Flush() // messages follow on another connection
 	})
+}
+
+// lacksA1111 reports whether an order is for A1111 and the fleet has none.
+func (o *room) lacksA1111(v pyjson.Value) bool {
+	asked, _ := v.(*pyjson.Object)
+	return asked.String("service") == serviceA1111 && o.hub.Classes().Known(a1111.ClassTxt2Img) == nil
 }
 
 // acceptedValue is the answer to a job that was taken.
