@@ -18,11 +18,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simsd"
 )
 
-// simulation is a number of simulated ComfyUI servers on consecutive ports.
+// simulation is a number of simulated servers on consecutive ports.
 type simulation struct {
 	count, port int
+	// a1111 plays A1111 servers, not ComfyUI.
+	a1111 bool
 	// anyPort uses free loopback ports if the wanted ones are taken.
 	anyPort bool
 	logger  *slog.Logger
@@ -59,7 +62,7 @@ func newSimulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "simulate --count 3 --port 3188",
 		Short:   "Run simulated ComfyUI servers",
-		Long:    "Run simulated ComfyUI servers on consecutive ports of loopback, until interrupted.\nThey need no GPU, answer as ComfyUI does, and paint pictures instead of sampling them.",
+		Long:    "Run simulated ComfyUI servers, or A1111 servers, on consecutive ports of loopback, until interrupted.\nThey need no GPU, answer as the real ones do, and paint pictures instead of sampling them.",
 		Example: "  agent simulate --count 3 --port 3188 --time-scale 0.1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,6 +87,7 @@ func newSimulateCommand() *cobra.Command {
 	}
 	s.flags(cmd.Flags(), "first `port`")
 	cmd.Flags().IntVar(&s.count, "count", 1, "`number` of servers")
+	cmd.Flags().BoolVar(&s.a1111, "a1111", false, "play servers of A1111's API instead, whose checkpoints and LoRAs are the models in checkpoints/ and loras/")
 	return cmd
 }
 
@@ -101,7 +105,7 @@ func (s *simulation) start(ctx context.Context) (stop func(), urls []string, err
 	stop = func() { cancel(); work.Wait() }
 	for n := range s.count {
 		c.Name = fmt.Sprintf("sim-%d", n+1)
-		server, err := sim.New(c)
+		server, err := s.server(c)
 		if err != nil {
 			stop()
 			return nil, nil, err
@@ -122,6 +126,30 @@ func (s *simulation) start(ctx context.Context) (stop func(), urls []string, err
 	}
 	return stop, urls, nil
 }
+
+// simulated is a simulated server.
+type simulated interface {
+	Serve(ctx context.Context, ln net.Listener) error
+	Close()
+}
+
+func (s *simulation) server(c sim.Config) (simulated, error) {
+	if !s.a1111 {
+		return sim.New(c)
+	}
+	return ofA1111{simsd.New(simsd.Config{
+		Models: c.Models["checkpoints"], Loras: c.Models["loras"], Logger: c.Logger, VRAM: c.VRAM,
+		StepTime: scaled(c.StepTime, c.TimeScale), LoadTime: scaled(c.LoadTime, c.TimeScale),
+	})}, nil
+}
+
+func scaled(d time.Duration, scale float64) time.Duration { return time.Duration(float64(d) * scale) }
+
+// ofA1111 is a simulated A1111 server, which has nothing to close.
+type ofA1111 struct{ *simsd.Server }
+
+// Close implements simulated.
+func (ofA1111) Close() {}
 
 func (s *simulation) listen(ctx context.Context, port int) (net.Listener, error) {
 	var config net.ListenConfig

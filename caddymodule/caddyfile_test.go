@@ -50,6 +50,16 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
+func TestA1111Instances(t *testing.T) {
+	t.Parallel()
+	var a App
+	require.NoError(t, a.UnmarshalCaddyfile(caddyfile.NewTestDispenser("comfyhub {\ninstance http://a:1\ninstance http://a:2 a1111\ninstance http://a:3 {\ngpu left\na1111\n}\n}")))
+	require.Equal(t, []string{"http://a:1"}, a.Instances)
+	require.Equal(t, []string{"http://a:2", "http://a:3"}, a.A1111)
+	require.Equal(t, GPUs{{"http://a:3", "left"}}, a.GPUs)
+	require.Equal(t, a.A1111, a.hubSettings().A1111)
+}
+
 func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ lines, want string }{
@@ -95,6 +105,9 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"reserve: no URL":          {"reserve ftp://x tenant=ada", "is not a URL of the form"},
 		"instance only nobody":     {"instance http://a:1 {\nonly\n}", "only: http://a:1: no tenant is named"},
 		"instance only twice":      {"instance http://a:1 {\nonly tenant=a\nonly tenant=b\n}", "only is given twice"},
+		"instance of what":         {"instance http://a:1 b1111", "not 2 arguments"},
+		"a1111 of what":            {"instance http://a:1 {\na1111 x\n}", "wrong argument count"},
+		"instance twice, a1111":    {"instance http://a:1\ninstance http://a:1 a1111", "instance: http://a:1 is given twice"},
 		"instance gpu nothing":     {"instance http://a:1 {\ngpu\n}", "gpu takes one argument, not 0"},
 		"instance gpu twice":       {"instance http://a:1 {\ngpu a\ngpu b\n}", "gpu is given twice"},
 		"instance unknown word":    {"instance http://a:1 {\ncolour red\n}", `unrecognized subdirective "colour"`},

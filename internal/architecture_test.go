@@ -29,7 +29,7 @@ const module = "github.com/comfyhub/comfyhub"
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/api", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
-	"agent":             {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/tunnel"},
+	"agent":             {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
 	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
 	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
