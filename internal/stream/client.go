@@ -19,6 +19,10 @@ type client struct {
 	line   line
 	socket *socket // the newest one; nil if there is none
 	live   bool    // the client asked for interleaved events
+	// opening counts the sockets that were promised to the client, but are not its own yet,
+	// and early is what was sent to it meanwhile.
+	opening int
+	early   early
 	// until is when the replay window ends, while there is no socket.
 	until time.Time
 	alarm *time.Timer // fires at until; nil if not set
@@ -29,7 +33,6 @@ type client struct {
 	owner     Owner      // as last reported
 	entry     uint64     // tells this client from an earlier one that was forgotten
 	latest    uint64     // arrival number of the newest socket
-	opening   int        // sockets that are waiting for other hubs
 	forwarder *forwarder // set while another hub is the owner
 	finding   bool       // the owner is being looked up
 	sources   map[string]*source

@@ -102,19 +102,19 @@ func (c *client) handoverSignal() chan struct{} {
 // hub owns the client and the others have handed over.
 func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 	if s.transport == nil {
-		s.change(k, true, func(c *client) { c.attach(w, live) })
+		s.change(k, true, func(c *client) {
+			c.attach(w, live)
+			c.opened()
+		})
 		return
 	}
-	s.change(k, true, func(c *client) {
-		c.latest = max(c.latest, w.arrival)
-		c.opening++
-	})
+	s.change(k, true, func(c *client) { c.latest = max(c.latest, w.arrival) })
 	owner, err := s.claim(ctx, k)
 	if err != nil {
 		s.o.Logger.Debug("cannot tell other hubs of a client's socket", "error", err)
 	}
 	s.change(k, false, func(c *client) {
-		c.opening--
+		defer c.opened()
 		if ctx.Err() != nil {
 			return // the socket has closed meanwhile
 		}
@@ -286,10 +286,10 @@ func (s *Streams) Knows(ctx context.Context, k Key) (known bool) {
 }
 
 // Pass sends a message that belongs to no run to the client's socket, at whichever
-// hub it is. The message is never held; without a socket it is dropped.
+// hub it is. Without a socket it is dropped; only for one that is being opened it is held.
 func (s *Streams) Pass(ctx context.Context, k Key, m Message) {
 	here := s.transport == nil
-	s.change(k, false, func(c *client) { here = here || c.socket != nil || c.ownedHere() })
+	s.change(k, false, func(c *client) { here = here || c.socket != nil || c.opening > 0 || c.ownedHere() })
 	if here {
 		s.Send(k, m)
 		return

@@ -29,13 +29,17 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	// After the upgrade the client believes that it hears everything, so from here
 	// on nothing of it is dropped.
 	k := KeyOf(id.Requester)
-	s.change(k, true, func(c *client) { c.extend() })
+	s.change(k, true, func(c *client) {
+		c.extend()
+		c.opening++
+	})
 	arrival := s.arrivals.Add(1)
 	conn, err := websocket.Accept(leanWriter{w}, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller has checked the Origin by ComfyUI's rules
 		CompressionMode:    websocket.CompressionNoContextTakeover,
 	})
 	if err != nil {
+		s.change(k, false, (*client).opened)
 		s.release(party)
 		return fmt.Errorf("stream: %w", err)
 	}
@@ -78,6 +82,7 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	s.fanout.join(k.Tenant, sock)
 	defer s.fanout.leave(k.Tenant, sock)
 	if !s.admit(sock) {
+		s.change(k, false, (*client).opened)
 		<-sock.shut(websocket.StatusGoingAway, "")
 		return
 	}

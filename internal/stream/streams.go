@@ -366,7 +366,10 @@ func (s *Streams) Connected(k Key) (connected bool) {
 func (s *Streams) Send(k Key, m Message) {
 	f := &frame{kind: m.Kind, node: m.Node, binary: m.Binary, data: m.Data, size: int64(len(m.Data))}
 	s.change(k, false, func(c *client) {
-		if c.socket != nil {
+		switch {
+		case c.opening > 0:
+			c.early.keep(f)
+		case c.socket != nil:
 			c.socket.push(item{frame: f})
 		}
 	})
