@@ -42,7 +42,13 @@ func (s *Server) routes() {
 		"schedulers": func() pyjson.Value {
 			return pyjson.Array{dict("name", pyjson.String("karras"), "label", pyjson.String("Karras"), "aliases", pyjson.Null{}, "default_rho", pyjson.Float(7), "need_inner_model", pyjson.Bool(false))}
 		},
-		"upscalers":            none,
+		"upscalers": func() pyjson.Value {
+			list := pyjson.Array{}
+			for _, name := range []string{"None", "Lanczos", "Nearest"} {
+				list = append(list, dict("name", pyjson.String(name), "model_name", pyjson.Null{}, "model_path", pyjson.Null{}, "model_url", pyjson.Null{}, "scale", pyjson.Float(4)))
+			}
+			return list
+		},
 		"latent-upscale-modes": func() pyjson.Value { return pyjson.Array{dict("name", pyjson.String("Latent"))} },
 		"sd-vae":               none, "hypernetworks": none, "face-restorers": none, "realesrgan-models": none, "prompt-styles": none,
 		"script-info": none, "extensions": none,

@@ -46,6 +46,9 @@ type Server struct {
 	broken  string
 }
 
+// maxDone bounds the requests that are remembered.
+const maxDone = 1000
+
 // Done is a request that the server has done.
 type Done struct {
 	// Path is the end of its path, Checkpoint what was loaded then.
@@ -92,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// Done returns the requests that it has done.
+// Done returns the last requests that it has done.
 func (s *Server) Done() []Done {
 	s.mu.Lock()
 	defer s.mu.Unlock()
