@@ -14,7 +14,7 @@ import (
 const listRest = "sdapi"
 
 // maxAnswer bounds an answer of a server, and one that is put together again, in bytes.
-const maxAnswer = 512 << 20
+const maxAnswer = 256 << 20
 
 // ErrAnswer means that what a job shows is no answer of an A1111 server.
 var ErrAnswer = errors.New("a1111: the job shows no answer of A1111's API")

@@ -92,8 +92,8 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, limit
 	r.Header.Set("User-Agent", "ComfyHub")
 	resp, err := c.http.Do(r)
 	if err != nil {
-		var of *url.Error // its text has the address, perhaps with a password
-		if errors.As(err, &of) {
+		// Its text has the address, perhaps with a password.
+		if of, ok := errors.AsType[*url.Error](err); ok {
 			err = of.Err
 		}
 		return nil, fmt.Errorf("%w: %w", errGone, err)

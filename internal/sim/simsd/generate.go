@@ -86,7 +86,7 @@ func (s *Server) begin(path string, body *pyjson.Object, jobs, steps int) (check
 	}
 	restore, _ := body.Get("override_settings_restore_afterwards")
 	s.options.Set("sd_model_checkpoint", pyjson.String(checkpoint))
-	s.done = append(s.done, Done{path, checkpoint, body})
+	s.done = append(s.done[max(0, len(s.done)-maxDone+1):], Done{path, checkpoint, body})
 	if s.broken != "" {
 		f = &failure{status: http.StatusInternalServerError, kind: s.broken, errors: "CUDA out of memory. Tried to allocate 9.00 GiB"}
 	}

@@ -36,13 +36,21 @@ func (s *Server) routes() {
 	for path, get := range map[string]func() pyjson.Value{
 		"options": s.getOptions, "sd-models": s.models, "loras": s.loras, "memory": s.memory,
 		"samplers": func() pyjson.Value {
-			return pyjson.Array{dict("name", pyjson.String("Euler a"), "aliases", pyjson.Strings([]string{"k_euler_a"}), "options", &pyjson.Object{}),
-				dict("name", pyjson.String("DPM++ 2M"), "aliases", pyjson.Strings([]string{"k_dpmpp_2m"}), "options", &pyjson.Object{})}
+			return pyjson.Array{
+				dict("name", pyjson.String("Euler a"), "aliases", pyjson.Strings([]string{"k_euler_a"}), "options", &pyjson.Object{}),
+				dict("name", pyjson.String("DPM++ 2M"), "aliases", pyjson.Strings([]string{"k_dpmpp_2m"}), "options", &pyjson.Object{}),
+			}
 		},
 		"schedulers": func() pyjson.Value {
 			return pyjson.Array{dict("name", pyjson.String("karras"), "label", pyjson.String("Karras"), "aliases", pyjson.Null{}, "default_rho", pyjson.Float(7), "need_inner_model", pyjson.Bool(false))}
 		},
-		"upscalers":            none,
+		"upscalers": func() pyjson.Value {
+			list := pyjson.Array{}
+			for _, name := range []string{"None", "Lanczos", "Nearest"} {
+				list = append(list, dict("name", pyjson.String(name), "model_name", pyjson.Null{}, "model_path", pyjson.Null{}, "model_url", pyjson.Null{}, "scale", pyjson.Float(4)))
+			}
+			return list
+		},
 		"latent-upscale-modes": func() pyjson.Value { return pyjson.Array{dict("name", pyjson.String("Latent"))} },
 		"sd-vae":               none, "hypernetworks": none, "face-restorers": none, "realesrgan-models": none, "prompt-styles": none,
 		"script-info": none, "extensions": none,

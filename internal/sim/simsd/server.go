@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,9 @@ type Server struct {
 	done    []Done
 	broken  string
 }
+
+// maxDone bounds the requests that are remembered.
+const maxDone = 1000
 
 // Done is a request that the server has done.
 type Done struct {
@@ -92,7 +96,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// Done returns the requests that it has done.
+// Done returns the last requests that it has done.
 func (s *Server) Done() []Done {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,10 +141,8 @@ func stem(file string) string {
 // find returns the title of a checkpoint by one of its aliases, empty for none.
 func (s *Server) find(name string) string {
 	for _, file := range s.c.Models {
-		for _, alias := range []string{title(file), file, stem(file), hash(file), stem(file) + " [" + hash(file) + "]"} {
-			if alias == name {
-				return title(file)
-			}
+		if slices.Contains([]string{title(file), file, stem(file), hash(file), stem(file) + " [" + hash(file) + "]"}, name) {
+			return title(file)
 		}
 	}
 	return ""
