@@ -13,7 +13,7 @@ import (
 
 // perform takes a run through its steps and brings it to its end. A panic on
 // the way ends this run only.
-func (r *run) perform(ctx context.Context, steps func(context.Context) result) verdict {
+func (r *run) perform(ctx context.Context, steps func(context.Context) result) resultKind {
 	defer func() { r.files.stop() }()
 	var res result
 	if rescue.Do(r.log, "a run", func() error {
@@ -24,7 +24,7 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) v
 		_ = rescue.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
 		return jobEnded
 	}
-	return res.verdict
+	return res.kind
 }
 
 // beside does work for the run in a goroutine of its own. A panic in it ends the
@@ -39,7 +39,7 @@ func (r *run) beside(work string, f func()) {
 
 // conclude does what the result of a run asks for.
 func (r *run) conclude(ctx context.Context, res result) {
-	switch res.verdict {
+	switch res.kind {
 	case jobEnded:
 		collected := r.phase == released
 		r.finish(ctx, res.ending)
@@ -70,7 +70,7 @@ func (r *run) crash(ctx context.Context) {
 	r.interrupt(ctx)
 	r.files.stop()
 	r.files = newOutputs(r)
-	r.finish(ctx, troubleEnding(r.job(), r.body, trouble{
+	r.finish(ctx, errorEnding(r.job(), r.body, hubError{
 		kind: "RuntimeError", message: "The hub failed while it followed this prompt.",
 	}, time.Now()))
 }
@@ -118,7 +118,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 		i, _ := r.d.Fleet.Instance(r.conn.name)
 		if res.asked || i.Deliberate(r.boot) {
 			// Nothing speaks against the job.
-			res.verdict, res.reason = excused, "the instance was restarted on purpose"
+			res.kind, res.reason = excused, "the instance was restarted on purpose"
 		}
 	}
 	r.lose()
@@ -130,8 +130,8 @@ func (r *run) requeue(ctx context.Context, res result) {
 	var back job.Job
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
 		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
-			Reason: attemptText(r.job(), res.reason), Excused: res.verdict == excused, Killed: res.verdict == killed,
-			Hopeless: res.verdict == hopeless, Pause: res.pause(r.job().Excuses),
+			Reason: attemptText(r.job(), res.reason), Excused: res.kind == excused, Killed: res.kind == killed,
+			Hopeless: res.kind == hopeless, Pause: res.pause(r.job().Excuses),
 		})
 		return err
 	})
@@ -144,10 +144,10 @@ func (r *run) requeue(ctx context.Context, res result) {
 			r.log.Error("job is quarantined: it killed too many instances", "kills", back.Kills)
 		}
 		why := exhausted(back)
-		if res.verdict == hopeless {
-			why = trouble{kind: "RuntimeError", message: "This prompt cannot run: " + res.reason}
+		if res.kind == hopeless {
+			why = hubError{kind: "RuntimeError", message: "This prompt cannot run: " + res.reason}
 		}
-		r.finish(ctx, troubleEnding(r.job(), r.body, why, time.Now()))
+		r.finish(ctx, errorEnding(r.job(), r.body, why, time.Now()))
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
 	}

@@ -33,20 +33,20 @@ func (e ending) frames() []stream.Message {
 	return out
 }
 
-// trouble is an error that the hub reports in place of an instance: the
+// hubError is an error that the hub reports in place of an instance: the
 // instance refused the prompt, or was lost with it too often, or never came.
-type trouble struct {
+type hubError struct {
 	// kind is an exception_type, a Python class name.
 	kind    string
 	message string
-	// node is where it happened, "" when it is the whole prompt's trouble.
+	// node is where it happened, "" when it is the whole prompt's error.
 	node      string
 	traceback []string
 }
 
-// troubleEnding ends a job that no instance could finish, as ComfyUI shows a
+// errorEnding ends a job that no instance could finish, as ComfyUI shows a
 // failed run: with execution_error in the history and on the socket.
-func troubleEnding(j job.Job, body job.Body, t trouble, now time.Time) ending {
+func errorEnding(j job.Job, body job.Body, t hubError, now time.Time) ending {
 	node := t.node
 	if node == "" && len(body.Outputs) > 0 {
 		node = body.Outputs[0] // older frontends show nothing for an error without a node
@@ -58,14 +58,14 @@ func troubleEnding(j job.Job, body job.Body, t trouble, now time.Time) ending {
 	return ownEnding(j, body, job.Failed, end, now)
 }
 
-// exhausted tells of a job that no instance could finish, with the reasons of
+// exhausted describes a job that no instance could finish, with the reasons of
 // all its attempts.
-func exhausted(j job.Job) trouble {
+func exhausted(j job.Job) hubError {
 	message := "No instance could finish this prompt."
 	if j.Kills >= queue.MaxKills {
 		message = fmt.Sprintf("This prompt is quarantined: %d instances died while they ran it.", j.Kills)
 	}
-	return trouble{
+	return hubError{
 		kind:      "RuntimeError",
 		message:   message + "\n" + strings.Join(j.Lost, "\n"),
 		traceback: j.Lost,

@@ -29,10 +29,10 @@ func (r *run) evict(ctx context.Context) result {
 	case r.stop.cause == evicted:
 		if time.Since(r.stop.at) > min(interruptTimeout, r.d.settings().StallTimeout) {
 			r.log.Warn("instance does not end a run that is taken back from it")
-			return result{verdict: unused}
+			return result{kind: unused}
 		}
 	case r.unload(ctx):
-		return result{verdict: unused}
+		return result{kind: unused}
 	default:
 		r.stop = stop{cause: evicted, at: time.Now(), node: r.node}
 	}

@@ -23,7 +23,7 @@ func (r *run) execute(ctx context.Context) result {
 	if r.wish != wanted {
 		return r.cancelledEnd()
 	}
-	if res := r.tooSmall(); res.verdict != undecided {
+	if res := r.tooSmall(); res.kind != undecided {
 		return res
 	}
 	err = r.submit(ctx)
@@ -34,7 +34,7 @@ func (r *run) execute(ctx context.Context) result {
 	case errors.As(err, &refused):
 		return r.refused(ctx, refused)
 	case ctx.Err() != nil:
-		return result{verdict: dropped} // the hub stops; the lease ends and the job goes elsewhere
+		return result{kind: dropped} // the hub stops; the lease ends and the job goes elsewhere
 	}
 	return r.notTaken(err)
 }
@@ -48,25 +48,25 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 	reason := "its body cannot be read: " + err.Error()
 	switch {
 	case ctx.Err() != nil:
-		return result{verdict: dropped}
+		return result{kind: dropped}
 	case errors.Is(err, queue.ErrUnavailable):
 		return r.queueAway(err)
 	case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrCorrupt):
-		return result{verdict: hopeless, reason: reason}
+		return result{kind: hopeless, reason: reason}
 	case errors.Is(err, queue.ErrSecrets):
 		if r.d.notHere(r.job().Key) >= maxUnsealed-1 {
-			return result{verdict: hopeless, reason: reason}
+			return result{kind: hopeless, reason: reason}
 		}
-		return result{verdict: excused, reason: reason}
+		return result{kind: excused, reason: reason}
 	}
-	return result{verdict: excused, reason: reason, anywhere: true}
+	return result{kind: excused, reason: reason, anywhere: true}
 }
 
 // queueAway is the result of a run for which Redis cannot be read. The error has
 // Redis's address, and the client is shown the reason.
 func (r *run) queueAway(err error) result {
 	r.log.Warn("Redis is away", "error", err)
-	return result{verdict: excused, reason: "the hub's queue cannot be reached", anywhere: true}
+	return result{kind: excused, reason: "the hub's queue cannot be reached", anywhere: true}
 }
 
 // notTaken is the result of a run that did not get as far as a prompt at the
@@ -76,10 +76,10 @@ func (r *run) notTaken(err error) result {
 	switch {
 	case errors.Is(err, files.ErrGone):
 		r.log.Warn("an input file is gone", "error", err)
-		return result{verdict: hopeless, reason: "an input file is gone"}
+		return result{kind: hopeless, reason: "an input file is gone"}
 	case errors.Is(err, files.ErrStorage):
 		r.log.Warn("an input file cannot be read", "error", err)
-		return result{verdict: excused, reason: "the hub's storage cannot be read", anywhere: true}
+		return result{kind: excused, reason: "the hub's storage cannot be read", anywhere: true}
 	case errors.Is(err, queue.ErrUnavailable):
 		return r.queueAway(err)
 	}
@@ -91,19 +91,19 @@ func (r *run) notTaken(err error) result {
 	case errors.Is(err, comfyui.ErrUnreachable):
 		v = excused
 	}
-	return result{verdict: v, died: v == killed, reason: "the instance did not take it: " + err.Error()}
+	return result{kind: v, died: v == killed, reason: "the instance did not take it: " + err.Error()}
 }
 
 // follow watches the run and collects its results.
 func (r *run) follow(ctx context.Context) result {
 	res := r.watch(ctx)
 	switch {
-	case res.verdict == instanceDone:
+	case res.kind == instanceDone:
 		return r.collect(ctx)
-	case (res.verdict == lost || res.verdict == killed || res.verdict == unused) && r.wish != wanted:
+	case (res.kind == lost || res.kind == killed || res.kind == unused) && r.wish != wanted:
 		return r.cancelledEnd()
-	case res.verdict == lost && r.job().Ahead && r.phase < executing:
-		res.verdict = excused // the instance was lost in another run
+	case res.kind == lost && r.job().Ahead && r.phase < executing:
+		res.kind = excused // the instance was lost in another run
 	}
 	return res
 }
@@ -111,7 +111,7 @@ func (r *run) follow(ctx context.Context) result {
 // cancelledEnd is the result of a cancelled run whose instance does not say that
 // it was interrupted.
 func (r *run) cancelledEnd() result {
-	return result{verdict: jobEnded, ending: cancelEnding(r.job(), r.body, time.Now())}
+	return result{kind: jobEnded, ending: cancelEnding(r.job(), r.body, time.Now())}
 }
 
 // refused handles an instance that does not take the prompt. According to the
@@ -127,23 +127,23 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 	if others := r.d.others(r); len(others) > 0 {
 		if r.speaksFor(others, why) {
 			if v := r.reject(ctx, why); v != undecided {
-				return result{verdict: v}
+				return result{kind: v}
 			}
 		}
 		r.d.door(j.Key).another()
-		return result{verdict: excused, reason: "the instance refused it: " + why.Type}
+		return result{kind: excused, reason: "the instance refused it: " + why.Type}
 	}
 	if j.Excuses < freeExcuses && r.runsElsewhere() {
 		r.d.door(j.Key).another()
-		return result{verdict: excused, reason: "the instance refused it: " + why.Type}
+		return result{kind: excused, reason: "the instance refused it: " + why.Type}
 	}
 	if v := r.reject(ctx, why); v != undecided {
-		return result{verdict: v}
+		return result{kind: v}
 	}
 	r.log.Info("instance refused the prompt", "type", why.Type)
 	r.openStream(ctx)
 	r.send(0, "", comfyui.ExecutionStart(j.ID, time.Now()))
-	return result{verdict: jobEnded, ending: troubleEnding(r.job(), r.body, refusalTrouble(why.Refused), time.Now())}
+	return result{kind: jobEnded, ending: errorEnding(r.job(), r.body, refusalError(why.Refused), time.Now())}
 }
 
 // speaksFor reports whether an instance's refusal is that of all others, none of
@@ -165,7 +165,7 @@ func (r *run) speaksFor(others []*connection, why refusal) bool {
 
 // reject makes the instance's refusal the answer to the client's POST. It returns
 // undecided if the client already has an answer.
-func (r *run) reject(ctx context.Context, why refusal) verdict {
+func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	err := r.retry(ctx, "reject", func(ctx context.Context) error {
 		return r.d.queue.Reject(ctx, r.lease(), why.Body)
 	})
@@ -191,7 +191,7 @@ func (r *run) reject(ctx context.Context, why refusal) verdict {
 func (r *run) collect(ctx context.Context) result {
 	if m, ok := comfyui.ParseMessage(r.end); ok && m.Type == comfyui.TypeExecutionError {
 		// Before the instance is free: it may be fit for nothing any more.
-		if res := r.failed(ctx, failureOf(m.Data)); res.verdict != undecided {
+		if res := r.failed(ctx, failureOf(m.Data)); res.kind != undecided {
 			return res
 		}
 	}
@@ -205,21 +205,21 @@ func (r *run) collect(ctx context.Context) result {
 		entry, found = r.transcribed()
 	}
 	if !found {
-		return result{verdict: lost, reason: "the instance's record of the run cannot be read"}
+		return result{kind: lost, reason: "the instance's record of the run cannot be read"}
 	}
 	parts, ok := comfyui.ParseEntry(entry)
 	if !ok {
-		return result{verdict: lost, reason: "the instance's record of the run is damaged"}
+		return result{kind: lost, reason: "the instance's record of the run is damaged"}
 	}
 	outputs, res := r.nameOutputs(ctx, parts.Outputs)
-	if res.verdict != undecided {
+	if res.kind != undecided {
 		return res
 	}
-	if res = r.settle(ctx); res.verdict != undecided {
+	if res = r.settle(ctx); res.kind != undecided {
 		return res
 	}
 	if r.end == nil && parts.End == comfyui.TypeExecutionError {
-		if res := r.failed(ctx, failureOf(parts.EndData)); res.verdict != undecided {
+		if res := r.failed(ctx, failureOf(parts.EndData)); res.kind != undecided {
 			return res
 		}
 	}
@@ -234,10 +234,10 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	v, reason := r.judge(rec)
 	if v == lost || v == excused || v == unused {
-		return result{verdict: v, reason: reason, anywhere: true}
+		return result{kind: v, reason: reason, anywhere: true}
 	}
 	if v == timedOut {
-		end = troubleEnding(r.job(), r.body, trouble{
+		end = errorEnding(r.job(), r.body, hubError{
 			kind: "TimeoutError", node: r.stop.node,
 			message: "The prompt ran longer than the hub's job_timeout allows.",
 		}, time.Now())
@@ -249,7 +249,7 @@ func (r *run) collect(ctx context.Context) result {
 			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.job().ID), end.messages...)
 		}
 	}
-	return result{verdict: jobEnded, ending: end}
+	return result{kind: jobEnded, ending: end}
 }
 
 // history reads the instance's record of the run, which exists once the last

@@ -98,7 +98,7 @@ func (d *Dispatcher) giveUp(ctx context.Context, class string, needs catalog.Req
 			return
 		}
 		// What cannot be read for good is no reason to let the job wait for ever.
-		end := troubleEnding(j, body, trouble{
+		end := errorEnding(j, body, hubError{
 			kind:    "RuntimeError",
 			message: fmt.Sprintf("No instance could run this prompt within %s: %s", d.settings().UnrunnableTimeout, reason),
 		}, time.Now())

@@ -66,7 +66,7 @@ func (r *run) failed(ctx context.Context, f failure) result {
 		if err := r.conn.client.Restart(ctx); err != nil {
 			r.log.Warn("instance is not restarted", "error", err)
 		}
-		return result{verdict: killed, reason: "its GPU reported an error" + r.where()}
+		return result{kind: killed, reason: "its GPU reported an error" + r.where()}
 	case f.outOfMemory():
 		return r.tooLarge(ctx)
 	}
@@ -91,7 +91,7 @@ func (r *run) tooLarge(ctx context.Context) result {
 	}
 	r.conn.ended(r.lease())
 	r.d.memory.note(j.Key, r.body.Prompt, need{had, larger})
-	return result{verdict: lost, reason: "out of memory" + r.where()}
+	return result{kind: lost, reason: "out of memory" + r.where()}
 }
 
 // memoryOf returns the memory of an instance's GPU in bytes, 0 if it is unknown.

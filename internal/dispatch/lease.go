@@ -213,7 +213,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	}
 	r.body = body
 	if o.Exhausted {
-		return result{verdict: lost, reason: "its hub died while giving it back"}
+		return result{kind: lost, reason: "its hub died while giving it back"}
 	}
 	conn, res := r.await(ctx, o)
 	if conn == nil {
@@ -221,7 +221,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	}
 	r.conn, r.phase, r.missed.messages = conn, posted, true
 	if !o.Released && !r.d.seize(ctx, conn, r) {
-		return result{verdict: excused, reason: "its instance has another run"}
+		return result{kind: excused, reason: "its instance has another run"}
 	}
 	if !o.Released {
 		defer r.listen()()
@@ -290,11 +290,11 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 		case r.wish != wanted && time.Since(began) > unwantedPatience:
 			return nil, r.cancelledEnd()
 		case time.Since(last) > r.d.patienceFor(o.Instance), time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
-			return nil, result{verdict: lost, reason: "its instance did not come back"}
+			return nil, result{kind: lost, reason: "its instance did not come back"}
 		}
 		e, err := r.mail.next(ctx, 100*time.Millisecond)
 		if err != nil {
-			return nil, result{verdict: dropped}
+			return nil, result{kind: dropped}
 		}
 		switch e.kind {
 		case cancelAsked:
@@ -302,9 +302,9 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 		case withdrawAsked:
 			r.withdraw()
 		case leaseLost:
-			return nil, result{verdict: dropped}
+			return nil, result{kind: dropped}
 		case hubFailed:
-			return nil, result{verdict: crashed}
+			return nil, result{kind: crashed}
 		case frameArrived, socketUp, socketDown, moved, filesSettled, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
 		}
 	}

@@ -141,7 +141,7 @@ func (r *run) sendMessage(m stream.Message) {
 
 // hold keeps the run's last message back until the job is off the queue and
 // readable in the history: clients ask at once. The first one stays: the hub's
-// own verdict on a run that it interrupted counts.
+// own kind on a run that it interrupted counts.
 func (r *run) hold(data []byte) {
 	if r.end == nil {
 		r.end, r.endedAt = data, time.Now()

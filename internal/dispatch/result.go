@@ -2,12 +2,12 @@ package dispatch
 
 import "time"
 
-// verdict is what becomes of a run.
-type verdict int
+// resultKind is what becomes of a run.
+type resultKind int
 
 const (
 	// undecided: the run goes on.
-	undecided verdict = iota
+	undecided resultKind = iota
 	// instanceDone: the instance has finished with it, well or not.
 	instanceDone
 	// jobEnded: the job has ended, and result.ending says how.
@@ -35,9 +35,9 @@ const (
 	dropped
 )
 
-// result is a verdict with its data. The zero value is undecided.
+// result is what becomes of a run, and why. The zero value is undecided.
 type result struct {
-	verdict verdict
+	kind resultKind
 	// reason says in plain words why a run was lost, excused, hopeless or killed.
 	reason string
 	// died says that a run was lost or killed because the instance's process ended, and
@@ -68,7 +68,7 @@ func (r result) pause(before int) time.Duration {
 	if !r.anywhere {
 		free = freeExcuses
 	}
-	if r.verdict != excused || before < free {
+	if r.kind != excused || before < free {
 		return 0
 	}
 	return min(firstPause<<min(before-free, 10), longestPause)

@@ -93,16 +93,16 @@ func (r *run) watch(ctx context.Context) result {
 	for {
 		e, err := r.mail.next(ctx, time.Until(r.due()))
 		if err != nil {
-			return result{verdict: dropped}
+			return result{kind: dropped}
 		}
 		switch e.kind {
 		case frameArrived:
 			if r.relay(ctx, e.frame) {
-				return result{verdict: instanceDone}
+				return result{kind: instanceDone}
 			}
 		case socketUp:
 			r.downSince = time.Time{}
-			if res := r.look(ctx); res.verdict != undecided {
+			if res := r.look(ctx); res.kind != undecided {
 				return res
 			}
 		case socketDown:
@@ -112,11 +112,11 @@ func (r *run) watch(ctx context.Context) result {
 			}
 			switch {
 			case errors.Is(e.err, rescue.ErrPanic):
-				return result{verdict: crashed}
+				return result{kind: crashed}
 			case gone(e.err) && r.phase == executing:
-				return result{verdict: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}
+				return result{kind: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}
 			case gone(e.err), errors.Is(e.err, errDropped), r.outOfReach():
-				return result{verdict: lost, died: gone(e.err), asked: asked(e.err), reason: "the instance cannot be reached: " + e.err.Error()}
+				return result{kind: lost, died: gone(e.err), asked: asked(e.err), reason: "the instance cannot be reached: " + e.err.Error()}
 			}
 		case cancelAsked:
 			r.wish = max(r.wish, cancelled)
@@ -133,25 +133,25 @@ func (r *run) watch(ctx context.Context) result {
 		case takeBackAsked:
 			r.recalled.Store(false)
 			if r.unload(ctx) {
-				return result{verdict: unused}
+				return result{kind: unused}
 			}
 		case evictAsked:
-			if res := r.evict(ctx); res.verdict != undecided {
+			if res := r.evict(ctx); res.kind != undecided {
 				return res
 			}
 		case movedUp:
 			r.heard = time.Now()
 		case leaseLost:
-			return result{verdict: dropped}
+			return result{kind: dropped}
 		case hubFailed:
-			return result{verdict: crashed}
+			return result{kind: crashed}
 		case moved:
 			r.conn, r.missed.messages, r.downSince = e.conn, true, time.Time{}
 			stop := r.listen()
 			defer stop()
 		case filesSettled: // comes only to a run that has ended
 		case silence:
-			if res := r.silent(ctx); res.verdict != undecided {
+			if res := r.silent(ctx); res.kind != undecided {
 				return res
 			}
 		}

@@ -21,17 +21,17 @@ func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) 
 		case err == nil:
 			return named, result{}
 		case ctx.Err() != nil:
-			return nil, result{verdict: dropped}
+			return nil, result{kind: dropped}
 		case !errors.Is(err, files.ErrInstance):
 			failing = time.Time{}
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > r.d.Files.Patience():
-			return nil, result{verdict: lost, reason: "its output files cannot be read: " + err.Error()}
+			return nil, result{kind: lost, reason: "its output files cannot be read: " + err.Error()}
 		}
 		r.log.Warn("outputs cannot be named yet, will try again", "step", "name outputs", "error", err)
 		if !pauses.Wait(ctx) {
-			return nil, result{verdict: dropped}
+			return nil, result{kind: dropped}
 		}
 		if conn := r.d.connection(r.conn.name); conn != nil {
 			r.conn = conn // it may have come back at another address
@@ -56,7 +56,7 @@ func (r *run) settle(ctx context.Context) result {
 		// Nothing is due: each event comes by itself.
 		e, err := r.mail.next(ctx, time.Hour)
 		if err != nil {
-			return result{verdict: dropped}
+			return result{kind: dropped}
 		}
 		switch e.kind {
 		case filesSettled:
@@ -68,9 +68,9 @@ func (r *run) settle(ctx context.Context) result {
 			r.withdraw()
 			return r.cancelledEnd()
 		case leaseLost:
-			return result{verdict: dropped}
+			return result{kind: dropped}
 		case hubFailed:
-			return result{verdict: crashed}
+			return result{kind: crashed}
 		case moved:
 			r.conn = e.conn
 		case frameArrived, socketUp, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it
@@ -84,13 +84,13 @@ func (r *run) settled(ctx context.Context, err error) result {
 	case err == nil:
 		return result{}
 	case ctx.Err() != nil:
-		return result{verdict: dropped}
+		return result{kind: dropped}
 	case errors.Is(err, rescue.ErrPanic):
-		return result{verdict: crashed}
+		return result{kind: crashed}
 	case errors.Is(err, files.ErrStorage):
 		// The client is shown the reason, and the error tells where the storage is.
 		r.log.Error("the storage does not take an output file", "error", err)
-		return result{verdict: hopeless, reason: "the hub's storage does not take an output file"}
+		return result{kind: hopeless, reason: "the hub's storage does not take an output file"}
 	}
-	return result{verdict: lost, reason: err.Error()}
+	return result{kind: lost, reason: err.Error()}
 }

@@ -99,11 +99,11 @@ func (r *run) look(ctx context.Context) result {
 			return result{} // it was only late
 		}
 		r.missed.messages = true // the end's messages did not come
-		return result{verdict: instanceDone}
+		return result{kind: instanceDone}
 	case r.phase == executing:
-		return result{verdict: killed, died: true, reason: "the instance died" + r.where() + ", and was restarted"}
+		return result{kind: killed, died: true, reason: "the instance died" + r.where() + ", and was restarted"}
 	default:
-		return result{verdict: lost, died: true, reason: "the instance no longer knows the prompt: it was restarted"}
+		return result{kind: lost, died: true, reason: "the instance no longer knows the prompt: it was restarted"}
 	}
 }
 
@@ -126,7 +126,7 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 		return result{}
 	}
 	r.d.notTaken(r.conn, r.job().Key, false) // whoever uses it may go on doing so
-	return result{verdict: excused, reason: "it waited behind a prompt of somebody else"}
+	return result{kind: excused, reason: "it waited behind a prompt of somebody else"}
 }
 
 // stuck judges a run that the instance shows as running and that says nothing.
@@ -172,5 +172,5 @@ func (r *run) markUnhealthy(ctx context.Context, why string) result {
 	if err := r.conn.client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}
-	return result{verdict: lost, reason: why}
+	return result{kind: lost, reason: why}
 }

@@ -89,7 +89,7 @@ type record struct {
 
 // judge decides what becomes of a run that its instance has finished with:
 // jobEnded, timedOut, lost, excused or unused.
-func (s state) judge(rec record) (v verdict, reason string) {
+func (s state) judge(rec record) (v resultKind, reason string) {
 	switch {
 	case s.stop.cause == hung && s.wish == wanted && rec.interrupted:
 		return lost, "it was silent for too long and was interrupted"

@@ -20,7 +20,7 @@ func TestJudge(t *testing.T) {
 		name string
 		in   state
 		rec  record
-		want verdict
+		want resultKind
 	}{
 		{"well", state{}, record{state: job.Done}, jobEnded},
 		{"failed", state{}, record{state: job.Failed}, jobEnded},

@@ -205,10 +205,10 @@ func (conn *connection) upstreamID(j job.Job) string {
 	return j.ID
 }
 
-// refusalTrouble is what the client is told of an instance's refusal: the
+// refusalError is what the client is told of an instance's refusal: the
 // first node error where there is one, as real servers word it.
-func refusalTrouble(refused *comfyui.Refused) trouble {
-	t := trouble{kind: "ValueError", message: refused.Message}
+func refusalError(refused *comfyui.Refused) hubError {
+	t := hubError{kind: "ValueError", message: refused.Message}
 	if refused.Details != "" {
 		t.message += ": " + refused.Details
 	}

@@ -54,7 +54,7 @@ func (s *Submitter) unpack(ctx context.Context, tenant string, g *catalog.Graph)
 		return g, nil, nil
 	}
 	s.classes.lookFirst(ctx)
-	known := s.classes.stock.catalog()
+	known := s.classes.inventory.catalog()
 	found := known.URLs(g, schemes...)
 	if wrong := checkLinks(hosts, found); len(wrong) > 0 { // before anything is fetched
 		return nil, nil, known.RefuseInputs(g, wrong)

@@ -13,9 +13,9 @@ import (
 
 // Classes are the node classes of the fleet, and what each of its inputs may be.
 type Classes struct {
-	stock    *inventory
-	dispatch *dispatch.Dispatcher
-	store    *files.Store
+	inventory *inventory
+	dispatch  *dispatch.Dispatcher
+	store     *files.Store
 	// age is how old the answer about one class may be, see Settings.CatalogAge.
 	age func() time.Duration
 	// looked is closed once the hub knows what instances could run that others have,
@@ -27,23 +27,23 @@ type Classes struct {
 // Whoever asks may look for a new model, so the instances are asked again if
 // what is known of them may have changed.
 func (c *Classes) All(ctx context.Context, tenant string) (catalog.Document, bool) {
-	if c.stock.catalog() == nil {
+	if c.inventory.catalog() == nil {
 		return catalog.Document{}, false
 	}
 	c.dispatch.Refresh(ctx)
-	return c.stock.catalog().ObjectInfo(c.uploaded(ctx, tenant)), true
+	return c.inventory.catalog().ObjectInfo(c.uploaded(ctx, tenant)), true
 }
 
 // One describes a single node class to a tenant: {} if no instance has it.
 func (c *Classes) One(ctx context.Context, tenant, class string) catalog.Document {
 	c.dispatch.AskClasses(ctx, []string{class}, time.Now().Add(-c.age()), false)
-	return c.stock.catalog().Class(class, c.uploaded(ctx, tenant))
+	return c.inventory.catalog().Class(class, c.uploaded(ctx, tenant))
 }
 
 // Known describes a node class by what is known without asking anybody, for programs that
 // need no files; nil if no instance has it.
 func (c *Classes) Known(class string) *pyjson.Object {
-	v, err := pyjson.Parse(c.stock.catalog().Class(class, nil).Body())
+	v, err := pyjson.Parse(c.inventory.catalog().Class(class, nil).Body())
 	if err != nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (c *Classes) lookFirst(ctx context.Context) {
 // barred reports whether a tenant's prompt could only run on instances that are reserved
 // for others, as far as instances are known.
 func (c *Classes) barred(needs catalog.Requirements, tenant string) bool {
-	return c.hasLooked() && c.dispatch.Barred(c.stock.infos(), needs, tenant)
+	return c.hasLooked() && c.dispatch.Barred(c.inventory.infos(), needs, tenant)
 }
 
 // validate checks a prompt against what the fleet can run. An instance may have
@@ -103,13 +103,13 @@ func (c *Classes) barred(needs catalog.Requirements, tenant string) bool {
 // prompt that is accepted all the same goes to an instance that has the file.
 func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict) {
 	p.Version = c.dispatch.Version()
-	p.Makes = func(q catalog.Question) bool { return c.dispatch.Makes(ctx, c.stock.infos(), q) }
+	p.Makes = func(q catalog.Question) bool { return c.dispatch.Makes(ctx, c.inventory.infos(), q) }
 	now, looked := time.Now(), c.hasLooked() // before the catalog is read: it may change in between
-	known := c.stock.catalog()
+	known := c.inventory.catalog()
 	verdict := known.Validate(p)
 	if !verdict.Accepted() && !looked {
 		c.lookFirst(ctx)
-		known = c.stock.catalog()
+		known = c.inventory.catalog()
 		verdict = known.Validate(p)
 	}
 	if len(verdict.Unlisted) == 0 {
@@ -117,7 +117,7 @@ func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Cata
 	}
 	whole := verdict.Accepted() && verdict.NodeErrors.Len() == 0
 	c.dispatch.AskClasses(ctx, verdict.Unlisted, now, whole)
-	if fresh := c.stock.catalog(); fresh != known {
+	if fresh := c.inventory.catalog(); fresh != known {
 		return fresh, fresh.Validate(p)
 	}
 	return known, verdict

@@ -89,7 +89,7 @@ func (h *Hub) ofInstance(ctx context.Context, tenant string, ref job.FileRef) (f
 	if ref.Type != job.TypeInput || tenant != job.DefaultTenant {
 		return files.Source{}, false
 	}
-	for _, name := range h.stock.offering(ref.Value(false)) {
+	for _, name := range h.inventory.offering(ref.Value(false)) {
 		client := h.clients.ByName(name)
 		if client == nil {
 			continue

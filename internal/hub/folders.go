@@ -21,7 +21,7 @@ func (h *Hub) ListFiles(ctx context.Context, tenant, typ string) ([]string, erro
 		names = append(names, e.Ref.Filename)
 	}
 	if typ == job.TypeInput && tenant == job.DefaultTenant && !h.logins.lately() {
-		for _, name := range h.stock.inputs() {
+		for _, name := range h.inventory.inputs() {
 			if !strings.ContainsRune(name, '/') && !slices.Contains(names, name) {
 				names = append(names, name)
 			}

@@ -64,39 +64,39 @@ type Hub struct {
 
 	// starting guards the first Start and Close; what follows is set there
 	// and then only read.
-	starting sync.Mutex
-	closed   bool
-	since    time.Time // of the first Start
-	self     string    // the lasting id
-	db       *redis.DB
-	storage  *files.Storage
-	store    *files.Store
-	copies   *files.Collector
-	transfer *files.Transfer
-	view     *files.View
-	uploads  *files.Uploads
-	users    *userdata.Store
-	held     *files.Held
-	known    *lastknown.Answers
-	roster   *roster.Roster
-	webUI    *webui.Files
-	ring     *keyring.Ring
-	links    *Links
-	queue    *queue.Queue
-	jobs     *Jobs
-	insight  *Insight
-	streams  *stream.Streams
-	fleet    *fleet.Registry
-	stock    *inventory
-	clients  *comfyui.Clients
-	dispatch *dispatch.Dispatcher
-	classes  *Classes
-	logs     *Logs
-	operator *Operator
-	gossip   *membership
-	statics  *statics
-	tunnels  *Tunnels
-	workers  *Workers
+	starting        sync.Mutex
+	closed          bool
+	since           time.Time // of the first Start
+	self            string    // the lasting id
+	db              *redis.DB
+	storage         *files.Storage
+	store           *files.Store
+	copies          *files.Collector
+	transfer        *files.Transfer
+	view            *files.View
+	uploads         *files.Uploads
+	users           *userdata.Store
+	held            *files.Held
+	known           *lastknown.Answers
+	roster          *roster.Roster
+	webUI           *webui.Files
+	ring            *keyring.Ring
+	links           *Links
+	queue           *queue.Queue
+	jobs            *Jobs
+	insight         *Insight
+	streams         *stream.Streams
+	fleet           *fleet.Registry
+	inventory       *inventory
+	clients         *comfyui.Clients
+	dispatch        *dispatch.Dispatcher
+	classes         *Classes
+	logs            *Logs
+	operator        *Operator
+	gossip          *membership
+	staticInstances *staticInstances
+	tunnels         *Tunnels
+	workers         *Workers
 
 	submitter *Submitter
 	canceller *Canceller
@@ -109,16 +109,16 @@ type Hub struct {
 	opening     opening
 	stopOpening context.CancelFunc
 	opened      bool // all parts are built
-	// entering guards the start of the house against its end.
-	entering  sync.Mutex
-	house     sync.WaitGroup
-	stopHouse context.CancelFunc
+	// entering guards the start of maintenance against its end.
+	entering    sync.Mutex
+	maintenance sync.WaitGroup
+	stopHouse   context.CancelFunc
 }
 
 // New builds a hub without any outside effect: nothing is opened, dialled or
 // started before Start.
 func New(id Identity) *Hub {
-	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), stock: newInventory()}
+	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.operator = &Operator{fleet: h.fleet, settings: h.Settings, started: &h.started}
@@ -165,7 +165,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		TenantQueue: func(tenant string) (int, int64) { return h.limitsOf(tenant).queue() },
 		TenantRuns:  func(tenant string) (int, time.Duration) { return h.limitsOf(tenant).runs() },
 	})
-	return h.statics.apply(s.Instances, s.A1111)
+	return h.staticInstances.apply(s.Instances, s.A1111)
 }
 
 // open builds the parts, each from those before it.
@@ -221,7 +221,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
-		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.stock.learned, Logged: h.logs.pass,
+		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
 	})
@@ -231,7 +231,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
 	}
-	h.classes = &Classes{looked: h.roster.Looked(), stock: h.stock, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
+	h.classes = &Classes{looked: h.roster.Looked(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf,
@@ -241,7 +241,7 @@ func (h *Hub) open(ctx context.Context) error {
 	}
 	h.openViews()
 	h.openCallbacks()
-	h.statics = newStatics(h)
+	h.staticInstances = newStaticInstances(h)
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (h *Hub) open(ctx context.Context) error {
 	opening, stop := context.WithCancel(context.Background())
 	h.stopOpening = stop
 	h.opening.enter = func() { h.enter(opening) }
-	if err := h.opening.begin(opening, h.house.Go); err != nil {
+	if err := h.opening.begin(opening, h.maintenance.Go); err != nil {
 		return err
 	}
 	h.opened = true
@@ -297,8 +297,8 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.streams != nil {
 		errs = append(errs, h.streams.Close(ctx))
 	}
-	if h.statics != nil {
-		h.statics.close()
+	if h.staticInstances != nil {
+		h.staticInstances.close()
 	}
 	if h.tunnels != nil {
 		h.tunnels.close()
@@ -312,7 +312,7 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.stopHouse != nil {
 		h.stopHouse()
 	}
-	h.house.Wait()
+	h.maintenance.Wait()
 	if h.dispatch != nil {
 		h.dispatch.Close()
 	}

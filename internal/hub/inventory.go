@@ -25,11 +25,11 @@ type inventory struct {
 	merged atomic.Pointer[catalog.Catalog]
 
 	mu    sync.Mutex
-	items map[string]*stock
+	items map[string]*item
 }
 
-// stock is what one instance has.
-type stock struct {
+// item is what one instance has.
+type item struct {
 	info    *catalog.Info
 	version comfyui.Version
 	// left is when the instance was last seen; zero while it is there.
@@ -37,13 +37,13 @@ type stock struct {
 }
 
 func newInventory() *inventory {
-	return &inventory{items: map[string]*stock{}}
+	return &inventory{items: map[string]*item{}}
 }
 
 // learned records what an instance can run.
 func (v *inventory) learned(instance string, info *catalog.Info, version comfyui.Version) {
 	v.mu.Lock()
-	v.items[instance] = &stock{info: info, version: version}
+	v.items[instance] = &item{info: info, version: version}
 	v.mu.Unlock()
 	// At once: the job that an instance can run must not be refused after the
 	// instance has been seen.
@@ -61,7 +61,7 @@ func (v *inventory) recalled(known map[string]roster.Instance) {
 		s := v.items[name]
 		switch {
 		case s == nil || !s.left.IsZero() && s.info.Hash() != i.Info.Hash():
-			v.items[name] = &stock{info: i.Info, version: i.Version, left: i.Seen}
+			v.items[name] = &item{info: i.Info, version: i.Version, left: i.Seen}
 			changed = true
 		case !s.left.IsZero() && s.left.Before(i.Seen):
 			s.left = i.Seen

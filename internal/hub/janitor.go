@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// houseEvery is how often the house is looked after. Each time a little is
+	// maintenanceEvery is how often the janitor works. Each time a little is
 	// done, so that all of the storage is looked at in about an hour.
-	houseEvery = time.Minute
+	maintenanceEvery = time.Minute
 	// sweptAtOnce are the parts of the storage that are swept at one time.
 	sweptAtOnce = 5
 	// sweepAge is how old bytes must be that no name and no job needs.
@@ -44,7 +44,7 @@ type janitor struct {
 // run does it until the context ends: it deletes what is too old or too much, and
 // bytes that nobody can reach. One hub at a time does so.
 func (j *janitor) run(ctx context.Context) {
-	tick := time.NewTicker(houseEvery)
+	tick := time.NewTicker(maintenanceEvery)
 	defer tick.Stop()
 	j.shareLogins(ctx)
 	for part := 0; ; {
@@ -57,7 +57,7 @@ func (j *janitor) run(ctx context.Context) {
 		if err := j.store.CheckShared(ctx, j.self); errors.Is(err, files.ErrNotShared) {
 			j.log().Error("files of one hub cannot be seen through the other", "error", err)
 		}
-		lead, err := j.store.Lead(ctx, "house", j.self, 3*houseEvery)
+		lead, err := j.store.Lead(ctx, "house", j.self, 3*maintenanceEvery)
 		if err != nil || !lead {
 			continue
 		}

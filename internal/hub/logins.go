@@ -45,7 +45,7 @@ return {redis.call('EXISTS', mark) == 1 and 'yes' or 'no'}
 // share exchanges what is known with the other hubs.
 func (l *logins) share(ctx context.Context, db *redis.DB) error {
 	fresh := "0"
-	if time.Since(time.Unix(l.seen.Load(), 0)) < 2*houseEvery {
+	if time.Since(time.Unix(l.seen.Load(), 0)) < 2*maintenanceEvery {
 		fresh = "1"
 	}
 	reply, err := db.Run(ctx, loginsScript, fresh, loginsFor.Milliseconds())

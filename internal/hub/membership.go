@@ -226,7 +226,7 @@ func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 		o.Dial = h.workers.dialer(i.Name)
 		return comfyui.NewClient("http://worker", o)
 	case i.Agent == "" && i.Kind == fleet.KindA1111:
-		o.Dial = h.statics.dialer(i.Name)
+		o.Dial = h.staticInstances.dialer(i.Name)
 		return comfyui.NewClient("http://a1111", o)
 	case err == nil && u.Scheme == fleet.TunnelScheme:
 		u.Scheme, u.Host = "http", i.Agent

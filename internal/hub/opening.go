@@ -169,21 +169,21 @@ func (h *Hub) enter(opening context.Context) {
 	if opening.Err() != nil {
 		return
 	}
-	house, stop := context.WithCancel(context.Background())
+	maintenance, stop := context.WithCancel(context.Background())
 	h.stopHouse = stop
 	h.since = time.Now()
 	h.dispatch.Start()
-	h.house.Go(func() { h.storage.Health().Watch(house, h.log, func(error) { h.dispatch.Wake() }) })
-	h.house.Go(func() { h.stops.run(house) })
-	h.house.Go(func() { h.janitor.run(house) })
-	h.house.Go(func() { h.known.Run(house, h.stock.catalog) })
-	h.house.Go(func() { h.roster.Run(house, h.dispatch.Names, h.stock.recalled) })
-	h.house.Go(func() { h.webUI.Run(house, h.pageSource) })
-	h.house.Go(func() { h.ends.watch(house) })
-	h.house.Go(func() { h.watches.run(house) })
-	h.house.Go(func() { h.callbacks.sender.Run(house) })
-	h.house.Go(func() { h.ring.Follow(house) })
-	h.house.Go(func() { h.stock.follow(house, h.fleet) })
+	h.maintenance.Go(func() { h.storage.Health().Watch(maintenance, h.log, func(error) { h.dispatch.Wake() }) })
+	h.maintenance.Go(func() { h.stops.run(maintenance) })
+	h.maintenance.Go(func() { h.janitor.run(maintenance) })
+	h.maintenance.Go(func() { h.known.Run(maintenance, h.inventory.catalog) })
+	h.maintenance.Go(func() { h.roster.Run(maintenance, h.dispatch.Names, h.inventory.recalled) })
+	h.maintenance.Go(func() { h.webUI.Run(maintenance, h.pageSource) })
+	h.maintenance.Go(func() { h.ends.watch(maintenance) })
+	h.maintenance.Go(func() { h.watches.run(maintenance) })
+	h.maintenance.Go(func() { h.callbacks.sender.Run(maintenance) })
+	h.maintenance.Go(func() { h.ring.Follow(maintenance) })
+	h.maintenance.Go(func() { h.inventory.follow(maintenance, h.fleet) })
 	h.started.Store(true)
 }
 

@@ -18,9 +18,9 @@ import (
 // InstanceName is the name of an instance without an agent, by its URL.
 func InstanceName(url string) (string, error) { return fleet.StaticName(url) }
 
-// statics are the instances that have no agent: the hub itself watches them. Those of A1111's
+// staticInstances are the instances that have no agent: the hub itself watches them. Those of A1111's
 // API are reached through a stand-in.
-type statics struct {
+type staticInstances struct {
 	hub    *Hub
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -37,13 +37,13 @@ type watched struct {
 	standIn *a1111.Instance
 }
 
-func newStatics(h *Hub) *statics {
+func newStaticInstances(h *Hub) *staticInstances {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &statics{hub: h, ctx: ctx, cancel: cancel, watched: map[string]watched{}}
+	return &staticInstances{hub: h, ctx: ctx, cancel: cancel, watched: map[string]watched{}}
 }
 
 // apply watches exactly the given addresses, those of ComfyUI servers and of A1111's.
-func (s *statics) apply(comfyUI, a1111 []string) error {
+func (s *staticInstances) apply(comfyUI, a1111 []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for address, w := range s.watched {
@@ -73,7 +73,7 @@ func (s *statics) apply(comfyUI, a1111 []string) error {
 	return errors.Join(errs...)
 }
 
-func (s *statics) watchComfyUI(address string) error {
+func (s *staticInstances) watchComfyUI(address string) error {
 	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent})
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *statics) watchComfyUI(address string) error {
 	return nil
 }
 
-func (s *statics) watchA1111(address string) error {
+func (s *staticInstances) watchA1111(address string) error {
 	name, err := fleet.StaticName(address)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *statics) watchA1111(address string) error {
 }
 
 // watch reports what an instance does until it is not wanted any more.
-func (s *statics) watch(address string, w watched, client *comfyui.Client, o comfyui.WatchOptions) {
+func (s *staticInstances) watch(address string, w watched, client *comfyui.Client, o comfyui.WatchOptions) {
 	o.Logger = s.hub.log()
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(s.ctx)
@@ -138,7 +138,7 @@ func (s *statics) watch(address string, w watched, client *comfyui.Client, o com
 }
 
 // dialer connects to the stand-in of an instance.
-func (s *statics) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (s *staticInstances) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		s.mu.Lock()
 		var standIn *a1111.Instance
@@ -155,7 +155,7 @@ func (s *statics) dialer(name string) func(ctx context.Context, network, address
 	}
 }
 
-func (s *statics) close() {
+func (s *staticInstances) close() {
 	s.cancel()
 	s.work.Wait()
 }
