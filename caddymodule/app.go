@@ -182,6 +182,11 @@ type App struct {
 	// Limits of single tenants, by name. What is absent is as for all tenants.
 	TenantLimitsOf OwnLimits `json:"tenant_limits_of,omitempty"`
 
+	// Tenants that are operators: they see the jobs of all tenants and the whole fleet, and
+	// may use the commands below `/hub/` that cancel anybody's job, or pause, drain and
+	// restart instances. `default` stands for everybody who has not logged in. Default: none.
+	Operators []string `json:"operators,omitempty"`
+
 	// Allow calls that install or change code on instances (ComfyUI-Manager and the
 	// like). Default: false, they get 403.
 	Manager bool `json:"manager,omitempty"`
@@ -349,6 +354,7 @@ func (a *App) hubSettings() hub.Settings {
 		PreemptBulk:       time.Duration(a.PreemptBulk),
 		TenantLimits:      a.TenantLimits.limits(),
 		TenantLimitsOf:    a.TenantLimitsOf.limits(),
+		Operators:         a.Operators,
 		Manager:           a.Manager,
 		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
 		PlainAPI:          hub.PlainAPI(a.PlainAPI),

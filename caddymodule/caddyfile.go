@@ -101,6 +101,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        inputs         <size>
 //	        input_files    <number>
 //	    }
+//	    operators          <tenant...>
 //	    manager            on | off
 //	    passthrough        off | read | on
 //	    plain_api          root | v1 | off
@@ -137,6 +138,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "tenant_weights":
 			a.TenantWeights = TenantWeights{}
 			err = a.TenantWeights.UnmarshalCaddyfile(d)
+		case d.Val() == "operators":
+			err = unmarshalOperators(a, d)
 		case d.Val() == "preempt":
 			err = unmarshalPreempt(a, d)
 		case d.Val() == "secret":

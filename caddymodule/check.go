@@ -28,6 +28,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	for i := range a.InputsFrom {
 		fields = append(fields, &a.InputsFrom[i])
 	}
+	for i := range a.Operators {
+		fields = append(fields, &a.Operators[i])
+	}
 	for i := range a.Reserve {
 		fields = append(fields, &a.Reserve[i].Instance)
 	}
@@ -87,6 +90,9 @@ func (a *App) check() error {
 	}
 	if err := a.TenantLimitsOf.check(); err != nil {
 		return fmt.Errorf("tenant_limits %w", err)
+	}
+	if err := checkOperators(a.Operators); err != nil {
+		return fmt.Errorf("operators: %w", err)
 	}
 	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {
 		return fmt.Errorf("order: %w", err)

@@ -21,6 +21,10 @@ type Requester struct {
 	Login bool
 	// Trusted says that the caller may speak for every tenant.
 	Trusted bool
+	// Operator says that the caller runs the hub: it sees everything and may use an
+	// operator's commands. It is the one definition of the word: the tenant is one of the
+	// hub's operators, or the web server says so of the request.
+	Operator bool
 	// Client is the client_id that the request names, or "".
 	Client string
 	// browser is the browser by its cookie, or "".
@@ -48,7 +52,7 @@ type Requester struct {
 // RequesterOf reads who asks from a request. The body's client_id, where there is
 // one, is added by the handler that parses the body.
 func RequesterOf(r *http.Request, v Visitor) Requester {
-	a := Requester{Tenant: tenantOf(v.Tenant), Login: v.Tenant != "", Trusted: v.Trusted, Live: v.Live, QueueOne: v.QueueOne}
+	a := Requester{Tenant: tenantOf(v.Tenant), Login: v.Tenant != "", Trusted: v.Trusted, Operator: v.Operator, Live: v.Live, QueueOne: v.QueueOne}
 	a.Base = baseOf(r, v)
 	a.Client = QueryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
@@ -151,7 +155,7 @@ func (a Requester) Requester() job.Requester {
 
 // Viewer returns the requester as the core judges what it may see.
 func (a Requester) Viewer() job.Viewer {
-	return job.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted}
+	return job.Viewer{Tenant: a.Tenant, Login: a.Login, Trusted: a.Trusted, Operator: a.Operator}
 }
 
 // place is what tells a request from those of others when it names no client,

@@ -19,6 +19,8 @@ type Core interface {
 	Version() comfyui.Version
 	// NoteLogin tells of a request by somebody who has logged in.
 	NoteLogin()
+	// Operates reports whether a tenant is an operator of the hub.
+	Operates(tenant string) bool
 }
 
 // Rooms answer requests.
@@ -89,6 +91,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		return
 	}
 	a := RequesterOf(r, v)
+	a.Operator = a.Operator || s.core.Operates(a.Tenant)
 	s.requests.Recent.confirm(a)
 	if v.Proxied && !a.Login {
 		s.proxied.Do(func() {

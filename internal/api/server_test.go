@@ -23,6 +23,7 @@ func (c *fakeCore) Started() bool            { return c.started }
 func (c *fakeCore) Release() string          { return "1.2.3" }
 func (c *fakeCore) Version() comfyui.Version { return comfyui.Version{} }
 func (c *fakeCore) NoteLogin()               { c.logins++ }
+func (c *fakeCore) Operates(t string) bool   { return t == "root" }
 
 // The hub's own routes come first, then ComfyUI's; only what resembles neither
 // is passed on.

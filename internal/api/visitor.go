@@ -6,6 +6,9 @@ type Visitor struct {
 	Tenant string
 	// Trusted says that the caller may speak for every tenant.
 	Trusted bool
+	// Operator says that the request itself shows that an operator makes it, whoever its
+	// tenant is.
+	Operator bool
 	// IP is the client's address as the web server trusts it.
 	IP string
 	// Live asks for interleaved events instead of a serial stream.

@@ -29,9 +29,11 @@ type Insight struct {
 }
 
 // SeesAll reports whether a viewer may learn addresses, reasons and numbers of
-// everybody: everybody may where nobody logs in, else only those who may speak
-// for every tenant and speak for none.
-func (s *Insight) SeesAll(v Viewer) bool { return !v.Login && (v.Trusted || !s.logins.lately()) }
+// everybody: operators may, and everybody where nobody logs in, else only those who
+// may speak for every tenant and speak for none.
+func (s *Insight) SeesAll(v Viewer) bool {
+	return v.Operator || !v.Login && (v.Trusted || !s.logins.lately())
+}
 
 // withoutAddresses gives a function that replaces the addresses of instances by
 // their names, where the viewer may not learn them.

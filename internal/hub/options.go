@@ -151,6 +151,9 @@ type Settings struct {
 	// TenantLimitsOf are those of single tenants; what is zero is as for all. History and
 	// HistorySize are the same for all.
 	TenantLimitsOf map[string]TenantLimits
+	// Operators are the tenants that see everything and may use an operator's commands.
+	// Default: none.
+	Operators []string
 	// Manager lets calls that install or change code on instances through.
 	// Default: they are 403.
 	Manager bool

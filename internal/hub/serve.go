@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"slices"
+
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -36,6 +38,9 @@ func (h *Hub) Started() bool { return h.started.Load() }
 
 // NoteLogin tells of a request by somebody who has logged in.
 func (h *Hub) NoteLogin() { h.logins.note() }
+
+// Operates reports whether a tenant is an operator of the hub.
+func (h *Hub) Operates(tenant string) bool { return slices.Contains(h.Settings().Operators, tenant) }
 
 // Live is nil while the process works at all.
 func (h *Hub) Live() error { return nil }

@@ -19,4 +19,7 @@ type Viewer struct {
 	Login bool
 	// Trusted says that the viewer may speak for every tenant.
 	Trusted bool
+	// Operator says that the viewer runs the hub: it sees everything and may use an
+	// operator's commands. Package api decides it.
+	Operator bool
 }
