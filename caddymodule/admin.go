@@ -25,6 +25,9 @@ import (
 //	GET  /comfyhub/live                    200 while the process works at all
 //	GET  /comfyhub/ready                   200 when the hub can accept prompts, else 503
 //	GET  /comfyhub/instances               the answer of GET /hub/instances
+//	GET  /comfyhub/stats                   GET /hub/stats with everybody's jobs
+//	GET  /comfyhub/jobs?status=&limit=     a part of everybody's jobs that run and wait
+//	POST /comfyhub/cancel?tenant=&job=     cancel a job of a tenant
 //	POST /comfyhub/pause                   give out no further job
 //	POST /comfyhub/pause?tenant=NAME       no further job of a tenant
 //	POST /comfyhub/pause?instance=NAME     let it finish its run and give it no other
@@ -79,6 +82,9 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/live", http.MethodGet, serveLive),
 		route("/comfyhub/ready", http.MethodGet, serveReady),
 		route("/comfyhub/instances", http.MethodGet, serveInstances),
+		route("/comfyhub/stats", http.MethodGet, serveStats),
+		route("/comfyhub/jobs", http.MethodGet, serveJobs),
+		route("/comfyhub/cancel", http.MethodPost, serveCancel),
 		route("/comfyhub/pause", http.MethodPost, serveStop((*hub.Operator).Pause)),
 		route("/comfyhub/resume", http.MethodPost, serveStop((*hub.Operator).Resume)),
 		route("/comfyhub/drain", http.MethodPost, serveDrain),
@@ -120,9 +126,7 @@ func serveReady(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 }
 
 func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "application/json")
-	_, err := w.Write(ops.InstancesJSON(h))
-	return err
+	return answerJSON(w, ops.InstancesJSON(h), nil)
 }
 
 // serveStop answers a command for everything, a tenant, or an instance.

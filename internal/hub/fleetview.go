@@ -54,18 +54,26 @@ type Stats struct {
 	// Waiting and Running are jobs, Sockets open sockets: everybody's, or the
 	// viewer's own where others are none of its business.
 	Waiting, Running, Sockets int
+	// Ended counts the jobs that have ended since the queue began, at all hubs; -1 where
+	// others are none of the viewer's business.
+	Ended int64
+	// Paused means that the operator has paused the whole queue.
+	Paused bool
 	// Instances has a count for each state that there is.
 	Instances map[fleet.State]int
 }
 
 // Stats counts what a viewer may know of.
 func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
-	var out Stats
+	out := Stats{Ended: -1, Paused: s.stops.has(StopAll)}
 	var live int
 	var err error
 	if s.SeesAll(v) {
 		live, out.Waiting, err = s.queue.CountAll(ctx)
 		out.Sockets = s.streams.Sockets()
+		if err == nil {
+			out.Ended, err = s.queue.Ends(ctx)
+		}
 	} else {
 		live, out.Waiting, err = s.queue.CountOf(ctx, v.Tenant)
 		out.Sockets = s.streams.SocketsOf(v.Tenant)

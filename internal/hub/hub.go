@@ -249,6 +249,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
 	h.workers = newWorkers(h, library)
 	h.operator.stops, h.operator.ring, h.operator.admission, h.operator.machines = h.stops, h.ring, h.gossip.admission, tokens
+	h.operator.insight, h.operator.canceller = h.insight, h.canceller
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 		pinned: &pinnedBlobs{live: h.queue.LiveKeys, each: h.queue.EachBody},

@@ -44,8 +44,23 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 		return nil, err
 	}
 	clean := s.withoutAddresses(v)
+	out := s.views(ctx, live, 0, clean)
+	limit := maxEndedJobs
+	ended, err := s.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
+	if err != nil {
+		return nil, err
+	}
+	for n := range ended {
+		out = append(out, view(ended[len(ended)-1-n].Job, -1, -1, clean))
+	}
+	return out, nil
+}
+
+// views are jobs that run and wait, in the order of the queue. before is how many wait before
+// the first of them.
+func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean func(string) string) []JobView {
 	var out []JobView
-	waiting, outlook := 0, s.dispatch.Outlook(ctx, live...)
+	waiting, outlook := before, s.dispatch.Outlook(ctx, live...)
 	for _, j := range seen(live) {
 		position := -1
 		if j.Paused {
@@ -58,15 +73,7 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 		}
 		out = append(out, view(j, position, s.eta(outlook, j, -1), clean))
 	}
-	limit := maxEndedJobs
-	ended, err := s.queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
-	if err != nil {
-		return nil, err
-	}
-	for n := range ended {
-		out = append(out, view(ended[len(ended)-1-n].Job, -1, -1, clean))
-	}
-	return out, nil
+	return out
 }
 
 // Job is the viewer's newest job of an id; the reason of one that waits says for

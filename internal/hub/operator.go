@@ -21,6 +21,8 @@ type Operator struct {
 	ring      *keyring.Ring
 	admission *admission
 	machines  *machines.Machines
+	insight   *Insight
+	canceller *Canceller
 }
 
 // Instances is the whole fleet: with the addresses of all instances and the ids of
@@ -28,6 +30,34 @@ type Operator struct {
 func (o *Operator) Instances() []fleet.Instance {
 	return o.settings().withReserved(o.fleet.Instances())
 }
+
+// Stats are the fleet and everybody's jobs in numbers.
+func (o *Operator) Stats(ctx context.Context) (Stats, error) {
+	if !o.started.Load() {
+		return Stats{}, ErrNotStarted
+	}
+	return o.insight.Stats(ctx, operator)
+}
+
+// Jobs returns a part of everybody's jobs that run and wait.
+func (o *Operator) Jobs(ctx context.Context, p JobsPage) ([]JobView, error) {
+	if !o.started.Load() {
+		return nil, ErrNotStarted
+	}
+	return o.insight.page(ctx, "", p, o.insight.withoutAddresses(operator))
+}
+
+// Cancel ends a tenant's newest job of an id, wherever it is, and reports whether there was
+// one to end.
+func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) {
+	if !o.started.Load() {
+		return false, ErrNotStarted
+	}
+	return o.canceller.Cancel(ctx, tenant, id)
+}
+
+// operator sees everything.
+var operator = Viewer{Trusted: true}
 
 // ErrInstanceUnknown is the error of [Operator.Pause] for an instance that is not there.
 var ErrInstanceUnknown = errors.New("no instance of that name is known")

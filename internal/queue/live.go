@@ -176,12 +176,7 @@ func compact(j job.Job, before []*job.Job) *job.Job {
 // those whose client has not been answered yet.
 func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
 	jobs, err := q.live(ctx, q.keys.caller(caller))
-	return listed(jobs), err
-}
-
-func listed(jobs []job.Job) []job.Job {
-	now := time.Now()
-	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.AtDoor(now) })
+	return notAtDoor(jobs), err
 }
 
 func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -57,16 +58,33 @@ func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester,
 		o.Fail(w, r, err)
 		return
 	}
+	api.WriteValue(w, statsValue(stats))
+}
+
+// StatsJSON is GET /hub/stats for the operator. Errors are those of Redis.
+func StatsJSON(ctx context.Context, h *hub.Hub) ([]byte, error) {
+	stats, err := h.Operator().Stats(ctx)
+	return pyjson.Marshal(statsValue(stats)), err
+}
+
+func statsValue(stats hub.Stats) *pyjson.Object {
 	states := pyjson.NewObject()
 	for _, s := range fleet.States() {
 		states.Set(string(s), pyjson.Int(int64(stats.Instances[s])))
 	}
-	api.WriteValue(w, pyjson.NewObject(
+	o := pyjson.NewObject(
 		pyjson.Member{Key: "queued", Value: pyjson.Int(int64(stats.Waiting))},
 		pyjson.Member{Key: "running", Value: pyjson.Int(int64(stats.Running))},
 		pyjson.Member{Key: "sockets", Value: pyjson.Int(int64(stats.Sockets))},
 		pyjson.Member{Key: "instances", Value: states},
-	))
+	)
+	if stats.Ended >= 0 {
+		o.Set("ended", pyjson.Int(stats.Ended))
+	}
+	if stats.Paused {
+		o.Set("paused", pyjson.Bool(true))
+	}
+	return o
 }
 
 func stringOrNull(s string) pyjson.Value {

@@ -1,9 +1,14 @@
 package ops
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -13,18 +18,70 @@ import (
 )
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
-// newest first.
+// newest first; or a part of it, see jobsPage.
 func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	jobs, err := o.hub.Insight().Jobs(r.Context(), a.Viewer())
+	page, whole, err := jobsPage(api.QueryOf(r))
+	if err != nil {
+		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	var jobs []hub.JobView
+	if whole {
+		jobs, err = o.hub.Insight().Jobs(r.Context(), a.Viewer())
+	} else {
+		jobs, err = o.hub.Insight().JobsPage(r.Context(), a.Viewer(), page)
+	}
 	if err != nil {
 		o.Fail(w, r, err)
 		return
 	}
+	api.WriteListing(w, r, jobList(jobs))
+}
+
+func jobList(jobs []hub.JobView) pyjson.Array {
 	list := pyjson.Array{}
 	for _, j := range jobs {
 		list = append(list, jobValue(j))
 	}
-	api.WriteListing(w, r, list)
+	return list
+}
+
+// JobsJSON is a part of GET /hub/jobs for the operator: everybody's jobs that run and wait.
+// An error that is an [ErrPage] is the caller's, others are those of Redis.
+func JobsJSON(ctx context.Context, h *hub.Hub, query url.Values) ([]byte, error) {
+	page, _, err := jobsPage(query)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := h.Operator().Jobs(ctx, page)
+	return pyjson.Strict(pyjson.Marshal(jobList(jobs))), err
+}
+
+// ErrPage says what is wrong with the query of a listing.
+var ErrPage = errors.New("want status=running, queued or ended, limit from 1 to " + strconv.Itoa(hub.MaxJobsPage) + ", and offset from 0")
+
+// defaultPage is the limit of a page that has none.
+const defaultPage = 100
+
+// jobsPage reads ?status=&limit=&offset=. whole means that none of them is there.
+func jobsPage(query url.Values) (p hub.JobsPage, whole bool, err error) {
+	p = hub.JobsPage{Which: query.Get("status"), Limit: defaultPage}
+	if !slices.Contains([]string{hub.PageAll, hub.PageRunning, hub.PageQueued, hub.PageEnded}, p.Which) {
+		return p, false, ErrPage
+	}
+	for _, f := range []struct {
+		name        string
+		to          *int
+		least, most int
+	}{{"limit", &p.Limit, 1, hub.MaxJobsPage}, {"offset", &p.Offset, 0, math.MaxInt32}} {
+		if !query.Has(f.name) {
+			continue
+		}
+		if *f.to, err = strconv.Atoi(query.Get(f.name)); err != nil || *f.to < f.least || *f.to > f.most {
+			return p, false, ErrPage
+		}
+	}
+	return p, !query.Has("status") && !query.Has("limit") && !query.Has("offset"), nil
 }
 
 // getJob answers GET /hub/jobs/{id}.

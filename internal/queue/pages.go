@@ -1,0 +1,102 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// LivePage returns limit of the jobs that [Queue.Live] lists of a tenant, or of all with "",
+// from offset on, and how many jobs wait before the first of them. It reads no others,
+// however long the queue is. Jobs whose client has not been answered yet leave a page
+// shorter.
+func (q *Queue) LivePage(ctx context.Context, tenant string, offset, limit int) (jobs []job.Job, before int, err error) {
+	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(tenant), int64(offset), int64(offset+limit-1)).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("queue: %w", err)
+	}
+	if len(ranks) == 0 {
+		return nil, 0, nil
+	}
+	var counts []*redis.IntCmd
+	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range waitsOf(q.keys, tenant) {
+			counts = append(counts, p.ZLexCount(ctx, key, "-", "("+ranks[0]))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("queue: %w", err)
+	}
+	for _, n := range counts {
+		before += int(n.Val())
+	}
+	jobs, err = q.jobs(ctx, keysOf(ranks))
+	return notAtDoor(jobs), before, err
+}
+
+// WaitingPage returns limit of the jobs of a tenant, or of all with "", that wait for an
+// instance, from offset on and in rank order. Paused ones are not among them.
+func (q *Queue) WaitingPage(ctx context.Context, tenant string, offset, limit int) ([]job.Job, error) {
+	var ranks []string
+	for _, key := range waitsOf(q.keys, tenant) { // the bands, one after the other
+		n, err := q.db.Client().ZCard(ctx, key).Result()
+		if err != nil {
+			return nil, fmt.Errorf("queue: %w", err)
+		}
+		if offset >= int(n) {
+			offset -= int(n)
+			continue
+		}
+		more, err := q.db.Client().ZRange(ctx, key, int64(offset), int64(offset+limit-len(ranks)-1)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("queue: %w", err)
+		}
+		if ranks, offset = append(ranks, more...), 0; len(ranks) >= limit {
+			break
+		}
+	}
+	jobs, err := q.jobs(ctx, keysOf(ranks))
+	// Some may have been given out since.
+	return slices.DeleteFunc(notAtDoor(jobs), func(j job.Job) bool { return j.State != job.Queued }), err
+}
+
+// Held returns the jobs of a tenant, or of all with "", that instances have, in rank order.
+// It reads as many records as there are runs.
+func (q *Queue) Held(ctx context.Context, tenant string) ([]job.Job, error) {
+	keys, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("queue: %w", err)
+	}
+	jobs, err := q.jobs(ctx, keys)
+	jobs = slices.DeleteFunc(notAtDoor(jobs), func(j job.Job) bool {
+		return j.State != job.Leased && j.State != job.Running || j.Withdrawn || tenant != "" && j.Tenant != tenant
+	})
+	slices.SortFunc(jobs, func(a, b job.Job) int { return strings.Compare(a.Rank, b.Rank) })
+	return jobs, err
+}
+
+// Ends returns how many jobs have ended since the queue began, at all hubs. Those that were
+// cancelled while they waited do not count.
+func (q *Queue) Ends(ctx context.Context) (int64, error) {
+	n, err := q.db.Client().HGet(ctx, q.db.Key("q", "counters"), "ends").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("queue: %w", err)
+	}
+	return n, nil
+}
+
+// notAtDoor leaves out jobs whose client has not been answered yet.
+func notAtDoor(jobs []job.Job) []job.Job {
+	now := time.Now()
+	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.AtDoor(now) })
+}
