@@ -15,7 +15,7 @@ export function install({ cache, python }, withPython, say) {
   const programs = { node: process.execPath, modules: installNode(cache, say) };
   if (!withPython) return programs;
   try {
-    programs.python = installPython(cache, python, say);
+    programs.python = installPython({ cache, python }, 'requirements.txt', say);
   } catch (error) {
     if (error.code !== 'ENOENT') throw error;
     say(`no ${python} here: the Python clients are skipped`);
@@ -33,13 +33,13 @@ function installNode(cache, say) {
   });
 }
 
-/** The Python of a virtual environment that holds the Python clients. */
-function installPython(cache, python, say) {
+/** The Python of a virtual environment that holds what a file of requirements names. */
+export function installPython({ cache, python }, requirements, say) {
   const version = execFileSync(python, ['-c', 'import sys; print(sys.version_info[:2], sys.prefix)'], { encoding: 'utf8' });
-  const folder = once(cache, 'python', [read('requirements.txt'), version], (target) => {
-    say('installing the Python clients');
+  const folder = once(cache, 'python', [read(requirements), version], (target) => {
+    say(`installing ${requirements}`);
     run(python, ['-m', 'venv', target], root);
-    run(path.join(target, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', '--no-input', '-r', path.join(root, 'requirements.txt')], root);
+    run(path.join(target, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', '--no-input', '-r', path.join(root, requirements)], root);
   });
   return path.join(folder, 'bin', 'python');
 }

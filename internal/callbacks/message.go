@@ -28,6 +28,7 @@ type data struct {
 	CreatedAt  *float64 `json:"created_at"`
 	StartedAt  *float64 `json:"started_at"`
 	FinishedAt *float64 `json:"finished_at"`
+	Progress   *float64 `json:"progress"`
 	Error      *string  `json:"error"`
 }
 
@@ -39,6 +40,9 @@ func bodyOf(e queue.CallbackEvent) ([]byte, error) {
 	}
 	if e.Reason != "" && e.Name == queue.EventFailed {
 		m.Data.Error = &e.Reason
+	}
+	if e.Name == queue.EventProgress {
+		m.Data.Progress = &e.Progress
 	}
 	return json.Marshal(m)
 }

@@ -23,6 +23,8 @@ const (
 	maxOfTenant = 4
 	maxOfHost   = 8
 	sendTimeout = 15 * time.Second
+	// progressTimeout is shorter: what comes after waits for it.
+	progressTimeout = 5 * time.Second
 	// sendFor is for how long an event is tried.
 	sendFor = 24 * time.Hour
 	// The pauses between attempts, before the jitter.
@@ -227,9 +229,17 @@ func post(ctx context.Context, client *egress.Client, settings Settings, t queue
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeoutOf(t))
 	defer cancel()
 	return client.Post(ctx, t.URL, header, body)
+}
+
+// timeoutOf is how long a receiver may take to answer an event.
+func timeoutOf(t queue.TakenCallback) time.Duration {
+	if t.Name == queue.EventProgress {
+		return progressTimeout
+	}
+	return sendTimeout
 }
 
 // reasonOf says why an event did not arrive. It tells nothing of the hub's network, since
@@ -242,7 +252,7 @@ func reasonOf(status int, err error) string {
 	case errors.As(err, &refused):
 		return refused.Reason
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within " + sendTimeout.String()
+		return "no answer in time"
 	}
 	return "the connection failed"
 }

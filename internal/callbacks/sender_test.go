@@ -137,7 +137,7 @@ func TestSignedMessage(t *testing.T) {
 		require.Error(t, foreign.Verify(g.body, g.header), "a tenant knows nobody else's secret")
 	}
 	require.JSONEq(t, `{"type": "job.failed", "timestamp": "2023-11-14T22:13:20.5Z", "data": {"id": "prompt", "created_at": 1700000000,
-		"started_at": null, "finished_at": null, "error": "gpu died"}}`, string(g.body))
+		"started_at": null, "finished_at": null, "progress": null, "error": "gpu died"}}`, string(g.body))
 	require.Eventually(t, func() bool { return q.is("an-id") == "delivered" }, time.Minute, time.Millisecond)
 }
 
@@ -200,6 +200,19 @@ func TestHangingReceiver(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.LessOrEqual(t, hanging, maxOfTenant)
+}
+
+// A report of progress says how far the job is, and has less time to be answered.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	e := event("ann", "an-id", "https://example.com/")
+	require.Equal(t, sendTimeout, timeoutOf(e))
+	e.Name, e.Progress, e.Reason = queue.EventProgress, 0.25, ""
+	require.Equal(t, progressTimeout, timeoutOf(e))
+	body, err := bodyOf(e.CallbackEvent)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"type": "job.progress", "timestamp": "2023-11-14T22:13:20.5Z", "data": {"id": "prompt", "created_at": 1700000000,
+		"started_at": null, "finished_at": null, "progress": 0.25, "error": null}}`, string(body))
 }
 
 func TestPauses(t *testing.T) {

@@ -38,8 +38,8 @@ func (e *CallbackError) Error() string { return e.Reason }
 // callbackEvents are the events that can be asked for, and are those of a job that does
 // not say.
 var (
-	callbackEvents  = []string{queue.EventQueued, queue.EventStarted, queue.EventDone, queue.EventFailed, queue.EventCancelled}
-	defaultWithEnds = callbackEvents[2:]
+	callbackEvents  = []string{queue.EventQueued, queue.EventStarted, queue.EventProgress, queue.EventDone, queue.EventFailed, queue.EventCancelled}
+	defaultWithEnds = callbackEvents[3:]
 )
 
 // ReadCallback reads callback_url and callback_events of an object, which may be nil. It

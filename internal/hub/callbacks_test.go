@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,20 @@ func TestCallbacks(t *testing.T) {
 	require.Contains(t, history, "kept")
 	require.Contains(t, history, `"priority": 3`)
 	require.NotContains(t, history, "hidden", "an instance and the history are told no URL")
+}
+
+// Whoever asks for it is told how far a job is.
+func TestProgressCallsBack(t *testing.T) {
+	t.Parallel()
+	b, r := calling(t)
+	status, answer := b.as("ann", "POST", "/submit", fmt.Sprintf(`{"workflow": %s, "callback_url": %q, "callback_events": ["progress", "cancelled"]}`, endless(1), r.URL))
+	require.Equal(t, http.StatusOK, status, answer)
+	id := plainOf(t, []byte(answer)).ID
+	require.Eventually(t, func() bool { return len(r.of(id)) > 0 }, time.Minute, time.Millisecond)
+	status, answer = b.as("ann", "POST", "/cancel/"+id, "")
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Eventually(t, func() bool { return slices.Contains(r.of(id), "job.cancelled") }, time.Minute, time.Millisecond)
+	require.Equal(t, []string{"job.progress", "job.cancelled"}, r.of(id))
 }
 
 func TestRefusedCallbacks(t *testing.T) {

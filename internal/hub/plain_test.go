@@ -209,7 +209,7 @@ func TestPlainRefusals(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 	require.JSONEq(t, `{"detail": "Job not found"}`, string(answer))
 	done := b.order(picture(1), "")
-	for _, timeout := range []string{"x", "-1", "NaN"} {
+	for _, timeout := range []string{"", "x", "-1", "NaN"} {
 		status, answer = b.get("/wait/" + done.ID + "?timeout=" + timeout)
 		require.Equal(t, http.StatusBadRequest, status, string(answer))
 	}

@@ -21,8 +21,10 @@ const (
 	maxDead       = 10_000
 	// deadAge is for how long these are kept.
 	deadAge = 7 * 24 * time.Hour
-	// callbackLease is how long a hub may take to send an event.
+	// callbackLease is how long a hub may take to send an event; progressLease is the same
+	// for progress, which no end waits for any longer.
 	callbackLease = time.Minute
+	progressLease = 15 * time.Second
 )
 
 var (
@@ -36,6 +38,7 @@ var (
 const (
 	EventQueued    = "queued"
 	EventStarted   = "started"
+	EventProgress  = "progress"
 	EventDone      = "done"
 	EventFailed    = "failed"
 	EventCancelled = "cancelled"
@@ -73,6 +76,8 @@ type CallbackEvent struct {
 	FinishedAt int64
 	// Reason says why the job failed; empty if it did not.
 	Reason string
+	// Progress is how far the node is that ran at the event, from 0 to 1.
+	Progress float64
 	// Attempts is how often it was sent in vain.
 	Attempts int
 }
@@ -96,9 +101,10 @@ type WaitingCallback struct {
 }
 
 // TakeCallbacks gives events that are due to this hub, of each tenant one at most, and none
-// of the tenants of skip. Each is the hub's own for a minute; it must be settled by then.
+// of the tenants of skip. Each is the hub's own for a minute, progress for 15 s; it must be
+// settled by then.
 func (q *Queue) TakeCallbacks(ctx context.Context, bound int, skip []string) ([]TakenCallback, error) {
-	args := []any{milliseconds(callbackLease), bound, milliseconds(deadAge)}
+	args := []any{milliseconds(callbackLease), bound, milliseconds(deadAge), milliseconds(progressLease)}
 	for _, tenant := range skip {
 		args = append(args, tenant)
 	}
@@ -129,10 +135,13 @@ func readCallbackEvent(packed, tenant, prompt, link string, attempts int) (Callb
 		return CallbackEvent{}, fmt.Errorf("%w: event of a callback", ErrCorrupt)
 	}
 	p := parser{r: record{"at": parts[2], "created": parts[3], "started": parts[4], "finished": parts[5]}}
+	if len(parts) > 7 { // a hub of an older version has written it otherwise
+		p.r["progress"] = parts[7]
+	}
 	return CallbackEvent{
 		ID: parts[0], Name: parts[1], Reason: strings.ToValidUTF8(parts[6], ""),
 		At: p.int("at"), CreatedAt: p.int("created"), StartedAt: p.int("started"), FinishedAt: p.int("finished"),
-		Tenant: tenant, Prompt: prompt, URL: link, Attempts: attempts,
+		Progress: p.float("progress"), Tenant: tenant, Prompt: prompt, URL: link, Attempts: attempts,
 	}, p.err
 }
 
@@ -152,7 +161,8 @@ func (q *Queue) PutOffCallback(ctx context.Context, t TakenCallback, pause time.
 	return q.settleCallback(ctx, t, "later", pause, "")
 }
 
-// BuryCallback gives a taken event up. It is kept for a week, and can be replayed.
+// BuryCallback gives a taken event up. It is kept for a week, and can be replayed; progress
+// is dropped.
 func (q *Queue) BuryCallback(ctx context.Context, t TakenCallback, why string) error {
 	return q.settleCallback(ctx, t, "dead", 0, why)
 }

@@ -20,7 +20,7 @@ func calling(events ...string) func(*queue.Submission) {
 	}
 }
 
-var allEvents = []string{queue.EventQueued, queue.EventStarted, queue.EventDone, queue.EventFailed, queue.EventCancelled}
+var allEvents = []string{queue.EventQueued, queue.EventStarted, queue.EventProgress, queue.EventDone, queue.EventFailed, queue.EventCancelled}
 
 // take takes all events that are due now.
 func (b *bench) take(skip ...string) []queue.TakenCallback {

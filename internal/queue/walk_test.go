@@ -200,6 +200,7 @@ func (w *walk) started() {
 		default:
 			require.NoError(w.t, err)
 		}
+		require.NoError(w.t, w.Progress(w.ctx, run, w.rand.Float64()))
 		w.m.begin(j)
 		w.m.do(j, job.Start)
 		return

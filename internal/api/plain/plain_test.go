@@ -3,6 +3,7 @@ package plain
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
@@ -61,13 +62,15 @@ func TestShapeOfAJob(t *testing.T) {
 
 func TestWaitOf(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"": 30 * time.Second, "0": 0, "0.5": 500 * time.Millisecond, "1e9": 5 * time.Minute, "Inf": 5 * time.Minute} {
-		got, ok := waitOf(text)
+	for text, want := range map[string]time.Duration{"": 30 * time.Second, "timeout=0": 0, "timeout=0.5": 500 * time.Millisecond, "timeout=1e9": 5 * time.Minute, "timeout=Inf": 5 * time.Minute} {
+		q, err := url.ParseQuery(text)
+		require.NoError(t, err)
+		got, ok := waitOf(q)
 		require.True(t, ok, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"x", "-1", "NaN", "-Inf", "1s"} {
-		_, ok := waitOf(text)
+	for _, text := range []string{"", "x", "-1", "NaN", "-Inf", "1s"} {
+		_, ok := waitOf(url.Values{"timeout": {text}})
 		require.False(t, ok, text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -27,11 +28,11 @@ const (
 )
 
 // waitOf reads the parameter timeout, in seconds.
-func waitOf(text string) (time.Duration, bool) {
-	if text == "" {
+func waitOf(q url.Values) (time.Duration, bool) {
+	if !q.Has("timeout") {
 		return defaultWait, true
 	}
-	n, err := strconv.ParseFloat(text, 64)
+	n, err := strconv.ParseFloat(q.Get("timeout"), 64)
 	if err != nil || math.IsNaN(n) || n < 0 {
 		return 0, false
 	}
@@ -63,7 +64,7 @@ func (o *room) hold(w http.ResponseWriter, r *http.Request, a api.Requester) (ct
 // getWait answers GET /wait/{id} once the job has ended, or after the timeout with the job
 // as it is then.
 func (o *room) getWait(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	timeout, ok := waitOf(api.QueryOf(r).Get("timeout"))
+	timeout, ok := waitOf(api.QueryOf(r))
 	if !ok {
 		writeProblem(w, http.StatusBadRequest, "timeout: must be a number of seconds, 300 at most")
 		return

@@ -4,6 +4,9 @@
 -- LINE is how many events of a job may wait. Beyond it only its end joins the line.
 local LINE = 32
 
+-- PACE is the least time between two reports of a job's progress, in milliseconds.
+local PACE = 5000
+
 local function call_key(k)
   return key('q', 'callback', k)
 end
@@ -45,11 +48,45 @@ local function close_call(tenant, k)
   write('DEL', call_key(k), line_key(k))
 end
 
--- join adds an event to a job's line. Each begins with when it was added.
+-- is_progress reports whether an event of a line is about progress: its id says so.
+local function is_progress(item)
+  local space, colon = string.find(item, ' ', 1, true), string.find(item, ':', 1, true)
+  local id = string.sub(item, colon + 1, colon + tonumber(string.sub(item, space + 1, colon - 1)))
+  return string.find(id, '.progress.', 1, true) ~= nil
+end
+
+-- progress_waits reports whether a line ends with progress that no hub is sending.
+local function progress_waits(k)
+  local last = redis.call('LINDEX', line_key(k), '-1')
+  if not last or not is_progress(last) then
+    return false
+  end
+  return redis.call('LLEN', line_key(k)) > 1 or (redis.call('HGET', call_key(k), 'turn') or '') == ''
+end
+
+-- first_due is when the first event of a job's line is due if it was not sent yet.
+local function first_due(k)
+  local first = redis.call('LINDEX', line_key(k), '0')
+  if first and is_progress(first) then
+    return math.max(now(), tonumber(redis.call('HGET', call_key(k), 'progressed') or '0') + PACE)
+  end
+  return now()
+end
+
+-- join_line adds an event to a job's line, in place of progress that waits: it is out of
+-- date now. Each event begins with when it was added.
 local function join_line(tenant, k, event)
-  if write('RPUSH', line_key(k), int(now()) .. ' ' .. event) == 1 then
+  local item = int(now()) .. ' ' .. event
+  if progress_waits(k) then
+    write('LTRIM', line_key(k), '0', '-2')
+    if is_progress(item) then
+      write('RPUSH', line_key(k), item) -- due when the one before was
+      return
+    end
+  end
+  if write('RPUSH', line_key(k), item) == 1 then
     write('HSET', call_key(k), 'attempts', '0', 'error', '')
-    call_at(tenant, k, now())
+    call_at(tenant, k, first_due(k))
   end
 end
 
@@ -64,14 +101,16 @@ local function tell_event(j, event, last)
   local id = j.key .. '.' .. event
   if event == 'started' then
     id = id .. '.' .. j.fence
+  elseif event == 'progress' then
+    id = id .. '.' .. int(now())
   end
   write('HSET', call_key(j.key), 'tenant', j.tenant, 'id', j.id, 'url', j.callback)
   join_line(j.tenant, j.key, pack(id, event, int(now()), j.created or '0', j.started or '0',
-    j.finished or '0', string.sub(j.reason or '', 1, 2000)))
+    j.finished or '0', string.sub(j.reason or '', 1, 2000), j.progress or '0'))
 end
 
--- call_back tells of a job: 'queued', 'started', or its end. It is called in the script
--- that changes the job, so that no end is lost.
+-- call_back tells of a job: 'queued', 'started', 'progress', or its end. It is called in
+-- the script that changes the job, so that no end is lost.
 local function call_back(j, event)
   if not j.callback or j.callback == '' or j.called == '1' then
     return
@@ -84,7 +123,7 @@ local function call_back(j, event)
   if event == 'queued' then
     return
   end
-  local last = event ~= 'started'
+  local last = event ~= 'started' and event ~= 'progress'
   tell_event(j, event, last)
   if last then
     j.called = '1'

@@ -10,4 +10,7 @@ if not j then
   return {'stale'}
 end
 set(j, 'progress', ARGV[3])
+if j.state == 'running' and not j.cancel then
+  call_back(j, 'progress')
+end
 return {'ok'}

@@ -17,7 +17,9 @@ if call[1] ~= ARGV[2] or not item then
   return {'stale'}
 end
 write('HSET', call_key(k), 'turn', '')
-if ARGV[3] == 'later' or ARGV[3] == 'failed' then
+local progress = is_progress(item)
+-- Progress is not sent again once something newer waits.
+if (ARGV[3] == 'later' or ARGV[3] == 'failed') and not (progress and redis.call('LLEN', line_key(k)) > 1) then
   if ARGV[3] == 'failed' then
     write('HINCRBY', call_key(k), 'attempts', '1')
     write('HSET', call_key(k), 'error', ARGV[5])
@@ -27,7 +29,7 @@ if ARGV[3] == 'later' or ARGV[3] == 'failed' then
   return {'ok'}
 end
 write('LTRIM', line_key(k), '1', '-1')
-if ARGV[3] == 'dead' then
+if ARGV[3] == 'dead' and not progress then
   local event = string.sub(item, string.find(item, ' ', 1, true) + 1)
   local colon = string.find(event, ':', 1, true)
   local id = string.sub(event, colon + 1, colon + tonumber(string.sub(event, 1, colon - 1)))
@@ -45,7 +47,7 @@ if ARGV[3] == 'dead' then
 end
 if redis.call('EXISTS', line_key(k)) == 1 then
   write('HSET', call_key(k), 'attempts', '0', 'error', '')
-  write('ZADD', key('q', 'callbacks_due', tenant), int(now()), k)
+  write('ZADD', key('q', 'callbacks_due', tenant), int(first_due(k)), k)
   call_later(tenant)
   return {'ok'}
 end

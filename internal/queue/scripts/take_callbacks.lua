@@ -5,7 +5,8 @@
 -- ARGV[1] lease in milliseconds
 -- ARGV[2] bound of events
 -- ARGV[3] bound of the age of what could not be delivered, in milliseconds
--- ARGV[4...] tenants of which none is wanted now
+-- ARGV[4] lease of an event about progress, in milliseconds
+-- ARGV[5...] tenants of which none is wanted now
 --
 -- Output: {'ok', key, turn, tenant, id, url, attempts, how many milliseconds ago it joined
 --          the line, event, ...}
@@ -43,7 +44,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'callbacks_dead'), '-in
 end
 
 local skip = {}
-for i = 4, #ARGV do
+for i = 5, #ARGV do
   skip[ARGV[i]] = true
 end
 local out, left = {'ok'}, tonumber(ARGV[2])
@@ -54,11 +55,22 @@ for _, tenant in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'callback_tenants')
   if not skip[tenant] then
     local k = redis.call('ZRANGEBYSCORE', key('q', 'callbacks_due', tenant), '-inf', int(now()), 'LIMIT', '0', '1')[1]
     local item = k and redis.call('LINDEX', line_key(k), '0')
+    if item and is_progress(item) and redis.call('LLEN', line_key(k)) > 1 then
+      -- The hub that was sending it is dead, and something newer waits.
+      write('LTRIM', line_key(k), '1', '-1')
+      write('HSET', call_key(k), 'attempts', '0', 'error', '')
+      item = redis.call('LINDEX', line_key(k), '0')
+    end
     if item then
+      local lease = ARGV[1]
+      if is_progress(item) then
+        lease = ARGV[4]
+        write('HSET', call_key(k), 'progressed', int(now()))
+      end
       local call = redis.call('HMGET', call_key(k), 'id', 'url', 'attempts')
       local turn = write('HINCRBY', key('q', 'counters'), 'callbacks', '1')
       write('HSET', call_key(k), 'turn', int(turn))
-      write('ZADD', key('q', 'callbacks_due', tenant), int(now() + tonumber(ARGV[1])), k)
+      write('ZADD', key('q', 'callbacks_due', tenant), int(now() + tonumber(lease)), k)
       local space = string.find(item, ' ', 1, true)
       for _, v in ipairs({k, int(turn), tenant, call[1] or '', call[2] or '', call[3] or '0',
                           int(now() - tonumber(string.sub(item, 1, space - 1))), string.sub(item, space + 1)}) do
