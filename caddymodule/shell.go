@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
@@ -12,15 +13,31 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "comfyhub",
-		Usage: "submit|status|cancel|logs",
-		Short: "Submits workflows to a hub, and shows and cancels jobs",
-		Long: `The commands are a client of the hub's plain job API, and run on any machine.
+		Usage: "submit|status|cancel|logs|drain|pause|resume|forget|keygen",
+		Short: "Submits workflows to a hub, shows and cancels jobs, and runs the fleet",
+		Long: `submit, status, cancel and logs are a client of a hub, and run on any machine. drain,
+pause, resume and forget are the operator's: they talk to the admin endpoint of the
+running hub (--address).
 
 --hub or the variable COMFYHUB_URL names the hub. Where it has logins, give --user
 with the password in COMFYHUB_PASSWORD or --password-file, or a bearer token in
 COMFYHUB_TOKEN or --token-file.`,
-		CobraFunc: func(cmd *cobra.Command) { shell.AddCommands(cmd, exitWith) },
+		CobraFunc: func(cmd *cobra.Command) {
+			shell.AddCommands(cmd, shell.Options{Exit: exitWith, Resolve: resolveAdmin})
+		},
 	})
+}
+
+// resolveAdmin turns the address of an admin endpoint into what can be dialled.
+func resolveAdmin(address string) (network, dial string, err error) {
+	parsed, err := caddy.ParseNetworkAddress(address)
+	if err != nil {
+		return "", "", err
+	}
+	if parsed.PortRangeSize() > 1 {
+		return "", "", errors.New("want one port")
+	}
+	return parsed.Network, parsed.JoinHostPort(0), nil
 }
 
 // exitWith is an error by which Caddy ends with an exit code, 1 or more. Codes above 1 need

@@ -19,12 +19,20 @@ const (
 	userVariable     = "COMFYHUB_USER"
 	passwordVariable = "COMFYHUB_PASSWORD"
 	tokenVariable    = "COMFYHUB_TOKEN" //nolint:gosec // the name of a variable, no secret
+	// adminVariable is that of the root Caddyfile.
+	adminVariable = "COMFYHUB_ADMIN"
+	defaultAdmin  = "localhost:2019"
 	// defaultHub is the hub on the same machine.
 	defaultHub = "http://localhost:8188"
 )
 
 // login is what the flags say about the hub.
 type login struct{ hub, user, passwordFile, tokenFile string }
+
+// named reports whether a flag or a variable says which hub is meant, or who asks.
+func (l login) named() bool {
+	return l != (login{}) || os.Getenv(hubVariable) != "" || os.Getenv(userVariable) != "" || os.Getenv(tokenVariable) != ""
+}
 
 // access reads the flags, the variables and the files of secrets.
 func (l login) access() (Access, error) {
@@ -68,68 +76,149 @@ func readSecret(name string) (string, error) {
 	return line, nil
 }
 
-// AddCommands adds the commands to a parent. exit makes the error by which the program
-// ends with an exit code; everything about it has been shown then.
-func AddCommands(parent *cobra.Command, exit func(code int) error) {
-	var l login
+// Options are what the commands need of the program that has them.
+type Options struct {
+	// Exit makes the error by which the program ends with an exit code; everything about it
+	// has been shown then.
+	Exit func(code int) error
+	// Resolve turns an address as Caddy writes it into what can be dialled.
+	Resolve func(address string) (network, dial string, err error)
+}
+
+// commands adds commands to a parent.
+type commands struct {
+	Options
+	parent *cobra.Command
+	login  login
+	// address is that of the admin endpoint.
+	address string
+}
+
+// AddCommands adds the commands to a parent.
+func AddCommands(parent *cobra.Command, o Options) {
+	c := &commands{Options: o, parent: parent}
 	f := parent.PersistentFlags()
-	f.StringVar(&l.hub, "hub", "", "`URL` of the hub (default: the variable "+hubVariable+", else "+defaultHub+")")
-	f.StringVar(&l.user, "user", "", "`name` to log in with (default: the variable "+userVariable+"); the password is in "+passwordVariable)
-	f.StringVar(&l.passwordFile, "password-file", "", "`file` with the password")
-	f.StringVar(&l.tokenFile, "token-file", "", "`file` with a bearer token (default: the variable "+tokenVariable+")")
-	ended := func(cmd *cobra.Command, err error) error {
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, errShown) {
-			fmt.Fprintln(cmd.ErrOrStderr(), "comfyhub:", err)
-		}
-		return exit(codeOf(err))
-	}
+	f.StringVar(&c.login.hub, "hub", "", "`URL` of the hub (default: the variable "+hubVariable+", else "+defaultHub+")")
+	f.StringVar(&c.login.user, "user", "", "`name` to log in with (default: the variable "+userVariable+"); the password is in "+passwordVariable)
+	f.StringVar(&c.login.passwordFile, "password-file", "", "`file` with the password")
+	f.StringVar(&c.login.tokenFile, "token-file", "", "`file` with a bearer token (default: the variable "+tokenVariable+")")
+	f.StringVarP(&c.address, "address", "a", "", "`address` of the admin endpoint, for the operator's commands (default: the variable "+adminVariable+", else "+defaultAdmin+")")
 	parent.SilenceErrors, parent.SilenceUsage = true, true
 	parent.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return ended(cmd, usagef("%w; see --help", err))
+		return c.ended(cmd, usagef("%w; see --help", err))
 	})
 	parent.Args = cobra.ArbitraryArgs
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return ended(cmd, usagef("%q is not a command; see --help", args[0]))
+			return c.ended(cmd, usagef("%q is not a command; see --help", args[0]))
 		}
 		return cmd.Help()
 	}
-	add := func(cmd *cobra.Command, count func(n int) bool, run func(ctx context.Context, c *Client, cmd *cobra.Command, args []string) error) {
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.Args = cobra.ArbitraryArgs // cobra's own check knows no exit code
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if !count(len(args)) {
-				return ended(cmd, usagef("usage: %s", cmd.UseLine()))
-			}
-			a, err := l.access()
-			if err != nil {
-				return ended(cmd, err)
-			}
-			c, err := NewClient(a)
-			if err != nil {
-				return ended(cmd, usagef("%w", err))
-			}
-			defer c.Close()
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			defer context.AfterFunc(ctx, stop)() // a second Ctrl-C ends the program at once
-			err = run(ctx, c, cmd, args)
-			var c2 *coded
-			if ctx.Err() != nil && err != nil && !errors.As(err, &c2) {
-				err = &coded{ExitInterrupted, errors.New("interrupted")}
-			}
-			return ended(cmd, err)
-		}
-		parent.AddCommand(cmd)
-	}
 	one := func(n int) bool { return n == 1 }
+	most := func(n int) bool { return n <= 1 }
 	submit := &submission{}
-	add(submit.command(), one, submit.run)
-	add(statusCommand(), one, runStatus)
-	add(cancelCommand(), one, runCancel)
+	c.addClient(submit.command(), one, submit.run)
+	c.addClient(cancelCommand(), one, runCancel)
 	logs := &logs{}
-	add(logs.command(), func(n int) bool { return n <= 1 }, logs.run)
+	c.addClient(logs.command(), most, logs.run)
+	c.add(statusCommand(), most, func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return c.withClient(func(c *Client) error { return runStatus(ctx, c, cmd, args) })
+		}
+		return c.withView(ctx, func(v view) error { return runFleetStatus(ctx, v, cmd) })
+	})
+	for _, verb := range []string{"drain", "pause", "resume", "forget"} {
+		o := &operation{verb: verb}
+		c.add(o.command(), most, func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return c.withAdmin(func(a *Admin) error { return adminError(a, o.run(ctx, a, cmd, args)) })
+		})
+	}
+	c.add(keygenCommand(), most, func(_ context.Context, cmd *cobra.Command, args []string) error { return runKeygen(cmd, args) })
+}
+
+// ended shows the error of a command, and returns the one by which the program ends.
+func (c *commands) ended(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, errShown) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "comfyhub:", err)
+	}
+	return c.Exit(codeOf(err))
+}
+
+// add adds a command. count tells how many arguments it takes.
+func (c *commands) add(cmd *cobra.Command, count func(n int) bool, run func(ctx context.Context, cmd *cobra.Command, args []string) error) {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.Args = cobra.ArbitraryArgs // cobra's own check knows no exit code
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !count(len(args)) {
+			return c.ended(cmd, usagef("usage: %s", cmd.UseLine()))
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		defer context.AfterFunc(ctx, stop)() // a second Ctrl-C ends the program at once
+		err := run(ctx, cmd, args)
+		var known *coded
+		if ctx.Err() != nil && err != nil && !errors.As(err, &known) {
+			err = &coded{ExitInterrupted, errors.New("interrupted")}
+		}
+		return c.ended(cmd, err)
+	}
+	c.parent.AddCommand(cmd)
+}
+
+// addClient adds a command that speaks to a hub as a user.
+func (c *commands) addClient(cmd *cobra.Command, count func(n int) bool, run func(ctx context.Context, c *Client, cmd *cobra.Command, args []string) error) {
+	c.add(cmd, count, func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		return c.withClient(func(client *Client) error { return run(ctx, client, cmd, args) })
+	})
+}
+
+// withClient runs something with a client of the hub.
+func (c *commands) withClient(run func(*Client) error) error {
+	access, err := c.login.access()
+	if err != nil {
+		return err
+	}
+	client, err := NewClient(access)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	defer client.Close()
+	return run(client)
+}
+
+// withAdmin runs something with a client of the admin endpoint.
+func (c *commands) withAdmin(run func(*Admin) error) error {
+	admin, err := NewAdmin(cmp.Or(c.address, os.Getenv(adminVariable), defaultAdmin), c.Resolve)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	return run(admin)
+}
+
+// withView runs something with a view of the fleet: by the admin endpoint if --address names
+// it, by the hub's URL if a flag or variable names that or a login, else by the admin endpoint
+// of this machine if a hub answers there.
+func (c *commands) withView(ctx context.Context, run func(view) error) error {
+	named := c.login.named()
+	switch {
+	case c.address != "" && c.login != (login{}):
+		return usagef("either --address or the hub's URL and a login, not both")
+	case c.address != "":
+		return c.withAdmin(func(a *Admin) error { return adminError(a, run(a)) })
+	case named:
+		return c.withClient(func(client *Client) error { return run(client) })
+	}
+	return c.withAdmin(func(a *Admin) error {
+		return c.withClient(func(client *Client) error {
+			v, err := either(ctx, a, client)
+			if err != nil {
+				return err
+			}
+			return run(v)
+		})
+	})
 }

@@ -109,7 +109,10 @@ func (b *buffer) String() string {
 func run(ctx context.Context, in string, errors *buffer, args ...string) result {
 	var out buffer
 	parent := &cobra.Command{Use: "comfyhub"}
-	AddCommands(parent, func(code int) error { return exitError(code) })
+	AddCommands(parent, Options{
+		Exit:    func(code int) error { return exitError(code) },
+		Resolve: func(address string) (string, string, error) { return "tcp", address, nil },
+	})
 	parent.SetArgs(args)
 	parent.SetIn(strings.NewReader(in))
 	parent.SetOut(&out)

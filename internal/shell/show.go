@@ -3,6 +3,7 @@ package shell
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,11 +23,35 @@ func asJSON(cmd *cobra.Command) bool {
 
 func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status ID", Short: "Show a job and its files",
-		Long: "Shows a job and the URLs of its files. The exit code is 0 whatever has become of\nthe job, 1 if there is no such job.",
+		Use: "status [ID]", Short: "Show the fleet in one screen, or a job and its files",
+		Long: `Without an id, shows the fleet, the queue and the instances, those with problems
+first: to the operator by the admin endpoint (--address, default: the one of this
+machine if a hub answers there), else to a user by the hub's URL.
+
+With an id, shows a job and the URLs of its files. The exit code is 0 whatever has
+become of the job, 1 if there is no such job.`,
 	}
-	cmd.Flags().Bool("json", false, "print the job as JSON")
+	cmd.Flags().Bool("json", false, "print the fleet or the job as JSON")
+	cmd.Flags().Bool("all", false, "show all instances")
 	return cmd
+}
+
+func runFleetStatus(ctx context.Context, v view, cmd *cobra.Command) error {
+	all, err := cmd.Flags().GetBool("all")
+	if err != nil {
+		return err
+	}
+	f, err := readFleet(ctx, v, shortList)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if asJSON(cmd) {
+		byNeed(f.Instances)
+		return json.NewEncoder(out).Encode(f)
+	}
+	f.show(out, all, newScreen(out).width(), time.Now())
+	return nil
 }
 
 func runStatus(ctx context.Context, c *Client, cmd *cobra.Command, args []string) error {

@@ -1,0 +1,148 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Instance is an instance as the hub lists it.
+type Instance struct {
+	Name  string `json:"name"`
+	URL   string `json:"url"`
+	Kind  string `json:"kind"`
+	State string `json:"state"`
+	// Running is the id of the prompt that runs there, empty for none and for one that is
+	// none of the viewer's business.
+	Running string `json:"running"`
+	Version string `json:"version"`
+	GPU     string `json:"gpu"`
+	// VRAMTotal and VRAMFree are in bytes.
+	VRAMTotal int64 `json:"vram_total"`
+	VRAMFree  int64 `json:"vram_free"`
+	// LastSeen is in Unix seconds, 0 for never.
+	LastSeen int64    `json:"last_seen"`
+	Reason   string   `json:"reason"`
+	Reserved []string `json:"reserved"`
+}
+
+// Stats are the fleet in numbers.
+type Stats struct {
+	Queued    int            `json:"queued"`
+	Running   int            `json:"running"`
+	Sockets   int            `json:"sockets"`
+	Instances map[string]int `json:"instances"`
+	// Ended counts the jobs that have ended since the queue began, nil if the viewer may
+	// not know.
+	Ended  *int64 `json:"ended"`
+	Paused bool   `json:"paused"`
+}
+
+// FleetJob is a job as the hub lists it.
+type FleetJob struct {
+	Job
+
+	Instance string `json:"instance"`
+	Tenant   string `json:"tenant"`
+	Priority int    `json:"priority"`
+	Band     string `json:"band"`
+	Paused   bool   `json:"paused"`
+	Attempts int    `json:"attempts"`
+}
+
+// Fleet is what a hub shows at one moment.
+type Fleet struct {
+	// From says where this was read.
+	From string `json:"from"`
+	// Operator means that it is everybody's, and that instances can be drained there.
+	Operator  bool       `json:"operator"`
+	Stats     Stats      `json:"stats"`
+	Instances []Instance `json:"instances"`
+	// Running and Queued are the first jobs of each kind.
+	Running []FleetJob `json:"running"`
+	Queued  []FleetJob `json:"queued"`
+}
+
+// view reads a fleet: the operator's by the admin endpoint, or a user's by the hub's URL.
+type view interface {
+	// get decodes the answer of GET /hub/PATH or its counterpart at the admin endpoint.
+	get(ctx context.Context, path string, query url.Values, v any) error
+	// cancelJob cancels a job, and reports whether there was one to cancel.
+	cancelJob(ctx context.Context, tenant, id string) (bool, error)
+	// name says where the fleet is read, and whether as its operator.
+	name() (from string, operator bool)
+}
+
+// readFleet reads a fleet, with at most so many jobs of each kind.
+func readFleet(ctx context.Context, v view, jobs int) (Fleet, error) {
+	var f Fleet
+	f.From, f.Operator = v.name()
+	if err := v.get(ctx, "stats", nil, &f.Stats); err != nil {
+		return f, err
+	}
+	if err := v.get(ctx, "instances", nil, &f.Instances); err != nil {
+		return f, err
+	}
+	if jobs == 0 {
+		return f, nil
+	}
+	for status, to := range map[string]*[]FleetJob{"running": &f.Running, "queued": &f.Queued} {
+		query := url.Values{"status": {status}, "limit": {strconv.Itoa(jobs)}}
+		if err := v.get(ctx, "jobs", query, to); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (c *Client) name() (from string, operator bool) { return c.base.String(), false }
+
+func (c *Client) get(ctx context.Context, path string, query url.Values, v any) error {
+	target := "/hub/" + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	answer, err := c.answer(ctx, http.MethodGet, target, nil, nil)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, v); err != nil {
+		return fmt.Errorf("the hub's answer: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) cancelJob(ctx context.Context, _, id string) (bool, error) {
+	cancelled, _, err := c.Cancel(ctx, id)
+	return cancelled, err
+}
+
+func (a *Admin) name() (from string, operator bool) { return a.Address, true }
+
+func (a *Admin) get(ctx context.Context, path string, query url.Values, v any) error {
+	return a.ask(ctx, http.MethodGet, path, query, v)
+}
+
+func (a *Admin) cancelJob(ctx context.Context, tenant, id string) (bool, error) {
+	var told struct{ Cancelled bool }
+	err := a.ask(ctx, http.MethodPost, "cancel", url.Values{"tenant": {tenant}, "job": {id}}, &told)
+	return told.Cancelled, err
+}
+
+// either reads by the admin endpoint if a hub answers there, else by the hub's URL.
+func either(ctx context.Context, admin *Admin, hub *Client) (view, error) {
+	var stats Stats
+	err := admin.get(ctx, "stats", nil, &stats)
+	var refusal *Refusal
+	switch {
+	case err == nil:
+		return admin, nil
+	case errors.As(err, &refusal) && refusal.Status == http.StatusServiceUnavailable:
+		return nil, err // it is the right one, and says what it waits for
+	}
+	return hub, nil
+}

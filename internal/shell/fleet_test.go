@@ -1,0 +1,107 @@
+package shell
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/stretchr/testify/require"
+)
+
+// aFleet is a fleet with an instance in each state.
+func aFleet() Fleet {
+	ended, eta := int64(12345), 75.0
+	f := Fleet{From: "localhost:2019", Operator: true, Stats: Stats{
+		Queued: 9998, Running: 1, Sockets: 3, Ended: &ended,
+		Instances: map[string]int{"idle": 1, "busy": 1, "sick": 1, "offline": 1},
+	}}
+	for n, state := range []string{"idle", "busy", "offline", "sick"} {
+		f.Instances = append(f.Instances, Instance{
+			Name: fmt.Sprint("gpu-", n+1), State: state, GPU: "cuda:0 NVIDIA GeForce RTX 4090 : cudaMallocAsync",
+			VRAMTotal: 24 << 30, VRAMFree: 6 << 30, LastSeen: 1_000_000 - int64(n)*70,
+		})
+	}
+	f.Instances[1].Running = "3f2a9c00-1111"
+	f.Instances[3].Reason = "its GPU\x1b[2J fails"
+	f.Running = []FleetJob{{Job: Job{ID: "3f2a9c00-1111", Status: "running", Progress: 0.414, ETA: &eta, Created: 999_000, Started: 999_940}, Tenant: "ann", Instance: "gpu-2"}}
+	f.Queued = []FleetJob{{Job: Job{ID: "next", Status: "queued", Created: 999_990}, Tenant: "Ünïcode 世界"}}
+	return f
+}
+
+func TestFleetInOneScreen(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	var out strings.Builder
+	aFleet().show(&out, false, 0, now)
+	for _, want := range []string{
+		"Hub        localhost:2019 (admin endpoint: everybody's jobs)\n",
+		"Instances  4: 1 idle, 1 busy, 1 offline, 1 sick\n", "Jobs       1 running, 9,998 waiting, 12,345 ended\n",
+		"INSTANCE  STATE    RUNNING   VRAM        SEEN  GPU       NOTE\n" + "gpu-4     sick               18.0/24 GB  3m    RTX 4090  its GPU?[2J fails\n",
+		"gpu-2     busy     3f2a9c00  18.0/24 GB  1m    RTX 4090\n",
+		"41%, 1m left", "... and 9997 more jobs\n",
+	} {
+		require.Contains(t, out.String(), want)
+	}
+	require.NotContains(t, out.String(), "\x1b", "nobody's text reaches the terminal as a command")
+	out.Reset()
+	aFleet().show(&out, false, 40, now)
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "Hub") { // it says where, whatever the width
+			require.LessOrEqual(t, runewidth.StringWidth(strings.TrimSpace(line)), 50, line)
+		}
+	}
+
+	// 500 instances are one screen, and all of them with --all.
+	f := aFleet()
+	for n := range 500 {
+		f.Instances = append(f.Instances, Instance{Name: fmt.Sprintf("many-%03d", n), State: "idle"})
+	}
+	out.Reset()
+	f.show(&out, false, 80, now)
+	require.Less(t, strings.Count(out.String(), "\n"), 2*shortList)
+	require.Contains(t, out.String(), "more instances: --all shows them")
+	out.Reset()
+	f.show(&out, true, 80, now)
+	require.Contains(t, out.String(), "many-499")
+}
+
+func TestShortTimes(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 90 * time.Minute: "1h", 47 * time.Hour: "47h", 48 * time.Hour: "2d",
+	} {
+		require.Equal(t, want, short(d))
+	}
+}
+
+func TestKeygen(t *testing.T) {
+	t.Parallel()
+	first, second := call(t, "", "keygen"), call(t, "", "keygen")
+	require.Equal(t, ExitDone, first.code)
+	require.NotEqual(t, first.out, second.out)
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(first.out))
+	require.NoError(t, err)
+	require.Len(t, key, 32)
+
+	file := filepath.Join(t.TempDir(), "key")
+	r := call(t, "", "keygen", file)
+	require.Equal(t, ExitDone, r.code, r.errors)
+	require.Empty(t, r.out, "a secret that is in a file is not shown")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	r = call(t, "", "keygen", file)
+	require.Equal(t, ExitUsage, r.code)
+	require.Contains(t, r.errors, "delete the file first")
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	require.Equal(t, ExitUsage, call(t, "", "keygen", filepath.Join(file, "below")).code)
+}
