@@ -72,6 +72,8 @@ func newHub(t *testing.T) string {
 		served.Wait()
 		server.Close()
 	})
+	// A hub that knows no node class yet refuses no workflow.
+	require.Eventually(t, func() bool { return h.Classes().Known("EmptyImage") != nil }, testPatience, 5*time.Millisecond)
 	return web.URL
 }
 
