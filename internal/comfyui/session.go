@@ -25,9 +25,13 @@ type session struct {
 	remaining int
 	reading   bool // a reading of the queue is under way
 	stale     bool // and will be outdated
-	checking  bool
-	fetching  bool
-	strikes   int // checks in a row that went badly
+	// rest ends the pause after a look, nil while there is none; due says that a status
+	// has come meanwhile.
+	rest     <-chan time.Time
+	due      bool
+	checking bool
+	fetching bool
+	strikes  int // checks in a row that went badly
 }
 
 // check is the result of one sign of life.
@@ -77,7 +81,14 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 		case n := <-s.status:
 			s.heard++
 			s.remaining = n
-			w.look(ctx, s)
+			if s.due = s.rest != nil; !s.due {
+				w.look(ctx, s)
+			}
+		case <-s.rest:
+			s.rest = nil
+			if s.due || s.reading {
+				w.look(ctx, s)
+			}
 		case q := <-s.queue:
 			s.reading = false
 			w.seen(s, q)
@@ -177,20 +188,27 @@ func (s *session) follow(ctx context.Context, socket *Socket) {
 	}
 }
 
-// look acts on the newest count. An empty queue needs no question; else the
-// queue tells who is in it.
+// lookPause is the least time between two looks at the count. Where prompts take
+// milliseconds, each would otherwise cost a reading of the queue and several reports
+// that are outdated when they arrive.
+const lookPause = 50 * time.Millisecond
+
+// look acts on the newest count. An empty queue needs no question; else the queue
+// tells who is in it. The count alone is passed on only if that takes long.
 func (w *watcher) look(ctx context.Context, s *session) {
-	next := w.now
-	next.QueueRemaining = s.remaining
+	s.rest, s.due = time.After(lookPause), false
 	if s.remaining == 0 {
 		s.stale = false
-		next.Foreign, next.Running, next.RunningMark = 0, "", Mark{}
+		next := w.now
+		next.QueueRemaining, next.Foreign, next.Running, next.RunningMark = 0, 0, "", Mark{}
 		w.emit(next)
 		return
 	}
-	w.emit(next)
 	if s.reading {
 		s.stale = true
+		next := w.now
+		next.QueueRemaining = s.remaining
+		w.emit(next)
 		return
 	}
 	s.reading, s.stale = true, false
@@ -207,14 +225,17 @@ func (w *watcher) look(ctx context.Context, s *session) {
 
 // seen takes a reading of the queue, unless the queue has run empty since.
 func (w *watcher) seen(s *session, q Queue) {
-	if s.remaining == 0 || len(q.Running)+len(q.Pending) == 0 {
+	if s.remaining == 0 {
 		return
 	}
 	next := w.now
-	next.Foreign = q.Foreign()
-	next.Running, next.RunningMark = "", Mark{}
-	if len(q.Running) > 0 {
-		next.Running, next.RunningMark = q.Running[0].ID, q.Running[0].Mark
+	next.QueueRemaining = s.remaining
+	if len(q.Running)+len(q.Pending) > 0 {
+		next.Foreign = q.Foreign()
+		next.Running, next.RunningMark = "", Mark{}
+		if len(q.Running) > 0 {
+			next.Running, next.RunningMark = q.Running[0].ID, q.Running[0].Mark
+		}
 	}
 	w.emit(next)
 }

@@ -109,6 +109,25 @@ func TestWatchEndsInTheTruth(t *testing.T) {
 	})
 }
 
+// Short prompts in a row cost few reports, each of which says what runs.
+func TestWatchPausesBetweenLooks(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	w := startWatch(t, f.URL, WatchOptions{})
+	w.await(t, "up with its object_info", func(o Observation) bool { return o.Idle() && o.ObjectInfoHash != "" })
+	before, began := len(w.all()), time.Now()
+	for i := range 500 {
+		f.set([]string{ours(fmt.Sprint(i))}, nil)
+		f.set(nil, nil)
+	}
+	f.set([]string{ours("last")}, nil)
+	w.await(t, "the last one", func(o Observation) bool { return o.Running == "last" })
+	seen := w.all()[before:]
+	require.LessOrEqual(t, len(seen), 2+2*int(time.Since(began)/lookPause))
+	f.set(nil, nil)
+	w.await(t, "idle", Observation.Idle)
+}
+
 func TestWatchSurvivesALostSocket(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)

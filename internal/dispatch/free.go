@@ -68,8 +68,8 @@ func (conn *connection) idle() (Idle, *catalog.Info, bool) {
 }
 
 // usable reports whether the instance may take a job, as far as the fleet knows. A
-// report that still shows the run that this hub has just seen end is out of date,
-// and no reason to wait.
+// report that still shows the run that this hub has just seen end, or one that was
+// begun before it, is out of date, and no reason to wait.
 func (conn *connection) usable(i fleet.Instance) bool {
 	switch i.State {
 	case fleet.Idle:
@@ -77,7 +77,11 @@ func (conn *connection) usable(i fleet.Instance) bool {
 	case fleet.Busy:
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		return i.Report.Queue <= 1 && i.Report.Job != "" && i.Report.Job == conn.last.Key
+		if i.Report.Job == conn.last.Key {
+			return i.Report.Queue <= 1 && i.Report.Job != ""
+		}
+		// Fences follow Redis's clock, and an instance runs its prompts in order.
+		return i.Report.Job != "" && i.Report.Fence < conn.last.Fence
 	default:
 		return false
 	}

@@ -124,3 +124,31 @@ func TestReconcilesOnlyWhatChanged(t *testing.T) {
 	d.reconcile(context.Background(), changes.Take())
 	require.Equal(t, []string{two}, asked)
 }
+
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	_, conns := openTo(t, 1)
+	conn := conns[0]
+	busy := func(queue int, job string, fence int64) fleet.Instance {
+		return fleet.Instance{State: fleet.Busy, Report: fleet.InstanceReport{Up: true, Queue: queue, Job: job, Fence: fence}}
+	}
+	require.True(t, conn.usable(fleet.Instance{State: fleet.Idle}))
+	require.False(t, conn.usable(busy(1, "", 0)), "nothing has run here")
+	conn.ended(job.Run{Key: "last", Fence: 7})
+	for _, c := range []struct {
+		what     string
+		instance fleet.Instance
+		want     bool
+	}{
+		{"idle", fleet.Instance{State: fleet.Idle}, true},
+		{"sick", fleet.Instance{State: fleet.Sick, Report: fleet.InstanceReport{Job: "last", Queue: 1, Fence: 7}}, false},
+		{"the run that has ended", busy(1, "last", 7), true},
+		{"and another one behind it", busy(2, "last", 7), false},
+		{"a run before it", busy(1, "before", 6), true},
+		{"with that run behind it", busy(2, "before", 6), true},
+		{"a later run of another hub", busy(1, "other", 8), false},
+		{"nobody knows whose", busy(1, "", 0), false},
+	} {
+		require.Equal(t, c.want, conn.usable(c.instance), c.what)
+	}
+}
