@@ -27,7 +27,7 @@ func (c *Client) Forward(w http.ResponseWriter, r *http.Request, path aiohttp.Pa
 	proxy := httputil.ReverseProxy{
 		// Routes of custom nodes may wait for a person.
 		Transport:     finalAnswers{c.patient.Transport},
-		FlushInterval: -1, // progress streams of custom nodes must not wait for a buffer
+		FlushInterval: flushAfter,
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.Out.URL = c.forwardURL(path, out.In.URL.RawQuery)

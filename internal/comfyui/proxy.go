@@ -7,7 +7,13 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"time"
 )
+
+// flushAfter is how long a part of an answer of known length waits for the next ones.
+// Answers of unknown length, such as progress streams of custom nodes, wait for nothing.
+// If nothing waited, the header of each answer would be a packet of its own.
+const flushAfter = 10 * time.Millisecond
 
 // Proxy passes requests of hubs on to the instance as they are, escaped paths,
 // streamed bodies and WebSocket upgrades included; what may pass was decided at
@@ -18,7 +24,7 @@ func (c *Client) Proxy() http.Handler {
 	return &httputil.ReverseProxy{
 		// Routes of custom nodes may wait for a person.
 		Transport:     c.patient.Transport,
-		FlushInterval: -1, // progress streams of custom nodes must not wait for a buffer
+		FlushInterval: flushAfter,
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			stripBrowser(r.Out.Header)
