@@ -51,6 +51,18 @@ func newLogger(cmd *cobra.Command) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})), nil
 }
 
+// heapGrowth is by how many percent the heap of an agent grows before it is collected,
+// unless GOGC says otherwise. What it keeps takes few megabytes, so that with Go's own
+// 100 it would be collected many times a second while prompts are short.
+const heapGrowth = 400
+
+// growHeap sets that.
+func growHeap() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
+}
+
 // version is the module's, as stamped by the Go command.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

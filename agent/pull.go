@@ -57,6 +57,7 @@ func newPullCommand() *cobra.Command {
 			hurry, stop := secondSignal()
 			defer stop()
 			c.hurry = hurry
+			growHeap()
 			return c.run(cmd.Context())
 		},
 	}

@@ -74,6 +74,7 @@ func newRunCommand() *cobra.Command {
 			hurry, stop := secondSignal()
 			defer stop()
 			c.hurry = hurry
+			growHeap()
 			return c.run(cmd.Context())
 		},
 	}
