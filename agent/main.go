@@ -13,6 +13,12 @@ import (
 )
 
 func main() {
+	if isService, err := asService(); isService || err != nil {
+		if err != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
@@ -35,6 +41,7 @@ func newCommand() *cobra.Command {
 	}
 	root.PersistentFlags().String("log-level", "info", "`level` of the log: debug, info, warn, error")
 	root.AddCommand(newRunCommand(), newPullCommand(), newSimulateCommand())
+	root.AddCommand(platformCommands()...)
 	return root
 }
 
