@@ -5,7 +5,7 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, gobench, conformance, fuzz, soak, attack and chaos are for those who change the code; see
+# bench, gobench, conformance, fuzz, soak, attack, chaos and docs are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -94,9 +94,20 @@ FAULTS  ?=
 chaos: caddy bin/agent bin/chaos
 	@bin/chaos -seed $(SEED) -seconds $(SECONDS) -faults "$(FAULTS)" $(CHAOSFLAGS)
 
+# The documentation as a static site in site/. It fails if a link or an anchor leads
+# nowhere. Needs Python 3 with venv; fetches MkDocs at the first run.
+DOCSENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/comfyhub-docs
+docs: $(DOCSENV)/bin/mkdocs
+	NO_MKDOCS_2_WARNING=1 $< build --quiet --site-dir site
+
+$(DOCSENV)/bin/mkdocs: docs/site/requirements.txt
+	python3 -m venv $(DOCSENV)
+	.ci/again $(DOCSENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 $(LINT):
 	GOBIN=$(CURDIR)/bin .ci/again $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)
 	mv bin/golangci-lint $@
 
 clean:
-	rm -rf caddy bin data/demo demo-output
+	rm -rf caddy bin data/demo demo-output site
