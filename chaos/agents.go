@@ -59,7 +59,7 @@ func (s *stage) joining(_ context.Context, name string) ([]string, error) {
 	return args, nil
 }
 
-// pulling returns the arguments of an agent that opens tunnels.
+// pulling returns the arguments of an agent that opens tunnels, with a proxy in each.
 func (s *stage) pulling(ctx context.Context, name string) ([]string, error) {
 	token, err := s.hubs[0].token(ctx, name)
 	if err != nil {
@@ -70,8 +70,13 @@ func (s *stage) pulling(ctx context.Context, name string) ([]string, error) {
 		return nil, err
 	}
 	args := []string{"pull", "--token-file", file}
-	for _, url := range s.urls() {
-		args = append(args, "--hub", url)
+	for _, h := range s.hubs {
+		p, err := s.proxy(h.Addr)
+		if err != nil {
+			return nil, err
+		}
+		s.tunnels = append(s.tunnels, p)
+		args = append(args, "--hub", "http://"+p.addr())
 	}
 	return args, nil
 }

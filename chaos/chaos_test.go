@@ -93,7 +93,7 @@ func TestProxy(t *testing.T) {
 
 func TestASeedDrawsTheSameFaults(t *testing.T) {
 	t.Parallel()
-	s := &stage{store: &store{addr: "127.0.0.1:1", nodes: make([]*programs.Program, 1)}, hubs: make([]*hub, 3), agents: make([]*programs.Program, 3), servers: make([]*server, 6), ears: make([]*ear, 6), disk: &disk{}}
+	s := &stage{store: &store{addr: "127.0.0.1:1", nodes: make([]*programs.Program, 1)}, hubs: make([]*hub, 3), agents: make([]*programs.Program, 3), servers: make([]*server, 6), ears: make([]*ear, 5), tunnels: make([]*proxy, 3), disk: &disk{}}
 	text := func(seed uint64) (all []string) {
 		for _, one := range schedule(seed, kinds(), s, 5*time.Minute, 3*time.Second) {
 			require.Less(t, one.target, one.kind.targets(s))

@@ -33,6 +33,7 @@ type kind struct {
 func hubs(s *stage) int    { return len(s.hubs) }
 func agents(s *stage) int  { return len(s.agents) }
 func servers(s *stage) int { return len(s.servers) }
+func tunnels(s *stage) int { return len(s.tunnels) }
 func nodes(s *stage) int   { return len(s.store.nodes) }
 func one(*stage) int       { return 1 }
 
@@ -50,6 +51,7 @@ func links(s *stage) int {
 func hubName(n int) string    { return fmt.Sprintf("hub-%d", n+1) }
 func agentName(n int) string  { return fmt.Sprintf("agent-%d", n+1) }
 func serverName(n int) string { return fmt.Sprintf("instance-%d", n+1) }
+func tunnelName(n int) string { return fmt.Sprintf("tunnel-%d", n+1) }
 
 const (
 	redisName   = "redis"
@@ -115,6 +117,7 @@ func kinds() []kind {
 	all = append(all, link("clients", hubs, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].clients }, nothing)...)
 	all = append(all, link("store", links, hubName, true, func(s *stage, n int) *proxy { return s.hubs[n].redis }, hubReady)...)
 	all = append(all, link("server", servers, serverName, false, func(s *stage, n int) *proxy { return s.servers[n].agent }, nothing)...)
+	all = append(all, link("tunnel", tunnels, tunnelName, false, func(s *stage, n int) *proxy { return s.tunnels[n] }, nothing)...)
 	all = append(all, earKinds()...)
 	all = append(all, lateKinds(hubReady)...)
 	all = append(all, diskKinds()...)

@@ -54,7 +54,7 @@ func main() {
 	flag.StringVar(&o.redis, "redis", single, "form of Redis: single, sentinel or cluster")
 	flag.IntVar(&o.sizes.hubs, "hubs", 3, "number of hubs")
 	flag.IntVar(&o.sizes.agents, "agents", 3, "number of agents")
-	flag.IntVar(&o.sizes.pull, "pull", 0, "how many of the agents only dial out, to where the clients reach the hubs")
+	flag.IntVar(&o.sizes.pull, "pull", 1, "how many of the agents only dial out: they open tunnels to the hubs")
 	flag.IntVar(&o.sizes.instances, "instances", 6, "number of simulated instances")
 	flag.IntVar(&o.sizes.clients, "clients", 12, "number of clients with a socket")
 	flag.Parse()

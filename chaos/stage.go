@@ -68,6 +68,7 @@ type stage struct {
 	hubs         []*hub
 	agents       []*programs.Program
 	servers      []*server
+	tunnels      []*proxy // between agents that only dial out and hubs
 
 	mu      sync.Mutex
 	proxies []*proxy
