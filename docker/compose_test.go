@@ -1,4 +1,5 @@
-// Package docker_test checks what the compose file promises of its secrets.
+// Package docker_test checks what the compose file promises of its secrets, and the alert
+// rules and dashboards.
 package docker_test
 
 import (

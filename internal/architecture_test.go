@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"internal/api/plain": {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/a1111", "internal/aiohttp", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
 		"internal/roster", "internal/stream", "internal/tunnel", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
@@ -86,6 +86,7 @@ var mayImport = map[string][]string{
 		"internal/job", "internal/pyjson", "internal/queue", "internal/rescue", "internal/retry", "internal/schedule", "internal/stream",
 	},
 
+	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/rescue", "internal/schedule"},
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/pins":      {"internal/redis"},
 	"internal/machines":  {"internal/redis", "internal/tunnel"},
@@ -195,7 +196,7 @@ var owners = map[string][]string{
 	"gocloud.dev/":                        {"internal/files"},
 	"github.com/cenkalti/backoff/":        {"internal/retry"},
 	"code.dny.dev/ssrf":                   {"internal/egress"},
-	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "botbridge"},
+	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "internal/metrics", "botbridge"},
 }
 
 // source is one Go file of the repository.

@@ -97,10 +97,8 @@ func (r *run) begun() {
 	r.conn.changed()
 	r.conn.mu.Unlock()
 	if j := r.job(); j.Ahead {
-		r.cold = r.conn.loads(r.models)
-		if r.d.Observe != nil {
-			r.d.Observe.Dispatched(j.Age(time.Now()), 0)
-		}
+		r.load()
+		r.d.Observe.Dispatched(r.conn.name, j.Age(time.Now()), 0)
 	}
 	if r.d.settings().Ahead {
 		r.d.freed()
@@ -207,6 +205,9 @@ func (r *run) giveBack(ctx context.Context) {
 	switch {
 	case err == nil:
 		r.phase = ended
+		if r.stop.cause == evicted {
+			r.d.Observe.Retried(Evicted)
+		}
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
 	}

@@ -69,7 +69,7 @@ func (d *Dispatcher) inheritFrom(ctx context.Context, hub string) {
 		}
 		orphan, err := d.queue.Inherit(ctx, held, d.Hub)
 		if err == nil {
-			d.adopt(ctx, orphan)
+			d.adopt(ctx, orphan, Silent)
 		}
 	}
 	if left == 0 {

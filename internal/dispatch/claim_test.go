@@ -39,7 +39,7 @@ func TestLeaseChangesDuringARun(t *testing.T) {
 		key := b.submit(picture)
 		while(func() {
 			if r := b.followed(key); r != nil {
-				b.adopt(t.Context(), queue.Orphan{Run: r.lease()})
+				b.adopt(t.Context(), queue.Orphan{Run: r.lease()}, Expired)
 			}
 		}, func() { b.reaches(key, state) })
 		b.instances[0].on("POST /prompt", nil)

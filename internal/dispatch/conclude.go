@@ -102,9 +102,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	case r.wish != withdrawn:
 		r.d.announce(r.job(), e.frames()...)
 	}
-	if r.d.Observe != nil {
-		r.d.Observe.Finished(string(e.state), r.ran())
-	}
+	r.finished(string(e.state), r.job().Age(time.Now()))
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
 
@@ -118,15 +116,13 @@ func (r *run) requeue(ctx context.Context, res result) {
 		i, _ := r.d.Fleet.Instance(r.conn.name)
 		if res.asked || i.Deliberate(r.boot) {
 			// Nothing speaks against the job.
-			res.kind, res.reason = excused, "the instance was restarted on purpose"
+			res.kind, res.cause, res.reason = excused, Restarted, "the instance was restarted on purpose"
 		}
 	}
 	r.lose()
 	r.free()
 	r.log.Warn("run lost", "reason", res.reason)
-	if r.d.Observe != nil {
-		r.d.Observe.Finished("lost", r.ran())
-	}
+	r.finished("lost", 0)
 	var back job.Job
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
 		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
@@ -138,6 +134,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 	switch {
 	case err == nil:
 		r.phase = ended
+		r.d.Observe.Retried(res.lostBy())
 		r.d.wakeIn(res.pause(r.job().Excuses))
 	case errors.Is(err, queue.ErrExhausted):
 		if back.Kills >= queue.MaxKills {

@@ -97,7 +97,7 @@ type Config struct {
 	// it is alive, seems to be gone. Nil for a hub that is alone.
 	Gone     func(ctx context.Context, hub string) bool
 	Settings func() Settings
-	// Observe is told of jobs' ends and of waits, for metrics.
+	// Observe takes measurements. May be nil.
 	Observe Observer
 	Logger  *slog.Logger
 }
@@ -113,15 +113,6 @@ type Roster interface {
 	// Elsewhere returns what instances can run that other hubs have now and this one
 	// does not, by name.
 	Elsewhere() map[string]*catalog.Info
-}
-
-// Observer takes measurements.
-type Observer interface {
-	// Dispatched is told how long a job waited and, of that, for how long an
-	// able instance was idle meanwhile.
-	Dispatched(waited, gap time.Duration)
-	// Finished is told of the end of a run: done, failed, cancelled, lost.
-	Finished(outcome string, ran time.Duration)
 }
 
 // Dispatcher gives jobs to idle instances and follows them.
@@ -203,6 +194,9 @@ type Dispatcher struct {
 // New makes a dispatcher; Start sets it going.
 func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
+	if c.Observe == nil {
+		c.Observe = unobserved{}
+	}
 	return &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
 		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), silent: make(chan []string, 1), lost: make(chan []job.Run, 1), budget: newBudget(), rest: firstRest,

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func TestEvict(t *testing.T) {
 		require.Equal(t, to.name, b.job(key).Run.Instance)
 		b.evicted(to, key)
 	}
+	require.Equal(t, []Cause{Evicted}, slices.Compact(b.retried()))
 	b.fleet.SetDraining(from.name, false)
 	b.runs(key)
 	require.Equal(t, 1, b.job(key).Attempts)

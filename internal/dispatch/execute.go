@@ -66,7 +66,7 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 // Redis's address, and the client is shown the reason.
 func (r *run) queueAway(err error) result {
 	r.log.Warn("Redis is away", "error", err)
-	return result{kind: excused, reason: "the hub's queue cannot be reached", anywhere: true}
+	return result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}
 }
 
 // notTaken is the result of a run that did not get as far as a prompt at the
@@ -79,19 +79,19 @@ func (r *run) notTaken(err error) result {
 		return result{kind: hopeless, reason: "an input file is gone"}
 	case errors.Is(err, files.ErrStorage):
 		r.log.Warn("an input file cannot be read", "error", err)
-		return result{kind: excused, reason: "the hub's storage cannot be read", anywhere: true}
+		return result{kind: excused, cause: Storage, reason: "the hub's storage cannot be read", anywhere: true}
 	case errors.Is(err, queue.ErrUnavailable):
 		return r.queueAway(err)
 	}
 	r.d.notTaken(r.conn, r.job().Key, false)
-	v := lost
+	v, cause := lost, Refused
 	switch {
 	case errors.Is(err, errDied):
-		v = killed
+		v, cause = killed, Died
 	case errors.Is(err, comfyui.ErrUnreachable):
-		v = excused
+		v, cause = excused, Unreachable
 	}
-	return result{kind: v, died: v == killed, reason: "the instance did not take it: " + err.Error()}
+	return result{kind: v, cause: cause, died: v == killed, reason: "the instance did not take it: " + err.Error()}
 }
 
 // follow watches the run and collects its results.
@@ -131,11 +131,11 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 			}
 		}
 		r.d.door(j.Key).another()
-		return result{kind: excused, reason: "the instance refused it: " + why.Type}
+		return result{kind: excused, cause: Refused, reason: "the instance refused it: " + why.Type}
 	}
 	if j.Excuses < freeExcuses && r.runsElsewhere() {
 		r.d.door(j.Key).another()
-		return result{kind: excused, reason: "the instance refused it: " + why.Type}
+		return result{kind: excused, cause: Refused, reason: "the instance refused it: " + why.Type}
 	}
 	if v := r.reject(ctx, why); v != undecided {
 		return result{kind: v}
@@ -177,9 +177,7 @@ func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	}
 	r.phase = ended
 	r.log.Info("instance refused the prompt before its client was answered", "type", why.Type)
-	if r.d.Observe != nil {
-		r.d.Observe.Finished("rejected", 0)
-	}
+	r.finished("rejected", 0)
 	r.free()
 	r.d.door(r.job().Key).settle(nil)
 	r.d.Wake()
@@ -205,11 +203,11 @@ func (r *run) collect(ctx context.Context) result {
 		entry, found = r.transcribed()
 	}
 	if !found {
-		return result{kind: lost, reason: "the instance's record of the run cannot be read"}
+		return result{kind: lost, cause: Results, reason: "the instance's record of the run cannot be read"}
 	}
 	parts, ok := comfyui.ParseEntry(entry)
 	if !ok {
-		return result{kind: lost, reason: "the instance's record of the run is damaged"}
+		return result{kind: lost, cause: Results, reason: "the instance's record of the run is damaged"}
 	}
 	outputs, res := r.nameOutputs(ctx, parts.Outputs)
 	if res.kind != undecided {
@@ -234,7 +232,7 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	v, reason := r.judge(rec)
 	if v == lost || v == excused || v == unused {
-		return result{kind: v, reason: reason, anywhere: true}
+		return result{kind: v, cause: r.judgedCause(), reason: reason, anywhere: true}
 	}
 	if v == timedOut {
 		end = errorEnding(r.job(), r.body, hubError{

@@ -91,7 +91,7 @@ func (r *run) tooLarge(ctx context.Context) result {
 	}
 	r.conn.ended(r.lease())
 	r.d.memory.note(j.Key, r.body.Prompt, need{had, larger})
-	return result{kind: lost, reason: "out of memory" + r.where()}
+	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }
 
 // memoryOf returns the memory of an instance's GPU in bytes, 0 if it is unknown.

@@ -60,6 +60,7 @@ func TestOutOfMemory(t *testing.T) {
 	require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
 	require.Equal(t, large.name, b.job(other).Run.Instance)
 	require.Equal(t, 3, small.Started())
+	require.Equal(t, []Cause{OutOfMemory}, slices.Compact(b.retried()))
 }
 
 // skipTo returns what a client was shown of the last run of a prompt.

@@ -69,14 +69,14 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	r.log = r.log.With("instance", r.conn.name)
 	r.conn.show(r)
 	if r.models = d.modelsOf(d.ctx, claimed.Class); !claimed.Ahead { // else see begun
-		r.cold = r.conn.loads(r.models)
+		r.load()
 	}
 	d.line.leave(claimed.Key)
 	d.holds.forget(claimed.Key)
 	d.launch(r, r.execute)
 	waited := claimed.Age(time.Now())
-	if d.Observe != nil && !claimed.Ahead {
-		d.Observe.Dispatched(waited, min(waited, r.conn.idleFor()))
+	if !claimed.Ahead {
+		d.Observe.Dispatched(r.conn.name, waited, min(waited, r.conn.idleFor()))
 	}
 	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", r.conn.name, "why", why,
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)

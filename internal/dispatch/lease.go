@@ -149,7 +149,7 @@ func (d *Dispatcher) adoptOwn(ctx context.Context) {
 			}
 			orphan, err := d.queue.Adopt(ctx, held, d.Hub)
 			if err == nil {
-				d.adopt(ctx, orphan)
+				d.adopt(ctx, orphan, Own)
 			}
 		}
 		return
@@ -173,14 +173,14 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 		}
 	}
 	for _, o := range orphans {
-		d.adopt(ctx, o)
+		d.adopt(ctx, o, Expired)
 	}
 }
 
 // adopt follows a run that somebody else began. A run that still goes on is
 // followed to its end, one that has ended is collected, and only a job whose run
 // is really lost runs again.
-func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
+func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 	if mine := d.followed(o.Key); mine != nil {
 		// Our own run whose lease ended while Redis was away: it goes on
 		// under the new fence.
@@ -196,6 +196,7 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan) {
 		return
 	}
 	j.Run, j.Fence = o.Run, o.Fence
+	d.Observe.Adopted(from)
 	d.log.Info("taking over a run", "job", o.Key, "instance", o.Instance)
 	r := newRun(d, nil, j)
 	r.log = r.log.With("instance", o.Instance)
@@ -221,7 +222,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	}
 	r.conn, r.phase, r.missed.messages = conn, posted, true
 	if !o.Released && !r.d.seize(ctx, conn, r) {
-		return result{kind: excused, reason: "its instance has another run"}
+		return result{kind: excused, cause: InUse, reason: "its instance has another run"}
 	}
 	if !o.Released {
 		defer r.listen()()
@@ -290,7 +291,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 		case r.wish != wanted && time.Since(began) > unwantedPatience:
 			return nil, r.cancelledEnd()
 		case time.Since(last) > r.d.patienceFor(o.Instance), time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
-			return nil, result{kind: lost, reason: "its instance did not come back"}
+			return nil, result{kind: lost, cause: Unreachable, reason: "its instance did not come back"}
 		}
 		e, err := r.mail.next(ctx, 100*time.Millisecond)
 		if err != nil {

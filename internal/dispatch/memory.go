@@ -130,5 +130,5 @@ func (r *run) tooSmall() result {
 		return result{}
 	}
 	r.d.memory.avoid(r.job().Key, need{had, larger})
-	return result{kind: excused, reason: "prompts like it have run out of memory there"}
+	return result{kind: excused, cause: OutOfMemory, reason: "prompts like it have run out of memory there"}
 }

@@ -40,6 +40,8 @@ type result struct {
 	kind resultKind
 	// reason says in plain words why a run was lost, excused, hopeless or killed.
 	reason string
+	// cause is the same for the metrics; empty where verdict and died say it.
+	cause Cause
 	// died says that a run was lost or killed because the instance's process ended, and
 	// asked that somebody wanted that.
 	died, asked bool

@@ -116,7 +116,7 @@ func (r *run) watch(ctx context.Context) result {
 			case gone(e.err) && r.phase == executing:
 				return result{kind: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}
 			case gone(e.err), errors.Is(e.err, errDropped), r.outOfReach():
-				return result{kind: lost, died: gone(e.err), asked: asked(e.err), reason: "the instance cannot be reached: " + e.err.Error()}
+				return result{kind: lost, cause: lossOf(e.err), died: gone(e.err), asked: asked(e.err), reason: "the instance cannot be reached: " + e.err.Error()}
 			}
 		case cancelAsked:
 			r.wish = max(r.wish, cancelled)

@@ -88,6 +88,7 @@ func (s *scripted) on(prefix string, answer route) {
 
 // dispatching is a dispatcher over an embedded queue and scripted instances.
 type dispatching struct {
+	unobserved
 	*Dispatcher
 	t *testing.T
 	// spoil replaces a part of a job in Redis, "body" or "secret", or deletes it if
@@ -107,6 +108,7 @@ type dispatching struct {
 	mu       sync.Mutex
 	settings Settings
 	outcomes []string
+	retries  []Cause
 	log      strings.Builder
 }
 
@@ -245,14 +247,25 @@ func (b *dispatching) logged() string {
 	return b.log.String()
 }
 
-// Dispatched implements Observer.
-func (b *dispatching) Dispatched(time.Duration, time.Duration) {}
-
 // Finished implements Observer.
-func (b *dispatching) Finished(outcome string, _ time.Duration) {
+func (b *dispatching) Finished(e End) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.outcomes = append(b.outcomes, outcome)
+	b.outcomes = append(b.outcomes, e.Outcome)
+}
+
+// Retried implements Observer.
+func (b *dispatching) Retried(cause Cause) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retries = append(b.retries, cause)
+}
+
+// retried returns why jobs ran again so far.
+func (b *dispatching) retried() []Cause {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Cause(nil), b.retries...)
 }
 
 // ends returns the outcomes of the runs so far.

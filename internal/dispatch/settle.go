@@ -27,7 +27,7 @@ func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) 
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > r.d.Files.Patience():
-			return nil, result{kind: lost, reason: "its output files cannot be read: " + err.Error()}
+			return nil, result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
 		}
 		r.log.Warn("outputs cannot be named yet, will try again", "step", "name outputs", "error", err)
 		if !pauses.Wait(ctx) {
@@ -92,5 +92,5 @@ func (r *run) settled(ctx context.Context, err error) result {
 		r.log.Error("the storage does not take an output file", "error", err)
 		return result{kind: hopeless, reason: "the hub's storage does not take an output file"}
 	}
-	return result{kind: lost, reason: err.Error()}
+	return result{kind: lost, cause: Results, reason: err.Error()}
 }

@@ -126,7 +126,7 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 		return result{}
 	}
 	r.d.notTaken(r.conn, r.job().Key, false) // whoever uses it may go on doing so
-	return result{kind: excused, reason: "it waited behind a prompt of somebody else"}
+	return result{kind: excused, cause: InUse, reason: "it waited behind a prompt of somebody else"}
 }
 
 // stuck judges a run that the instance shows as running and that says nothing.
@@ -172,5 +172,5 @@ func (r *run) markUnhealthy(ctx context.Context, why string) result {
 	if err := r.conn.client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}
-	return result{kind: lost, reason: why}
+	return result{kind: lost, cause: Hung, reason: why}
 }

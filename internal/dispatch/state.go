@@ -103,6 +103,14 @@ func (s state) judge(rec record) (v resultKind, reason string) {
 	return jobEnded, ""
 }
 
+// judgedCause is why judge has called a run lost or excused.
+func (s state) judgedCause() Cause {
+	if s.stop.cause == hung {
+		return Hung
+	}
+	return Results
+}
+
 // owesOutputs reports whether the client must still be shown outputs of a run
 // that ended in the given state.
 func (s state) owesOutputs(end job.State) bool {

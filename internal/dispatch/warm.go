@@ -129,6 +129,13 @@ func (conn *connection) loads(models []string) (cold bool) {
 	return cold
 }
 
+// load notes that the instance begins the run and loads its models.
+func (r *run) load() {
+	if r.cold = r.conn.loads(r.models); r.cold {
+		r.d.Observe.Switched(r.conn.name)
+	}
+}
+
 // models returns the models that the instance has, sorted.
 func (conn *connection) models() []string {
 	conn.mu.Lock()

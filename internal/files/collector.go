@@ -245,6 +245,7 @@ func (c *Collector) transfer(ctx context.Context, src Source) (blob string, copi
 	if err != nil {
 		return "", Copied{}, fmt.Errorf("files: copy: %w", err)
 	}
+	c.store.fetched(size)
 	return blob, Copied{
 		Key: blob, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: lastModified(from.header),
 		Began: began,

@@ -295,6 +295,7 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 	if err != nil {
 		return false, err
 	}
+	d.store.pushed(d.pin.Size)
 	if p, ok := placeOf(got); !ok || p != at {
 		return false, nil
 	}

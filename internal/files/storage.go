@@ -54,6 +54,9 @@ const (
 // while, and no folder.
 func (s *Storage) Remote() bool { return s.dir == "" }
 
+// Dir is the folder of the storage, "" for an object store.
+func (s *Storage) Dir() string { return s.dir }
+
 // Close releases the storage; open readers stay valid. A folder has nothing to release,
 // and closing its bucket would wait for requests that hang in the file system.
 func (s *Storage) Close() error {

@@ -25,7 +25,9 @@ type Store struct {
 	log     *slog.Logger
 	now     func() time.Time
 	limits  func(tenant string) Limits
-	copies  *copies // nil with the embedded server
+	pushed  func(bytes int64) // to instances
+	fetched func(bytes int64) // from them
+	copies  *copies           // nil with the embedded server
 	heal    *healing
 }
 
@@ -40,6 +42,9 @@ type Options struct {
 	Now func() time.Time
 	// Limits bounds what a tenant uploads. Default: no bound.
 	Limits func(tenant string) Limits
+	// Pushed and Fetched are told of each file that was copied to an instance or from one,
+	// with its size in bytes. Default: nobody is.
+	Pushed, Fetched func(bytes int64)
 }
 
 // Limits bound a tenant's uploads. Zero is no bound.
@@ -56,6 +61,13 @@ func New(db *redis.DB, storage *Storage, o Options) *Store {
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.pushed, s.fetched = o.Pushed, o.Fetched
+	if s.pushed == nil {
+		s.pushed = func(int64) {}
+	}
+	if s.fetched == nil {
+		s.fetched = func(int64) {}
 	}
 	if s.limits == nil {
 		s.limits = func(string) Limits { return Limits{} }

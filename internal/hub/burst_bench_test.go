@@ -45,7 +45,7 @@ func BenchmarkFleet(b *testing.B) {
 				close(next)
 				posts.Wait()
 				require.Eventually(b, func() bool {
-					live, _, err := bench.hub.queue.CountAll(b.Context())
+					live, _, _, err := bench.hub.queue.CountAll(b.Context())
 					return err == nil && live == 0
 				}, time.Minute, 5*time.Millisecond)
 				cpu += spent() - before

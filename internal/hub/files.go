@@ -29,6 +29,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	if h.storage, err = files.OpenStorage(ctx, location); err != nil {
 		return err
 	}
+	h.openDisks()
 	h.users = userdata.New(userBlobs{h.storage}, func(tenant string) userdata.Limits {
 		l := h.limitsOf(tenant)
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
@@ -38,7 +39,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		return err
 	}
 	log := h.log()
-	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Logger: log, Limits: func(tenant string) files.Limits {
+	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Pushed: h.measure.Pushed, Fetched: h.measure.Fetched, Logger: log, Limits: func(tenant string) files.Limits {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
@@ -64,11 +65,11 @@ func (h *Hub) openViews() {
 		Missing:       h.ofInstance,
 		Preview:       files.PreviewFrom(h.clients),
 		PictureMemory: func() int64 { return h.Settings().PictureMemory },
-		Away:          h.metrics.faults.Inc,
+		Away:          h.measure.Away,
 		Logger:        log,
 	})
 	h.uploads = files.NewUploads(h.store, h.view, files.UploadOptions{
-		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.metrics.faults.Inc, Logger: log,
+		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.measure.Away, Logger: log,
 	})
 }
 

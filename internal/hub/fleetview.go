@@ -69,7 +69,7 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	var live int
 	var err error
 	if s.SeesAll(v) {
-		live, out.Waiting, err = s.queue.CountAll(ctx)
+		live, out.Waiting, _, err = s.queue.CountAll(ctx)
 		out.Sockets = s.streams.Sockets()
 		if err == nil {
 			out.Ended, err = s.queue.Ends(ctx)

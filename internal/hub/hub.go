@@ -24,6 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -52,7 +53,8 @@ type Hub struct {
 	*Instances
 
 	id      Identity
-	metrics *metrics
+	measure *metrics.Metrics
+	live    *gauges
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
@@ -70,6 +72,7 @@ type Hub struct {
 	self            string    // the lasting id
 	db              *redis.DB
 	storage         *files.Storage
+	disks           []*metrics.Disk
 	store           *files.Store
 	copies          *files.Collector
 	transfer        *files.Transfer
@@ -123,7 +126,7 @@ func New(id Identity) *Hub {
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.operator = &Operator{fleet: h.fleet, settings: h.Settings, started: &h.started}
 	h.opening = opening{log: h.log, check: h.checkParts}
-	h.metrics = newMetrics(h)
+	h.measure, h.live = metrics.New(h.fleet.Instance), newGauges(h)
 	return h
 }
 
@@ -180,7 +183,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.self = self
 	boot := self + "/" + randomText(8)
 	log := h.log()
-	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Replicas: h.id.RedisReplicas, Dir: h.id.Data, Logger: log}); err != nil {
+	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
 		return err
 	}
 	if err := h.openFiles(ctx); err != nil {
@@ -212,6 +215,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Delivered: h.ends.delivered,
 		Transport: h.transport(boot),
 		Arrived:   h.ends.arrived,
+		Observe:   h.measure,
 		Logger:    log,
 	})
 	h.ends.streams = h.streams // which call it
@@ -223,7 +227,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
 		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
-		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.metrics, Logger: log,
+		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.measure, Logger: log,
 	})
 	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, log: h.log}
@@ -342,7 +346,7 @@ func (h *Hub) shut(ctx context.Context) error {
 
 // Collectors are the hub's metrics. They are made once and live as long as
 // the hub, so that counters go on through reloads.
-func (h *Hub) Collectors() []prometheus.Collector { return h.metrics.collectors() }
+func (h *Hub) Collectors() []prometheus.Collector { return append(h.measure.Collectors(), h.live) }
 
 // Settings are those in force. They must not be changed.
 func (h *Hub) Settings() *Settings { return h.config.Load() }

@@ -140,7 +140,7 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 // those who look at the fleet, and the agent itself.
 func (m *membership) refuse(r fleet.Report, err error) {
 	kind := refusalKind(err)
-	m.hub.metrics.refused.WithLabelValues(kind).Inc()
+	m.hub.measure.Refused(kind)
 	m.complain("an agent's report is refused", r.Agent, err.Error())
 	if r.Agent == "" || kind == "forged" {
 		return // of whom it is not is known, of whom it is, is not

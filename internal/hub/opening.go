@@ -184,6 +184,9 @@ func (h *Hub) enter(opening context.Context) {
 	h.maintenance.Go(func() { h.callbacks.sender.Run(maintenance) })
 	h.maintenance.Go(func() { h.ring.Follow(maintenance) })
 	h.maintenance.Go(func() { h.inventory.follow(maintenance, h.fleet) })
+	for _, d := range h.disks {
+		d.Watch(maintenance, h.log())
+	}
 	h.started.Store(true)
 }
 

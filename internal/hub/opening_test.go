@@ -71,8 +71,8 @@ func TestHubStartsBeforeItsRedis(t *testing.T) {
 	b := newBench(t, 0, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
 	require.ErrorIs(t, b.hub.Ready(t.Context()), ErrNotStarted)
 	require.ErrorIs(t, b.hub.Ready(t.Context()), redis.ErrUnavailable)
-	require.InDelta(t, 0, b.gauge("comfyhub_redis_up"), 0)
-	require.InDelta(t, 1, b.gauge("comfyhub_storage_up"), 0)
+	require.InDelta(t, 0, b.metric("comfyhub_redis_up"), 0)
+	require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)
 	require.Contains(t, log.String(), "the hub accepts nothing until Redis and its storage work")
 	b.closedToAll()
 	b.withInstance()
@@ -81,7 +81,7 @@ func TestHubStartsBeforeItsRedis(t *testing.T) {
 
 	server.Start()
 	b.becomesReady()
-	require.InDelta(t, 1, b.gauge("comfyhub_redis_up"), 0)
+	require.InDelta(t, 1, b.metric("comfyhub_redis_up"), 0)
 	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
 }
 
@@ -92,8 +92,8 @@ func TestHubStartsBeforeItsStorage(t *testing.T) {
 	require.NoError(t, os.WriteFile(parent, nil, 0o600)) // not even root makes a folder in a file
 	b := newBench(t, 0, func(b *bench) { b.id.Storage = filepath.Join(parent, "storage") })
 	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
-	require.InDelta(t, 1, b.gauge("comfyhub_redis_up"), 0)
-	require.InDelta(t, 0, b.gauge("comfyhub_storage_up"), 0)
+	require.InDelta(t, 1, b.metric("comfyhub_redis_up"), 0)
+	require.InDelta(t, 0, b.metric("comfyhub_storage_up"), 0)
 	b.closedToAll()
 	b.stop()
 	b.withInstance()
@@ -102,7 +102,7 @@ func TestHubStartsBeforeItsStorage(t *testing.T) {
 
 	require.NoError(t, os.Remove(parent))
 	b.becomesReady()
-	require.InDelta(t, 1, b.gauge("comfyhub_storage_up"), 0)
+	require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)
 	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
 }
 

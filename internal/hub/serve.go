@@ -12,11 +12,11 @@ import (
 func (h *Hub) Intake() *intake.Intake { return h.intake }
 
 // NoteUnavailable counts a request that failed because Redis was away.
-func (h *Hub) NoteUnavailable() { h.metrics.faults.Inc() }
+func (h *Hub) NoteUnavailable() { h.measure.Away() }
 
 // NoteLimited counts a request that was refused because a tenant had reached a
 // limit, by the name of the limit.
-func (h *Hub) NoteLimited(limit string) { h.metrics.limited.WithLabelValues(limit).Inc() }
+func (h *Hub) NoteLimited(limit string) { h.measure.Limited(limit) }
 
 // Streams are the event streams of all clients. They are there after the first
 // Start.

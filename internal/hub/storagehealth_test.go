@@ -8,28 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
-
-// gauge returns the value of a gauge of the hub.
-func (b *bench) gauge(name string) float64 {
-	b.t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	require.NoError(b.t, registry.Register(b.hub.metrics.live))
-	families, err := registry.Gather()
-	require.NoError(b.t, err)
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	require.Fail(b.t, "no such gauge", name)
-	return 0
-}
 
 // A hub whose storage is unmounted says so everywhere, gives out no jobs, tells nobody
 // that a file is gone, and goes on by itself when the storage is back.
@@ -39,7 +22,7 @@ func TestHubWithASickStorage(t *testing.T) {
 	b := newBench(t, 1, func(b *bench) { b.log = log })
 	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
 	require.NoError(t, b.hub.Ready(t.Context()))
-	require.InDelta(t, 1, b.gauge("comfyhub_storage_up"), 0)
+	require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)
 
 	mount := filepath.Join(b.id.Data, "files")
 	require.NoError(t, os.Rename(mount, mount+".away"))
@@ -50,7 +33,7 @@ func TestHubWithASickStorage(t *testing.T) {
 	require.Eventually(t, func() bool { return b.hub.Ready(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
 	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
 	require.ErrorContains(t, b.hub.Ready(t.Context()), "is it mounted?")
-	require.InDelta(t, 0, b.gauge("comfyhub_storage_up"), 0)
+	require.InDelta(t, 0, b.metric("comfyhub_storage_up"), 0)
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "no jobs are given out until it can") }, time.Minute, 5*time.Millisecond)
 	id := b.submit(picture(2), "ann")
 	status, body = b.post("/hub/explain", `{"prompt_id": "`+id+`"}`)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -48,16 +47,7 @@ func (b *bench) refused(limit string, status int, answer string) {
 	require.Contains(b.t, answer, "tenant_limits "+limit)
 	require.Contains(b.t, answer, "other users are not affected")
 	require.Contains(b.t, answer, `"node_errors": {}`, "the shape of a refused prompt")
-	registry := prometheus.NewRegistry()
-	require.NoError(b.t, registry.Register(b.hub.metrics.limited))
-	families, err := registry.Gather()
-	require.NoError(b.t, err)
-	for _, m := range families[0].GetMetric() {
-		if m.GetLabel()[0].GetValue() == limit {
-			return
-		}
-	}
-	b.t.Error("the refusal is not counted")
+	require.Positive(b.t, b.metric(`comfyhub_tenant_limit_refusals_total{limit="`+limit+`"}`), "the refusal is counted")
 }
 
 // open opens a tenant's socket, or returns the answer that refuses it.

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -129,18 +128,7 @@ func up(name, address string) fleet.InstanceReport {
 
 func (b *bench) reportsRefused(kind string) float64 {
 	b.t.Helper()
-	r := prometheus.NewRegistry()
-	require.NoError(b.t, r.Register(b.hub.metrics.refused))
-	families, err := r.Gather()
-	require.NoError(b.t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == kind {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
+	return b.metric(`comfyhub_reports_refused_total{reason="` + kind + `"}`)
 }
 
 // entryOf returns what /hub/instances says about an instance.

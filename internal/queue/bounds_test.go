@@ -82,7 +82,7 @@ func TestFull(t *testing.T) {
 		require.True(t, same.Existing)
 		b.claim(a, "gpu")
 		require.Equal(t, "2", b.enqueue("c").Number, "a refused prompt consumed nothing")
-		live, waiting, err := b.CountAll(ctx)
+		live, waiting, _, err := b.CountAll(ctx)
 		require.NoError(t, err)
 		require.Equal(t, 3, live)
 		require.Equal(t, 2, waiting)

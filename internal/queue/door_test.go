@@ -37,7 +37,7 @@ func TestDoor(t *testing.T) {
 			require.JSONEq(t, `{"error": "no"}`, string(answer))
 		}
 		requireListed(t, b)
-		live, waiting, err := b.CountAll(ctx)
+		live, waiting, _, err := b.CountAll(ctx)
 		require.NoError(t, err)
 		require.Zero(t, live+waiting)
 		found, err := b.Find(ctx, "tenant", "id")

@@ -62,7 +62,7 @@ func hubs(t *testing.T, db *redis.DB) {
 func work(t *testing.T, b *bench, hub string, busy *[4]atomic.Int64) (left int, err error) {
 	t.Helper()
 	ctx := t.Context()
-	left, _, err = b.CountAll(ctx)
+	left, _, _, err = b.CountAll(ctx)
 	if left == 0 || err != nil {
 		return left, err
 	}

@@ -158,19 +158,19 @@ func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, 
 	return int(n), waiting, err
 }
 
-// CountAll returns the number of live jobs of all tenants, and how many of them are
-// waiting, also paused.
-func (q *Queue) CountAll(ctx context.Context) (live, waiting int, err error) {
-	var all, queued, paused *redis.IntCmd
+// CountAll returns the number of live jobs of all tenants, how many of them are waiting,
+// and how many of those are paused.
+func (q *Queue) CountAll(ctx context.Context) (live, waiting, paused int, err error) {
+	var all, queued, held *redis.IntCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		all, queued = p.ZCard(ctx, q.keys.live("")), p.ZCard(ctx, q.keys.waiting())
-		paused = p.ZCard(ctx, q.db.Key("q", "paused"))
+		held = p.ZCard(ctx, q.db.Key("q", "paused"))
 		return nil
 	})
 	if err != nil {
-		return 0, 0, fmt.Errorf("queue: %w", err)
+		return 0, 0, 0, fmt.Errorf("queue: %w", err)
 	}
-	return int(all.Val()), int(queued.Val() + paused.Val()), nil
+	return int(all.Val()), int(queued.Val() + held.Val()), int(held.Val()), nil
 }
 
 // Waiting returns the number of waiting jobs of a tenant, or of all with "", and

@@ -199,7 +199,7 @@ func (w *walk) compare() {
 	require.Equal(t, lookModel(waiting[:min(5, len(waiting))]), lookAll(heads))
 	w.compareIndex(waiting)
 	w.compareWindow(waiting)
-	n, count, err := w.CountAll(w.ctx)
+	n, count, _, err := w.CountAll(w.ctx)
 	require.NoError(t, err)
 	require.Equal(t, []int{len(live), len(queued)}, []int{n, count})
 	w.compareShares(queued)

@@ -40,7 +40,7 @@ func (w *walk) deliverAll() {
 	}
 	open, err := w.db.Client().ZCard(w.ctx, w.db.Key("q", "callbacks_open")).Result()
 	require.NoError(w.t, err)
-	live, _, err := w.CountAll(w.ctx)
+	live, _, _, err := w.CountAll(w.ctx)
 	require.NoError(w.t, err)
 	require.GreaterOrEqual(w.t, open, int64(live), "withdrawn runs are no longer live to their clients")
 }

@@ -64,6 +64,9 @@ type Options struct {
 	// so does each later one at once until they have caught up. Default: 0. The embedded
 	// server has no replicas.
 	Replicas int
+	// Observe is told of each request; default: nobody is. Everything that asks Redis calls
+	// it, so it must be quick.
+	Observe func(Request)
 	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -102,6 +105,7 @@ type DB struct {
 	prefix   string
 	embedded *engine.Engine // nil for an external server
 	replicas *replicas      // nil if nothing waits for replicas
+	observe  func(Request)
 	log      *slog.Logger
 	closed   context.Context // ends subscriptions
 	hangUp   context.CancelFunc
@@ -113,7 +117,10 @@ type DB struct {
 // started and restored from its journal; that fails if the journal cannot be read
 // or another process is using the folder.
 func Open(_ context.Context, o Options) (*DB, error) {
-	db := &DB{prefix: o.Prefix, log: o.Logger}
+	db := &DB{prefix: o.Prefix, observe: o.Observe, log: o.Logger}
+	if db.observe == nil {
+		db.observe = func(Request) {}
+	}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
 	}
@@ -140,8 +147,8 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	goredis.SetLogger(silence{})
 	db.client, db.pubsub = open(), open()
 	db.closed, db.hangUp = context.WithCancel(context.Background())
-	db.client.AddHook(errorHook{})
-	db.pubsub.AddHook(errorHook{})
+	db.client.AddHook(errorHook{db.observe})
+	db.pubsub.AddHook(errorHook{db.observe})
 	if o.Replicas > 0 {
 		db.replicas = &replicas{client: open(), want: o.Replicas}
 	}

@@ -28,7 +28,9 @@ const (
 // disk when Run returns without an error, and a Replicated one has reached as many
 // replicas as Options.Replicas says.
 func (db *DB) Run(ctx context.Context, s *Script, args ...any) ([]string, error) {
+	began := time.Now()
 	reply, err := db.run(ctx, s, args)
+	report(ctx, db.observe, s.mode != ReadOnly, began, err)
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", s.name, err)
 	}

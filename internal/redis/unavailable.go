@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -63,26 +64,28 @@ func isNetwork(err error) bool {
 // errorHook classifies the error of every command. Plain commands only read, so the
 // hook resends those whose connection broke; scripts are resent by Run, which
 // ensures that they take effect once.
-type errorHook struct{}
+type errorHook struct{ observe func(Request) }
 
 func (errorHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
-func (errorHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (h errorHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		var err error
-		if strings.HasPrefix(cmd.Name(), "eval") {
-			err = next(ctx, cmd)
-		} else {
-			err = tryAgain(ctx, func() error { return next(ctx, cmd) })
+		if strings.HasPrefix(cmd.Name(), "eval") { // Run reports it
+			err := classify(ctx, next(ctx, cmd))
+			cmd.SetErr(err)
+			return err
 		}
-		err = classify(ctx, err)
+		began := time.Now()
+		err := classify(ctx, tryAgain(ctx, func() error { return next(ctx, cmd) }))
+		report(ctx, h.observe, false, began, err)
 		cmd.SetErr(err)
 		return err
 	}
 }
 
-func (errorHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (h errorHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		began := time.Now()
 		err := tryAgain(ctx, func() error {
 			for _, cmd := range cmds {
 				cmd.SetErr(nil) // of the previous attempt
@@ -94,6 +97,8 @@ func (errorHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 				cmd.SetErr(classify(ctx, cmd.Err()))
 			}
 		}
-		return classify(ctx, err)
+		err = classify(ctx, err)
+		report(ctx, h.observe, false, began, err)
+		return err
 	}
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // line orders the stream of one client: it decides what the socket is sent, and
@@ -103,11 +104,11 @@ type item struct {
 	// tells is set on a frame of a sequence's end: the mark of that sequence. For
 	// forwarders it is set on the mark of a sequence that was told to a client that
 	// was reading.
-	tells uint64
-	// control is for forwarders only, as are floor and jobs.
-	control control
+	tells   uint64
+	control control // for forwarders only, as are floor and jobs
 	floor   uint64
 	jobs    []string
+	at      time.Time // when a socket was given it
 }
 
 // begin adds a sequence whose prompt has started to execute. The same prompt and

@@ -66,6 +66,7 @@ func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http
 		silence:  s.o.KeepAlive,
 		fanout:   &s.fanout,
 		features: func() []byte { return s.o.Features() },
+		observe:  s.o.Observe,
 		wake:     make(chan struct{}, 1),
 		settled:  make(chan struct{}),
 		shutDone: make(chan struct{}),

@@ -48,6 +48,7 @@ type socket struct {
 	interval time.Duration // minimum time between two status frames
 	silence  time.Duration // maximum time without a message
 	features func() []byte
+	observe  Observer
 	// received is called with each mark that the client has confirmed, and with the
 	// newest probe that it has answered.
 	received func(mark, probe uint64)
@@ -93,6 +94,7 @@ func (w *socket) push(it item) {
 	if w.muted || w.full {
 		return
 	}
+	it.at = time.Now()
 	if !w.queue.push(it) {
 		w.full = true
 		w.queue.clear()

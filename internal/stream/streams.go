@@ -99,6 +99,8 @@ type Options struct {
 	// was sent yet: the time to report with [Streams.EndedElsewhere] what none of
 	// them has kept. It must return quickly.
 	Arrived func(ctx context.Context, k Key)
+	// Observe takes measurements. Default: nobody does.
+	Observe Observer
 	// Logger receives log records. Default: none.
 	Logger *slog.Logger
 }
@@ -124,6 +126,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Arrived == nil {
 		o.Arrived = func(context.Context, Key) {}
+	}
+	if o.Observe == nil {
+		o.Observe = unobserved{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

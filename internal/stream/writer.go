@@ -82,6 +82,7 @@ func (w *socket) due(ctx context.Context) error {
 	if err := w.frame(ctx, it.frame); err != nil {
 		return err
 	}
+	w.observe.Lagged(time.Since(it.at))
 	if it.tells != 0 {
 		w.mu.Lock()
 		w.told, w.toldAt = it.tells, time.Now()
@@ -233,6 +234,7 @@ func (w *socket) send(ctx context.Context, out outgoing) error {
 // uncompressed.
 func (w *socket) put(ctx context.Context, out outgoing) error {
 	w.lastWrite = time.Now()
+	w.observe.Sent(len(out.data))
 	kind := websocket.MessageText
 	if out.binary {
 		kind = websocket.MessageBinary

@@ -1,0 +1,111 @@
+package docker_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	rulesFile = "prometheus/comfyhub.rules.yml"
+	testsFile = "prometheus/comfyhub.test.yml"
+	runbook   = "https://github.com/comfyhub/comfyhub/blob/main/docs/alerts.md#"
+)
+
+type rule struct {
+	Alert, Expr         string
+	Labels, Annotations map[string]string
+}
+
+func rules(t *testing.T) (all []rule) {
+	t.Helper()
+	text, err := os.ReadFile(rulesFile)
+	require.NoError(t, err)
+	var file struct{ Groups []struct{ Rules []rule } }
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// Each alert says what it means, how bad it is and what to do, and has a test; the page has
+// no others.
+func TestAlertsAreExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/alerts.md")
+	require.NoError(t, err)
+	tests, err := os.ReadFile(testsFile)
+	require.NoError(t, err)
+	all := rules(t)
+	for _, r := range all {
+		require.Contains(t, []string{"critical", "warning"}, r.Labels["severity"], r.Alert)
+		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
+		require.NotEmpty(t, r.Annotations["description"], r.Alert)
+		require.Equal(t, runbook+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
+		require.Contains(t, string(page), "\n### "+r.Alert+"\n")
+		require.Contains(t, string(tests), "alertname: "+r.Alert+"}", "it is silent in a healthy fleet")
+		require.Contains(t, string(tests), "- name: "+r.Alert+"\n", "it fires")
+	}
+	require.Equal(t, len(all), strings.Count(string(page), "\n### "), "the page explains each once")
+}
+
+func TestRulesWithPromtool(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Skip("no promtool here")
+	}
+	for _, args := range [][]string{
+		{"check", "rules", rulesFile}, {"check", "config", "prometheus.yml"}, {"test", "rules", testsFile},
+	} {
+		out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
+		require.NoError(t, err, "promtool %v: %s", args, out)
+	}
+}
+
+// Each dashboard can be loaded, and no panel is on another one.
+func TestDashboards(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("grafana/dashboards/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	uids := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var d struct {
+			UID, Title string
+			Panels     []struct {
+				ID      int
+				Title   string
+				GridPos struct{ X, Y, W, H int }
+				Targets []struct{ Expr string }
+			}
+		}
+		require.NoError(t, json.Unmarshal(text, &d), file)
+		require.NotEmpty(t, d.UID, file)
+		require.Empty(t, uids[d.UID], "%s has the uid of %s", file, uids[d.UID])
+		uids[d.UID] = file
+		ids, taken := map[int]bool{}, map[[2]int]string{}
+		for _, p := range d.Panels {
+			require.False(t, ids[p.ID], "%s: two panels %d", file, p.ID)
+			ids[p.ID] = true
+			require.NotEmpty(t, p.Targets, "%s: %s", file, p.Title)
+			for x := range p.GridPos.W {
+				for y := range p.GridPos.H {
+					at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+					require.Empty(t, taken[at], "%s: %s is on %s", file, p.Title, taken[at])
+					taken[at] = p.Title
+				}
+			}
+			require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		}
+	}
+}

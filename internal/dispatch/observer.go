@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// Observer takes measurements. Every job calls it, so its methods must be quick and must
+// not block.
+type Observer interface {
+	// Dispatched is told that an instance was given a job: for how long the job has waited
+	// and, of that, for how long an able instance was idle meanwhile.
+	Dispatched(instance string, waited, gap time.Duration)
+	// Finished is told of the end of a run.
+	Finished(e End)
+	// Retried is told that a job waits again because its run was lost.
+	Retried(cause Cause)
+	// Adopted is told that this hub has taken over a run.
+	Adopted(from Origin)
+	// Switched is told that a run begins for which the instance must load other models
+	// than it has.
+	Switched(instance string)
+}
+
+// End is the end of a run.
+type End struct {
+	Instance string
+	// Band is that of the job.
+	Band job.Band
+	// Outcome is done, failed, cancelled, lost (it will run again), or rejected (refused
+	// while the client's POST waited).
+	Outcome string
+	// Ran is how long the instance has executed it; 0 if it had not begun.
+	Ran time.Duration
+	// Took is the time from the acceptance of the job to its end; 0 if the job has not
+	// ended.
+	Took time.Duration
+}
+
+// Cause is why a run was lost and its job runs again.
+type Cause string
+
+// The causes.
+const (
+	// Died: the instance's process ended, or its GPU failed.
+	Died Cause = "died"
+	// Restarted: somebody has restarted the instance on purpose.
+	Restarted Cause = "restarted"
+	// Unreachable: the instance could not be reached.
+	Unreachable Cause = "unreachable"
+	// Hung: the instance was silent for too long.
+	Hung Cause = "hung"
+	// OutOfMemory: the GPU's memory was too small.
+	OutOfMemory Cause = "out_of_memory"
+	// Refused: the instance did not take the prompt.
+	Refused Cause = "refused"
+	// InUse: the instance runs something else.
+	InUse Cause = "in_use"
+	// Results: the results of the run could not be read from the instance.
+	Results Cause = "results"
+	// Storage: the hub's storage could not be used.
+	Storage Cause = "storage"
+	// Redis: the hub's Redis could not be used.
+	Redis Cause = "redis"
+	// Evicted: the instance was drained, or the run made way for an interactive job.
+	Evicted Cause = "evicted"
+	// OtherCause is everything else.
+	OtherCause Cause = "other"
+)
+
+// Causes returns all causes.
+func Causes() []Cause {
+	return []Cause{Died, Restarted, Unreachable, Hung, OutOfMemory, Refused, InUse, Results, Storage, Redis, Evicted, OtherCause}
+}
+
+// Origin is from whom a run was taken over.
+type Origin string
+
+// The origins.
+const (
+	// Own is an earlier process of this same hub.
+	Own Origin = "own"
+	// Silent is another hub whose process is gone.
+	Silent Origin = "silent"
+	// Expired is a hub that has not renewed the lease in time.
+	Expired Origin = "expired"
+)
+
+// Origins returns all origins.
+func Origins() []Origin { return []Origin{Own, Silent, Expired} }
+
+// unobserved is the Observer of a dispatcher that has none.
+type unobserved struct{}
+
+func (unobserved) Dispatched(string, time.Duration, time.Duration) {}
+func (unobserved) Finished(End)                                    {}
+func (unobserved) Retried(Cause)                                   {}
+func (unobserved) Adopted(Origin)                                  {}
+func (unobserved) Switched(string)                                 {}
+
+// finished tells the observer of the end of the run.
+func (r *run) finished(outcome string, took time.Duration) {
+	j := r.job()
+	r.d.Observe.Finished(End{Instance: j.Run.Instance, Band: j.Band(), Outcome: outcome, Ran: r.ran(), Took: took})
+}
+
+// lossOf is the cause of a run that was lost with its connection.
+func lossOf(err error) Cause {
+	if gone(err) {
+		return Died
+	}
+	return Unreachable
+}
+
+// lostBy is why a run with this result was lost.
+func (r result) lostBy() Cause {
+	switch {
+	case r.cause != "":
+		return r.cause
+	case r.died || r.kind == killed:
+		return Died
+	}
+	return OtherCause
+}

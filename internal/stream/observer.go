@@ -1,0 +1,18 @@
+package stream
+
+import "time"
+
+// Observer takes measurements. Every message calls it, so its methods must be quick.
+type Observer interface {
+	// Sent is told of a message that was written to a client, of so many bytes.
+	Sent(bytes int)
+	// Lagged is told how long a message of a run has waited for its socket: from the
+	// moment on that the client may have it until it was written.
+	Lagged(lag time.Duration)
+}
+
+// unobserved is the Observer of streams that have none.
+type unobserved struct{}
+
+func (unobserved) Sent(int)             {}
+func (unobserved) Lagged(time.Duration) {}
