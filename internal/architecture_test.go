@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 
 	"internal/api": {
 		"internal/aiohttp", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",
-		"internal/pyjson", "internal/recent", "internal/redis",
+		"internal/pyjson", "internal/recent", "internal/redis", "internal/stream",
 	},
 	"internal/api/comfy": {
 		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
 	"internal/api/pull":  {"internal/api", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},
 	"internal/api/plain": {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
+	"internal/api/sdapi": {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/a1111", "internal/aiohttp", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
@@ -154,7 +155,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 	t.Parallel()
 	met := 0
 	for _, s := range sources(t) {
-		if s.isTest() || !slices.Contains([]string{"internal/api", "internal/api/comfy", "internal/api/ops", "internal/api/plain", "internal/api/pull", "internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
+		if s.isTest() || !slices.Contains([]string{"internal/api", "internal/api/comfy", "internal/api/ops", "internal/api/plain", "internal/api/pull", "internal/api/sdapi", "internal/hub", "internal/files", "internal/stream", "internal/comfyui", "internal/dispatch"}, s.folder()) {
 			continue
 		}
 		text := bytes.ReplaceAll(bytes.ToLower(s.text), []byte("parsequery(r.url.rawquery)"), nil)

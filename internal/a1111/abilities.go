@@ -20,9 +20,11 @@ type abilities struct {
 	info []byte
 	// titles maps each form of a checkpoint's name to the one that the server itself uses.
 	titles map[string]string
+	// options are the names of its settings, none if it does not tell them.
+	options map[string]bool
 }
 
-// ask reads the server's models.
+// abilities reads what the server has.
 func (c *client) abilities(ctx context.Context) (*abilities, error) {
 	models, err := c.list(ctx, "sd-models")
 	if err != nil {
@@ -56,7 +58,14 @@ func (c *client) abilities(ctx context.Context) (*abilities, error) {
 			}
 		}
 	}
-	return &abilities{describe(sorted(names), sorted(ofLoras)), titles}, nil
+	options := map[string]bool{}
+	if v, err := c.get(ctx, "options", maxListing); err == nil {
+		o, _ := v.(*pyjson.Object)
+		for key := range o.All() {
+			options[key] = true
+		}
+	}
+	return &abilities{describe(sorted(names), sorted(ofLoras)), titles, options}, nil
 }
 
 func sorted(names []string) pyjson.Array {
@@ -72,7 +81,7 @@ func (c *client) list(ctx context.Context, path string) ([]*pyjson.Object, error
 	}
 	items, ok := v.(pyjson.Array)
 	if !ok {
-		return nil, &statusError{http.StatusOK, "RuntimeError", "/sdapi/v1/" + path + " is no list"}
+		return nil, &statusError{status: http.StatusOK, kind: "RuntimeError", message: apiPrefix + path + " is no list"}
 	}
 	var list []*pyjson.Object
 	for _, item := range items {
@@ -114,7 +123,7 @@ func describe(checkpoints, loras pyjson.Array) []byte {
 			"category", pyjson.String("a1111"), "output_node", pyjson.Bool(len(outputs) == 0)))
 	}
 	images := dict(InputImages, link(typeImage))
-	sampling := dict(InputCheckpoint, link(typeCheckpoint), InputLoras, link(typeLora), InputImages, link(typeImage))
+	sampling := dict(InputCheckpoint, link(typeCheckpoint), InputLoras, link(typeLora), InputImages, link(typeImage), InputOptions, text)
 	for _, class := range []string{ClassTxt2Img, ClassImg2Img} {
 		add(class, dict(InputPayload, text), sampling)
 	}

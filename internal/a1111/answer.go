@@ -5,78 +5,164 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// listRest is the list in what a node shows that has the answer without its pictures, as
-// one JSON text.
-const listRest = "sdapi"
+const (
+	// listRest is the list in what a node shows that has the answer without its pictures, as
+	// one JSON text.
+	listRest = "sdapi"
+	// refusalKey is the member of an error message that has the answer of a server as it came.
+	refusalKey = "a1111_answer"
+)
 
-// maxAnswer bounds an answer of a server, and one that is put together again, in bytes.
+// maxAnswer bounds an answer of a server, in bytes.
 const maxAnswer = 256 << 20
 
 // ErrAnswer means that what a job shows is no answer of an A1111 server.
 var ErrAnswer = errors.New("a1111: the job shows no answer of A1111's API")
 
-// Answer puts the answer of A1111's API together again. output is what the node [JobNode] of
-// class shows, as in the history; open opens a picture that it names, an object with
-// filename, subfolder and type. The error is [ErrAnswer] or that of open.
-func Answer(class string, output *pyjson.Object, open func(file *pyjson.Object) (io.ReadCloser, error)) (*pyjson.Object, error) {
+// Answer is the answer of A1111's API to a request.
+type Answer struct {
+	class string
+	// Rest is the answer without its pictures.
+	Rest *pyjson.Object
+	// Pictures name its pictures: objects with filename, subfolder and type.
+	Pictures []*pyjson.Object
+}
+
+// ReadAnswer reads the answer that the node [JobNode] of class shows, as in the history. The
+// error is [ErrAnswer].
+func ReadAnswer(class string, output *pyjson.Object) (Answer, error) {
+	a := Answer{class: class}
 	rest := output.Array(listRest)
 	if len(rest) == 0 {
-		return nil, ErrAnswer
+		return a, ErrAnswer
 	}
 	text, _ := rest[0].(pyjson.String)
 	v, err := pyjson.Parse([]byte(text))
-	parts, ok := v.(*pyjson.Object)
-	if err != nil || !ok {
-		return nil, ErrAnswer
+	var ok bool
+	if a.Rest, ok = v.(*pyjson.Object); err != nil || !ok {
+		return a, ErrAnswer
 	}
-	pictures := pyjson.Array{}
-	room := int64(maxAnswer)
 	for _, v := range output.Array("images") {
 		file, ok := v.(*pyjson.Object)
 		if !ok {
-			return nil, ErrAnswer
+			return a, ErrAnswer
 		}
-		text, err := encoded(file, open, room)
-		if err != nil {
-			return nil, err
-		}
-		room -= int64(len(text))
-		pictures = append(pictures, pyjson.String(text))
+		a.Pictures = append(a.Pictures, file)
 	}
-	answer := &pyjson.Object{}
-	switch class {
-	case ClassTxt2Img, ClassImg2Img, ClassExtraBatch:
-		answer.Set("images", pictures)
-	case ClassExtraSingle:
-		answer.Set("image", pyjson.Null{})
-		if len(pictures) > 0 {
-			answer.Set("image", pictures[0])
-		}
-	}
-	for key, v := range parts.All() {
-		answer.Set(key, v)
-	}
-	return answer, nil
+	return a, nil
 }
 
-// encoded reads a picture that may have room bytes in base64.
-func encoded(file *pyjson.Object, open func(file *pyjson.Object) (io.ReadCloser, error), room int64) (string, error) {
-	content, err := open(file)
+// NoPictures is the answer for a request that was ended before its first picture was there.
+// The error is [ErrAnswer] for a class whose answers are no pictures.
+func NoPictures(class string) (Answer, error) {
+	if class != ClassTxt2Img && class != ClassImg2Img {
+		return Answer{}, ErrAnswer
+	}
+	info := pyjson.Marshal(dict("prompt", pyjson.String(""), "all_prompts", pyjson.Array{}, "seed", pyjson.Int(-1), "all_seeds", pyjson.Array{}, "infotexts", pyjson.Array{}))
+	return Answer{class: class, Rest: dict("parameters", &pyjson.Object{}, "info", pyjson.String(info))}, nil
+}
+
+// Hide leaves the pictures out, as A1111 does where send_images is false.
+func (a *Answer) Hide() {
+	a.Pictures = nil
+	if parameters := a.Rest.Object("parameters"); parameters != nil {
+		parameters.Set("send_images", pyjson.Bool(false))
+	}
+}
+
+// frame is the JSON of the answer around the pictures: what is before the first one, between
+// each two, and after the last.
+func (a Answer) frame() (before, between, after string) {
+	rest := string(pyjson.Strict(pyjson.Marshal(a.Rest)))
+	join := ", "
+	if a.Rest.Len() == 0 {
+		join = ""
+	}
+	switch a.class {
+	case ClassTxt2Img, ClassImg2Img, ClassExtraBatch:
+		if len(a.Pictures) == 0 {
+			return `{"images": []` + join + rest[1:], "", ""
+		}
+		return `{"images": ["`, `", "`, `"]` + join + rest[1:]
+	case ClassExtraSingle:
+		if len(a.Pictures) == 0 {
+			return `{"image": null` + join + rest[1:], "", ""
+		}
+		return `{"image": "`, "", `"` + join + rest[1:]
+	}
+	return rest, "", ""
+}
+
+// shown are the pictures that are in the answer.
+func (a Answer) shown() int {
+	switch a.class {
+	case ClassTxt2Img, ClassImg2Img, ClassExtraBatch:
+		return len(a.Pictures)
+	case ClassExtraSingle:
+		return min(len(a.Pictures), 1)
+	}
+	return 0
+}
+
+// Length is that of the answer in bytes; size is that of a picture by its place.
+func (a Answer) Length(size func(place int) int64) int64 {
+	before, between, after := a.frame()
+	total := int64(len(before) + len(after))
+	for n := range a.shown() {
+		if n > 0 {
+			total += int64(len(between))
+		}
+		total += (size(n) + 2) / 3 * 4
+	}
+	return total
+}
+
+// Write writes the answer; open opens a picture by its place. It holds no picture in memory.
+// The error is that of open, of reading or of writing.
+func (a Answer) Write(w io.Writer, open func(place int) (io.ReadCloser, error)) error {
+	before, between, after := a.frame()
+	if _, err := io.WriteString(w, before); err != nil {
+		return err
+	}
+	for n := range a.shown() {
+		if n > 0 {
+			if _, err := io.WriteString(w, between); err != nil {
+				return err
+			}
+		}
+		if err := writePicture(w, n, open); err != nil {
+			return fmt.Errorf("a1111: picture %d: %w", n, err)
+		}
+	}
+	_, err := io.WriteString(w, after)
+	return err
+}
+
+func writePicture(w io.Writer, place int, open func(place int) (io.ReadCloser, error)) error {
+	content, err := open(place)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = content.Close() }()
-	most := room / 4 * 3
-	data, err := io.ReadAll(io.LimitReader(content, most+1))
-	if err != nil {
-		return "", err
+	out := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := io.Copy(out, content); err != nil {
+		return err
 	}
-	if int64(len(data)) > most {
-		return "", fmt.Errorf("%w: its pictures are too large", ErrAnswer)
-	}
-	return base64.StdEncoding.EncodeToString(data), nil
+	return out.Close()
+}
+
+// Refusal is the answer by which a server has refused the request of a job, with its status:
+// data is that of the message execution_error. It is false for an error of another kind.
+func Refusal(data *pyjson.Object) (status int, answer *pyjson.Object, ok bool) {
+	refusal := data.Object(refusalKey)
+	v, _ := refusal.Get("status")
+	n, _ := v.(pyjson.Number)
+	code, _ := n.Int64()
+	answer = refusal.Object("answer")
+	return int(code), answer, answer != nil && code >= http.StatusBadRequest && code < 600
 }

@@ -1,6 +1,7 @@
 package a1111
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -116,13 +117,29 @@ func (b *bench) answer(id, class string) *pyjson.Object {
 	b.t.Helper()
 	e, outputs := b.entry(id)
 	require.Equal(b.t, "success", e.Status)
-	answer, err := Answer(class, outputs.Object(JobNode), func(file *pyjson.Object) (io.ReadCloser, error) {
+	return written(b.t, class, outputs.Object(JobNode), func(file *pyjson.Object) (io.ReadCloser, error) {
 		resp, err := b.View(b.t.Context(), job.FileRef{Type: file.String("type"), Filename: file.String("filename")}, nil)
 		if err != nil {
 			return nil, err
 		}
 		return resp.Body, nil
 	})
-	require.NoError(b.t, err)
-	return answer
+}
+
+// written is an answer as clients get it.
+func written(t testing.TB, class string, output *pyjson.Object, open func(file *pyjson.Object) (io.ReadCloser, error)) *pyjson.Object {
+	t.Helper()
+	a, err := ReadAnswer(class, output)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	sizes := map[int]int64{}
+	require.NoError(t, a.Write(&out, func(place int) (io.ReadCloser, error) {
+		content, err := open(a.Pictures[place])
+		require.NoError(t, err)
+		data, err := io.ReadAll(content)
+		sizes[place] = int64(len(data))
+		return io.NopCloser(bytes.NewReader(data)), err
+	}))
+	require.Equal(t, int64(out.Len()), a.Length(func(place int) int64 { return sizes[place] }))
+	return parsed(t, out.String())
 }

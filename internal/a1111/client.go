@@ -32,6 +32,8 @@ type statusError struct {
 	status int
 	// kind is the name of a Python exception, message what is wrong.
 	kind, message string
+	// answer is the answer as it came, nil if it was no JSON object.
+	answer *pyjson.Object
 }
 
 // Error implements error.
@@ -39,8 +41,9 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.sta
 
 // client asks one A1111 server.
 type client struct {
-	base string
-	http *http.Client
+	// root is the server's address, base that of its API.
+	root, base string
+	http       *http.Client
 }
 
 // newClient returns a client of the server at an address, an http or https URL, with user
@@ -58,7 +61,8 @@ func newClient(address string) (*client, error) {
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 4 * time.Second, // uvicorn closes after 5 s
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 	}
-	return &client{base: strings.TrimRight(u.String(), "/") + "/sdapi/v1/", http: &http.Client{
+	root := strings.TrimRight(u.String(), "/")
+	return &client{root: root, base: root + apiPrefix, http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -112,11 +116,11 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, limit
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	case int64(len(data)) > limit:
-		return nil, &statusError{resp.StatusCode, "RuntimeError", fmt.Sprintf("the answer of the A1111 server has more than %d bytes", limit)}
+		return nil, &statusError{status: resp.StatusCode, kind: "RuntimeError", message: fmt.Sprintf("the answer of the A1111 server has more than %d bytes", limit)}
 	}
 	v, err := pyjson.Parse(data)
 	if err != nil {
-		return nil, &statusError{resp.StatusCode, "RuntimeError", "the answer of the A1111 server is not JSON"}
+		return nil, &statusError{status: resp.StatusCode, kind: "RuntimeError", message: "the answer of the A1111 server is not JSON"}
 	}
 	return v, nil
 }
@@ -137,6 +141,7 @@ func readError(status int, body []byte) *statusError {
 	if err != nil || !ok {
 		return e
 	}
+	e.answer = o
 	if status == http.StatusUnprocessableEntity {
 		e.kind = "ValueError"
 	}

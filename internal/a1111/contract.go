@@ -2,6 +2,7 @@ package a1111
 
 import (
 	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,9 +42,13 @@ const (
 	InputCheckpoint = "checkpoint"
 	InputLoras      = "loras"
 	InputImages     = "images"
-	inputLora       = "lora"
-	inputImage      = "image"
-	inputNext       = "next"
+	// InputOptions is optional, of txt2img and img2img: a JSON object of A1111's settings
+	// that hold for this request unless its override_settings say otherwise.
+	InputOptions = "options"
+
+	inputLora  = "lora"
+	inputImage = "image"
+	inputNext  = "next"
 )
 
 // The types of what the nodes give each other.
@@ -73,6 +78,9 @@ var paths = map[string]string{
 // Path is the end of the route that does a class, such as "txt2img" in
 // /sdapi/v1/txt2img; empty for a class that does nothing.
 func Path(class string) string { return paths[class] }
+
+// Paths are the ends of the routes that do something, such as "txt2img".
+func Paths() []string { return slices.Sorted(maps.Values(paths)) }
 
 // ClassOf is the class that does a route, by the end of its path; empty for none.
 func ClassOf(path string) string {
@@ -106,6 +114,9 @@ const (
 	overridesRestore   = "override_settings_restore_afterwards"
 	overrideCheckpoint = "sd_model_checkpoint"
 )
+
+// OptionCheckpoint is the setting that is the checkpoint.
+const OptionCheckpoint = overrideCheckpoint
 
 // Graph is the graph that does a request: class is that of its node, payload the body as
 // the client has sent it, and checkpoint and loras are what the instance must have, none if
@@ -175,4 +186,14 @@ func dict(pairs ...any) *pyjson.Object {
 		o.Set(key, v)
 	}
 	return o
+}
+
+// with returns a copy of an object with another value of a member.
+func with(o *pyjson.Object, key string, v pyjson.Value) *pyjson.Object {
+	changed := &pyjson.Object{}
+	for key, v := range o.All() {
+		changed.Set(key, v)
+	}
+	changed.Set(key, v)
+	return changed
 }

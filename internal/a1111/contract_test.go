@@ -70,14 +70,14 @@ func TestAnswer(t *testing.T) {
 	open := func(file *pyjson.Object) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(file.String("filename"))), nil
 	}
-	answer, err := Answer(ClassTxt2Img, output, open)
-	require.NoError(t, err)
-	require.Equal(t, `{"images": ["YS5wbmc=", "Yi5wbmc="], "parameters": {"steps": 20}, "info": "{}"}`, string(pyjson.Marshal(answer)))
-	answer, err = Answer(ClassExtraSingle, output, open)
-	require.NoError(t, err)
-	require.Equal(t, "YS5wbmc=", answer.String("image"))
-	_, err = Answer(ClassTxt2Img, parsed(t, `{"images": []}`), open)
-	require.ErrorIs(t, err, ErrAnswer)
-	_, err = Answer(ClassTxt2Img, parsed(t, `{"sdapi": [5]}`), open)
-	require.ErrorIs(t, err, ErrAnswer)
+	require.Equal(t, `{"images": ["YS5wbmc=", "Yi5wbmc="], "parameters": {"steps": 20}, "info": "{}"}`, string(pyjson.Marshal(written(t, ClassTxt2Img, output, open))))
+	require.Equal(t, `{"image": "YS5wbmc=", "parameters": {"steps": 20}, "info": "{}"}`, string(pyjson.Marshal(written(t, ClassExtraSingle, output, open))))
+	require.Equal(t, `{"parameters": {"steps": 20}, "info": "{}"}`, string(pyjson.Marshal(written(t, ClassInterrogate, output, open))))
+	none := parsed(t, `{"sdapi": ["{}"]}`)
+	require.Equal(t, `{"images": []}`, string(pyjson.Marshal(written(t, ClassExtraBatch, none, open))))
+	require.Equal(t, `{"image": null}`, string(pyjson.Marshal(written(t, ClassExtraSingle, none, open))))
+	for _, odd := range []string{`{"images": []}`, `{"sdapi": [5]}`, `{"sdapi": ["["]}`, `{"sdapi": ["{}"], "images": [5]}`} {
+		_, err := ReadAnswer(ClassTxt2Img, parsed(t, odd))
+		require.ErrorIs(t, err, ErrAnswer)
+	}
 }

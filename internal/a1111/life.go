@@ -3,6 +3,7 @@ package a1111
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,6 +30,7 @@ const LearnEvery = time.Minute
 type life struct {
 	client *client
 	every  time.Duration
+	own    http.Handler
 	server *standin.Server
 	can    atomic.Pointer[abilities]
 	about  atomic.Pointer[standin.About]
@@ -36,6 +38,9 @@ type life struct {
 	lost, ended chan struct{}
 	lose        func()
 	end         func()
+
+	// looking is held while the server is asked what it does.
+	looking sync.Mutex
 
 	mu sync.Mutex
 	// task is what runs, nil for nothing.
@@ -48,6 +53,7 @@ func newLife(c *client, o Options, can *abilities) *life {
 	l.end = sync.OnceFunc(func() { close(l.ended) })
 	l.can.Store(can)
 	l.about.Store(&standin.About{Version: protocol})
+	l.own = ownRoutes{l}.handler()
 	return l
 }
 
@@ -64,7 +70,7 @@ func (l *life) watch(ctx context.Context) error {
 	l.remember(ctx)
 	seen, learned := time.Now(), time.Now()
 	for {
-		err := l.look(ctx)
+		err := l.look(ctx, 0)
 		switch {
 		case err == nil:
 			seen = time.Now()
@@ -85,25 +91,41 @@ func (l *life) watch(ctx context.Context) error {
 	}
 }
 
-// look asks the server what it does, and tells it to whom it concerns.
-func (l *life) look(ctx context.Context) error {
+// look asks the server what it does, and tells it to whom it concerns. For what runs an
+// earlier answer will do that is not older than age.
+func (l *life) look(ctx context.Context, age time.Duration) error {
+	l.looking.Lock()
+	defer l.looking.Unlock()
 	l.mu.Lock()
 	t := l.task
+	known := t != nil && age > 0 && time.Since(t.asked) < age
 	l.mu.Unlock()
+	if known {
+		return nil
+	}
 	p, err := l.client.progress(ctx, t != nil)
 	if err != nil {
 		return err
 	}
+	if l.take(t, p) {
+		l.obey(ctx, t, p)
+	}
+	return nil
+}
+
+// take takes in what the server does, and reports whether that is the task still.
+func (l *life) take(t *task, p progress) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.task != t: // it has changed meanwhile
+		return false
 	case t == nil:
 		l.server.SetForeign(p.busy)
-	default:
-		t.see(p)
+		return false
 	}
-	return nil
+	t.see(p)
+	return true
 }
 
 // learn reads again what the server can run.

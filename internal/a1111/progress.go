@@ -20,6 +20,10 @@ type progress struct {
 	value, most float64
 	// preview is a picture in base64, empty for none.
 	preview string
+	// interrupted means that the server is about to end what it does.
+	interrupted bool
+	// answer is the answer as it came.
+	answer *pyjson.Object
 }
 
 // progress asks what the server does, with a preview if that is wanted.
@@ -48,6 +52,8 @@ func readProgress(v pyjson.Value) progress {
 	}
 	jobs, _ := state.Get("job_count")
 	p := progress{busy: number("job_count") > 0 || jobs == pyjson.Int(-1), began: state.String("job_timestamp"), preview: o.String("current_image")}
+	interrupted, _ := state.Get("interrupted")
+	p.interrupted, p.answer = interrupted == pyjson.Bool(true), o
 	steps := max(number("sampling_steps"), 1)
 	p.most = max(number("job_count"), 1) * steps
 	p.value = min(number("job_no")*steps+number("sampling_step"), p.most)

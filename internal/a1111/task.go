@@ -29,11 +29,17 @@ type task struct {
 	// request, shown is the preview that was shown last.
 	begun bool
 	shown string
+	// asked is when the server was asked last, seen its last answer about the request.
+	asked time.Time
+	seen  *pyjson.Object
+	// order is what a client wants the server to do with the request, empty for nothing.
+	order string
 }
 
 // see takes in what the server does. What somebody else has it do first is not of the
 // request: that began at another time, which is told in seconds, or was further.
 func (t *task) see(p progress) {
+	t.asked = time.Now()
 	if t.others.busy && p.busy && p.began == t.others.began && p.value >= t.others.value {
 		t.others = p
 		return
@@ -42,7 +48,7 @@ func (t *task) see(p progress) {
 	if !p.busy {
 		return
 	}
-	t.begun = true
+	t.begun, t.seen = true, p.answer
 	t.run.Progress(t.node, p.value, p.most)
 	if p.preview == "" || p.preview == t.shown {
 		return
@@ -84,7 +90,11 @@ func (l *life) request(ctx context.Context, r *standin.Run, node string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &refused):
-		return &standin.Failure{Node: node, Type: refused.kind, Message: refused.message}
+		failure := &standin.Failure{Node: node, Type: refused.kind, Message: refused.message}
+		if refused.answer != nil {
+			failure.Details = dict(refusalKey, dict("status", pyjson.Int(int64(refused.status)), "answer", refused.answer))
+		}
+		return failure
 	case err != nil:
 		return err
 	}
@@ -190,20 +200,43 @@ func (l *life) body(r *standin.Run, node string) ([]byte, error) {
 		return nil, err
 	}
 	payload, _ := v.(*pyjson.Object)
-	if names := chained(r.Graph, node, InputCheckpoint, InputCheckpoint); len(names) > 0 {
-		title := l.can.Load().titles[names[0]]
-		if title == "" { // the server would use whatever is loaded
-			return nil, wrong("the server has no checkpoint %q", names[0])
-		}
-		settings := payload.Object(overrides)
-		if settings == nil {
-			settings = &pyjson.Object{}
-			payload.Set(overrides, settings)
-		}
-		settings.Set(overrideCheckpoint, pyjson.String(title))
-		payload.Set(overridesRestore, pyjson.Bool(false)) // loading it again takes long
+	if err := l.settle(r, node, payload); err != nil {
+		return nil, err
 	}
 	return pyjson.Marshal(payload), nil
+}
+
+// settle sets what holds for this request only. It must hold for no other one, whatever the
+// client says: the next is another user's.
+func (l *life) settle(r *standin.Run, node string, payload *pyjson.Object) error {
+	can := l.can.Load()
+	settings := &pyjson.Object{}
+	for key, v := range payload.Object(overrides).All() {
+		settings.Set(key, v)
+	}
+	if kept, err := pyjson.Parse([]byte(r.Graph.Object(node).Object("inputs").String(InputOptions))); err == nil {
+		o, _ := kept.(*pyjson.Object)
+		for key, v := range o.All() {
+			if !settings.Has(key) && (can.options[key] || len(can.options) == 0) { // A1111 fails for one that it has not
+				settings.Set(key, v)
+			}
+		}
+	}
+	if names := chained(r.Graph, node, InputCheckpoint, InputCheckpoint); len(names) > 0 {
+		title := can.titles[names[0]]
+		if title == "" { // the server would use whatever is loaded
+			return &standin.Failure{Node: node, Type: "ValueError", Message: fmt.Sprintf("the server has no checkpoint %q", names[0])}
+		}
+		settings.Set(overrideCheckpoint, pyjson.String(title))
+	}
+	if settings.Len() == 0 {
+		return nil
+	}
+	payload.Set(overrides, settings)
+	// Older versions load the checkpoint before again, which takes long.
+	onlyCheckpoint := settings.Len() == 1 && settings.Has(overrideCheckpoint)
+	payload.Set(overridesRestore, pyjson.Bool(!onlyCheckpoint))
+	return nil
 }
 
 // input reads a picture that a prompt names, of at most room bytes in base64.

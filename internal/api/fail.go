@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // Fail answers a request that failed for a reason that is not its own: Redis or
@@ -34,4 +35,22 @@ func (q *Requests) RefuseFull(w http.ResponseWriter, limit string, e Error) {
 	q.Limited(limit)
 	e.Details = "This is your own limit (tenant_limits " + limit + "); other users are not affected. " + e.Details
 	WriteError(w, e)
+}
+
+// RefuseHeld answers a request that would be held open like a socket, and cannot be.
+func (q *Requests) RefuseHeld(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, stream.ErrTenantFull):
+		q.RefuseFull(w, "sockets", Error{
+			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full", Message: "You are waiting for too many jobs at once", RetryAfter: 5,
+		})
+	case errors.Is(err, stream.ErrFull):
+		WriteError(w, Error{
+			Status: http.StatusServiceUnavailable, Kind: "too_many_sockets", Message: "Too many clients are waiting at the hub", RetryAfter: 5,
+		})
+	default:
+		WriteError(w, Error{
+			Status: http.StatusServiceUnavailable, Kind: "shutting_down", Message: "The hub is shutting down", RetryAfter: 2,
+		})
+	}
 }

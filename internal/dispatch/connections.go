@@ -226,6 +226,18 @@ func (d *Dispatcher) Clients() []*comfyui.Client {
 	return out
 }
 
+// ClientsOf returns the clients of the connected instances of a kind that run jobs of a
+// tenant, by their names.
+func (d *Dispatcher) ClientsOf(kind, tenant string) []*comfyui.Client {
+	var out []*comfyui.Client
+	for _, conn := range d.connected() {
+		if conn.kind == kind && d.mayUse(tenant, conn.name) {
+			out = append(out, conn.client)
+		}
+	}
+	return out
+}
+
 // Primary returns the instance whose pages and extensions the fleet shows, nil
 // when none is connected. It is the first by name: pages and their hashed files
 // must all come from one build.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -26,6 +27,12 @@ func (n *Instances) Primary() *comfyui.Client { return n.dispatch.Primary() }
 
 // Clients are those of all connected instances, the primary's first.
 func (n *Instances) Clients() []*comfyui.Client { return n.dispatch.Clients() }
+
+// A1111 are those of the connected servers of A1111's API that run jobs of a tenant, in the
+// order of their names.
+func (n *Instances) A1111(tenant string) []*comfyui.Client {
+	return n.dispatch.ClientsOf(fleet.KindA1111, tenant)
+}
 
 // ClientOf is that of an instance by its name, nil while it is not connected.
 func (n *Instances) ClientOf(instance string) *comfyui.Client { return n.clients.ByName(instance) }

@@ -45,8 +45,9 @@ type Links struct {
 	signer *signer
 }
 
-// stored finds a file whose bytes the hub has.
-func (l *Links) stored(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
+// File finds a tenant's file whose bytes the hub has. The errors are ErrNoFile and one of
+// Redis.
+func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
 	e, err := l.store.Resolve(ctx, tenant, ref)
 	if err == nil && !e.Stored() {
 		err = files.ErrGone
@@ -65,7 +66,7 @@ func (l *Links) stored(ctx context.Context, tenant string, ref job.FileRef) (Fil
 // Make makes a link to a tenant's file: the file's name, escaped, and a query.
 // The errors are ErrNoFile, keyring.ErrUnavailable, or one of Redis.
 func (l *Links) Make(ctx context.Context, tenant string, ref job.FileRef, expires time.Time) (string, error) {
-	f, err := l.stored(ctx, tenant, ref)
+	f, err := l.File(ctx, tenant, ref)
 	if err != nil {
 		return "", err
 	}
@@ -80,7 +81,7 @@ func (l *Links) Open(ctx context.Context, name, exp, sig string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	f, err := l.stored(ctx, tenant, ref)
+	f, err := l.File(ctx, tenant, ref)
 	f.Ref = ref
 	return f, err
 }

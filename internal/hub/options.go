@@ -193,6 +193,18 @@ const (
 	PassthroughOn PassthroughPolicy = "on"
 )
 
+// PassthroughOf is the policy for a caller. Where nobody logs in, everybody is one tenant
+// and may do as with a server of their own.
+func (s *Settings) PassthroughOf(login bool) PassthroughPolicy {
+	switch {
+	case s.Passthrough != "":
+		return s.Passthrough
+	case login:
+		return PassthroughRead
+	}
+	return PassthroughOn
+}
+
 // PlainAPI says where the plain job API is.
 type PlainAPI string
 

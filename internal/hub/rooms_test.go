@@ -11,7 +11,7 @@ import (
 func init() {
 	hub.NewRooms = func(h *hub.Hub) hub.Rooms {
 		all := rooms.New(h)
-		return hub.Rooms{Server: all.Server, AwaitingBuild: all.ComfyUI.AwaitingBuild, RememberCalls: all.ComfyUI.RememberCalls}
+		return hub.Rooms{Server: all.Server, AwaitingBuild: all.ComfyUI.AwaitingBuild, RememberCalls: all.ComfyUI.RememberCalls, KeepAlive: all.A1111.KeepAlive}
 	}
 	hub.InstancesJSON = ops.InstancesJSON
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Backend does the work of a server.
+// Backend does the work of a server. One that is an [http.Handler], too, answers the
+// requests for paths that are no routes of the server.
 type Backend interface {
 	// ObjectInfo is the answer of GET /object_info: the node classes that the backend
 	// runs.
@@ -34,6 +35,8 @@ type Failure struct {
 	Node string
 	// Type is the name of a Python exception, such as RuntimeError.
 	Type, Message string
+	// Details are further members of the message about it; nil for none.
+	Details *pyjson.Object
 }
 
 // Error implements error.

@@ -259,9 +259,15 @@ func (s *Server) end(ctx context.Context, r *Run, err error) {
 		if run.Class(node) == "" {
 			node = run.at()
 		}
-		s.tell(run, "execution_error", "node_id", pyjson.String(node), "node_type", pyjson.String(run.Class(node)), "executed", pyjson.Array{},
+		about := []any{
+			"node_id", pyjson.String(node), "node_type", pyjson.String(run.Class(node)), "executed", pyjson.Array{},
 			"exception_message", pyjson.String(failure.Message), "exception_type", pyjson.String(failure.Type),
-			"traceback", pyjson.Array{}, "current_inputs", &pyjson.Object{}, "current_outputs", pyjson.Array{})
+			"traceback", pyjson.Array{}, "current_inputs", &pyjson.Object{}, "current_outputs", pyjson.Array{},
+		}
+		for key, v := range failure.Details.All() {
+			about = append(about, key, v)
+		}
+		s.tell(run, "execution_error", about...)
 	}
 	s.send(run, "executing", "node", pyjson.Null{})
 	s.remember(&ended{Prompt: run.Prompt, entry: dict(

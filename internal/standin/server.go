@@ -115,6 +115,9 @@ func (s *Server) routes() {
 	} {
 		s.mux.HandleFunc(pattern, serve)
 	}
+	if rest, ok := s.backend.(http.Handler); ok {
+		s.mux.Handle("/", rest)
+	}
 }
 
 func answer(w http.ResponseWriter, status int, v pyjson.Value) {

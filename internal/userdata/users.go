@@ -33,7 +33,7 @@ var notInID = regexp.MustCompile(`[^a-zA-Z0-9\-_]+`)
 
 // Users returns the users of a tenant by id, if it has several.
 func (s *Store) Users(ctx context.Context, tenant string) (*pyjson.Object, error) {
-	return s.Folder(tenant, "users").readObject(ctx, usersFile)
+	return s.Folder(tenant, "users").readObject(ctx, usersFile, maxSettings)
 }
 
 // HasUser reports whether a tenant has a user.
@@ -53,7 +53,7 @@ func (s *Store) AddUser(ctx context.Context, tenant, name string) (id string, er
 	}
 	f := s.Folder(tenant, "users")
 	defer f.lock()()
-	users, err := f.readObject(ctx, usersFile)
+	users, err := f.readObject(ctx, usersFile, maxSettings)
 	if err != nil {
 		return "", err
 	}
@@ -74,5 +74,5 @@ func (s *Store) AddUser(ctx context.Context, tenant, name string) (id string, er
 	}
 	id += "_" + uuid.NewString()
 	users.Set(id, pyjson.String(name))
-	return id, f.writeObject(ctx, usersFile, users)
+	return id, f.writeObject(ctx, usersFile, maxSettings, users)
 }

@@ -2,58 +2,17 @@ package comfy
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"net/url"
-	"slices"
-	"sync"
-	"time"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
-
-// askAllTimeout bounds a question to the whole fleet: one instance that hangs
-// must not hang every client.
-const askAllTimeout = 5 * time.Second
 
 // surveys answers the routes whose answers lie with the instances: it asks the
 // primary or all of them, and joins what they say.
 type surveys struct{ shared }
 
-// askAll asks every connected instance at once and returns the good answers,
-// the primary's first. reached says that an instance answered at all, if only
-// that it has nothing there.
+// askAll is [api.AskAll] for every connected ComfyUI, the primary first.
 func (s surveys) askAll(ctx context.Context, path string, query url.Values) (good []pyjson.Value, reached bool) {
-	ctx, cancel := context.WithTimeout(ctx, askAllTimeout)
-	defer cancel()
-	clients := s.hub.Clients()
-	answers := make([]pyjson.Value, len(clients))
-	spoke := make([]bool, len(clients))
-	var wait sync.WaitGroup
-	for n, client := range clients {
-		wait.Go(func() { answers[n], spoke[n] = ask(ctx, client, path, query) })
-	}
-	wait.Wait()
-	for _, a := range answers {
-		if a != nil {
-			good = append(good, a)
-		}
-	}
-	return good, slices.Contains(spoke, true)
-}
-
-// ask asks one instance; spoke says that it answered, if only with 404.
-func ask(ctx context.Context, client *comfyui.Client, path string, query url.Values) (v pyjson.Value, spoke bool) {
-	body, err := client.Get(ctx, path, query)
-	if status := (*comfyui.StatusError)(nil); errors.As(err, &status) {
-		return nil, status.Status < http.StatusInternalServerError
-	}
-	if err != nil {
-		return nil, false
-	}
-	if v, err = pyjson.Parse(body); err != nil {
-		return nil, true
-	}
-	return v, true
+	return api.AskAll(ctx, s.hub.Clients(), path, query)
 }

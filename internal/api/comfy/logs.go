@@ -45,14 +45,14 @@ func (l instanceLogs) getLogs(w http.ResponseWriter, r *http.Request, a api.Requ
 // allLogs asks all instances for their logs; size is that of the first one's
 // terminal.
 func (l instanceLogs) allLogs(ctx context.Context, instances []fleet.Instance) (entries map[string]pyjson.Array, size pyjson.Value) {
-	ctx, cancel := context.WithTimeout(ctx, askAllTimeout)
+	ctx, cancel := context.WithTimeout(ctx, api.AskAllTimeout)
 	defer cancel()
 	answers := make([]*pyjson.Object, len(instances))
 	var wait sync.WaitGroup
 	for n, i := range instances {
 		if client := l.hub.ClientOf(i.Name); client != nil {
 			wait.Go(func() {
-				answer, _ := ask(ctx, client, "/internal/logs/raw", nil)
+				answer, _ := api.Ask(ctx, client, "/internal/logs/raw", nil)
 				answers[n], _ = answer.(*pyjson.Object)
 			})
 		}

@@ -11,17 +11,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// passthrough is the policy for a caller. Where nobody logs in, everybody is
-// one tenant and may do as with a ComfyUI of their own.
+// passthrough is the policy for a caller.
 func (c *Room) passthrough(a api.Requester) hub.PassthroughPolicy {
-	switch policy := c.hub.Settings().Passthrough; {
-	case policy != "":
-		return policy
-	case a.Login:
-		return hub.PassthroughRead
-	default:
-		return hub.PassthroughOn
-	}
+	return c.hub.Settings().PassthroughOf(a.Login)
 }
 
 // mayPass reports whether the policy lets a request through, and answers it

@@ -191,32 +191,17 @@ func takesNumber(body pyjson.Value) bool {
 // priorityOf reads the wish for a priority: the header, else
 // extra_data.comfyhub.priority; anything odd counts as none.
 func priorityOf(r *http.Request, request *catalog.Request) int {
-	wish := r.Header.Get("X-ComfyHub-Priority")
-	if wish == "" {
-		p, _ := request.ExtraData.Object("comfyhub").Get("priority")
-		n, _ := p.(pyjson.Number)
-		wish = string(n)
-	}
-	n, err := strconv.Atoi(wish)
-	if err != nil {
-		return 0
-	}
-	return n
+	p, _ := request.ExtraData.Object("comfyhub").Get("priority")
+	n, _ := p.(pyjson.Number)
+	return api.PriorityOf(r, string(n))
 }
 
 // bandOf reads the wish for a band: the header, else extra_data.comfyhub.band; anything
 // odd counts as none.
 func bandOf(r *http.Request, request *catalog.Request) job.Band {
-	wish := r.Header.Get("X-ComfyHub-Band")
-	if wish == "" {
-		b, _ := request.ExtraData.Object("comfyhub").Get("band")
-		name, _ := b.(pyjson.String)
-		wish = string(name)
-	}
-	if band, ok := job.ParseBand(wish); ok {
-		return band
-	}
-	return ""
+	b, _ := request.ExtraData.Object("comfyhub").Get("band")
+	name, _ := b.(pyjson.String)
+	return api.BandOf(r, string(name))
 }
 
 // maxAnswer bounds an answer that repeats what was wrong with a prompt.

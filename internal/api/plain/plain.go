@@ -4,8 +4,6 @@
 package plain
 
 import (
-	"net/http"
-
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
@@ -25,8 +23,8 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	o := &room{Requests: requests, hub: h}
 	below, root := &api.Router{}, &api.Router{}
 	both := func(method, path string, handler api.Handler) {
-		below.Handle(method+" "+Prefix+path, detailed(handler))
-		root.Handle(method+" "+path, detailed(handler))
+		below.Handle(method+" "+Prefix+path, api.Translating(problemOf, handler))
+		root.Handle(method+" "+path, api.Translating(problemOf, handler))
 	}
 	both("POST", "/submit", o.postSubmit)
 	both("GET", "/status/*", o.getStatus)
@@ -34,19 +32,10 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	both("GET", "/wait/*", o.getWait)
 	both("GET", "/events/*", o.getEvents)
 	both("GET", "/stats", o.getStats)
-	below.Handle("GET "+Prefix+"/openapi.json", detailed(o.getDocument))
-	below.Handle("GET "+Prefix+"/docs", detailed(docs()))
+	below.Handle("GET "+Prefix+"/openapi.json", api.Translating(problemOf, o.getDocument))
+	below.Handle("GET "+Prefix+"/docs", api.Translating(problemOf, docs()))
 	return []api.Optional{
 		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
 		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},
-	}
-}
-
-// detailed gives a handler a writer that translates errors.
-func detailed(handler api.Handler) api.Handler {
-	return func(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-		d := &detailWriter{ResponseWriter: w}
-		defer d.close()
-		handler(d, r, a, path)
 	}
 }

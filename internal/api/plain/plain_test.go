@@ -35,7 +35,7 @@ func TestErrorsHaveOneShape(t *testing.T) {
 		"none": {func(w http.ResponseWriter) { api.WriteValue(w, pyjson.Array{}) }, 200, `[]`},
 	} {
 		w := httptest.NewRecorder()
-		detailed(func(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) { c.write(w) })(w, nil, api.Requester{}, nil)
+		api.Translating(problemOf, func(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) { c.write(w) })(w, nil, api.Requester{}, nil)
 		require.Equal(t, c.status, w.Code, name)
 		require.JSONEq(t, c.body, w.Body.String(), name)
 		if c.status == 429 {

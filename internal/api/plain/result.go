@@ -62,7 +62,7 @@ func readOutcome(entry []byte, base string) outcome {
 	if parsed.End == comfyui.TypeExecutionError {
 		if v, err := pyjson.Parse(parsed.EndData); err == nil {
 			failure, _ := v.(*pyjson.Object)
-			out.fault = sentence(failure.String("node_type"), failure.String("exception_message"))
+			out.fault = api.Sentence(failure.String("node_type"), failure.String("exception_message"))
 		}
 	}
 	return out

@@ -42,23 +42,11 @@ func waitOf(q url.Values) (time.Duration, bool) {
 // hold counts a request that is held open as a socket of its owner. Any error is answered.
 func (o *room) hold(w http.ResponseWriter, r *http.Request, a api.Requester) (ctx context.Context, release func(), ok bool) {
 	ctx, release, err := o.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
-	switch {
-	case err == nil:
-		return ctx, release, true
-	case errors.Is(err, stream.ErrTenantFull):
-		o.RefuseFull(w, "sockets", api.Error{
-			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full", Message: "You are waiting for too many jobs at once", RetryAfter: 5,
-		})
-	case errors.Is(err, stream.ErrFull):
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "too_many_sockets", Message: "Too many clients are waiting at the hub", RetryAfter: 5,
-		})
-	default:
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "shutting_down", Message: "The hub is shutting down", RetryAfter: 2,
-		})
+	if err != nil {
+		o.RefuseHeld(w, err)
+		return nil, nil, false
 	}
-	return nil, nil, false
+	return ctx, release, true
 }
 
 // getWait answers GET /wait/{id} once the job has ended, or after the timeout with the job

@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/api/plain"
 	"github.com/comfyhub/comfyhub/internal/api/pull"
+	"github.com/comfyhub/comfyhub/internal/api/sdapi"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -17,6 +18,7 @@ import (
 type API struct {
 	*api.Server
 	ComfyUI *comfy.Room
+	A1111   *sdapi.Room
 }
 
 // New makes the API of a hub, once.
@@ -25,6 +27,7 @@ func New(h *hub.Hub) API {
 	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
 	room := comfy.New(h, requests)
 	room.AddRoutes(table)
-	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), Optional: slices.Concat(plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
-	return API{Server: server, ComfyUI: room}
+	a1111 := sdapi.New(h, requests)
+	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), Optional: slices.Concat([]api.Optional{a1111.Routes()}, plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
+	return API{Server: server, ComfyUI: room, A1111: a1111}
 }

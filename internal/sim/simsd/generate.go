@@ -78,14 +78,28 @@ func (s *Server) begin(path string, body *pyjson.Object, jobs, steps int) (check
 		}
 	}()
 	s.state = state{job: "scripts_" + path, began: time.Now(), jobs: jobs, steps: steps}
-	checkpoint = s.options.String("sd_model_checkpoint")
-	before := checkpoint
-	defer func() { loads = checkpoint != before }()
-	if found := s.find(overrides.String("sd_model_checkpoint")); found != "" { // an unknown one is left out
-		checkpoint = found
+	before := s.options
+	s.options = &pyjson.Object{}
+	for key, v := range before.All() {
+		s.options.Set(key, v)
 	}
+	for key, v := range overrides.All() {
+		if key == "sd_model_checkpoint" {
+			name, _ := v.(pyjson.String)
+			title := s.find(string(name))
+			if title == "" {
+				continue // an unknown one is left out
+			}
+			v = pyjson.String(title)
+		} else if !before.Has(key) {
+			f = &failure{status: http.StatusInternalServerError, kind: "KeyError", errors: "'" + key + "'"}
+		}
+		s.options.Set(key, v)
+	}
+	checkpoint = s.options.String("sd_model_checkpoint")
+	loads = s.loaded != checkpoint
+	s.loaded = checkpoint
 	restore, _ := body.Get("override_settings_restore_afterwards")
-	s.options.Set("sd_model_checkpoint", pyjson.String(checkpoint))
 	s.done = append(s.done[max(0, len(s.done)-maxDone+1):], Done{path, checkpoint, body})
 	if s.broken != "" {
 		f = &failure{status: http.StatusInternalServerError, kind: s.broken, errors: "CUDA out of memory. Tried to allocate 9.00 GiB"}
@@ -93,15 +107,16 @@ func (s *Server) begin(path string, body *pyjson.Object, jobs, steps int) (check
 	return checkpoint, func() {
 		s.mu.Lock()
 		s.state.jobs, s.state.job = 0, ""
-		if restore != pyjson.Bool(false) {
-			s.options.Set("sd_model_checkpoint", pyjson.String(before))
+		if restore != pyjson.Bool(false) { // what is loaded stays so
+			s.options = before
 		}
 		s.mu.Unlock()
 		s.queue.Unlock()
 	}, f
 }
 
-// sample does the steps of a picture; false if it was interrupted, or the process is dead.
+// sample does the steps of a picture. It does fewer if it was interrupted or skipped; the
+// picture is what it is by then. It is false if the process is dead.
 func (s *Server) sample(life context.Context, number, steps int) bool {
 	for step := range steps {
 		if s.c.StepTime > 0 {
@@ -116,14 +131,18 @@ func (s *Server) sample(life context.Context, number, steps int) bool {
 		interrupted, skipped := s.state.interrupted, s.state.skipped
 		s.state.skipped = false
 		s.mu.Unlock()
-		switch {
-		case interrupted:
-			return false
-		case skipped:
-			return true
+		if interrupted || skipped {
+			break
 		}
 	}
 	return true
+}
+
+// stops reports whether no further picture is to be begun.
+func (s *Server) stops() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.interrupted
 }
 
 // samplers are those that it knows.
@@ -154,7 +173,7 @@ func (s *Server) generate(path string, body *pyjson.Object) (pyjson.Value, *fail
 	}
 	images, seeds, texts := pyjson.Array{}, pyjson.Array{}, pyjson.Array{}
 	for n := range count {
-		if !s.sample(life, n, steps) {
+		if s.stops() || !s.sample(life, n, steps) {
 			break
 		}
 		for range batch {
@@ -164,6 +183,9 @@ func (s *Server) generate(path string, body *pyjson.Object) (pyjson.Value, *fail
 			images = append(images, pyjson.String(base64.StdEncoding.EncodeToString(paint(width, height, one, text))))
 			seeds, texts = append(seeds, pyjson.Int(int64(one))), append(texts, pyjson.String(text))
 		}
+	}
+	if life.Err() != nil {
+		panic(http.ErrAbortHandler) // the dead do not answer
 	}
 	parameters := dict("prompt", pyjson.String(""), "negative_prompt", pyjson.String(""), "seed", pyjson.Int(-1), "batch_size", pyjson.Int(1),
 		"n_iter", pyjson.Int(1), "steps", pyjson.Int(50), "width", pyjson.Int(512), "height", pyjson.Int(512))

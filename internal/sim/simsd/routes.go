@@ -52,7 +52,7 @@ func (s *Server) routes() {
 			return list
 		},
 		"latent-upscale-modes": func() pyjson.Value { return pyjson.Array{dict("name", pyjson.String("Latent"))} },
-		"sd-vae":               none, "hypernetworks": none, "face-restorers": none, "realesrgan-models": none, "prompt-styles": none,
+		"sd-vae":               none, "hypernetworks": none, "face-restorers": none, "realesrgan-models": none, "prompt-styles": none, "sd-modules": none,
 		"script-info": none, "extensions": none,
 		"scripts":    func() pyjson.Value { return dict("txt2img", pyjson.Array{}, "img2img", pyjson.Array{}) },
 		"embeddings": func() pyjson.Value { return dict("loaded", &pyjson.Object{}, "skipped", &pyjson.Object{}) },
@@ -62,7 +62,7 @@ func (s *Server) routes() {
 	}
 	for path, set := range map[string]func(*state){
 		"interrupt": func(st *state) { st.interrupted = true }, "skip": func(st *state) { st.skipped = true },
-		"refresh-checkpoints": func(*state) {}, "refresh-vae": func(*state) {}, "unload-checkpoint": func(*state) {}, "reload-checkpoint": func(*state) {},
+		"unload-checkpoint": func(*state) {}, "reload-checkpoint": func(*state) {},
 	} {
 		s.mux.HandleFunc("POST /sdapi/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
 			s.mu.Lock()
@@ -71,6 +71,12 @@ func (s *Server) routes() {
 			answer(w, http.StatusOK, &pyjson.Object{})
 		})
 	}
+	for _, what := range []string{"checkpoints", "vae", "loras", "embeddings"} {
+		s.mux.HandleFunc("POST /sdapi/v1/refresh-"+what, s.refresh)
+	}
+	s.mux.HandleFunc("GET /controlnet/model_list", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, dict("model_list", pyjson.Strings([]string{"control_canny [1234]"})))
+	})
 	s.mux.HandleFunc("GET /sdapi/v1/progress", s.progress)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusNotFound, dict("detail", pyjson.String("Not Found")))
@@ -122,6 +128,14 @@ func readBody(w http.ResponseWriter, r *http.Request) (*pyjson.Object, *failure)
 	return o, nil
 }
 
+// refresh looks for new files once nothing is generated.
+func (s *Server) refresh(w http.ResponseWriter, _ *http.Request) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	s.known.Store(s.added.Load())
+	answer(w, http.StatusOK, pyjson.Null{})
+}
+
 func (s *Server) getOptions() pyjson.Value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,6 +152,9 @@ func (s *Server) setOptions(_ *http.Request, body *pyjson.Object) (pyjson.Value,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, v := range body.All() {
+		if !s.options.Has(key) {
+			return nil, &failure{status: http.StatusInternalServerError, kind: "KeyError", errors: "'" + key + "'"}
+		}
 		s.options.Set(key, v)
 	}
 	return pyjson.Null{}, nil
@@ -145,7 +162,7 @@ func (s *Server) setOptions(_ *http.Request, body *pyjson.Object) (pyjson.Value,
 
 func (s *Server) models() pyjson.Value {
 	list := pyjson.Array{}
-	for _, file := range s.c.Models {
+	for _, file := range *s.known.Load() {
 		list = append(list, dict("title", pyjson.String(title(file)), "model_name", pyjson.String(strings.NewReplacer("/", "_").Replace(strings.TrimSuffix(file, ".safetensors"))),
 			"hash", pyjson.String(hash(file)), "sha256", pyjson.Null{}, "filename", pyjson.String("/models/Stable-diffusion/"+file), "config", pyjson.Null{}))
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -37,14 +38,19 @@ type Server struct {
 	mux *http.ServeMux
 	// queue is the lock under which it generates.
 	queue sync.Mutex
+	// known are the files of the checkpoints that it knows, added those that have come since
+	// it looked.
+	known, added atomic.Pointer[[]string]
 
 	mu sync.Mutex
 	// life ends with the process.
 	life    context.Context
 	state   state
 	options *pyjson.Object
-	done    []Done
-	broken  string
+	// loaded is the title of the checkpoint in memory.
+	loaded string
+	done   []Done
+	broken string
 }
 
 // maxDone bounds the requests that are remembered.
@@ -74,7 +80,12 @@ func New(c Config) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{c: c, life: context.Background(), options: dict("sd_model_checkpoint", pyjson.String(title(c.Models[0])), "samples_format", pyjson.String("png"))}
+	s := &Server{c: c, life: context.Background(), options: dict(
+		"sd_model_checkpoint", pyjson.String(title(c.Models[0])), "samples_format", pyjson.String("png"), "CLIP_stop_at_last_layers", pyjson.Int(1),
+		"sd_vae", pyjson.String("Automatic"), "civitai_api_key", pyjson.String("operator's own"))}
+	s.loaded = title(c.Models[0])
+	s.known.Store(&c.Models)
+	s.added.Store(&c.Models)
 	s.routes()
 	return s
 }
@@ -101,6 +112,12 @@ func (s *Server) Done() []Done {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Done(nil), s.done...)
+}
+
+// AddModel adds the file of a checkpoint. The server knows of it after a refresh.
+func (s *Server) AddModel(file string) {
+	files := append(slices.Clone(*s.added.Load()), file)
+	s.added.Store(&files)
 }
 
 // Break has every request fail with an exception of this name, such as
@@ -140,7 +157,7 @@ func stem(file string) string {
 
 // find returns the title of a checkpoint by one of its aliases, empty for none.
 func (s *Server) find(name string) string {
-	for _, file := range s.c.Models {
+	for _, file := range *s.known.Load() {
 		if slices.Contains([]string{title(file), file, stem(file), hash(file), stem(file) + " [" + hash(file) + "]"}, name) {
 			return title(file)
 		}

@@ -1,0 +1,200 @@
+package sdapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/a1111"
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// maxValues bounds the JSON values of a request, as in POST /prompt.
+const maxValues = 1_000_000
+
+// requests answers the routes that make a job.
+type requests struct{ *Room }
+
+// postRequest answers the route that does a class, once its job has ended.
+func (o requests) postRequest(class string) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+		if o.hub.Classes().Known(class) == nil {
+			writeNoServer(w)
+			return
+		}
+		ctx, release, err := o.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
+		if err != nil {
+			o.RefuseHeld(w, err)
+			return
+		}
+		defer release()
+		asked, ok := o.submit(w, r, a, class)
+		if !ok {
+			return
+		}
+		out := &answerWriter{w: w, control: http.NewResponseController(w)}
+		defer out.close()
+		o.follow(ctx, r, a, asked, out)
+	}
+}
+
+// submit takes a request in. It is gone from memory when submit returns, because the answer
+// may take long. Any error is answered.
+func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester, class string) (request, bool) {
+	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub.Settings().MaxBody, Values: maxValues})
+	if !ok {
+		return request{}, false
+	}
+	defer body.Close()
+	options, err := o.options(r.Context(), a)
+	if err != nil {
+		o.failOptions(w, r, err)
+		return request{}, false
+	}
+	asked, graph, err := readRequest(class, v, options)
+	if err != nil {
+		body.Refuse()
+		refuseRequest(w, err)
+		return request{}, false
+	}
+	accepted := false
+	o.hub.Submitter().Submit(r.Context(), hub.Submission{
+		Requester: a.Requester(), ID: asked.id, Graph: graph, Extra: []byte("{}"), Priority: api.PriorityOf(r, ""), Band: api.BandOf(r, ""),
+	}, func(_ hub.Accepted, err error) {
+		if accepted = err == nil; !accepted {
+			o.refuse(w, r, err)
+			body.Refuse()
+		}
+	})
+	return asked, accepted
+}
+
+// readJSON reads a body, which must be closed, and be told before that if it is refused.
+func (o *Room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class) (pyjson.Value, *intake.Body, bool) {
+	body, ok := o.Receive(w, r, a, c)
+	if !ok {
+		return nil, nil, false
+	}
+	data, err := body.Load(r.Context())
+	if err != nil {
+		body.Close()
+		o.RefuseBody(w, r, a.Share(), c, err)
+		return nil, nil, false
+	}
+	v, err := pyjson.ParseWith(data, body.Rest)
+	if err != nil {
+		var syntax *pyjson.SyntaxError
+		place := 0
+		if errors.As(err, &syntax) {
+			place = syntax.Offset
+		}
+		body.Refuse()
+		body.Close()
+		(&invalid{place: []any{place}, message: "the body is not JSON", kind: "value_error.jsondecode"}).write(w)
+		return nil, nil, false
+	}
+	return v, body, true
+}
+
+// refuseRequest answers a request that cannot be read.
+func refuseRequest(w http.ResponseWriter, err error) {
+	var odd *invalid
+	switch {
+	case errors.As(err, &odd):
+		odd.write(w)
+	case errors.Is(err, a1111.ErrRequest):
+		writeProblem(w, http.StatusUnprocessableEntity, exception("HTTPException", err.Error()))
+	default:
+		writeDetail(w, http.StatusUnprocessableEntity, err.Error())
+	}
+}
+
+// refuse answers a request that was not taken.
+func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	full := api.Error{
+		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your requests are waiting",
+		Details: "Try again when some of them have ended.", RetryAfter: 10,
+	}
+	busy := api.Error{
+		Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many requests right now",
+		Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
+	}
+	var answer *catalog.Answer
+	var refusal *hub.Refusal
+	var spent hub.TimeSpentError
+	var uploads *files.FullError
+	switch {
+	case errors.As(err, &answer):
+		writeUnfit(w, answer.Body)
+	case errors.As(err, &refusal):
+		writeUnfit(w, refusal.Answer)
+	case errors.As(err, &uploads):
+		o.RefuseFull(w, uploads.Limit, api.Error{
+			Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads take all that they may",
+		})
+	case errors.Is(err, files.ErrStorage):
+		o.Log().Error("the storage does not take the files of a job", "error", err)
+		busy.Kind, busy.Message, busy.RetryAfter = "storage_unavailable", "The hub's storage does not work now", 10
+		api.WriteError(w, busy)
+	case errors.Is(err, hub.ErrFetching):
+		api.WriteError(w, busy)
+	case errors.Is(err, hub.ErrTenantQueueSize):
+		o.RefuseFull(w, "queue_size", full)
+	case errors.Is(err, hub.ErrTenantWaiting):
+		o.RefuseFull(w, "waiting", full)
+	case errors.As(err, &spent):
+		full.Kind, full.Message = "tenant_time_used_up", "Your GPU time of the last 24 hours is used up"
+		full.Details, full.RetryAfter = "You can go on in "+hub.InMinutes(spent.Wait)+".", max(int(spent.Wait.Seconds()), 1)
+		o.RefuseFull(w, "gpu_seconds", full)
+	case errors.Is(err, hub.ErrQueueFull):
+		full.Kind, full.Message = "queue_full", "The hub's queue is full"
+		full.Details = "Try again when some jobs have ended."
+		api.WriteError(w, full)
+	default:
+		o.Fail(w, r, err)
+	}
+}
+
+// writeUnfit answers a request whose graph ComfyUI would refuse: most likely one of its
+// pictures is none.
+func writeUnfit(w http.ResponseWriter, answer []byte) {
+	v, _ := pyjson.Parse(answer)
+	o, _ := v.(*pyjson.Object)
+	text, _ := api.ErrorText(http.StatusUnprocessableEntity, o, nil)
+	for _, node := range o.Object("node_errors").All() {
+		about, _ := node.(*pyjson.Object)
+		for _, v := range about.Array("errors") {
+			one, _ := v.(*pyjson.Object)
+			text = api.Sentence(one.String("message"), one.String("details"))
+		}
+	}
+	writeProblem(w, http.StatusUnprocessableEntity, exception("HTTPException", text))
+}
+
+const (
+	// leaveTimeout bounds the cancelling of a job whose client is gone.
+	leaveTimeout = 30 * time.Second
+	// Redis is asked again after pauses between these.
+	firstPause, mostPause = 100 * time.Millisecond, 2 * time.Second
+)
+
+// leave cancels a job: nobody waits for its answer any more.
+func (o requests) leave(a api.Requester, id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	for pauses := retry.New(firstPause, mostPause); ctx.Err() == nil; pauses.Wait(ctx) {
+		_, err := o.hub.Canceller().Cancel(ctx, a.Tenant, id)
+		if err == nil {
+			return
+		}
+		o.Log().Debug("cannot cancel the job of a client that is gone", "error", err)
+	}
+}
