@@ -16,10 +16,13 @@ const (
 	// ProgressPath answers as /sdapi/v1/progress does, and with 404 while the server does not
 	// work on the run.
 	ProgressPath = "/a1111/progress"
-	// InterruptPath has the server end the run with the pictures that it has by then,
-	// SkipPath with the next picture. A run that has not begun is stopped once it has.
-	InterruptPath, SkipPath = "/a1111/interrupt", "/a1111/skip"
-	RunKey                  = "run"
+	// InterruptPath has the server end the run with the pictures that it has by then. A run
+	// that has not begun ends once it has.
+	InterruptPath = "/a1111/interrupt"
+	// SkipPath has the server go on with the next picture of the run.
+	SkipPath = "/a1111/skip"
+	// RunKey in the query is the id of the prompt.
+	RunKey = "run"
 	// SkipImageKey in the query of ProgressPath leaves the preview out.
 	SkipImageKey = "skip_current_image"
 )

@@ -368,3 +368,39 @@ func TestA1111Options(t *testing.T) {
 }
 
 func first(status int, _ string) int { return status }
+
+// Lists are those of all servers as one; what is no route of the hub passes as the operator
+// allows.
+func TestA1111Lists(t *testing.T) {
+	t.Parallel()
+	one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})
+	two := newA1111(t, simsd.Config{Models: []string{"two.safetensors", "both.safetensors"}, Loras: []string{"ink", "oil"}})
+	b := withA1111(t, 1, one, two)
+	c, login := sd{b: b, name: "lister"}, sd{b: b, name: "lister", login: "ann"}
+	two.AddModel("new.safetensors")
+	status, answer := c.do("POST", "/sdapi/v1/refresh-checkpoints", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "null", answer)
+	for path, want := range map[string]int{"sd-models": 4, "loras": 2, "samplers": 2, "schedulers": 1, "sd-vae": 0} {
+		status, answer = c.do("GET", "/sdapi/v1/"+path, "")
+		require.Equal(t, http.StatusOK, status, path)
+		var list []map[string]any
+		require.NoError(t, json.Unmarshal([]byte(answer), &list), path)
+		require.Len(t, list, want, path)
+	}
+	for _, path := range []string{"scripts", "embeddings", "cmd-flags", "memory", "script-info", "extensions"} {
+		require.Equal(t, http.StatusOK, first(c.do("GET", "/sdapi/v1/"+path, "")), path)
+	}
+	for _, want := range []struct {
+		c            sd
+		method, path string
+		status       int
+	}{
+		{c, "GET", "/controlnet/model_list", 200}, {login, "GET", "/controlnet/model_list", 200},
+		{c, "POST", "/controlnet/detect", 404}, {login, "POST", "/controlnet/detect", 403},
+		{c, "POST", "/sdapi/v1/server-kill", 403}, {c, "POST", "/sdapi/v1/create/embedding", 403},
+		{c, "POST", "/sdapi/v1/TXT2IMG", 404}, {c, "POST", "/sdapi/v1/txt2img/", 404}, {c, "DELETE", "/sdapi/v1/txt2img", 405},
+	} {
+		require.Equal(t, want.status, first(want.c.do(want.method, want.path, "{}")), "%s %s %s", want.c.login, want.method, want.path)
+	}
+}

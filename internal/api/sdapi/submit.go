@@ -91,9 +91,8 @@ func (o *Room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	v, err := pyjson.ParseWith(data, body.Rest)
 	if err != nil {
-		var syntax *pyjson.SyntaxError
 		place := 0
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*pyjson.SyntaxError](err); ok {
 			place = syntax.Offset
 		}
 		body.Refuse()
