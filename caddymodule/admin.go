@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,7 +131,7 @@ func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 // serveStop answers a command for everything, a tenant, or an instance.
 func serveStop(command func(*hub.Operator, context.Context, hub.Stop) error) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
 	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-		stop, word, name, err := stopOf(r.URL.Query())
+		stop, word, name, err := ops.StopOf(r.URL.Query())
 		if err != nil {
 			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 		}
@@ -150,26 +149,6 @@ func serveStop(command func(*hub.Operator, context.Context, hub.Stop) error) fun
 	}
 }
 
-// stopOf reads what a command is for. An empty or unknown parameter is a mistake: it must
-// not mean everything.
-func stopOf(query url.Values) (stop hub.Stop, word, name string, err error) {
-	stop = hub.StopAll
-	for parameter, values := range query {
-		word, name = parameter, values[0]
-		switch {
-		case len(query) > 1 || len(values) > 1:
-			return "", "", "", errors.New("give one parameter: tenant or instance, or none for everything")
-		case word == "tenant" && name != "":
-			stop = hub.StopTenant(name)
-		case word == "instance" && name != "":
-			stop = hub.StopInstance(name)
-		default:
-			return "", "", "", errors.New("give tenant=NAME or instance=NAME, or nothing for everything")
-		}
-	}
-	return stop, word, name, nil
-}
-
 // serveDrain pauses an instance, with an optional deadline for what it runs.
 func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
@@ -185,7 +164,7 @@ func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}
 	query.Del("deadline")
-	if _, _, _, err := stopOf(query); err != nil {
+	if _, _, _, err := ops.StopOf(query); err != nil {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}
 	switch err := h.Operator().Drain(r.Context(), name, deadline); {

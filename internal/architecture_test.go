@@ -74,13 +74,14 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
+	"internal/api/page":  {"internal/api"},
 	"internal/api/pull":  {"internal/api", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},
 	"internal/api/plain": {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/api/sdapi": {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
-		"internal/a1111", "internal/aiohttp", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
+		"internal/a1111", "internal/aiohttp", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/faults", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
-		"internal/roster", "internal/stream", "internal/tunnel", "internal/userdata", "internal/webui", "internal/worker",
+		"internal/roster", "internal/stream", "internal/trends", "internal/tunnel", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
@@ -90,6 +91,8 @@ var mayImport = map[string][]string{
 	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/rescue", "internal/schedule"},
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/pins":      {"internal/redis"},
+	"internal/faults":    {"internal/redis"},
+	"internal/trends":    {"internal/redis"},
 	"internal/machines":  {"internal/redis", "internal/tunnel"},
 	"internal/tunnel":    {"internal/fleet"},
 	"internal/standin":   {"internal/pyjson"},
@@ -178,7 +181,7 @@ var testHelpers = []string{
 // testsMayImport is what tests may import besides, and nothing else of the
 // package: those of the hub drive it over HTTP.
 var testsMayImport = map[string][]string{
-	"internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
+	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
 	"internal/standin": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
 	"internal/a1111": {"internal/comfyui", "internal/job"},
 }

@@ -103,6 +103,9 @@ func (r *run) finish(ctx context.Context, e ending) {
 		r.d.announce(r.job(), e.frames()...)
 	}
 	r.finished(string(e.state), r.job().Age(time.Now()))
+	if r.d.Faulted != nil && e.state == job.Failed {
+		r.d.Faulted(r.job(), r.job().Run.Instance, e.reason(), false)
+	}
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
 
@@ -123,6 +126,9 @@ func (r *run) requeue(ctx context.Context, res result) {
 	r.free()
 	r.log.Warn("run lost", "reason", res.reason)
 	r.finished("lost", 0)
+	if r.d.Faulted != nil {
+		r.d.Faulted(r.job(), r.job().Run.Instance, res.reason, true)
+	}
 	var back job.Job
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
 		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{

@@ -97,6 +97,9 @@ type Config struct {
 	// it is alive, seems to be gone. Nil for a hub that is alone.
 	Gone     func(ctx context.Context, hub string) bool
 	Settings func() Settings
+	// Faulted is told of runs that were lost, and of jobs that have failed, each with the
+	// reason. May be nil.
+	Faulted func(j job.Job, instance, reason string, lost bool)
 	// Observe takes measurements. May be nil.
 	Observe Observer
 	Logger  *slog.Logger
@@ -178,6 +181,8 @@ type Dispatcher struct {
 	// lost are the runs that the last renewal did not find.
 	lost   chan []job.Run
 	buried buried
+	// watched says that somebody watches the fleet.
+	watched interest
 	// stuck is what watch has counted.
 	stuck atomic.Int64
 
@@ -319,11 +324,18 @@ func (d *Dispatcher) callers(j job.Job) []string { return []string{j.Caller} }
 // progressed notes the progress of a run in the queue, at most once a second.
 func (d *Dispatcher) progressed(r *run, m comfyui.Message) {
 	top := m.Float("max")
-	if top <= 0 || time.Since(r.noted) < time.Second {
+	if top <= 0 {
+		return
+	}
+	fraction := min(max(m.Float("value")/top, 0), 1)
+	r.doing.progressed(fraction)
+	if r.doing.classless() && r.d.watched.any() {
+		r.tellNode()
+	}
+	if time.Since(r.noted) < time.Second {
 		return
 	}
 	r.noted = time.Now()
-	fraction := min(max(m.Float("value")/top, 0), 1)
 	r.beside("noting the progress of a run", func() { _ = d.queue.Progress(d.ctx, r.lease(), fraction) })
 	conn := r.conn
 	r.beside("reading how much memory a run takes", func() { r.weigh(d.ctx, conn) })

@@ -24,6 +24,20 @@ func (e ending) outcome(reason string) queue.Outcome {
 	return queue.Outcome{State: e.state, Entry: e.entry, Summary: comfyui.SummarizeStored(e.entry), Reason: reason}
 }
 
+// reason says in a line how a job has failed.
+func (e ending) reason() string {
+	for _, text := range e.messages {
+		if m, ok := comfyui.ParseMessage(text); ok && m.Type == comfyui.TypeExecutionError {
+			reason := strings.TrimSpace(m.String("exception_message"))
+			if class := m.String("node_type"); class != "" {
+				reason = class + ": " + reason
+			}
+			return reason
+		}
+	}
+	return ""
+}
+
 // frames are the ending's messages as the stream takes them.
 func (e ending) frames() []stream.Message {
 	out := make([]stream.Message, len(e.messages))

@@ -66,6 +66,7 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		if r.node == "" {
 			r.node = m.Node
 		}
+		r.tellNode()
 		r.send(stream.Executing, m.Node, data)
 	case comfyui.TypeProgress:
 		r.d.progressed(r, m)
@@ -118,6 +119,7 @@ func (r *run) relayBinary(frame []byte) {
 			return
 		}
 		kind = stream.Preview
+		r.doing.shows(b)
 		if node == "" {
 			node = r.node
 		}

@@ -69,6 +69,8 @@ type run struct {
 	peak atomic.Int64
 	// weighing says that somebody looks.
 	weighing atomic.Bool
+	// doing is what it does just now, for those who watch the fleet.
+	doing doing
 	// recalled says that the run was asked to be taken back and has not tried yet.
 	recalled atomic.Bool
 }

@@ -21,6 +21,8 @@ type Canceller struct {
 	jobs     *Jobs
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Streams
+	// steered is told the key of a job that was steered.
+	steered func(key string)
 }
 
 // Cancel ends a tenant's newest job of an id, wherever it is, and reports

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/faults"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/intake"
@@ -30,6 +31,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/roster"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/trends"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
@@ -108,6 +110,8 @@ type Hub struct {
 	callbacks *Callbacks
 	stops     *stops
 	janitor   *janitor
+	recorder  *recorder
+	board     *Board
 
 	opening     opening
 	stopOpening context.CancelFunc
@@ -124,7 +128,7 @@ func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
-	h.operator = &Operator{fleet: h.fleet, settings: h.Settings, started: &h.started}
+	h.operator = &Operator{fleet: h.fleet, clients: h.clients, settings: h.Settings, started: &h.started}
 	h.opening = opening{log: h.log, check: h.checkParts}
 	h.measure, h.live = metrics.New(h.fleet.Instance), newGauges(h)
 	return h
@@ -220,6 +224,7 @@ func (h *Hub) open(ctx context.Context) error {
 	})
 	h.ends.streams = h.streams // which call it
 	h.logs = &Logs{readers: logs.NewReaders(h.streams), fleet: h.fleet, logins: &h.logins, log: h.log}
+	h.recorder = &recorder{Metrics: h.measure, trends: trends.New(h.db), faults: faults.New(h.db), fleet: h.fleet, log: h.log}
 	left := &leftPictures{}
 	library := catalog.NewLibrary()
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
@@ -227,7 +232,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
 		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
-		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.measure, Logger: log,
+		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Faulted: h.recorder.faulted, Logger: log,
 	})
 	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, log: h.log}
@@ -240,9 +245,11 @@ func (h *Hub) open(ctx context.Context) error {
 	h.submitter = &Submitter{
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
-		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log,
+		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
 	}
+	h.board = &Board{insight: h.insight, dispatch: h.dispatch, fleet: h.fleet, queue: h.queue, recorder: h.recorder, log: h.log, views: map[sight]*boardView{}, pages: map[string]int{}}
+	h.canceller.steered = h.board.Touch
 	h.openViews()
 	h.openCallbacks()
 	h.staticInstances = newStaticInstances(h)
@@ -301,6 +308,9 @@ func (h *Hub) shut(ctx context.Context) error {
 	h.entering.Unlock()
 	if h.streams != nil {
 		errs = append(errs, h.streams.Close(ctx))
+	}
+	if h.board != nil {
+		h.board.close()
 	}
 	if h.staticInstances != nil {
 		h.staticInstances.close()

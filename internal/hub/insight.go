@@ -37,8 +37,11 @@ func (s *Insight) SeesAll(v Viewer) bool {
 
 // withoutAddresses gives a function that replaces the addresses of instances by
 // their names, where the viewer may not learn them.
-func (s *Insight) withoutAddresses(v Viewer) func(string) string {
-	if s.SeesAll(v) {
+func (s *Insight) withoutAddresses(v Viewer) func(string) string { return s.cleaner(s.SeesAll(v)) }
+
+// cleaner is withoutAddresses for those who may learn all addresses or none.
+func (s *Insight) cleaner(all bool) func(string) string {
+	if all {
 		return func(text string) string { return text }
 	}
 	var pairs []string

@@ -3,9 +3,11 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/machines"
@@ -14,6 +16,7 @@ import (
 // Operator is what whoever runs the hub may do and see.
 type Operator struct {
 	fleet    *fleet.Registry
+	clients  *comfyui.Clients
 	settings func() *Settings
 	// started says that what follows is set.
 	started   *atomic.Bool
@@ -102,6 +105,30 @@ func (o *Operator) Resume(ctx context.Context, s Stop) error {
 		}
 	}
 	return err
+}
+
+// ErrNoRestart is the error of [Operator.Restart] for an instance that nobody can restart.
+var ErrNoRestart = errors.New("nobody can restart the instance: its agent needs --restart-command")
+
+// restartTimeout bounds how long an agent may take to confirm that it restarts an instance.
+const restartTimeout = 10 * time.Second
+
+// Restart asks an instance's agent to restart its process. What runs there runs elsewhere.
+// The errors are [ErrInstanceUnknown] and [ErrNoRestart].
+func (o *Operator) Restart(ctx context.Context, instance string) error {
+	if !o.started.Load() {
+		return ErrNotStarted
+	}
+	client := o.clients.ByName(instance)
+	if client == nil {
+		return ErrInstanceUnknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
+	defer cancel()
+	if err := client.Restart(ctx); err != nil {
+		return fmt.Errorf("%w (%s)", ErrNoRestart, err) //nolint:errorlint // the cause is for people
+	}
+	return nil
 }
 
 // Errors of [Operator.ForgetAgent].

@@ -20,6 +20,9 @@ func (h *Hub) Links() *Links { return h.links }
 // the first Start.
 func (h *Hub) Insight() *Insight { return h.insight }
 
+// Board shows the fleet and the queue as they change. It is there after the first Start.
+func (h *Hub) Board() *Board { return h.board }
+
 // Ends tell clients the ends of their jobs. They are there after the first Start.
 func (h *Hub) Ends() *Ends { return h.ends }
 

@@ -41,5 +41,6 @@ func (c *Canceller) Steer(ctx context.Context, tenant, id string, s Steering) er
 	if errors.Is(err, queue.ErrNotFound) {
 		return ErrNoJob
 	}
+	c.steered(j.Key)
 	return err
 }

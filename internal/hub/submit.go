@@ -105,7 +105,9 @@ type Submitter struct {
 	maxUpload func() int64
 	fetcher   *fetcher
 	callbacks *Callbacks
-	log       func() *slog.Logger
+	// refused is told of prompts that were not taken.
+	refused func(r job.Requester, err error)
+	log     func() *slog.Logger
 }
 
 // Submit checks a prompt as ComfyUI would, puts it into the queue and calls
@@ -121,11 +123,16 @@ func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accept
 	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
 		answer(Accepted{}, err)
+		s.refused(p.Requester, err)
 		return
 	}
 	door := s.door(queued.Key)
 	defer door.Close()
-	answer(s.enqueue(ctx, queued, verdict, door))
+	accepted, err := s.enqueue(ctx, queued, verdict, door)
+	answer(accepted, err)
+	if err != nil {
+		s.refused(p.Requester, err)
+	}
 }
 
 // TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that

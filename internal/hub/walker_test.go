@@ -48,6 +48,8 @@ type walker struct {
 
 // answer is one answer, with the request it belongs to.
 type answer struct {
+	// by is the tenant that asked.
+	by             string
 	route, request string
 	status         int
 	header         http.Header
@@ -199,7 +201,7 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 	if err != nil {
 		return // the web server refuses it before the hub sees it
 	}
-	if strings.Contains(route, "/wait/") || strings.Contains(route, "/events/") {
+	if strings.Contains(route, "/wait/") || strings.Contains(route, "/events") {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the owner's jobs do not end
 		defer cancel()
 		r = r.WithContext(ctx)
@@ -210,7 +212,7 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 	if body != "" && len(body) < 1000 {
 		line += " " + body
 	}
-	w.answers = append(w.answers, answer{route, line, got.Code, got.Result().Header, got.Body.String()})
+	w.answers = append(w.answers, answer{w.tenant, route, line, got.Code, got.Result().Header, got.Body.String()})
 }
 
 // varying matches what differs between two equal answers: numbers, times, ids.
@@ -222,7 +224,8 @@ func (a answer) alike() string {
 	for _, name := range []string{"Date", "Etag", "Last-Modified", "Content-Length"} {
 		header.Del(name)
 	}
-	text := fmt.Sprint(a.status, header, a.body)
+	// A dashboard says who looks at it.
+	text := fmt.Sprint(a.status, header, strings.ReplaceAll(a.body, `"tenant": "`+a.by+`"`, `"tenant": "WHO ASKS"`))
 	for _, who := range []string{owner, nobody} {
 		for _, spelled := range []string{who, strings.ToUpper(who), strings.ToUpper(who[:1]) + who[1:], fmt.Sprintf("%x", who), fmt.Sprintf("%X", who)} {
 			text = strings.ReplaceAll(text, spelled, "WHO")

@@ -86,7 +86,7 @@ func jobsPage(query url.Values) (p hub.JobsPage, whole bool, err error) {
 
 // getJob answers GET /hub/jobs/{id}.
 func (o *room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := o.hub.Insight().Job(r.Context(), a.Viewer(), path[0])
+	j, err := o.hub.Insight().Job(r.Context(), of(r, a), path[0])
 	if err != nil {
 		o.failJob(w, r, err)
 		return
@@ -199,7 +199,7 @@ func seconds(ms int64) pyjson.Value {
 
 // postJobCancel answers POST /hub/jobs/{id}/cancel, wherever the job is.
 func (o *room) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	cancelled, err := o.hub.Canceller().Cancel(r.Context(), a.Tenant, path[0])
+	cancelled, err := o.hub.Canceller().Cancel(r.Context(), of(r, a).Tenant, path[0])
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -222,7 +222,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 		api.WriteErrorText(w, http.StatusBadRequest, "prompt_id is needed as JSON")
 		return
 	}
-	e, err := o.hub.Insight().Explain(r.Context(), a.Viewer(), ask.PromptID)
+	e, err := o.hub.Insight().Explain(r.Context(), of(r, a), ask.PromptID)
 	if err != nil {
 		o.failJob(w, r, err)
 		return

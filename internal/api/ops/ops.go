@@ -19,6 +19,7 @@ type room struct {
 // not below /api.
 func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	o := &room{Requests: requests, hub: h}
+	d, c := dashboard{o}, commands{o}
 	t := &api.Router{}
 	t.Handle("GET /hub/instances", o.getInstances)
 	t.Handle("GET /hub/jobs", o.getJobs)
@@ -29,6 +30,15 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("GET /hub/callbacks/secret", o.getCallbackSecret)
 	t.Handle("POST /hub/callbacks/*/replay", o.postCallbackReplay)
 	t.Handle("GET /hub/stats", o.getStats)
+	t.Handle("GET /hub/events", d.getEvents)
+	t.Handle("GET /hub/trends", d.getTrends)
+	t.Handle("GET /hub/faults", d.getFaults)
+	t.Handle("GET /hub/preview", d.getPreview)
+	t.Handle("POST /hub/pause", c.command((*hub.Operator).Pause))
+	t.Handle("POST /hub/resume", c.command((*hub.Operator).Resume))
+	t.Handle("POST /hub/drain", c.postDrain)
+	t.Handle("POST /hub/forget", c.postForget)
+	t.Handle("POST /hub/restart", c.postRestart)
 	t.Handle("POST /hub/explain", o.postExplain)
 	t.Handle("POST /hub/files", o.postFiles)
 	t.Handle("GET "+api.LinkPath+"*", o.getFile)

@@ -21,10 +21,6 @@ const (
 	// requests that are silent for longer.
 	defaultWait = 30 * time.Second
 	maxWait     = 5 * time.Minute
-	// beat is the pause between the signs of life of a stream of events.
-	beat = 15 * time.Second
-	// writeTimeout is how long a client may take to read one event.
-	writeTimeout = 30 * time.Second
 )
 
 // waitOf reads the parameter timeout, in seconds.
@@ -123,17 +119,12 @@ func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester
 	defer release()
 	news, stop := o.hub.Watches().Watch(j.Job)
 	defer stop()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	w.WriteHeader(http.StatusOK)
-	out := eventWriter{w: w, control: http.NewResponseController(w)}
-	defer out.close()
-	if r.Method == http.MethodHead || out.send(eventOf(j.State), shown) != nil {
+	out := api.WriteEvents(w)
+	defer out.Close()
+	if r.Method == http.MethodHead || write(out, eventOf(j.State), shown) != nil {
 		return
 	}
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(api.EventBeat)
 	defer tick.Stop()
 	for j.State.Live() {
 		before := j
@@ -141,7 +132,7 @@ func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if out.beat() != nil {
+			if out.Beat() != nil {
 				return
 			}
 			continue
@@ -150,7 +141,7 @@ func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester
 				j, shown, err = o.find(ctx, a, now.ID)
 			}
 			if !there || errors.Is(err, hub.ErrNoJob) || err == nil && j.Key != before.Key {
-				_ = out.send(eventDone, vanished(before))
+				_ = write(out, eventDone, vanished(before))
 				return
 			}
 			if err != nil { // the client connects again
@@ -161,7 +152,7 @@ func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester
 		if event == eventStarted && before.State != job.Queued && before.StartedAt == j.StartedAt {
 			event = eventProgress
 		}
-		if out.send(event, shown) != nil {
+		if write(out, event, shown) != nil {
 			return
 		}
 	}
@@ -187,26 +178,7 @@ func eventOf(s job.State) string {
 	return eventDone
 }
 
-// eventWriter writes server-sent events. A client that does not read is cut off.
-type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (e eventWriter) send(event string, data *pyjson.Object) error {
-	return e.write("event: " + event + "\ndata: " + string(pyjson.Strict(pyjson.Marshal(data))) + "\n\n")
-}
-
-// beat writes a comment: proxies cut connections that are silent.
-func (e eventWriter) beat() error { return e.write(":\n\n") }
-
-// close takes the deadline back: the connection may serve further requests.
-func (e eventWriter) close() { _ = e.control.SetWriteDeadline(time.Time{}) }
-
-func (e eventWriter) write(text string) error {
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // some writers have none
-	if _, err := e.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return e.control.Flush()
+// write sends an event about a job.
+func write(out api.EventWriter, event string, shown *pyjson.Object) error {
+	return out.Send(event, pyjson.Strict(pyjson.Marshal(shown)))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/comfy"
 	"github.com/comfyhub/comfyhub/internal/api/ops"
+	"github.com/comfyhub/comfyhub/internal/api/page"
 	"github.com/comfyhub/comfyhub/internal/api/plain"
 	"github.com/comfyhub/comfyhub/internal/api/pull"
 	"github.com/comfyhub/comfyhub/internal/api/sdapi"
@@ -27,7 +28,9 @@ func New(h *hub.Hub) API {
 	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
 	room := comfy.New(h, requests)
 	room.AddRoutes(table)
+	own := ops.Routes(h, requests)
+	page.AddRoutes(own)
 	a1111 := sdapi.New(h, requests)
-	server := api.NewServer(h, requests, api.Rooms{Own: ops.Routes(h, requests), Optional: slices.Concat([]api.Optional{a1111.Routes()}, plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
+	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{a1111.Routes()}, plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
 	return API{Server: server, ComfyUI: room, A1111: a1111}
 }

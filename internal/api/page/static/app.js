@@ -1,0 +1,140 @@
+import { button, h, icon, show, text } from './dom.js';
+import * as fleet from './fleet.js';
+import * as queue from './queue.js';
+import * as results from './results.js';
+import * as trends from './trends.js';
+import * as faults from './faults.js';
+import { fleet as commands } from './hub.js';
+import { closePanel, refreshPanel } from './panel.js';
+import { connect, onChange, store } from './store.js';
+import { language, languages, num, percent, remember, remembered, speak, t } from './words.js';
+
+const views = { fleet, queue, results, trends, faults };
+const view = document.getElementById('view');
+let current = null;
+let shown = null;
+let connection;
+let pauseAll;
+let cells;
+
+function chosen() {
+  const name = location.hash.slice(1);
+  return views[name] ? name : 'fleet';
+}
+
+// frame draws what is around the views, in the language of the page.
+function frame() {
+  document.getElementById('tabs').replaceChildren(...Object.keys(views).map((name) => h('a.tab', {
+    role: 'tab', id: `tab-${name}`, href: `#${name}`, 'aria-controls': 'view', 'aria-selected': 'false', tabindex: '-1',
+    onkeydown: (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const names = Object.keys(views);
+      location.hash = names[(names.indexOf(name) + step + names.length) % names.length];
+      requestAnimationFrame(() => document.getElementById(`tab-${chosen()}`).focus());
+      event.preventDefault();
+    },
+  }, t(name))));
+  connection = h('span.connection', { role: 'status' });
+  pauseAll = h('button.ghost.word', {
+    type: 'button', hidden: true, onclick: () => {
+      const verb = store.counts.paused ? 'resume' : 'pause';
+      commands.all(verb, t(`did.${verb}`));
+    },
+  });
+  document.getElementById('tools').replaceChildren(connection, pauseAll, themes(), h('select.language', {
+    'aria-label': t('language'), onchange: (event) => { speak(event.target.value); restart(); },
+  }, Object.entries(languages).map(([name, label]) => h('option', { value: name, selected: name === language, lang: name }, label))));
+  const cell = (name) => {
+    const value = h('span.value');
+    const more = h('span.more');
+    return { element: h('div.cell', {}, h('span.label', {}, t(name)), value, more), value, more };
+  };
+  cells = { instances: cell('instances'), running: cell('running'), waiting: cell('waiting'), use: cell('gpu.use') };
+  cells.bar = h('div.bar', { role: 'img' });
+  document.getElementById('summary').replaceChildren(...['instances', 'running', 'waiting', 'use'].map((name) => cells[name].element));
+  cells.instances.element.append(cells.bar);
+}
+
+function themes() {
+  const order = ['auto', 'light', 'dark'];
+  const pictures = { auto: 'auto', light: 'sun', dark: 'moon' };
+  const now = () => remembered('theme') ?? 'auto';
+  const b = button(pictures[now()], `${t('theme')}: ${t(`theme.${now()}`)}`, () => {
+    const next = order[(order.indexOf(now()) + 1) % order.length];
+    remember('theme', next);
+    paint();
+    b.replaceWith(themes());
+    document.querySelector('.tools .theme').focus();
+  });
+  b.classList.add('theme');
+  return b;
+}
+
+function paint() {
+  const theme = remembered('theme');
+  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+// open shows the view that the address names.
+function open() {
+  const name = chosen();
+  for (const other of Object.keys(views)) {
+    const tab = document.getElementById(`tab-${other}`);
+    tab.setAttribute('aria-selected', other === name);
+    tab.tabIndex = other === name ? 0 : -1;
+  }
+  if (shown === name) return;
+  current?.end?.();
+  closePanel();
+  shown = name;
+  view.className = name;
+  view.setAttribute('role', 'tabpanel');
+  view.setAttribute('aria-labelledby', `tab-${name}`);
+  view.replaceChildren();
+  current = views[name].create(view);
+  document.title = `${t(name)} · ComfyHub`;
+  update();
+}
+
+function restart() {
+  shown = null;
+  frame();
+  open();
+}
+
+const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
+
+function update() {
+  text(connection, store.connected ? t('connected') : t('lost'));
+  connection.classList.toggle('on', store.connected);
+  show(pauseAll, store.me.operator);
+  text(pauseAll, store.counts.paused ? t('resume.all') : t('pause.all'));
+  const all = [...store.instances.values()];
+  const by = Object.fromEntries(states.map((state) => [state, all.filter((i) => i.state === state).length]));
+  text(cells.instances.value, num(all.length));
+  text(cells.instances.more, states.filter((state) => by[state]).map((state) => `${num(by[state])} ${t(state)}`).join(' · '));
+  cells.bar.setAttribute('aria-label', cells.instances.more.textContent || t('instances'));
+  if (cells.bar.children.length !== states.length) cells.bar.replaceChildren(...states.map((state) => h(`i.${state}`)));
+  states.forEach((state, n) => { cells.bar.children[n].style.flexGrow = by[state]; });
+  const others = !store.me.operator && store.counts.waiting + store.counts.running !== store.counts.own_waiting + store.counts.own_running;
+  for (const name of ['running', 'waiting']) {
+    text(cells[name].value, num(store.counts[name]));
+    text(cells[name].more, others ? `${num(store.counts[`own_${name}`])} ${t('own')}` : '');
+  }
+  if (store.counts.paused) text(cells.waiting.more, t('queue.paused'));
+  else if (store.counts.tenant_paused) text(cells.waiting.more, t('you.paused'));
+  const able = by.busy + by.idle + by.foreign;
+  text(cells.use.value, able ? percent(by.busy / able) : '—');
+  current?.update?.();
+  refreshPanel();
+}
+
+paint();
+frame();
+open();
+addEventListener('hashchange', open);
+onChange(update);
+setInterval(() => { if (!document.hidden) update(); }, 1000);
+connect();

@@ -1,0 +1,170 @@
+import { attr, h, icon, show, text } from './dom.js';
+import { fleet, jobs } from './hub.js';
+import { List } from './list.js';
+import { facts, openPanel } from './panel.js';
+import { now, store } from './store.js';
+import { count, gigabytes, percent, span, t } from './words.js';
+
+const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
+const urgent = ['sick', 'offline', 'foreign', 'draining', 'busy', 'idle'];
+let filter = '';
+let only = '';
+
+// badge shows a state by colour, shape and word.
+export function badge(state) { return h(`span.badge.${state}`, {}, icon(state), h('span', {}, t(state))); }
+
+function matches(i) {
+  return (!only || i.state === only)
+    && (!filter || [i.name, i.gpu, i.models, i.tenant, i.job, i.version, i.agent].some((value) => value?.toLowerCase().includes(filter)));
+}
+
+const order = new Intl.Collator(undefined, { numeric: true });
+
+export function create(view) {
+  const narrow = matchMedia('(max-width: 760px)');
+  const list = new List({
+    label: t('fleet'), height: () => (narrow.matches ? 112 : 64), make: makeRow, open: details, key: (i) => i.name,
+    columns: [t('instance'), t('state'), t('work'), t('model'), t('memory'), t('up')],
+  });
+  const chips = states.map((state) => {
+    const number = h('span.n');
+    const chip = h('button.chip', { type: 'button', 'aria-pressed': 'false', onclick: () => { only = only === state ? '' : state; update(); } }, icon(state), h('span', {}, t(state)), number);
+    chip.classList.add(state);
+    return { state, chip, number };
+  });
+  const search = h('input', { type: 'search', placeholder: t('search'), 'aria-label': t('search'), value: filter, oninput: () => { filter = search.value.trim().toLowerCase(); update(); } });
+  const empty = h('div.empty');
+  view.append(h('div.filters', {}, search, chips.map(({ chip }) => chip)), list.element, empty);
+
+  function update() {
+    const all = [...store.instances.values()];
+    for (const { state, chip, number } of chips) {
+      const n = all.filter((i) => i.state === state).length;
+      text(number, String(n));
+      attr(chip, 'aria-pressed', only === state);
+      show(chip, n > 0 || only === state);
+    }
+    const seen = all.filter(matches).sort((a, b) => urgent.indexOf(a.state) - urgent.indexOf(b.state) || order.compare(a.name, b.name));
+    const stable = seen.length > 12 ? seen.sort((a, b) => order.compare(a.name, b.name)) : seen;
+    show(list.element, stable.length > 0);
+    show(empty, stable.length === 0 && store.ready);
+    if (!stable.length) {
+      if (all.length) empty.replaceChildren(h('p', {}, t('no.match')));
+      else if (empty.dataset.kind !== 'none') empty.replaceChildren(h('h2', {}, t('no.instances')), h('p', {}, t('no.instances.help')), h('pre', { tabindex: '0' }, `agent run --join ${location.hostname}:7946 --comfyui http://127.0.0.1:8188`));
+    }
+    list.show(stable);
+  }
+  return { update, end: () => list.end() };
+}
+
+function makeRow() {
+  const name = h('span.name');
+  const gpu = h('span.sub');
+  const state = h('div.cell-state', { role: 'gridcell' });
+  const what = h('span.what');
+  const who = h('span.sub');
+  const progress = h('i');
+  const track = h('div.track', {}, progress);
+  const model = h('span.one');
+  const memory = h('span.num');
+  const used = h('i');
+  const usage = h('div.track.thin', {}, used);
+  const up = h('span.num');
+  const fault = h('span.sub.bad');
+  const element = h('div.row', {},
+    h('div.cell-name', { role: 'gridcell' }, name, gpu), state,
+    h('div.cell-work', { role: 'gridcell' }, what, track, who),
+    h('div.cell-model', { role: 'gridcell' }, model),
+    h('div.cell-memory', { role: 'gridcell' }, memory, usage),
+    h('div.cell-up', { role: 'gridcell' }, up, fault));
+  let before = '';
+  return {
+    element, fill(i) {
+      text(name, i.name);
+      text(gpu, i.gpu || i.kind);
+      if (before !== i.state) state.replaceChildren(badge(before = i.state));
+      const runs = Boolean(i.job);
+      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.reason || i.load || '');
+      attr(what, 'class', runs ? 'what' : 'what quiet');
+      show(track, runs);
+      if (runs) progress.style.width = `${(i.progress ?? 0) * 100}%`;
+      text(who, runs ? [store.me.operator || i.tenant !== store.me.tenant ? i.tenant : '', i.began ? span(now() - i.began) : ''].filter(Boolean).join(' · ') : '');
+      text(model, i.models || '');
+      attr(model, 'title', i.models || null);
+      const known = i.vram_total > 0 && i.state !== 'offline';
+      text(memory, known ? `${gigabytes(i.vram_total - i.vram_free)} / ${gigabytes(i.vram_total)} GB` : '');
+      show(usage, known);
+      if (known) used.style.width = `${100 * (1 - i.vram_free / i.vram_total)}%`;
+      text(up, i.boot > 0 ? span(now() - i.boot).replace(/^(\S+ \S+).*/, '$1') : '');
+      text(fault, i.fault_at && now() - i.fault_at < 3600e3 ? i.fault : '');
+      attr(fault, 'title', i.fault || null);
+    },
+  };
+}
+
+// working says what an instance does for a job that may be seen.
+export function working(i) {
+  const node = i.class || (i.node ? `${t('node')} ${i.node}` : t('preparing'));
+  return i.progress > 0 ? `${node} · ${percent(i.progress)}` : node;
+}
+
+function details(instance, row) {
+  const { name } = instance;
+  openPanel(name, (body) => {
+    const picture = h('img.preview', { alt: t('preview'), hidden: true });
+    const none = h('p.quiet', {}, t('no.preview'));
+    const place = h('div');
+    const verbs = h('div.verbs');
+    body.append(h('div.stage', {}, picture, none), place, verbs);
+    let shape = '';
+    const operate = (i) => {
+      const b = (label, act, bad) => h(bad ? 'button.danger' : 'button', { type: 'button', onclick: act }, label);
+      const list = [];
+      if (i.job && (store.me.operator || i.tenant === store.me.tenant)) list.push(b(t('cancel'), () => confirm(t('ask.cancel')) && jobs.cancel({ id: i.job, tenant: i.tenant }), true));
+      if (store.me.operator) {
+        if (i.drained) list.push(b(t('resume'), () => fleet.command('resume', name, t('did.resume'))));
+        else if (i.state !== 'offline') list.push(b(t('drain'), () => fleet.command('drain', name, t('did.drain'))));
+        if (i.agent && i.state !== 'offline') list.push(b(t('restart'), () => confirm(t('ask.restart')) && fleet.command('restart', name, t('did.restart')), true));
+        if (i.state === 'offline') list.push(b(t('forget'), () => fleet.command('forget', name, t('did.forget'))));
+      }
+      verbs.replaceChildren(...list);
+    };
+    // The latest picture, as long as the panel is open. It is fetched and not linked to: the
+    // first answer for a run is that there is none.
+    let url = '';
+    const look = async () => {
+      const i = store.instances.get(name);
+      if (!i?.job || document.hidden) return;
+      const answer = await fetch(`preview?instance=${encodeURIComponent(name)}`).catch(() => null);
+      if (!answer?.ok) return;
+      const next = URL.createObjectURL(await answer.blob());
+      URL.revokeObjectURL(url);
+      picture.src = url = next;
+      show(picture, true);
+      show(none, false);
+    };
+    look();
+    const timer = setInterval(look, 1000);
+    const update = () => {
+      const i = store.instances.get(name);
+      if (!i) return;
+      show(picture, Boolean(i.job) && Boolean(url));
+      show(none, !i.job || !url);
+      text(none, i.job ? t('no.preview') : t(i.state));
+      place.replaceChildren(badge(i.state), facts([
+        [t('work'), i.job ? working(i) : ''], [t('job'), i.job], [t('user'), i.job ? i.tenant : ''],
+        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), i.load],
+        [t('model'), i.models], ['GPU', i.gpu], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
+        [t('up'), i.boot > 0 ? new Date(i.boot).toLocaleString() : ''], [t('last.seen'), i.last_seen ? new Date(i.last_seen).toLocaleString() : ''],
+        [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
+      ]));
+      const now2 = [i.state, i.job, i.drained, store.me.operator].join();
+      if (now2 !== shape) { shape = now2; operate(i); }
+    };
+    update();
+    update.end = () => { clearInterval(timer); URL.revokeObjectURL(url); };
+    return update;
+  }, row);
+}
+
+export { count };

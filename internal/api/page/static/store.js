@@ -1,0 +1,80 @@
+// The store is what the hub has told of the fleet and the queue: GET /hub/events sends a
+// snapshot, then what changes.
+export const store = {
+  me: { tenant: 'default', login: false, sees_all: false, operator: false, version: '', skew: 0 },
+  instances: new Map(),
+  jobs: new Map(),
+  counts: { waiting: 0, running: 0, own_waiting: 0, own_running: 0, paused: false, tenant_paused: false },
+  connected: false,
+  ready: false,
+  // left counts own jobs that have left the fleet: then there are new results.
+  left: 0,
+};
+
+const listeners = new Set();
+let due = false;
+
+// onChange calls a function after each change, at most once a frame.
+export function onChange(listener) { listeners.add(listener); }
+
+export function changed() {
+  if (due) return;
+  due = true;
+  const tell = () => {
+    due = false;
+    for (const listener of listeners) listener();
+  };
+  // A hidden tab draws no frames, and must not pile up work for the moment it is shown.
+  if (document.hidden) setTimeout(tell, 1000);
+  else requestAnimationFrame(tell);
+}
+
+// now is the hub's time in milliseconds.
+export function now() { return Date.now() + store.me.skew; }
+
+function merge(map, rows, name) {
+  for (const row of rows ?? []) {
+    const known = map.get(row[name]);
+    if (known) Object.assign(known, row);
+    else map.set(row[name], { ...row });
+  }
+}
+
+export function apply(change, whole) {
+  const before = new Set();
+  for (const { key, tenant } of store.instances.values()) if (key && tenant === store.me.tenant) before.add(key);
+  if (whole) {
+    store.instances.clear();
+    store.jobs.clear();
+    store.ready = true;
+  }
+  for (const name of change.gone_instances ?? []) store.instances.delete(name);
+  for (const key of change.gone_jobs ?? []) store.jobs.delete(key);
+  merge(store.instances, change.instances, 'name');
+  merge(store.jobs, change.jobs, 'key');
+  if (change.counts) store.counts = change.counts;
+  if (!whole) {
+    for (const { key } of store.instances.values()) before.delete(key);
+    store.left += before.size;
+  }
+  changed();
+}
+
+// connect listens until the page is closed. EventSource connects again by itself, except
+// after an answer that is no stream; then this does.
+export function connect() {
+  const source = new EventSource('events');
+  source.addEventListener('hello', (event) => {
+    const hello = JSON.parse(event.data);
+    store.me = { ...hello, skew: hello.now - Date.now() };
+    store.connected = true;
+    changed();
+  });
+  source.addEventListener('snapshot', (event) => apply(JSON.parse(event.data), true));
+  source.addEventListener('change', (event) => apply(JSON.parse(event.data), false));
+  source.addEventListener('error', () => {
+    store.connected = false;
+    changed();
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5000 + Math.random() * 5000);
+  });
+}

@@ -1,0 +1,127 @@
+import { h } from './dom.js';
+
+const words = {
+  en: {
+    fleet: 'Fleet', queue: 'Queue', results: 'Results', trends: 'Trends', faults: 'Faults',
+    idle: 'idle', busy: 'busy', foreign: 'in use by others', draining: 'draining', sick: 'sick', offline: 'offline',
+    instances: 'Instances', running: 'Running', waiting: 'Waiting', own: 'yours', all: 'All', 'gpu.use': 'GPUs at work',
+    search: 'Filter by name, GPU, model, user', 'search.jobs': 'Filter by id or user',
+    instance: 'Instance', state: 'State', work: 'Work', model: 'Model', memory: 'VRAM', up: 'Up since', job: 'Job', why: 'Why it waits', eta: 'Done in', place: 'Place', user: 'User', wait: 'Waits',
+    someone: 'a job of another user', node: 'node', preparing: 'preparing', 'not.loaded': 'none loaded', free: 'free', of: 'of',
+    turn: 'waits for its turn', paused: 'paused', 'queue.paused': 'the queue is paused', 'you.paused': 'your jobs are paused by the operator',
+    connected: 'Live', lost: 'Reconnecting…', theme: 'Colours', 'theme.auto': 'as the system', 'theme.light': 'light', 'theme.dark': 'dark', language: 'Language',
+    close: 'Close', cancel: 'Cancel', pause: 'Pause', resume: 'Resume', front: 'To the front', end: 'To the end', moveup: 'Move up', movedown: 'Move down',
+    drain: 'Drain', restart: 'Restart', forget: 'Forget', 'pause.all': 'Pause the queue', 'resume.all': 'Resume the queue',
+    'did.cancel': 'Job cancelled', 'did.pause': 'Paused', 'did.resume': 'Resumed', 'did.move': 'Moved', 'did.drain': 'Draining: finishes its run and gets no other', 'did.restart': 'Restarting', 'did.forget': 'Forgotten', 'did.again': 'Submitted again',
+    failed: 'That did not work', 'ask.cancel': 'Cancel this job?', 'ask.restart': 'Restart this server? What runs there runs elsewhere.',
+    'no.instances': 'No server is connected yet', 'no.instances.help': 'On a GPU machine, start the agent beside ComfyUI:', 'no.jobs': 'Nothing waits', 'no.jobs.help': 'Point a ComfyUI client at this address, or submit a workflow:',
+    'no.match': 'Nothing matches the filter', 'no.results': 'No results yet', 'no.results.help': 'Pictures of your jobs appear here as soon as they are done.', 'no.faults': 'Nothing has gone wrong within the last day', 'no.trends': 'The first figures come after a few seconds of work',
+    'more.waiting': 'and {n} more', reason: 'Reason', fault: 'Last error', version: 'Version', address: 'Address', agent: 'Agent', kind: 'Kind', reserved: 'Reserved for', elapsed: 'Runs for', preview: 'Preview', 'no.preview': 'No preview yet', priority: 'Priority', band: 'Band', attempts: 'Attempts', created: 'Submitted', why2: 'What speaks for and against each server', load: 'Load of others', 'last.seen': 'Last seen',
+    open: 'Open', download: 'Download all', workflow: 'Workflow', again: 'Run again', more: 'Show more', 'no.workflow': 'The job has no workflow that can be saved',
+    throughput: 'Jobs per 15 minutes', waits: 'Wait for a server', use: 'GPUs at work', done: 'done', 'job.failed': 'failed', cancelled: 'cancelled', lostruns: 'lost runs', p50: 'half of the jobs at most', p95: '95 % at most',
+    'kind.lost': 'lost run', 'kind.failed': 'failed job', 'kind.sick': 'server', 'kind.refused': 'refused prompt', time: 'Time', skip: 'keys: ↑ ↓ move between rows, Enter opens, Alt+↑ ↓ reorder, Delete cancels',
+    bulk: 'bulk', interactive: 'interactive', drag: 'Drag to reorder', ago: '{x} ago', details: 'Details', 'own.only': 'Mine',
+    'success': 'done', 'error': 'failed', completed: 'done',
+    'n.instances': { one: '{n} server', other: '{n} servers' }, 'n.jobs': { one: '{n} job', other: '{n} jobs' }, 'n.files': { one: '{n} file', other: '{n} files' }, 'n.attempts': { one: '{n} attempt', other: '{n} attempts' },
+  },
+  ru: {
+    fleet: 'Серверы', queue: 'Очередь', results: 'Результаты', trends: 'Динамика', faults: 'Сбои',
+    idle: 'свободен', busy: 'работает', foreign: 'занят другими', draining: 'выводится', sick: 'неисправен', offline: 'не в сети',
+    instances: 'Серверы', running: 'Выполняются', waiting: 'Ждут', own: 'ваших', all: 'Все', 'gpu.use': 'Загрузка GPU',
+    search: 'Имя, GPU, модель, пользователь', 'search.jobs': 'Номер задания или пользователь',
+    instance: 'Сервер', state: 'Состояние', work: 'Работа', model: 'Модель', memory: 'Видеопамять', up: 'Запущен', job: 'Задание', why: 'Почему ждёт', eta: 'Готово через', place: 'Место', user: 'Пользователь', wait: 'Ждёт',
+    someone: 'задание другого пользователя', node: 'узел', preparing: 'подготовка', 'not.loaded': 'не загружена', free: 'свободно', of: 'из',
+    turn: 'ждёт своей очереди', paused: 'приостановлено', 'queue.paused': 'очередь приостановлена', 'you.paused': 'ваши задания приостановил администратор',
+    connected: 'На связи', lost: 'Переподключение…', theme: 'Цвета', 'theme.auto': 'как в системе', 'theme.light': 'светлые', 'theme.dark': 'тёмные', language: 'Язык',
+    close: 'Закрыть', cancel: 'Отменить', pause: 'Приостановить', resume: 'Возобновить', front: 'В начало', end: 'В конец', moveup: 'Поднять', movedown: 'Опустить',
+    drain: 'Вывести', restart: 'Перезапустить', forget: 'Забыть', 'pause.all': 'Приостановить очередь', 'resume.all': 'Возобновить очередь',
+    'did.cancel': 'Задание отменено', 'did.pause': 'Приостановлено', 'did.resume': 'Возобновлено', 'did.move': 'Перемещено', 'did.drain': 'Сервер закончит текущее задание и новых не получит', 'did.restart': 'Сервер перезапускается', 'did.forget': 'Сервер убран из списка', 'did.again': 'Задание отправлено ещё раз',
+    failed: 'Не получилось', 'ask.cancel': 'Отменить это задание?', 'ask.restart': 'Перезапустить сервер? Текущее задание выполнится на другом.',
+    'no.instances': 'Серверы ещё не подключены', 'no.instances.help': 'На машине с GPU запустите агент рядом с ComfyUI:', 'no.jobs': 'Очередь пуста', 'no.jobs.help': 'Укажите этот адрес клиенту ComfyUI или отправьте задание из командной строки:',
+    'no.match': 'Ничего не найдено', 'no.results': 'Результатов пока нет', 'no.results.help': 'Готовые картинки появятся здесь сразу после выполнения.', 'no.faults': 'За последние сутки сбоев не было', 'no.trends': 'Первые данные появятся через несколько секунд работы',
+    'more.waiting': 'и ещё {n}', reason: 'Причина', fault: 'Последняя ошибка', version: 'Версия', address: 'Адрес', agent: 'Агент', kind: 'Тип', reserved: 'Только для', elapsed: 'Выполняется', preview: 'Предпросмотр', 'no.preview': 'Предпросмотра пока нет', priority: 'Приоритет', band: 'Класс', attempts: 'Попытки', created: 'Отправлено', why2: 'Что говорит за и против каждого сервера', load: 'Посторонняя нагрузка', 'last.seen': 'Был в сети',
+    open: 'Открыть', download: 'Скачать всё', workflow: 'Схема', again: 'Повторить', more: 'Показать ещё', 'no.workflow': 'У задания нет схемы, которую можно сохранить',
+    throughput: 'Заданий за 15 минут', waits: 'Ожидание сервера', use: 'Загрузка GPU', done: 'готово', 'job.failed': 'с ошибкой', cancelled: 'отменено', lostruns: 'потеряно запусков', p50: 'половина — не дольше', p95: '95 % — не дольше',
+    'kind.lost': 'потерян запуск', 'kind.failed': 'ошибка задания', 'kind.sick': 'сервер', 'kind.refused': 'отклонён запрос', time: 'Время', skip: 'клавиши: ↑ ↓ — по строкам, Enter — подробнее, Alt+↑ ↓ — переставить, Delete — отменить',
+    bulk: 'фоновое', interactive: 'срочное', drag: 'Перетащите, чтобы переставить', ago: '{x} назад', details: 'Подробности', 'own.only': 'Мои',
+    'success': 'готово', 'error': 'ошибка', completed: 'готово',
+    'n.instances': { one: '{n} сервер', few: '{n} сервера', many: '{n} серверов', other: '{n} сервера' }, 'n.jobs': { one: '{n} задание', few: '{n} задания', many: '{n} заданий', other: '{n} задания' }, 'n.files': { one: '{n} файл', few: '{n} файла', many: '{n} файлов', other: '{n} файла' }, 'n.attempts': { one: '{n} попытка', few: '{n} попытки', many: '{n} попыток', other: '{n} попытки' },
+  },
+};
+const units = {
+  en: { s: 's', m: 'min', h: 'h', d: 'd' },
+  ru: { s: 'с', m: 'мин', h: 'ч', d: 'дн' },
+};
+
+export const languages = { en: 'English', ru: 'Русский' };
+export let language = remembered('language') ?? (navigator.languages ?? [navigator.language]).map((name) => name.slice(0, 2)).find((name) => words[name]) ?? 'en';
+if (!words[language]) language = 'en';
+document.documentElement.lang = language;
+let plural = new Intl.PluralRules(language);
+let number = new Intl.NumberFormat(language);
+
+export function speak(name) {
+  language = name;
+  remember('language', name);
+  document.documentElement.lang = name;
+  plural = new Intl.PluralRules(name);
+  number = new Intl.NumberFormat(name);
+}
+
+// remembered reads what was chosen in this browser before; one that keeps nothing is fine.
+export function remembered(name) {
+  try { return localStorage.getItem(`comfyhub.${name}`); } catch { return null; }
+}
+
+export function remember(name, value) {
+  try { localStorage.setItem(`comfyhub.${name}`, value); } catch { /* it is chosen again next time */ }
+}
+
+// t is a text in the language of the page.
+export function t(name, values = {}) {
+  const text = words[language][name] ?? words.en[name] ?? name;
+  return text.replace(/\{(\w+)\}/g, (_, key) => values[key] ?? '');
+}
+
+// count is a number with its noun in the right form.
+export function count(name, n) {
+  const forms = words[language][name];
+  return (forms[plural.select(n)] ?? forms.other).replace('{n}', number.format(n));
+}
+
+export function num(n, digits = 0) { return digits ? n.toLocaleString(language, { maximumFractionDigits: digits }) : number.format(n); }
+export function percent(part) { return `${num(Math.round(part * 100))} %`; }
+
+// span is a time in at most two units, such as 3 min 5 s.
+export function span(ms) {
+  const u = units[language];
+  const all = Math.max(0, Math.round(ms / 1000));
+  const two = (a, x, b, y) => (y ? `${a} ${x} ${y} ${b}` : `${a} ${x}`);
+  if (all < 60) return `${all} ${u.s}`;
+  if (all < 3600) return two(Math.floor(all / 60), u.m, u.s, all % 60);
+  if (all < 86400) return two(Math.floor(all / 3600), u.h, u.m, Math.floor((all % 3600) / 60));
+  return two(Math.floor(all / 86400), u.d, u.h, Math.floor((all % 86400) / 3600));
+}
+
+// short is a time in one unit.
+export function short(seconds) {
+  const u = units[language];
+  if (seconds < 10) return `${num(seconds, 1)} ${u.s}`;
+  if (seconds < 90) return `${Math.round(seconds)} ${u.s}`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} ${u.m}`;
+  return `${num(seconds / 3600, 1)} ${u.h}`;
+}
+
+export function gigabytes(bytes) { return num(bytes / 2 ** 30, bytes < 100 * 2 ** 30 ? 1 : 0); }
+export function clock(ms) { return new Date(ms).toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit' }); }
+export function moment(ms) { return new Date(ms).toLocaleString(language, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' }); }
+
+// say tells everybody who sees or hears the page.
+export function say(what, bad = false) {
+  document.getElementById('live').textContent = what;
+  const toast = h(bad ? 'div.toast.bad' : 'div.toast', {}, what);
+  const all = document.getElementById('toasts');
+  all.append(toast);
+  while (all.children.length > 4) all.firstChild.remove();
+  setTimeout(() => toast.remove(), bad ? 8000 : 3500);
+}

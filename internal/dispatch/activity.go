@@ -1,0 +1,165 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+const (
+	// watchedFor is how long a call of Activities makes runs note which class their nodes
+	// have, and pictureFor how long one of Preview makes a run keep its latest picture.
+	watchedFor = 10 * time.Second
+	pictureFor = 15 * time.Second
+)
+
+// Activity is what a connected instance does for the hub, as far as this hub sees it.
+type Activity struct {
+	// Models are the models of the run that began there last.
+	Models []string
+	// Job is the one that this hub follows there; its zero value if there is none.
+	Job job.Job
+	// Began is when the instance began to execute it; zero before.
+	Began time.Time
+	// Node is the id of the node that runs, and Class its class; both may be empty.
+	Node, Class string
+	// Progress is that of the node, from 0 to 1.
+	Progress float64
+}
+
+// Activities returns what the connected instances do, by name.
+func (d *Dispatcher) Activities() map[string]Activity {
+	d.watched.note()
+	connected := d.connected()
+	all := make(map[string]Activity, len(connected))
+	for _, conn := range connected {
+		all[conn.name] = conn.activity()
+	}
+	return all
+}
+
+// Activity returns what one instance does; its zero value if that is not connected.
+func (d *Dispatcher) Activity(instance string) Activity {
+	if conn := d.connection(instance); conn != nil {
+		return conn.activity()
+	}
+	return Activity{}
+}
+
+func (conn *connection) activity() Activity {
+	a := Activity{Models: conn.models()}
+	if r := conn.runs()[0]; r != nil {
+		a.Job = r.job()
+		a.Node, a.Class, a.Progress = r.doing.now()
+		conn.mu.Lock()
+		if conn.begun == r {
+			a.Began = conn.began
+		}
+		conn.mu.Unlock()
+	}
+	return a
+}
+
+// Preview returns the latest picture of the run that this hub follows at an instance, if
+// it is a certain job's. The first call for a run finds none: pictures are kept only while
+// somebody asks for them.
+func (d *Dispatcher) Preview(instance, key string) (comfyui.Binary, bool) {
+	conn := d.connection(instance)
+	if conn == nil {
+		return comfyui.Binary{}, false
+	}
+	r := conn.runs()[0]
+	if r == nil || r.job().Key != key {
+		return comfyui.Binary{}, false
+	}
+	return r.doing.picture()
+}
+
+// interest says until when somebody is interested in something. The zero value is nobody.
+type interest struct{ until atomic.Int64 } // Unix nanoseconds
+
+func (i *interest) note()     { i.until.Store(time.Now().Add(watchedFor).UnixNano()) }
+func (i *interest) any() bool { return time.Now().UnixNano() < i.until.Load() }
+
+// doing is what a run does just now. The run writes it, and those who watch the fleet read
+// it. The zero value is nothing.
+type doing struct {
+	mu          sync.Mutex
+	node, class string
+	progress    float64
+	preview     comfyui.Binary
+	wanted      time.Time // until when the preview is
+}
+
+// executes notes the node that runs. class is empty if nobody has looked.
+func (d *doing) executes(node, class string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.node != node {
+		d.progress = 0
+	}
+	d.node, d.class = node, class
+}
+
+// classless reports whether the class of the node that runs is not known.
+func (d *doing) classless() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.node != "" && d.class == ""
+}
+
+func (d *doing) progressed(fraction float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.progress = fraction
+}
+
+// shows notes a picture, if somebody wants it.
+func (d *doing) shows(b comfyui.Binary) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.preview = (comfyui.Binary{}); time.Now().Before(d.wanted) {
+		d.preview = b
+	}
+}
+
+func (d *doing) now() (node, class string, progress float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.node, d.class, d.progress
+}
+
+func (d *doing) picture() (comfyui.Binary, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wanted = time.Now().Add(pictureFor)
+	return d.preview, len(d.preview.Image) > 0
+}
+
+// tellNode notes the node that runs for those who watch the fleet.
+func (r *run) tellNode() {
+	class := ""
+	if r.node != "" && r.d.watched.any() {
+		class = classOf(r.body.Prompt, r.node)
+	}
+	r.doing.executes(r.node, class)
+}
+
+// classOf returns the class of a node of a graph, "" if it says none.
+func classOf(graph []byte, node string) (class string) {
+	pyjson.Members(graph, func(id string, n []byte) {
+		if id != node {
+			return
+		}
+		pyjson.Members(n, func(key string, value []byte) {
+			if key == "class_type" {
+				class = pyjson.Unquote(value)
+			}
+		})
+	})
+	return class
+}

@@ -1,0 +1,222 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/rescue"
+)
+
+const (
+	// boardEvery is the pause between two looks at the fleet while somebody watches it,
+	// and boardQueueEvery between two looks at the queue.
+	boardEvery, boardQueueEvery = 500 * time.Millisecond, time.Second
+	// maxPages bounds those who watch at one time, and maxPagesOfOne those of one login
+	// or, without a login, of one address.
+	maxPages, maxPagesOfOne = 512, 16
+	// pageBacklog is how many changes may wait for one who watches; then it is cut off.
+	pageBacklog = 8
+)
+
+// Errors of [Board.Watch].
+var (
+	ErrTooManyPages    = errors.New("too many watch the fleet at this hub")
+	ErrTooManyOwnPages = errors.New("you watch the fleet too often at once")
+)
+
+// Board is the fleet and the queue as they change, for those who watch. While nobody does,
+// nothing is looked at. All who may see the same share one look, and one list of changes.
+type Board struct {
+	insight  *Insight
+	dispatch *dispatch.Dispatcher
+	fleet    *fleet.Registry
+	queue    *queue.Queue
+	recorder *recorder
+	log      func() *slog.Logger
+
+	mu     sync.Mutex
+	closed bool
+	views  map[sight]*boardView
+	// pages counts those who watch, by whom they count for.
+	pages map[string]int
+	open  int
+	// stop ends the look-out, nil while nobody watches.
+	stop context.CancelFunc
+	work sync.WaitGroup
+	jobs boardJobs
+}
+
+// sight is what a viewer may see. Viewers with the same one see the same.
+type sight struct {
+	// tenant is whose jobs are shown; empty for an operator, who sees those of all.
+	tenant string
+	// all says that addresses and reasons are shown.
+	all, operator bool
+}
+
+func (b *Board) sightOf(v Viewer) sight {
+	s := sight{tenant: v.Tenant, all: b.insight.SeesAll(v), operator: v.Operator}
+	if s.operator {
+		s.tenant = ""
+	}
+	return s
+}
+
+// sees reports whether jobs of a tenant are shown.
+func (s sight) sees(tenant string) bool { return s.operator || s.tenant == tenant }
+
+// Watcher is one who watches.
+type Watcher struct {
+	// Changes are what has changed, in order; the first shows everything. The channel is
+	// closed when the reader was too slow or the hub closes: watch again then.
+	Changes <-chan *BoardChange
+	// SeesAll and Operator say what the viewer may see and do.
+	SeesAll, Operator bool
+
+	changes chan *BoardChange
+	stop    func()
+}
+
+// Stop ends it. It must be called.
+func (w *Watcher) Stop() { w.stop() }
+
+// Watch lets a viewer watch, who counts for share together with others. The errors are
+// [ErrTooManyPages], [ErrTooManyOwnPages], or one of Redis.
+func (b *Board) Watch(ctx context.Context, v Viewer, share string) (*Watcher, error) {
+	s := b.sightOf(v)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return nil, ErrNotStarted
+	case b.open >= maxPages:
+		return nil, ErrTooManyPages
+	case b.pages[share] >= maxPagesOfOne:
+		return nil, ErrTooManyOwnPages
+	}
+	view := b.views[s]
+	if view == nil {
+		view = newBoardView(s)
+		if err := view.look(ctx, b, b.now(), true); err != nil {
+			return nil, err
+		}
+		b.views[s] = view
+	}
+	changes := make(chan *BoardChange, pageBacklog)
+	changes <- view.everything()
+	w := &Watcher{Changes: changes, changes: changes, SeesAll: s.all, Operator: s.operator}
+	view.watchers[w] = true
+	b.pages[share]++
+	b.open++
+	if b.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		b.stop = stop
+		b.work.Go(func() { b.run(ctx) })
+	}
+	w.stop = sync.OnceFunc(func() { b.leave(w, s, share) })
+	return w, nil
+}
+
+// leave ends the watch of one, and the look-out after the last one.
+func (b *Board) leave(w *Watcher, s sight, share string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if view := b.views[s]; view != nil {
+		delete(view.watchers, w)
+		if len(view.watchers) == 0 {
+			delete(b.views, s)
+		}
+	}
+	if b.pages[share]--; b.pages[share] == 0 {
+		delete(b.pages, share)
+	}
+	if b.open--; b.open == 0 && b.stop != nil {
+		b.stop()
+		b.stop = nil
+		b.jobs = boardJobs{}
+	}
+}
+
+// Touch makes the next look read a job anew: its owner has just changed it.
+func (b *Board) Touch(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.jobs.known, key)
+}
+
+// close cuts off all who watch.
+func (b *Board) close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.stop != nil {
+		b.stop()
+		b.stop = nil
+	}
+	for _, view := range b.views {
+		for w := range view.watchers {
+			view.cut(w)
+		}
+	}
+	b.mu.Unlock()
+	b.work.Wait()
+}
+
+// run looks again and again until ctx ends.
+func (b *Board) run(ctx context.Context) {
+	tick := time.NewTicker(boardEvery)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		queued := time.Since(last) >= boardQueueEvery
+		if queued {
+			last = time.Now()
+		}
+		_ = rescue.Do(b.log(), "the dashboard", func() error { b.look(ctx, queued); return nil })
+	}
+}
+
+// look tells all who watch what has changed.
+func (b *Board) look(ctx context.Context, queued bool) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	for _, view := range b.views {
+		before := view.seen
+		if err := view.look(ctx, b, now, queued); err != nil {
+			b.log().Debug("cannot read the queue for the dashboard", "error", err)
+		}
+		change := view.since(before)
+		if change.Empty() {
+			continue
+		}
+		for w := range view.watchers {
+			select {
+			case w.changes <- change:
+			default:
+				view.cut(w)
+			}
+		}
+	}
+}
+
+// boardNow is what a look finds that is the same for all views.
+type boardNow struct {
+	instances  []fleet.Instance
+	activities map[string]dispatch.Activity
+}
+
+func (b *Board) now() *boardNow {
+	return &boardNow{b.insight.settings().withReserved(b.fleet.Instances()), b.dispatch.Activities()}
+}

@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"context"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/faults"
+	"github.com/comfyhub/comfyhub/internal/trends"
+)
+
+// Fault is something that has gone wrong.
+type Fault = faults.Fault
+
+// TrendBucket is what happened within TrendWidth.
+type TrendBucket = trends.Bucket
+
+// TrendWidth is the time of one TrendBucket.
+const TrendWidth = trends.Width
+
+// Outcomes are the ends of runs that trends count.
+func Outcomes() []string { return trends.Outcomes() }
+
+// Trends are how the whole fleet has done within the last day, the oldest bucket first.
+func (h *Hub) Trends(ctx context.Context) ([]TrendBucket, error) { return h.recorder.trends.Day(ctx) }
+
+// Faults are what has gone wrong within the last day as a viewer may see it, the newest
+// first: its own jobs' and prompts' faults, for an operator those of all, and those of
+// instances without the reason where it may not learn it.
+func (h *Hub) Faults(ctx context.Context, v Viewer) ([]Fault, error) {
+	all, err := h.recorder.faults.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clean, seesAll := h.insight.withoutAddresses(v), h.insight.SeesAll(v)
+	all = slices.DeleteFunc(all, func(f Fault) bool { return f.Tenant != "" && f.Tenant != v.Tenant && !v.Operator })
+	for n := range all {
+		f := &all[n]
+		if f.Reason = clean(f.Reason); f.Tenant == "" && !seesAll {
+			f.Reason = ""
+		}
+	}
+	return all, nil
+}
+
+// Preview returns the latest picture of the run at an instance, if the viewer may see it and
+// this hub follows it, and its media type.
+func (b *Board) Preview(v Viewer, instance string) (picture []byte, kind string, ok bool) {
+	s := b.sightOf(v)
+	r := b.dispatch.Activity(instance)
+	if r.Job.Key == "" || !s.sees(r.Job.Tenant) {
+		return nil, "", false
+	}
+	p, ok := b.dispatch.Preview(instance, r.Job.Key)
+	if !ok {
+		return nil, "", false
+	}
+	switch p.Format {
+	case comfyui.FormatJPEG:
+		return p.Image, "image/jpeg", true
+	case comfyui.FormatPNG:
+		return p.Image, "image/png", true
+	}
+	return nil, "", false
+}

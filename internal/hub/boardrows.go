@@ -1,0 +1,173 @@
+package hub
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/faults"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// InstanceRow is an instance as those who watch see it. What a viewer may not learn is
+// empty. Times are Unix milliseconds.
+type InstanceRow struct {
+	Name, Kind, GPU, Version string
+	State                    fleet.State
+	// Reason says why it takes no job, Fault what went wrong there last and FaultAt when.
+	Reason, Fault string
+	FaultAt       int64
+	URL, Agent    string
+	// Reserved are the tenants who alone may use it, with commas.
+	Reserved string
+	// VRAMTotal and VRAMFree are in bytes; the latter in steps, so that it changes seldom.
+	VRAMTotal, VRAMFree int64
+	// Foreign counts prompts of others there, and Load says what else uses the GPU.
+	Foreign int
+	Load    string
+	// Models are those that it has loaded, with commas.
+	Models string
+	// Job is the prompt id of the job there and Tenant its owner, Key the hub's name of
+	// it. Began is when it began to execute, Node and Class what runs, and Progress that
+	// of the node, from 0 to 1 in steps.
+	Job, Tenant, Key string
+	Began            int64
+	Node, Class      string
+	Progress         float64
+	// Boot is when its process began, and LastSeen when an offline one was last heard.
+	Boot, LastSeen int64
+	// Drained says that an operator has paused it.
+	Drained bool
+}
+
+// vramStep is the step of VRAMFree.
+const vramStep = 64 << 20
+
+// instanceRow is an instance as a sight shows it. j is the job there, as far as known.
+func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, fault faults.Fault) InstanceRow {
+	r := InstanceRow{
+		Name: i.Name, Kind: i.Kind, GPU: i.Report.GPU, Version: i.Report.Version, State: i.State,
+		VRAMTotal: i.Report.VRAMTotal, VRAMFree: i.Report.VRAMFree / vramStep * vramStep, Boot: i.Report.Boot, Drained: i.Drained,
+	}
+	if i.State == fleet.Offline {
+		r.Boot = 0
+		if !i.LastSeen.IsZero() {
+			r.LastSeen = i.LastSeen.UnixMilli()
+		}
+	}
+	own := j.Key != "" && s.sees(j.Tenant)
+	if s.all {
+		r.URL, r.Agent, r.Reason, r.Load, r.Foreign = i.URL, i.Agent, i.Reason, i.Report.Load, i.Report.Foreign
+		r.Reserved = strings.Join(i.Reserved, ", ")
+		r.Fault, r.FaultAt = fault.Reason, fault.At
+	}
+	if s.all || own {
+		r.Models = strings.Join(a.Models, ", ")
+	}
+	if own {
+		r.Job, r.Tenant, r.Key = j.ID, j.Tenant, j.Key
+		r.Node, r.Class = a.Node, a.Class
+		r.Progress = math.Round(a.Progress*100) / 100
+		switch {
+		case !a.Began.IsZero():
+			r.Began = a.Began.UnixMilli()
+		case a.Job.Key == "":
+			r.Began, r.Progress = j.StartedAt, j.Progress
+		}
+	}
+	return r
+}
+
+// JobRow is a waiting job as those who watch see it. Times are Unix milliseconds.
+type JobRow struct {
+	// Key is the hub's name of the job. ID is its prompt id, unique for its Tenant.
+	Key, ID, Tenant string
+	// Order sorts the rows by plain byte order: the smallest goes first.
+	Order string
+	// ETA is when it will be finished, in steps; 0 if that cannot be told.
+	ETA int64
+	// Why says why it waits, empty if it waits for its turn.
+	Why      string
+	Priority int
+	Band     job.Band
+	Paused   bool
+	Attempts int
+	Created  int64
+}
+
+// etaSteps are the steps in which an ETA is shown, by how far away it is: it must not
+// change at every look.
+func etaStep(in time.Duration) time.Duration {
+	switch {
+	case in < time.Minute:
+		return 5 * time.Second
+	case in < 10*time.Minute:
+		return 15 * time.Second
+	}
+	return time.Minute
+}
+
+// etaAt is a moment in steps, the last one if that is still near.
+func etaAt(now time.Time, in time.Duration, last int64) int64 {
+	if in < 0 {
+		return 0
+	}
+	step, at := etaStep(in), now.Add(in)
+	if last != 0 && at.Sub(time.UnixMilli(last)).Abs() < step {
+		return last
+	}
+	return at.Truncate(time.Second).UnixMilli()
+}
+
+// QueueCounts are the jobs in a few numbers.
+type QueueCounts struct {
+	// Waiting and Running are everybody's; Own are those that the viewer sees.
+	Waiting, Running       int
+	OwnWaiting, OwnRunning int
+	// Paused says that an operator has paused the whole queue, and TenantPaused the
+	// viewer's own jobs.
+	Paused, TenantPaused bool
+}
+
+// BoardChange is what has changed since the one before.
+type BoardChange struct {
+	// Whole says that it shows everything: what was known before is void.
+	Whole bool
+	// Instances are pairs of a row and what it was before, which has no name for a new one.
+	Instances []Changed[InstanceRow]
+	// GoneInstances are the names of those that are not there any more.
+	GoneInstances []string
+	Jobs          []Changed[JobRow]
+	GoneJobs      []string
+	// Counts is nil if nothing has changed.
+	Counts *QueueCounts
+
+	encoded encoded
+}
+
+// Changed is a row as it is and was.
+type Changed[T any] struct{ Now, Before T }
+
+// Empty reports whether nothing has changed.
+func (c *BoardChange) Empty() bool {
+	return !c.Whole && len(c.Instances)+len(c.GoneInstances)+len(c.Jobs)+len(c.GoneJobs) == 0 && c.Counts == nil
+}
+
+// changed lists what is new or different in rows, and the names of what is gone.
+func changed[T comparable](before, now map[string]T) (rows []Changed[T], gone []string) {
+	for name, row := range now {
+		if was, known := before[name]; !known || was != row {
+			rows = append(rows, Changed[T]{Now: row, Before: was})
+		}
+	}
+	for name := range before {
+		if _, known := now[name]; !known {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	return rows, gone
+}

@@ -1,0 +1,203 @@
+package hub
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+const (
+	// shownWaiting bounds the waiting jobs that are shown one by one.
+	shownWaiting = 200
+	// jobFresh is how old what is known of a waiting job may be, and jobKept how long a
+	// job is remembered that nobody has asked for.
+	jobFresh, jobKept = 3 * time.Second, 15 * time.Second
+)
+
+// boardSeen is what a view shows at one moment. It is not changed any more.
+type boardSeen struct {
+	instances map[string]InstanceRow
+	jobs      map[string]JobRow
+	counts    QueueCounts
+}
+
+// boardView is what all who may see the same see.
+type boardView struct {
+	sight    sight
+	seen     boardSeen
+	watchers map[*Watcher]bool
+}
+
+func newBoardView(s sight) *boardView {
+	return &boardView{sight: s, watchers: map[*Watcher]bool{}}
+}
+
+// cut ends the watch of one who does not read.
+func (v *boardView) cut(w *Watcher) {
+	close(w.changes)
+	delete(v.watchers, w)
+}
+
+// everything is a change that shows all.
+func (v *boardView) everything() *BoardChange {
+	c := v.since(boardSeen{})
+	c.Whole, c.Counts = true, &v.seen.counts
+	return c
+}
+
+// since is what has changed since a moment.
+func (v *boardView) since(before boardSeen) *BoardChange {
+	c := &BoardChange{}
+	c.Instances, c.GoneInstances = changed(before.instances, v.seen.instances)
+	c.Jobs, c.GoneJobs = changed(before.jobs, v.seen.jobs)
+	if counts := v.seen.counts; counts != before.counts {
+		c.Counts = &counts
+	}
+	return c
+}
+
+// look sees what is there now. With an error it keeps what was seen of the queue.
+func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bool) error {
+	seen := boardSeen{instances: make(map[string]InstanceRow, len(now.instances)), jobs: v.seen.jobs, counts: v.seen.counts}
+	var elsewhere []string
+	running := map[string]bool{}
+	for _, i := range now.instances {
+		running[i.Report.Job], running[now.activities[i.Name].Job.Key] = true, true
+		if i.Report.Job != "" && now.activities[i.Name].Job.Key == "" {
+			elsewhere = append(elsewhere, i.Report.Job)
+		}
+	}
+	others, err := b.jobs.read(ctx, b.queue.GetAll, elsewhere)
+	for _, i := range now.instances {
+		a := now.activities[i.Name]
+		j := a.Job
+		if j.Key == "" && others[i.Report.Job].State.Live() {
+			j = others[i.Report.Job]
+		}
+		seen.instances[i.Name] = instanceRow(v.sight, i, a, j, b.recorder.faults.Last(i.Name))
+	}
+	if queued && err == nil {
+		err = v.lookAtQueue(ctx, b, &seen, running)
+	}
+	v.seen = seen
+	return err
+}
+
+// lookAtQueue reads the first waiting jobs that the view shows. What is known to run waits
+// no more, whatever was read of it a moment ago.
+func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, running map[string]bool) error {
+	live, waiting, _, err := b.queue.CountAll(ctx)
+	if err != nil {
+		return err
+	}
+	counts := QueueCounts{Waiting: waiting, Running: live - waiting, OwnWaiting: waiting, OwnRunning: live - waiting}
+	counts.Paused = b.insight.stops.has(StopAll)
+	if !v.sight.operator {
+		if live, waiting, err = b.queue.CountOf(ctx, v.sight.tenant); err != nil {
+			return err
+		}
+		counts.OwnWaiting, counts.OwnRunning = waiting, live-waiting
+		counts.TenantPaused = b.insight.stops.has(StopTenant(v.sight.tenant))
+	}
+	keys, err := b.queue.HeadKeys(ctx, v.sight.tenant, counts.OwnRunning+shownWaiting)
+	if err != nil {
+		return err
+	}
+	jobs, err := b.jobs.read(ctx, b.queue.GetAll, keys)
+	if err != nil {
+		return err
+	}
+	var shown []job.Job
+	at := time.Now()
+	for _, key := range keys {
+		if j, ok := jobs[key]; ok && !running[key] && j.Seen().State == job.Queued && !j.AtDoor(at) {
+			shown = append(shown, j)
+		}
+	}
+	seen.counts, seen.jobs = counts, make(map[string]JobRow, len(shown))
+	outlook, clean := b.dispatch.Outlook(ctx, shown...), b.insight.cleaner(v.sight.all)
+	for place, j := range shown {
+		row := JobRow{
+			Key: j.Key, ID: j.ID, Tenant: j.Tenant, Order: strings.TrimSuffix(j.Rank, j.Key), Priority: j.Priority, Band: j.Band(),
+			Paused: j.Paused, Attempts: j.Attempts, Created: j.CreatedAt,
+		}
+		if j.Reason != "" {
+			row.Why = clean(j.Reason)
+		}
+		if !j.Paused {
+			position := -1
+			if v.sight.operator { // else others are ahead, and only the line knows where
+				position = place
+			}
+			row.ETA = etaAt(at, b.insight.eta(outlook, j, position), v.seen.jobs[j.Key].ETA)
+		}
+		seen.jobs[j.Key] = row
+	}
+	return nil
+}
+
+// boardJobs are jobs that were read lately: what waits or runs for long is not read at
+// each look. The zero value is none.
+type boardJobs struct {
+	known map[string]readJob
+}
+
+type readJob struct {
+	job      job.Job
+	read, at time.Time // at is when it was last asked for
+}
+
+// read returns those of the jobs that there are.
+func (k *boardJobs) read(ctx context.Context, get func(context.Context, []string) ([]job.Job, error), keys []string) (map[string]job.Job, error) {
+	if k.known == nil {
+		k.known = map[string]readJob{}
+	}
+	now := time.Now()
+	var stale []string
+	for _, key := range keys {
+		if r, known := k.known[key]; !known || now.Sub(r.read) > jobFresh {
+			stale = append(stale, key)
+		}
+	}
+	var err error
+	if len(stale) > 0 {
+		var jobs []job.Job
+		if jobs, err = get(ctx, stale); err == nil {
+			for _, key := range stale {
+				k.known[key] = readJob{read: now, at: now} // unless it is there
+			}
+			for _, j := range jobs {
+				k.known[j.Key] = readJob{job: j, read: now, at: now}
+			}
+		}
+	}
+	all := make(map[string]job.Job, len(keys))
+	for _, key := range keys {
+		if r, known := k.known[key]; known && r.job.Key != "" {
+			r.at = now
+			k.known[key] = r
+			all[key] = r.job
+		}
+	}
+	for key, r := range k.known {
+		if now.Sub(r.at) > jobKept {
+			delete(k.known, key)
+		}
+	}
+	return all, err
+}
+
+// encoded is the text of a change, which is made once for all who watch.
+type encoded struct {
+	once sync.Once
+	text []byte
+}
+
+// Encoded returns the change as text, made once by whoever asks first.
+func (c *BoardChange) Encoded(encode func(*BoardChange) []byte) []byte {
+	c.encoded.once.Do(func() { c.encoded.text = encode(c) })
+	return c.encoded.text
+}

@@ -1,0 +1,158 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/faults"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/metrics"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/trends"
+)
+
+// recordEvery is how often a hub looks at its instances, and adds to what all hubs have
+// recorded.
+const recordEvery = 10 * time.Second
+
+// recorder keeps how the fleet does, for the dashboard: numbers of the last day, and what
+// has gone wrong. It observes the dispatcher, also for the metrics.
+type recorder struct {
+	*metrics.Metrics
+
+	trends *trends.Trends
+	faults *faults.Faults
+	fleet  *fleet.Registry
+	log    func() *slog.Logger
+}
+
+// Dispatched implements dispatch.Observer.
+func (r *recorder) Dispatched(instance string, waited, gap time.Duration) {
+	r.Metrics.Dispatched(instance, waited, gap)
+	r.trends.Waited(waited)
+}
+
+// Finished implements dispatch.Observer.
+func (r *recorder) Finished(e dispatch.End) {
+	r.Metrics.Finished(e)
+	r.trends.Ended(e.Outcome)
+}
+
+// faulted notes a run that was lost, or a job that has failed.
+func (r *recorder) faulted(j job.Job, instance, reason string, lost bool) {
+	kind := faults.Failed
+	if lost {
+		kind = faults.Lost
+	}
+	r.faults.Note(faults.Fault{Kind: kind, Tenant: j.Tenant, Job: j.ID, Instance: instance, Reason: reason})
+}
+
+// refused notes a prompt that was not taken.
+func (r *recorder) refused(from job.Requester, err error) {
+	if reason := refusalText(err); reason != "" {
+		r.faults.Note(faults.Fault{Kind: faults.Refused, Tenant: from.Tenant, Reason: reason})
+	}
+}
+
+// refusalText says in a line why a prompt was not taken; empty if the hub was at fault, not
+// the prompt.
+func refusalText(err error) string {
+	var answer *catalog.Answer
+	var refusal *Refusal
+	var callback *CallbackError
+	var spent TimeSpentError
+	switch {
+	case errors.As(err, &answer):
+		return errorText(answer.Body)
+	case errors.As(err, &refusal):
+		return errorText(refusal.Answer)
+	case errors.As(err, &callback):
+		return "callback: " + callback.Reason
+	case errors.Is(err, ErrTenantWaiting):
+		return "too many prompts of this tenant wait"
+	case errors.Is(err, ErrQueueFull):
+		return "the queue is full"
+	case errors.As(err, &spent):
+		return "the GPU time of the last 24 hours is used up"
+	}
+	return ""
+}
+
+// errorText is what an error of ComfyUI says, with the first thing that a node says.
+func errorText(body []byte) string {
+	v, err := pyjson.Parse(body)
+	answer, ok := v.(*pyjson.Object)
+	if err != nil || !ok {
+		return "the prompt is not valid"
+	}
+	failure := answer.Object("error")
+	text, details := failure.String("message"), failure.String("details")
+	for _, node := range answer.Object("node_errors").All() {
+		o, _ := node.(*pyjson.Object)
+		for _, e := range o.Array("errors") {
+			if first, ok := e.(*pyjson.Object); ok {
+				return o.String("class_type") + ": " + first.String("message") + ": " + first.String("details")
+			}
+		}
+	}
+	if details != "" {
+		text += ": " + details
+	}
+	return text
+}
+
+// run records until ctx ends, and once more then.
+func (r *recorder) run(ctx context.Context) {
+	tick := time.NewTicker(recordEvery)
+	defer tick.Stop()
+	states, last := map[string]fleet.State{}, time.Now()
+	for done := false; !done; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			done = true
+		}
+		now := time.Now()
+		states = r.look(states, min(now.Sub(last), 2*recordEvery))
+		last = now
+		r.flush()
+	}
+}
+
+// look notes what the instances do, and which of them have become sick or have gone since
+// the last look.
+func (r *recorder) look(before map[string]fleet.State, passed time.Duration) map[string]fleet.State {
+	var busy, up time.Duration
+	now := map[string]fleet.State{}
+	for _, i := range r.fleet.Instances() {
+		now[i.Name] = i.State
+		was, known := before[i.Name]
+		switch i.State {
+		case fleet.Busy:
+			busy += passed
+			up += passed
+		case fleet.Idle, fleet.Foreign:
+			up += passed
+		case fleet.Draining:
+		case fleet.Sick, fleet.Offline:
+			if known && was != i.State && !i.Left && !i.Drained {
+				r.faults.Note(faults.Fault{Kind: faults.Sick, Instance: i.Name, Reason: i.Reason})
+			}
+		}
+	}
+	r.trends.Used(busy, up)
+	return now
+}
+
+func (r *recorder) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := errors.Join(r.trends.Flush(ctx), r.faults.Flush(ctx)); err != nil {
+		r.log().Debug("cannot record how the fleet does", "error", err)
+	}
+}
