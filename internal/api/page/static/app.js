@@ -1,20 +1,18 @@
-import { button, h, icon, show, text } from './dom.js';
+import { button, h, text } from './dom.js';
 import * as fleet from './fleet.js';
 import * as queue from './queue.js';
 import * as results from './results.js';
 import * as trends from './trends.js';
 import * as faults from './faults.js';
-import { fleet as commands } from './hub.js';
 import { closePanel, refreshPanel } from './panel.js';
 import { connect, onChange, store } from './store.js';
-import { language, languages, num, percent, remember, remembered, speak, t } from './words.js';
+import { count, language, languages, num, percent, remember, remembered, speak, t } from './words.js';
 
 const views = { fleet, queue, results, trends, faults };
 const view = document.getElementById('view');
 let current = null;
 let shown = null;
 let connection;
-let pauseAll;
 let cells;
 
 function chosen() {
@@ -36,13 +34,7 @@ function frame() {
     },
   }, t(name))));
   connection = h('span.connection', { role: 'status' });
-  pauseAll = h('button.ghost.word', {
-    type: 'button', hidden: true, onclick: () => {
-      const verb = store.counts.paused ? 'resume' : 'pause';
-      commands.all(verb, t(`did.${verb}`));
-    },
-  });
-  document.getElementById('tools').replaceChildren(connection, pauseAll, themes(), h('select.language', {
+  document.getElementById('tools').replaceChildren(connection, themes(), h('select.language', {
     'aria-label': t('language'), onchange: (event) => { speak(event.target.value); restart(); },
   }, Object.entries(languages).map(([name, label]) => h('option', { value: name, selected: name === language, lang: name }, label))));
   const cell = (name) => {
@@ -89,7 +81,7 @@ function open() {
   current?.end?.();
   closePanel();
   shown = name;
-  view.className = name;
+  view.className = `view ${name}`;
   view.setAttribute('role', 'tabpanel');
   view.setAttribute('aria-labelledby', `tab-${name}`);
   view.replaceChildren();
@@ -109,12 +101,10 @@ const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
 function update() {
   text(connection, store.connected ? t('connected') : t('lost'));
   connection.classList.toggle('on', store.connected);
-  show(pauseAll, store.me.operator);
-  text(pauseAll, store.counts.paused ? t('resume.all') : t('pause.all'));
   const all = [...store.instances.values()];
   const by = Object.fromEntries(states.map((state) => [state, all.filter((i) => i.state === state).length]));
   text(cells.instances.value, num(all.length));
-  text(cells.instances.more, states.filter((state) => by[state]).map((state) => `${num(by[state])} ${t(state)}`).join(' · '));
+  text(cells.instances.more, states.filter((state) => by[state]).map((state) => count(`n.${state}`, by[state])).join(' · '));
   cells.bar.setAttribute('aria-label', cells.instances.more.textContent || t('instances'));
   if (cells.bar.children.length !== states.length) cells.bar.replaceChildren(...states.map((state) => h(`i.${state}`)));
   states.forEach((state, n) => { cells.bar.children[n].style.flexGrow = by[state]; });

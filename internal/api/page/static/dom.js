@@ -4,7 +4,7 @@ export function h(tag, attributes, ...children) {
   const element = document.createElement(name || 'div');
   if (classes.length) element.className = classes.join(' ');
   set(element, attributes);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 

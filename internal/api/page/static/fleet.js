@@ -3,10 +3,9 @@ import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
 import { now, store } from './store.js';
-import { count, gigabytes, percent, span, t } from './words.js';
+import { gigabytes, gpuName, modelNames, percent, short, span, t } from './words.js';
 
 const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
-const urgent = ['sick', 'offline', 'foreign', 'draining', 'busy', 'idle'];
 let filter = '';
 let only = '';
 
@@ -44,15 +43,15 @@ export function create(view) {
       attr(chip, 'aria-pressed', only === state);
       show(chip, n > 0 || only === state);
     }
-    const seen = all.filter(matches).sort((a, b) => urgent.indexOf(a.state) - urgent.indexOf(b.state) || order.compare(a.name, b.name));
-    const stable = seen.length > 12 ? seen.sort((a, b) => order.compare(a.name, b.name)) : seen;
-    show(list.element, stable.length > 0);
-    show(empty, stable.length === 0 && store.ready);
-    if (!stable.length) {
+    // By name, so that no row moves while one looks at it; the chips find what needs care.
+    const seen = all.filter(matches).sort((a, b) => order.compare(a.name, b.name));
+    show(list.element, seen.length > 0);
+    show(empty, seen.length === 0 && store.ready);
+    if (!seen.length) {
       if (all.length) empty.replaceChildren(h('p', {}, t('no.match')));
       else if (empty.dataset.kind !== 'none') empty.replaceChildren(h('h2', {}, t('no.instances')), h('p', {}, t('no.instances.help')), h('pre', { tabindex: '0' }, `agent run --join ${location.hostname}:7946 --comfyui http://127.0.0.1:8188`));
     }
-    list.show(stable);
+    list.show(seen);
   }
   return { update, end: () => list.end() };
 }
@@ -81,21 +80,21 @@ function makeRow() {
   return {
     element, fill(i) {
       text(name, i.name);
-      text(gpu, i.gpu || i.kind);
+      text(gpu, gpuName(i.gpu) || i.kind);
       if (before !== i.state) state.replaceChildren(badge(before = i.state));
       const runs = Boolean(i.job);
-      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.reason || i.load || '');
+      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : i.reason || i.load || '');
       attr(what, 'class', runs ? 'what' : 'what quiet');
       show(track, runs);
       if (runs) progress.style.width = `${(i.progress ?? 0) * 100}%`;
       text(who, runs ? [store.me.operator || i.tenant !== store.me.tenant ? i.tenant : '', i.began ? span(now() - i.began) : ''].filter(Boolean).join(' · ') : '');
-      text(model, i.models || '');
+      text(model, modelNames(i.models));
       attr(model, 'title', i.models || null);
       const known = i.vram_total > 0 && i.state !== 'offline';
       text(memory, known ? `${gigabytes(i.vram_total - i.vram_free)} / ${gigabytes(i.vram_total)} GB` : '');
       show(usage, known);
       if (known) used.style.width = `${100 * (1 - i.vram_free / i.vram_total)}%`;
-      text(up, i.boot > 0 ? span(now() - i.boot).replace(/^(\S+ \S+).*/, '$1') : '');
+      text(up, i.boot > 0 ? short((now() - i.boot) / 1000) : '');
       text(fault, i.fault_at && now() - i.fault_at < 3600e3 ? i.fault : '');
       attr(fault, 'title', i.fault || null);
     },
@@ -154,8 +153,8 @@ function details(instance, row) {
       place.replaceChildren(badge(i.state), facts([
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job], [t('user'), i.job ? i.tenant : ''],
         [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), i.load],
-        [t('model'), i.models], ['GPU', i.gpu], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
-        [t('up'), i.boot > 0 ? new Date(i.boot).toLocaleString() : ''], [t('last.seen'), i.last_seen ? new Date(i.last_seen).toLocaleString() : ''],
+        [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
+        [t('started'), i.boot > 0 ? new Date(i.boot).toLocaleString() : ''], [t('last.seen'), i.last_seen ? new Date(i.last_seen).toLocaleString() : ''],
         [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
       ]));
       const now2 = [i.state, i.job, i.drained, store.me.operator].join();
@@ -166,5 +165,3 @@ function details(instance, row) {
     return update;
   }, row);
 }
-
-export { count };

@@ -12,7 +12,7 @@ export function openPanel(title, fill, from) {
   came = from ?? document.activeElement;
   const body = h('div.body');
   const close = button('close', t('close'), () => closePanel(true));
-  panel.replaceChildren(h('header', {}, h('h2', { id: 'panel-title' }, title), close), body);
+  panel.replaceChildren(h('div.title', {}, h('h2', { id: 'panel-title' }, title), close), body);
   panel.setAttribute('aria-labelledby', 'panel-title');
   panel.setAttribute('role', 'dialog');
   panel.hidden = false;

@@ -1,6 +1,6 @@
 import { attr, button, h, icon, show, text } from './dom.js';
 import { working } from './fleet.js';
-import { jobs } from './hub.js';
+import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
 import { now, store } from './store.js';
@@ -57,8 +57,8 @@ const cancel = (job) => { if (job && owned(job) && confirm(t('ask.cancel'))) job
 export function create(view) {
   const narrow = matchMedia('(max-width: 760px)');
   const list = new List({
-    label: t('queue'), height: () => (narrow.matches ? 92 : 52), make: makeRow, open: details, key: (j) => j.key,
-    columns: [t('place'), t('job'), t('why'), t('eta'), t('wait'), ''],
+    label: t('queue'), height: () => (narrow.matches ? 128 : 52), make: makeRow, open: details, key: (j) => j.key,
+    columns: [t('place'), t('job'), t('status'), t('eta'), t('wait'), h('span.hidden', {}, t('actions'))],
     keys: {
       'Alt+ArrowUp': (job) => job && !job.instance && owned(job) && move(job, place(job) - 1),
       'Alt+ArrowDown': (job) => job && !job.instance && owned(job) && move(job, place(job) + 1),
@@ -67,9 +67,15 @@ export function create(view) {
   });
   const search = h('input', { type: 'search', placeholder: t('search.jobs'), 'aria-label': t('search.jobs'), value: filter, oninput: () => { filter = search.value.trim().toLowerCase(); update(); } });
   const own = h('button.chip', { type: 'button', 'aria-pressed': String(mine), onclick: () => { mine = !mine; update(); } }, t('own.only'));
+  const pauseAll = h('button.ghost.word', {
+    type: 'button', onclick: () => {
+      const verb = store.counts.paused ? 'resume' : 'pause';
+      fleet.all(verb, t(`did.${verb}`));
+    },
+  });
   const more = h('span.quiet');
   const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${location.origin}\ncaddy comfyhub submit workflow_api.json --hub ${location.origin} --out pictures`));
-  view.append(h('div.filters', {}, search, own, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty);
+  view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty);
 
   function update() {
     const keep = (j) => (!mine || j.tenant === store.me.tenant) && (!filter || `${j.id} ${j.tenant}`.toLowerCase().includes(filter));
@@ -78,6 +84,8 @@ export function create(view) {
     const seen = [...running(), ...line].filter(keep);
     attr(own, 'aria-pressed', mine);
     show(own, store.me.operator);
+    show(pauseAll, store.me.operator);
+    text(pauseAll, store.counts.paused ? t('resume.all') : t('pause.all'));
     const rest = store.counts.own_waiting - store.jobs.size;
     text(more, rest > 0 ? t('more.waiting', { n: rest }) : '');
     show(list.element, seen.length > 0);

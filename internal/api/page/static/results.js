@@ -93,7 +93,7 @@ function card(job) {
   const guarded = (f) => async () => {
     try { await f(await whole()); } catch (error) { say(`${t('failed')}: ${error.message}`, true); }
   };
-  return h(failed ? 'article.card.failed' : 'article.card', { role: 'listitem', 'data-id': job.id },
+  return h(failed ? 'div.card.failed' : 'div.card', { role: 'listitem', 'data-id': job.id },
     shown ? h('a.picture', { href: fileURL(shown), target: '_blank', rel: 'noopener', 'aria-label': `${t('open')} ${shown.filename}` }, picture) : h('div.picture', {}, picture),
     h('div.about', {},
       h('span.name', { title: job.id }, failed ? job.execution_error?.exception_message?.trim() || t('error') : shown?.filename ?? job.id),

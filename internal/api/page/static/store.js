@@ -32,11 +32,18 @@ export function changed() {
 // now is the hub's time in milliseconds.
 export function now() { return Date.now() + store.me.skew; }
 
-function merge(map, rows, name) {
+// A new row leaves out what is not known.
+const blankInstance = {
+  name: '', state: 'offline', kind: '', gpu: '', version: '', reason: '', fault: '', fault_at: 0, url: '', agent: '', reserved: '', vram_total: 0, vram_free: 0,
+  foreign: 0, load: '', models: '', job: '', tenant: '', key: '', began: 0, node: '', class: '', progress: 0, boot: 0, last_seen: 0, drained: false,
+};
+const blankJob = { key: '', id: '', tenant: '', order: '', eta: 0, why: '', priority: 0, band: 'normal', paused: false, attempts: 0, created: 0 };
+
+function merge(map, rows, name, blank) {
   for (const row of rows ?? []) {
     const known = map.get(row[name]);
     if (known) Object.assign(known, row);
-    else map.set(row[name], { ...row });
+    else map.set(row[name], { ...blank, ...row });
   }
 }
 
@@ -50,8 +57,8 @@ export function apply(change, whole) {
   }
   for (const name of change.gone_instances ?? []) store.instances.delete(name);
   for (const key of change.gone_jobs ?? []) store.jobs.delete(key);
-  merge(store.instances, change.instances, 'name');
-  merge(store.jobs, change.jobs, 'key');
+  merge(store.instances, change.instances, 'name', blankInstance);
+  merge(store.jobs, change.jobs, 'key', blankJob);
   if (change.counts) store.counts = change.counts;
   if (!whole) {
     for (const { key } of store.instances.values()) before.delete(key);

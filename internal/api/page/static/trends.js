@@ -60,7 +60,7 @@ function axes(picture, from, to, top, format) {
   }
   const step = [5, 10, 15, 30, 60, 120, 240].map((m) => m * 60e3).find((ms) => (to - from) / ms <= 7) ?? 4 * 3600e3;
   const zone = new Date(from).getTimezoneOffset() * 60e3;
-  for (let at = Math.ceil((from - zone) / step) * step + zone; at <= to; at += step) {
+  for (let at = Math.ceil((from - zone) / step) * step + zone; at <= to && x(at, from, to) < box.width - 24; at += step) {
     parts.push(s('text', { x: x(at, from, to), y: box.height - 6, class: 'tick' }, clock(at)));
   }
   picture.replaceChildren(...parts);

@@ -6,13 +6,13 @@ const words = {
     idle: 'idle', busy: 'busy', foreign: 'in use by others', draining: 'draining', sick: 'sick', offline: 'offline',
     instances: 'Instances', running: 'Running', waiting: 'Waiting', own: 'yours', all: 'All', 'gpu.use': 'GPUs at work',
     search: 'Filter by name, GPU, model, user', 'search.jobs': 'Filter by id or user',
-    instance: 'Instance', state: 'State', work: 'Work', model: 'Model', memory: 'VRAM', up: 'Up since', job: 'Job', why: 'Why it waits', eta: 'Done in', place: 'Place', user: 'User', wait: 'Waits',
+    instance: 'Instance', state: 'State', work: 'Work', model: 'Model', memory: 'VRAM', up: 'Uptime', job: 'Job', why: 'Why it waits', eta: 'Done in', place: 'Place', user: 'User', wait: 'Time', status: 'Status', actions: 'Actions',
     someone: 'a job of another user', node: 'node', preparing: 'preparing', 'not.loaded': 'none loaded', free: 'free', of: 'of',
     turn: 'waits for its turn', paused: 'paused', 'queue.paused': 'the queue is paused', 'you.paused': 'your jobs are paused by the operator',
     connected: 'Live', lost: 'Reconnecting…', theme: 'Colours', 'theme.auto': 'as the system', 'theme.light': 'light', 'theme.dark': 'dark', language: 'Language',
     close: 'Close', cancel: 'Cancel', pause: 'Pause', resume: 'Resume', front: 'To the front', end: 'To the end', moveup: 'Move up', movedown: 'Move down',
     drain: 'Drain', restart: 'Restart', forget: 'Forget', 'pause.all': 'Pause the queue', 'resume.all': 'Resume the queue',
-    'did.cancel': 'Job cancelled', 'did.pause': 'Paused', 'did.resume': 'Resumed', 'did.move': 'Moved', 'did.drain': 'Draining: finishes its run and gets no other', 'did.restart': 'Restarting', 'did.forget': 'Forgotten', 'did.again': 'Submitted again',
+    started: 'Up since', 'did.cancel': 'Job cancelled', 'did.pause': 'Paused', 'did.resume': 'Resumed', 'did.move': 'Moved', 'did.drain': 'Draining: finishes its run and gets no other', 'did.restart': 'Restarting', 'did.forget': 'Forgotten', 'did.again': 'Submitted again',
     failed: 'That did not work', 'ask.cancel': 'Cancel this job?', 'ask.restart': 'Restart this server? What runs there runs elsewhere.',
     'no.instances': 'No server is connected yet', 'no.instances.help': 'On a GPU machine, start the agent beside ComfyUI:', 'no.jobs': 'Nothing waits', 'no.jobs.help': 'Point a ComfyUI client at this address, or submit a workflow:',
     'no.match': 'Nothing matches the filter', 'no.results': 'No results yet', 'no.results.help': 'Pictures of your jobs appear here as soon as they are done.', 'no.faults': 'Nothing has gone wrong within the last day', 'no.trends': 'The first figures come after a few seconds of work',
@@ -22,20 +22,20 @@ const words = {
     'kind.lost': 'lost run', 'kind.failed': 'failed job', 'kind.sick': 'server', 'kind.refused': 'refused prompt', time: 'Time', skip: 'keys: ↑ ↓ move between rows, Enter opens, Alt+↑ ↓ reorder, Delete cancels',
     bulk: 'bulk', interactive: 'interactive', drag: 'Drag to reorder', ago: '{x} ago', details: 'Details', 'own.only': 'Mine',
     'success': 'done', 'error': 'failed', completed: 'done',
-    'n.instances': { one: '{n} server', other: '{n} servers' }, 'n.jobs': { one: '{n} job', other: '{n} jobs' }, 'n.files': { one: '{n} file', other: '{n} files' }, 'n.attempts': { one: '{n} attempt', other: '{n} attempts' },
+    'n.busy': { other: '{n} busy' }, 'n.idle': { other: '{n} idle' }, 'n.foreign': { other: '{n} in use by others' }, 'n.draining': { other: '{n} draining' }, 'n.sick': { other: '{n} sick' }, 'n.offline': { other: '{n} offline' }, 'n.files': { one: '{n} file', other: '{n} files' },
   },
   ru: {
     fleet: 'Серверы', queue: 'Очередь', results: 'Результаты', trends: 'Динамика', faults: 'Сбои',
     idle: 'свободен', busy: 'работает', foreign: 'занят другими', draining: 'выводится', sick: 'неисправен', offline: 'не в сети',
     instances: 'Серверы', running: 'Выполняются', waiting: 'Ждут', own: 'ваших', all: 'Все', 'gpu.use': 'Загрузка GPU',
     search: 'Имя, GPU, модель, пользователь', 'search.jobs': 'Номер задания или пользователь',
-    instance: 'Сервер', state: 'Состояние', work: 'Работа', model: 'Модель', memory: 'Видеопамять', up: 'Запущен', job: 'Задание', why: 'Почему ждёт', eta: 'Готово через', place: 'Место', user: 'Пользователь', wait: 'Ждёт',
+    instance: 'Сервер', state: 'Состояние', work: 'Работа', model: 'Модель', memory: 'Видеопамять', up: 'Работает', job: 'Задание', why: 'Почему ждёт', eta: 'Готово через', place: 'Место', user: 'Пользователь', wait: 'Время', status: 'Состояние', actions: 'Действия',
     someone: 'задание другого пользователя', node: 'узел', preparing: 'подготовка', 'not.loaded': 'не загружена', free: 'свободно', of: 'из',
     turn: 'ждёт своей очереди', paused: 'приостановлено', 'queue.paused': 'очередь приостановлена', 'you.paused': 'ваши задания приостановил администратор',
     connected: 'На связи', lost: 'Переподключение…', theme: 'Цвета', 'theme.auto': 'как в системе', 'theme.light': 'светлые', 'theme.dark': 'тёмные', language: 'Язык',
     close: 'Закрыть', cancel: 'Отменить', pause: 'Приостановить', resume: 'Возобновить', front: 'В начало', end: 'В конец', moveup: 'Поднять', movedown: 'Опустить',
     drain: 'Вывести', restart: 'Перезапустить', forget: 'Забыть', 'pause.all': 'Приостановить очередь', 'resume.all': 'Возобновить очередь',
-    'did.cancel': 'Задание отменено', 'did.pause': 'Приостановлено', 'did.resume': 'Возобновлено', 'did.move': 'Перемещено', 'did.drain': 'Сервер закончит текущее задание и новых не получит', 'did.restart': 'Сервер перезапускается', 'did.forget': 'Сервер убран из списка', 'did.again': 'Задание отправлено ещё раз',
+    started: 'Запущен', 'did.cancel': 'Задание отменено', 'did.pause': 'Приостановлено', 'did.resume': 'Возобновлено', 'did.move': 'Перемещено', 'did.drain': 'Сервер закончит текущее задание и новых не получит', 'did.restart': 'Сервер перезапускается', 'did.forget': 'Сервер убран из списка', 'did.again': 'Задание отправлено ещё раз',
     failed: 'Не получилось', 'ask.cancel': 'Отменить это задание?', 'ask.restart': 'Перезапустить сервер? Текущее задание выполнится на другом.',
     'no.instances': 'Серверы ещё не подключены', 'no.instances.help': 'На машине с GPU запустите агент рядом с ComfyUI:', 'no.jobs': 'Очередь пуста', 'no.jobs.help': 'Укажите этот адрес клиенту ComfyUI или отправьте задание из командной строки:',
     'no.match': 'Ничего не найдено', 'no.results': 'Результатов пока нет', 'no.results.help': 'Готовые картинки появятся здесь сразу после выполнения.', 'no.faults': 'За последние сутки сбоев не было', 'no.trends': 'Первые данные появятся через несколько секунд работы',
@@ -45,7 +45,7 @@ const words = {
     'kind.lost': 'потерян запуск', 'kind.failed': 'ошибка задания', 'kind.sick': 'сервер', 'kind.refused': 'отклонён запрос', time: 'Время', skip: 'клавиши: ↑ ↓ — по строкам, Enter — подробнее, Alt+↑ ↓ — переставить, Delete — отменить',
     bulk: 'фоновое', interactive: 'срочное', drag: 'Перетащите, чтобы переставить', ago: '{x} назад', details: 'Подробности', 'own.only': 'Мои',
     'success': 'готово', 'error': 'ошибка', completed: 'готово',
-    'n.instances': { one: '{n} сервер', few: '{n} сервера', many: '{n} серверов', other: '{n} сервера' }, 'n.jobs': { one: '{n} задание', few: '{n} задания', many: '{n} заданий', other: '{n} задания' }, 'n.files': { one: '{n} файл', few: '{n} файла', many: '{n} файлов', other: '{n} файла' }, 'n.attempts': { one: '{n} попытка', few: '{n} попытки', many: '{n} попыток', other: '{n} попытки' },
+    'n.busy': { one: '{n} работает', other: '{n} работают' }, 'n.idle': { one: '{n} свободен', other: '{n} свободны' }, 'n.foreign': { one: '{n} занят другими', other: '{n} заняты другими' }, 'n.draining': { one: '{n} выводится', other: '{n} выводятся' }, 'n.sick': { one: '{n} неисправен', other: '{n} неисправны' }, 'n.offline': { other: '{n} не в сети' }, 'n.files': { one: '{n} файл', few: '{n} файла', many: '{n} файлов', other: '{n} файла' },
   },
 };
 const units = {
@@ -112,9 +112,15 @@ export function short(seconds) {
   return `${num(seconds / 3600, 1)} ${u.h}`;
 }
 
+// gpuName is a device as ComfyUI names it, without what PyTorch adds: "cuda:0 NVIDIA X : cudaMallocAsync".
+export function gpuName(device) { return device.replace(/^\w+:\d+ /, '').replace(/ : \w+$/, ''); }
+
+// modelNames are model files without folders and endings.
+export function modelNames(models) { return models.split(', ').map((name) => name.replace(/^.*[/\\]/, '').replace(/\.(safetensors|ckpt|pt|pth|gguf|sft)$/i, '')).join(', '); }
+
 export function gigabytes(bytes) { return num(bytes / 2 ** 30, bytes < 100 * 2 ** 30 ? 1 : 0); }
-export function clock(ms) { return new Date(ms).toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit' }); }
-export function moment(ms) { return new Date(ms).toLocaleString(language, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' }); }
+export function clock(ms) { return new Date(ms).toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }); }
+export function moment(ms) { return new Date(ms).toLocaleString(language, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }); }
 
 // say tells everybody who sees or hears the page.
 export function say(what, bad = false) {
