@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"image/png"
 	"io"
@@ -235,7 +234,7 @@ func TestA1111KeptAlive(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	data, err = io.ReadAll(resp.Body)
 	require.NoError(t, resp.Body.Close())
-	require.True(t, errors.Is(err, io.ErrUnexpectedEOF), "the connection is cut: %v", err)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the connection is cut")
 	require.Contains(t, string(data), "Sampler not found")
 	<-blocker
 }
@@ -268,7 +267,8 @@ func TestA1111Callers(t *testing.T) {
 			Jobs  int `json:"job_count"`
 		}
 		Image *string `json:"current_image"`
-	}) {
+	},
+	) {
 		status, text := c.do("GET", "/sdapi/v1/progress"+query, "")
 		require.Equal(t, http.StatusOK, status)
 		require.NoError(t, json.Unmarshal([]byte(text), &p), text)

@@ -86,10 +86,15 @@ func TestA1111Lists(t *testing.T) {
 		method, path string
 		status       int
 	}{
-		{c, "GET", "/controlnet/model_list", 200}, {login, "GET", "/controlnet/model_list", 200},
-		{c, "POST", "/controlnet/detect", 404}, {login, "POST", "/controlnet/detect", 403},
-		{c, "POST", "/sdapi/v1/server-kill", 403}, {c, "POST", "/sdapi/v1/create/embedding", 403},
-		{c, "POST", "/sdapi/v1/TXT2IMG", 404}, {c, "POST", "/sdapi/v1/txt2img/", 404}, {c, "DELETE", "/sdapi/v1/txt2img", 405},
+		{c, "GET", "/controlnet/model_list", 200},
+		{login, "GET", "/controlnet/model_list", 200},
+		{c, "POST", "/controlnet/detect", 404},
+		{login, "POST", "/controlnet/detect", 403},
+		{c, "POST", "/sdapi/v1/server-kill", 403},
+		{c, "POST", "/sdapi/v1/create/embedding", 403},
+		{c, "POST", "/sdapi/v1/TXT2IMG", 404},
+		{c, "POST", "/sdapi/v1/txt2img/", 404},
+		{c, "DELETE", "/sdapi/v1/txt2img", 405},
 	} {
 		require.Equal(t, want.status, first(want.c.do(want.method, want.path, "{}")), "%s %s %s", want.c.login, want.method, want.path)
 	}

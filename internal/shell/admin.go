@@ -93,8 +93,7 @@ func (a *Admin) ask(ctx context.Context, method, path string, query url.Values, 
 
 // withoutURL takes the URL out of an error of net/http: whoever reads it knows the address.
 func withoutURL(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}
 	return err

@@ -260,9 +260,13 @@ func (s *Server) end(ctx context.Context, r *Run, err error) {
 			node = run.at()
 		}
 		about := []any{
-			"node_id", pyjson.String(node), "node_type", pyjson.String(run.Class(node)), "executed", pyjson.Array{},
+			"node_id", pyjson.String(node), "node_type", pyjson.String(run.Class(node)), "executed",
+			pyjson.Array{},
 			"exception_message", pyjson.String(failure.Message), "exception_type", pyjson.String(failure.Type),
-			"traceback", pyjson.Array{}, "current_inputs", &pyjson.Object{}, "current_outputs", pyjson.Array{},
+			"traceback",
+			pyjson.Array{},
+			"current_inputs", &pyjson.Object{}, "current_outputs",
+			pyjson.Array{},
 		}
 		for key, v := range failure.Details.All() {
 			about = append(about, key, v)
