@@ -13,7 +13,7 @@ import (
 const (
 	// drainTick is how often a stopping agent looks whether its servers have finished.
 	drainTick = 100 * time.Millisecond
-	// fetchPause is for how long nobody must have fetched files before it leaves: hubs
+	// fetchPause is how long nobody must have fetched files before it leaves: hubs
 	// fetch those of a run that has just ended.
 	fetchPause = 2 * time.Second
 )

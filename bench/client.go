@@ -18,7 +18,7 @@ import (
 type client struct {
 	url string
 	id  string // client id of its prompts
-	// tenant is whom it posts for, at a hub that trusts it; empty for whoever it is.
+	// tenant is the tenant that it posts as, at a hub that trusts it; empty for none.
 	tenant string
 	http   *http.Client
 }

@@ -56,7 +56,7 @@ func main() {
 	names := flag.String("run", "", "names of benchmarks, separated by commas (default: all; list: print them)")
 	dir := flag.String("dir", "data/bench", "folder of logs and data; emptied first")
 	seed := flag.Uint64("seed", 1, "decides when prompts arrive and how long they take")
-	length := flag.Duration("length", 2*time.Minute, "for how long fleet measures")
+	length := flag.Duration("length", 2*time.Minute, "how long fleet measures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, options{*names, *dir, *seed, *length}, os.Stdout)

@@ -99,7 +99,7 @@ func record(ctx context.Context, c *client, all []played) (list []recorded, err 
 // instance, and of one that had to wait until an instance was free.
 type lags struct{ Idle, Freed time.Duration }
 
-// lagsOf returns the means of the lags: for how long prompts waited while instances were idle.
+// lagsOf returns the means of the lags: how long prompts waited while instances were idle.
 func lagsOf(list []recorded, instances int) (of lags) {
 	type change struct {
 		at               time.Duration

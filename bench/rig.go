@@ -24,7 +24,7 @@ type rig struct {
 	out  io.Writer
 	// siteWord is a word for the site of the hubs; empty for none.
 	siteWord string
-	// length is for how long a benchmark of a whole fleet measures.
+	// length is how long a benchmark of a whole fleet measures.
 	length time.Duration
 
 	fleets  []*programs.Fleet

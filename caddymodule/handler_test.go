@@ -33,7 +33,7 @@ func TestVisitor(t *testing.T) {
 		handler Handler
 		from    string // address of the peer
 		named   string // X-ComfyHub-Tenant
-		user    string // whom authentication found
+		user    string // the authenticated user
 		want    api.Visitor
 	}{
 		"nobody logged in":           {from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},

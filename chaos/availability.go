@@ -14,7 +14,7 @@ type availability struct {
 	sick  map[string]bool
 	since time.Time // when it became possible, zero while it is not
 	spans []span
-	// calm is for how long nothing at all was sick, up to calmFrom; the zero calmFrom
+	// calm is how long nothing at all was sick, up to calmFrom; the zero calmFrom
 	// means that something is.
 	calm     time.Duration
 	calmFrom time.Time
@@ -56,7 +56,7 @@ func (a *availability) change(target string, sick bool) {
 	}
 }
 
-// wellFor is for how long Redis and all hubs were well until now, all in all.
+// wellFor is how long Redis and all hubs were well until now, all in all.
 func (a *availability) wellFor() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 	grace = 30 * time.Second
 	// calm is for how much of this time Redis and all hubs must have been well.
 	calm = 10 * time.Second
-	// window is for how long after its end a prompt is told to a client that comes back:
+	// window is how long after its end a prompt is told to a client that comes back:
 	// replay_window, less what clocks and answers may differ.
 	window = 58 * time.Second
 )
@@ -141,7 +141,7 @@ func (c *client) visit(ctx, submit context.Context) {
 	}
 }
 
-// moment is a time, and for how long all had been well until then.
+// moment is a time, and how long all had been well until then.
 type moment struct {
 	time time.Time
 	well time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
-// kind is a kind of fault. strike breaks one target; heal mends it after the time
+// kind is a kind of fault. strike breaks one target; heal repairs it after the time
 // that the schedule gives, and returns when the target works again.
 type kind struct {
 	name string

@@ -20,7 +20,7 @@ export async function run({ chrome, simulated }) {
   else empty.widgets_values.splice(0, 2, 8, 8); // smaller than the blur's reach
   await ui.load('browser-fail', failing);
   await ui.run(randomColor());
-  await until('the page tells of the failure', shows(FAILED));
+  await until('the page shows the failure', shows(FAILED));
   await until('nothing is active', async () => await ui.panel.active() === 0);
   await chrome.shoot('fail-failed-node');
   assert.equal((await ui.panel.tasks())[0].state, 'ended');

@@ -18,7 +18,7 @@ const (
 	protocol = "0.33.0"
 	// device is the name of the GPU, which A1111 does not tell.
 	device = "A1111"
-	// patience is for how long a server may not answer that has not refused.
+	// patience is how long a server that has not refused may take to answer.
 	patience = time.Minute
 )
 
@@ -91,7 +91,7 @@ func (l *life) watch(ctx context.Context) error {
 	}
 }
 
-// look asks the server what it does, and tells it to whom it concerns. For what runs an
+// look asks the server what it does, and passes that on to those it concerns. For what runs an
 // earlier answer will do that is not older than age.
 func (l *life) look(ctx context.Context, age time.Duration) error {
 	l.looking.Lock()

@@ -33,7 +33,7 @@ const (
 	controlnetPrefix = "/controlnet/"
 )
 
-// fresh is for how long a reading of the progress is good: however many ask, the server is
+// fresh is how long a reading of the progress is good: however many ask, the server is
 // asked a few times a second.
 const fresh = 250 * time.Millisecond
 

@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
-// unbegun is for how long a request that was interrupted before the server began with it is
+// unbegun is how long a request that was interrupted before the server began with it is
 // waited for.
 const unbegun = time.Minute
 
@@ -65,7 +65,7 @@ func (l *life) Execute(ctx context.Context, r *standin.Run) error {
 		if err := l.request(ctx, r, node); err != nil {
 			if errors.Is(err, errGone) && ctx.Err() == nil {
 				l.lose()
-				<-ctx.Done() // the stand-in closes: how the prompt ends, nobody must be told
+				<-ctx.Done() // the stand-in closes: nobody must be told how the prompt ends
 			}
 			return err
 		}

@@ -57,7 +57,7 @@ func MustPath(path string) Path {
 	return p
 }
 
-// rawPath is the path as it came. EscapedPath would not do: it encodes anew,
+// rawPath is the path as it came. EscapedPath would not do: it encodes again,
 // and turns %2F into a slash, where the raw path has characters that net/url
 // itself would escape.
 func rawPath(u *url.URL) string {

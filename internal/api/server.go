@@ -17,7 +17,7 @@ type Core interface {
 	Release() string
 	// Version is the version of ComfyUI that the whole fleet can keep.
 	Version() comfyui.Version
-	// NoteLogin tells of a request by somebody who has logged in.
+	// NoteLogin records a request by a user who has logged in.
 	NoteLogin()
 	// Operates reports whether a tenant is an operator of the hub.
 	Operates(tenant string) bool
@@ -187,7 +187,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, a Requester, pa
 
 // reserved are parts of ComfyUI's own interface. What lies below them and is no
 // route of the hub's is one that the hub does not know yet, and none of a
-// custom node's: it may tell of everybody's prompts and files.
+// custom node's: it may reveal everybody's prompts and files.
 var reserved = []string{
 	"/internal", "/hub", "/prompt", "/queue", "/history", "/interrupt", "/userdata", "/v2/userdata", "/users", "/api/jobs", "/api/assets",
 }

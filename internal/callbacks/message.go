@@ -32,7 +32,7 @@ type data struct {
 	Error      *string  `json:"error"`
 }
 
-// bodyOf is the body that tells of an event: the same each time it is sent.
+// bodyOf is the body that reports an event: the same each time it is sent.
 func bodyOf(e queue.CallbackEvent) ([]byte, error) {
 	m := message{
 		Type: "job." + e.Name, Timestamp: time.UnixMilli(e.At).UTC(),

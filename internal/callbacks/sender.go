@@ -25,7 +25,7 @@ const (
 	sendTimeout = 15 * time.Second
 	// progressTimeout is shorter: what comes after waits for it.
 	progressTimeout = 5 * time.Second
-	// sendFor is for how long an event is tried.
+	// sendFor is how long an event is tried.
 	sendFor = 24 * time.Hour
 	// The pauses between attempts, before the jitter.
 	firstPause = 5 * time.Second
@@ -67,7 +67,7 @@ type Options struct {
 // Sender sends what is due.
 type Sender struct {
 	o Options
-	// ended says that there is room for another one.
+	// ended signals that there is room for another one.
 	ended   chan struct{}
 	sending rescue.Group
 

@@ -29,7 +29,7 @@ const (
 // folderWatch looks at the model folders of a server on this machine, and tells
 // when a file was added or removed. ComfyUI goes by the times of the folders,
 // and so does this. It asks for them again and again instead of letting the
-// system tell of changes: model folders are often shares, and of what another
+// system report changes: model folders are often shares, and of what another
 // machine does there the system tells nothing.
 type folderWatch struct {
 	client *Client

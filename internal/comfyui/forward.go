@@ -66,7 +66,7 @@ func (c *Client) sign(r *http.Request) {
 	}
 }
 
-// finalAnswers is a transport that tells of nothing but the answer itself.
+// finalAnswers is a transport that hides informational (1xx) answers.
 // Headers of interim answers (103 Early Hints) and trailers go around
 // ModifyResponse, straight to the client.
 type finalAnswers struct{ http.RoundTripper }

@@ -19,7 +19,7 @@ type WatchOptions struct {
 	// connect. Default: 200 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 	// CheckEvery is how often the server is asked whether it still lives,
-	// which nothing else would tell of a machine that lost its power.
+	// which nothing else would reveal for a machine that lost its power.
 	// Default: 30 s.
 	CheckEvery time.Duration
 	// CallTimeout bounds each question. A server that loads a model answers
@@ -30,7 +30,7 @@ type WatchOptions struct {
 	// any notice. Default: 10 min.
 	ObjectInfoEvery time.Duration
 	// Folders says that the server's model folders are on this machine, if it
-	// is on the same disks, and shall be looked at: when a file comes or goes
+	// is on the same disks, and must be looked at: when a file comes or goes
 	// there, object_info is read at once, also beside a running prompt.
 	Folders bool
 	// FoldersEvery is the pause between two looks. Default: 3 s.
@@ -108,7 +108,7 @@ type watcher struct {
 	// infoBegan is when the last reading of object_info began, infoRead when
 	// it was there.
 	infoBegan, infoRead time.Time
-	// folders tells of changes in the model folders, foldersChanged is when
+	// folders reports changes in the model folders, foldersChanged is when
 	// that was last.
 	folders        <-chan struct{}
 	foldersChanged time.Time

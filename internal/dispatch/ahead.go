@@ -31,7 +31,7 @@ func (conn *connection) runs() [2]*run {
 	return [...]*run{conn.current, conn.ahead}
 }
 
-// ranFor returns for how long the instance has been executing a run; false if it has not
+// ranFor returns how long the instance has been executing a run; false if it has not
 // begun.
 func (conn *connection) ranFor(r *run, now time.Time) (ran time.Duration, began bool) {
 	conn.mu.Lock()

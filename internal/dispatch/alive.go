@@ -10,7 +10,7 @@ import (
 const (
 	// beatEvery is how often a hub tells the others that it is alive.
 	beatEvery = time.Second
-	// beatLasts is for how long a hub counts as alive after that.
+	// beatLasts is how long a hub counts as alive after that.
 	beatLasts = 3 * beatEvery
 	// quitTimeout bounds telling them that it stops.
 	quitTimeout = 2 * time.Second

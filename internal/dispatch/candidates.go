@@ -21,7 +21,7 @@ type Candidate struct {
 	Why string
 	// Free is in how long it will have ended what it runs; -1 if that cannot be said.
 	Free time.Duration
-	// Reserved are the tenants for whom the instance is reserved if the job's is none of
+	// Reserved are the tenants the instance is reserved for if the job's is none of
 	// them. Others must not learn who they are.
 	Reserved []string
 	// Lacks are node classes and models that the job needs and the instance
@@ -29,7 +29,7 @@ type Candidate struct {
 	Lacks []string
 }
 
-// Candidates tells of each instance of the fleet, by name, whether it could run
+// Candidates says of each instance of the fleet, by name, whether it could run
 // a waiting job, given what it needs, and why not, and when it is free.
 func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate {
 	d := o.d
@@ -59,7 +59,7 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 	return list
 }
 
-// weigh tells of a connected instance.
+// weigh judges a connected instance.
 func weigh(conn *connection, i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
 	if lacks = conn.abilities().Satisfies(needs); len(lacks) > 0 {
 		const shown = 5

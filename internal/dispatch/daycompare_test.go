@@ -37,7 +37,7 @@ func (w dayWaits) longest(name string, part float64) time.Duration {
 	return sorted[min(int(part*float64(len(sorted))), len(sorted)-1)]
 }
 
-// String tells of each kind and tenant.
+// String lists each kind and tenant.
 func (w dayWaits) String() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(w)) {

@@ -16,7 +16,7 @@ import (
 type daySpec struct {
 	seed    uint64
 	servers int
-	// lasts is for how long prompts arrive. load is the part of the fleet's time that
+	// lasts is how long prompts arrive. load is the part of the fleet's time that
 	// they take on average, without the loading of models.
 	lasts time.Duration
 	load  float64

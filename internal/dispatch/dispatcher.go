@@ -31,10 +31,10 @@ type Settings struct {
 	// ContactTimeout is how long an instance may be unreachable in mid-run
 	// before its run counts as lost.
 	ContactTimeout time.Duration
-	// Overtaking is for how long a waiting job may be overtaken by jobs whose models an
+	// Overtaking is how long a waiting job may be overtaken by jobs whose models an
 	// instance has loaded, and by short ones of other tenants; never if it is not positive.
 	Overtaking time.Duration
-	// ShortFirst lets short jobs go before long ones. It is for how long one may be
+	// ShortFirst lets short jobs go before long ones. It is how long one may be
 	// overtaken like this, if it does not take less time itself; never if it is not
 	// positive.
 	ShortFirst time.Duration

@@ -11,7 +11,7 @@ import (
 )
 
 // unrunnable is a class of which some tenants' jobs, or all, find no instance. A change of
-// those who find one begins the wait anew.
+// those who find one starts the wait over.
 type unrunnable struct{ class, able string }
 
 // expire ends jobs that have waited too long for an instance that could run

@@ -8,7 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// study keeps what an instance's refusal tells of the checks that it makes, so
+// study keeps what an instance's refusal says about the checks that it makes, so
 // that the next such prompt is refused without it.
 func (r *run) keepLessons(ctx context.Context, why refusal) {
 	info := r.conn.abilities()

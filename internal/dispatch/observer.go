@@ -9,8 +9,8 @@ import (
 // Observer takes measurements. Every job calls it, so its methods must be quick and must
 // not block.
 type Observer interface {
-	// Dispatched is told that an instance was given a job: for how long the job has waited
-	// and, of that, for how long an able instance was idle meanwhile.
+	// Dispatched is told that an instance was given a job: how long the job has waited
+	// and, of that, how long an able instance was idle meanwhile.
 	Dispatched(instance string, waited, gap time.Duration)
 	// Finished is told of the end of a run.
 	Finished(e End)
@@ -74,7 +74,7 @@ func Causes() []Cause {
 	return []Cause{Died, Restarted, Unreachable, Hung, OutOfMemory, Refused, InUse, Results, Storage, Redis, Evicted, OtherCause}
 }
 
-// Origin is from whom a run was taken over.
+// Origin says what a run was taken over from.
 type Origin string
 
 // The origins.

@@ -22,7 +22,7 @@ type Idle struct {
 	Classes map[string]bool
 	// Refused are the keys of jobs that this instance has refused or lost.
 	Refused map[string]bool
-	// Tenants are those for whom the instance is reserved; nil if it is for all.
+	// Tenants are those the instance is reserved for; nil if it is for all.
 	Tenants []string
 	// GPU is the instance's if others use it, too; else nil.
 	GPU *sharedGPU
@@ -36,7 +36,7 @@ func (i Idle) able(j job.Job) bool {
 	return i.Classes[j.Class] && !i.Refused[j.Key] && takes(i.Tenants, j.Tenant)
 }
 
-// Warmth says who may overtake whom in Pick: who finds its models loaded, and who takes
+// Warmth says which jobs may overtake others in Pick: those that find their models loaded, and those that take
 // less time.
 type Warmth struct {
 	// Models are those that the jobs of a class load, by class.

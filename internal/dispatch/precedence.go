@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// firstTurn is for how long an instance is left to the hub whose run has ended there.
+	// firstTurn is how long an instance is left to the hub whose run has ended there.
 	// That hub knows first that it is free; if all hubs looked for work at once, one would
 	// get it and the others would have read the queue in vain.
 	firstTurn = 150 * time.Millisecond

@@ -19,7 +19,7 @@ const (
 	makeWayPause = 100 * time.Millisecond
 	// evictPause is the time between two interrupts of a run that makes way.
 	evictPause = time.Second
-	// makeWayQuiet is for how long no second run makes way for the same job: until an
+	// makeWayQuiet is how long no second run makes way for the same job: until an
 	// instance that works on a long step has noticed the interrupt.
 	makeWayQuiet = 30 * time.Second
 	// youngUnknown is how long a run whose time is not known counts as one that loses little.

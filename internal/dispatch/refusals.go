@@ -34,7 +34,7 @@ type refused struct {
 	itself bool
 }
 
-// note remembers that a job was not taken. It returns for how long the job
+// note remembers that a job was not taken. It returns how long the job
 // rests, and how often that was so before.
 func (s *refusals) note(key string, first time.Duration, itself bool) (rest time.Duration, before int) {
 	s.mu.Lock()

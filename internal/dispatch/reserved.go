@@ -19,7 +19,7 @@ type Reservation struct {
 // the jobs of all their tenants.
 type Reservations []Reservation
 
-// For returns the tenants for whom an instance is reserved, sorted; nil if it is for all.
+// For returns the tenants an instance is reserved for, sorted; nil if it is for all.
 func (rs Reservations) For(instance string) (tenants []string) {
 	for _, r := range rs {
 		if matches(r.Instances, instance) {
@@ -58,7 +58,7 @@ func takes(reserved []string, tenant string) bool {
 	return reserved == nil || slices.Contains(reserved, tenant)
 }
 
-// reservedFor returns the tenants for whom an instance is reserved, nil if it is for all.
+// reservedFor returns the tenants an instance is reserved for, nil if it is for all.
 func (d *Dispatcher) reservedFor(instance string) []string {
 	return d.settings().Reserved.For(instance)
 }
@@ -74,7 +74,7 @@ type owners struct {
 	tenants []string
 }
 
-// add adds those who may use an instance, given for whom it is reserved.
+// add adds the tenants that may use an instance, given its reservation.
 func (o *owners) add(reserved []string) {
 	o.all = o.all || reserved == nil
 	o.tenants = append(o.tenants, reserved...)

@@ -31,7 +31,7 @@ const (
 	most, mostOfOne = 200, 50
 	// kept is how long a fault is kept.
 	kept = 24 * time.Hour
-	// again is for how long an equal fault counts as the same one.
+	// again is how long an equal fault counts as the same one.
 	again = time.Minute
 	// maxText bounds the reason of a fault and each name in it, in bytes.
 	maxText = 500

@@ -43,7 +43,7 @@ func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
 	var body io.ReadCloser
 	if r.Method != http.MethodHead && (status == http.StatusOK || status == http.StatusPartialContent) {
 		var err error
-		// Before the first header, so that a body that cannot be had is an
+		// Before the first header, so that a body that cannot be read is an
 		// honest error.
 		if body, err = c.Open(r.Context(), part.from, part.length); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// copyLife is for how long a name that Redis has confirmed is kept, in case that
+	// copyLife is how long a name that Redis has confirmed is kept, in case that
 	// Redis loses its last writes. A replica that lags by more cannot be helped.
 	copyLife = time.Minute
 	// maxCopies bounds the names kept; the oldest go first.

@@ -25,7 +25,7 @@ type pictureAsk struct {
 
 // pictureAsked reads preview and channel. preview wins; its format is webp or
 // jpeg, the quality is what follows the last ";" if it is a number. A channel
-// with an "a" in it needs alpha, hence webp.
+// with an "a" in it needs alpha, so webp.
 func pictureAsked(q query) pictureAsk {
 	ask := pictureAsk{query: q, channel: q["channel"]}
 	preview, given := q["preview"]

@@ -162,7 +162,7 @@ func (v *View) serveRaw(w http.ResponseWriter, r *http.Request, e Entry) error {
 		},
 	})
 	if errors.Is(err, ErrGone) && e.Source != nil {
-		return v.relay(w, r, e) // a blob that is gone can still be had from its instance
+		return v.relay(w, r, e) // a blob that is gone may still be at its instance
 	}
 	return err
 }

@@ -51,7 +51,7 @@ type Registry struct {
 	// fleet has.
 	of map[string]map[string]*record
 	// sorted holds all instances by name. It is nil when one has come or gone, and then
-	// made anew for the next listing.
+	// made again for the next listing.
 	sorted      []*record
 	subscribers map[*Changes]struct{}
 	cleaned     time.Time // when old entries were last dropped

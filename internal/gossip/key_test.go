@@ -71,7 +71,7 @@ func TestTLS(t *testing.T) {
 	require.Error(t, err)
 	for _, none := range []string{"", "short", "***"} {
 		_, err = DialTLS("k", none)
-		require.Error(t, err, "a hub that does not know whom to reach reaches nobody")
+		require.Error(t, err, "a hub that knows no address reaches nobody")
 	}
 }
 

@@ -89,7 +89,7 @@ func (a *admission) admit(r fleet.Report) {
 }
 
 func pinnedError(owner string, r fleet.Report) error {
-	return fmt.Errorf("%w: %s, not %s; if the machine was set up anew, POST /comfyhub/forget?agent=%s on the hub's admin endpoint",
+	return fmt.Errorf("%w: %s, not %s; if the machine was reinstalled, POST /comfyhub/forget?agent=%s on the hub's admin endpoint",
 		errPinned, gossip.Fingerprint(owner), gossip.Fingerprint(r.Sender.Key), r.Agent)
 }
 

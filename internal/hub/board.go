@@ -43,7 +43,7 @@ type Board struct {
 	mu     sync.Mutex
 	closed bool
 	views  map[sight]*boardView
-	// pages counts those who watch, by whom they count for.
+	// pages counts the open pages by the user they count for.
 	pages map[string]int
 	open  int
 	// stop ends the look-out, nil while nobody watches.
@@ -143,7 +143,7 @@ func (b *Board) leave(w *Watcher, s sight, share string) {
 	}
 }
 
-// Touch makes the next look read a job anew: its owner has just changed it.
+// Touch makes the next look read a job again: its owner has just changed it.
 func (b *Board) Touch(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

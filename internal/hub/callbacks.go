@@ -24,7 +24,7 @@ const MaxCallbacks = 500
 // somebody else's.
 var ErrNoCallback = errors.New("hub: no such callback")
 
-// Callback is whom to tell of a job, and of what.
+// Callback says where a job's events go, and which of them.
 type Callback queue.Callback
 
 // WaitingCallback is an event that is not delivered yet, or was given up.

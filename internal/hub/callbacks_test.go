@@ -21,7 +21,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// receiver is a program that callbacks tell of jobs.
+// receiver is a program that receives callbacks.
 type receiver struct {
 	*httptest.Server
 	mu sync.Mutex

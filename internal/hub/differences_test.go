@@ -139,7 +139,7 @@ func TestCompatibilityPage(t *testing.T) {
 		require.NoError(t, os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o644))
 		return
 	}
-	require.Equal(t, table.String(), shown, "COMFYHUB_UPDATE=1 writes the table anew")
+	require.Equal(t, table.String(), shown, "COMFYHUB_UPDATE=1 rewrites the table")
 }
 
 // seen lists the scenarios.

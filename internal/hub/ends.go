@@ -21,7 +21,7 @@ type Ends struct {
 	// boot is this process among all hubs, since tells when it started.
 	boot  string
 	since func() time.Time
-	// window is for how long after its end a job is told.
+	// window is how long after its end a job is told.
 	window func() time.Duration
 	log    func() *slog.Logger
 

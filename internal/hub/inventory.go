@@ -100,7 +100,7 @@ func (v *inventory) present(names []string, there func(string) bool) {
 	}
 }
 
-// merge makes the catalog anew.
+// merge rebuilds the catalog.
 func (v *inventory) merge() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -19,7 +19,7 @@ type logins struct {
 	shared atomic.Bool  // one was seen anywhere
 }
 
-// note tells of a request by somebody who has logged in.
+// note records a request by a user who has logged in.
 func (l *logins) note() { l.seen.Store(time.Now().Unix()) }
 
 // lately reports whether anybody has logged in within loginsFor.

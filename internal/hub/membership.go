@@ -143,7 +143,7 @@ func (m *membership) refuse(r fleet.Report, err error) {
 	m.hub.measure.Refused(kind)
 	m.complain("an agent's report is refused", r.Agent, err.Error())
 	if r.Agent == "" || kind == "forged" {
-		return // of whom it is not is known, of whom it is, is not
+		return // the agent it names has not sent it
 	}
 	m.hub.fleet.Refuse(r.Agent, err.Error())
 	if g := m.gossip.Load(); g != nil && r.Boot != 0 {

@@ -79,7 +79,7 @@ func (o *opening) begin(ctx context.Context, wait func(f func())) error {
 
 // wait checks until all is well. What began as an outage may turn out to be a mistake
 // of the configuration, such as the storage of another fleet. Nobody can be told by an
-// error then, but the log and the readiness say so, and the mistake may be mended
+// error then, but the log and the readiness say so, and the mistake may be fixed
 // without a restart.
 func (o *opening) wait(ctx context.Context, result <-chan error) {
 	pauses := retry.New(shortestCheck, longestCheck)

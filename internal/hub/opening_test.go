@@ -174,7 +174,7 @@ func TestStorageIsNotMountedAtTheStart(t *testing.T) {
 }
 
 // Keys that turn out to be sealed with another secret when the storage is back are said
-// to be so, and a reload mends it.
+// to be so, and a reload repairs it.
 func TestWrongSecretOfAStorageThatWasAway(t *testing.T) {
 	t.Parallel()
 	mount := filepath.Join(t.TempDir(), "mount")

@@ -138,7 +138,7 @@ var (
 )
 
 // ForgetAgent lets an agent with another key have the name of one that is gone:
-// its machine was set up anew, say. What the fleet knows of it goes too. The
+// its machine was reinstalled, say. What the fleet knows of it goes too. The
 // errors are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
 func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	if !o.started.Load() {

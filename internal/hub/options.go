@@ -77,7 +77,7 @@ type Settings struct {
 	// FIFO makes jobs run in the order of their arrival, whoever posted them.
 	// Default: tenants, and the callers of each, take turns.
 	FIFO bool
-	// Overtaking is for how long a waiting job may be overtaken by jobs of other
+	// Overtaking is how long a waiting job may be overtaken by jobs of other
 	// callers whose models an instance has loaded. Default: 10 seconds; NoOvertaking
 	// with FIFO.
 	Overtaking time.Duration
@@ -125,7 +125,7 @@ type Settings struct {
 	UnrunnableTimeout time.Duration
 	// CatalogAge is how old what the hub knows of the instances' classes and
 	// models may be when a client reads /object_info; beyond that the instances
-	// are asked anew. Default: 2 seconds.
+	// are asked again. Default: 2 seconds.
 	CatalogAge time.Duration
 	// JobTimeout bounds one run; the run is interrupted and the job fails.
 	// Default: 0, no bound.
@@ -259,7 +259,7 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// withReserved fills in for whom instances are reserved.
+// withReserved fills in which tenants instances are reserved for.
 func (s *Settings) withReserved(instances []fleet.Instance) []fleet.Instance {
 	for n, i := range instances {
 		instances[n].Reserved = dispatch.Reservations(s.Reserved).For(i.Name)

@@ -176,7 +176,7 @@ func TestNodeAnswersOneTenant(t *testing.T) {
 }
 
 // TestNodeTellsEverybody: a message that a node sends to all sockets is for all
-// users of the instance, so the hub cannot say whom it is for.
+// users of the instance, so the hub cannot say which of them it is for.
 func TestNodeTellsEverybody(t *testing.T) {
 	t.Parallel()
 	b := panelBench(t)

@@ -44,7 +44,7 @@ func (c contract) at(pointer string) map[string]any {
 	return o
 }
 
-// documents checks that an answer is one that the document tells of.
+// documents checks that an answer is one that the document describes.
 func (c contract) documents(method, path string, status int, contentType string, body []byte) {
 	c.t.Helper()
 	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d", strings.ReplaceAll(path, "/", "~1"), strings.ToLower(method), status)

@@ -43,7 +43,7 @@ type trips struct {
 // station is a place in the code that makes round trips.
 type station struct {
 	count int
-	// at and took are sums: how long after the POST it asked, and for how long.
+	// at and took are sums: how long after the POST it asked, and how long.
 	at, took time.Duration
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // What is reserved for a tenant is free for its prompts, and those of others neither run
-// there nor learn for whom it is.
+// there nor learn whose it is.
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	var own string

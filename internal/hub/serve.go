@@ -36,7 +36,7 @@ func (h *Hub) Shows(j job.Job) bool {
 // Started reports whether the hub can answer requests.
 func (h *Hub) Started() bool { return h.started.Load() }
 
-// NoteLogin tells of a request by somebody who has logged in.
+// NoteLogin records a request by a user who has logged in.
 func (h *Hub) NoteLogin() { h.logins.note() }
 
 // Operates reports whether a tenant is an operator of the hub.

@@ -56,7 +56,7 @@ type Submission struct {
 	Band job.Band
 	// Number is the place in the queue that the client asks for; nil for none.
 	Number *float64
-	// Callback is whom to tell of the job; nil for nobody.
+	// Callback says where the job's events go; nil for nowhere.
 	Callback *Callback
 	// Front asks for a place before all that wait. It is without effect beside a
 	// Number.

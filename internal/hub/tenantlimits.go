@@ -45,7 +45,7 @@ type TenantLimits struct {
 	InputFiles int
 }
 
-// Band says before whom jobs go.
+// Band says which jobs the tenant's go before.
 type Band = job.Band
 
 // ParseBand reads the name of a band.
@@ -57,7 +57,7 @@ func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
 
 // limitsOf gives the limits of a tenant; zero means no bound but
 // that of all. This is the one
-// place that decides whom the defaults bind. Whoever logs in shares the hub
+// place that decides which tenants the defaults bind. Whoever logs in shares the hub
 // with others and gets a part of it. Those who do not log in are one tenant
 // together: alone, they are everybody, and have the whole hub as they would
 // have a ComfyUI; beside people who log in they are one tenant among others.

@@ -28,7 +28,7 @@ const (
 	maxWorkers, maxAllWorkers = 32, 1000
 	// maxWorkerInfo bounds what is kept of what the workers of a machine can run, in bytes.
 	maxWorkerInfo = 64 << 20
-	// workerKept is for how long a worker is shown that was not heard of any more.
+	// workerKept is how long a worker is shown that was not heard of any more.
 	workerKept = time.Minute
 	// workersSwept is how old a folder of a worker is that no hub can use any more.
 	workersSwept = 24 * time.Hour
@@ -131,7 +131,7 @@ func (w *enlisted) isGone() bool {
 }
 
 // Enlist takes in a worker that can run the node classes in objectInfo, which is the object
-// of GET /object_info. A worker that was enlisted with others begins anew. The error is
+// of GET /object_info. A worker that was enlisted with other classes starts over. The error is
 // [ErrWorkers], [ErrWorkerName], [worker.ErrHolds] or one of the disk.
 func (s *Workers) Enlist(machine, id, device string, objectInfo []byte) (*worker.Worker, error) {
 	return s.enlist(machine, id, device, objectInfo, "")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Band says before whom a job goes, whatever its tenant and its priority.
+// Band says which jobs a job goes before, whatever its tenant and its priority.
 type Band string
 
 // The bands, the highest first.

@@ -16,7 +16,7 @@ const MaxInstances = 1000
 
 const otherInstance = "other"
 
-// busy counts for how long each instance has worked, by the band of the jobs.
+// busy counts how long each instance has worked, by the band of the jobs.
 type busy struct {
 	vec *prometheus.CounterVec
 

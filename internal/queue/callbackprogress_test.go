@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// progressing starts a job that tells of its progress, and returns its run.
+// progressing starts a job that reports its progress, and returns its run.
 func (b *bench) progressing(id string, events ...string) job.Run {
 	b.t.Helper()
 	run := b.claim(b.enqueue(id, calling(events...)), "gpu").Run

@@ -19,7 +19,7 @@ const (
 	// the oldest go, a tenant's own first.
 	maxTenantDead = 1000
 	maxDead       = 10_000
-	// deadAge is for how long these are kept.
+	// deadAge is how long these are kept.
 	deadAge = 7 * 24 * time.Hour
 	// callbackLease is how long a hub may take to send an event; progressLease is the same
 	// for progress, which no end waits for any longer.
@@ -44,7 +44,7 @@ const (
 	EventCancelled = "cancelled"
 )
 
-// Callback is whom to tell of a job.
+// Callback says where a job's events go.
 type Callback struct {
 	URL string
 	// Events are those wanted.
@@ -85,7 +85,7 @@ type CallbackEvent struct {
 // TakenCallback is an event that this hub is to send.
 type TakenCallback struct {
 	CallbackEvent
-	// Age is for how long it has waited.
+	// Age is how long it has waited.
 	Age time.Duration
 
 	key, turn string

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// copyLife is for how long what Redis has confirmed is kept, in case that Redis
+	// copyLife is how long what Redis has confirmed is kept, in case that Redis
 	// loses its last writes. A replica that lags by more cannot be helped.
 	copyLife = time.Minute
 	// copyBytes bounds the copies of what is not running; the oldest go first.
 	copyBytes = 64 << 20
-	// copyTrust is for how long after Redis's last word on a job its copy may be
+	// copyTrust is how long after Redis's last word on a job its copy may be
 	// put back. It is shorter than the life of q:forgotten.
 	copyTrust = 20 * time.Minute
 )

@@ -93,7 +93,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		accepted, err := b.Enqueue(t.Context(), submission("single", from("team", "two")))
 		require.NoError(t, err)
 		require.Zero(t, accepted.Position)
-		require.Equal(t, "100", accepted.Job.Number, "ComfyUI's number tells of arrival")
+		require.Equal(t, "100", accepted.Job.Number, "ComfyUI's number shows the order of arrival")
 		require.Equal(t, "single", b.next(0).ID)
 		require.Equal(t, "batch1", b.next(0).ID)
 

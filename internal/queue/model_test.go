@@ -254,7 +254,7 @@ func (w *walk) compare() {
 	}
 }
 
-// compareListings compares a tenant's live jobs with the model. Listed may tell of a waiting
+// compareListings compares a tenant's live jobs with the model. Listed may report a waiting
 // job what was true before it was given out.
 func (w *walk) compareListings(tenant string) {
 	t, own := w.t, w.m.live(func(j *modelJob) bool { return j.Tenant == tenant })

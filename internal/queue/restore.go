@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// settleTime is for how long no job is claimed after Redis was restarted or
+// settleTime is how long no job is claimed after Redis was restarted or
 // replaced: a job that seems to wait may run, and its hub has yet to say so.
 const settleTime = time.Second
 

@@ -16,7 +16,7 @@ type Request struct {
 	Err error
 }
 
-// report tells of a request that began at some time and has ended.
+// report passes on how a request went that began at some time and has ended.
 func report(ctx context.Context, observe func(Request), write bool, began time.Time, err error) {
 	if errors.Is(err, Nil) || errors.Is(ctx.Err(), context.Canceled) {
 		err = nil

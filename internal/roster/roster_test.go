@@ -144,7 +144,7 @@ func TestDamagedBody(t *testing.T) {
 	r.look(t)
 }
 
-// Run stops with its context, and tells of what it has read.
+// Run stops with its context, and reports what it has read.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	db, dir := redistest.Embedded(t), t.TempDir()

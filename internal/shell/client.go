@@ -95,7 +95,7 @@ type nodeFault struct {
 	} `json:"errors"`
 }
 
-// Error is what is wrong, a line for each fault.
+// Error says what is wrong, a line for each fault.
 func (r *Refusal) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "the hub answers %d: %s", r.Status, printable(r.Detail))

@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// patience is how long a command that waits does without the hub: it restarts in seconds.
+// patience is how long a waiting command does without the hub, which restarts in seconds.
 const patience = 2 * time.Minute
 
 // readEvents reads a stream of server-sent events, and calls each with the data of every

@@ -36,7 +36,7 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// usagef is an error of whoever wrote the command.
+// usagef is an error in the command that the user wrote.
 func usagef(format string, args ...any) error {
 	return &coded{ExitUsage, fmt.Errorf(format, args...)}
 }

@@ -16,7 +16,7 @@ import (
 // shortList is how many instances and jobs are shown unless all are asked for.
 const shortList = 20
 
-// states are those of instances, in the order in which they need an eye: what is broken
+// states are those of instances, in the order in which they need attention: what is broken
 // comes first.
 var states = []string{"sick", "offline", "draining", "foreign", "busy", "idle"}
 
@@ -27,7 +27,7 @@ func byNeed(list []Instance) {
 	})
 }
 
-// counts are the instances by state in words: "12: 5 idle, 7 busy".
+// counts is the instances by state in words: "12: 5 idle, 7 busy".
 func (s Stats) counts() string {
 	total, parts := 0, []string(nil)
 	for n := range states {

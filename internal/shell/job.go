@@ -118,7 +118,7 @@ func seconds(n float64) string {
 	return d.Round(time.Second).String()
 }
 
-// printable is a text of somebody else's without anything by which it could do more to a
+// printable is a text from elsewhere without anything by which it could do more to a
 // terminal than be read.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {

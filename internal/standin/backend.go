@@ -20,7 +20,7 @@ type Backend interface {
 	Execute(ctx context.Context, r *Run) error
 }
 
-// About is what GET /system_stats tells of a backend.
+// About is what GET /system_stats says about a backend.
 type About struct {
 	// Version is the version of ComfyUI whose protocol hubs should expect.
 	Version string

@@ -20,7 +20,7 @@ import (
 const (
 	// maxUpload bounds a file, in bytes.
 	maxUpload = 1 << 30
-	// inputsKept is for how long an input is kept that nobody has named again: a hub
+	// inputsKept is how long an input is kept that nobody has named again: a hub
 	// brings it again where it is missing.
 	inputsKept = 24 * time.Hour
 )

@@ -282,7 +282,7 @@ func (s *Server) end(ctx context.Context, r *Run, err error) {
 	s.status()
 }
 
-// at is the node that an interruption or an error is said to be of.
+// at is the node that an interruption or an error is reported for.
 func (r *running) at() string {
 	if r.node != "" {
 		return r.node

@@ -39,7 +39,7 @@ type Server struct {
 	opening sync.RWMutex
 
 	mu sync.Mutex
-	// closed means that nothing is told and kept any more: a prompt that is cut short has
+	// closed means that nothing is sent or kept any more: a prompt that is cut short has
 	// not ended.
 	closed bool
 	// foreign means that the backend works for somebody else.
@@ -55,7 +55,7 @@ type Server struct {
 type running struct {
 	*Prompt
 	cancel context.CancelFunc
-	// node is the last one of which the backend has told something.
+	// node is the last one that the backend has reported on.
 	node string
 	// progress is by node.
 	progress *pyjson.Object
@@ -76,7 +76,7 @@ func New(backend Backend, dir string) (*Server, error) {
 }
 
 // Close ends all connections and whatever runs, and removes the files. To hubs it is as if
-// the process of a ComfyUI had been killed: how a prompt ends then, nobody is told.
+// the process of a ComfyUI had been killed: nobody is told how its prompts end.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

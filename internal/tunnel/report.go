@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// ReportsPath is where an agent tells its reports: as one answer that does not end.
+	// ReportsPath is where an agent sends its reports: as one answer that does not end.
 	ReportsPath = "/reports"
 	// RepeatEvery is how often an agent reports even if nothing has changed.
 	RepeatEvery = 3 * time.Second
-	// Silence is how long an agent may tell nothing before its tunnel is taken for dead.
+	// Silence is how long an agent may send nothing before its tunnel is taken for dead.
 	Silence = 4 * RepeatEvery
 	// maxReport bounds a report in bytes.
 	maxReport = 1 << 20

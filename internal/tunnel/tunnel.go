@@ -34,7 +34,7 @@ const (
 	// keepAlive is how often each side asks whether the other one is there. Proxies cut
 	// connections that are idle for a minute.
 	keepAlive = 15 * time.Second
-	// writeTimeout is for how long nothing may move before a tunnel is taken for dead. An
+	// writeTimeout is how long nothing may move before a tunnel is taken for dead. An
 	// uplink may be slow.
 	writeTimeout = 30 * time.Second
 	// window is how much of one connection may be on its way, in bytes: it bounds both

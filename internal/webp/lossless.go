@@ -139,7 +139,7 @@ func codeLengths(counts []int) []int {
 		}
 		for n, c := range counts {
 			if c > 0 {
-				counts[n] = max(c/2, 1) // flatter, hence shorter
+				counts[n] = max(c/2, 1) // flatter, so shorter
 			}
 		}
 	}

@@ -22,8 +22,8 @@ func Reason(err error) string { return strings.TrimPrefix(err.Error(), ErrOutput
 // extension is that of a file name. It says what a file is.
 var extension = regexp.MustCompile(`^\.[A-Za-z0-9]{1,8}$`)
 
-// Save stores an output file of a job, by default of its first output node. Of the name only
-// the extension counts: files are named as ComfyUI does, after the node's filename_prefix.
+// Save stores an output file of a job, by default of its first output node. Only the
+// name's extension counts: files are named as ComfyUI does, after the node's filename_prefix.
 // The error is also [ErrOutput].
 func (w *Worker) Save(id, node, name string, content io.Reader) error {
 	return w.during(id, func(t *task) error {

@@ -38,10 +38,10 @@ type Options struct {
 	Version string
 	// Device is the name of its GPU, empty for none.
 	Device string
-	// Silence is for how long a worker without a job may not ask for one before it is
+	// Silence is how long a worker without a job may go without asking for one before it is
 	// gone. Default: 20 s.
 	Silence time.Duration
-	// Lease is for how long a worker with a job may say nothing. Default: 60 s. A worker can
+	// Lease is how long a worker with a job may say nothing. Default: 60 s. A worker can
 	// ask for another one with each job, up to [MaxLease].
 	Lease time.Duration
 }
@@ -199,7 +199,7 @@ func (w *Worker) Execute(ctx context.Context, r *standin.Run) error {
 	case err := <-t.done:
 		return err
 	case <-w.gone:
-		<-ctx.Done() // the server closes: how the prompt ends, nobody must be told
+		<-ctx.Done() // the server closes: nobody must be told how the prompt ends
 		return ErrGone
 	case <-ctx.Done():
 	}
@@ -225,7 +225,7 @@ type Job struct {
 	Outputs      []string
 	// Inputs are the files that it names.
 	Inputs []string
-	// Lease is for how long the worker may say nothing.
+	// Lease is how long the worker may say nothing.
 	Lease time.Duration
 }
 
@@ -326,7 +326,7 @@ type Progress struct {
 	Value, Max float64
 }
 
-// Renew begins the lease of a job anew, and tells clients how far it is if p has a node.
+// Renew starts the lease of a job over, and tells clients how far it is if p has a node.
 // The error is [ErrCancelled], [ErrNotHeld] or [ErrGone].
 func (w *Worker) Renew(id string, p Progress) error {
 	return w.during(id, func(t *task) error {

@@ -9,7 +9,7 @@ import (
 
 // immutable is what browsers are told of files whose names change with their
 // content: they never ask again. ComfyUI says no-cache, since 0.18 no-store,
-// and 20 MB of scripts come anew with every reload.
+// and 20 MB of scripts come again with every reload.
 const immutable = "public, max-age=31536000, immutable"
 
 // keptByBrowsers marks the answer to a hashed name as one that never changes,

@@ -18,7 +18,7 @@ type instanceLogs struct{ shared }
 
 // getLogs answers GET /internal/logs and /internal/logs/raw: the log of the only
 // instance as it is, or the lines of all with their names. Where users log in it
-// is empty, also for those who do not: an instance's log tells of everybody's
+// is empty, also for those who do not: an instance's log shows everybody's
 // prompts.
 func (l instanceLogs) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"

@@ -24,7 +24,7 @@ type prompts struct{ shared }
 func (p prompts) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	callers := p.Recent.Callers(a)
 	if a.Anonymous() {
-		callers = []string{a.Caller()} // a number may tell of everybody's
+		callers = []string{a.Caller()} // a number may reveal everybody's
 	}
 	total, err := p.hub.Jobs().Count(r.Context(), callers)
 	if err != nil {

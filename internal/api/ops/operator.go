@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// of is for whom a request about a job looks: the parameter tenant names another tenant for
+// of is the tenant whose job a request is about: the parameter tenant names another one for
 // an operator, and says nothing for everybody else.
 func of(r *http.Request, a api.Requester) job.Viewer {
 	v := a.Viewer()

@@ -40,7 +40,7 @@ func (o *room) done(w http.ResponseWriter, r *http.Request, err error) {
 	answer(w, http.StatusOK, "updated")
 }
 
-// postRenew answers POST /renew-job/ID: the lease begins anew. The body may tell how far the
+// postRenew answers POST /renew-job/ID: the lease starts over. The body may say how far the
 // job is, {"node", "value", "max"}, or be a preview as image/jpeg.
 func (o *room) postRenew(w http.ResponseWriter, r *http.Request, c call) {
 	one := o.holder(w, r, c)

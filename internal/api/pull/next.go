@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxWait bounds for how long GET /next-job is held: proxies cut requests that are
+	// maxWait bounds how long GET /next-job is held: proxies cut requests that are
 	// silent for longer.
 	maxWait = time.Minute
 	// maxClasses bounds the names in the parameter classes.

@@ -25,7 +25,7 @@ type Room struct {
 	hub *hub.Hub
 	// own are the routes that the hub answers itself.
 	own *api.Router
-	// quiet is for how long a request is silent before white space is sent, beat the pause
+	// quiet is how long a request is silent before white space is sent, beat the pause
 	// between two such signs of life.
 	quiet, beat time.Duration
 }

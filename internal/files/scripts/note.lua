@@ -4,7 +4,7 @@
 -- ARGV[2] place
 -- ARGV[3] record
 -- ARGV[4] until when all of it is remembered, in milliseconds
--- ARGV[5] most places to remember; beyond it all is forgotten and learned anew
+-- ARGV[5] most places to remember; beyond it all is forgotten and learned again
 --
 -- Output: {'ok'}
 if redis.call('HLEN', ARGV[1]) >= tonumber(ARGV[5]) then

@@ -1,4 +1,4 @@
--- What callbacks tell of jobs. The line of a job are its events that are still to be
+-- The events that callbacks report. The line of a job holds its events that are still to be
 -- delivered, the oldest first; only that one is ever due, so that they arrive in order.
 
 -- LINE is how many events of a job may wait. Beyond it only its end joins the line.
@@ -97,7 +97,7 @@ local function tell_event(j, event, last)
   if not last and redis.call('LLEN', line_key(j.key)) >= LINE then
     return
   end
-  -- The same event always has the same id, also when a restore tells of an end again.
+  -- The same event always has the same id, also when a restore reports an end again.
   local id = j.key .. '.' .. event
   if event == 'started' then
     id = id .. '.' .. j.fence
@@ -109,7 +109,7 @@ local function tell_event(j, event, last)
     j.finished or '0', string.sub(j.reason or '', 1, 2000), j.progress or '0'))
 end
 
--- call_back tells of a job: 'queued', 'started', 'progress', or its end. It is called in
+-- call_back reports an event of a job: 'queued', 'started', 'progress', or its end. It is called in
 -- the script that changes the job, so that no end is lost.
 local function call_back(j, event)
   if not j.callback or j.callback == '' or j.called == '1' then

@@ -85,7 +85,7 @@ func TestErrors(t *testing.T) {
 	require.Empty(t, s.Done())
 }
 
-// A checkpoint of override_settings is loaded for the request, and stays if it shall.
+// A checkpoint of override_settings is loaded for the request, and stays if the request says so.
 func TestCheckpoints(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Models: []string{"a.safetensors", "b.safetensors"}})
