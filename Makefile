@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs docker-check clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -51,7 +51,7 @@ lint: $(LINT)
 	cd bench/asynq && $(GO) vet ./...
 	$(GO) test ./internal
 
-# What make lint says of form, mended.
+# Repairs the formatting that make lint reports.
 fmt: $(LINT)
 	$(LINT) fmt ./...
 
@@ -103,6 +103,18 @@ docs: $(DOCSENV)/bin/mkdocs
 $(DOCSENV)/bin/mkdocs: docs/site/requirements.txt
 	python3 -m venv $(DOCSENV)
 	.ci/again $(DOCSENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+# Holds the Dockerfiles against hadolint's rules, and the Kubernetes manifests against the
+# published schemas. Needs no engine and no cluster.
+DOCKERENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/comfyhub-docker
+docker-check: $(DOCKERENV)/bin/hadolint
+	$< --config docker/.hadolint.yaml docker/*.Dockerfile
+	for file in docker/kubernetes/[!k]*.yaml; do $(DOCKERENV)/bin/kubernetes-validate --strict --quiet $$file || exit; done
+
+$(DOCKERENV)/bin/hadolint: docker/requirements.txt
+	python3 -m venv $(DOCKERENV)
+	.ci/again $(DOCKERENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 $(LINT):

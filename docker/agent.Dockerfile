@@ -14,7 +14,7 @@ COPY --from=build /out/agent /usr/bin/agent
 # The agent's own key, by which hubs know it: mount a volume that lasts.
 ENV COMFYHUB_AGENT_STATE=/var/lib/comfyhub-agent
 VOLUME /var/lib/comfyhub-agent
-USER comfyhub
+USER 1000:1000
 # Gossip; the way to its ComfyUI servers.
 EXPOSE 7946/tcp 7946/udp 7947
 ENTRYPOINT ["agent"]

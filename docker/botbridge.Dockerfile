@@ -17,7 +17,7 @@ COPY --from=build /out/botbridge /usr/bin/botbridge
 COPY examples/bot /etc/comfyhub/bot
 ENV COMFYHUB_BOT_DATA=/data \
 	COMFYHUB_BOT_LISTEN=0.0.0.0:8190
-USER comfyhub
+USER 1000:1000
 VOLUME /data
 # Health, metrics, webhook.
 EXPOSE 8190

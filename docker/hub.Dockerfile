@@ -19,7 +19,7 @@ COPY Caddyfile /etc/caddy/Caddyfile
 ENV COMFYHUB_DATA=/data/hub \
 	XDG_DATA_HOME=/data \
 	XDG_CONFIG_HOME=/data
-USER comfyhub
+USER 1000:1000
 VOLUME /data
 # ComfyUI's API; gossip. The admin endpoint stays inside the container.
 EXPOSE 8188 7946/tcp 7946/udp

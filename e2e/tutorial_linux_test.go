@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/programs/programstest"
+)
+
+// block is a fenced block of a page: commands, with what they print.
+type block struct{ commands, prints string }
+
+var fenced = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$")
+
+// blocksOf reads the blocks of a page. One of text is what the commands before it print.
+func blocksOf(t *testing.T, page string) []block {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	var blocks []block
+	for _, found := range fenced.FindAllStringSubmatch(string(text), -1) {
+		if found[1] == "sh" {
+			blocks = append(blocks, block{commands: found[2]})
+		} else {
+			blocks[len(blocks)-1].prints = found[2]
+		}
+	}
+	return blocks
+}
+
+// matches compares what commands printed with what their page says: "..." stands for anything.
+func matches(t *testing.T, b block, printed string) {
+	t.Helper()
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(b.prints), `\.\.\.`, `.*`)
+	require.Regexp(t, "^"+pattern+"$", printed, "after\n%s", b.commands)
+}
+
+// Somebody who types the commands of the tutorial into an empty folder gets what the page
+// says: a hub with TLS and a login, three machines, a picture, and an alert when one dies.
+func TestTutorial(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"bash", "curl", "openssl", "prometheus"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("the tutorial needs ", program)
+		}
+	}
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	blocks := blocksOf(t, filepath.Join(root, "docs", "tutorial.md"))
+	require.Contains(t, blocks[0].commands, "make build", "the programs are built already")
+	blocks = blocks[1:]
+
+	// The page's ports are free in a network of its own.
+	inside := enclose(t, "127.0.0.1:1")
+	const mark = "\x1e"
+	var script strings.Builder
+	script.WriteString("set -euo pipefail\n")
+	for _, b := range blocks {
+		fmt.Fprintf(&script, "printf '%s'\n%s", mark, b.commands)
+	}
+	home := t.TempDir()
+	cmd := exec.Command("bash", "-c", script.String()) // #nosec G204 -- our own page
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home, "SRC="+root, "PATH="+filepath.Dir(programstest.Built(t).Caddy)+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second // for background processes that have its standard output
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	inside.within(cmd.Start)
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	late := time.AfterFunc(8*time.Minute, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer late.Stop()
+	require.NoError(t, cmd.Wait(), "%s\n%s%s", out.String(), complaints.String(), logsIn(filepath.Join(home, "fleet")))
+
+	printed := strings.Split(out.String(), mark)[1:]
+	require.Len(t, printed, len(blocks))
+	for i, b := range blocks {
+		matches(t, b, printed[i])
+	}
+	picture, err := os.ReadFile(filepath.Join(home, "fleet", "pictures", "red_00001_.png"))
+	require.NoError(t, err)
+	require.Equal(t, "PNG", string(picture[1:4]))
+}
+
+// logsIn returns the ends of the logs in a folder.
+func logsIn(folder string) string {
+	var all strings.Builder
+	files, _ := filepath.Glob(filepath.Join(folder, "*.log"))
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // #nosec G304 -- our own
+		fmt.Fprintf(&all, "== %s\n%s\n", filepath.Base(file), text[max(0, len(text)-2000):])
+	}
+	return all.String()
+}
