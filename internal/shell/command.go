@@ -127,6 +127,9 @@ func AddCommands(parent *cobra.Command, o Options) {
 		}
 		return c.withView(ctx, func(v view) error { return runFleetStatus(ctx, v, cmd) })
 	})
+	c.add(topCommand(), func(n int) bool { return n == 0 }, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		return c.withView(ctx, func(v view) error { return runTop(ctx, v, cmd) })
+	})
 	for _, verb := range []string{"drain", "pause", "resume", "forget"} {
 		o := &operation{verb: verb}
 		c.add(o.command(), most, func(ctx context.Context, cmd *cobra.Command, args []string) error {
