@@ -39,6 +39,9 @@ import (
 //	GET  /comfyhub/tokens                  the machines that may open a tunnel
 //	POST /comfyhub/tokens?machine=NAME     let a machine open one: {"token": ...}
 //	DELETE /comfyhub/tokens?machine=NAME   do not let it any more
+//	GET  /comfyhub/keys                    the API keys, without their secrets
+//	POST /comfyhub/keys?name=NAME&...      make one: {"secret": ...}
+//	DELETE /comfyhub/keys?name=NAME        revoke it
 type adminAPI struct{}
 
 // adminHandler answers a request to the admin endpoint.
@@ -91,6 +94,9 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
 		routes("/comfyhub/tokens", map[string]adminHandler{
 			http.MethodGet: serveTokens, http.MethodPost: serveIssueToken, http.MethodDelete: serveRevokeToken,
+		}),
+		routes("/comfyhub/keys", map[string]adminHandler{
+			http.MethodGet: serveKeys, http.MethodPost: serveAddKey, http.MethodDelete: serveRevokeKey,
 		}),
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/comfyhub/comfyhub/internal/api"
 )
 
 // parseGlobalOption parses the global option "comfyhub" into the app.
@@ -317,6 +319,7 @@ func addAll(d *caddyfile.Dispenser, list *[]string, check func(string) error) er
 //	    queue             all | one
 //	    cors              <origin> | *
 //	    hosts             <name...> | *
+//	    keys              off | optional | required
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
@@ -367,6 +370,8 @@ func (h *Handler) set(word, value string) (err error) {
 		h.Queue, err = value, oneOf(value, queueAll, queueOne)
 	case "cors":
 		h.CORS, err = value, checkOrigin(value)
+	case "keys":
+		h.Keys, err = value, oneOf(value, keysOff, string(api.KeysOptional), string(api.KeysRequired))
 	default:
 		return errUnknownWord
 	}

@@ -187,6 +187,7 @@ func TestMistakesInASite(t *testing.T) {
 		"twice":           {"comfyhub {\nevents live\nevents live\n}", "events is given twice"},
 		"events":          {"comfyhub {\nevents mixed\n}", `events: "mixed" is not one of serial, live`},
 		"cors: a path":    {"comfyhub {\ncors https://ui.example/\n}", "cors: \"https://ui.example/\" is neither * nor an origin"},
+		"keys":            {"comfyhub {\nkeys some\n}", `keys: "some" is not one of off, optional, required`},
 		"cors: a name":    {"comfyhub {\ncors ui.example\n}", "cors:"},
 		"hosts: none":     {"comfyhub {\nhosts\n}", "wrong argument count"},
 		"hosts: a URL":    {"comfyhub {\nhosts https://hub.example\n}", `hosts: "https://hub.example" is neither * nor a host name`},

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -25,6 +26,8 @@ const (
 
 	eventsSerial = "serial"
 	eventsLive   = "live"
+
+	keysOff = "off"
 
 	queueAll = "all"
 	queueOne = "one"
@@ -68,8 +71,19 @@ type Handler struct {
 	// are always known. Default: none.
 	Hosts []string `json:"hosts,omitempty"`
 
+	// Whether API keys (`caddy comfyhub key add`) identify callers: `off`, `optional`, or
+	// `required`, which also lets those in whom Caddy itself has identified: by an
+	// authentication handler before this one, or by `trust_tenant_from`. A key comes as
+	// `Authorization: Bearer KEY`, as the password of Basic authentication, or for WebSockets
+	// and reads as `?token=KEY`; the requests with `?token=` are left out of Caddy's access log.
+	// Default: `off`.
+	Keys string `json:"keys,omitempty"`
+
 	hub     server
 	trusted []netip.Prefix
+	// logger writes the lines of requests that are left out of the access log; nil if there
+	// is none.
+	logger *slog.Logger
 	// names are collected at the first request, because only then all routes exist.
 	names func() *hostNames
 }
@@ -103,6 +117,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("trust_tenant_from: %w", err)
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if server != nil && server.Logs != nil {
+		h.logger = ctx.Slogger()
+	}
 	h.names = sync.OnceValue(func() *hostNames { return namesOf(server, h.Hosts) })
 	return nil
 }
@@ -123,6 +140,9 @@ func (h *Handler) Validate() error {
 	if err := oneOf(h.Queue, "", queueAll, queueOne); err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
+	if err := oneOf(h.Keys, "", keysOff, string(api.KeysOptional), string(api.KeysRequired)); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
 	return nil
 }
 
@@ -132,7 +152,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	visitor := api.Visitor{Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil}
 	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	visitor.Trusted = h.trusts(visitor.IP)
-	visitor.Tenant = h.tenant(r, visitor.Trusted)
+	visitor.Tenant, visitor.Identified = h.tenant(r, visitor.Trusted)
+	if h.Keys != keysOff {
+		visitor.Keys = api.KeyPolicy(h.Keys)
+	}
 	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted {
 		// The first value is the browser's; later proxies append theirs.
 		host, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Host"), ",")
@@ -147,6 +170,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	}
 	// Trusted or not, it goes no further: an instance must not see it.
 	r.Header.Del(tenantHeader)
+	h.hideToken(r)
 	h.hub.Serve(w, r, visitor)
 	return nil
 }
@@ -161,16 +185,34 @@ func proxied(header http.Header) bool {
 	return false
 }
 
-// tenant returns the tenant of a request.
-func (h *Handler) tenant(r *http.Request, trusted bool) string {
+// hideToken keeps the access log from writing a URL with a key in it: Caddy has made the
+// line before any handler runs, so that it can only be left out. A line of this handler's
+// stands for it.
+func (h *Handler) hideToken(r *http.Request) {
+	if !api.ShowsToken(r) {
+		return
+	}
+	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
+	if h.logger != nil {
+		client, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+		h.logger.Info("a request with a token in its URL is left out of the access log", "method", r.Method, "host", r.Host, "client_ip", client)
+	}
+}
+
+// tenant returns the tenant of a request, and whether somebody has checked it: a fixed word
+// of the configuration says nothing about who asks.
+func (h *Handler) tenant(r *http.Request, trusted bool) (name string, identified bool) {
 	if named := r.Header.Get(tenantHeader); named != "" && trusted {
-		return named
+		return named, true
 	}
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
-		return ""
+		return "", false
 	}
-	return repl.ReplaceAll(h.Tenant, "")
+	if name, err := repl.ReplaceOrErr(h.Tenant, true, true); err == nil {
+		return name, name != h.Tenant
+	}
+	return repl.ReplaceAll(h.Tenant, ""), false
 }
 
 // trusts reports whether a caller may name tenants.

@@ -37,13 +37,13 @@ func TestVisitor(t *testing.T) {
 		want    api.Visitor
 	}{
 		"nobody logged in":           {from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
-		"a user":                     {from: "10.0.0.1:1", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
+		"a user":                     {from: "10.0.0.1:1", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada", Identified: true}},
 		"a stranger names a tenant":  {from: "10.0.0.1:1", named: "eve", want: api.Visitor{IP: "10.0.0.1"}},
-		"a user names another":       {from: "10.0.0.1:1", named: "eve", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada"}},
-		"a trusted one names":        {from: "10.0.0.9:1", named: "bob", want: api.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bob"}},
-		"trusted, names before user": {from: "192.168.3.4:1", named: "bob", user: "bot", want: api.Visitor{Trusted: true, IP: "192.168.3.4", Tenant: "bob"}},
-		"trusted, names nobody":      {from: "10.0.0.9:1", user: "bot", want: api.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bot"}},
-		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: api.Visitor{Trusted: true, IP: "::ffff:10.0.0.9", Tenant: "bob"}},
+		"a user names another":       {from: "10.0.0.1:1", named: "eve", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada", Identified: true}},
+		"a trusted one names":        {from: "10.0.0.9:1", named: "bob", want: api.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bob", Identified: true}},
+		"trusted, names before user": {from: "192.168.3.4:1", named: "bob", user: "bot", want: api.Visitor{Trusted: true, IP: "192.168.3.4", Tenant: "bob", Identified: true}},
+		"trusted, names nobody":      {from: "10.0.0.9:1", user: "bot", want: api.Visitor{Trusted: true, IP: "10.0.0.9", Tenant: "bot", Identified: true}},
+		"IPv4 in IPv6":               {from: "[::ffff:10.0.0.9]:1", named: "bob", want: api.Visitor{Trusted: true, IP: "::ffff:10.0.0.9", Tenant: "bob", Identified: true}},
 		"live":                       {handler: Handler{Events: eventsLive}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", Live: true}},
 		"cors":                       {handler: Handler{CORS: "*"}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", CORS: "*"}},
 		"one":                        {handler: Handler{Queue: queueOne}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", QueueOne: true}},
@@ -63,6 +63,29 @@ func TestVisitor(t *testing.T) {
 			require.NotContains(t, seen.header, tenantHeader)
 		})
 	}
+}
+
+// A word of the configuration says nothing about who asks.
+func TestIdentified(t *testing.T) {
+	t.Parallel()
+	for tenant, want := range map[string]struct {
+		anonymous, user api.Visitor
+	}{
+		"{http.auth.user.id}":         {api.Visitor{}, api.Visitor{Tenant: "ada", Identified: true}},
+		"studio":                      {api.Visitor{Tenant: "studio"}, api.Visitor{Tenant: "studio"}},
+		"studio-{http.auth.user.id}":  {api.Visitor{Tenant: "studio-"}, api.Visitor{Tenant: "studio-ada", Identified: true}},
+		"{http.request.header.Other}": {api.Visitor{}, api.Visitor{}},
+	} {
+		for user, v := range map[string]api.Visitor{"": want.anonymous, "ada": want.user} {
+			seen := new(recorder)
+			h := Handler{Tenant: tenant, Keys: "required", hub: seen}
+			require.NoError(t, h.Validate())
+			require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), request("10.0.0.1:1", "", user), refuseNext))
+			v.IP, v.Keys = "10.0.0.1", api.KeysRequired
+			require.Equal(t, v, seen.visitor, "%s, %s", tenant, user)
+		}
+	}
+	require.ErrorContains(t, (&Handler{Keys: "some"}).Validate(), "keys")
 }
 
 func TestTenantIsBounded(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "comfyhub",
-		Usage: "submit|status|cancel|logs|drain|pause|resume|forget|keygen",
-		Short: "Submits workflows to a hub, shows and cancels jobs, and runs the fleet",
+		Usage: "submit|status|cancel|logs|drain|pause|resume|forget|key|keygen",
+		Short: "Submits workflows to a hub, shows and cancels jobs, runs the fleet, and makes API keys",
 		Long: `submit, status, cancel and logs are a client of a hub, and run on any machine. drain,
-pause, resume and forget are the operator's: they talk to the admin endpoint of the
+pause, resume, forget and key are the operator's: they talk to the admin endpoint of the
 running hub (--address).
 
 --hub or the variable COMFYHUB_URL names the hub. Where it has logins, give --user

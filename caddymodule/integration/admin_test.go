@@ -68,6 +68,17 @@ func TestAdmin(t *testing.T) {
 		{http.MethodPost, "/comfyhub/tokens?machine=attic", http.StatusOK},
 		{http.MethodDelete, "/comfyhub/tokens?machine=attic", http.StatusOK},
 		{http.MethodDelete, "/comfyhub/tokens?machine=attic", http.StatusNotFound},
+		{http.MethodGet, "/comfyhub/keys", http.StatusOK},
+		{http.MethodPut, "/comfyhub/keys?name=ada", http.StatusMethodNotAllowed},
+		{http.MethodPost, "/comfyhub/keys", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/keys?name=ada&weigth=2", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/keys?name=ada&name=bob", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/keys?name=ada&weight=NaN", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/keys?name=ada&running=99999999999", http.StatusBadRequest},
+		{http.MethodPost, "/comfyhub/keys?name=ada&expires=1d", http.StatusOK},
+		{http.MethodPost, "/comfyhub/keys?name=ada", http.StatusConflict},
+		{http.MethodDelete, "/comfyhub/keys?name=ada", http.StatusOK},
+		{http.MethodDelete, "/comfyhub/keys?name=ada", http.StatusNotFound},
 	} {
 		status, answer := s.call(tc.method, s.admin, tc.path, "")
 		require.Equal(t, tc.want, status, "%s %s: %s", tc.method, tc.path, answer)

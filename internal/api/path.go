@@ -46,6 +46,17 @@ func WithQuery(r *http.Request, raw string) *http.Request {
 	return &out
 }
 
+// tokenParameter is where clients put a key that can set no header.
+const tokenParameter = "token"
+
+// withoutToken is a request whose URL has no token any more, wherever a handler or a
+// library may look.
+func withoutToken(r *http.Request) *http.Request {
+	out := WithQuery(r, aiohttp.WithoutKeys(r.URL.RawQuery, tokenParameter))
+	out.RequestURI = out.URL.RequestURI()
+	return out
+}
+
 // ForwardedQuery are the parameters that an instance may see.
 func ForwardedQuery(r *http.Request) url.Values {
 	return aiohttp.ParseQuery(comfyui.ForwardedQuery(r.URL.RawQuery))

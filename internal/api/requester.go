@@ -25,6 +25,11 @@ type Requester struct {
 	// operator's commands. It is the one definition of the word: the tenant is one of the
 	// hub's operators, or the web server says so of the request.
 	Operator bool
+	// Key is the name of the API key that the request has shown, or "".
+	Key string
+	// Until calls a function once the caller may not be here any more, because the key was
+	// revoked or has expired; nil for callers without a key.
+	Until func(do func()) (stop func() bool)
 	// Client is the client_id that the request names, or "".
 	Client string
 	// browser is the browser by its cookie, or "".

@@ -20,6 +20,8 @@ type Handler func(w http.ResponseWriter, r *http.Request, a Requester, path []st
 type route struct {
 	pattern aiohttp.Pattern
 	methods map[string]Handler
+	// open are the methods whose handlers let callers in by themselves.
+	open map[string]bool
 }
 
 // Router finds the handler of a path. It is built once and then only read.
@@ -46,6 +48,21 @@ func (t *Router) Handle(text string, h Handler) {
 	t.routes = append(t.routes, route{pattern: pattern, methods: map[string]Handler{method: h}})
 }
 
+// HandleOpen adds a route whose handler lets callers in by itself, by what only they can
+// have, such as the token of a machine: it needs neither a login nor a key.
+func (t *Router) HandleOpen(text string, h Handler) {
+	t.Handle(text, h)
+	method, path, _ := strings.Cut(text, " ")
+	for n := range t.routes {
+		if t.routes[n].pattern.Equal(aiohttp.ParsePattern(path)) {
+			if t.routes[n].open == nil {
+				t.routes[n].open = map[string]bool{}
+			}
+			t.routes[n].open[method] = true
+		}
+	}
+}
+
 // All are the routes in the order in which they were added, each with its
 // methods.
 func (t *Router) All() iter.Seq2[aiohttp.Pattern, []string] {
@@ -63,6 +80,18 @@ func (t *Router) All() iter.Seq2[aiohttp.Pattern, []string] {
 // the path to later ones. Without a handler, allowed are the methods that the
 // path has; none means that it is no route.
 func (t *Router) Find(method string, p aiohttp.Path) (h Handler, path, allowed []string) {
+	found, path, allowed := t.find(method, p)
+	return found.Handler, path, allowed
+}
+
+// found is a handler, and whether it lets callers in by itself.
+type found struct {
+	Handler
+
+	open bool
+}
+
+func (t *Router) find(method string, p aiohttp.Path) (f found, path, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -72,13 +101,13 @@ func (t *Router) Find(method string, p aiohttp.Path) (h Handler, path, allowed [
 			continue
 		}
 		if h := t.routes[n].methods[method]; h != nil {
-			return h, values, nil
+			return found{h, t.routes[n].open[method]}, values, nil
 		}
 		for m := range t.routes[n].methods {
 			allowed = append(allowed, m)
 		}
 	}
-	return nil, nil, allowed
+	return found{}, nil, allowed
 }
 
 // allowHeader lists methods as aiohttp does: sorted, HEAD with GET. GET is

@@ -1,11 +1,14 @@
 package api
 
 import (
+	"context"
+	"iter"
 	"net/http"
 	"strings"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
@@ -21,6 +24,8 @@ type Core interface {
 	NoteLogin()
 	// Operates reports whether a tenant is an operator of the hub.
 	Operates(tenant string) bool
+	// FindKey returns what the secret of an API key gives; see [apikeys.Keys.Find].
+	FindKey(ctx context.Context, secret string) (apikeys.Access, error)
 }
 
 // Rooms answer requests.
@@ -52,13 +57,14 @@ type Server struct {
 	core     Core
 	requests *Requests
 	rooms    Rooms
+	door     doorkeeper
 	// proxied is done once a proxy was noticed that hides who asks.
 	proxied sync.Once
 }
 
 // NewServer makes the server of a hub.
 func NewServer(core Core, requests *Requests, rooms Rooms) *Server {
-	return &Server{core: core, requests: requests, rooms: rooms}
+	return &Server{core: core, requests: requests, rooms: rooms, door: doorkeeper{find: core.FindKey, requests: requests}}
 }
 
 // Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
@@ -90,8 +96,19 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		writeNoPath(w, r)
 		return
 	}
+	answer, open := s.answerOf(r, path)
+	in := identified{Request: r, Visitor: v}
+	if !open {
+		var ok bool
+		if in, ok = s.door.admit(w, r, v); !ok {
+			return
+		}
+		r, v = in.Request, in.Visitor
+	}
 	a := RequesterOf(r, v)
 	a.Operator = a.Operator || s.core.Operates(a.Tenant)
+	r, done := in.restrict(&a)
+	defer done()
 	s.requests.Recent.confirm(a)
 	if v.Proxied && !a.Login {
 		s.proxied.Do(func() {
@@ -113,50 +130,60 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		s.core.NoteLogin()
 	}
 	w = greet(w, r, v, &a)
-	own, values, allowed := s.rooms.Own.Find(r.Method, path)
-	if own != nil {
-		own(w, r, a, values)
-		return
-	}
-	if allowed != nil {
-		writeNotAllowed(w, allowHeader(allowed))
-		return
-	}
-	if s.serveOptional(w, r, a, path) {
-		return
-	}
-	handler, values, allowed := s.rooms.ComfyUI.Find(r.Method, path)
-	switch {
-	case handler != nil:
-		handler(w, r, a, values)
-	case allowed == nil:
-		s.forward(w, r, a, path)
-	case isInternal(path):
-		writeNotAllowed(w, listed(allowed))
-	case IsRead(r):
-		WriteNotFound(w, r) // as ComfyUI's catch-all static route does
-	default:
-		writeNotAllowed(w, allowHeader(allowed))
-	}
+	answer(w, r, a)
 }
 
-// serveOptional answers a request for a route that is switched on.
-func (s *Server) serveOptional(w http.ResponseWriter, r *http.Request, a Requester, path aiohttp.Path) bool {
-	for _, room := range s.rooms.Optional {
-		if !room.On() {
-			continue
-		}
-		handler, values, allowed := room.Find(r.Method, path)
-		if handler != nil {
-			handler(w, r, a, values)
-			return true
-		}
-		if allowed != nil && !room.Yields {
-			writeNotAllowed(w, allowHeader(allowed))
-			return true
+// answerer answers one request.
+type answerer func(w http.ResponseWriter, r *http.Request, a Requester)
+
+// answerOf finds who answers a request, and whether that lets callers in by itself.
+func (s *Server) answerOf(r *http.Request, path aiohttp.Path) (answer answerer, open bool) {
+	for router, yields := range s.hubRouters() {
+		f, values, allowed := router.find(r.Method, path)
+		switch {
+		case f.Handler != nil:
+			return f.with(values), f.open
+		case allowed != nil && !yields:
+			return notAllowed(allowHeader(allowed)), false
 		}
 	}
-	return false
+	f, values, allowed := s.rooms.ComfyUI.find(r.Method, path)
+	switch {
+	case f.Handler != nil:
+		return f.with(values), f.open
+	case allowed == nil:
+		return func(w http.ResponseWriter, r *http.Request, a Requester) { s.forward(w, r, a, path) }, false
+	case isInternal(path):
+		return notAllowed(listed(allowed)), false
+	case IsRead(r): // as ComfyUI's catch-all static route does
+		return func(w http.ResponseWriter, r *http.Request, _ Requester) { WriteNotFound(w, r) }, false
+	}
+	return notAllowed(allowHeader(allowed)), false
+}
+
+// with is a handler of a path with these values.
+func (f found) with(values []string) answerer {
+	return func(w http.ResponseWriter, r *http.Request, a Requester) { f.Handler(w, r, a, values) }
+}
+
+// notAllowed answers a method that a path does not have.
+func notAllowed(allow string) answerer {
+	return func(w http.ResponseWriter, _ *http.Request, _ Requester) { writeNotAllowed(w, allow) }
+}
+
+// hubRouters are the routers that come before ComfyUI's, each with whether it yields to
+// later ones.
+func (s *Server) hubRouters() iter.Seq2[*Router, bool] {
+	return func(yield func(*Router, bool) bool) {
+		if !yield(s.rooms.Own, false) {
+			return
+		}
+		for _, room := range s.rooms.Optional {
+			if room.On() && !yield(room.Router, room.Yields) {
+				return
+			}
+		}
+	}
 }
 
 // Routers are those of all rooms, in the order in which they are tried, whether they are

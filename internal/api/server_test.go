@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/intake"
 )
@@ -24,6 +26,9 @@ func (c *fakeCore) Release() string          { return "1.2.3" }
 func (c *fakeCore) Version() comfyui.Version { return comfyui.Version{} }
 func (c *fakeCore) NoteLogin()               { c.logins++ }
 func (c *fakeCore) Operates(t string) bool   { return t == "root" }
+func (c *fakeCore) FindKey(context.Context, string) (apikeys.Access, error) {
+	return apikeys.Access{}, apikeys.ErrUnknown
+}
 
 // The hub's own routes come first, then ComfyUI's; only what resembles neither
 // is passed on.

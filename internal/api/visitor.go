@@ -6,6 +6,11 @@ type Visitor struct {
 	Tenant string
 	// Trusted says that the caller may speak for every tenant.
 	Trusted bool
+	// Keys say whether API keys identify callers here.
+	Keys KeyPolicy
+	// Identified says that the tenant was checked: it comes from a login, or from somebody
+	// who may name tenants, and is not a word of the configuration.
+	Identified bool
 	// Operator says that the request itself shows that an operator makes it, whoever its
 	// tenant is.
 	Operator bool

@@ -58,6 +58,8 @@ type bench struct {
 	trusted bool
 	// proxied means that a proxy hides the callers' addresses.
 	proxied bool
+	// keys is the policy of API keys; with one, Basic authentication is no login.
+	keys api.KeyPolicy
 	// log also gets what the hub logs. It may be nil.
 	log io.Writer
 }
@@ -136,9 +138,10 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(logOf(t)), &slog.HandlerOptions{Level: level}))
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := api.Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
-		if user, _, ok := r.BasicAuth(); ok {
+		if user, _, ok := r.BasicAuth(); ok && b.keys == "" {
 			v.Tenant = user
 		}
+		v.Keys, v.Identified = b.keys, v.Tenant != ""
 		b.rooms.Serve(w, r, v)
 	}))
 	b.start()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
@@ -101,6 +102,7 @@ type Hub struct {
 	gossip          *membership
 	staticInstances *staticInstances
 	tunnels         *Tunnels
+	keys            *apikeys.Keys
 	workers         *Workers
 
 	submitter *Submitter
@@ -166,7 +168,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	})
 	h.intake.SetMemory(s.BodyMemory)
 	h.queue.SetLimits(queue.Limits{
-		FIFO: s.FIFO, Weight: s.weightOf,
+		FIFO: s.FIFO, Weight: h.weightOf,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
 		TenantQueue: func(tenant string) (int, int64) { return h.limitsOf(tenant).queue() },
@@ -190,6 +192,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
 		return err
 	}
+	h.keys = apikeys.New(h.db)
 	if err := h.openFiles(ctx); err != nil {
 		return err
 	}
@@ -260,7 +263,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
 	h.workers = newWorkers(h, library)
 	h.operator.stops, h.operator.ring, h.operator.admission, h.operator.machines = h.stops, h.ring, h.gossip.admission, tokens
-	h.operator.insight, h.operator.canceller = h.insight, h.canceller
+	h.operator.insight, h.operator.canceller, h.operator.keys = h.insight, h.canceller, h.keys
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 		pinned: &pinnedBlobs{live: h.queue.LiveKeys, each: h.queue.EachBody},

@@ -175,6 +175,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.dispatch.Start()
 	h.maintenance.Go(func() { h.storage.Health().Watch(maintenance, h.log, func(error) { h.dispatch.Wake() }) })
 	h.maintenance.Go(func() { h.stops.run(maintenance) })
+	h.maintenance.Go(func() { h.keys.Follow(maintenance, h.log) })
 	h.maintenance.Go(func() { h.recorder.run(maintenance) })
 	h.maintenance.Go(func() { h.janitor.run(maintenance) })
 	h.maintenance.Go(func() { h.known.Run(maintenance, h.inventory.catalog) })

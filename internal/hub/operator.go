@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/keyring"
@@ -26,6 +27,7 @@ type Operator struct {
 	machines  *machines.Machines
 	insight   *Insight
 	canceller *Canceller
+	keys      *apikeys.Keys
 }
 
 // Instances is the whole fleet: with the addresses of all instances and the ids of

@@ -3,6 +3,7 @@ package hub
 import (
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -64,6 +65,9 @@ func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
 func (h *Hub) limitsOf(tenant string) TenantLimits {
 	s := h.Settings()
 	l := s.TenantLimits.but(s.TenantLimitsOf[tenant])
+	if h.keys != nil {
+		l = l.but(byKeys(h.keys.Limits(tenant)))
+	}
 	fill(&l.History, s.HistoryEntries)
 	if !h.shares(tenant) {
 		return l
@@ -100,9 +104,20 @@ func (l TenantLimits) but(own TenantLimits) TenantLimits {
 	return own
 }
 
+// byKeys are the limits that API keys give their tenant. They come before those of the
+// configuration.
+func byKeys(l apikeys.Limits) TenantLimits {
+	return TenantLimits{Running: l.Running, Waiting: l.Waiting, GPUTime: time.Duration(l.GPUSeconds) * time.Second}
+}
+
 // weightOf returns a tenant's share in the time of the instances.
-func (s Settings) weightOf(tenant string) float64 {
-	if weight, ok := s.TenantWeights[tenant]; ok {
+func (h *Hub) weightOf(tenant string) float64 {
+	if h.keys != nil {
+		if weight := h.keys.Limits(tenant).Weight; weight > 0 {
+			return weight
+		}
+	}
+	if weight, ok := h.Settings().TenantWeights[tenant]; ok {
 		return weight
 	}
 	return 1

@@ -136,6 +136,7 @@ func AddCommands(parent *cobra.Command, o Options) {
 			return c.withAdmin(func(a *Admin) error { return adminError(a, o.run(ctx, a, cmd, args)) })
 		})
 	}
+	c.addKeys()
 	c.add(keygenCommand(), most, func(_ context.Context, cmd *cobra.Command, args []string) error { return runKeygen(cmd, args) })
 }
 
@@ -152,6 +153,11 @@ func (c *commands) ended(cmd *cobra.Command, err error) error {
 
 // add adds a command. count tells how many arguments it takes.
 func (c *commands) add(cmd *cobra.Command, count func(n int) bool, run func(ctx context.Context, cmd *cobra.Command, args []string) error) {
+	c.addTo(c.parent, cmd, count, run)
+}
+
+// addTo adds a command below another.
+func (c *commands) addTo(parent, cmd *cobra.Command, count func(n int) bool, run func(ctx context.Context, cmd *cobra.Command, args []string) error) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Args = cobra.ArbitraryArgs // cobra's own check knows no exit code
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -168,7 +174,7 @@ func (c *commands) add(cmd *cobra.Command, count func(n int) bool, run func(ctx 
 		}
 		return c.ended(cmd, err)
 	}
-	c.parent.AddCommand(cmd)
+	parent.AddCommand(cmd)
 }
 
 // addClient adds a command that speaks to a hub as a user.

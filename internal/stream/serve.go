@@ -51,6 +51,9 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	live := id.Live || wantsLive(r)
 	go func() {
 		defer s.release(party)
+		if id.Until != nil {
+			defer id.Until(func() { sock.shut(websocket.StatusPolicyViolation, "access has ended") })()
+		}
 		s.run(sock, k, live)
 	}()
 	return nil

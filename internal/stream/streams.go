@@ -37,18 +37,6 @@ type Key struct {
 // KeyOf returns the stream of a requester's jobs.
 func KeyOf(r job.Requester) Key { return Key{Tenant: r.Tenant, Client: r.Client} }
 
-// Ident identifies who opens a socket.
-type Ident struct {
-	// Requester has the clientId of the query; if that is empty, one is generated.
-	// Status messages count the jobs of its caller.
-	job.Requester
-	// Network tells apart callers of a tenant that may be strangers to each other;
-	// empty if the tenant is one person.
-	Network string
-	// Live asks for interleaved events: nothing is held.
-	Live bool
-}
-
 // Options configure [New]. The zero value of each field means its default.
 type Options struct {
 	// ReplayWindow is how long a client may be disconnected and still be sent what

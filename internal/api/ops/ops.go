@@ -41,7 +41,7 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/restart", c.postRestart)
 	t.Handle("POST /hub/explain", o.postExplain)
 	t.Handle("POST /hub/files", o.postFiles)
-	t.Handle("GET "+api.LinkPath+"*", o.getFile)
-	t.Handle("GET "+tunnel.Path, o.getTunnel)
+	t.HandleOpen("GET "+api.LinkPath+"*", o.getFile)
+	t.HandleOpen("GET "+tunnel.Path, o.getTunnel)
 	return t
 }

@@ -44,15 +44,15 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	o := &room{Requests: requests, hub: h}
 	below, root := &api.Router{}, &api.Router{}
 	both := func(method, path string, handle handler) {
-		below.Handle(method+" "+prefix+path, o.admit(handle))
-		root.Handle(method+" "+path, o.admit(handle))
+		below.HandleOpen(method+" "+prefix+path, o.admit(handle))
+		root.HandleOpen(method+" "+path, o.admit(handle))
 	}
 	both("GET", "/next-job", o.getNext)
 	both("POST", "/renew-job/*", o.postRenew)
 	both("POST", "/upload-output/*", o.postOutput)
 	both("POST", "/complete-job/*", o.postComplete)
-	below.Handle("GET "+prefix+inputPath+"*", o.admit(o.getInput))
-	below.Handle("POST "+prefix+"/workers/*", o.admit(o.postWorker))
+	below.HandleOpen("GET "+prefix+inputPath+"*", o.admit(o.getInput))
+	below.HandleOpen("POST "+prefix+"/workers/*", o.admit(o.postWorker))
 	return []api.Optional{
 		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
 		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},

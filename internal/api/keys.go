@@ -1,0 +1,180 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/apikeys"
+)
+
+// KeyPolicy says whether API keys identify callers.
+type KeyPolicy string
+
+const (
+	// KeysOff ignores keys.
+	KeysOff KeyPolicy = ""
+	// KeysOptional lets callers with a key in, and others as if there were no keys.
+	KeysOptional KeyPolicy = "optional"
+	// KeysRequired lets nobody in but callers with a key, and those whom the web server
+	// itself has identified.
+	KeysRequired KeyPolicy = "required"
+)
+
+// doorkeeper lets callers with API keys in.
+type doorkeeper struct {
+	// find returns what a secret gives; see [apikeys.Keys.Find].
+	find     func(ctx context.Context, secret string) (apikeys.Access, error)
+	requests *Requests
+	attempts attempts
+}
+
+// identified is a request whose caller is known as far as keys tell.
+type identified struct {
+	*http.Request
+	Visitor
+
+	// key is what the request has shown; nil without a key.
+	key *apikeys.Access
+}
+
+// admit finds out by which key a request comes, takes the key out of it, and answers a
+// request that may not come in. A caller with a key is the key's tenant whatever else the
+// web server knows of it, and no more than the key permits.
+func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (in identified, ok bool) {
+	in = identified{Request: r, Visitor: v}
+	if v.Keys == KeysOff {
+		return in, true
+	}
+	secret, shown := shownKey(r)
+	in.Request = withoutKey(r)
+	if !shown {
+		if v.Keys == KeysRequired && !v.Identified {
+			refuseKey(w, "no_api_key", "This hub needs an API key", "Send it as `Authorization: Bearer KEY`, or as the password of HTTP Basic authentication. The hub's operator can make one.")
+			return in, false
+		}
+		return in, true
+	}
+	access, err := d.find(r.Context(), secret)
+	switch {
+	case err == nil:
+	case errors.Is(err, apikeys.ErrMistyped), errors.Is(err, apikeys.ErrUnknown):
+		d.refuse(w, v, err)
+		return in, false
+	default:
+		d.requests.Fail(w, r, err)
+		return in, false
+	}
+	if need := scopeOf(r); !access.May(need) {
+		d.requests.Limited("scope")
+		WriteError(w, Error{
+			Status: http.StatusForbidden, Kind: "missing_scope", Message: "Your API key does not permit this",
+			Details: "It would need the scope " + string(need) + ".",
+		})
+		return in, false
+	}
+	in.key = &access
+	in.Tenant, in.Trusted, in.Identified = access.Tenant, false, true
+	return in, true
+}
+
+// refuse answers a request with a key that is not valid. A valid key is accepted however
+// many others have failed at its address: a key cannot be guessed, and a colleague behind
+// the same router must not be able to lock anybody out.
+func (d *doorkeeper) refuse(w http.ResponseWriter, v Visitor, err error) {
+	if wait := d.attempts.failed(networkOf(v.IP)); wait > 0 {
+		d.requests.Limited("attempts")
+		w.Header().Set("Connection", "close")
+		WriteError(w, Error{
+			Status: http.StatusTooManyRequests, Kind: "too_many_attempts", Message: "Too many wrong API keys came from your address",
+			Details: "Valid keys are still accepted.", RetryAfter: wait,
+		})
+		return
+	}
+	details := "It was revoked or has expired, or there never was one like it. The hub's operator can make a new one."
+	if errors.Is(err, apikeys.ErrMistyped) {
+		details = "It is not complete, or mistyped."
+	}
+	refuseKey(w, "invalid_api_key", "The API key is not valid", details)
+}
+
+// refuseKey answers 401. A browser that is told of Basic authentication asks its user for
+// the key, as the password.
+func refuseKey(w http.ResponseWriter, kind, message, details string) {
+	challenge := `Bearer realm="ComfyHub"`
+	if kind == "invalid_api_key" {
+		challenge += `, error="invalid_token"`
+	}
+	w.Header()["Www-Authenticate"] = []string{challenge, `Basic realm="ComfyHub", charset="UTF-8"`}
+	w.Header().Set("Cache-Control", "no-store")
+	WriteError(w, Error{Status: http.StatusUnauthorized, Kind: kind, Message: message, Details: details})
+}
+
+// scopeOf is what a request needs.
+func scopeOf(r *http.Request) apikeys.Scope {
+	if IsRead(r) {
+		return apikeys.Read
+	}
+	return apikeys.Submit
+}
+
+// shownKey is the key that a request shows: as a bearer token, as the password of Basic
+// authentication, or for reads and WebSockets, whose clients may be unable to set a header,
+// as the parameter token. What does not look like a key is somebody else's.
+func shownKey(r *http.Request) (secret string, shown bool) {
+	if scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
+		if token = strings.TrimSpace(token); apikeys.IsSecret(token) {
+			return token, true
+		}
+	}
+	if _, password, ok := r.BasicAuth(); ok && apikeys.IsSecret(password) {
+		return password, true
+	}
+	if token := QueryOf(r).Get(tokenParameter); IsRead(r) && apikeys.IsSecret(token) {
+		return token, true
+	}
+	return "", false
+}
+
+// ShowsToken reports whether the query of a request contains a key, in whatever parameter,
+// so that it must not be logged.
+func ShowsToken(r *http.Request) bool {
+	for _, values := range QueryOf(r) {
+		if slices.ContainsFunc(values, apikeys.IsSecret) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutKey is a request that shows no key any more. Logins that are not the hub's stay:
+// only headers that are allowed go on to an instance.
+func withoutKey(r *http.Request) *http.Request {
+	out := r
+	if _, shown := shownKey(r); shown {
+		header := r.Header.Clone()
+		header.Del("Authorization")
+		out = withoutToken(r)
+		out.Header = header
+	}
+	if ShowsToken(out) { // of a method that cannot use it, say
+		return withoutToken(out)
+	}
+	return out
+}
+
+// restrict ends a request once its key is not valid any more. done must be called.
+func (in identified) restrict(a *Requester) (r *http.Request, done func()) {
+	if in.key == nil {
+		return in.Request, func() {}
+	}
+	a.Key, a.Until, a.Operator = in.key.Name, in.key.Until, in.key.May(apikeys.Admin)
+	ctx, cancel := context.WithCancel(in.Context())
+	stop := in.key.Until(cancel)
+	return in.WithContext(ctx), func() {
+		stop()
+		cancel()
+	}
+}

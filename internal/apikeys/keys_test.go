@@ -1,0 +1,257 @@
+package apikeys
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func add(t *testing.T, k *Keys, w Wanted) (Key, string) {
+	t.Helper()
+	key, secret, err := k.Add(t.Context(), w)
+	require.NoError(t, err)
+	return key, secret
+}
+
+// finds asserts what a secret gives at a hub: the name of a key, or an error.
+func finds(t *testing.T, k *Keys, secret, name string, want error) {
+	t.Helper()
+	access, err := k.Find(t.Context(), secret)
+	require.ErrorIs(t, err, want)
+	require.Equal(t, name, access.Name)
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		one, two := New(db), New(db) // two hubs
+		made, secret := add(t, one, Wanted{Name: "ada", Limits: Limits{Weight: 2, Running: 4}})
+		require.Equal(t, "ada", made.Tenant)
+		require.Equal(t, []Scope{Submit, Read}, made.Scopes)
+		require.InDelta(t, time.Now().UnixMilli(), made.Created, 60_000)
+		require.Zero(t, made.Expires)
+		_, other := add(t, two, Wanted{Name: "bot", Tenant: "studio b", Scopes: []Scope{Read}, Life: time.Hour})
+
+		require.NoError(t, one.look(t.Context()))
+		for _, hub := range []*Keys{one, two} {
+			finds(t, hub, secret, "ada", nil)
+			finds(t, hub, other, "bot", nil)
+			require.Equal(t, Limits{Weight: 2, Running: 4}, hub.Limits("ada"))
+			require.Zero(t, hub.Limits("studio b"))
+		}
+		access, err := one.Find(t.Context(), other)
+		require.NoError(t, err)
+		require.Equal(t, "studio b", access.Tenant)
+		require.True(t, access.May(Read))
+		require.False(t, access.May(Submit))
+		require.False(t, access.May(Admin))
+		require.True(t, Key{Scopes: []Scope{Admin}}.May(Submit))
+		require.Equal(t, access.Created+time.Hour.Milliseconds(), access.Expires)
+
+		_, _, err = one.Add(t.Context(), Wanted{Name: "ada"})
+		require.ErrorIs(t, err, ErrExists)
+		finds(t, two, secret, "ada", nil)
+
+		// Redis must not hold what lets somebody in.
+		stored, err := db.Run(t.Context(), readScript, "")
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(stored, " "), secret[:30])
+	})
+}
+
+func TestWhatIsNoKey(t *testing.T) {
+	t.Parallel()
+	k := New(redistest.OpenDir(t, t.TempDir()))
+	_, secret := add(t, k, Wanted{Name: "ada"})
+	swapped := []byte(secret)
+	swapped[20], swapped[21] = swapped[21], swapped[20]
+	if swapped[20] == swapped[21] {
+		swapped[20]++
+	}
+	for _, text := range []string{
+		"", Prefix, secret[1:], secret[:len(secret)-1], secret + "a", strings.ToUpper(secret), " " + secret, string(swapped), strings.Repeat("a", 100_000),
+	} {
+		finds(t, k, text, "", ErrMistyped)
+	}
+	finds(t, k, newSecret(), "", ErrUnknown)
+	finds(t, k, secret, "ada", nil)
+	require.NotEqual(t, newSecret(), newSecret())
+	require.True(t, IsSecret(secret))
+	require.Len(t, secret, secretLength)
+}
+
+// A key that is revoked at one hub is worth nothing at that hub when the command returns,
+// and at others after their next look; what was begun with it ends.
+func TestRevokedKeys(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		one, two := New(db), New(db)
+		_, secret := add(t, one, Wanted{Name: "ada", Limits: Limits{Running: 1}})
+		_, kept := add(t, one, Wanted{Name: "bob"})
+		ended := map[string]chan struct{}{secret: make(chan struct{}), kept: make(chan struct{})}
+		for s, end := range ended {
+			access, err := two.Find(t.Context(), s)
+			require.NoError(t, err)
+			t.Cleanup(func() { access.Until(func() {})() })
+			stop := access.Until(func() { close(end) })
+			t.Cleanup(func() { stop() })
+		}
+		done := make(chan struct{})
+		ctx, stop := contextOf(t)
+		go func() {
+			defer close(done)
+			two.Follow(ctx, func() *slog.Logger { return slog.New(slog.DiscardHandler) })
+		}()
+		had, err := one.Revoke(t.Context(), "ada")
+		require.NoError(t, err)
+		require.True(t, had)
+		finds(t, one, secret, "", ErrUnknown)
+		require.Zero(t, one.Limits("ada"))
+		select {
+		case <-ended[secret]:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the other hub does not follow")
+		}
+		finds(t, two, secret, "", ErrUnknown)
+		finds(t, two, kept, "bob", nil)
+		select {
+		case <-ended[kept]:
+			t.Fatal("another key ends too")
+		default:
+		}
+		stop()
+		<-done
+		had, err = one.Revoke(t.Context(), "ada")
+		require.NoError(t, err)
+		require.False(t, had)
+		_, again := add(t, one, Wanted{Name: "ada"})
+		finds(t, one, secret, "", ErrUnknown)
+		finds(t, one, again, "ada", nil)
+	})
+}
+
+func TestKeysExpire(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		k := New(db)
+		_, secret := add(t, k, Wanted{Name: "ada", Life: time.Hour, Limits: Limits{Waiting: 3}})
+		access, err := k.Find(t.Context(), secret)
+		require.NoError(t, err)
+		ended := make(chan struct{})
+		access.Until(func() { close(ended) })
+		require.Equal(t, 3, k.Limits("ada").Waiting)
+
+		later := *k.known.Load()
+		later.ahead += 2 * time.Hour // Redis's clock goes on
+		later.expire()
+		k.known.Store(&later)
+		finds(t, k, secret, "", ErrUnknown)
+		require.Zero(t, k.Limits("ada"))
+		<-ended
+	})
+}
+
+// The name of a key that has expired can be used again.
+func TestExpiredNameIsFree(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		k := New(db)
+		_, old := add(t, k, Wanted{Name: "ada", Life: time.Millisecond})
+		var secret string
+		require.Eventually(t, func() bool {
+			var err error
+			_, secret, err = k.Add(t.Context(), Wanted{Name: "ada"})
+			return err == nil
+		}, 30*time.Second, time.Millisecond)
+		finds(t, k, old, "", ErrUnknown)
+		finds(t, k, secret, "ada", nil)
+	})
+}
+
+func TestKeysAreBounded(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		k := New(db)
+		k.most = 2
+		add(t, k, Wanted{Name: "a"})
+		add(t, k, Wanted{Name: "b"})
+		_, _, err := k.Add(t.Context(), Wanted{Name: "c"})
+		require.ErrorIs(t, err, ErrFull)
+		_, err = k.Revoke(t.Context(), "a")
+		require.NoError(t, err)
+		add(t, k, Wanted{Name: "c"})
+	})
+}
+
+// The use of a key is written once a minute, whichever hub sees it.
+func TestLastUse(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		k := New(db)
+		_, secret := add(t, k, Wanted{Name: "ada"})
+		add(t, k, Wanted{Name: "idle"})
+		used := func() int64 {
+			list, err := New(db).List(t.Context())
+			require.NoError(t, err)
+			require.Len(t, list, 2)
+			require.Zero(t, list[1].Used)
+			return list[0].Used
+		}
+		require.NoError(t, k.note(t.Context()))
+		require.Zero(t, used())
+		finds(t, k, secret, "ada", nil)
+		require.NoError(t, k.note(t.Context()))
+		first := used()
+		require.InDelta(t, time.Now().UnixMilli(), first, 60_000)
+
+		finds(t, k, secret, "ada", nil)
+		names, _ := k.known.Load().unnoted(notedEvery)
+		require.Empty(t, names, "a minute has not passed")
+		k.known.Load().byName["ada"].noted.Add(-notedEvery.Milliseconds() - 1000)
+		names, _ = k.known.Load().unnoted(notedEvery)
+		require.Equal(t, []string{"ada"}, names)
+
+		_, err := k.Revoke(t.Context(), "ada")
+		require.NoError(t, err)
+		add(t, k, Wanted{Name: "ada"})
+		require.Zero(t, used(), "a new key of the name was never used")
+	})
+}
+
+// While Redis is away, a hub accepts what it knows for a few seconds and then nothing.
+func TestKeysWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	k := New(redistest.Open(t, server.URL()))
+	_, secret := add(t, k, Wanted{Name: "ada"})
+	server.Kill()
+	finds(t, k, secret, "ada", nil)
+	old := *k.known.Load()
+	old.read = old.read.Add(-trustedFor - time.Second)
+	k.known.Store(&old)
+	_, err := k.Find(t.Context(), secret)
+	require.ErrorIs(t, err, redis.ErrUnavailable)
+}
+
+func TestKeysOutlastTheProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	_, gone := add(t, New(db), Wanted{Name: "gone"})
+	_, secret := add(t, New(db), Wanted{Name: "ada"})
+	_, err := New(db).Revoke(t.Context(), "gone")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	k := New(redistest.OpenDir(t, dir))
+	finds(t, k, secret, "ada", nil)
+	finds(t, k, gone, "", ErrUnknown)
+}

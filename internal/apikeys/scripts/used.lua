@@ -1,0 +1,4 @@
+-- Reads when keys were used last.
+--
+-- Output: {name, when in milliseconds, ...}
+return redis.call('HGETALL', key('g', 'apikeys', 'used'))

@@ -1,0 +1,39 @@
+package hub
+
+import (
+	"context"
+
+	"github.com/comfyhub/comfyhub/internal/apikeys"
+)
+
+// FindKey returns what the secret of an API key gives. The hub must have started. The errors
+// are those of [apikeys.Keys.Find].
+func (h *Hub) FindKey(ctx context.Context, secret string) (apikeys.Access, error) {
+	return h.keys.Find(ctx, secret)
+}
+
+// AddKey makes an API key and returns it with its secret, which nobody can read again. The
+// errors are those of [apikeys.Keys.Add].
+func (o *Operator) AddKey(ctx context.Context, w apikeys.Wanted) (apikeys.Key, string, error) {
+	if !o.started.Load() {
+		return apikeys.Key{}, "", ErrNotStarted
+	}
+	return o.keys.Add(ctx, w)
+}
+
+// RevokeKey makes an API key invalid, and reports whether there was one. Requests and
+// sockets with the key end: at this hub now, at others within a second.
+func (o *Operator) RevokeKey(ctx context.Context, name string) (bool, error) {
+	if !o.started.Load() {
+		return false, ErrNotStarted
+	}
+	return o.keys.Revoke(ctx, name)
+}
+
+// Keys are all API keys, without their secrets.
+func (o *Operator) Keys(ctx context.Context) ([]apikeys.Key, error) {
+	if !o.started.Load() {
+		return nil, ErrNotStarted
+	}
+	return o.keys.List(ctx)
+}

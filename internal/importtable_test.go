@@ -1,0 +1,121 @@
+package internal_test
+
+// mayImport is the whole graph of the repository's packages: what is not
+// listed is not allowed. It runs one way, from what faces the world down to
+// what a job is, so that each package can be read and tested without those
+// above it.
+var mayImport = map[string][]string{
+	"caddymodule/caddy": {"caddymodule"},
+	"caddymodule":       {"internal/api", "internal/apikeys", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
+	"agent":             {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
+	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
+	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
+	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
+
+	// The bridge reaches the fleet by the hub's public API only.
+	"botbridge":          {},
+	"botbridge/e2e":      {"botbridge/internal/webchat"}, // the programs, from outside
+	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage", "internal/programs"},
+	"botbridge/internal": {},
+	"botbridge/internal/bridge": {
+		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/hubapi", "botbridge/internal/limits",
+		"botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform", "botbridge/internal/request",
+		"botbridge/internal/state", "botbridge/internal/telegram", "botbridge/internal/webchat", "botbridge/internal/workflow", "internal/retry",
+	},
+	"botbridge/internal/config": {"botbridge/internal/conversation", "botbridge/internal/limits", "botbridge/internal/workflow"},
+	"botbridge/internal/conversation": {
+		"botbridge/internal/hubapi", "botbridge/internal/limits", "botbridge/internal/locale", "botbridge/internal/outbox",
+		"botbridge/internal/platform", "botbridge/internal/request", "botbridge/internal/state", "botbridge/internal/workflow", "internal/retry",
+	},
+	"botbridge/internal/request": {
+		"botbridge/internal/hubapi", "botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform",
+		"botbridge/internal/state", "botbridge/internal/workflow", "internal/comfyui", "internal/retry",
+	},
+	"botbridge/internal/limits":   {"botbridge/internal/platform", "botbridge/internal/state"},
+	"botbridge/internal/outbox":   {"botbridge/internal/platform", "internal/retry"},
+	"botbridge/internal/telegram": {"botbridge/internal/platform", "internal/retry"},
+	"botbridge/internal/webchat":  {"botbridge/internal/platform"},
+	"botbridge/internal/hubapi":   {"internal/comfyui"},
+	"botbridge/internal/state":    {"internal/redis"},
+	"botbridge/internal/workflow": {"internal/pyjson"},
+	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "internal/freeport", "internal/programs"},
+	"e2e":                         {}, // the programs, from outside
+	"docker":                      {}, // its compose file
+
+	"internal/api": {
+		"internal/aiohttp", "internal/apikeys", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",
+		"internal/pyjson", "internal/recent", "internal/redis", "internal/stream",
+	},
+	"internal/api/comfy": {
+		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
+		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata", "internal/webui",
+	},
+	"internal/api/rooms": {"internal/api", "internal/hub"},
+	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
+	"internal/api/page":  {"internal/api"},
+	"internal/api/pull":  {"internal/api", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},
+	"internal/api/plain": {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
+	"internal/api/sdapi": {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/retry", "internal/stream", "internal/userdata"},
+	"internal/hub": { // no internal/api: it is the core of every dialect
+		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/faults", "internal/peers", "internal/files", "internal/fleet",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
+		"internal/roster", "internal/stream", "internal/trends", "internal/tunnel", "internal/userdata", "internal/webui", "internal/worker",
+	},
+	"internal/dispatch": {
+		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/rescue", "internal/retry", "internal/schedule", "internal/stream",
+	},
+
+	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/rescue", "internal/schedule"},
+	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
+	"internal/pins":      {"internal/redis"},
+	"internal/faults":    {"internal/redis"},
+	"internal/trends":    {"internal/redis"},
+	"internal/machines":  {"internal/redis", "internal/tunnel"},
+	"internal/apikeys":   {"internal/redis", "internal/retry"},
+	"internal/tunnel":    {"internal/fleet"},
+	"internal/standin":   {"internal/pyjson"},
+	"internal/worker":    {"internal/pyjson", "internal/standin"},
+	"internal/a1111":     {"internal/pyjson", "internal/retry", "internal/standin"},
+	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
+	"internal/peers":     {"internal/redis", "internal/stream"},
+	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry"},
+	"internal/picture":   {"internal/webp"},
+	"internal/intake":    {"internal/pyjson"},
+	"internal/fleet":     {},
+	"internal/lastknown": {"internal/catalog", "internal/comfyui", "internal/files"},
+	"internal/roster":    {"internal/catalog", "internal/comfyui", "internal/files", "internal/redis"},
+	"internal/webui":     {"internal/comfyui", "internal/files", "internal/rescue", "internal/retry"},
+	"internal/logs":      {"internal/pyjson", "internal/stream"},
+	"internal/gossip":    {"internal/fleet", "internal/retry"},
+	"internal/schedule":  {"internal/pyjson"},
+	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis"},
+	"internal/stream":    {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/recent", "internal/retry"},
+	"internal/sim":       {"internal/pyjson", "internal/python"},
+	"internal/sim/simsd": {"internal/pyjson"},
+	"internal/userdata":  {"internal/pyjson"},
+	"internal/python":    {"internal/pyjson"},
+	"internal/convert":   {"internal/pyjson"},
+	"internal/shell":     {"internal/pyjson", "internal/retry"}, // besides, a client of the plain job API
+
+	"internal/keyring":             {},
+	"internal/aiohttp":             {}, // standard library only
+	"internal/aiohttp/aiohttptest": {},
+	"internal/redis":               {"internal/redis/engine", "internal/retry"},
+	"internal/redis/engine":        {},
+	"internal/egress":              {},
+	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/rescue"},
+	"internal/rescue":              {},
+	"internal/retry":               {},
+	"internal/redis/redistest":     {"internal/redis", "internal/freeport", "internal/programs"},
+	"internal/freeport":            {},
+	"internal/programs":            {"internal/freeport"},
+	"internal/recent":              {},
+	"internal/leaktest":            {},
+	"internal/logs/logtest":        {},
+	"internal/webp":                {},
+	"internal/job":                 {}, // standard library only
+	"internal/pyjson":              {},
+
+	"internal/programs/programstest": {"internal/programs"},
+}
