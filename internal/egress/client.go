@@ -119,13 +119,22 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // guard returns the check of an address to which a connection is about to be made.
 func (h Hosts) guard() func(network, address string, c syscall.RawConn) error {
-	return func(network, address string, c syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
-		if err != nil || h.guardian(to.Port()).Safe(network, address, c) != nil {
+		if err != nil || !h.safe(to) {
 			return errAddress
 		}
 		return nil
 	}
+}
+
+// safe reports whether an address is public, or one that the list has itself.
+func (h Hosts) safe(to netip.AddrPort) bool {
+	network := "tcp6"
+	if to.Addr().Is4() {
+		network = "tcp4"
+	}
+	return h.guardian(to.Port()).Safe(network, to.String(), nil) == nil
 }
 
 // guardian knows the private addresses that may be called at one port.

@@ -114,8 +114,8 @@ func canonical(name string) (string, error) {
 	return ascii, nil
 }
 
-// Check reports why a URL must not be called; nil if it may be, as far as its address
-// allows. The error is a *[RefusedError].
+// Check reports why a URL must not be called; nil if it may be, as far as the address
+// allows to which its name will lead. The error is a *[RefusedError].
 func (h Hosts) Check(u *url.URL) error {
 	switch {
 	case u.Scheme != "https":
@@ -131,10 +131,13 @@ func (h Hosts) Check(u *url.URL) error {
 	}
 	host := u.Hostname()
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip.Zone() == "" && slices.ContainsFunc(h.entries, func(e entry) bool { return e.port == port && e.hasAddress(ip.Unmap()) }) {
-			return nil
+		if ip.Zone() != "" || !slices.ContainsFunc(h.entries, func(e entry) bool { return e.port == port && e.hasAddress(ip.Unmap()) }) {
+			return errNotAllowed
 		}
-		return errNotAllowed
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || !h.safe(netip.AddrPortFrom(ip.Unmap(), uint16(n))) {
+			return errAddress
+		}
+		return nil
 	}
 	name, err := canonical(host)
 	if err != nil {

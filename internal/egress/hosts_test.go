@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"net"
 	"net/url"
 	"testing"
 
@@ -120,6 +121,26 @@ func TestCheckOfAll(t *testing.T) {
 		} else {
 			require.Error(t, err, link)
 		}
+	}
+}
+
+// Where all public hosts may be called, a private address is refused as soon as it is read.
+// One that the list has itself may be called.
+func TestCheckOfPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	check := func(h egress.Hosts, ip string) error {
+		return h.Check(&url.URL{Scheme: "https", Host: net.JoinHostPort(ip, "443")})
+	}
+	for name, ip := range private {
+		var refused *egress.RefusedError
+		require.ErrorAs(t, check(hosts(t, "*"), ip), &refused, name)
+		require.Equal(t, "the host has an address that the hub may not call", refused.Reason, name)
+	}
+	for _, ip := range []string{"8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8"} {
+		require.NoError(t, check(hosts(t, "*"), ip), ip)
+	}
+	for _, ip := range []string{"10.1.2.3", "::ffff:10.1.2.3", "fd00::5"} {
+		require.NoError(t, check(hosts(t, "*", "10.0.0.0/8", "fd00::5"), ip), ip)
 	}
 }
 

@@ -1,0 +1,220 @@
+package callbacks
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/comfyhub/comfyhub/internal/egress"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// call is a request that a receiver got.
+type call struct {
+	id, event, prompt, at string
+	accepted              bool
+}
+
+// A receiver fails for an hour. Then it gets each event once, those of a job in order, and
+// each is signed when it is sent.
+func TestReceiverIsAwayForAnHour(t *testing.T) {
+	t.Parallel()
+	// The network of a test has the real clock: the receiver must not judge times.
+	var up atomic.Bool
+	var mu sync.Mutex
+	var calls []call
+	hook, err := standardwebhooks.NewWebhook(SecretOf(newer, "ann"))
+	require.NoError(t, err)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || hook.VerifyIgnoringTimestamp(body, r.Header) != nil {
+			t.Error("the signature is wrong")
+		}
+		var m message
+		if json.Unmarshal(body, &m) != nil {
+			t.Error("no JSON")
+		}
+		c := call{r.Header.Get("webhook-id"), m.Type, m.Data.ID, r.Header.Get("webhook-timestamp"), up.Load()}
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, c)
+		if !c.accepted {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	hosts, err := egress.ParseHosts([]string{u.Host})
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+
+	var began, recovered time.Time
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		q, err := queue.New(redistest.Embedded(t), queue.Options{Logger: log})
+		require.NoError(t, err)
+		s := New(Options{
+			Queue: q, Settings: func() Settings { return Settings{hosts, []string{newer}} }, Log: func() *slog.Logger { return log },
+			Egress: func() egress.Options { return egress.Options{Roots: roots} }, Shown: func(reason string) string { return reason },
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var sending sync.WaitGroup
+		sending.Go(func() { s.Run(ctx) })
+		defer sending.Wait()
+		defer stop()
+
+		began = time.Now()
+		for n := range 3 {
+			id := fmt.Sprint("job", n)
+			_, err := q.Enqueue(ctx, queue.Submission{
+				Key: id, ID: id, Requester: job.Requester{Tenant: "ann"}, Class: "class", BodyHash: id, Body: job.Body{Prompt: []byte(`{}`)},
+				Callback: &queue.Callback{URL: server.URL + "/" + id, Events: []string{queue.EventQueued, queue.EventStarted, queue.EventDone}},
+			})
+			require.NoError(t, err)
+			j, err := q.Claim(ctx, queue.ClaimRequest{Key: id, Tenant: "ann", Instance: "gpu", Hub: "hub/1", Upstream: id, SID: "sid"})
+			require.NoError(t, err)
+			require.NoError(t, q.Started(ctx, j.Run))
+			require.NoError(t, q.Finish(ctx, j.Run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)}))
+		}
+		time.Sleep(time.Hour)
+		waiting, err := q.WaitingCallbacks(ctx, "ann", 9)
+		require.NoError(t, err)
+		require.Len(t, waiting, 3)
+		for _, w := range waiting {
+			require.Equal(t, "answered with status 500", w.Error)
+		}
+		recovered = time.Now()
+		up.Store(true)
+		time.Sleep(2 * mostPause) // no pause is longer, with its jitter
+		waiting, err = q.WaitingCallbacks(ctx, "ann", 9)
+		require.NoError(t, err)
+		require.Empty(t, waiting)
+		dead, err := q.DeadCallbacks(ctx, "ann", 9)
+		require.NoError(t, err)
+		require.Empty(t, dead)
+	})
+
+	mu.Lock()
+	defer mu.Unlock()
+	accepted, failed, ids := map[string][]string{}, 0, map[string]bool{}
+	for _, c := range calls {
+		var seconds int64
+		_, err := fmt.Sscan(c.at, &seconds)
+		require.NoError(t, err)
+		if !c.accepted {
+			failed++
+			require.Equal(t, "job.queued", c.event, "no event overtakes the one before")
+			require.Less(t, seconds, recovered.Unix()+1)
+			continue
+		}
+		require.GreaterOrEqual(t, seconds, recovered.Unix(), "the time is that of this attempt")
+		require.False(t, ids[c.id], "each comes once")
+		ids[c.id] = true
+		accepted[c.prompt] = append(accepted[c.prompt], c.event)
+	}
+	require.Len(t, accepted, 3)
+	for prompt, events := range accepted {
+		require.Equal(t, []string{"job.queued", "job.started", "job.done"}, events, prompt)
+	}
+	require.GreaterOrEqual(t, failed, 3*6, "it was tried all the time")
+	require.Less(t, failed, 3*20, "and less and less often")
+	require.Equal(t, time.Hour, recovered.Sub(began))
+}
+
+// rebinding answers questions for any name with the next of its addresses; the last stays.
+func rebinding(t *testing.T, addresses ...[4]byte) *net.Resolver {
+	t.Helper()
+	conn, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() {
+		buffer := make([]byte, 2048)
+		for {
+			size, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buffer[:size]) != nil || len(m.Questions) == 0 {
+				continue
+			}
+			m.Header.Response, m.Header.Authoritative, m.Additionals = true, true, nil
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+				m.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}, Body: &dnsmessage.AResource{A: addresses[0]},
+				}}
+				if len(addresses) > 1 {
+					addresses = addresses[1:]
+				}
+			}
+			if answer, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(answer, from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// A receiver's name leads to an allowed address when it is first called, and to others
+// after that. What counts is the address of each connection, and the tenant is told why.
+func TestReceiverMovesToAPrivateAddress(t *testing.T) {
+	t.Parallel()
+	var served atomic.Int32
+	server := serve(t, func(http.ResponseWriter, *http.Request) { served.Add(1) })
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	name := net.JoinHostPort("example.com", u.Port()) // the certificate's
+	hosts, err := egress.ParseHosts([]string{name, u.Host})
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	client := egress.NewClient(hosts, egress.Options{Roots: roots, Resolver: rebinding(t, [4]byte{127, 0, 0, 1}, [4]byte{127, 0, 0, 2}, [4]byte{10, 0, 0, 1}, [4]byte{169, 254, 169, 254})})
+	settings := Settings{hosts, []string{newer}}
+	for n := range 5 {
+		status, err := post(t.Context(), client, settings, event("ann", fmt.Sprint(n), "https://"+name+"/"))
+		if n == 0 {
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, status)
+			continue
+		}
+		require.Equal(t, "the host has an address that the hub may not call", reasonOf(status, err))
+	}
+	require.EqualValues(t, 1, served.Load())
+}
+
+// Where all public hosts may be called, an event for a private address is not sent, however
+// the address is written.
+func TestPrivateReceivers(t *testing.T) {
+	t.Parallel()
+	hosts, err := egress.ParseHosts([]string{"*"})
+	require.NoError(t, err)
+	client := egress.NewClient(hosts, egress.Options{})
+	for host, why := range map[string]string{
+		"127.0.0.1": "an address", "10.1.2.3": "an address", "169.254.169.254": "an address", "[::1]": "an address", "[fd00:ec2::254]": "an address",
+		"[::ffff:10.1.2.3]": "an address", "[::ffff:a9fe:a9fe]": "an address", "[64:ff9b::a9fe:a9fe]": "an address", "[64:ff9b:1::7f00:1]": "an address",
+		"2852039166": "no valid host", "0xa9fea9fe": "no valid host", "0251.0376.0251.0376": "no valid host", "0xa9.0xfe.0xa9.0xfe": "no valid host", "127.1": "no valid host",
+	} {
+		_, err := post(t.Context(), client, Settings{hosts, []string{newer}}, event("ann", "id", "https://"+host+"/"))
+		require.Contains(t, reasonOf(0, err), why, host)
+	}
+}
