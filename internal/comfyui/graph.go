@@ -12,11 +12,18 @@ func ClassOf(graph []byte, node string) string {
 	return o.Object(node).String("class_type")
 }
 
+// socketClass reports whether output nodes of a class send their pictures over the socket and
+// save them nowhere: ComfyUI's own, and the one of comfyui-tooling-nodes, which
+// Krita's plugin uses. The record of a run shows none of these pictures.
+func socketClass(class string) bool {
+	return class == "SaveImageWebsocket" || class == "ETN_SendImageWebSocket"
+}
+
 // OnlyBySocket returns an output node whose results exist only in messages, or "".
 // Who has missed the messages of such a run has lost its results.
 func OnlyBySocket(graph []byte, outputs []string) string {
 	for _, node := range outputs {
-		if ClassOf(graph, node) == "SaveImageWebsocket" {
+		if socketClass(ClassOf(graph, node)) {
 			return node
 		}
 	}

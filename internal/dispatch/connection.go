@@ -29,7 +29,6 @@ type connection struct {
 	owner  string // the agent, or the instance itself where it has none
 	client *comfyui.Client
 	fleet  *fleet.Registry
-	sid    string
 	log    *slog.Logger
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -46,6 +45,8 @@ type connection struct {
 	next, holding *freeSet
 
 	mu sync.Mutex
+	// sid is the client id of the socket, see clientID.
+	sid string
 	// reached says that the socket is open and the instance answers: it can be asked
 	// about its runs. open says that its abilities are known, too: it can get jobs.
 	reached, open bool
@@ -86,9 +87,6 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 	ctx, stop := context.WithCancel(ctx)
 	conn := &connection{
 		name: i.Name, url: i.URL, kind: i.Kind, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: d.Fleet,
-		// A fresh id for each connection: an old socket of an earlier hub that
-		// closes late must not silence this one.
-		sid:  "comfyhub-" + uuid.NewString(),
 		log:  d.log.With("instance", i.Name),
 		stop: stop,
 		done: make(chan struct{}),
@@ -96,7 +94,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		free: &d.free, next: &d.next, holding: &d.holding,
 	}
 	conn.socket = &eventSocket{
-		client: client, sid: conn.sid, log: conn.log,
+		client: client, sid: conn.nextClientID, log: conn.log,
 		up: func(ctx context.Context) error {
 			if err := d.reach(ctx, conn); err != nil {
 				if ctx.Err() == nil {
@@ -147,6 +145,33 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		conn.socket.run(ctx)
 	}()
 	return conn
+}
+
+// clientID returns the client id under which the instance sends what concerns the runs of
+// this connection.
+func (conn *connection) clientID() string {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.sid
+}
+
+// nextClientID returns the id for a new socket. It is a fresh one where no run needs the
+// last one: ComfyUI silences a socket when an older one with the same id closes, and that
+// may be any time after the hub has lost it.
+func (conn *connection) nextClientID() string {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.sid == "" || conn.current == nil && conn.ahead == nil {
+		conn.sid = "comfyhub-" + uuid.NewString()
+	}
+	return conn.sid
+}
+
+// heardSince reports whether anything has come from the instance since a moment.
+func (conn *connection) heardSince(t time.Time) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.seen.After(t)
 }
 
 // caughtUp waits until all has been read that the instance has sent so far.

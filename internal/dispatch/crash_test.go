@@ -93,7 +93,7 @@ func TestPanicOfAReader(t *testing.T) {
 			ups := 0
 			var lost error
 			f := &eventSocket{
-				client: client, sid: uuid.NewString(), log: slog.New(slog.DiscardHandler),
+				client: client, sid: uuid.NewString, log: slog.New(slog.DiscardHandler),
 				up: func(context.Context) error {
 					ups++
 					switch ups {

@@ -23,8 +23,9 @@ const (
 // would silence one of them when the other closes.
 type eventSocket struct {
 	client *comfyui.Client
-	sid    string
 	log    *slog.Logger
+	// sid returns the client id for the next attempt to open the socket.
+	sid func() string
 	// up is called each time the socket opens, before its first frame, and again
 	// while it fails and the socket stays open.
 	up func(ctx context.Context) error
@@ -50,6 +51,13 @@ func (f *eventSocket) caughtUp(ctx context.Context) error {
 	return socket.Ping(ctx)
 }
 
+// reopen closes the socket, so that it is opened again.
+func (f *eventSocket) reopen() {
+	if socket := f.socket.Load(); socket != nil {
+		socket.Close()
+	}
+}
+
 // errNotOpen says that an instance's socket is not open.
 var errNotOpen = errors.New("dispatch: the socket is not open")
 
@@ -57,7 +65,7 @@ var errNotOpen = errors.New("dispatch: the socket is not open")
 func (f *eventSocket) run(ctx context.Context) {
 	pauses := retry.New(minRedial, maxRedial)
 	for ctx.Err() == nil {
-		socket, err := f.client.Dial(ctx, f.sid)
+		socket, err := f.client.Dial(ctx, f.sid())
 		if err == nil {
 			pauses.Reset()
 			err = rescue.Do(f.log, "reading an instance's messages", func() error { return f.serve(ctx, socket) })

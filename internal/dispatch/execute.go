@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -227,11 +228,16 @@ func (r *run) collect(ctx context.Context) result {
 		r.measured()
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
-	if r.missed.messages {
-		rec.socketOnly = comfyui.OnlyBySocket(r.body.Prompt, r.body.Outputs)
-	}
+	rec.socketOnly, rec.cachedOnly = r.onlyBySocket(parts)
 	v, reason := r.judge(rec)
-	if v == lost || v == excused || v == unused {
+	switch {
+	case v == excused && !r.missed.messages: // the instance has cached the result: another one may not have
+		r.d.notTaken(r.conn, r.job().Key, false)
+		if len(r.d.others(r)) == 0 {
+			v = hopeless
+		}
+		return result{kind: v, cause: r.judgedCause(), reason: reason}
+	case v == lost || v == excused || v == unused:
 		return result{kind: v, cause: r.judgedCause(), reason: reason, anywhere: true}
 	}
 	if v == timedOut {
@@ -248,6 +254,18 @@ func (r *run) collect(ctx context.Context) result {
 		}
 	}
 	return result{kind: jobEnded, ending: end}
+}
+
+// onlyBySocket returns an output node whose results are in messages only, and one of them
+// whose results the instance had cached, so that it has not sent them in this run; "" for
+// none. If the hub could not read what was asked for, the instance's record says it.
+func (r *run) onlyBySocket(parts comfyui.Entry) (node, cached string) {
+	graph, outputs := r.body.Prompt, r.body.Outputs
+	if graph == nil {
+		graph, outputs = parts.Graph, parts.Wanted
+	}
+	repeated := slices.DeleteFunc(slices.Clone(outputs), func(node string) bool { return !slices.Contains(r.cached, node) })
+	return comfyui.OnlyBySocket(graph, outputs), comfyui.OnlyBySocket(graph, repeated)
 }
 
 // history reads the instance's record of the run, which exists once the last

@@ -59,7 +59,7 @@ func (conn *connection) openFormer(d *Dispatcher, sid string, before *formerSock
 		}
 	}
 	socket := &eventSocket{
-		client: conn.client, sid: sid, log: conn.log,
+		client: conn.client, sid: func() string { return sid }, log: conn.log,
 		up:    func(context.Context) error { tell(runEvent{kind: socketUp}); return nil },
 		down:  func(err error) { tell(runEvent{kind: socketDown, err: err}) },
 		frame: func(fr comfyui.Frame) { tell(runEvent{kind: frameArrived, frame: fr}) },

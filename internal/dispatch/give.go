@@ -31,7 +31,7 @@ func (p pass) give(ctx context.Context, pair Pair) error {
 		return nil
 	}
 	request := queue.ClaimRequest{
-		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.sid,
+		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.Hub, Upstream: conn.upstreamID(pair.Job), SID: conn.clientID(),
 		Ahead: p.ahead, After: conn.after(), Cost: d.costOf(pair.Job.Shape, conn.name), Why: pair.Why,
 	}
 	claimed, left, err := d.queue.ClaimCounting(ctx, request)

@@ -208,11 +208,12 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 
 // takeOver waits for the run's instance and follows the run there.
 func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
-	body, err := r.d.queue.Body(ctx, o.Key)
-	if err != nil {
+	if err := r.retry(ctx, "read the body", func(ctx context.Context) error { return r.readAdopted(ctx, o.Key) }); err != nil {
+		if ctx.Err() != nil {
+			return result{kind: dropped}
+		}
 		r.log.Warn("cannot read an orphaned job's body", "error", err)
 	}
-	r.body = body
 	if o.Exhausted {
 		return result{kind: lost, reason: "its hub died while giving it back"}
 	}
@@ -233,8 +234,17 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	if o.State == job.Running {
 		r.resume(ctx)
 	}
-	r.mail.put(runEvent{kind: socketUp}) // look at once: it may have ended long ago
+	r.mail.put(runEvent{kind: lookAsked}) // it may have ended long ago
 	return r.follow(ctx)
+}
+
+// readAdopted reads the body of a job whose run was taken over. The run does not need its
+// API keys any more. Errors: those of [queue.Queue.Body].
+func (r *run) readAdopted(ctx context.Context, key string) (err error) {
+	if r.body, err = r.d.queue.Body(ctx, key); r.body.Prompt != nil {
+		return nil
+	}
+	return err
 }
 
 // seize gives an adopted run the connection. Two runs can have it: the one that waits
@@ -263,7 +273,7 @@ func (d *Dispatcher) join(conn *connection, r *run) bool {
 // another hub or over another connection. Call stop to close it.
 func (r *run) listen() (stop func()) {
 	sid := r.lease().SID
-	if sid == r.conn.sid {
+	if sid == r.conn.clientID() {
 		return func() {}
 	}
 	return r.conn.share(r.d, r, sid)
@@ -306,7 +316,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{kind: dropped}
 		case hubFailed:
 			return nil, result{kind: crashed}
-		case frameArrived, socketUp, socketDown, moved, filesSettled, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
+		case frameArrived, socketUp, lookAsked, socketDown, moved, filesSettled, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	errs := make([]error, len(conns))
 	var wait rescue.Group
 	for n, conn := range conns {
-		wait.Go(conn.log, "subscribing to a log", func() { errs[n] = conn.client.SubscribeLogs(ctx, conn.sid, wanted) })
+		wait.Go(conn.log, "subscribing to a log", func() { errs[n] = conn.client.SubscribeLogs(ctx, conn.clientID(), wanted) })
 	}
 	wait.Wait()
 	return errors.Join(errs...)
@@ -32,7 +32,7 @@ func (d *Dispatcher) resumeLogs(ctx context.Context, conn *connection) {
 	if !d.logsWanted.Load() {
 		return
 	}
-	if err := conn.client.SubscribeLogs(ctx, conn.sid, true); err != nil {
+	if err := conn.client.SubscribeLogs(ctx, conn.clientID(), true); err != nil {
 		conn.log.Debug("cannot subscribe to the log", "error", err)
 	}
 }

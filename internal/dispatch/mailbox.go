@@ -17,6 +17,8 @@ const (
 	frameArrived eventKind = iota
 	// socketUp: the instance's socket is open again after a gap.
 	socketUp
+	// lookAsked: the instance is to be asked now what it does with the run.
+	lookAsked
 	// socketDown: the socket is gone; the event's err says how.
 	socketDown
 	// cancelAsked: the client wants the run to end.

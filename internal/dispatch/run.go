@@ -57,6 +57,8 @@ type run struct {
 	cold    bool
 	cached  []string
 	endedAt time.Time
+	// postedAt is when the prompt was posted; zero for an adopted run.
+	postedAt time.Time
 	// heard is when the instance last gave a sign that it works on the run, or took it.
 	// asked is when it was last asked whether it still has the run.
 	heard, asked time.Time
@@ -77,7 +79,7 @@ type run struct {
 
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	r := &run{
-		state: state{phase: preparing},
+		state: state{phase: preparing, resends: hasLostResults(j)},
 		d:     d, conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
 	}
 	r.take(j)
@@ -103,7 +105,13 @@ func (r *run) watch(ctx context.Context) result {
 				return result{kind: instanceDone}
 			}
 		case socketUp:
-			r.downSince = time.Time{}
+			// Also if nobody told this run that the socket was lost: it may have been
+			// given out just after that.
+			r.missed.messages, r.downSince = true, time.Time{}
+			if res := r.look(ctx); res.kind != undecided {
+				return res
+			}
+		case lookAsked:
 			if res := r.look(ctx); res.kind != undecided {
 				return res
 			}

@@ -95,6 +95,8 @@ type dispatching struct {
 	// the value is "". record sets a field of the job's record.
 	spoil  func(part, key, value string)
 	record func(key, field string, value any)
+	// another opens the queue as another process does.
+	another func() *queue.Queue
 	// store has the files, in the folder storage.
 	store     *files.Store
 	storage   string
@@ -141,8 +143,12 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 		require.NoError(t, db.Client().HSet(t.Context(), db.Key("q", "job", key), field, value).Err())
 	}
 	log := slog.New(slog.NewTextHandler(b, nil))
-	q, err := queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log})
-	require.NoError(t, err)
+	b.another = func() *queue.Queue {
+		q, err := queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log})
+		require.NoError(t, err)
+		return q
+	}
+	q := b.another()
 	connected := comfyui.NewClients()
 	storage, err := files.OpenStorage(t.Context(), b.storage)
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ func (r *run) settle(ctx context.Context) result {
 			return result{kind: crashed}
 		case moved:
 			r.conn = e.conn
-		case frameArrived, socketUp, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it
+		case frameArrived, socketUp, lookAsked, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it
 		}
 	}
 }

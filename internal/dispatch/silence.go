@@ -95,7 +95,7 @@ func (r *run) look(ctx context.Context) result {
 	case err != nil:
 		return result{}
 	case found:
-		if r.mail.hasFrame() {
+		if r.mail.hasFrame() || r.saidLate(ctx) {
 			return result{} // it was only late
 		}
 		r.missed.messages = true // the end's messages did not come
@@ -105,6 +105,32 @@ func (r *run) look(ctx context.Context) result {
 	default:
 		return result{kind: lost, died: true, reason: "the instance no longer knows the prompt: it was restarted"}
 	}
+}
+
+// sayLate is how long messages may be on their way that an instance sent before an answer.
+const sayLate = 5 * time.Second
+
+// saidLate reports whether messages of the run were still on their way. If there are none,
+// the socket only looks as if it were open: it leads nowhere, or ComfyUI has silenced it.
+// Then it is opened again, for the runs that follow.
+func (r *run) saidLate(ctx context.Context) bool {
+	if r.missed.messages {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, sayLate)
+	defer cancel()
+	_ = r.conn.socket.caughtUp(ctx) // a socket that does not answer is lost, too
+	if r.mail.hasFrame() {
+		return true
+	}
+	r.reopenSocket()
+	return false
+}
+
+// reopenSocket opens a socket again that stands and says nothing.
+func (r *run) reopenSocket() {
+	r.log.Warn("the instance's messages do not come, opening its socket again")
+	r.conn.socket.reopen()
 }
 
 // behind takes the prompt back when it waits at the instance behind somebody
@@ -134,6 +160,12 @@ func (r *run) stuck(ctx context.Context) result {
 	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
 	switch {
 	case r.phase < executing && !r.missed.messages && quiet > min(beginTimeout, stall):
+		if !r.postedAt.IsZero() && !r.conn.heardSince(r.postedAt) {
+			// ComfyUI tells every socket that its queue has grown: this one is mute.
+			r.reopenSocket()
+			r.resume(ctx)
+			return result{}
+		}
 		return r.markUnhealthy(ctx, "it shows a prompt as running and does not begin it")
 	case r.stop.cause == hung:
 		if time.Since(r.stop.at) > min(interruptTimeout, stall) {

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -73,6 +75,8 @@ type state struct {
 	wish   wish
 	stop   stop
 	missed missed
+	// resends says that an earlier run of the job has lost results that went over a socket.
+	resends bool
 }
 
 // record is what an instance's record of a finished run says, as far as the end
@@ -83,8 +87,18 @@ type record struct {
 	// interrupted says that the record ends with an interrupt.
 	interrupted bool
 	// socketOnly is an output node whose results are in messages only; "" if
-	// there is none.
-	socketOnly string
+	// there is none. cachedOnly is one whose results the instance did not send in this
+	// run, because it had them from an earlier one.
+	socketOnly, cachedOnly string
+}
+
+// overSocket is in the reason of a run that has lost such a result. The job keeps it.
+const overSocket = "went over a socket that was lost"
+
+// hasLostResults reports whether an earlier run of a job has lost a result that went over a
+// socket.
+func hasLostResults(j job.Job) bool {
+	return slices.ContainsFunc(j.Lost, func(reason string) bool { return strings.Contains(reason, overSocket) })
 }
 
 // judge decides what becomes of a run that its instance has finished with:
@@ -98,7 +112,9 @@ func (s state) judge(rec record) (v resultKind, reason string) {
 	case s.stop.cause == overtime && rec.state == job.Cancelled:
 		return timedOut, ""
 	case s.missed.messages && rec.state == job.Done && rec.socketOnly != "":
-		return excused, "the result of node " + rec.socketOnly + " went over a socket that was lost"
+		return excused, "the result of node " + rec.socketOnly + " " + overSocket
+	case s.resends && rec.state == job.Done && rec.cachedOnly != "":
+		return excused, "the result of node " + rec.cachedOnly + " " + overSocket + ", and the instance did not send it again"
 	}
 	return jobEnded, ""
 }

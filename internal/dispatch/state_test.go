@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -37,10 +38,35 @@ func TestJudge(t *testing.T) {
 		{"only named late", state{missed: missed{outputs: true}}, unsaved, jobEnded},
 		{"messages missed, all saved", state{missed: missed{messages: true}}, record{state: job.Done}, jobEnded},
 		{"failed, and a result missed", state{missed: missed{messages: true}}, record{state: job.Failed, socketOnly: "9"}, jobEnded},
+		{"a result was cached from the start", state{}, record{state: job.Done, cachedOnly: "9"}, jobEnded},
+		{"a lost result was cached, so that it was not sent again", state{resends: true}, record{state: job.Done, cachedOnly: "9"}, excused},
+		{"a lost result was sent again", state{resends: true}, unsaved, jobEnded},
 	} {
 		v, reason := c.in.judge(c.rec)
 		require.Equal(t, c.want, v, c.name)
 		require.Equal(t, v == lost || v == excused, reason != "", "%s: what was lost says why", c.name)
+	}
+}
+
+// Which results went over the socket only is read from what was asked for, or else from the
+// instance's record.
+func TestResultsOfTheSocketOnly(t *testing.T) {
+	t.Parallel()
+	graph := []byte(`{"1": {"class_type": "ETN_SendImageWebSocket"}, "2": {"class_type": "SaveImage"}, "3": {"class_type": "SaveImageWebsocket"}}`)
+	for _, c := range []struct {
+		name          string
+		body          job.Body
+		cached        []string
+		entry         comfyui.Entry
+		only, notSent string
+	}{
+		{"none", job.Body{Prompt: graph, Outputs: []string{"2"}}, []string{"2"}, comfyui.Entry{}, "", ""},
+		{"ComfyUI's own node", job.Body{Prompt: graph, Outputs: []string{"2", "3"}}, []string{"2"}, comfyui.Entry{}, "3", ""},
+		{"the node of Krita's plugin, cached", job.Body{Prompt: graph, Outputs: []string{"3", "1"}}, []string{"1"}, comfyui.Entry{}, "3", "1"},
+		{"the body cannot be read", job.Body{}, nil, comfyui.Entry{Graph: graph, Wanted: []string{"1"}}, "1", ""},
+	} {
+		only, notSent := (&run{body: c.body, cached: c.cached}).onlyBySocket(c.entry)
+		require.Equal(t, []string{c.only, c.notSent}, []string{only, notSent}, c.name)
 	}
 }
 

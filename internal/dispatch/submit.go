@@ -40,6 +40,7 @@ func (r *run) submit(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	r.postedAt = time.Now()
 	reply, err := r.conn.client.Submit(ctx, r.post(graph))
 	var refused *comfyui.Refused
 	switch {
@@ -113,7 +114,7 @@ func (r *run) search(cause error) error {
 			_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
 			if err == nil && found {
 				r.phase = posted
-				r.mail.put(runEvent{kind: socketUp}) // makes watch look, and find the end
+				r.mail.put(runEvent{kind: lookAsked}) // finds the end
 				return nil
 			}
 			if err == nil {

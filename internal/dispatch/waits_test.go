@@ -58,7 +58,7 @@ func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
 	for name, res := range map[string]result{
 		"body": r.unreadable(t.Context(), err), "inputs": r.notTaken(fmt.Errorf("files: %w", err)),
 	} {
-		require.Equal(t, result{kind: excused, reason: "the hub's queue cannot be reached", anywhere: true}, res, name)
+		require.Equal(t, result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}, res, name)
 	}
 }
 

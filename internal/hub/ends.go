@@ -227,19 +227,27 @@ func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
 	}
 }
 
-// tell sends a client the end of a job as the history has it. A picture that went
-// only over sockets is not in the history: its client waits for the hub that has it,
-// and is then told that it is lost. After a success without a picture, it would wait
-// for ever.
+// tell sends a client the end of a job as the history has it, if that can be said now: the
+// next look comes back to it.
 func (e *Ends) tell(ctx context.Context, k stream.Key, j job.Job) {
-	frames, owed := rebuilt(ctx, e.queue, j)
-	if owed.NodeID != "" && len(frames) > 0 {
-		if time.Since(time.UnixMilli(j.FinishedAt)) < min(endGrace*endPatience, e.window()/3) {
-			return // the next look comes back to it
-		}
+	e.streams.EndedElsewhere(k, j.ID, j.Key, retold(ctx, e.queue, j, min(endGrace*endPatience, e.window()/3))...)
+}
+
+// retold are the messages of an ended job as its client is told them who has not got them
+// otherwise; none where there is no history entry any more. A picture that went only over
+// sockets is not in the history: its client waits for the hub that has it, for so long after
+// the end, and is then told that it is lost. After a success without a picture, it would wait
+// for ever.
+func retold(ctx context.Context, q *queue.Queue, j job.Job, patience time.Duration) []stream.Message {
+	frames, owed := rebuilt(ctx, q, j)
+	switch {
+	case owed.NodeID == "" || len(frames) == 0:
+	case time.Since(time.UnixMilli(j.FinishedAt)) < patience:
+		return nil
+	default:
 		frames[len(frames)-1] = stream.Text(comfyui.ExecutionError(j.ID, owed, time.Now()))
 	}
-	e.streams.EndedElsewhere(k, j.ID, j.Key, frames...)
+	return frames
 }
 
 // rebuilt are the messages of an ended job from its history entry; none where

@@ -1,9 +1,12 @@
 package hub
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,26 +73,39 @@ func TestEndOfAKilledHub(t *testing.T) {
 }
 
 // A picture went over a socket only, and the hub that had it is killed. Its client is
-// told that the picture is lost, not that all is well.
+// told that the picture is lost, not that all is well, also when it posts the prompt again.
 func TestPictureOfAKilledHub(t *testing.T) {
 	t.Parallel()
 	one, two := newPair(t, 1, 0)
-	id := one.submit(strings.Replace(picture(3), "SaveImage", "SaveImageWebsocket", 1), "ann")
+	graph := strings.Replace(picture(3), "SaveImage", "SaveImageWebsocket", 1)
+	id := uuid.NewString()
+	post := func(b *bench) {
+		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": %q}`, graph, id))
+		require.Equal(t, http.StatusOK, status, string(answer))
+	}
+	post(one)
 	one.finished(id)
 	one.kill()
 	socket := two.dial("ann")
-	var types []string
-	var last string
-	for len(types) == 0 || types[len(types)-1] != "executing" {
-		m := socket.next()
-		require.Equal(t, id, m.Data.PromptID)
-		types = append(types, m.Type)
-		if m.Type == "execution_error" {
-			last = m.raw
+	told := func() {
+		t.Helper()
+		var types []string
+		var last string
+		for len(types) == 0 || types[len(types)-1] != "executing" {
+			m := socket.next()
+			require.Equal(t, id, m.Data.PromptID)
+			types = append(types, m.Type)
+			if m.Type == "execution_error" {
+				last = m.raw
+			}
 		}
+		require.NotContains(t, types, "execution_success")
+		require.Contains(t, last, "was lost on its way")
+		require.Contains(t, last, `"node_type": "SaveImageWebsocket"`)
 	}
-	require.NotContains(t, types, "execution_success")
-	require.Contains(t, last, "was lost on its way")
-	require.Contains(t, last, `"node_type": "SaveImageWebsocket"`)
+	told()
 	requireDelivered(t, two, socket, id)
+	socket = two.dial("ann")
+	post(two)
+	told()
 }

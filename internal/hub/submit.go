@@ -242,7 +242,7 @@ func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	if s.streams.Replay(k, j.ID) {
 		return
 	}
-	if frames, _ := rebuilt(ctx, s.queue, j); len(frames) > 0 {
+	if frames := retold(ctx, s.queue, j, endGrace*endPatience); len(frames) > 0 {
 		s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
 	}
 }

@@ -174,6 +174,18 @@ func (s *Server) DropSockets() {
 	}
 }
 
+// Listens reports whether a client with this id would be sent a message. One whose socket
+// ComfyUI has silenced would not.
+func (s *Server) Listens(sid string) bool {
+	p := s.process()
+	if p == nil {
+		return false
+	}
+	p.hub.mu.Lock()
+	defer p.hub.mu.Unlock()
+	return p.hub.sockets[sid] != nil
+}
+
 // SetFault replaces the current faults. A Zombie stays one until Restart.
 func (s *Server) SetFault(f Faults) {
 	s.mu.Lock()

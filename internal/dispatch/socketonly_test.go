@@ -1,0 +1,288 @@
+package dispatch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// unsaved is a graph that takes a second and whose picture exists on the socket only.
+var unsaved = strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1)
+
+// gallery opens the socket of the client that owns all jobs. The result waits for the end
+// of a prompt. It returns the type of the message before that, and how many pictures came
+// since the prompt began for the last time.
+func (b *dispatching) gallery() (until func(id string) (end string, pictures int)) {
+	b.t.Helper()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
+	}))
+	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
+	require.NoError(b.t, err)
+	conn.SetReadLimit(-1)
+	b.t.Cleanup(func() { conn.CloseNow(); web.CloseClientConnections(); web.Close() })
+	return func(id string) (end string, pictures int) {
+		b.t.Helper()
+		ctx, cancel := context.WithTimeout(b.t.Context(), deadline)
+		defer cancel()
+		for {
+			kind, frame, err := conn.Read(ctx)
+			require.NoError(b.t, err)
+			if kind == websocket.MessageBinary {
+				if bytes.Contains(frame, []byte("\x89PNG")) {
+					pictures++
+				}
+				continue
+			}
+			m, ok := comfyui.ParseMessage(frame)
+			switch {
+			case !ok || m.PromptID != id:
+			case m.Type == comfyui.TypeExecutionStart:
+				pictures = 0
+			case m.Ends():
+				return end, pictures
+			case m.Type != comfyui.TypeExecuting:
+				end = m.Type
+			}
+		}
+	}
+}
+
+// shownOnce requires that the client got the picture of a job with its end, after one run
+// was lost that had missed it.
+func (b *dispatching) shownOnce(key string, until func(string) (string, int)) {
+	b.t.Helper()
+	end, pictures := until(key)
+	require.Equal(b.t, comfyui.TypeExecutionSuccess, end)
+	require.Equal(b.t, 1, pictures)
+	j := b.reaches(key, job.Done)
+	require.Len(b.t, j.Lost, 1)
+	require.Contains(b.t, j.Lost[0], overSocket)
+	require.Equal(b.t, 1, j.Attempts, "the job was not to blame")
+}
+
+// A hub that takes over a run does not know what the hub before it has missed, nor whether
+// that has shown the client what it got. A result that went over the socket only is made
+// again.
+func TestUnsavedPictureOfAnAdoptedRun(t *testing.T) {
+	t.Parallel()
+	kill := func(b *dispatching) (dead *Dispatcher) {
+		dead = b.Dispatcher
+		b.t.Cleanup(dead.Close)
+		dead.stop() // it says nothing any more
+		return dead
+	}
+	for name, adopt := range map[string]func(b *dispatching){
+		"by the same hub after a restart": func(b *dispatching) { b.restart("hub/2") },
+		"by another hub": func(b *dispatching) {
+			kill(b)
+			b.survivor(func(context.Context, string) bool { return true })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 1, among)
+			until := b.gallery()
+			key := b.submit(unsaved)
+			b.runs(key)
+			adopt(b)
+			b.shownOnce(key, until)
+		})
+	}
+}
+
+// The hub has received the picture, and is killed before it has written the end of the job.
+func TestUnsavedPictureThatAKilledHubHad(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	until := b.gallery()
+	collecting := make(chan struct{})
+	var once sync.Once
+	b.instances[0].on("GET /history/", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		once.Do(func() { close(collecting) })
+		<-r.Context().Done()
+	})
+	key := b.submit(unsaved)
+	<-collecting
+	b.instances[0].on("GET /history/", nil)
+	b.restart("hub/2")
+	b.shownOnce(key, until)
+}
+
+// unreadable is a connection to Redis on which the body of a job whose run is taken over
+// cannot be read for a while.
+type unreadable struct{ left atomic.Int32 }
+
+func (u *unreadable) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (u *unreadable) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+func (u *unreadable) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		// The queue may get to read it first, to keep a copy.
+		if u.left.Load() > 0 && calledBy("(*Queue).capture") || calledBy("(*run).takeOver") && u.left.Add(-1) >= 0 {
+			for _, cmd := range cmds {
+				cmd.SetErr(net.ErrClosed)
+			}
+			return net.ErrClosed
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// Redis goes away again just when a hub has taken over a run. The hub must not take the
+// prompt for one without such results.
+func TestUnsavedPictureWhoseGraphCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var u unreadable
+	b := newDispatchingOn(t, redistest.Start(t).URL(), &u, 1)
+	until := b.gallery()
+	key := b.submit(unsaved)
+	b.runs(key)
+	b.Dispatcher.Close()
+	b.config.Queue = b.another() // the next process has no copies
+	u.left.Store(3)
+	b.restart("hub/2")
+	b.shownOnce(key, until)
+	require.LessOrEqual(t, u.left.Load(), int32(0), "it could not be read")
+	require.Contains(t, string(b.entry(key).Graph), "SaveImageWebsocket")
+}
+
+// swallowing is an instance whose sockets can lead nowhere: they stay open, and what the
+// instance writes is lost on its way.
+type swallowing struct {
+	mu    sync.Mutex
+	conns []*swallowed
+}
+
+type swallowed struct {
+	net.Conn
+	swallows atomic.Bool
+}
+
+func (s *swallowed) Write(p []byte) (int, error) {
+	if s.swallows.Load() {
+		return len(p), nil
+	}
+	return s.Conn.Write(p)
+}
+
+// hijacker gives a connection out as a swallowed one.
+type hijacker struct {
+	http.ResponseWriter
+	by *swallowing
+}
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := h.ResponseWriter.(http.Hijacker).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &swallowed{Conn: conn}
+	h.by.mu.Lock()
+	defer h.by.mu.Unlock()
+	h.by.conns = append(h.by.conns, s)
+	return s, bufio.NewReadWriter(rw.Reader, bufio.NewWriter(s)), nil
+}
+
+func swallow(i *scripted) *swallowing {
+	s := &swallowing{}
+	i.on("GET /ws", func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(hijacker{w, s}, r) })
+	return s
+}
+
+// each calls f for the sockets that were opened so far.
+func (s *swallowing) each(f func(*swallowed)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		f(c)
+	}
+}
+
+// The socket looks as if it were open, and what the instance says is lost on its way: a
+// tunnel or a proxy swallows it. It is cut when the run is over, at once, or never.
+func TestUnsavedPictureIsSwallowed(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(b *dispatching, s *swallowing){
+		"and the socket is cut at once": func(_ *dispatching, s *swallowing) { s.each(func(c *swallowed) { c.Close() }) },
+		"and the socket is cut after the run": func(b *dispatching, s *swallowing) {
+			b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				s.each(func(c *swallowed) { c.Close() })
+				next.ServeHTTP(w, r)
+			})
+		},
+		"and the socket stays": func(*dispatching, *swallowing) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 3 * time.Second })
+			i := newScripted(t)
+			s := swallow(i)
+			b.add(i)
+			until := b.gallery()
+			key := b.submit(unsaved)
+			b.runs(key)
+			s.each(func(c *swallowed) { c.swallows.Store(true) })
+			cut(b, s)
+			b.shownOnce(key, until)
+		})
+	}
+}
+
+// ComfyUI silences a socket when an older one with the same client id closes, which may be
+// long after the hub has opened the newer one. The hub opens it again under another id, so
+// that a picture is lost once, and the instance is not taken for a sick one.
+func TestSocketIsSilenced(t *testing.T) {
+	t.Parallel()
+	for name, graph := range map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 50`, `"seconds": 400`, 1)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 1)
+			until := b.gallery()
+			b.reaches(b.submit(picture), job.Done)
+			conn := b.connection(b.instances[0].name)
+			before := conn.clientID()
+			old, err := conn.client.Dial(t.Context(), before)
+			require.NoError(t, err)
+			_, err = old.Next(t.Context()) // the greeting
+			require.NoError(t, err)
+			old.Close()
+			require.Eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
+
+			b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
+			key := b.submit(graph)
+			b.shownOnce(key, until)
+			require.True(t, b.instances[0].Listens(conn.clientID()))
+			require.Equal(t, 2+1, b.instances[0].Started(), "it ran twice, after the first picture")
+		})
+	}
+}
+
+// A run is given out in the moment in which the socket is lost, so that nobody tells it.
+func TestSocketIsLostJustBefore(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	until := b.gallery()
+	key := b.submit(unsaved)
+	b.runs(key)
+	b.followed(key).mail.put(runEvent{kind: socketUp})
+	b.shownOnce(key, until)
+}
