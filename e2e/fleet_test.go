@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,8 +74,16 @@ func (f *fleet) simulate(name string) string {
 	require.NoError(f.t, err)
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(f.t, err)
-	f.agent(name+"-comfyui", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2")
+	f.agent(name+"-comfyui", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2", "--log-level", "debug")
 	return "http://" + address
+}
+
+// simulatedRuns is how many prompts a simulated instance has begun.
+func (f *fleet) simulatedRuns(name string) int {
+	f.t.Helper()
+	log, err := os.ReadFile(filepath.Join(f.Dir, name+"-comfyui.log"))
+	require.NoError(f.t, err)
+	return strings.Count(string(log), "run starts")
 }
 
 func (f *fleet) eventually(condition func() bool, what string) {

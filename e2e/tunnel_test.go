@@ -25,7 +25,13 @@ func (f *fleet) token(machine string) string {
 // pull starts a machine that only dials out: a simulated instance and its agent.
 func (f *fleet) pull(machine string) *programs.Program {
 	f.t.Helper()
-	return f.agent(machine, "pull", "--hub", f.URL(""), "--token-file", f.token(machine), "--comfyui", f.simulate(machine))
+	return f.pullFrom(machine, f.Addr, f.simulate(machine))
+}
+
+// pullFrom starts the agent of a machine whose way to the hub leads to an address.
+func (f *fleet) pullFrom(machine, hub, comfyui string) *programs.Program {
+	f.t.Helper()
+	return f.agent(machine, "pull", "--hub", "http://"+hub, "--token-file", f.token(machine), "--comfyui", comfyui)
 }
 
 // Machines that nobody can dial run prompts like others. What runs on one that dies runs

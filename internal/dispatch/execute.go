@@ -17,7 +17,7 @@ import (
 func (r *run) execute(ctx context.Context) result {
 	key := r.job().Key
 	body, err := r.d.queue.Body(ctx, key)
-	r.body = body // also the part of it that could be read: the history shows it
+	r.takeBody(body) // also the part of it that could be read: the history shows it
 	if err != nil {
 		return r.unreadable(ctx, err)
 	}
@@ -260,12 +260,21 @@ func (r *run) collect(ctx context.Context) result {
 // whose results the instance had cached, so that it has not sent them in this run; "" for
 // none. If the hub could not read what was asked for, the instance's record says it.
 func (r *run) onlyBySocket(parts comfyui.Entry) (node, cached string) {
-	graph, outputs := r.body.Prompt, r.body.Outputs
+	graph, outputs := r.body.Prompt, r.results
 	if graph == nil {
 		graph, outputs = parts.Graph, parts.Wanted
 	}
 	repeated := slices.DeleteFunc(slices.Clone(outputs), func(node string) bool { return !slices.Contains(r.cached, node) })
 	return comfyui.OnlyBySocket(graph, outputs), comfyui.OnlyBySocket(graph, repeated)
+}
+
+// takeBody notes what is to run. A hub that knew no classes when it accepted the prompt did
+// not know its output nodes; of those whose results are in messages only, the graph tells.
+func (r *run) takeBody(body job.Body) {
+	r.body, r.results = body, body.Outputs
+	if len(body.Outputs) == 0 {
+		r.results = comfyui.SocketNodes(body.Prompt)
+	}
 }
 
 // history reads the instance's record of the run, which exists once the last

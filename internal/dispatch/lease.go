@@ -240,8 +240,10 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 
 // readAdopted reads the body of a job whose run was taken over. The run does not need its
 // API keys any more. Errors: those of [queue.Queue.Body].
-func (r *run) readAdopted(ctx context.Context, key string) (err error) {
-	if r.body, err = r.d.queue.Body(ctx, key); r.body.Prompt != nil {
+func (r *run) readAdopted(ctx context.Context, key string) error {
+	body, err := r.d.queue.Body(ctx, key)
+	r.takeBody(body)
+	if body.Prompt != nil {
 		return nil
 	}
 	return err

@@ -123,7 +123,7 @@ func (r *run) relayBinary(frame []byte) {
 		if node == "" {
 			node = r.node
 		}
-		if slices.Contains(r.body.Outputs, r.node) {
+		if slices.Contains(r.results, r.node) {
 			kind = stream.Result
 		}
 		frame = comfyui.RewritePreview(frame, j.Run.Upstream, j.ID)

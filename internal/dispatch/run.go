@@ -26,8 +26,10 @@ type run struct {
 	d    *Dispatcher
 	conn *connection // nil until the instance of an adopted run has been found
 	body job.Body
-	mail *mailbox
-	log  *slog.Logger
+	// results are the nodes whose pictures on the socket are results, not previews.
+	results []string
+	mail    *mailbox
+	log     *slog.Logger
 
 	// out is the client's sequence: nil before the run executes, and when what
 	// the client was shown is no longer valid.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -124,6 +125,36 @@ func TestUnsavedPictureThatAKilledHubHad(t *testing.T) {
 	b.instances[0].on("GET /history/", nil)
 	b.restart("hub/2")
 	b.shownOnce(key, until)
+}
+
+// A hub that has just started accepts prompts before it knows any class of nodes, and then
+// does not know their output nodes. Their pictures on the socket are results all the same: each
+// is shown, and a run that may have missed one is repeated.
+func TestUnsavedPictureOfUnknownNodes(t *testing.T) {
+	t.Parallel()
+	unknown := func(s *queue.Submission) { s.Body.Outputs = nil }
+	for name, lose := range map[string]func(b *dispatching){
+		"its socket is lost": func(b *dispatching) { b.instances[0].DropSockets() },
+		"it is adopted":      func(b *dispatching) { b.restart("hub/2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDispatching(t, 1)
+			until := b.gallery()
+			key := b.submit(unsaved, unknown)
+			b.runs(key)
+			lose(b)
+			b.shownOnce(key, until)
+		})
+	}
+	t.Run("its client comes later", func(t *testing.T) {
+		t.Parallel()
+		b := newDispatching(t, 1)
+		key := b.submit(strings.Replace(unsaved, `"batch_size": 1`, `"batch_size": 3`, 1), unknown)
+		b.reaches(key, job.Done)
+		end, pictures := b.gallery()(key)
+		require.Equal(t, []any{comfyui.TypeExecutionSuccess, 3}, []any{end, pictures})
+	})
 }
 
 // unreadable is a connection to Redis on which the body of a job whose run is taken over

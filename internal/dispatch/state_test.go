@@ -64,8 +64,11 @@ func TestResultsOfTheSocketOnly(t *testing.T) {
 		{"ComfyUI's own node", job.Body{Prompt: graph, Outputs: []string{"2", "3"}}, []string{"2"}, comfyui.Entry{}, "3", ""},
 		{"the node of Krita's plugin, cached", job.Body{Prompt: graph, Outputs: []string{"3", "1"}}, []string{"1"}, comfyui.Entry{}, "3", "1"},
 		{"the body cannot be read", job.Body{}, nil, comfyui.Entry{Graph: graph, Wanted: []string{"1"}}, "1", ""},
+		{"accepted by a hub that knew no classes", job.Body{Prompt: graph}, []string{"3"}, comfyui.Entry{}, "1", "3"},
 	} {
-		only, notSent := (&run{body: c.body, cached: c.cached}).onlyBySocket(c.entry)
+		r := &run{cached: c.cached}
+		r.takeBody(c.body)
+		only, notSent := r.onlyBySocket(c.entry)
 		require.Equal(t, []string{c.only, c.notSent}, []string{only, notSent}, c.name)
 	}
 }

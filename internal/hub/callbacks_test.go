@@ -145,6 +145,10 @@ func TestRefusedCallbacks(t *testing.T) {
 		`"callback_url": "http://127.0.0.1/"`:                                    "only https",
 		`"callback_url": "https://127.0.0.1/"`:                                   "does not allow this host",
 		`"callback_url": "https://[::ffff:127.0.0.1]/"`:                          "does not allow this host",
+		`"callback_url": "https://169.254.169.254/"`:                             "does not allow this host",
+		`"callback_url": "https://[64:ff9b::a9fe:a9fe]/"`:                        "does not allow this host",
+		`"callback_url": "https://2852039166/"`:                                  "no valid host",
+		`"callback_url": "https://0251.0376.0251.0376/"`:                         "no valid host",
 		`"callback_url": 5`:                                                      "must be a text",
 		`"callback_url": ""`:                                                     "only https",
 		`"callback_url": "https://a b/"`:                                         "must be a URL",
@@ -160,7 +164,14 @@ func TestRefusedCallbacks(t *testing.T) {
 		status, _ = b.as("ann", "GET", "/hub/jobs/refused", "")
 		require.Equal(t, http.StatusNotFound, status, "nothing is queued")
 	}
-	status, answer := b.as("ann", "POST", "/submit", `{"workflow": {}, "callback_url": "https://elsewhere.example/"}`)
+	all := *b.hub.Settings()
+	all.CallbackHosts, _ = ParseHosts([]string{"*"})
+	before := b.hub.config.Swap(&all)
+	status, answer := b.called("ann", "refused", `"callback_url": "https://169.254.169.254/"`)
+	require.Equal(t, http.StatusBadRequest, status, answer)
+	require.Contains(t, answer, "an address that the hub may not call")
+	b.hub.config.Store(before)
+	status, answer = b.as("ann", "POST", "/submit", `{"workflow": {}, "callback_url": "https://elsewhere.example/"}`)
 	require.Equal(t, http.StatusBadRequest, status, answer)
 	require.Contains(t, answer, "does not allow this host")
 	settings := *b.hub.Settings()

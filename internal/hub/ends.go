@@ -266,7 +266,11 @@ func rebuilt(ctx context.Context, q *queue.Queue, j job.Job) (frames []stream.Me
 	if !ok {
 		return nil, owed
 	}
-	if node := comfyui.OnlyBySocket(parsed.Graph, parsed.Wanted); parsed.End == comfyui.TypeExecutionSuccess && node != "" {
+	wanted := parsed.Wanted
+	if len(wanted) == 0 { // the hub did not know them, and the instance's record was lost
+		wanted = comfyui.SocketNodes(parsed.Graph)
+	}
+	if node := comfyui.OnlyBySocket(parsed.Graph, wanted); parsed.End == comfyui.TypeExecutionSuccess && node != "" {
 		owed = comfyui.Failure{
 			NodeID: node, NodeType: comfyui.ClassOf(parsed.Graph, node), Type: "ConnectionError",
 			Message: "The prompt was executed, but its result went only over a socket and was lost on its way. Submit the prompt again.",
