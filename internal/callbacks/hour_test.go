@@ -21,7 +21,6 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/comfyhub/comfyhub/internal/egress"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -84,15 +83,17 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 		began = time.Now()
 		for n := range 3 {
 			id := fmt.Sprint("job", n)
-			_, err := q.Enqueue(ctx, queue.Submission{
-				Key: id, ID: id, Requester: job.Requester{Tenant: "ann"}, Class: "class", BodyHash: id, Body: job.Body{Prompt: []byte(`{}`)},
+			submission := queue.Submission{
+				Key: id, ID: id, Class: "class", BodyHash: id,
 				Callback: &queue.Callback{URL: server.URL + "/" + id, Events: []string{queue.EventQueued, queue.EventStarted, queue.EventDone}},
-			})
+			}
+			submission.Tenant, submission.Body.Prompt = "ann", []byte(`{}`)
+			_, err := q.Enqueue(ctx, submission)
 			require.NoError(t, err)
 			j, err := q.Claim(ctx, queue.ClaimRequest{Key: id, Tenant: "ann", Instance: "gpu", Hub: "hub/1", Upstream: id, SID: "sid"})
 			require.NoError(t, err)
 			require.NoError(t, q.Started(ctx, j.Run))
-			require.NoError(t, q.Finish(ctx, j.Run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)}))
+			require.NoError(t, q.Finish(ctx, j.Run, queue.Outcome{State: "done", Entry: []byte(`{}`)}))
 		}
 		time.Sleep(time.Hour)
 		waiting, err := q.WaitingCallbacks(ctx, "ann", 9)
