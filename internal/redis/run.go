@@ -48,9 +48,9 @@ func (db *DB) run(ctx context.Context, s *Script, args []any) ([]string, error) 
 	var reply []string
 	err := tryAgain(ctx, func() (err error) {
 		if s.mode == Replicated && db.replicas != nil {
-			reply, err = db.replicas.run(ctx, s.source, keys, args)
+			reply, err = db.replicas.run(ctx, s.source(), keys, args)
 		} else {
-			reply, err = db.eval(ctx, s.source, keys, args)
+			reply, err = db.eval(ctx, s.source(), keys, args)
 		}
 		return err
 	})

@@ -52,32 +52,33 @@ const (
 type Script struct {
 	name     string
 	mode     Mode
-	source   source // for an external server
+	source   func() source // for an external server
 	embedded func() (*engine.Script, error)
 }
 
 type source struct{ text, sha string }
 
-// NewScript returns a script made of Lua parts: libraries first, the body last. The
-// name is used in errors and logs.
+// NewScript returns a script made of Lua parts: libraries first, the body last. Of the
+// libraries it has what the body uses; see pruned for how they must be written. The name
+// is used in errors and logs.
 func NewScript(name string, mode Mode, parts ...string) *Script {
 	last := len(parts) - 1
-	libraries, body := strings.Join(parts[:last], "\n"), parts[last]
-	// A load error names a line of the whole text; libraries come after the
-	// prelude, so that their locals may use it.
-	assemble := func(prelude, ending string) source {
-		text := prelude + "\n" + libraries + "\nlocal function main()\n" + body + "\nend\n" + ending
+	libraries, body := parts[:last], parts[last]
+	main := "local function main()\n" + body + "\nend\n"
+	ending := "return main()\n"
+	s := &Script{name: name, mode: mode}
+	s.source = sync.OnceValue(func() source {
+		ending := ending
+		if mode != ReadOnly {
+			ending = rememberLua
+		}
+		// Libraries come after the prelude, so that their locals may use it.
+		text := pruned(body+"\n"+ending, append([]string{preludeLua}, libraries...)...) + main + ending
 		sum := sha1.Sum([]byte(text)) // #nosec G401 -- see above
 		return source{text: text, sha: hex.EncodeToString(sum[:])}
-	}
-	s := &Script{name: name, mode: mode}
-	if mode == ReadOnly {
-		s.source = assemble(preludeLua, "return main()\n")
-	} else {
-		s.source = assemble(preludeLua, rememberLua)
-	}
+	})
 	s.embedded = sync.OnceValues(func() (*engine.Script, error) {
-		return engine.Compile(name, assemble(preludeLua+embeddedLua, "return main()\n").text)
+		return engine.Compile(name, preludeLua+embeddedLua+pruned(body, libraries...)+main+ending)
 	})
 	return s
 }

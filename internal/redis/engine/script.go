@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,8 @@ type Script struct{ proto *lua.FunctionProto }
 // Compile reads a script. Name is for errors. Scripts find KEYS, ARGV and
 // redis.call as on a server, and redis.write, which is redis.call for what
 // changes something: without it a change would not be in the journal, so
-// redis.call refuses. redis.key, redis.pack and redis.int are what the prelude of
+// redis.call refuses. A script that uses any other global is an error here, so that a
+// function which is missing is found before a run comes to it. redis.key, redis.pack and redis.int are what the prelude of
 // package redis calls key, pack and int.
 func Compile(name, text string) (*Script, error) {
 	chunk, err := parse.Parse(strings.NewReader(text), name)
@@ -27,7 +29,31 @@ func Compile(name, text string) (*Script, error) {
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", name, err)
 	}
+	for _, global := range globals(proto) {
+		if !slices.Contains(known, global) {
+			return nil, fmt.Errorf("script %s: nothing defines %s", name, global)
+		}
+	}
 	return &Script{proto}, nil
+}
+
+// known are the globals that scripts find, see newInterpreter.
+var known = []string{
+	"KEYS", "ARGV", "redis", "table", "string", "math", "assert", "error", "ipairs", "next", "pairs", "pcall", "rawget",
+	"rawset", "select", "tonumber", "tostring", "type", "unpack",
+}
+
+// globals returns the globals that a function and those within it use, some more than once.
+func globals(f *lua.FunctionProto) (names []string) {
+	for _, code := range f.Code {
+		if op := int(code >> 26); op == lua.OP_GETGLOBAL || op == lua.OP_SETGLOBAL {
+			names = append(names, f.Constants[code&0x3ffff].String())
+		}
+	}
+	for _, inner := range f.FunctionPrototypes {
+		names = append(names, globals(inner)...)
+	}
+	return names
 }
 
 // interpreter runs scripts, one at a time.
