@@ -5,24 +5,44 @@
 -- sends the script to the server that holds them.
 local prefix = KEYS[1]
 
--- key builds the name of a key from its parts, as DB.Key does in Go.
-local function key(...)
-  return prefix .. table.concat({...}, ':')
+-- key builds the name of a key from its parts, as DB.Key does in Go. Most have two or
+-- three, and these need no list.
+local function key(a, b, c, ...)
+  if c == nil then
+    return b == nil and prefix .. (a or '') or prefix .. a .. ':' .. b
+  end
+  if select('#', ...) == 0 then
+    return prefix .. a .. ':' .. b .. ':' .. c
+  end
+  return prefix .. table.concat({a, b, c, ...}, ':')
 end
+
+-- heads has the lengths that pack has written as text: to write a number takes longer than
+-- to look it up.
+local heads = {}
 
 -- pack encodes strings of any bytes so that no two lists produce the same text,
 -- as Pack does in Go.
 local function pack(...)
-  local out = {}
-  for i, s in ipairs({...}) do
-    out[i] = #s .. ':' .. s
+  local out, n = {}, 0
+  for _, s in ipairs({...}) do
+    local head = heads[#s]
+    if not head then
+      head = #s .. ':'
+      heads[#s] = head
+    end
+    out[n + 1], out[n + 2] = head, s
+    n = n + 2
   end
   return table.concat(out)
 end
 
--- int formats a number without an exponent or a fraction: tostring uses
--- exponents from 15 digits.
+-- int formats a number without an exponent or a fraction: tostring uses exponents from 15
+-- digits, and %d is exact for whole numbers below 2^53 and faster.
 local function int(n)
+  if n % 1 == 0 and n < 9007199254740992 and n > -9007199254740992 then
+    return string.format('%d', n)
+  end
   return string.format('%.0f', n)
 end
 

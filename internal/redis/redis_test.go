@@ -44,11 +44,12 @@ func TestScripts(t *testing.T) {
 		require.Equal(t, []string{"abab", "1755907200123", db.Key("a", "b"), redis.Pack("x", "", "a:b"), "clock"}, reply)
 
 		// In the embedded server these are written in Go.
-		body = `return {int(0), int(-7), int(2.5), int(3.5), int(2^53), int(1e17), int(-1e300), key(), key('', 5), pack(), pack('\255', '')}`
+		body = `return {int(0), int(-7), int(2.5), int(3.5), int(2^53), int(1e17), int(-1e300), key(), key('', 5), key('a'), key('a', 'b', 'c'), key(1, 2, 3, 4, 5), pack(), pack('\255', ''), pack('ab', 'cd')}`
 		reply, err = db.Run(ctx, redis.NewScript("texts", redis.ReadOnly, body))
 		require.NoError(t, err)
 		require.Equal(t, []string{
-			"0", "-7", "2", "4", "9007199254740992", "100000000000000000", fmt.Sprintf("%.0f", -1e300), db.Key(), db.Key("", "5"), "", redis.Pack("\xff", ""),
+			"0", "-7", "2", "4", "9007199254740992", "100000000000000000", fmt.Sprintf("%.0f", -1e300), db.Key(), db.Key("", "5"), db.Key("a"),
+			db.Key("a", "b", "c"), db.Key("1", "2", "3", "4", "5"), "", redis.Pack("\xff", ""), redis.Pack("ab", "cd"),
 		}, reply)
 
 		_, err = db.Run(ctx, redis.NewScript("broken", redis.Write, `error('no')`))
@@ -105,6 +106,25 @@ func TestLostReplyRunsOnce(t *testing.T) {
 			require.Equal(t, []string{"ok", strconv.Itoa(want + 1)}, reply)
 		}
 		require.GreaterOrEqual(t, proxy.Lost(), 19)
+
+		// The second time the reply comes from where it was stored.
+		binary := "\x00\r\n\xff1:2"
+		for _, items := range []int{0, 1, 2500} {
+			want := make([]string, items)
+			for n := range want {
+				want[n] = []string{binary, "", "12:"}[n%3]
+			}
+			armed.Store(true)
+			reply, err := db.Run(t.Context(), redis.NewScript("binary", redis.Write, `local out = {}
+				for i = 1, tonumber(ARGV[1]) do out[i] = ({ARGV[2], '', '12:'})[(i - 1) % 3 + 1] end
+				write('INCRBY', key('runs'), 1)
+				return out`), items, binary)
+			require.NoError(t, err)
+			require.Equal(t, want, append([]string{}, reply...))
+		}
+		runs, err := db.Client().Get(t.Context(), db.Key("runs")).Int()
+		require.NoError(t, err)
+		require.Equal(t, 3, runs)
 	}
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()

@@ -1,13 +1,19 @@
 -- Runs main once per nonce (KEYS[2]): the reply is stored for a minute, and
 -- returned again if the script is resent because its reply was lost.
 local nonce = KEYS[2]
-local seen = redis.call('LRANGE', nonce, 0, -1)
-if #seen > 0 then
-  return seen
+local seen = redis.call('GET', nonce)
+if seen then
+  local reply, at = {}, 1
+  while at <= #seen do
+    local colon = string.find(seen, ':', at, true)
+    local ends = colon + tonumber(string.sub(seen, at, colon - 1))
+    reply[#reply + 1], at = string.sub(seen, colon + 1, ends), ends + 1
+  end
+  return reply
 end
-local reply = main()
-for i = 1, #reply, 1000 do
-  redis.call('RPUSH', nonce, unpack(reply, i, math.min(i + 999, #reply)))
+local reply, packed = main(), ''
+for i = 1, #reply, 1000 do -- unpack() fails for thousands
+  packed = packed .. pack(unpack(reply, i, math.min(i + 999, #reply)))
 end
-redis.call('PEXPIRE', nonce, 60000)
+redis.call('SET', nonce, packed, 'PX', '60000')
 return reply

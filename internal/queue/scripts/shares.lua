@@ -159,9 +159,11 @@ end
 
 -- end_turns forgets the places of a tenant that has no jobs, and its costs.
 local function end_turns(tenant)
-  for _, band in ipairs(BANDS) do
+  local callers = {}
+  for i, band in ipairs(BANDS) do
     write('HDEL', key('q', 'turns' .. band), tenant)
     write('HDEL', key('q', 'costs' .. band), tenant)
-    write('DEL', key('q', 'callers' .. band, tenant))
+    callers[i] = key('q', 'callers' .. band, tenant)
   end
+  write('DEL', unpack(callers))
 end
