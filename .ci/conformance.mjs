@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 // Runs the conformance suite against simulated ComfyUI servers of two versions, and against ./caddy in front of 1, 2 and
-// 3 of each. With COMFYUI_URL (one URL, or several by commas) against those servers instead, and against ./caddy in
-// front of 1, 2 ... of each version among them. The programs must have been built (make build).
+// 3 of each; the cases of A1111's API against a simulated A1111, and against ./caddy in front of two. With COMFYUI_URL (one
+// URL, or several by commas) against those servers instead, and against ./caddy in front of 1, 2 ... of each version among
+// them. The programs must have been built (make build).
 //
 //   --only WORD,...     cases whose names contain one of the words
 //   --columns WORD,...  columns whose names contain one of the words, such as "x2" or "hub 0.33.0"
@@ -22,6 +23,9 @@ const diagonal = ['hub 0.3.64 x1', 'hub 0.33.0 x2', 'hub 0.3.64 x3'];
 
 /** A hub whose listings are those of a single ComfyUI. */
 const one = { name: 'hub queue one', hub: true, version: '0.33.0', instances: 2, site: 'queue one' };
+
+/** The version of A1111's API that its simulated servers play. */
+const a1111 = { dialect: 'a1111', version: '1.10.1' };
 
 const say = (text) => console.log(text);
 const { values: options } = parseArgs({
@@ -45,7 +49,7 @@ async function main() {
   const words = options.columns.split(',').filter(Boolean);
   const columns = (urls.length ? await real(urls) : simulated()).filter(({ name }) => !words.length || words.some((word) => name.includes(word)));
   const cases = choose(options.only);
-  const programs = install({ cache: process.env.CONFORMANCE_CACHE ?? defaultCache, python: process.env.CONFORMANCE_PYTHON ?? 'python3' }, cases.some(({ python }) => python), say);
+  const programs = install({ cache: process.env.CONFORMANCE_CACHE ?? defaultCache, python: process.env.CONFORMANCE_PYTHON ?? 'python3' }, cases.some(({ needsPython }) => needsPython), say);
   const rows = await runAll(columns, cases, { programs, atOnce: Number(options['at-once']), say, verbose: options.verbose });
   return report(rows, columns, say);
 }
@@ -56,7 +60,18 @@ function simulated() {
     const name = `hub ${version} x${count}`;
     return column({ name, hub: true, version, instances: count, diagonal: diagonal.includes(name) }, () => fleets.hub({ name, version, count }));
   }));
-  return [...hubs.toReversed(), ...plain, column(one, () => fleets.hub({ ...one, count: one.instances }))]; // the longest first
+  return [...hubs.toReversed(), ...plain, column(one, () => fleets.hub({ ...one, count: one.instances })), ...ofA1111()]; // the longest first
+}
+
+function ofA1111() {
+  const name = 'a1111 hub x2';
+  return [
+    column({ ...a1111, name: 'a1111 plain', hub: false }, async () => {
+      const { urls: [url], ...server } = await fleets.a1111(1);
+      return { url, ...server };
+    }),
+    column({ ...a1111, name, hub: true, instances: 2 }, () => fleets.hubOfA1111(name, 2)),
+  ];
 }
 
 /** Real servers are shared by their columns, which therefore come one after another. */

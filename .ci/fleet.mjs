@@ -32,8 +32,33 @@ export class Fleets {
     return { url, tails: () => tails([server]), close: () => this.#stop([server]) };
   }
 
-  /** Starts a hub with an agent in front of so many simulated instances, or of the servers at `urls`; `site` is a word of its site. */
-  async hub({ name, version, count, site, urls = [] }) {
+  /** Starts so many simulated A1111 servers, each a program of its own. */
+  async a1111(count) {
+    const ports = await freePorts(count);
+    const models = ['checkpoints/fox.safetensors', 'checkpoints/owl.safetensors', 'loras/ink'].flatMap((model) => ['--model', model]);
+    const servers = ports.map((port) =>
+      this.#start(`a1111-${port}`, 'bin/agent', ['simulate', '--a1111', '--port', port, '--step-time', '20ms', ...models]));
+    const urls = ports.map((port) => `http://127.0.0.1:${port}`);
+    await this.#ready(servers, async () => {
+      for (const url of urls) if (!(await fetch(`${url}/sdapi/v1/progress`)).ok) return false;
+      return true;
+    });
+    return { urls, tails: () => tails(servers), close: () => this.#stop(servers) };
+  }
+
+  /** Starts a hub in front of so many simulated A1111 servers. */
+  async hubOfA1111(name, count) {
+    const servers = await this.a1111(count);
+    const hub = await this.hub({ name, count, urls: servers.urls, kind: 'a1111' });
+    return {
+      url: hub.url,
+      tails: () => [servers, hub].forEach((one) => one.tails()),
+      close: () => Promise.all([hub.close(), servers.close()]),
+    };
+  }
+
+  /** Starts a hub with an agent in front of so many simulated instances, or of the servers at `urls`, of a `kind`; `site` is a word of its site. */
+  async hub({ name, version, count, site, urls = [], kind = 'comfyui' }) {
     const [api, gossip, admin] = await freePorts(3);
     const slug = name.replaceAll(/[^\w.]+/g, '-');
     const home = path.join(this.#folder, slug);
@@ -53,7 +78,7 @@ export class Fleets {
       XDG_CONFIG_HOME: home,
     });
     const servers = urls.length
-      ? urls.flatMap((url, i) => ['--comfyui', `server${i + 1}=${url}`])
+      ? urls.flatMap((url, i) => [`--${kind}`, `server${i + 1}=${url}`])
       : ['--simulate', String(count), '--comfyui-version', version];
     const agent = this.#start(`${slug}-agent`, 'bin/agent', ['run', '--join', `127.0.0.1:${gossip}`, '--name', 'ci', ...servers]);
     const url = `http://127.0.0.1:${api}`;

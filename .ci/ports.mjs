@@ -14,8 +14,9 @@ let last = lowest + Math.floor(Math.random() * 10_000);
 export async function freePorts(count) {
   const ports = [];
   while (ports.length < count) {
-    last = last < highest ? last + 1 : lowest;
-    if (await isFree(last)) ports.push(String(last));
+    const port = last < highest ? last + 1 : lowest;
+    last = port; // somebody else may ask before the next line has ended
+    if (await isFree(port)) ports.push(String(port));
   }
   return ports;
 }

@@ -1,7 +1,10 @@
 // Every case of the suite, by file and name. Each runs in its own process.
 // `hubOnly` says why a stock ComfyUI cannot do it; such a case runs only against hubs.
-// `site` gives the words that a hub's site must have for it.
+// `site` gives the words that a hub's site must have for it, `dialect` the API that it speaks if that is not ComfyUI's.
+// A `strict` case must pass in every column: only servers that the suite starts itself are among them.
 // A new case runs in every column without being named anywhere else.
+
+const a1111 = { dialect: 'a1111', strict: true };
 
 const groups = {
   'clients/stable-canvas.mjs': {
@@ -46,6 +49,9 @@ const groups = {
     neverLost: {}, promptEnd: {}, counts: {}, pollers: {}, refusals: {}, routes: {}, historyList: {}, frontend: {},
     oneRunning: { site: 'queue one' },
   },
+  'a1111/webui_api.py': { pictures: a1111, extras: a1111, routes: a1111, interrupted: a1111, refused: a1111 },
+  'a1111/node-sd-webui.mjs': { pictures: a1111, pngInfo: a1111, refused: a1111 },
+  'a1111/together.mjs': { ten: { ...a1111, needsPython: true } },
 };
 
 // Slow clients run with each version and with each number of instances, but not with all pairs of them (`diagonal`).
@@ -53,14 +59,17 @@ const slow = ['clients/cli.py', 'clients/api_client.py', 'clients/script.py', 'c
 
 /** The cases in order: name, file, whether it is Python, whether it is a published client, limits. */
 const cases = Object.entries(groups).flatMap(([file, members]) =>
-  Object.entries(members).map(([name, { hubOnly, site, seconds = 180, diagonal = slow.includes(file) }]) => ({
+  Object.entries(members).map(([name, { hubOnly, site, dialect, strict, needsPython = file.endsWith('.py'), seconds = 180, diagonal = slow.includes(file) }]) => ({
     name: `${file.replace(/^.*\/|\.\w+$/g, '')}: ${name}`,
     file,
     case: name,
     python: file.endsWith('.py'),
+    needsPython,
     published: file.startsWith('clients/'),
     hubOnly,
     site,
+    dialect,
+    strict,
     diagonal,
     seconds,
   })));

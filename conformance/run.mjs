@@ -53,7 +53,7 @@ async function main() {
     say(usage);
     return options.help ? 0 : 2;
   }
-  const programs = install(options, cases.some(({ python }) => python), say);
+  const programs = install(options, cases.some(({ needsPython }) => needsPython), say);
   if (options.install) return 0;
   const columns = [];
   for (const server of servers) {

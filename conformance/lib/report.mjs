@@ -5,12 +5,14 @@ const WORDS = { pass: 'ok', fail: 'FAIL', skip: 'skip' };
 /**
  * The verdict on a case in one column. A hub is judged by what a plain ComfyUI can do, one of the same version if there
  * is one: if the plain one fails a case, the client or ComfyUI is at fault, unless a hub must do that case better.
- * A plain ComfyUI beside a hub is the measure and is not judged. Undefined if there is nothing to judge.
+ * A plain ComfyUI beside a hub is the measure and is not judged. A strict case is judged by its own result everywhere.
+ * Undefined if there is nothing to judge.
  */
-export function verdict({ results, hubOnly }, column, columns) {
+export function verdict({ results, hubOnly, strict }, column, columns) {
   const result = results[column.name];
   if (!result) return undefined;
   if (result.broken) return 'fail'; // not a server's fault: the case itself cannot run
+  if (strict) return result.status;
   if (!column.hub) return columns.some(({ hub }) => hub) ? undefined : result.status;
   if (hubOnly || result.status === 'pass') return result.status;
   const plain = measure(results, column, columns);

@@ -9,14 +9,14 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /**
  * A column has a `name`, `hub` (true for a hub), the `instances` behind it, `version` (ComfyUI's), `diagonal` (false:
- * without the slow clients), `site` (words of the hub's site: only the cases that ask for them), `open()`, which returns
- * its URL once it can be used, and `close(failed)`.
+ * without the slow clients), `site` (words of the hub's site: only the cases that ask for them), `dialect` (likewise: the
+ * API that its cases speak), `open()`, which returns its URL once it can be used, and `close(failed)`.
  *
  * At most `atOnce` columns run side by side; those with the same `servers` run one after another.
  * Returns the rows of the table: for each case its result in each column.
  */
 export async function runAll(columns, cases, { programs, atOnce = 1, say, verbose = false }) {
-  const rows = cases.map(({ name, hubOnly }) => ({ name, hubOnly, results: {} }));
+  const rows = cases.map(({ name, hubOnly, strict }) => ({ name, hubOnly, strict, results: {} }));
   const width = Math.max(...columns.map(({ name }) => name.length));
   const waiting = [...columns];
   const busy = new Set();
@@ -50,7 +50,7 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
       column.url = await column.open();
       column.version ??= await versionOf(column.url);
       for (const [item, row] of mine) {
-        await settle(column.url);
+        await settle(column);
         put(item, row, await turns(item, column, programs, verbose));
       }
     } catch (error) {
@@ -66,7 +66,8 @@ export async function runAll(columns, cases, { programs, atOnce = 1, say, verbos
   return rows;
 }
 
-function suits({ hubOnly, diagonal, site }, column) {
+function suits({ hubOnly, diagonal, site, dialect }, column) {
+  if (dialect !== column.dialect) return false;
   if (!column.hub) return !hubOnly;
   return site === column.site && (column.diagonal !== false || !diagonal);
 }
@@ -84,7 +85,8 @@ function headline(detail) {
 }
 
 /** Waits until the queue is empty. After 3 s it ends what a failed case left behind, so that the next case does not fail. */
-async function settle(url) {
+async function settle({ url, hub, dialect }) {
+  if (!hub && dialect) return; // such a server has no queue to look at
   const post = (to, body) => fetch(url + to, { method: 'POST', body: JSON.stringify(body), signal: AbortSignal.timeout(10_000) });
   const start = Date.now();
   for (let asked = false; Date.now() - start < 60_000;) {
@@ -112,7 +114,7 @@ async function settle(url) {
 async function turns(item, column, programs, verbose) {
   const first = await run(item, column, programs, verbose);
   if (first.status !== 'fail' || !item.published) return first;
-  await settle(column.url);
+  await settle(column);
   const second = await run(item, column, programs, verbose);
   if (second.status === 'fail') return second;
   return { ...second, ms: first.ms + second.ms, before: first.detail };
@@ -127,7 +129,10 @@ function run(item, { url, instances = 1 }, programs, verbose) {
   const child = spawn(program, [path.join(root, item.file), '--url', url, '--case', item.case, '--instances', String(instances)], {
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, CONFORMANCE_RESULT: result, CONFORMANCE_NODE_MODULES: programs.modules, PYTHONDONTWRITEBYTECODE: '1', NO_PROXY: '*' },
+    env: {
+      ...process.env, CONFORMANCE_RESULT: result, CONFORMANCE_NODE_MODULES: programs.modules, CONFORMANCE_CLIENT_PYTHON: programs.python ?? '',
+      PYTHONDONTWRITEBYTECODE: '1', NO_PROXY: '*',
+    },
   });
   let output = '';
   const take = (chunk) => {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"image"
+	"image/color"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -28,22 +29,25 @@ func whole(o *pyjson.Object, key string, otherwise int) int {
 }
 
 // decode reads a picture in base64.
-func decode(text string) (image.Config, []byte, *failure) {
+func decode(text string) (image.Image, []byte, *failure) {
 	if strings.HasPrefix(text, "data:image/") {
 		_, text, _ = strings.Cut(text, ",")
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err == nil {
-		var c image.Config
-		if c, _, err = image.DecodeConfig(bytes.NewReader(data)); err == nil {
-			return c, data, nil
+		var picture image.Image
+		if picture, _, err = image.Decode(bytes.NewReader(data)); err == nil {
+			return picture, data, nil
 		}
 	}
-	return image.Config{}, nil, httpException(http.StatusInternalServerError, "Invalid encoded image")
+	return nil, nil, httpException(http.StatusInternalServerError, "Invalid encoded image")
 }
 
+// corner is the colour of a picture's first pixel.
+func corner(p image.Image) color.Color { return p.At(p.Bounds().Min.X, p.Bounds().Min.Y) }
+
 func (s *Server) txt2img(_ *http.Request, body *pyjson.Object) (pyjson.Value, *failure) {
-	return s.generate("txt2img", body)
+	return s.generate("txt2img", body, nil)
 }
 
 func (s *Server) img2img(_ *http.Request, body *pyjson.Object) (pyjson.Value, *failure) {
@@ -51,10 +55,15 @@ func (s *Server) img2img(_ *http.Request, body *pyjson.Object) (pyjson.Value, *f
 	if pictures == nil {
 		return nil, httpException(http.StatusNotFound, "Init image not found")
 	}
+	var from color.Color
 	for _, v := range pictures {
 		text, _ := v.(pyjson.String)
-		if _, _, f := decode(string(text)); f != nil {
+		picture, _, f := decode(string(text))
+		if f != nil {
 			return nil, f
+		}
+		if from == nil {
+			from = corner(picture)
 		}
 	}
 	if mask := body.String("mask"); mask != "" {
@@ -62,7 +71,7 @@ func (s *Server) img2img(_ *http.Request, body *pyjson.Object) (pyjson.Value, *f
 			return nil, f
 		}
 	}
-	return s.generate("img2img", body)
+	return s.generate("img2img", body, from)
 }
 
 // begin takes the lock and begins a job; end must be called.
@@ -148,7 +157,9 @@ func (s *Server) stops() bool {
 // samplers are those that it knows.
 var samplers = []string{"", "Euler", "Euler a", "DPM++ 2M"}
 
-func (s *Server) generate(path string, body *pyjson.Object) (pyjson.Value, *failure) {
+// generate makes pictures: each has the colour of its seed, and to the right that of the
+// picture it was made from, if there is one.
+func (s *Server) generate(path string, body *pyjson.Object, from color.Color) (pyjson.Value, *failure) {
 	if v, ok := body.Get("steps"); ok {
 		if _, is := v.(pyjson.Number); !is {
 			return nil, invalid("steps", "value is not a valid integer", "type_error.integer")
@@ -180,7 +191,11 @@ func (s *Server) generate(path string, body *pyjson.Object) (pyjson.Value, *fail
 			one := seed + len(images)
 			text := fmt.Sprintf("%s\nSteps: %d, Sampler: Euler, CFG scale: 7, Seed: %d, Size: %dx%d, Model hash: %s, Model: %s",
 				body.String("prompt"), steps, one, width, height, hash(checkpoint), stem(checkpoint))
-			images = append(images, pyjson.String(base64.StdEncoding.EncodeToString(paint(width, height, one, text))))
+			left, right := colorOf(one), from
+			if right == nil {
+				right = left
+			}
+			images = append(images, pyjson.String(base64.StdEncoding.EncodeToString(paint(width, height, left, right, text))))
 			seeds, texts = append(seeds, pyjson.Int(int64(one))), append(texts, pyjson.String(text))
 		}
 	}
@@ -207,11 +222,12 @@ func (s *Server) generate(path string, body *pyjson.Object) (pyjson.Value, *fail
 
 // enlarged is what becomes of a picture in the tab Extras.
 func enlarged(text string) (pyjson.String, *failure) {
-	c, _, f := decode(text)
+	picture, _, f := decode(text)
 	if f != nil {
 		return "", f
 	}
-	return pyjson.String(base64.StdEncoding.EncodeToString(paint(min(c.Width*2, 4096), min(c.Height*2, 4096), 7, ""))), nil
+	size, c := picture.Bounds().Size(), corner(picture)
+	return pyjson.String(base64.StdEncoding.EncodeToString(paint(min(size.X*2, 4096), min(size.Y*2, 4096), c, c, ""))), nil
 }
 
 func (s *Server) extraSingle(_ *http.Request, body *pyjson.Object) (pyjson.Value, *failure) {
@@ -249,6 +265,9 @@ func (s *Server) extraBatch(_ *http.Request, body *pyjson.Object) (pyjson.Value,
 }
 
 func (s *Server) pngInfo(_ *http.Request, body *pyjson.Object) (pyjson.Value, *failure) {
+	if !body.Has("image") {
+		return nil, invalid("image", "field required", "value_error.missing")
+	}
 	_, data, f := decode(strings.TrimSpace(body.String("image")))
 	if f != nil {
 		return nil, f

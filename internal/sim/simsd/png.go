@@ -9,9 +9,20 @@ import (
 	"image/png"
 )
 
-// paint paints a picture in one colour, with A1111's text about it if there is one.
-func paint(width, height, seed int, parameters string) []byte {
-	p := image.NewPaletted(image.Rect(0, 0, width, height), color.Palette{color.RGBA{uint8(seed), uint8(seed >> 8), uint8(seed * 37), 255}})
+// colorOf is the colour of a seed.
+func colorOf(seed int) color.Color {
+	return color.RGBA{uint8(seed), uint8(seed >> 8), uint8(seed * 37), 255}
+}
+
+// paint paints a picture whose left half has one colour and whose right half another, with
+// A1111's text about it if there is one.
+func paint(width, height int, left, right color.Color, parameters string) []byte {
+	p := image.NewPaletted(image.Rect(0, 0, width, height), color.Palette{left, right})
+	for i := range p.Pix {
+		if 2*(i%p.Stride) >= width {
+			p.Pix[i] = 1
+		}
+	}
 	var out bytes.Buffer
 	if err := png.Encode(&out, p); err != nil { // into memory
 		panic(err)

@@ -52,25 +52,19 @@ func (s *Server) routes() {
 			return list
 		},
 		"latent-upscale-modes": func() pyjson.Value { return pyjson.Array{dict("name", pyjson.String("Latent"))} },
-		"sd-vae":               none, "hypernetworks": none, "face-restorers": none, "realesrgan-models": none, "prompt-styles": none, "sd-modules": none,
-		"script-info": none, "extensions": none,
-		"scripts":    func() pyjson.Value { return dict("txt2img", pyjson.Array{}, "img2img", pyjson.Array{}) },
-		"embeddings": func() pyjson.Value { return dict("loaded", &pyjson.Object{}, "skipped", &pyjson.Object{}) },
-		"cmd-flags":  func() pyjson.Value { return dict("api", pyjson.Bool(true)) },
+		"sd-modules":           func() pyjson.Value { return pyjson.Array{} }, // Forge's, whose list is a plain one
 	} {
-		s.mux.HandleFunc("GET /sdapi/v1/"+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, get()) })
+		s.get(path, get)
+	}
+	for path, what := range assets() {
+		s.get(path, func() pyjson.Value { return pyjson.Clone(what) })
 	}
 	for path, set := range map[string]func(*state){
-		"interrupt": func(st *state) { st.interrupted = true }, "skip": func(st *state) { st.skipped = true },
-		"unload-checkpoint": func(*state) {}, "reload-checkpoint": func(*state) {},
+		"interrupt": func(st *state) { st.interrupted = true }, "unload-checkpoint": func(*state) {}, "reload-checkpoint": func(*state) {},
 	} {
-		s.mux.HandleFunc("POST /sdapi/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
-			s.mu.Lock()
-			set(&s.state)
-			s.mu.Unlock()
-			answer(w, http.StatusOK, &pyjson.Object{})
-		})
+		s.set(path, set, &pyjson.Object{})
 	}
+	s.set("skip", func(st *state) { st.skipped = true }, pyjson.Null{})
 	for _, what := range []string{"checkpoints", "vae", "loras", "embeddings"} {
 		s.mux.HandleFunc("POST /sdapi/v1/refresh-"+what, s.refresh)
 	}
@@ -83,7 +77,20 @@ func (s *Server) routes() {
 	})
 }
 
-func none() pyjson.Value { return pyjson.Array{} }
+// get adds a route that shows something.
+func (s *Server) get(path string, show func() pyjson.Value) {
+	s.mux.HandleFunc("GET /sdapi/v1/"+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, show()) })
+}
+
+// set adds a route that changes the state.
+func (s *Server) set(path string, change func(*state), v pyjson.Value) {
+	s.mux.HandleFunc("POST /sdapi/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		change(&s.state)
+		s.mu.Unlock()
+		answer(w, http.StatusOK, v)
+	})
+}
 
 func answer(w http.ResponseWriter, status int, v pyjson.Value) {
 	w.Header().Set("Content-Type", "application/json")
@@ -198,7 +205,8 @@ func (s *Server) progress(w http.ResponseWriter, r *http.Request) {
 		}
 		eta, share = time.Since(st.began).Seconds()/share-time.Since(st.began).Seconds(), min(share, 1)
 		if st.step > 0 && r.URL.Query().Get("skip_current_image") != "true" {
-			current = pyjson.String(base64.StdEncoding.EncodeToString(paint(64, 64, st.step, "")))
+			c := colorOf(st.step)
+			current = pyjson.String(base64.StdEncoding.EncodeToString(paint(64, 64, c, c, "")))
 		}
 	}
 	answer(w, http.StatusOK, dict("progress", pyjson.Float(share), "eta_relative", pyjson.Float(eta), "state", dict(

@@ -27,7 +27,7 @@ func ask(t *testing.T, s *Server, method, path, body string) (int, pyjson.Value)
 func TestResponseModels(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Loras: []string{"ink"}})
-	square := base64.StdEncoding.EncodeToString(paint(8, 8, 1, "a cat"))
+	square := base64.StdEncoding.EncodeToString(paint(8, 8, colorOf(1), colorOf(1), "a cat"))
 	for _, c := range []struct{ method, path, body, members string }{
 		{"POST", "txt2img", `{"steps": 1, "width": 8, "height": 8}`, "images parameters info"},
 		{"POST", "img2img", `{"steps": 1, "width": 8, "height": 8, "init_images": ["` + square + `"]}`, "images parameters info"},
@@ -75,6 +75,7 @@ func TestErrors(t *testing.T) {
 		{"txt2img", `{"sampler_name": "x"}`, 404, `"detail": "Sampler not found"`},
 		{"txt2img", `{"steps": "x"}`, 422, `{"detail": [{"loc": ["body", "steps"]`},
 		{"txt2img", `[]`, 422, `"loc": ["body"`},
+		{"png-info", `{}`, 422, `{"detail": [{"loc": ["body", "image"], "msg": "field required"`},
 		{"options", `{"sd_model_checkpoint": "x"}`, 500, `"error": "RuntimeError"`},
 		{"nowhere", `{}`, 404, `{"detail": "Not Found"}`},
 	} {
