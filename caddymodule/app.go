@@ -201,6 +201,10 @@ type App struct {
 	// `/hub/v1` and at the root; `v1`, below `/hub/v1` only; `off`. Default: `root`.
 	PlainAPI string `json:"plain_api,omitempty"`
 
+	// Whether clients of A1111's API (`/sdapi/v1/*`) may use the hub: `on` or `off`.
+	// Default: `on`.
+	A1111API string `json:"a1111_api,omitempty"`
+
 	// Folder with the static files of ComfyUI's web UI. Default: they come
 	// from an instance.
 	Frontend string `json:"frontend,omitempty"`
@@ -358,6 +362,7 @@ func (a *App) hubSettings() hub.Settings {
 		Manager:           a.Manager,
 		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
 		PlainAPI:          hub.PlainAPI(a.PlainAPI),
+		NoA1111API:        a.A1111API == "off",
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,
 		Free:              hub.FreePolicy(a.Free),

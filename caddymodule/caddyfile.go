@@ -107,6 +107,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    manager            on | off
 //	    passthrough        off | read | on
 //	    plain_api          root | v1 | off
+//	    a1111_api          on | off
 //	    frontend           <folder>
 //	    users              single | multi
 //	    free               own | all | off
@@ -215,11 +216,13 @@ func (a *App) set(word, value string) (err error) {
 	case "input_age":
 		a.InputAge, err = parseDuration(value)
 	case "manager":
-		a.Manager, err = value == "on", oneOf(value, "on", "off")
+		a.Manager, err = value == "on", checkSwitch(value)
 	case "passthrough":
 		a.Passthrough, err = value, checkPassthrough(value)
 	case "plain_api":
 		a.PlainAPI, err = value, checkPlainAPI(value)
+	case "a1111_api":
+		a.A1111API, err = value, checkSwitch(value)
 	case "frontend":
 		a.Frontend = value
 	case "users":

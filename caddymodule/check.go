@@ -118,6 +118,11 @@ func (a *App) check() error {
 			return fmt.Errorf("plain_api: %w", err)
 		}
 	}
+	if a.A1111API != "" {
+		if err := checkSwitch(a.A1111API); err != nil {
+			return fmt.Errorf("a1111_api: %w", err)
+		}
+	}
 	instances := slices.Concat(a.Instances, a.A1111)
 	for i, instance := range instances {
 		if err := checkInstance(instance); err != nil {
@@ -286,6 +291,8 @@ func checkInstance(value string) error {
 func checkFree(value string) error {
 	return oneOf(value, string(hub.FreeOwn), string(hub.FreeAll), string(hub.FreeOff))
 }
+
+func checkSwitch(value string) error { return oneOf(value, "on", "off") }
 
 func checkPlainAPI(value string) error {
 	return oneOf(value, string(hub.PlainAPIRoot), string(hub.PlainAPIV1), string(hub.PlainAPIOff))

@@ -59,7 +59,7 @@ func (c *client) abilities(ctx context.Context) (*abilities, error) {
 		}
 	}
 	options := map[string]bool{}
-	if v, err := c.get(ctx, "options", maxListing); err == nil {
+	if v, err := c.get(ctx, settingsPath, maxListing); err == nil {
 		o, _ := v.(*pyjson.Object)
 		for key := range o.All() {
 			options[key] = true

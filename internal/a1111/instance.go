@@ -112,6 +112,7 @@ func (i *Instance) live(ctx context.Context) (lived bool, err error) {
 	if l.server, err = standin.New(l, i.o.Dir); err != nil {
 		return false, err
 	}
+	_, _ = l.settingsBetween(ctx) // before the first request may change them
 	i.set(l.server)
 	i.o.Logger.Info("A1111 is there")
 	err = l.watch(ctx)

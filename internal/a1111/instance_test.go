@@ -98,6 +98,27 @@ func (b *bench) until(kind string) (preview bool) {
 	}
 }
 
+// What holds for a request alone is shown to nobody while the server works on it.
+func TestSettingsBetweenRequests(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
+	settings := func() string {
+		body, err := b.Get(t.Context(), apiPrefix+settingsPath, nil)
+		require.NoError(t, err)
+		return string(body)
+	}
+	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8, "override_settings": {"sd_vae": "mine", "samples_format": "webp"}}`, endless), "")
+	b.until("")
+	require.Contains(t, settings(), `"sd_vae": "Automatic"`)
+	require.NotContains(t, settings(), "mine")
+	require.NoError(t, b.Interrupt(t.Context(), "p"))
+	b.entry("p")
+	resp, err := http.Post("http://"+b.addr+"/sdapi/v1/options", "application/json", strings.NewReader(`{"sd_vae": "the operator's"}`))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Eventually(t, func() bool { return strings.Contains(settings(), "the operator's") }, time.Minute, time.Millisecond)
+}
+
 func TestProgressAndInterruption(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})

@@ -43,8 +43,12 @@ type life struct {
 	looking sync.Mutex
 
 	mu sync.Mutex
-	// task is what runs, nil for nothing.
-	task *task
+	// task is what runs, nil for nothing; begun counts those that have begun.
+	task  *task
+	begun int
+	// settings are the server's as they were between two requests when they were seen last,
+	// nil if they were not.
+	settings *pyjson.Object
 }
 
 func newLife(c *client, o Options, can *abilities) *life {
@@ -133,6 +137,7 @@ func (l *life) learn(ctx context.Context) {
 	if can, err := l.client.abilities(ctx); err == nil {
 		l.can.Store(can)
 	}
+	_, _ = l.settingsBetween(ctx) // else those seen last are good
 	l.remember(ctx)
 }
 

@@ -51,6 +51,7 @@ func (l ownRoutes) handler() http.Handler {
 	mux.HandleFunc("GET "+ProgressPath, l.getProgress)
 	mux.HandleFunc("POST "+InterruptPath, l.postStop(orderInterrupt))
 	mux.HandleFunc("POST "+SkipPath, l.postStop(orderSkip))
+	mux.HandleFunc("GET "+apiPrefix+settingsPath, l.getSettings)
 	for _, what := range Refreshes() {
 		mux.HandleFunc("POST "+apiPrefix+what, l.postRefresh(what))
 	}

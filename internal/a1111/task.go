@@ -116,6 +116,7 @@ func (l *life) begin(ctx context.Context, t *task) {
 	defer l.mu.Unlock()
 	if t != nil {
 		t.others = p
+		l.begun++
 	}
 	l.task = t
 }

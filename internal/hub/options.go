@@ -163,6 +163,9 @@ type Settings struct {
 	Passthrough PassthroughPolicy
 	// PlainAPI says where the plain job API is. Default: PlainAPIRoot.
 	PlainAPI PlainAPI
+	// NoA1111API leaves out the routes for clients of A1111's API. Servers of that API may
+	// be in the fleet nevertheless. Default: the routes are there.
+	NoA1111API bool
 	// MultiUser keeps settings and user files apart by the header Comfy-User,
 	// as ComfyUI does with --multi-user. Default: each tenant is one user.
 	MultiUser bool

@@ -71,7 +71,7 @@ func TestA1111Lists(t *testing.T) {
 	status, answer := c.do("POST", "/sdapi/v1/refresh-checkpoints", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "null", answer)
-	for path, want := range map[string]int{"sd-models": 4, "loras": 2, "samplers": 2, "schedulers": 1, "sd-vae": 0} {
+	for path, want := range map[string]int{"sd-models": 4, "loras": 2, "samplers": 2, "schedulers": 1, "sd-vae": 1} {
 		status, answer = c.do("GET", "/sdapi/v1/"+path, "")
 		require.Equal(t, http.StatusOK, status, path)
 		var list []map[string]any

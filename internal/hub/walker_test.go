@@ -42,6 +42,9 @@ type walker struct {
 	tenant string
 	// who begins the names that the requests ask for.
 	who string
+	// bound is for how long the requests of a route may take, 0 for as long as they do. It may
+	// be nil.
+	bound func(route string) time.Duration
 	// answers are what came back, in the order of the requests.
 	answers []answer
 }
@@ -166,7 +169,7 @@ func (w *walker) query(name string) string {
 // body puts a name into every member that a route may read.
 func (w *walker) body(name string) string {
 	body, _ := json.Marshal(map[string]any{
-		"delete": w.names(), "prompt_id": name, "prompt_ids": w.names(), "job_ids": w.names(), "ids": w.names(), "id": name,
+		"delete": w.names(), "prompt_id": name, "id_task": name, "prompt_ids": w.names(), "job_ids": w.names(), "ids": w.names(), "id": name,
 		"client_id": w.who + "-client", "clientId": w.who + "-client", "enabled": true, "filename": name,
 		"subfolder": "", "type": "output", "username": w.who, "tenant": w.who, "unload_models": true, "free_memory": true,
 		w.who + ".setting": "changed", "extra_data": map[string]any{"client_id": w.who + "-client"},
@@ -201,8 +204,15 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 	if err != nil {
 		return // the web server refuses it before the hub sees it
 	}
-	if strings.Contains(route, "/wait/") || strings.Contains(route, "/events") {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the owner's jobs do not end
+	bound := time.Duration(0)
+	switch {
+	case w.bound != nil:
+		bound = w.bound(route)
+	case strings.Contains(route, "/wait/"), strings.Contains(route, "/events"):
+		bound = 100 * time.Millisecond // the owner's jobs do not end
+	}
+	if bound > 0 {
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		defer cancel()
 		r = r.WithContext(ctx)
 	}

@@ -111,8 +111,8 @@ func (o surveys) getList(merge merger) api.Handler {
 	}
 }
 
-// getFlags answers GET /cmd-flags with those flags of a server that are neither paths nor
-// passwords: its numbers and switches.
+// getFlags answers GET /cmd-flags with a server's numbers and switches. Its texts and lists are
+// empty: paths and passwords are among them.
 func (o surveys) getFlags(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	flags := o.ofOne(w, r, a, "cmd-flags")
 	if flags == nil {
@@ -121,9 +121,12 @@ func (o surveys) getFlags(w http.ResponseWriter, r *http.Request, a api.Requeste
 	shown := pyjson.NewObject()
 	for key, v := range flags.All() {
 		switch v.(type) {
-		case pyjson.Bool, pyjson.Number:
-		default:
-			v = pyjson.Null{}
+		case pyjson.String:
+			v = pyjson.String("")
+		case pyjson.Array:
+			v = pyjson.Array{}
+		case *pyjson.Object:
+			v = pyjson.NewObject()
 		}
 		shown.Set(key, v)
 	}

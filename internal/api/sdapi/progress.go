@@ -99,9 +99,7 @@ func (o tasks) postTask(w http.ResponseWriter, r *http.Request, a api.Requester,
 	asked, err := object(v)
 	task := ""
 	if err == nil {
-		if task, err = text(asked, "id_task"); err == nil && task == "" {
-			err = &invalid{place: []any{"id_task"}, message: "field required", kind: "value_error.missing"}
-		}
+		task, err = text(asked, "id_task")
 	}
 	if err != nil {
 		refuseRequest(w, err)
@@ -114,7 +112,7 @@ func (o tasks) postTask(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	preview, _ := asked.Get("live_preview")
 	for _, j := range own {
-		if taskOf(j.ID) == task {
+		if task != "" && taskOf(j.ID) == task {
 			api.WriteDetail(w, taskValue(j, o.progress(r.Context(), a, j, preview == pyjson.Bool(false))))
 			return
 		}
@@ -154,6 +152,9 @@ func taskAnswer(active, queued, completed bool, share, eta, preview, text pyjson
 
 // isDone reports whether one of the requester's last jobs was a task.
 func (o tasks) isDone(ctx context.Context, a api.Requester, task string) (bool, error) {
+	if task == "" {
+		return false, nil
+	}
 	callers := o.Recent.Callers(a)
 	ended, err := o.hub.Jobs().Ended(ctx, a.Tenant)
 	return slices.ContainsFunc(ended, func(e hub.EndedJob) bool {

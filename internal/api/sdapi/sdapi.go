@@ -6,6 +6,8 @@ package sdapi
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/a1111"
@@ -80,12 +82,19 @@ func (o *Room) Routes() api.Optional {
 			table.Handle(method+" "+below+"**", o.pass) // a server's own errors are for the client to see
 		}
 	}
-	return api.Optional{Router: table, On: func() bool { return true }}
+	return api.Optional{Router: table, On: func() bool { return !o.hub.Settings().NoA1111API }}
 }
 
 // managed are the routes that change a server: restart it, or write models to its disk.
 var managed = []string{
-	prefix + "server-kill", prefix + "server-restart", prefix + "server-stop", prefix + "create", prefix + "train",
+	prefix + "server-kill", prefix + "server-restart", prefix + "server-stop", prefix + "shutdown", prefix + "create", prefix + "train",
+}
+
+// harmless are the routes of Forge, SD.Next and ControlNet that tell what a server has. Their
+// other ones may tell what others do there: SD.Next's log has prompts, its browser pictures.
+var harmless = []string{
+	"/controlnet", prefix + "version", prefix + "controlnets", prefix + "preprocessors", prefix + "masking", prefix + "detailers",
+	prefix + "extra-networks", prefix + "lora", prefix + "checkpoint",
 }
 
 // pass lets a server answer what is no route of the hub, if the operator's passthrough allows
@@ -96,15 +105,17 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 	switch {
 	case path.Climbs(), o.own.Resembles(path):
 		status := http.StatusNotFound
-		if o.own.Pattern(path) != "none" {
+		if _, _, allowed := o.own.Find(r.Method, path); len(allowed) > 0 {
 			status = http.StatusMethodNotAllowed
+			slices.Sort(allowed)
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
 		}
 		writeDetail(w, status, http.StatusText(status))
 		return
 	case path.Below(managed...) && !o.hub.Settings().Manager:
 		writeDetail(w, http.StatusForbidden, "Changing the servers through the hub is switched off. The hub's operator can allow it with `manager on`.")
 		return
-	case r.Header.Get("Upgrade") != "", policy == hub.PassthroughOff, policy == hub.PassthroughRead && !api.IsRead(r):
+	case r.Header.Get("Upgrade") != "", policy == hub.PassthroughOff, policy == hub.PassthroughRead && !(api.IsRead(r) && path.Below(harmless...)):
 		writeDetail(w, http.StatusForbidden, "This call is none of the hub's own, and passing it on to a server is switched off. The hub's operator can allow it with `passthrough`.")
 		return
 	}
