@@ -44,7 +44,7 @@ func (r *run) conclude(ctx context.Context, res result) {
 		collected := r.phase == released
 		r.finish(ctx, res.ending)
 		if collected && r.phase == ended { // else the hub that holds the run now needs the record
-			r.clean(ctx)
+			r.conn.cleanup.add(r.lease().Upstream)
 		}
 	case crashed:
 		r.crash(ctx)
@@ -209,15 +209,5 @@ func (r *run) free() {
 	r.conn.detach(r)
 	if next := r.d.connection(r.conn.name); next != nil {
 		next.detach(r) // the run was moved there, and does not know it yet
-	}
-}
-
-// clean removes the run from the instance's own history. The hub has it now, and
-// the instance's would only grow.
-func (r *run) clean(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := r.conn.client.DeleteHistory(ctx, r.lease().Upstream); err != nil {
-		r.log.Debug("cannot clean the instance's history", "error", err)
 	}
 }

@@ -34,6 +34,8 @@ type connection struct {
 	done   chan struct{}
 	ask    *asking
 	socket *eventSocket
+	// cleanup removes runs that have ended from the instance's own history.
+	cleanup *historyCleanup
 	// overheard tells broadcasts from messages to one client, background what says nothing
 	// about a run.
 	overheard  overheard
@@ -93,6 +95,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		ask:  newAsking(),
 		free: &d.free, next: &d.next, holding: &d.holding,
 	}
+	conn.cleanup = newHistoryCleanup(client.DeleteHistory, conn.log)
 	conn.socket = &eventSocket{
 		client: client, sid: conn.nextClientID, log: conn.log,
 		up: func(ctx context.Context) error {
@@ -185,6 +188,7 @@ func (conn *connection) caughtUp(ctx context.Context) error {
 func (conn *connection) close() {
 	conn.stop()
 	<-conn.done
+	conn.cleanup.close()
 	conn.client.Close()
 	conn.setDown()
 }

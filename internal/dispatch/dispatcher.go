@@ -237,10 +237,12 @@ func (d *Dispatcher) Close() {
 	conns := d.connections
 	d.connections = map[string]*connection{}
 	d.mu.Unlock()
+	var closing sync.WaitGroup // each may wait for an instance that does not answer
 	for name, conn := range conns {
 		d.Connected.Set(name, nil)
-		conn.close()
+		closing.Go(conn.close)
 	}
+	closing.Wait()
 }
 
 // Wake makes the dispatcher look for work at once. It never blocks.
