@@ -57,7 +57,7 @@ func TestHistoryCleanup(t *testing.T) {
 			time.Sleep(cleanupDelay - 1)
 			synctest.Wait()
 			require.Empty(t, r.sizes())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.Equal(t, [][]string{{"0", "1", "2"}}, r.list)
 			time.Sleep(time.Minute)

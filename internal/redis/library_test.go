@@ -48,15 +48,15 @@ func TestPruned(t *testing.T) {
 		count   = "local counter\nlocal function count()\n  counter = (counter or 0) + 1\n  return counter\nend\n"
 	)
 	for body, want := range map[string]string{
-		"return {}":                            "",
-		"return {first('x')}":                  first,
-		"return {second()}":                    list + first + second,
-		"return {third()}":                     numbers + list + first + second + third,
-		"return {count()}":                     count,
-		"return {ARGV[1]..TWO}":                numbers,
-		"-- count()\nreturn {x.count, 'TWO'}":  "",
+		"return {}":                             "",
+		"return {first('x')}":                   first,
+		"return {second()}":                     list + first + second,
+		"return {third()}":                      numbers + list + first + second + third,
+		"return {count()}":                      count,
+		"return {ARGV[1]..TWO}":                 numbers,
+		"-- count()\nreturn {x.count, 'TWO'}":   "",
 		`return {"\"first" .. ONE .. 'second'}`: numbers,
-		"local first = 1\nreturn {first}":      first, // one too many does no harm
+		"local first = 1\nreturn {first}":       first, // one too many does no harm
 	} {
 		require.Equal(t, want, pruned(body, testLibrary), "%s", body)
 	}
