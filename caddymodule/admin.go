@@ -23,6 +23,7 @@ import (
 //
 //	GET  /comfyhub/live                    200 while the process works at all
 //	GET  /comfyhub/ready                   200 when the hub can accept prompts, else 503
+//	GET  /comfyhub/check                   what is wrong, and what to do about it
 //	GET  /comfyhub/instances               the answer of GET /hub/instances
 //	GET  /comfyhub/stats                   GET /hub/stats with everybody's jobs
 //	GET  /comfyhub/jobs?status=&limit=     a part of everybody's jobs that run and wait
@@ -83,6 +84,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		route("/comfyhub/live", http.MethodGet, serveLive),
 		route("/comfyhub/ready", http.MethodGet, serveReady),
+		route("/comfyhub/check", http.MethodGet, serveCheck),
 		route("/comfyhub/instances", http.MethodGet, serveInstances),
 		route("/comfyhub/stats", http.MethodGet, serveStats),
 		route("/comfyhub/jobs", http.MethodGet, serveJobs),
@@ -128,6 +130,10 @@ func serveReady(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return unavailable(err)
 	}
 	return answer(w, map[string]any{"ready": true})
+}
+
+func serveCheck(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	return answer(w, map[string]any{"findings": h.Checkup().Findings(r.Context())})
 }
 
 func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {

@@ -47,6 +47,9 @@ func TestCommandsForPeople(t *testing.T) {
 	shown, code := run("", "status", id)
 	require.Zero(t, code)
 	require.Contains(t, shown, "completed")
+	shown, code = run("", "check", "--address", f.Admin)
+	require.Zero(t, code, shown)
+	require.Contains(t, shown, "ok       instances  all 1 are well")
 	for _, c := range []struct {
 		code int
 		args []string

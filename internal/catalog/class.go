@@ -32,6 +32,8 @@ type class struct {
 	v3 bool
 	// core means that the class comes with ComfyUI.
 	core bool
+	// module is the Python module that defines the class.
+	module string
 	// signature identifies everything that validation looks at, except the options
 	// of combos: instances with the same signature differ only in their files.
 	signature digest
@@ -85,8 +87,8 @@ func parseClass(name string, raw []byte, sum digest) (*class, error) {
 	node, _ := o.Get("output_node")
 	c.output = node == pyjson.Bool(true)
 	c.v3 = o.Has("api_node") && o.Has("deprecated") && o.Has("experimental")
-	module := o.String("python_module")
-	c.core = module == "nodes" || strings.HasPrefix(module, "comfy_extras.")
+	c.module = o.String("python_module")
+	c.core = c.module == "nodes" || strings.HasPrefix(c.module, "comfy_extras.")
 	c.signature = sign(c)
 	return c, nil
 }
@@ -167,6 +169,14 @@ func sign(c *class) digest {
 		text = append(text, '!')
 	}
 	return sha256.Sum256(text)
+}
+
+// packageName is the folder of custom nodes that the class comes from.
+func (c *class) packageName() string {
+	if name, custom := strings.CutPrefix(c.module, "custom_nodes."); custom {
+		return name
+	}
+	return ownPackage
 }
 
 // find returns the input that a key of a prompt's inputs belongs to, including

@@ -36,6 +36,9 @@ func (h *Hub) Tunnels() *Tunnels { return h.tunnels }
 // Operator is what whoever runs the hub may do and see.
 func (h *Hub) Operator() *Operator { return h.operator }
 
+// Checkup looks at what the hub depends on.
+func (h *Hub) Checkup() *Checkup { return &Checkup{h} }
+
 // Logs are the logs of all instances. They are there after the first Start.
 func (h *Hub) Logs() *Logs { return h.logs }
 

@@ -127,6 +127,9 @@ func AddCommands(parent *cobra.Command, o Options) {
 		}
 		return c.withView(ctx, func(v view) error { return runFleetStatus(ctx, v, cmd) })
 	})
+	c.add(checkCommand(), func(n int) bool { return n == 0 }, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		return c.withAdmin(func(a *Admin) error { return adminError(a, runCheck(ctx, a, c.login, cmd)) })
+	})
 	c.add(topCommand(), func(n int) bool { return n == 0 }, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		return c.withView(ctx, func(v view) error { return runTop(ctx, v, cmd) })
 	})

@@ -1,0 +1,229 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
+
+// Level says how bad a [Finding] is.
+type Level string
+
+// The levels of findings, from good to bad.
+const (
+	LevelOK Level = "ok"
+	// LevelNote is for what may well be meant to be so.
+	LevelNote    Level = "note"
+	LevelWarning Level = "warning"
+	LevelError   Level = "error"
+)
+
+// Finding is what a checkup has found out about one thing.
+type Finding struct {
+	Level Level `json:"level"`
+	// About is the part that it is about, such as "redis".
+	About string `json:"about"`
+	// Says is a sentence for the operator, and Do what to do about it, empty for nothing.
+	Says string `json:"says"`
+	Do   string `json:"do,omitempty"`
+}
+
+const (
+	// slowRedis is the time that a request to Redis should not take.
+	slowRedis = 10 * time.Millisecond
+	// maxSkew is how far clocks may be apart.
+	maxSkew = 2 * time.Second
+	// scarceDisk is the part of a disk that should be free.
+	scarceDisk = 0.1
+	// maxNamed bounds the names in a finding, maxFindings the findings of a kind.
+	maxNamed    = 5
+	maxFindings = 50
+)
+
+// Checkup looks at what a hub depends on, for an operator who wants to know what is wrong.
+type Checkup struct{ hub *Hub }
+
+// Findings looks at everything. It takes some requests to Redis, and waits for nothing else.
+func (c *Checkup) Findings(ctx context.Context) []Finding {
+	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
+		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
+	}
+	return slices.Concat(c.redis(ctx), c.storage(), c.gossip(), c.instances(), c.differences())
+}
+
+func (c *Checkup) redis(ctx context.Context) []Finding {
+	db := c.hub.db
+	if err := db.Ping(ctx); err != nil {
+		return []Finding{{LevelError, "redis", err.Error(), "prompts are refused until Redis answers"}}
+	}
+	if db.Embedded() {
+		return []Finding{{LevelOK, "redis", "the queue is embedded, for this hub alone", ""}}
+	}
+	var list []Finding
+	warnings, _ := db.Warnings(ctx)
+	for _, w := range warnings {
+		says, do, _ := strings.Cut(w, "; ")
+		list = append(list, Finding{LevelWarning, "redis", says, do})
+	}
+	var took []time.Duration
+	var skew time.Duration
+	for range 5 {
+		before := time.Now()
+		now, err := db.Now(ctx)
+		if err != nil {
+			continue // Ping has just worked
+		}
+		took = append(took, time.Since(before))
+		skew = now.Sub(before.Add(time.Since(before) / 2))
+	}
+	if len(took) > 0 {
+		slices.Sort(took)
+		trip := took[len(took)/2]
+		if trip > slowRedis {
+			list = append(list, Finding{LevelWarning, "redis", fmt.Sprintf("a request takes %s", trip.Round(time.Millisecond)), "put Redis near the hub: each prompt takes some eight requests"})
+		}
+		if skew.Abs() > maxSkew {
+			list = append(list, Finding{LevelWarning, "clock", fmt.Sprintf("this machine's clock and that of Redis differ by %s", skew.Abs().Round(time.Second)), "let both follow a time server"})
+		}
+		if len(list) == 0 {
+			list = append(list, Finding{LevelOK, "redis", fmt.Sprintf("it answers in %s", trip.Round(10*time.Microsecond)), ""})
+		}
+	}
+	return list
+}
+
+func (c *Checkup) storage() []Finding {
+	list := []Finding{{LevelOK, "storage", "it takes files", ""}}
+	if err := c.hub.storage.Health().Err(); err != nil {
+		list = []Finding{{LevelError, "storage", err.Error(), "the hub gives out no jobs until the storage takes files"}}
+	}
+	for _, d := range c.hub.disks {
+		if free, size, ok := d.Space(); ok && float64(free) < scarceDisk*float64(size) {
+			list = append(list, Finding{
+				LevelWarning, "disk", fmt.Sprintf("the disk of the %s folder has %s left of %s", d.Folder(), humanize.IBytes(free), humanize.IBytes(size)),
+				"make room, or bound what is kept with history { age ... }",
+			})
+		}
+	}
+	return list
+}
+
+func (c *Checkup) gossip() []Finding {
+	if !c.hub.id.keyed() {
+		return []Finding{{LevelNote, "gossip", "there is no gossip key: only agents on this machine can join", "set COMFYHUB_GOSSIP_KEY for a fleet of several machines"}}
+	}
+	return []Finding{{LevelOK, "gossip", "agents with the fleet's key can join at " + c.hub.id.GossipBind, ""}}
+}
+
+// instances are those that take no jobs although nobody has said so.
+func (c *Checkup) instances() []Finding {
+	var list []Finding
+	working := 0
+	for _, i := range c.hub.fleet.Instances() {
+		switch i.State {
+		case fleet.Offline, fleet.Sick:
+			if len(list) < maxFindings {
+				list = append(list, Finding{LevelWarning, "instances", i.Name + " is " + string(i.State) + ": " + i.Reason, adviceFor(i)})
+			}
+		default:
+			working++
+		}
+	}
+	switch {
+	case working == 0:
+		list = append(list, Finding{LevelError, "instances", "no server can run anything", "connect one: see docs/instances.md"})
+	case len(list) == 0:
+		list = append(list, Finding{LevelOK, "instances", "all " + strconv.Itoa(working) + " are well", ""})
+	}
+	return list
+}
+
+// adviceFor says what to do about an instance that takes no jobs.
+func adviceFor(i fleet.Instance) string {
+	switch {
+	case i.State == fleet.Sick:
+		return "restart its ComfyUI; with --restart-command its agent does"
+	case i.Left:
+		return "start its agent again, or take it from the list: caddy comfyhub forget"
+	case i.Agent == "":
+		return "start it, or take its line out of the Caddyfile"
+	}
+	return "look at the log of its agent, and whether the hub reaches ports 7946 and 7947 there"
+}
+
+// differences are what some ComfyUI servers have and others have not.
+func (c *Checkup) differences() []Finding {
+	infos, versions := map[string]*catalog.Info{}, map[string][]string{}
+	known := c.hub.inventory.infos()
+	for _, i := range c.hub.fleet.Instances() {
+		if info := known[i.Name]; info != nil && i.State != fleet.Offline && i.Kind == fleet.KindComfyUI {
+			infos[i.Name] = info
+			versions[i.Report.Version] = append(versions[i.Report.Version], i.Name)
+		}
+	}
+	var list []Finding
+	if len(versions) > 1 {
+		var parts []string
+		for version, names := range versions {
+			parts = append(parts, version+" on "+few(names))
+		}
+		slices.Sort(parts)
+		list = append(list, Finding{LevelWarning, "versions", "ComfyUI differs: " + strings.Join(parts, "; "), "update the older ones: prompts for newer nodes do not run there"})
+	}
+	return append(list, findingsOf(catalog.Differences(infos), len(infos))...)
+}
+
+// findingsOf makes findings of differences: what the same servers lack is one.
+func findingsOf(all []catalog.Difference, servers int) []Finding {
+	type group struct{ kind, of, lack string }
+	var order []group
+	names, first := map[group][]string{}, map[group]catalog.Difference{}
+	for _, d := range all {
+		g := group{kind: d.Kind, lack: strings.Join(d.Lack, "\x00")}
+		if d.Kind == catalog.DifferentClass {
+			g.of = d.Of
+		}
+		if _, met := names[g]; !met {
+			order, first[g] = append(order, g), d
+		}
+		names[g] = append(names[g], d.Name)
+	}
+	var list []Finding
+	for n, g := range order {
+		d := first[g]
+		where := fmt.Sprintf(" on %d of %d servers, not on %s", len(d.Have), servers, few(d.Lack))
+		what := few(names[g])
+		be := " is"
+		if len(names[g]) > 1 {
+			be = " are"
+		}
+		if n == maxFindings {
+			return append(list, Finding{LevelNote, "nodes", fmt.Sprintf("and %d more differences", len(order)-n), ""})
+		}
+		switch d.Kind {
+		case catalog.DifferentPackage:
+			list = append(list, Finding{LevelNote, "nodes", what + be + where, "install it there, if prompts that need it should run there too"})
+		case catalog.DifferentClass:
+			list = append(list, Finding{LevelWarning, "nodes", "of " + d.Of + ", " + what + be + where, "bring " + d.Of + " to the same version everywhere"})
+		case catalog.DifferentFile:
+			list = append(list, Finding{LevelNote, "models", what + be + where, "copy them there, if prompts that need them should run there too"})
+		}
+	}
+	return list
+}
+
+// few joins some names, and says how many more there are.
+func few(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNamed)
+}
