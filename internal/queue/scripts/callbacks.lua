@@ -102,7 +102,7 @@ local function tell_event(j, event, last)
   if event == 'started' then
     id = id .. '.' .. j.fence
   elseif event == 'progress' then
-    id = id .. '.' .. int(now())
+    id = id .. '.' .. int(now()) .. '-' .. int(math.floor(1000 * (tonumber(j.progress) or 0)))
   end
   write('HSET', call_key(j.key), 'tenant', j.tenant, 'id', j.id, 'url', j.callback)
   join_line(j.tenant, j.key, pack(id, event, int(now()), j.created or '0', j.started or '0',
