@@ -75,7 +75,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 			if err != nil {
 				return unavailable(err)
 			}
-			return handler(h, w, r)
+			return audited(handler)(h, w, r)
 		})}
 	}
 	route := func(path, method string, serve adminHandler) caddy.AdminRoute {

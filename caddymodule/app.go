@@ -182,6 +182,9 @@ type App struct {
 	// Limits of single tenants, by name. What is absent is as for all tenants.
 	TenantLimitsOf OwnLimits `json:"tenant_limits_of,omitempty"`
 
+	// What may run: node classes, models, and the largest sizes. Default: everything.
+	Rules []*RuleSet `json:"rules,omitempty"`
+
 	// Tenants that are operators: they see the jobs of all tenants and the whole fleet, and
 	// may use the commands below `/hub/` that cancel anybody's job, or pause, drain and
 	// restart instances. `default` stands for everybody who has not logged in. Default: none.
@@ -222,6 +225,7 @@ type App struct {
 	identity hub.Identity
 	settings hub.Settings
 	logs     slog.Handler
+	audits   slog.Handler
 	shared   *sharedHub
 	// held means that a reference to shared still has to be returned to the pool.
 	// The pointer itself stays, because requests of an older configuration outlive
@@ -247,6 +251,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.identity = a.hubIdentity()
 	a.settings = a.hubSettings()
 	a.logs = ctx.Slogger().Handler()
+	a.audits = auditHandler(ctx)
 
 	shared, err := acquire(a.identity)
 	if err != nil {
@@ -358,6 +363,8 @@ func (a *App) hubSettings() hub.Settings {
 		PreemptBulk:       time.Duration(a.PreemptBulk),
 		TenantLimits:      a.TenantLimits.limits(),
 		TenantLimitsOf:    a.TenantLimitsOf.limits(),
+		Rules:             rulesForAll(a.Rules),
+		RulesOf:           rulesOf(a.Rules),
 		Operators:         a.Operators,
 		Manager:           a.Manager,
 		Passthrough:       hub.PassthroughPolicy(a.Passthrough),

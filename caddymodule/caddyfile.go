@@ -94,6 +94,8 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        queue_size     <size>
 //	        running        <number>
 //	        gpu_seconds    <number>
+//	        rate           <number>
+//	        storage        <size>
 //	        band           interactive|normal|bulk
 //	        sockets        <number>
 //	        history        <number>
@@ -102,6 +104,11 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        userdata_files <number>
 //	        inputs         <size>
 //	        input_files    <number>
+//	    }
+//	    rules [<tenant...>] {
+//	        deny           class_type|model <pattern...>   # repeatable
+//	        allow          class_type|model <pattern...>   # repeatable
+//	        max            width|height|steps|batch|length <number>   # repeatable
 //	    }
 //	    operators          <tenant...>
 //	    manager            on | off
@@ -119,7 +126,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	var seen words
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if !slices.Contains([]string{"instance", "inputs_from", "reserve", "tenant_limits"}, d.Val()) && seen.again(d.Val()) {
+		if !slices.Contains([]string{"instance", "inputs_from", "reserve", "tenant_limits", "rules"}, d.Val()) && seen.again(d.Val()) {
 			return d.Errf("%s is given twice", d.Val())
 		}
 		var err error
@@ -141,6 +148,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "tenant_weights":
 			a.TenantWeights = TenantWeights{}
 			err = a.TenantWeights.UnmarshalCaddyfile(d)
+		case d.Val() == "rules":
+			err = unmarshalRules(a, d)
 		case d.Val() == "operators":
 			err = unmarshalOperators(a, d)
 		case d.Val() == "preempt":

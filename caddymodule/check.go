@@ -91,6 +91,9 @@ func (a *App) check() error {
 	if err := a.TenantLimitsOf.check(); err != nil {
 		return fmt.Errorf("tenant_limits %w", err)
 	}
+	if err := checkRules(a.Rules); err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
 	if err := checkOperators(a.Operators); err != nil {
 		return fmt.Errorf("operators: %w", err)
 	}

@@ -112,6 +112,8 @@ func wantedKey(query url.Values) (apikeys.Wanted, error) {
 			w.Limits.Waiting, err = parseCount(value)
 		case "gpu_seconds":
 			w.Limits.GPUSeconds, err = parsePer(value, "day")
+		case "rate":
+			w.Limits.Rate, err = parsePer(value, "min", "minute")
 		case "expires":
 			w.Life, err = keyLife(value)
 		default:

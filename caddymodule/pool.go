@@ -27,6 +27,8 @@ type sharedHub struct {
 	api    rooms.API
 	logs   logSwitch
 	logger *slog.Logger // writes to logs
+	audits logSwitch
+	audit  *slog.Logger // writes to audits
 
 	mu      sync.Mutex
 	started []*App
@@ -39,7 +41,7 @@ func acquire(id hub.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
 		h := hub.New(id)
 		s := &sharedHub{hub: h, api: rooms.New(h)}
-		s.logger = s.logs.logger()
+		s.logger, s.audit = s.logs.logger(), s.audits.logger()
 		// Both the exit of the process and the last release close the hub.
 		s.close = sync.OnceValue(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -98,8 +100,9 @@ func (s *sharedHub) apply(a *App) error {
 // use puts settings in force. The caller holds the lock.
 func (s *sharedHub) use(a *App) error {
 	s.logs.use(a.logs)
+	s.audits.use(a.audits)
 	settings := a.settings
-	settings.Logger = s.logger
+	settings.Logger, settings.Audit = s.logger, s.audit
 	return s.hub.Start(context.Background(), settings)
 }
 

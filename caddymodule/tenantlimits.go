@@ -30,6 +30,14 @@ type TenantLimits struct {
 	// get 429, and what it has waiting waits; what runs goes on. Default: no limit.
 	GPUSeconds int `json:"gpu_seconds,omitempty"`
 
+	// How many prompts a tenant may post a minute, and at once; further ones get 429.
+	// Default: no limit.
+	Rate int `json:"rate,omitempty"`
+
+	// How many bytes a tenant's uploads and the files made by its jobs may take together.
+	// Then its prompts get 429. Default: no limit.
+	Storage int64 `json:"storage,omitempty"`
+
 	// Whom the tenant's jobs go before: `interactive` jobs before all others, `bulk` jobs
 	// behind. A prompt may ask for a lower band. Default: `normal`.
 	Band string `json:"band,omitempty"`
@@ -101,7 +109,11 @@ func (l *TenantLimits) set(word, value string) (err error) {
 	case "running":
 		l.Running, err = parseCount(value)
 	case "gpu_seconds":
-		l.GPUSeconds, err = parseCount(value)
+		l.GPUSeconds, err = parsePer(value, "day")
+	case "rate":
+		l.Rate, err = parsePer(value, "min", "minute")
+	case "storage":
+		l.Storage, err = parseSize(value)
 	case "band":
 		l.Band = value
 	case "sockets":
@@ -134,6 +146,8 @@ func (l *TenantLimits) check() error {
 		{"queue_size", l.QueueSize},
 		{"running", int64(l.Running)},
 		{"gpu_seconds", int64(l.GPUSeconds)},
+		{"rate", int64(l.Rate)},
+		{"storage", l.Storage},
 		{"sockets", int64(l.Sockets)},
 		{"history", int64(l.History)},
 		{"history_size", l.HistorySize},
@@ -185,5 +199,6 @@ func (l *TenantLimits) limits() hub.TenantLimits {
 		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History, HistorySize: l.HistorySize,
 		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
 		Running: l.Running, GPUTime: time.Duration(l.GPUSeconds) * time.Second, Band: hub.Band(l.Band),
+		Rate: l.Rate, Storage: l.Storage,
 	}
 }

@@ -186,3 +186,29 @@ func TestKeysBesideForwardAuth(t *testing.T) {
 	}
 	require.Equal(t, http.StatusUnauthorized, s.as("/queue?token=comfyhub_x", http.Header{"Remote-User": {"ann"}}))
 }
+
+// Commands at the admin endpoint are in the audit log, under its own name and without secrets.
+func TestAuditOfTheAdminEndpoint(t *testing.T) {
+	s := newSite(t)
+	logFile := s.guarded("", "keys required")
+	_, out, _ := s.command("--address", s.admin, "key", "add", "ada", "--scope", "read")
+	_, _, _ = s.command("--address", s.admin, "pause", "nobody")
+	s.await(func() bool {
+		logged, err := os.ReadFile(logFile)
+		require.NoError(t, err)
+		require.NotContains(t, string(logged), strings.TrimSpace(out)[9:30])
+		var audited []string
+		for line := range strings.Lines(string(logged)) {
+			if strings.Contains(line, `"logger":"comfyhub.audit"`) {
+				audited = append(audited, line)
+			}
+		}
+		if len(audited) < 2 {
+			return false
+		}
+		require.Len(t, audited, 2)
+		require.Contains(t, audited[0], `"action":"POST /comfyhub/keys","of_name":"ada","of_scope":"read","result":"ok"`)
+		require.Contains(t, audited[1], `"action":"POST /comfyhub/pause","of_instance":"nobody","result":"no instance is called \"nobody\""`)
+		return true
+	})
+}

@@ -26,7 +26,9 @@ const (
 // doorkeeper lets callers with API keys in.
 type doorkeeper struct {
 	// find returns what a secret gives; see [apikeys.Keys.Find].
-	find     func(ctx context.Context, secret string) (apikeys.Access, error)
+	find func(ctx context.Context, secret string) (apikeys.Access, error)
+	// audit writes to the audit log.
+	audit    func(event string, attrs ...any)
 	requests *Requests
 	attempts attempts
 }
@@ -68,7 +70,7 @@ func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (i
 		return in, false
 	}
 	if need := scopeOf(r); !access.May(need) {
-		d.requests.Limited("scope")
+		d.audit("key without the scope", "key", access.Name, "tenant", access.Tenant, "address", v.IP, "scope", string(need), "status", http.StatusForbidden)
 		WriteError(w, Error{
 			Status: http.StatusForbidden, Kind: "missing_scope", Message: "Your API key does not permit this",
 			Details: "It would need the scope " + string(need) + ".",
@@ -85,7 +87,6 @@ func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (i
 // the same router must not be able to lock anybody out.
 func (d *doorkeeper) refuse(w http.ResponseWriter, v Visitor, err error) {
 	if wait := d.attempts.failed(networkOf(v.IP)); wait > 0 {
-		d.requests.Limited("attempts")
 		w.Header().Set("Connection", "close")
 		WriteError(w, Error{
 			Status: http.StatusTooManyRequests, Kind: "too_many_attempts", Message: "Too many wrong API keys came from your address",
@@ -93,6 +94,7 @@ func (d *doorkeeper) refuse(w http.ResponseWriter, v Visitor, err error) {
 		})
 		return
 	}
+	d.audit("wrong key", "address", v.IP, "status", http.StatusUnauthorized)
 	details := "It was revoked or has expired, or there never was one like it. The hub's operator can make a new one."
 	if errors.Is(err, apikeys.ErrMistyped) {
 		details = "It is not complete, or mistyped."
@@ -170,7 +172,7 @@ func (in identified) restrict(a *Requester) (r *http.Request, done func()) {
 	if in.key == nil {
 		return in.Request, func() {}
 	}
-	a.Key, a.Until, a.Operator = in.key.Name, in.key.Until, in.key.May(apikeys.Admin)
+	a.Key, a.Until, a.Operator, a.ReadOnly = in.key.Name, in.key.Until, in.key.May(apikeys.Admin), !in.key.May(apikeys.Submit)
 	ctx, cancel := context.WithCancel(in.Context())
 	stop := in.key.Until(cancel)
 	return in.WithContext(ctx), func() {

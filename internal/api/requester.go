@@ -27,6 +27,10 @@ type Requester struct {
 	Operator bool
 	// Key is the name of the API key that the request has shown, or "".
 	Key string
+	// ReadOnly says that the key permits only what changes nothing.
+	ReadOnly bool
+	// ip is the caller's address, for the audit log.
+	ip string
 	// Until calls a function once the caller may not be here any more, because the key was
 	// revoked or has expired; nil for callers without a key.
 	Until func(do func()) (stop func() bool)
@@ -57,7 +61,7 @@ type Requester struct {
 // RequesterOf reads who asks from a request. The body's client_id, where there is
 // one, is added by the handler that parses the body.
 func RequesterOf(r *http.Request, v Visitor) Requester {
-	a := Requester{Tenant: tenantOf(v.Tenant), Login: v.Tenant != "", Trusted: v.Trusted, Operator: v.Operator, Live: v.Live, QueueOne: v.QueueOne}
+	a := Requester{Tenant: tenantOf(v.Tenant), Login: v.Tenant != "", Trusted: v.Trusted, Operator: v.Operator, Live: v.Live, QueueOne: v.QueueOne, ip: v.IP}
 	a.Base = baseOf(r, v)
 	a.Client = QueryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of

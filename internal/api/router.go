@@ -22,6 +22,8 @@ type route struct {
 	methods map[string]Handler
 	// open are the methods whose handlers let callers in by themselves.
 	open map[string]bool
+	// audited are the methods whose requests are written down.
+	audited map[string]bool
 }
 
 // Router finds the handler of a path. It is built once and then only read.
@@ -63,6 +65,21 @@ func (t *Router) HandleOpen(text string, h Handler) {
 	}
 }
 
+// Audit has requests for routes written to the audit log.
+func (t *Router) Audit(texts ...string) {
+	for _, text := range texts {
+		method, path, _ := strings.Cut(text, " ")
+		for n := range t.routes {
+			if t.routes[n].pattern.Equal(aiohttp.ParsePattern(path)) {
+				if t.routes[n].audited == nil {
+					t.routes[n].audited = map[string]bool{}
+				}
+				t.routes[n].audited[method] = true
+			}
+		}
+	}
+}
+
 // All are the routes in the order in which they were added, each with its
 // methods.
 func (t *Router) All() iter.Seq2[aiohttp.Pattern, []string] {
@@ -89,6 +106,9 @@ type found struct {
 	Handler
 
 	open bool
+	// audited says that the request is written down, pattern as what.
+	audited bool
+	pattern string
 }
 
 func (t *Router) find(method string, p aiohttp.Path) (f found, path, allowed []string) {
@@ -101,7 +121,8 @@ func (t *Router) find(method string, p aiohttp.Path) (f found, path, allowed []s
 			continue
 		}
 		if h := t.routes[n].methods[method]; h != nil {
-			return found{h, t.routes[n].open[method]}, values, nil
+			rt := t.routes[n]
+			return found{Handler: h, open: rt.open[method], audited: rt.audited[method], pattern: rt.pattern.String()}, values, nil
 		}
 		for m := range t.routes[n].methods {
 			allowed = append(allowed, m)

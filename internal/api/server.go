@@ -24,6 +24,8 @@ type Core interface {
 	NoteLogin()
 	// Operates reports whether a tenant is an operator of the hub.
 	Operates(tenant string) bool
+	// Audit writes a line to the audit log. It must contain neither prompts nor secrets.
+	Audit(event string, attrs ...any)
 	// FindKey returns what the secret of an API key gives; see [apikeys.Keys.Find].
 	FindKey(ctx context.Context, secret string) (apikeys.Access, error)
 }
@@ -64,7 +66,7 @@ type Server struct {
 
 // NewServer makes the server of a hub.
 func NewServer(core Core, requests *Requests, rooms Rooms) *Server {
-	return &Server{core: core, requests: requests, rooms: rooms, door: doorkeeper{find: core.FindKey, requests: requests}}
+	return &Server{core: core, requests: requests, rooms: rooms, door: doorkeeper{find: core.FindKey, audit: core.Audit, requests: requests}}
 }
 
 // Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
@@ -142,7 +144,7 @@ func (s *Server) answerOf(r *http.Request, path aiohttp.Path) (answer answerer, 
 		f, values, allowed := router.find(r.Method, path)
 		switch {
 		case f.Handler != nil:
-			return f.with(values), f.open
+			return s.answerer(f, path, values), f.open
 		case allowed != nil && !yields:
 			return notAllowed(allowHeader(allowed)), false
 		}
@@ -150,7 +152,7 @@ func (s *Server) answerOf(r *http.Request, path aiohttp.Path) (answer answerer, 
 	f, values, allowed := s.rooms.ComfyUI.find(r.Method, path)
 	switch {
 	case f.Handler != nil:
-		return f.with(values), f.open
+		return s.answerer(f, path, values), f.open
 	case allowed == nil:
 		return func(w http.ResponseWriter, r *http.Request, a Requester) { s.forward(w, r, a, path) }, false
 	case isInternal(path):
@@ -161,9 +163,13 @@ func (s *Server) answerOf(r *http.Request, path aiohttp.Path) (answer answerer, 
 	return notAllowed(allowHeader(allowed)), false
 }
 
-// with is a handler of a path with these values.
-func (f found) with(values []string) answerer {
-	return func(w http.ResponseWriter, r *http.Request, a Requester) { f.Handler(w, r, a, values) }
+// answerer is what was found for a path with these values.
+func (s *Server) answerer(f found, path aiohttp.Path, values []string) answerer {
+	answer := func(w http.ResponseWriter, r *http.Request, a Requester) { f.Handler(w, r, a, values) }
+	if f.audited {
+		return s.audited(f, path, answer)
+	}
+	return answer
 }
 
 // notAllowed answers a method that a path does not have.

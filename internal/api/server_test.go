@@ -26,6 +26,7 @@ func (c *fakeCore) Release() string          { return "1.2.3" }
 func (c *fakeCore) Version() comfyui.Version { return comfyui.Version{} }
 func (c *fakeCore) NoteLogin()               { c.logins++ }
 func (c *fakeCore) Operates(t string) bool   { return t == "root" }
+func (c *fakeCore) Audit(string, ...any)     {}
 func (c *fakeCore) FindKey(context.Context, string) (apikeys.Access, error) {
 	return apikeys.Access{}, apikeys.ErrUnknown
 }

@@ -35,6 +35,8 @@ type Limits struct {
 	Waiting int `json:"waiting,omitempty"`
 	// GPUSeconds bounds the time of instances that it may use within 24 hours.
 	GPUSeconds int `json:"gpu_seconds,omitempty"`
+	// Rate bounds its prompts a minute.
+	Rate int `json:"rate,omitempty"`
 }
 
 // Key is an API key, without its secret.
@@ -126,7 +128,7 @@ func (l Limits) check() error {
 	for _, limit := range []struct {
 		word  string
 		value int
-	}{{"running", l.Running}, {"waiting", l.Waiting}, {"gpu_seconds", l.GPUSeconds}} {
+	}{{"running", l.Running}, {"waiting", l.Waiting}, {"gpu_seconds", l.GPUSeconds}, {"rate", l.Rate}} {
 		if limit.value < 0 || limit.value > maxCount {
 			return fmt.Errorf("%s: not a whole number from 1 to %d", limit.word, maxCount)
 		}
@@ -137,7 +139,7 @@ func (l Limits) check() error {
 // but returns the limits with those of a newer key in their place, as far as it has any.
 func (l Limits) but(newer Limits) Limits {
 	for _, limit := range []struct{ now, newer *int }{
-		{&l.Running, &newer.Running}, {&l.Waiting, &newer.Waiting}, {&l.GPUSeconds, &newer.GPUSeconds},
+		{&l.Running, &newer.Running}, {&l.Waiting, &newer.Waiting}, {&l.GPUSeconds, &newer.GPUSeconds}, {&l.Rate, &newer.Rate},
 	} {
 		if *limit.newer != 0 {
 			*limit.now = *limit.newer

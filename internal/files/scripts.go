@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/usage"
 )
 
 //go:embed scripts/lib.lua
@@ -63,7 +64,7 @@ var (
 	allotScript   = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)
 	restoreScript = redis.NewScript("files/restore", redis.Durable, libLua, seriesLua, restoreLua)
 	reserveScript = redis.NewScript("files/reserve", redis.Write, libLua, blocksLua, reserveLua)
-	replaceScript = redis.NewScript("files/replace", redis.Durable, libLua, seriesLua, replaceLua)
+	replaceScript = redis.NewScript("files/replace", redis.Durable, usage.Lua, libLua, seriesLua, replaceLua)
 	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, seriesLua, removeLua)
 	markScript    = redis.NewScript("files/mark", redis.Durable, markLua)
 	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)

@@ -254,7 +254,7 @@ func TestRevokedKeyEndsSockets(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _, _ := two.ask("GET", "/queue", "", bearer(secret))
 		return status == http.StatusOK
-	}, time.Minute, 10*time.Millisecond)
+	}, time.Minute, 200*time.Millisecond, "a few attempts must be left")
 	sockets := []*websocket.Conn{
 		one.dialWith("/ws?clientId=a", bearer(secret)), one.dialWith("/ws?clientId=b&token="+secret, nil),
 		two.dialWith("/ws?clientId=c", basic("ada", secret)),

@@ -172,6 +172,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
 		TenantQueue: func(tenant string) (int, int64) { return h.limitsOf(tenant).queue() },
+		TenantRate:  func(tenant string) int { return h.limitsOf(tenant).Rate },
 		TenantRuns:  func(tenant string) (int, time.Duration) { return h.limitsOf(tenant).runs() },
 	})
 	return h.staticInstances.apply(s.Instances, s.A1111)
@@ -246,7 +247,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.classes = &Classes{looked: h.roster.Looked(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
-		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf,
+		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),

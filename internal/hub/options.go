@@ -151,6 +151,10 @@ type Settings struct {
 	// TenantLimitsOf are those of single tenants; what is zero is as for all. History and
 	// HistorySize are the same for all.
 	TenantLimitsOf map[string]TenantLimits
+	// Rules say what tenants may run, RulesOf what single ones may, in place of Rules.
+	// Default: everything.
+	Rules   Rules
+	RulesOf map[string]Rules
 	// Operators are the tenants that see everything and may use an operator's commands.
 	// Default: none.
 	Operators []string
@@ -180,6 +184,8 @@ type Settings struct {
 	Secrets []string
 	// Logger takes all log lines; prompts and secrets never appear in them.
 	Logger *slog.Logger
+	// Audit takes the lines that say who did what. Default: none.
+	Audit *slog.Logger
 }
 
 // PassthroughPolicy says which requests that are no route of the hub may reach
@@ -256,6 +262,9 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.MaxSockets, 10_000)
 	fill(&s.Free, FreeOwn)
 	fill(&s.PlainAPI, PlainAPIRoot)
+	if s.Audit == nil {
+		s.Audit = slog.New(slog.DiscardHandler)
+	}
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}

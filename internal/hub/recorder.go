@@ -66,6 +66,7 @@ func refusalText(err error) string {
 	var refusal *Refusal
 	var callback *CallbackError
 	var spent TimeSpentError
+	var rate RateError
 	switch {
 	case errors.As(err, &answer):
 		return errorText(answer.Body)
@@ -79,6 +80,10 @@ func refusalText(err error) string {
 		return "the queue is full"
 	case errors.As(err, &spent):
 		return "the GPU time of the last 24 hours is used up"
+	case errors.As(err, &rate):
+		return "too many prompts a minute of this tenant"
+	case errors.Is(err, ErrTenantStorage):
+		return "the files of this tenant take all that they may"
 	}
 	return ""
 }

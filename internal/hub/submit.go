@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -33,6 +34,14 @@ var (
 // TimeSpentError is the error of [Submitter.Submit] for a tenant that has used all the
 // time of instances that it has for a day.
 type TimeSpentError = queue.SpentError
+
+// RateError is the error of [Submitter.Submit] for a tenant that posts too many prompts a
+// minute.
+type RateError = queue.RateError
+
+// ErrTenantStorage is the error of [Submitter.Submit] for a tenant whose files take all that
+// they may.
+var ErrTenantStorage = errors.New("hub: the files of the tenant take all that they may")
 
 // Submission is a prompt that somebody wants to be run. The byte slices must not
 // be changed.
@@ -97,6 +106,8 @@ type Submitter struct {
 	store    *files.Store
 	held     *files.Held
 	limitsOf func(tenant string) TenantLimits
+	// rulesOf are the rules for what a tenant may run.
+	rulesOf func(tenant string) Rules
 	// door opens the door of a job that is about to be queued.
 	door func(key string) door
 	// patience is how long an instance may take to accept or refuse a prompt.
@@ -148,6 +159,9 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if err := s.callbacks.check(p.Callback); err != nil {
 		return queue.Submission{}, nil, err
 	}
+	if err := s.checkStorage(ctx, p.Tenant); err != nil {
+		return queue.Submission{}, nil, err
+	}
 	graph, with, err := s.unpack(ctx, p.Tenant, p.Graph)
 	if err != nil {
 		return queue.Submission{}, nil, err
@@ -163,6 +177,9 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	if !verdict.Accepted() {
 		return queue.Submission{}, nil, verdict.Answer
+	}
+	if faults := s.rulesOf(p.Tenant).Check(verdict.Graph.Root()); len(faults) > 0 {
+		return queue.Submission{}, nil, catalog.Forbid(verdict, objectionsTo(faults))
 	}
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
 	if s.classes.barred(needs, p.Tenant) {
@@ -261,6 +278,19 @@ func hashOf(parts ...[]byte) string {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// checkStorage refuses a tenant whose files take all that they may.
+func (s *Submitter) checkStorage(ctx context.Context, tenant string) error {
+	most := s.limitsOf(tenant).Storage
+	if most == 0 {
+		return nil
+	}
+	taken, err := s.store.Taken(ctx, tenant)
+	if err == nil && taken >= most {
+		err = ErrTenantStorage
+	}
+	return err
 }
 
 // bandOf is the band of a prompt: the one that it asks for, but none above its tenant's.

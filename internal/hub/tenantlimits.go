@@ -21,6 +21,12 @@ type TenantLimits struct {
 	// GPUTime bounds the time of instances that a tenant may use within 24 hours;
 	// further prompts get 429, and no waiting one begins. Default: no bound.
 	GPUTime time.Duration
+	// Rate bounds the prompts that a tenant may post a minute; as many may come at once.
+	// Further ones get 429. Default: no bound.
+	Rate int
+	// Storage bounds the bytes of a tenant's uploads and of the files that its jobs have
+	// made, together. Then its prompts get 429. Default: no bound.
+	Storage int64
 	// Band is the highest band of a tenant's jobs, and that of all that ask for none.
 	// Default: the normal one.
 	Band Band
@@ -94,6 +100,8 @@ func (l TenantLimits) but(own TenantLimits) TenantLimits {
 	fill(&own.QueueSize, l.QueueSize)
 	fill(&own.Running, l.Running)
 	fill(&own.GPUTime, l.GPUTime)
+	fill(&own.Rate, l.Rate)
+	fill(&own.Storage, l.Storage)
 	fill(&own.Band, l.Band)
 	fill(&own.Sockets, l.Sockets)
 	fill(&own.Userdata, l.Userdata)
@@ -107,7 +115,7 @@ func (l TenantLimits) but(own TenantLimits) TenantLimits {
 // byKeys are the limits that API keys give their tenant. They come before those of the
 // configuration.
 func byKeys(l apikeys.Limits) TenantLimits {
-	return TenantLimits{Running: l.Running, Waiting: l.Waiting, GPUTime: time.Duration(l.GPUSeconds) * time.Second}
+	return TenantLimits{Running: l.Running, Waiting: l.Waiting, GPUTime: time.Duration(l.GPUSeconds) * time.Second, Rate: l.Rate}
 }
 
 // weightOf returns a tenant's share in the time of the instances.

@@ -183,3 +183,41 @@ func TestTimeOfARun(t *testing.T) {
 		require.Positive(t, left)
 	})
 }
+
+// A tenant may post as many prompts at once as its limit gives it a minute, and then one at
+// a time; others are not held up.
+func TestTenantRate(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.SetLimits(queue.Limits{TenantRate: func(tenant string) int {
+			return map[string]int{"a": 3, "b": 60_000}[tenant]
+		}})
+		post := func(id, tenant string) error {
+			_, err := b.Enqueue(t.Context(), submission(id, from(tenant, tenant)))
+			return err
+		}
+		for n := range 3 {
+			require.NoError(t, post(fmt.Sprint("a", n), "a"))
+		}
+		var rate queue.RateError
+		require.ErrorAs(t, post("a3", "a"), &rate)
+		require.ErrorIs(t, rate, queue.ErrTenantRate)
+		require.LessOrEqual(t, rate.Wait, 20*time.Second)
+		require.Positive(t, rate.Wait)
+		require.NoError(t, post("a0", "a"), "the same prompt again is no further one")
+		for n := range 10 {
+			require.NoError(t, post(fmt.Sprint("b", n), "b"))
+			require.NoError(t, post(fmt.Sprint("c", n), "c"))
+		}
+		// Twenty seconds later one more.
+		key := b.db.Key("q", "rate", "a")
+		ttl, err := b.db.Client().PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		require.InDelta(t, time.Minute, ttl, float64(30*time.Second), "and nothing is left of it then")
+		at, err := b.db.Client().Get(t.Context(), key).Int64()
+		require.NoError(t, err)
+		require.NoError(t, b.db.Client().Set(t.Context(), key, at-20_000_000, 0).Err())
+		require.NoError(t, post("a4", "a"))
+		require.ErrorAs(t, post("a5", "a"), &rate)
+	})
+}

@@ -55,7 +55,7 @@ type Accepted struct {
 // Enqueue accepts a job, or finds the one that was accepted before with the same
 // key, or with the same id and BodyHash. On the embedded server the job is on disk
 // when Enqueue returns. Errors: ErrFull, ErrTenantFull,
-// ErrTenantSpent, ErrCallbacksFull, ErrTenantCallbacksFull, ErrUnavailable.
+// ErrTenantSpent, ErrTenantRate, ErrCallbacksFull, ErrTenantCallbacksFull, ErrUnavailable.
 func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -83,13 +83,17 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
 		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark(),
-		callback, events, maxTenantCallbacks, maxCallbacks)
+		callback, events, maxTenantCallbacks, maxCallbacks, gapOf(limit.TenantRate(s.Tenant)))
 	if err != nil {
 		return Accepted{}, err
 	}
-	if code == "tenant_spent" {
+	if code == "tenant_spent" || code == "tenant_rate" {
 		p := parser{r: record{"wait": fields[0]}}
-		return Accepted{}, SpentError{Wait: time.Duration(p.int("wait")) * time.Millisecond}
+		wait := time.Duration(p.int("wait")) * time.Millisecond
+		if code == "tenant_rate" {
+			return Accepted{}, RateError{wait}
+		}
+		return Accepted{}, SpentError{wait}
 	}
 	existing := code == "existing"
 	if err := refusal(code); err != nil && !existing {
@@ -106,6 +110,14 @@ func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	delete(r, "position") // no field of the record
 	q.copies.change(s.Key, r, func(c *copied) { c.stored, c.sealed, c.requires = stored, sealed, string(s.Body.Requires) })
 	return Accepted{Job: j, Position: position}, p.err
+}
+
+// gapOf is the time between two of so many prompts a minute, in microseconds; 0 for no limit.
+func gapOf(rate int) int64 {
+	if rate <= 0 {
+		return 0
+	}
+	return max(time.Minute.Microseconds()/int64(rate), 1)
 }
 
 // TakeNumber consumes the next number of a tenant's counter, as ComfyUI does for

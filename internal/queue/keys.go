@@ -22,6 +22,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:waiting_bytes        hash    the same of the bytes of their bodies and secrets
 //	q:seats:TENANT         set     keys of the jobs whose runs count for its limit
 //	q:spent:TENANT         hash    hour since 1970 -> milliseconds of instances used; for a day
+//	q:rate:TENANT          string  when its prompts would all have come at the pace of its limit, in microseconds
 //	q:capped               zset    tenants at a limit, by when a claim may be tried again
 //	q:stops                set     what the operator has paused, see Stop
 //	q:stop_deadlines       hash    Stop -> when what still runs there is taken back

@@ -79,6 +79,9 @@ var (
 	// ErrTenantSpent means that the tenant has used all the time of instances that it has
 	// for a day. The error is a [SpentError].
 	ErrTenantSpent = errors.New("queue: the tenant's time for a day is used up")
+	// ErrTenantRate means that the tenant posts too many prompts a minute. The error is a
+	// [RateError].
+	ErrTenantRate = errors.New("queue: the tenant posts too many prompts a minute")
 	// ErrCapped means that the tenant may begin no further run now.
 	ErrCapped = errors.New("queue: the tenant is at its limit of runs or of time")
 	// ErrNotFound means that there is no such job: never, or no longer.
@@ -121,6 +124,18 @@ func (e SpentError) Error() string { return ErrTenantSpent.Error() }
 
 // Is implements the interface of errors.Is.
 func (e SpentError) Is(target error) bool { return target == ErrTenantSpent }
+
+// RateError is an ErrTenantRate.
+type RateError struct {
+	// Wait is when the tenant may post again, from now.
+	Wait time.Duration
+}
+
+// Error implements error.
+func (e RateError) Error() string { return ErrTenantRate.Error() }
+
+// Is implements the interface of errors.Is.
+func (e RateError) Is(target error) bool { return target == ErrTenantRate }
 
 // Options of a queue. The zero value of each field means its default.
 type Options struct {
@@ -225,6 +240,9 @@ type Limits struct {
 	// instances it may use within any 24 hours, by the hour; 0 means no limit. A run
 	// that has begun goes on. Default: no limit for any tenant.
 	TenantRuns func(tenant string) (running int, daily time.Duration)
+	// TenantRate returns how many prompts a minute a tenant may post; 0 means no limit. As
+	// many may come at once. Default: no limit for any tenant.
+	TenantRate func(tenant string) int
 }
 
 // SetLimits replaces the limits, as a reload of the configuration may. What exceeds
@@ -244,6 +262,9 @@ func (q *Queue) SetLimits(l Limits) {
 	}
 	if l.TenantRuns == nil {
 		l.TenantRuns = func(string) (int, time.Duration) { return 0, 0 }
+	}
+	if l.TenantRate == nil {
+		l.TenantRate = func(string) int { return 0 }
 	}
 	q.limit.Store(&l)
 }

@@ -2,8 +2,10 @@ package queue
 
 import (
 	"embed"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/usage"
 )
 
 //go:embed scripts/*.lua
@@ -60,7 +62,10 @@ func jobScript(name string, mode redis.Mode, libraries ...string) *redis.Script 
 
 // script returns a script made of files in scripts/: libraries, then its own.
 func script(name string, mode redis.Mode, libraries ...string) *redis.Script {
-	parts := make([]string, 0, len(libraries)+1)
+	parts := make([]string, 0, len(libraries)+2)
+	if slices.Contains(libraries, "lib") {
+		parts = append(parts, usage.Lua)
+	}
 	for _, part := range append(libraries, name) {
 		text, err := sources.ReadFile("scripts/" + part + ".lua")
 		if err != nil {

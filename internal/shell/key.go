@@ -24,6 +24,7 @@ type Key struct {
 	Running    int      `json:"running,omitempty"`
 	Waiting    int      `json:"waiting,omitempty"`
 	GPUSeconds int      `json:"gpu_seconds,omitempty"`
+	Rate       int      `json:"rate,omitempty"`
 	Created    int64    `json:"created"`
 	Expires    int64    `json:"expires,omitempty"`
 	Used       int64    `json:"used,omitempty"`
@@ -39,6 +40,7 @@ var keyFlags = [...]struct{ name, parameter, usage string }{
 	{"running", "running", "how many jobs of the tenant may run at once"},
 	{"waiting", "waiting", "how many of its jobs may wait"},
 	{"gpu-seconds", "gpu_seconds", "server time that the tenant may use within 24 hours, such as 36000/day"},
+	{"rate", "rate", "how many prompts it may post, such as 60/min"},
 }
 
 // addKeys adds the commands about API keys.
@@ -138,7 +140,7 @@ func (k Key) limits() string {
 		word  string
 		value int
 		unit  string
-	}{{"running", k.Running, ""}, {"waiting", k.Waiting, ""}, {"gpu-seconds", k.GPUSeconds, "/day"}} {
+	}{{"running", k.Running, ""}, {"waiting", k.Waiting, ""}, {"gpu-seconds", k.GPUSeconds, "/day"}, {"rate", k.Rate, "/min"}} {
 		if limit.value != 0 {
 			words = append(words, limit.word+" "+strconv.Itoa(limit.value)+limit.unit)
 		}

@@ -96,4 +96,7 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Handle("PATCH /internal/logs/subscribe", logs.patchLogs)
 	t.Handle("GET /internal/files/*", stored.getFolder)
 	t.Handle("GET /internal/folder_paths", surveys.getKnown("{}"))
+	for _, api := range []string{"", "/api"} {
+		t.Audit("POST "+api+"/queue", "POST "+api+"/history", "DELETE "+api+"/userdata/*")
+	}
 }

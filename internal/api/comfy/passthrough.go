@@ -30,7 +30,7 @@ func (c *Room) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		needs = hub.PassthroughRead
 	}
 	policy := c.passthrough(a)
-	if policy == hub.PassthroughOn || policy == needs {
+	if (policy == hub.PassthroughOn || policy == needs) && (!a.ReadOnly || needs == hub.PassthroughRead) {
 		return true
 	}
 	api.WriteError(w, api.Error{
@@ -62,7 +62,8 @@ var managerReads = []string{
 // mayManage decides on the calls of ComfyUI-Manager, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
 func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
-	if c.hub.Settings().Manager {
+	if c.hub.Settings().Manager && (a.Key == "" || a.Operator) {
+		c.hub.Audit("request", append(api.Who(a), "action", r.Method+" ComfyUI-Manager")...)
 		return true
 	}
 	name := strings.TrimPrefix(asked.Bare().String(), "/v2")
@@ -72,7 +73,7 @@ func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester
 	api.WriteError(w, api.Error{
 		Status: http.StatusForbidden, Kind: "manager_off",
 		Message: "Changing the code of instances through the hub is switched off",
-		Details: "The hub's operator can allow it with `manager on`.",
+		Details: "The hub's operator can allow it with `manager on`; an API key needs the scope admin, too.",
 	})
 	return false
 }

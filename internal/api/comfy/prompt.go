@@ -106,13 +106,14 @@ func (p prompts) accept(w http.ResponseWriter, a api.Requester, request *catalog
 
 // refuse answers a prompt that was not taken.
 func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value, err error) {
-	own := api.Error{
-		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your prompts are waiting",
-		Details: "Try again when some of your own prompts have been executed.", RetryAfter: 10,
+	if reached, ok := hub.ReachedLimit(err); ok {
+		p.RefuseFull(w, reached.Limit, api.Error{
+			Status: http.StatusTooManyRequests, Kind: reached.Kind, Message: reached.Message, Details: reached.Details, RetryAfter: reached.RetryAfter,
+		})
+		return
 	}
 	var answer *catalog.Answer
 	var refusal *hub.Refusal
-	var spent hub.TimeSpentError
 	var full *files.FullError
 	var callback *hub.CallbackError
 	switch {
@@ -128,16 +129,6 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 		writeAnswer(w, r, answer)
 	case errors.As(err, &refusal):
 		api.WriteJSON(w, http.StatusBadRequest, short(refusal.Answer))
-	case errors.Is(err, hub.ErrTenantQueueSize):
-		p.RefuseFull(w, "queue_size", own)
-	case errors.Is(err, hub.ErrTenantWaiting):
-		p.RefuseFull(w, "waiting", own)
-	case errors.As(err, &spent):
-		p.RefuseFull(w, "gpu_seconds", api.Error{
-			Status: http.StatusTooManyRequests, Kind: "tenant_time_used_up", Message: "Your GPU time of the last 24 hours is used up",
-			Details:    "You can go on in " + hub.InMinutes(spent.Wait) + ".",
-			RetryAfter: max(int(spent.Wait.Seconds()), 1),
-		})
 	case errors.As(err, &full): // by the files inside it
 		p.RefuseFull(w, full.Limit, uploadsFull(full))
 	case errors.Is(err, hub.ErrFetching):

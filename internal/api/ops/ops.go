@@ -30,6 +30,7 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("GET /hub/callbacks/secret", o.getCallbackSecret)
 	t.Handle("POST /hub/callbacks/*/replay", o.postCallbackReplay)
 	t.Handle("GET /hub/stats", o.getStats)
+	t.Handle("GET /hub/usage", o.getUsage)
 	t.Handle("GET /hub/events", d.getEvents)
 	t.Handle("GET /hub/trends", d.getTrends)
 	t.Handle("GET /hub/faults", d.getFaults)
@@ -43,5 +44,6 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/files", o.postFiles)
 	t.HandleOpen("GET "+api.LinkPath+"*", o.getFile)
 	t.HandleOpen("GET "+tunnel.Path, o.getTunnel)
+	t.Audit("POST /hub/pause", "POST /hub/resume", "POST /hub/drain", "POST /hub/forget", "POST /hub/restart", "POST /hub/jobs/*/cancel")
 	return t
 }

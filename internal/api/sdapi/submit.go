@@ -118,9 +118,11 @@ func refuseRequest(w http.ResponseWriter, err error) {
 
 // refuse answers a request that was not taken.
 func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	full := api.Error{
-		Status: http.StatusTooManyRequests, Kind: "tenant_queue_full", Message: "Too many of your requests are waiting",
-		Details: "Try again when some of them have ended.", RetryAfter: 10,
+	if reached, ok := hub.ReachedLimit(err); ok {
+		o.RefuseFull(w, reached.Limit, api.Error{
+			Status: http.StatusTooManyRequests, Kind: reached.Kind, Message: reached.Message, Details: reached.Details, RetryAfter: reached.RetryAfter,
+		})
+		return
 	}
 	busy := api.Error{
 		Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many requests right now",
@@ -128,7 +130,6 @@ func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	var answer *catalog.Answer
 	var refusal *hub.Refusal
-	var spent hub.TimeSpentError
 	var uploads *files.FullError
 	switch {
 	case errors.As(err, &answer):
@@ -145,18 +146,11 @@ func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		api.WriteError(w, busy)
 	case errors.Is(err, hub.ErrFetching):
 		api.WriteError(w, busy)
-	case errors.Is(err, hub.ErrTenantQueueSize):
-		o.RefuseFull(w, "queue_size", full)
-	case errors.Is(err, hub.ErrTenantWaiting):
-		o.RefuseFull(w, "waiting", full)
-	case errors.As(err, &spent):
-		full.Kind, full.Message = "tenant_time_used_up", "Your GPU time of the last 24 hours is used up"
-		full.Details, full.RetryAfter = "You can go on in "+hub.InMinutes(spent.Wait)+".", max(int(spent.Wait.Seconds()), 1)
-		o.RefuseFull(w, "gpu_seconds", full)
 	case errors.Is(err, hub.ErrQueueFull):
-		full.Kind, full.Message = "queue_full", "The hub's queue is full"
-		full.Details = "Try again when some jobs have ended."
-		api.WriteError(w, full)
+		api.WriteError(w, api.Error{
+			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
+			Details: "Try again when some jobs have ended.", RetryAfter: 10,
+		})
 	default:
 		o.Fail(w, r, err)
 	}

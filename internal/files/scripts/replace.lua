@@ -33,6 +33,7 @@ if from ~= to then
   count(to)
   discount(from)
   weigh(ARGV[4], 1, ARGV[5], ARGV[6], ARGV[7], ARGV[2])
+  bill(ARGV[5], 'bytes', weight(ARGV[4]) - weight(former))
   weigh(former, -1, ARGV[5], ARGV[6], ARGV[7], ARGV[2])
 end
 write('HSET', ARGV[1], ARGV[2], ARGV[4])

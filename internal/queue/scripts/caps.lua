@@ -104,6 +104,16 @@ local function may_begin(tenant, seats, daily)
   return not wait
 end
 
+-- rate_wait returns in how many milliseconds a tenant may post another prompt, 0 for now,
+-- and what to remember if it does. gap is the time between two prompts on average, in
+-- microseconds. As many as a minute gives may come at once: what is remembered is when
+-- the prompts so far would all have come at that pace.
+local function rate_wait(tenant, gap)
+  local clock = now() * 1000
+  local till = math.max(tonumber(redis.call('GET', key('q', 'rate', tenant)) or '0'), clock) + gap
+  return math.max(math.ceil((till - clock - 60000000) / 1000), 0), till
+end
+
 -- sit and stand take and free the seat of a run.
 local function sit(tenant, k)
   write('SADD', key('q', 'seats', tenant), k)

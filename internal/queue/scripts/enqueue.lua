@@ -29,12 +29,15 @@
 -- ARGV[26] events that it is told of, each between spaces
 -- ARGV[27] bound of the tenant's callbacks that are not delivered
 -- ARGV[28] bound of those of all
+-- ARGV[29] the tenant's time between two prompts on average, in microseconds, '0' for no
+--          limit
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
 --         {'full'}, {'full_bytes'}, {'tenant_full'}, {'tenant_full_bytes'}
 --         {'callbacks_full'}, {'tenant_callbacks_full'}
 --         {'tenant_spent', n}            the tenant may go on in n milliseconds
+--         {'tenant_rate', n}             the same, of a tenant that is too fast
 
 local k, id, tenant, class = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 if get(k) then
@@ -64,6 +67,14 @@ if ARGV[23] ~= '0' then
     return {'tenant_spent', int(left)}
   end
 end
+local pace
+if ARGV[29] ~= '0' then
+  local left
+  left, pace = rate_wait(tenant, tonumber(ARGV[29]))
+  if left > 0 then
+    return {'tenant_rate', int(left)}
+  end
+end
 if ARGV[17] ~= '0' and share('waiting_jobs', tenant) >= tonumber(ARGV[17]) then
   return {'tenant_full'}
 end
@@ -83,6 +94,10 @@ if too_heavy('', ARGV[16]) then
   return {'full_bytes'}
 end
 
+if pace then
+  write('SET', key('q', 'rate', tenant), int(pace))
+  write('PEXPIREAT', key('q', 'rate', tenant), int(math.ceil(pace / 1000)))
+end
 local number, prefix, band = ARGV[9], ARGV[10], ARGV[24]
 if ARGV[21] == 'fifo' then
   band = ''

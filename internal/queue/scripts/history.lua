@@ -76,6 +76,7 @@ end
 -- finish ends a job and writes its history entry. An existing entry of the same
 -- id is replaced and keeps its place, as in ComfyUI.
 local function finish(j, state, entry, summary, reason)
+  bill(j.tenant, state, 1)
   leave(j)
   raise(j)
   set(j, 'state', state, 'finished', int(now()), 'reason', reason, 'summary', summary, 'size', int(#entry))

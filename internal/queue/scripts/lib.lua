@@ -212,8 +212,16 @@ local function hold(j, hub, lease)
   write('ZADD', key('q', 'leases'), till, j.key)
 end
 
+-- lost has the keys of runs that are lost: nobody is billed for them.
+local lost = {}
+
 -- settle makes a tenant pay what a run has really taken: nothing if it was lost.
 local function settle(j, took)
+  if took <= 0 then
+    lost[j.key] = true
+  elseif not lost[j.key] then
+    bill(j.tenant, 'ms', took)
+  end
   if j.seat == '1' then
     stand(j.tenant, j.key)
     set(j, 'seat', '')

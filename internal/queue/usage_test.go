@@ -1,0 +1,67 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/usage"
+)
+
+// Each end of a job and the time of each run is billed once; a lost run is not billed.
+func TestBilledJobs(t *testing.T) {
+	t.Parallel()
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		billed := func() (sum usage.Day) {
+			t.Helper()
+			now, err := b.db.Now(t.Context())
+			require.NoError(t, err)
+			tenant := "a"
+			rows, err := usage.New(b.db).Read(t.Context(), now.Add(-24*time.Hour), now.Add(24*time.Hour), &tenant)
+			require.NoError(t, err)
+			for _, r := range rows { // two, if the day changes meanwhile
+				sum.Done, sum.Failed, sum.Cancelled, sum.Time = sum.Done+r.Done, sum.Failed+r.Failed, sum.Cancelled+r.Cancelled, sum.Time+r.Time
+			}
+			return sum
+		}
+		// begun is a run that began five minutes ago.
+		begun := func(j job.Job, instance string) job.Job {
+			t.Helper()
+			claimed := b.claim(j, instance)
+			at := time.Now().Add(-5 * time.Minute).UnixMilli()
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "claimed", at).Err())
+			return claimed
+		}
+		minutes := func(n int) {
+			t.Helper()
+			require.InDelta(t, time.Duration(n)*time.Minute, billed().Time, float64(time.Minute))
+		}
+		end := func(j job.Job, state job.State) {
+			t.Helper()
+			require.NoError(t, b.Finish(t.Context(), j.Run, queue.Outcome{State: state, Entry: []byte(`{}`)}))
+		}
+		one := begun(b.enqueue("one", from("a", "a")), "i1")
+		require.NoError(t, b.Release(t.Context(), one.Run))
+		minutes(5)
+		end(one, job.Done)
+		end(one, job.Done) // sent again
+		minutes(5)
+		require.EqualValues(t, 1, billed().Done)
+
+		two := begun(b.enqueue("two", from("a", "a")), "i1")
+		_, err := b.Requeue(t.Context(), two.Run, queue.RequeueOptions{Reason: "lost"})
+		require.NoError(t, err)
+		minutes(5)
+		end(begun(two, "i2"), job.Failed)
+		minutes(10)
+		end(begun(b.enqueue("three", from("a", "a")), "i1"), job.Cancelled)
+		minutes(15)
+		sum := billed()
+		require.EqualValues(t, 1, sum.Done)
+		require.EqualValues(t, 1, sum.Failed)
+		require.EqualValues(t, 1, sum.Cancelled)
+	})
+}
