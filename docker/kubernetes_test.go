@@ -83,11 +83,11 @@ func objects(t *testing.T) []object {
 		defer func() { require.NoError(t, file.Close()) }()
 		for decoder := yaml.NewDecoder(file); ; {
 			var o object
-			if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
+			err := decoder.Decode(&o)
+			if errors.Is(err, io.EOF) {
 				break
-			} else {
-				require.NoError(t, err, name)
 			}
+			require.NoError(t, err, name)
 			all = append(all, o)
 		}
 	}
