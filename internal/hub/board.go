@@ -71,7 +71,7 @@ func (b *Board) sightOf(v Viewer) sight {
 // sees reports whether jobs of a tenant are shown.
 func (s sight) sees(tenant string) bool { return s.operator || s.tenant == tenant }
 
-// Watcher is one who watches.
+// Watcher is somebody who watches.
 type Watcher struct {
 	// Changes are what has changed, in order; the first shows everything. The channel is
 	// closed when the reader was too slow or the hub closes: watch again then.
@@ -123,7 +123,7 @@ func (b *Board) Watch(ctx context.Context, v Viewer, share string) (*Watcher, er
 	return w, nil
 }
 
-// leave ends the watch of one, and the look-out after the last one.
+// leave ends one watch, and the look-out after the last one.
 func (b *Board) leave(w *Watcher, s sight, share string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

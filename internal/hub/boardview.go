@@ -35,7 +35,7 @@ func newBoardView(s sight) *boardView {
 	return &boardView{sight: s, watchers: map[*Watcher]bool{}}
 }
 
-// cut ends the watch of one who does not read.
+// cut ends the watch of a reader that does not read.
 func (v *boardView) cut(w *Watcher) {
 	close(w.changes)
 	delete(v.watchers, w)

@@ -3,7 +3,7 @@
 // api/ops answers for the hub itself and api/comfy for ComfyUI; package
 // caddymodule makes a Caddy handler of it.
 //
-// The page docs/architecture.md tells the life of a job, and in which files.
+// The page docs/architecture.md follows a job from file to file.
 //
 // If the instance dies, the run is lost and the job goes back to its old place
 // in the queue. If this process dies, the lease ends, and the next hub looks

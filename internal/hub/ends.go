@@ -233,7 +233,7 @@ func (e *Ends) tell(ctx context.Context, k stream.Key, j job.Job) {
 	e.streams.EndedElsewhere(k, j.ID, j.Key, retold(ctx, e.queue, j, min(endGrace*endPatience, e.window()/3))...)
 }
 
-// retold are the messages of an ended job as its client is told them who has not got them
+// retold are the messages of an ended job for a client that has not got them
 // otherwise; none where there is no history entry any more. A picture that went only over
 // sockets is not in the history: its client waits for the hub that has it, for so long after
 // the end, and is then told that it is lost. After a success without a picture, it would wait

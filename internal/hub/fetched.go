@@ -120,7 +120,7 @@ func (t *fetching) close() {
 	t.end()
 }
 
-// fetchError says what is wrong with a URL. It quotes nothing of it.
+// fetchError says what is wrong with a URL. It does not quote the URL.
 type fetchError struct{ reason string }
 
 func (e *fetchError) Error() string { return e.reason }

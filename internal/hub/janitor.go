@@ -26,7 +26,7 @@ const (
 	youngest = 10 * time.Minute
 )
 
-// janitor does what has no hurry.
+// janitor does what is not urgent.
 type janitor struct {
 	db     *redis.DB
 	queue  *queue.Queue

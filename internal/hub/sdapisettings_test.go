@@ -99,3 +99,18 @@ func TestA1111Lists(t *testing.T) {
 		require.Equal(t, want.status, first(want.c.do(want.method, want.path, "{}")), "%s %s %s", want.c.login, want.method, want.path)
 	}
 }
+
+// The operator may leave the API out: its paths are then those of any custom node. A reload
+// switches it.
+func TestA1111APISwitch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	for _, off := range []bool{false, true, false} {
+		b.settings.NoA1111API = off
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		status, answer := b.get("/sdapi/v1/progress")
+		require.Equal(t, off, status == http.StatusNotFound, "%d %s", status, answer)
+		status, _ = b.get("/system_stats")
+		require.Equal(t, http.StatusOK, status)
+	}
+}

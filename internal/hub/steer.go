@@ -24,7 +24,7 @@ const (
 const pausedReason = "it is paused; its owner can resume it"
 
 // Steer changes when a tenant's newest job of an id will run. A job that waits at an
-// instance behind another one has been given out: it no longer can be steered. Errors:
+// instance behind another one has been given out: it can no longer be steered. Errors:
 // ErrNoJob, ErrNotWaiting.
 func (c *Canceller) Steer(ctx context.Context, tenant, id string, s Steering) error {
 	j, err := c.jobs.Find(ctx, tenant, id)
