@@ -21,9 +21,19 @@ const (
 // without what the web server keeps for it.
 type leanWriter struct{ http.ResponseWriter }
 
-// Hijack implements [http.Hijacker].
+// Hijack implements [http.Hijacker]. It takes the connection from the server itself: Caddy's
+// recorder for access logs would go on counting bytes, in a number that the log reads when
+// the handler has returned.
 func (w leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffers, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	server := w.ResponseWriter
+	for {
+		wrapper, ok := server.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		server = wrapper.Unwrap()
+	}
+	conn, buffers, err := http.NewResponseController(server).Hijack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
