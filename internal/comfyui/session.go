@@ -81,7 +81,9 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 		case n := <-s.status:
 			s.heard++
 			s.remaining = n
-			if s.due = s.rest != nil; !s.due {
+			s.due = s.rest != nil
+			// That it is free is news at once: other hubs may have a prompt for it.
+			if freed := n == 0 && w.now.QueueRemaining > 0; freed || !s.due {
 				w.look(ctx, s)
 			}
 		case <-s.rest:
