@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // newAhead is newDispatching with Settings.Ahead, and an endless run on each instance.
@@ -183,6 +186,40 @@ func TestDrainedInstanceGivesBack(t *testing.T) {
 	b.waitsThere(key)
 	b.CancelRun(running[0])
 	b.reaches(key, job.Done)
+}
+
+// The instance may begin the next job while the hub still handles the end of the one
+// before it: that is no hang, however long the next one has waited there.
+func TestNextJobIsShownAsRunning(t *testing.T) {
+	t.Parallel()
+	b, running := newAhead(t, 1)
+	next := b.submit(picture)
+	there := b.waitsThere(next)
+	var looks atomic.Int64
+	there.on("GET /queue", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		looks.Add(1)
+		var both [][]any
+		for _, key := range []string{running[0], next} {
+			both = append(both, []any{1, b.followed(key).lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
+		}
+		require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"queue_running": both, "queue_pending": []any{}}))
+	})
+	muted := time.Now()
+	there.SetFault(sim.Faults{Mute: true}) // previews of the one that runs would put the looks off
+	b.set(func(s *Settings) { s.StallTimeout = time.Second })
+	waiting := b.followed(next)
+	require.Eventually(t, func() bool {
+		waiting.mail.put(runEvent{kind: lookAsked})
+		return looks.Load() >= 1 && time.Since(muted) > 2*time.Second
+	}, deadline, 100*time.Millisecond)
+	there.SetFault(sim.Faults{})
+	b.set(func(s *Settings) { s.StallTimeout = time.Minute })
+	require.Empty(t, b.job(next).Lost)
+	require.True(t, b.job(next).Ahead)
+	b.CancelRun(running[0])
+	b.reaches(running[0], job.Cancelled)
+	b.reaches(next, job.Done)
+	require.NotContains(t, b.logged(), "instance is sick")
 }
 
 // The next hub follows both the run and the job that waits behind it.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -73,6 +74,10 @@ func TestHungRunBesideMonitors(t *testing.T) {
 	key := b.submit(endless)
 	b.runs(key)
 	b.instances[0].SetFault(sim.Faults{Mute: true})
+	b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
+		next.ServeHTTP(w, r)
+	})
 	b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
 	require.Contains(t, b.lost(key), "silent for too long")
 }

@@ -74,10 +74,11 @@ func TestEvictWithNext(t *testing.T) {
 // A run that no interrupt ends is given up.
 func TestEvictWithoutEffect(t *testing.T) {
 	t.Parallel()
-	b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 100 * time.Millisecond })
+	b := newDispatching(t, 1)
 	b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) })
 	key := b.submit(working)
 	b.runs(key)
+	b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
 	b.evicted(b.at(key), key)
 	require.Equal(t, job.Queued, b.job(key).State)
 	require.Contains(t, b.logged(), "does not end a run that is taken back")

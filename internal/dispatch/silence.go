@@ -159,6 +159,8 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 func (r *run) stuck(ctx context.Context) result {
 	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
 	switch {
+	case r.isAhead():
+		// The run before it has just ended: it is judged once it has had its turn.
 	case r.phase < executing && !r.missed.messages && quiet > min(beginTimeout, stall):
 		if !r.postedAt.IsZero() && !r.conn.heardSince(r.postedAt) {
 			// ComfyUI tells every socket that its queue has grown: this one is mute.
