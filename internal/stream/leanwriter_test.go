@@ -2,14 +2,73 @@ package stream
 
 import (
 	"bufio"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
+
+// maskedText is a text frame as a client sends it, with a mask of zeros.
+func maskedText(text string) []byte {
+	frame := binary.BigEndian.AppendUint16([]byte{0x81, 0x80 | 126}, uint16(len(text)))
+	return append(append(frame, 0, 0, 0, 0), text...)
+}
+
+// Some clients send their first message without waiting for the handshake's answer.
+func TestMessageBehindTheHandshake(t *testing.T) {
+	t.Parallel()
+	for name, spaces := range map[string]int{"short": 0, "longer than the buffer": 2 * readBuffer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := loopback(t, Options{Features: func() json.RawMessage { return json.RawMessage(`{"hub":true}`) }})
+			conn, err := r.dialer(t.Context(), "tcp", r.addr)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close()) }()
+			request := "GET /ws?clientId=me HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+			flags := `{"type":"feature_flags","data":{}` + strings.Repeat(" ", spaces) + `}`
+			_, err = conn.Write(append([]byte(request), maskedText(flags)...))
+			require.NoError(t, err)
+			requireText(t, conn, `"hub":true`)
+		})
+	}
+}
+
+// requireText reads a connection until a text has come.
+func requireText(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	answers := bufio.NewReader(conn)
+	response, err := http.ReadResponse(answers, nil)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
+	var seen []byte
+	for !strings.Contains(string(seen), text) {
+		b, err := answers.ReadByte()
+		require.NoError(t, err, "%q", seen)
+		seen = append(seen, b)
+	}
+}
+
+// A socket outlives the request that opened it.
+func TestServeReturns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		p := r.open("/ws?clientId=me")
+		synctest.Wait()
+		require.Equal(t, []error{nil}, r.errs)
+		a := r.run("me", "a")
+		a.End()
+		synctest.Wait()
+		require.NotEmpty(t, p.settled())
+	})
+}
 
 // wrapper is a response like those of Caddy: it would count what goes over a connection.
 type wrapper struct{ http.ResponseWriter }
