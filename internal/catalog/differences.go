@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // The kinds of a [Difference].
@@ -136,7 +138,7 @@ func (c comparison) files() []Difference {
 				for _, file := range in.options.keys() {
 					at, known := places[file]
 					here := place{name, in.name}
-					if isWeights(file) && (!known || here.class+"."+here.input < at.class+"."+at.input) {
+					if job.NamesModel(file) && (!known || here.class+"."+here.input < at.class+"."+at.input) {
 						places[file] = here
 					}
 				}
@@ -154,12 +156,4 @@ func (c comparison) files() []Difference {
 		}
 	}
 	return list
-}
-
-// weightExtensions are those of files with the weights of models.
-var weightExtensions = []string{".safetensors", ".ckpt", ".pt", ".pt2", ".bin", ".pth", ".pkl", ".sft", ".gguf", ".onnx", ".engine"}
-
-// isWeights reports whether an option names a file with the weights of a model.
-func isWeights(option string) bool {
-	return slices.ContainsFunc(weightExtensions, func(extension string) bool { return strings.HasSuffix(strings.ToLower(option), extension) })
 }

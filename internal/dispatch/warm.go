@@ -12,7 +12,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // maxModelSets bounds the classes whose models are remembered.
@@ -47,7 +46,7 @@ func (s *modelSets) keep(class string, models []string) {
 func modelsIn(needs catalog.Requirements) []string {
 	var models []string
 	for _, c := range needs.Choices {
-		if schedule.NamesModel(c.Value) {
+		if job.NamesModel(c.Value) {
 			models = append(models, c.Value)
 		}
 	}

@@ -1,9 +1,6 @@
 package hub
 
-import (
-	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/rules"
-)
+import "github.com/comfyhub/comfyhub/internal/rules"
 
 // Rules say what may run.
 type Rules = rules.Rules
@@ -20,14 +17,5 @@ func (h *Hub) rulesOf(tenant string) Rules {
 	return s.Rules
 }
 
-// maxObjections bounds the faults of one answer.
+// maxObjections bounds those of one answer.
 const maxObjections = 100
-
-func objectionsTo(faults []rules.Fault) []catalog.Objection {
-	faults = faults[:min(len(faults), maxObjections)]
-	list := make([]catalog.Objection, len(faults))
-	for n, f := range faults {
-		list[n] = catalog.Objection{Node: f.Node, Input: f.Input, Reason: f.Reason}
-	}
-	return list
-}

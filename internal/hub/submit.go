@@ -178,8 +178,8 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if !verdict.Accepted() {
 		return queue.Submission{}, nil, verdict.Answer
 	}
-	if faults := s.rulesOf(p.Tenant).Check(verdict.Graph.Root()); len(faults) > 0 {
-		return queue.Submission{}, nil, catalog.Forbid(verdict, objectionsTo(faults))
+	if against := s.rulesOf(p.Tenant).Check(verdict.Graph.Root()); len(against) > 0 {
+		return queue.Submission{}, nil, catalog.Forbid(verdict, against[:min(len(against), maxObjections)])
 	}
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
 	if s.classes.barred(needs, p.Tenant) {

@@ -1,5 +1,5 @@
 // Package rules decides what may run: which node classes and models a prompt may name, and
-// how large, long and many its pictures may be. It reads graphs and knows nobody.
+// how large, long and many its pictures may be. It reads graphs and knows no users.
 package rules
 
 import (
@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -28,36 +30,26 @@ func (r Rules) Empty() bool {
 	return len(r.DenyClasses)+len(r.AllowClasses)+len(r.DenyModels)+len(r.AllowModels)+len(r.Max) == 0
 }
 
-// Fault is what a prompt may not do.
-type Fault struct {
-	// Node is the id of the node.
-	Node string
-	// Input is the name of its input; empty for its class.
-	Input string
-	// Reason says why, for the user.
-	Reason string
-}
-
-// Check returns the faults of a graph, in its order.
-func (r Rules) Check(graph pyjson.Value) []Fault {
+// Check returns what a graph may not do, in its order.
+func (r Rules) Check(graph pyjson.Value) []catalog.Objection {
 	nodes, _ := graph.(*pyjson.Object)
 	if nodes == nil || r.Empty() {
 		return nil
 	}
-	var faults []Fault
+	var objections []catalog.Objection
 	for id := range nodes.All() {
 		node := nodes.Object(id)
 		class := node.String("class_type")
 		if !permits(class, r.DenyClasses, r.AllowClasses, false) {
-			faults = append(faults, Fault{Node: id, Reason: "you may not use nodes of the class " + class})
+			objections = append(objections, catalog.Objection{Node: id, Reason: "you may not use nodes of the class " + class})
 		}
 		for input, value := range node.Object("inputs").All() {
 			if reason := r.input(nodes, input, value); reason != "" {
-				faults = append(faults, Fault{Node: id, Input: input, Reason: reason})
+				objections = append(objections, catalog.Objection{Node: id, Input: input, Reason: reason})
 			}
 		}
 	}
-	return faults
+	return objections
 }
 
 // input says what is wrong with an input; empty for nothing.
@@ -129,9 +121,6 @@ func matches(pattern, text string) bool {
 	return true
 }
 
-// endings are those of files of models.
-var endings = [...]string{".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".pkl", ".gguf", ".onnx", ".engine"}
-
 // tags are the words by which texts name models, as A1111 and some nodes read them.
 var tags = regexp.MustCompile(`(?i)<(?:lora|lyco|hypernet|lora_block_weight):([^:<>]+)`)
 
@@ -139,11 +128,8 @@ var tags = regexp.MustCompile(`(?i)<(?:lora|lyco|hypernet|lora_block_weight):([^
 func models(value pyjson.Value, found []string) []string {
 	switch v := value.(type) {
 	case pyjson.String:
-		lower := strings.ToLower(strings.TrimSpace(string(v)))
-		for _, ending := range endings {
-			if strings.HasSuffix(lower, ending) {
-				return append(found, strings.TrimSpace(string(v)))
-			}
+		if text := strings.TrimSpace(string(v)); job.NamesModel(text) {
+			return append(found, text)
 		}
 		for _, tag := range tags.FindAllStringSubmatch(string(v), -1) {
 			found = append(found, strings.TrimSpace(tag[1]))

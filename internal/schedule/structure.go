@@ -4,11 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -27,14 +27,6 @@ type Structure struct {
 	// Nodes is how many nodes the graph has.
 	Nodes int
 }
-
-// modelEndings are the endings of names that are models', not a user's files.
-var modelEndings = map[string]bool{
-	".safetensors": true, ".sft": true, ".ckpt": true, ".pt": true, ".pt2": true, ".pth": true, ".bin": true, ".gguf": true, ".onnx": true, ".pkl": true,
-}
-
-// NamesModel reports whether a file name is a model's, by its ending.
-func NamesModel(name string) bool { return modelEndings[strings.ToLower(path.Ext(name))] }
 
 // choices are inputs whose text is one of a few that change the run time. Other texts
 // may be a user's.
@@ -132,7 +124,7 @@ func label(nodes map[string]*node) (models []string) {
 			if !ok {
 				continue
 			}
-			if NamesModel(string(text)) {
+			if job.NamesModel(string(text)) {
 				models = append(models, string(text))
 			} else if !choices[name] {
 				continue
