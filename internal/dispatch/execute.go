@@ -228,7 +228,9 @@ func (r *run) collect(ctx context.Context) result {
 		r.measured()
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
-	rec.socketOnly, rec.cachedOnly = r.onlyBySocket(parts)
+	if r.missed.messages || r.resends { // else nobody asks, and finding out reads the whole graph
+		rec.socketOnly, rec.cachedOnly = r.onlyBySocket(parts)
+	}
 	v, reason := r.judge(rec)
 	switch {
 	case v == excused && !r.missed.messages: // the instance has cached the result: another one may not have
