@@ -51,7 +51,7 @@ func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (i
 		return in, true
 	}
 	secret, shown := shownKey(r)
-	in.Request = withoutKey(r)
+	in.Request = withoutKey(r, shown)
 	if !shown {
 		if v.Keys == KeysRequired && !v.Identified {
 			refuseKey(w, "no_api_key", "This hub needs an API key", "Send it as `Authorization: Bearer KEY`, or as the password of HTTP Basic authentication. The hub's operator can make one.")
@@ -151,11 +151,11 @@ func ShowsToken(r *http.Request) bool {
 	return false
 }
 
-// withoutKey is a request that shows no key any more. Logins that are not the hub's stay:
-// only headers that are allowed go on to an instance.
-func withoutKey(r *http.Request) *http.Request {
+// withoutKey is a request that shows no key any more; shown says that [shownKey] has found
+// one. Logins that are not the hub's stay: only headers that are allowed go on to an instance.
+func withoutKey(r *http.Request, shown bool) *http.Request {
 	out := r
-	if _, shown := shownKey(r); shown {
+	if shown {
 		header := r.Header.Clone()
 		header.Del("Authorization")
 		out = withoutToken(r)

@@ -19,11 +19,18 @@ type Handler func(w http.ResponseWriter, r *http.Request, a Requester, path []st
 // nothing is cleaned or redirected.
 type route struct {
 	pattern aiohttp.Pattern
-	methods map[string]Handler
-	// open are the methods whose handlers let callers in by themselves.
-	open map[string]bool
-	// audited are the methods whose requests are written down.
-	audited map[string]bool
+	methods map[string]found
+}
+
+// found is a handler, and what is special about its route.
+type found struct {
+	Handler
+
+	// open says that the handler lets callers in by itself.
+	open bool
+	// audited says that the request is written down, pattern as what.
+	audited bool
+	pattern string
 }
 
 // Router finds the handler of a path. It is built once and then only read.
@@ -39,45 +46,35 @@ func (t *Router) Both(pattern string, h Handler) {
 // Handle adds a route; the text is a method, a blank and a path in which
 // "*" stands for one segment and "**" at its end for all that follow.
 func (t *Router) Handle(text string, h Handler) {
-	method, path, _ := strings.Cut(text, " ")
-	pattern := aiohttp.ParsePattern(path)
-	for n := range t.routes {
-		if t.routes[n].pattern.Equal(pattern) {
-			t.routes[n].methods[method] = h
-			return
-		}
-	}
-	t.routes = append(t.routes, route{pattern: pattern, methods: map[string]Handler{method: h}})
+	t.change(text, func(f *found) { f.Handler = h })
 }
 
 // HandleOpen adds a route whose handler lets callers in by itself, by what only they can
 // have, such as the token of a machine: it needs neither a login nor a key.
 func (t *Router) HandleOpen(text string, h Handler) {
-	t.Handle(text, h)
-	method, path, _ := strings.Cut(text, " ")
-	for n := range t.routes {
-		if t.routes[n].pattern.Equal(aiohttp.ParsePattern(path)) {
-			if t.routes[n].open == nil {
-				t.routes[n].open = map[string]bool{}
-			}
-			t.routes[n].open[method] = true
-		}
+	t.change(text, func(f *found) { f.Handler, f.open = h, true })
+}
+
+// Audit has requests for routes, which are there already, written to the audit log.
+func (t *Router) Audit(texts ...string) {
+	for _, text := range texts {
+		t.change(text, func(f *found) { f.audited = true })
 	}
 }
 
-// Audit has requests for routes written to the audit log.
-func (t *Router) Audit(texts ...string) {
-	for _, text := range texts {
-		method, path, _ := strings.Cut(text, " ")
-		for n := range t.routes {
-			if t.routes[n].pattern.Equal(aiohttp.ParsePattern(path)) {
-				if t.routes[n].audited == nil {
-					t.routes[n].audited = map[string]bool{}
-				}
-				t.routes[n].audited[method] = true
-			}
-		}
+// change changes what is known of a method of a path, and adds the path if it is new.
+func (t *Router) change(text string, change func(*found)) {
+	method, path, _ := strings.Cut(text, " ")
+	pattern := aiohttp.ParsePattern(path)
+	at := slices.IndexFunc(t.routes, func(rt route) bool { return rt.pattern.Equal(pattern) })
+	if at < 0 {
+		at = len(t.routes)
+		t.routes = append(t.routes, route{pattern: pattern, methods: map[string]found{}})
 	}
+	f := t.routes[at].methods[method]
+	f.pattern = t.routes[at].pattern.String()
+	change(&f)
+	t.routes[at].methods[method] = f
 }
 
 // All are the routes in the order in which they were added, each with its
@@ -101,16 +98,6 @@ func (t *Router) Find(method string, p aiohttp.Path) (h Handler, path, allowed [
 	return found.Handler, path, allowed
 }
 
-// found is a handler, and whether it lets callers in by itself.
-type found struct {
-	Handler
-
-	open bool
-	// audited says that the request is written down, pattern as what.
-	audited bool
-	pattern string
-}
-
 func (t *Router) find(method string, p aiohttp.Path) (f found, path, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -120,9 +107,8 @@ func (t *Router) find(method string, p aiohttp.Path) (f found, path, allowed []s
 		if !ok {
 			continue
 		}
-		if h := t.routes[n].methods[method]; h != nil {
-			rt := t.routes[n]
-			return found{Handler: h, open: rt.open[method], audited: rt.audited[method], pattern: rt.pattern.String()}, values, nil
+		if f := t.routes[n].methods[method]; f.Handler != nil {
+			return f, values, nil
 		}
 		for m := range t.routes[n].methods {
 			allowed = append(allowed, m)
