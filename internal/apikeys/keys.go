@@ -176,9 +176,12 @@ func (k *Keys) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("apikeys: %w", err)
 	}
-	now := &known{version: reply[0], read: time.Now(), ahead: time.Until(time.UnixMilli(clock))}
+	now := &known{version: reply[0]}
 	if reply[0] == "same" {
-		now.version, now.byName, now.byHash, now.limits, now.next = before.version, before.byName, before.byHash, before.limits, before.next
+		*now = *before
+	}
+	now.read, now.ahead = time.Now(), time.Until(time.UnixMilli(clock))
+	if reply[0] == "same" {
 		if now.next > 0 && now.now().UnixMilli() >= now.next {
 			now.expire()
 		}

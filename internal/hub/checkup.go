@@ -70,8 +70,7 @@ func (c *Checkup) redis(ctx context.Context) []Finding {
 	var list []Finding
 	warnings, _ := db.Warnings(ctx)
 	for _, w := range warnings {
-		says, do, _ := strings.Cut(w, "; ")
-		list = append(list, Finding{LevelWarning, "redis", says, do})
+		list = append(list, Finding{LevelWarning, "redis", w, ""})
 	}
 	var took []time.Duration
 	var skew time.Duration
