@@ -45,7 +45,7 @@ func runCheck(ctx context.Context, a *Admin, l login, cmd *cobra.Command) error 
 	if err := a.ask(ctx, http.MethodGet, "check", nil, &told); err != nil {
 		return err
 	}
-	all := told.Findings
+	all := append([]finding{}, told.Findings...) // as JSON, never null
 	if l.named() {
 		access, err := l.access()
 		if err != nil {
@@ -54,7 +54,7 @@ func runCheck(ctx context.Context, a *Admin, l login, cmd *cobra.Command) error 
 		all = append(all, checkSite(ctx, access.Hub))
 	}
 	out := cmd.OutOrStdout()
-	if asked, _ := cmd.Flags().GetBool("json"); asked {
+	if asJSON(cmd) {
 		if err := json.NewEncoder(out).Encode(all); err != nil {
 			return err
 		}

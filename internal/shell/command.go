@@ -103,17 +103,11 @@ func AddCommands(parent *cobra.Command, o Options) {
 	f.StringVar(&c.login.passwordFile, "password-file", "", "`file` with the password")
 	f.StringVar(&c.login.tokenFile, "token-file", "", "`file` with a bearer token (default: the variable "+tokenVariable+")")
 	f.StringVarP(&c.address, "address", "a", "", "`address` of the admin endpoint, for the operator's commands (default: the variable "+adminVariable+", else "+defaultAdmin+")")
-	parent.SilenceErrors, parent.SilenceUsage = true, true
 	parent.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return c.ended(cmd, usagef("%w; see --help", err))
 	})
-	parent.Args = cobra.ArbitraryArgs
-	parent.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return c.ended(cmd, usagef("%q is not a command; see --help", args[0]))
-		}
-		return cmd.Help()
-	}
+	c.groups(parent)
+	none := func(n int) bool { return n == 0 }
 	one := func(n int) bool { return n == 1 }
 	most := func(n int) bool { return n <= 1 }
 	submit := &submission{}
@@ -127,20 +121,30 @@ func AddCommands(parent *cobra.Command, o Options) {
 		}
 		return c.withView(ctx, func(v view) error { return runFleetStatus(ctx, v, cmd) })
 	})
-	c.add(checkCommand(), func(n int) bool { return n == 0 }, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-		return c.withAdmin(func(a *Admin) error { return adminError(a, runCheck(ctx, a, c.login, cmd)) })
-	})
-	c.add(topCommand(), func(n int) bool { return n == 0 }, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+	c.add(checkCommand(), none, c.operator(func(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) error {
+		return runCheck(ctx, a, c.login, cmd)
+	}))
+	c.add(topCommand(), none, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		return c.withView(ctx, func(v view) error { return runTop(ctx, v, cmd) })
 	})
 	for _, verb := range []string{"drain", "pause", "resume", "forget"} {
 		o := &operation{verb: verb}
-		c.add(o.command(), most, func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return c.withAdmin(func(a *Admin) error { return adminError(a, o.run(ctx, a, cmd, args)) })
-		})
+		c.add(o.command(), most, c.operator(o.run))
 	}
 	c.addKeys()
 	c.add(keygenCommand(), most, func(_ context.Context, cmd *cobra.Command, args []string) error { return runKeygen(cmd, args) })
+}
+
+// groups makes a command one that only has others below it.
+func (c *commands) groups(group *cobra.Command) {
+	group.SilenceErrors, group.SilenceUsage = true, true
+	group.Args = cobra.ArbitraryArgs
+	group.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return c.ended(cmd, usagef("%q is not a command; see --help", args[0]))
+		}
+		return cmd.Help()
+	}
 }
 
 // ended shows the error of a command, and returns the one by which the program ends.
@@ -199,6 +203,13 @@ func (c *commands) withClient(run func(*Client) error) error {
 	}
 	defer client.Close()
 	return run(client)
+}
+
+// operator is a command that speaks to a hub as its operator.
+func (c *commands) operator(run func(ctx context.Context, a *Admin, cmd *cobra.Command, args []string) error) func(context.Context, *cobra.Command, []string) error {
+	return func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		return c.withAdmin(func(a *Admin) error { return adminError(a, run(ctx, a, cmd, args)) })
+	}
 }
 
 // withAdmin runs something with a client of the admin endpoint.

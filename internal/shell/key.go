@@ -51,20 +51,8 @@ func (c *commands) addKeys() {
 "keys required". A key belongs to a tenant; the limits that are given with it are the
 tenant's, and come before those of the Caddyfile.`,
 	}
-	group.SilenceErrors, group.SilenceUsage = true, true
-	group.Args = cobra.ArbitraryArgs
-	group.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return c.ended(cmd, usagef("%q is not a command; see --help", args[0]))
-		}
-		return cmd.Help()
-	}
+	c.groups(group)
 	c.parent.AddCommand(group)
-	with := func(run func(ctx context.Context, a *Admin, cmd *cobra.Command, args []string) error) func(context.Context, *cobra.Command, []string) error {
-		return func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return c.withAdmin(func(a *Admin) error { return adminError(a, run(ctx, a, cmd, args)) })
-		}
-	}
 	one := func(n int) bool { return n == 1 }
 	add := &cobra.Command{
 		Use: "add NAME [--tenant NAME] [--scope submit,read] [--expires 90d]", Short: "Make a key and print its secret, which is shown only once",
@@ -73,13 +61,13 @@ tenant's, and come before those of the Caddyfile.`,
 		add.Flags().String(f.name, "", f.usage)
 	}
 	add.Flags().Bool("json", false, "print the key as JSON")
-	c.addTo(group, add, one, with(runKeyAdd))
+	c.addTo(group, add, one, c.operator(runKeyAdd))
 	list := &cobra.Command{Use: "list", Short: "List the keys, without their secrets"}
 	list.Flags().Bool("json", false, "print the keys as JSON")
-	c.addTo(group, list, func(n int) bool { return n == 0 }, with(runKeyList))
+	c.addTo(group, list, func(n int) bool { return n == 0 }, c.operator(runKeyList))
 	c.addTo(group, &cobra.Command{
 		Use: "revoke NAME", Short: "Revoke a key at once; requests and sockets with it end",
-	}, one, with(runKeyRevoke))
+	}, one, c.operator(runKeyRevoke))
 }
 
 func runKeyAdd(ctx context.Context, a *Admin, cmd *cobra.Command, args []string) error {
@@ -94,7 +82,7 @@ func runKeyAdd(ctx context.Context, a *Admin, cmd *cobra.Command, args []string)
 		return err
 	}
 	if asJSON(cmd) {
-		return writeJSON(cmd.OutOrStdout(), key)
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(key)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), printable(key.Secret))
 	fmt.Fprintf(cmd.ErrOrStderr(), "This is the secret of the key %s of tenant %s. It is not shown again.\n", printable(key.Name), printable(key.Tenant))
@@ -115,7 +103,7 @@ func runKeyList(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) e
 		return err
 	}
 	if asJSON(cmd) {
-		return writeJSON(cmd.OutOrStdout(), keys)
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(keys)
 	}
 	return showKeys(cmd.OutOrStdout(), keys, time.Now())
 }
@@ -167,10 +155,4 @@ func (k Key) used(now time.Time) string {
 		return "never"
 	}
 	return short(now.Sub(time.Unix(k.Used, 0))) + " ago"
-}
-
-func writeJSON(out io.Writer, v any) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

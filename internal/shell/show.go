@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// asJSON reads the flag of commands that print a job.
+// asJSON reads the flag of commands that print something.
 func asJSON(cmd *cobra.Command) bool {
 	on, err := cmd.Flags().GetBool("json")
 	return err == nil && on

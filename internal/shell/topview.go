@@ -31,12 +31,12 @@ func (t *top) screen(now time.Time) string {
 		}
 		return "reading the fleet ..."
 	}
-	var lines []string
-	for _, line := range t.fleet.summary() {
-		lines = append(lines, t.fit(line))
-	}
+	lines := t.fleet.summary()
 	if rate, known := t.rate(); known {
-		lines[2] = t.fit(t.fleet.summary()[2] + fmt.Sprintf(", %.1f a minute", rate))
+		lines[2] += fmt.Sprintf(", %.1f a minute", rate)
+	}
+	for n, line := range lines {
+		lines[n] = t.fit(line)
 	}
 	footer := t.footer(now)
 	// Each list has its names of columns; a line is between all parts.
