@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -55,7 +54,7 @@ func runCheck(ctx context.Context, a *Admin, l login, cmd *cobra.Command) error 
 	}
 	out := cmd.OutOrStdout()
 	if asJSON(cmd) {
-		if err := json.NewEncoder(out).Encode(all); err != nil {
+		if err := writeJSON(out, all); err != nil {
 			return err
 		}
 	} else {

@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,7 +81,7 @@ func runKeyAdd(ctx context.Context, a *Admin, cmd *cobra.Command, args []string)
 		return err
 	}
 	if asJSON(cmd) {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(key)
+		return writeJSON(cmd.OutOrStdout(), key)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), printable(key.Secret))
 	fmt.Fprintf(cmd.ErrOrStderr(), "This is the secret of the key %s of tenant %s. It is not shown again.\n", printable(key.Name), printable(key.Tenant))
@@ -103,7 +102,7 @@ func runKeyList(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) e
 		return err
 	}
 	if asJSON(cmd) {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(keys)
+		return writeJSON(cmd.OutOrStdout(), keys)
 	}
 	return showKeys(cmd.OutOrStdout(), keys, time.Now())
 }

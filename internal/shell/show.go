@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -20,6 +21,9 @@ func asJSON(cmd *cobra.Command) bool {
 	on, err := cmd.Flags().GetBool("json")
 	return err == nil && on
 }
+
+// writeJSON writes one line.
+func writeJSON(out io.Writer, v any) error { return json.NewEncoder(out).Encode(v) }
 
 func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -48,7 +52,7 @@ func runFleetStatus(ctx context.Context, v view, cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
 	if asJSON(cmd) {
 		byNeed(f.Instances)
-		return json.NewEncoder(out).Encode(f)
+		return writeJSON(out, f)
 	}
 	f.show(out, all, newScreen(out).width(), time.Now())
 	return nil
