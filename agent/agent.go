@@ -73,7 +73,6 @@ type agent struct {
 	serving   string // host:port that hubs dial, empty until known
 	seq       uint64
 	instances []*instance
-	onlyGPU   string // the machine's GPU if there is one, see device
 }
 
 // announcer tells hubs of the agent.
@@ -96,6 +95,7 @@ type instance struct {
 
 	// The agent's mutex guards the rest.
 	seen  comfyui.Observation
+	at    placement
 	load  string // what else uses its GPU
 	asked asked
 }
@@ -142,11 +142,8 @@ func (c config) run(ctx context.Context) error {
 	if len(a.targets) == 0 {
 		a.work.Go(func() { a.search(ctx) })
 	}
-	if !a.simulated {
-		a.work.Go(func() { a.lookForGPU(ctx) })
-	}
-	if use := nvidia(); use != nil {
-		a.work.Go(func() { a.watchLoad(ctx, use) })
+	if look := nvidia(); look != nil && !a.simulated {
+		a.work.Go(func() { a.watchLoad(ctx, look) })
 	}
 
 	select {
@@ -346,7 +343,7 @@ func (a *agent) report() fleet.Report {
 	for _, i := range a.instances {
 		described := i.report(a.scheme + "://" + a.serving)
 		described.Draining = a.draining
-		described.Device = i.device(a.onlyGPU)
+		described.Device = i.device()
 		r.Instances = append(r.Instances, described)
 	}
 	return r
@@ -358,7 +355,7 @@ func (i *instance) report(base string) fleet.InstanceReport {
 	r := fleet.InstanceReport{
 		Name: i.name, URL: base + comfyui.InstancePath + i.name, Kind: i.kind(),
 		Up: o.Up, Reason: o.Reason,
-		Queue: o.QueueRemaining, Foreign: o.Foreign, Load: i.load,
+		Queue: o.QueueRemaining, Foreign: o.Foreign, Load: i.load, OthersMemory: i.at.others, OthersUse: i.at.use,
 		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,
 		Version: o.Version.Text, GPU: o.GPU, GPUType: o.GPUType, VRAMTotal: o.VRAMTotal, VRAMFree: o.VRAMFree,
 		ObjectInfo: o.ObjectInfoHash, Boot: o.Boot,

@@ -2,17 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
-	"fmt"
-	"os/exec"
-	"strconv"
-	"strings"
 	"time"
 )
 
 const (
-	// sampleEvery is the pause between two samples of the GPUs.
-	sampleEvery = 5 * time.Second
 	// busyPercent is the utilization from which a GPU counts as used.
 	busyPercent = 50
 	// busySamples and freeSamples in a row decide: a desktop that redraws for a
@@ -21,46 +14,9 @@ const (
 	// settle is how long a server must have been idle before the load of its GPU is
 	// attributed to somebody else.
 	settle = 10 * time.Second
+	// useStep is the step in which the use of a GPU by others is told, in percent.
+	useStep = 10
 )
-
-// gpuUse returns how busy each GPU is, in percent by index.
-type gpuUse func(context.Context) (map[string]int, error)
-
-// nvidia uses the driver's own tool; nil if it is not installed.
-func nvidia() gpuUse {
-	tool, err := exec.LookPath("nvidia-smi")
-	if err != nil {
-		return nil
-	}
-	return func(ctx context.Context) (map[string]int, error) {
-		ctx, cancel := context.WithTimeout(ctx, sampleEvery)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, tool, "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits").Output()
-		if err != nil {
-			return nil, fmt.Errorf("nvidia-smi: %w", err)
-		}
-		return parseUse(string(out))
-	}
-}
-
-// parseUse parses lines such as "0, 97". A GPU that does not report its
-// utilization, "[N/A]", is skipped.
-func parseUse(out string) (map[string]int, error) {
-	r := csv.NewReader(strings.NewReader(out))
-	r.TrimLeadingSpace = true
-	r.FieldsPerRecord = 2
-	lines, err := r.ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("nvidia-smi: %w", err)
-	}
-	use := make(map[string]int, len(lines))
-	for _, line := range lines {
-		if percent, err := strconv.Atoi(strings.TrimSpace(line[1])); err == nil {
-			use[strings.TrimSpace(line[0])] = percent
-		}
-	}
-	return use, nil
-}
 
 // gpuLoad decides from samples which GPUs other programs use.
 type gpuLoad struct{ gpus map[string]*gpuSamples }
@@ -98,61 +54,66 @@ func (l *gpuLoad) sample(use map[string]int, quiet func(gpu string) bool) map[st
 }
 
 // watchLoad samples the GPUs until ctx ends.
-func (a *agent) watchLoad(ctx context.Context, use gpuUse) {
+func (a *agent) watchLoad(ctx context.Context, look sampler) {
 	var load gpuLoad
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
+		if s, err := look(ctx); err != nil {
+			a.log.Debug("cannot read the use of the GPUs", "error", err)
+		} else if a.setLoad(s, &load, theProcesses()) {
+			a.hear.Push(true)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		percent, err := use(ctx)
-		if err != nil {
-			a.log.Debug("cannot read the use of the GPUs", "error", err)
-			continue
-		}
-		if a.setLoad(percent, &load) {
-			a.hear.Push(true)
-		}
 	}
 }
 
-// setLoad records a sample and reports whether it changes anything.
-func (a *agent) setLoad(percent map[string]int, load *gpuLoad) (changed bool) {
+// setLoad records a sample and reports whether it changes something that hubs must know at
+// once.
+func (a *agent) setLoad(s gpuSample, load *gpuLoad, p processes) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	taken := load.sample(percent, func(gpu string) bool {
+	before := make([]placement, len(a.instances))
+	for n, i := range a.instances {
+		before[n] = i.at
+		i.at = i.place(s, p)
+		changed = changed || i.at.id != before[n].id
+	}
+	quiet := func(gpu string) bool {
 		for _, i := range a.instances {
-			if i.gpu(percent) == gpu && !(i.seen.Idle() && time.Since(i.seen.Since) >= settle) {
+			if i.at.id == gpu && !(i.seen.Idle() && time.Since(i.seen.Since) >= settle) {
 				return false
 			}
 		}
 		return true
-	})
-	for _, i := range a.instances {
+	}
+	use := map[string]int{}
+	for _, c := range s.cards {
+		if c.use >= 0 {
+			use[c.id] = c.use
+		}
+	}
+	taken := load.sample(use, quiet)
+	others := othersMemory(s, a.instances, p)
+	for n, i := range a.instances {
+		i.at.others = others[i.at.id]
+		if i.at.id != "" && quiet(i.at.id) {
+			i.at.use = min(use[i.at.id], 100) / useStep * useStep
+		}
 		text := ""
-		if taken[i.gpu(percent)] {
+		if taken[i.at.id] {
 			text = "its GPU is used by another program"
 		}
 		if i.load != text {
 			i.load, changed = text, true
 		}
-	}
-	return changed
-}
-
-// gpu returns the index of the server's GPU as far as it is known: from its
-// --cuda-device, or because there is only one.
-func (i *instance) gpu(all map[string]int) string {
-	if i.seen.CUDADevice != "" {
-		return i.seen.CUDADevice
-	}
-	if len(all) == 1 {
-		for gpu := range all {
-			return gpu
+		if d := i.at.others - before[n].others; d >= othersEdge || d <= -othersEdge {
+			changed = true
 		}
 	}
-	return ""
+	return changed
 }

@@ -137,3 +137,11 @@ func work(id, extra string, seconds float64) []byte {
 func endless(id, extra string) []byte {
 	return bytes.Replace(work(id, extra, 3600), []byte(`"steps": 2`), []byte(`"steps": 10000`), 1)
 }
+
+// local is an idle server on this machine that uses a GPU.
+func local(gpu string) *instance {
+	return &instance{
+		target: target{url: "http://127.0.0.1:8188", gpu: gpu},
+		seen:   comfyui.Observation{Up: true, GPUType: "cuda", Boot: 1, Since: time.Now()},
+	}
+}

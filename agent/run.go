@@ -83,7 +83,7 @@ func newRunCommand() *cobra.Command {
 	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
 	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of a server of A1111's API (started with --api), or NAME=URL; can be repeated")
 	f.StringSliceVar(&direct, "direct", nil, "`URL` at which hubs may reach a server themselves; one for each --comfyui")
-	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that a server uses; one for each --comfyui, then for each --a1111. Servers with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, on a machine with one GPU)")
+	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that a server uses; one for each --comfyui, then for each --a1111. Servers with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, where the agent finds out which one it is)")
 	f.StringVar(&c.name, "name", hostName(), "`name` of this agent, unique in the fleet")
 	f.StringVar(&c.bind, "bind", "", "`address` of the gossip, UDP and TCP (default :7946; a free port of loopback when joined over loopback)")
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")

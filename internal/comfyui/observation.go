@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -33,6 +34,9 @@ type Observation struct {
 	VRAMTotal, VRAMFree int64
 	// CUDADevice is the server's --cuda-device, "" when it was not given.
 	CUDADevice string
+	// Command is the server's command line without the interpreter, its arguments
+	// separated by NULs.
+	Command string
 	// ObjectInfoHash names the server's object_info, "" until it was read.
 	ObjectInfoHash string
 	// Boot tells one life of the server process from the next: the moment
@@ -47,6 +51,7 @@ func (o Observation) Idle() bool { return o.Up && o.QueueRemaining == 0 }
 
 func (o *Observation) takeStats(stats Stats) {
 	o.Version = stats.Version
+	o.Command = strings.Join(stats.Argv, "\x00")
 	o.CUDADevice = stats.Flag("--cuda-device")
 	if len(stats.Devices) > 0 {
 		d := stats.Devices[0]

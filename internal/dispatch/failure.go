@@ -94,10 +94,10 @@ func (r *run) tooLarge(ctx context.Context) result {
 	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }
 
-// memoryOf returns the memory of an instance's GPU in bytes, 0 if it is unknown.
+// memoryOf returns how much GPU memory an instance can have in bytes, 0 if it is unknown.
 func (d *Dispatcher) memoryOf(conn *connection) int64 {
 	i, _ := d.Fleet.Instance(conn.name)
-	return i.Report.VRAMTotal
+	return i.Report.Memory()
 }
 
 // larger returns the names of the usable instances that could run the job and have more

@@ -105,7 +105,7 @@ func (m *memory) needy() map[string]need {
 // larger one is there.
 func (d *Dispatcher) avoidSmall(needy map[string]need, i fleet.Instance, set map[string]bool) {
 	for key, n := range needy {
-		if i.Report.VRAMTotal <= n.had && slices.ContainsFunc(n.larger, d.mayRun) {
+		if i.Report.Memory() <= n.had && slices.ContainsFunc(n.larger, d.mayRun) {
 			set[key] = true
 		}
 	}
@@ -121,9 +121,12 @@ func (d *Dispatcher) mayRun(name string) bool {
 // tooSmall gives the job back if graphs like it have run out of memory on instances of
 // this size, and a larger one can run it.
 func (r *run) tooSmall() result {
-	had := r.d.memory.of(r.body.Prompt)
-	if had == 0 || r.d.memoryOf(r.conn) > had || r.job().Excuses >= freeExcuses {
+	if r.job().Excuses >= freeExcuses {
 		return result{}
+	}
+	had := r.d.memory.of(r.body.Prompt)
+	if had == 0 || r.d.memoryOf(r.conn) > had {
+		return r.crowdedOut()
 	}
 	larger := r.d.larger(r, had)
 	if len(larger) == 0 {
@@ -131,4 +134,24 @@ func (r *run) tooSmall() result {
 	}
 	r.d.memory.avoid(r.job().Key, need{had, larger})
 	return result{kind: excused, cause: OutOfMemory, reason: "prompts like it have run out of memory there"}
+}
+
+// crowdedOut gives the job back if other programs hold so much of the GPU's memory that the
+// rest is too little, by what such runs have taken, and an instance with enough can run it.
+// Where there is none, the job runs: ComfyUI gets along with little memory, if slowly.
+func (r *run) crowdedOut() result {
+	i, known := r.d.Fleet.Instance(r.conn.name)
+	if !known || i.Report.OthersMemory == 0 {
+		return result{}
+	}
+	left, takes := i.Report.Memory(), r.d.need(r.job().Shape, r.d.gpuOf(i.Name))
+	if takes <= left {
+		return result{}
+	}
+	larger := r.d.larger(r, takes-1)
+	if len(larger) == 0 {
+		return result{}
+	}
+	r.d.memory.avoid(r.job().Key, need{left, larger})
+	return result{kind: excused, cause: OutOfMemory, reason: "other programs hold too much of its GPU's memory"}
 }

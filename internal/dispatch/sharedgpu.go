@@ -20,8 +20,8 @@ import (
 // other's. One of the runs may then find too little memory, and is repeated.
 type sharedGPU struct {
 	name string
-	// total is its memory, and taken what the runs there need as far as that is known, in
-	// bytes.
+	// total is its memory without what other programs hold, and taken what the runs there
+	// need as far as that is known, in bytes.
 	total, taken int64
 	// busy says that there are runs.
 	busy bool
@@ -134,12 +134,15 @@ func (d *Dispatcher) sharedGPUs() map[string]*sharedGPU {
 			}
 			return need
 		}
+		others := int64(0)
 		for _, i := range instances {
+			others = max(others, i.Report.OthersMemory)
 			g.total = max(g.total, i.Report.VRAMTotal)
 			if shape, runs := d.shapeAt(i); runs {
 				g.take(job.Job{Shape: shape})
 			}
 		}
+		g.total = max(g.total-others, 0)
 		shared[name] = g
 	}
 	return shared
@@ -184,11 +187,11 @@ func (d *Dispatcher) sharesGPU(i fleet.Instance) bool {
 	})
 }
 
-// weigh asks the instance how much GPU memory its process has taken for the run, if other
-// instances use the same GPU.
+// weigh asks the instance how much GPU memory its process has taken for the run, if others
+// use the same GPU.
 func (r *run) weigh(ctx context.Context, conn *connection) {
 	i, known := r.d.Fleet.Instance(conn.name)
-	if !known || !r.d.sharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
+	if !known || i.Report.OthersMemory == 0 && !r.d.sharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.weighing.Store(false)

@@ -68,6 +68,11 @@ type InstanceReport struct {
 	// VRAMTotal and VRAMFree are in bytes.
 	VRAMTotal int64 `json:"vram_total,omitempty"`
 	VRAMFree  int64 `json:"vram_free,omitempty"`
+	// OthersMemory is the memory of its GPU that programs hold which are no instance, in
+	// bytes; 0 if that is not known. OthersUse is how busy they keep it, in percent, as far
+	// as that can be told: only while no instance works there.
+	OthersMemory int64 `json:"others_memory,omitempty"`
+	OthersUse    int   `json:"others_use,omitempty"`
 	// Device tells the GPU from others: instances that name the same one share its memory.
 	// It is the driver's id, or a name that holds for this agent alone. Empty if it is not
 	// known.
@@ -102,6 +107,10 @@ const (
 
 // Idle reports whether the instance would start a prompt at once.
 func (r InstanceReport) Idle() bool { return r.Up && r.Queue == 0 && r.Load == "" }
+
+// Memory is how much GPU memory the instance can have, in bytes: all but what other programs
+// hold. It is 0 if the size of the GPU's memory is not known.
+func (r InstanceReport) Memory() int64 { return max(r.VRAMTotal-r.OthersMemory, 0) }
 
 const (
 	// codecJSON is the version byte of the only encoding so far. Fields may be

@@ -28,6 +28,10 @@ type InstanceRow struct {
 	// Foreign counts prompts of others there, and Load says what else uses the GPU.
 	Foreign int
 	Load    string
+	// OthersMemory is what other programs hold of the GPU's memory in bytes, and OthersUse
+	// how busy they keep it in percent, as far as known.
+	OthersMemory int64
+	OthersUse    int
 	// Models are those that it has loaded, with commas.
 	Models string
 	// Job is the prompt id of the job there and Tenant its owner, Key the hub's name of
@@ -61,6 +65,7 @@ func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, faul
 	own := j.Key != "" && s.sees(j.Tenant)
 	if s.all {
 		r.URL, r.Agent, r.Reason, r.Load, r.Foreign = i.URL, i.Agent, i.Reason, i.Report.Load, i.Report.Foreign
+		r.OthersMemory, r.OthersUse = i.Report.OthersMemory, i.Report.OthersUse
 		r.Reserved = strings.Join(i.Reserved, ", ")
 		r.Fault, r.FaultAt = fault.Reason, fault.At
 	}

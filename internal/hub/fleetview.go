@@ -20,6 +20,7 @@ func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 		i.Running = running[i.Name]
 		if !all {
 			i.URL, i.Reason = "", ""
+			i.Report.OthersMemory, i.Report.OthersUse = 0, 0
 		}
 	}
 	return instances

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,13 +14,16 @@ var (
 	instancesDesc   = prometheus.NewDesc("comfyhub_instances", "Instances by state.", []string{"state"}, nil)
 	unavailableDesc = prometheus.NewDesc("comfyhub_instance_unavailable",
 		"1 for each instance that is offline or sick. An instance whose agent has said that it leaves is left out.", []string{"server", "state"}, nil)
-	freeDesc  = prometheus.NewDesc("comfyhub_instance_vram_free_bytes", "GPU memory that is free at an instance, as it was last reported.", []string{"server", "gpu"}, nil)
-	totalDesc = prometheus.NewDesc("comfyhub_gpu_vram_bytes", "Memory of all GPUs of a class that are present.", []string{"gpu"}, nil)
+	freeDesc   = prometheus.NewDesc("comfyhub_instance_vram_free_bytes", "GPU memory that is free at an instance, as it was last reported.", []string{"server", "gpu"}, nil)
+	othersDesc = prometheus.NewDesc("comfyhub_instance_vram_others_bytes",
+		"GPU memory that programs hold which are no instance, at the instances where they hold the most.", []string{"server", "gpu"}, nil)
+	classOthersDesc = prometheus.NewDesc("comfyhub_gpu_vram_others_bytes", "Memory of all GPUs of a class that programs hold which are no instance.", []string{"gpu"}, nil)
+	totalDesc       = prometheus.NewDesc("comfyhub_gpu_vram_bytes", "Memory of all GPUs of a class that are present.", []string{"gpu"}, nil)
 )
 
 // DescribeFleet describes what CollectFleet collects.
 func DescribeFleet(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{instancesDesc, unavailableDesc, freeDesc, totalDesc} {
+	for _, d := range []*prometheus.Desc{instancesDesc, unavailableDesc, freeDesc, totalDesc, othersDesc, classOthersDesc} {
 		out <- d
 	}
 }
@@ -34,7 +39,7 @@ func (m *Metrics) CollectFleet(out chan<- prometheus.Metric, instances []fleet.I
 	for _, s := range fleet.States() {
 		states[s] = 0
 	}
-	memory, counted := map[string]int64{}, map[string]bool{}
+	memory, others, counted := map[string]int64{}, map[string]int64{}, map[string]bool{}
 	for _, i := range instances {
 		states[i.State]++
 		if i.Report.VRAMTotal == 0 || i.State == fleet.Offline {
@@ -44,6 +49,7 @@ func (m *Metrics) CollectFleet(out chan<- prometheus.Metric, instances []fleet.I
 		if device := deviceOf(i); device == "" || !counted[device] {
 			counted[device] = true
 			memory[m.gpus.label(i.Report.GPU)] += i.Report.VRAMTotal
+			others[m.gpus.label(i.Report.GPU)] += i.Report.OthersMemory
 		}
 	}
 	for s, n := range states {
@@ -51,8 +57,13 @@ func (m *Metrics) CollectFleet(out chan<- prometheus.Metric, instances []fleet.I
 	}
 	for class, bytes := range memory {
 		gauge(totalDesc, float64(bytes), class)
+		gauge(classOthersDesc, float64(others[class]), class)
 	}
-	for _, i := range m.busy.named(instances) {
+	named := m.busy.named(instances)
+	for _, i := range most(named, func(i fleet.Instance) float64 { return float64(i.Report.OthersMemory) }) {
+		gauge(othersDesc, float64(i.Report.OthersMemory), i.Name, m.gpus.label(i.Report.GPU))
+	}
+	for _, i := range named {
 		switch {
 		case i.State != fleet.Offline && i.State != fleet.Sick:
 			if i.Report.VRAMTotal > 0 {
@@ -62,6 +73,25 @@ func (m *Metrics) CollectFleet(out chan<- prometheus.Metric, instances []fleet.I
 			gauge(unavailableDesc, 1, i.Name, string(i.State))
 		}
 	}
+}
+
+// maxMost is how many instances have a series of what only those with the most have.
+const maxMost = 64
+
+// most returns those of the present instances for which a value is the largest, without
+// those for which it is 0.
+func most(instances []fleet.Instance, value func(fleet.Instance) float64) []fleet.Instance {
+	var list []fleet.Instance
+	for _, i := range instances {
+		if i.State != fleet.Offline && value(i) > 0 {
+			list = append(list, i)
+		}
+	}
+	if len(list) > maxMost {
+		slices.SortStableFunc(list, func(a, b fleet.Instance) int { return cmp.Compare(value(b), value(a)) })
+		list = list[:maxMost]
+	}
+	return list
 }
 
 // deviceOf names the GPU of an instance among all; empty if that is not known. A name that

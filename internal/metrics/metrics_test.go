@@ -316,3 +316,21 @@ func BenchmarkJob(b *testing.B) {
 		s.Finished(end)
 	}
 }
+
+// What other programs hold is told of the servers where it is the most.
+func TestMemoryOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for n := range 200 {
+		name := fmt.Sprintf("gpu-%d", n)
+		s.add(name, "cuda:0 NVIDIA GeForce RTX 4090 : native")
+		i := s.instances[name]
+		i.Report.OthersMemory = int64(n) << 20
+		s.instances[name] = i
+	}
+	series := s.scrape()
+	require.Len(t, with(series, "comfyhub_instance_vram_others_bytes{"), maxMost)
+	require.Len(t, with(series, `comfyhub_instance_vram_others_bytes{gpu="RTX 4090",server="gpu-199"} `), 1)
+	require.Empty(t, with(series, `comfyhub_instance_vram_others_bytes{gpu="RTX 4090",server="gpu-1"} `))
+	require.Len(t, with(series, "comfyhub_gpu_vram_others_bytes{"), 1)
+}

@@ -150,6 +150,8 @@ func instanceMembers(i hub.InstanceRow) []pyjson.Member {
 		{Key: "vram_free", Value: pyjson.Int(i.VRAMFree)},
 		{Key: "foreign", Value: pyjson.Int(int64(i.Foreign))},
 		{Key: "load", Value: pyjson.String(i.Load)},
+		{Key: "others_memory", Value: pyjson.Int(i.OthersMemory)},
+		{Key: "others_use", Value: pyjson.Int(int64(i.OthersUse))},
 		{Key: "models", Value: pyjson.String(i.Models)},
 		{Key: "job", Value: pyjson.String(i.Job)},
 		{Key: "tenant", Value: pyjson.String(i.Tenant)},

@@ -40,6 +40,12 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 		pyjson.Member{Key: "last_seen", Value: lastSeen},
 		pyjson.Member{Key: "reason", Value: pyjson.String(i.Reason)},
 	)
+	if i.Report.OthersMemory > 0 {
+		o.Set("others_memory", pyjson.Int(i.Report.OthersMemory))
+	}
+	if i.Report.OthersUse > 0 {
+		o.Set("others_use", pyjson.Int(int64(i.Report.OthersUse)))
+	}
 	if len(i.Reserved) > 0 {
 		o.Set("reserved", pyjson.Strings(i.Reserved))
 	}

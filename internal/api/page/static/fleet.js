@@ -83,7 +83,7 @@ function makeRow() {
       text(gpu, gpuName(i.gpu) || i.kind);
       if (before !== i.state) state.replaceChildren(badge(before = i.state));
       const runs = Boolean(i.job);
-      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : i.reason || i.load || '');
+      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : i.reason || i.load || others(i));
       attr(what, 'class', runs ? 'what' : 'what quiet');
       show(track, runs);
       if (runs) progress.style.width = `${(i.progress ?? 0) * 100}%`;
@@ -99,6 +99,11 @@ function makeRow() {
       attr(fault, 'title', i.fault || null);
     },
   };
+}
+
+// others says what other programs take of the GPU.
+function others(i) {
+  return [i.others_memory ? t('others.hold', { x: gigabytes(i.others_memory) }) : '', i.others_use ? t('others.use', { x: i.others_use }) : ''].filter(Boolean).join(' · ');
 }
 
 // working says what an instance does for a job that may be seen.
@@ -152,7 +157,7 @@ function details(instance, row) {
       text(none, i.job ? t('no.preview') : t(i.state));
       place.replaceChildren(badge(i.state), facts([
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job], [t('user'), i.job ? i.tenant : ''],
-        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), i.load],
+        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
         [t('started'), i.boot > 0 ? new Date(i.boot).toLocaleString() : ''], [t('last.seen'), i.last_seen ? new Date(i.last_seen).toLocaleString() : ''],
         [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
