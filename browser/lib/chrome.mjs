@@ -35,9 +35,9 @@ export class Chrome {
     return chrome;
   }
 
-  /** Opens the web UI as a new visitor. */
-  async visit() {
-    const context = await this.#browser.newContext({ viewport: WINDOW });
+  /** Opens the web UI as a new visitor. `more` are options of Playwright's contexts. */
+  async visit(more = {}) {
+    const context = await this.#browser.newContext({ viewport: WINDOW, ...more });
     context.setDefaultTimeout(PATIENCE);
     context.setDefaultNavigationTimeout(READY);
     await context.addInitScript(help);

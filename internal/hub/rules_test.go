@@ -43,6 +43,7 @@ func TestRules(t *testing.T) {
 					Type, Message, Details string
 					ExtraInfo              struct {
 						InputName string `json:"input_name"`
+						Rule      string
 					} `json:"extra_info"`
 				}
 				Class      string   `json:"class_type"`
@@ -57,12 +58,15 @@ func TestRules(t *testing.T) {
 		require.NotEmpty(t, node.Dependents)
 		if c.inputs == nil {
 			require.Len(t, node.Errors, 1)
+			require.Equal(t, "exception_during_validation", node.Errors[0].Type)
+			require.Equal(t, "class_type", node.Errors[0].ExtraInfo.Rule)
 			require.Contains(t, node.Errors[0].Details, c.class)
 			continue
 		}
 		require.Len(t, node.Errors, len(c.inputs))
 		for n, input := range c.inputs {
-			require.Equal(t, "not_allowed", node.Errors[n].Type)
+			require.Equal(t, "value_bigger_than_max", node.Errors[n].Type, "the web UI shows no reason of a type that it does not know")
+			require.Regexp(t, `^Value \d+ bigger than max of \d+$`, node.Errors[n].Message)
 			require.Equal(t, input, node.Errors[n].ExtraInfo.InputName)
 			require.Contains(t, node.Errors[n].Details, "at most")
 		}

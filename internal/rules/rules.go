@@ -4,7 +4,9 @@ package rules
 
 import (
 	"fmt"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -41,38 +43,51 @@ func (r Rules) Check(graph pyjson.Value) []catalog.Objection {
 		node := nodes.Object(id)
 		class := node.String("class_type")
 		if !permits(class, r.DenyClasses, r.AllowClasses, false) {
-			objections = append(objections, catalog.Objection{Node: id, Reason: "you may not use nodes of the class " + class})
+			objections = append(objections, catalog.Objection{
+				Node: id, Kind: catalog.NotValid, Rule: "class_type", Reason: "you may not use nodes of the class " + class,
+			})
 		}
 		for input, value := range node.Object("inputs").All() {
-			if reason := r.input(nodes, input, value); reason != "" {
-				objections = append(objections, catalog.Objection{Node: id, Input: input, Reason: reason})
+			if o := r.input(nodes, input, value); o.Kind != "" {
+				o.Node, o.Input = id, input
+				objections = append(objections, o)
 			}
 		}
 	}
 	return objections
 }
 
-// input says what is wrong with an input; empty for nothing.
-func (r Rules) input(nodes *pyjson.Object, input string, value pyjson.Value) string {
+// input says what is wrong with an input; nothing has no kind.
+func (r Rules) input(nodes *pyjson.Object, input string, value pyjson.Value) catalog.Objection {
 	if bound, ok := boundOf(input); ok {
 		if most, bounded := r.Max[bound]; bounded {
 			switch n, known := number(nodes, value, 0); {
 			case !known:
-				return fmt.Sprintf("its value must be a number, or come from a primitive node, because it may be %v at most", most)
+				return catalog.Objection{
+					Kind: catalog.NotAccepted, Rule: "max " + bound,
+					Reason: fmt.Sprintf("its value must be a number, or come from a primitive node, because it may be %v at most", most),
+				}
 			case n > most:
-				return fmt.Sprintf("%v is more than you may use: %v at most", n, most)
+				o := catalog.Objection{
+					Kind: catalog.TooLarge, Rule: "max " + bound, Most: most,
+					Reason: fmt.Sprintf("%v is more than you may use: %v at most", n, most),
+				}
+				if !math.IsInf(n, 0) { // for which JSON has no number
+					o.Value = pyjson.Number(strconv.FormatFloat(n, 'f', -1, 64))
+				}
+				return o
 			}
 		}
 	}
 	if len(r.DenyModels)+len(r.AllowModels) == 0 {
-		return ""
+		return catalog.Objection{}
 	}
 	for _, name := range models(value, nil) {
 		if !permits(name, r.DenyModels, r.AllowModels, true) {
-			return "you may not use the model " + name
+			return catalog.Objection{Kind: catalog.NotOffered, Rule: "model", Value: pyjson.String(name), Reason: "you may not use the model " + name}
 		}
 	}
-	return ""
+	return catalog.Objection{}
 }
 
 // permits reports whether a name may be used. With files, the last part of a path counts as

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -81,6 +82,11 @@ func TestCheck(t *testing.T) {
 			var got []string
 			for _, f := range c.rules.Check(graph(t, "{"+c.nodes+"}")) {
 				require.NotEmpty(t, f.Reason)
+				require.NotEmpty(t, f.Kind)
+				require.NotEmpty(t, f.Rule)
+				if n, ok := f.Value.(pyjson.Number); ok {
+					require.True(t, json.Valid([]byte(n)), "no browser reads %s", n)
+				}
 				got = append(got, f.Node+"."+f.Input)
 			}
 			require.Equal(t, c.want, strings.Join(got, " "))
