@@ -33,7 +33,7 @@ func newMetrics(b *Bridge) *metrics {
 			Namespace: namespace, Name: "events_total", Help: "What people did: said, edited, pressed; result is new, seen or dropped.",
 		}, []string{"platform", "kind", "result"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "requests_total", Help: "Requests that are over, by how they ended.",
+			Namespace: namespace, Name: "requests_total", Help: "Requests that are over, by what they came to; done: everything has arrived.",
 		}, []string{"command", "outcome"}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "calls_total", Help: "Attempts to call a chat platform, by how they went.",

@@ -235,10 +235,11 @@ func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
 }
 
 // post sends a message and waits until that is done. What a platform will never
-// accept is not repeated.
+// accept is not repeated. What got no answer was not said: the event is handled
+// again.
 func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 	_, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
-	if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) || errors.Is(err, outbox.ErrFull) {
+	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {
 		return nil
 	}
 	return err

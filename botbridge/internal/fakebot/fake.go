@@ -36,8 +36,10 @@ const (
 	CutBefore
 	// CutAfter: the connection is cut after the call took effect.
 	CutAfter
-	// Hang: no answer until the client gives up.
+	// Hang: no answer until the client gives up, and nothing happened.
 	Hang
+	// HangAfter: no answer until the client gives up, but the call took effect.
+	HangAfter
 )
 
 // Options configure a Fake.
@@ -144,16 +146,18 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case CutBefore:
 		panic(http.ErrAbortHandler)
 	case Hang:
-		select {
-		case <-r.Context().Done():
-		case <-f.done:
-		}
+		f.hang(r)
 		return
-	case None, CutAfter:
+	case None, CutAfter, HangAfter:
 	}
 	result, problem := f.do(c)
-	if fault == CutAfter {
+	switch fault {
+	case CutAfter:
 		panic(http.ErrAbortHandler)
+	case HangAfter:
+		f.hang(r)
+		return
+	default:
 	}
 	switch {
 	case problem == nil:
@@ -162,6 +166,14 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.flood(w)
 	default:
 		fail(w, problem.status, problem.text)
+	}
+}
+
+// hang gives no answer for as long as the client waits.
+func (f *Fake) hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-f.done:
 	}
 }
 

@@ -38,6 +38,7 @@ type call struct {
 	to      platform.Chat
 	kind    string
 	mark    Mark // set if it must not be sent twice
+	settled bool // doing it twice is as good as once: repeat it until its fate is known
 	counts  int  // messages, for the rate limits; 0 if they do not apply
 	timeout time.Duration
 	do      func(ctx context.Context, to platform.Chat) error
@@ -175,12 +176,12 @@ func (l *lane) repeat(c *call) error {
 		case platform.Permanent(err), errors.Is(err, platform.ErrSource), errors.Is(err, ErrNotSent):
 			return err
 		case errors.Is(err, platform.ErrUncertain):
-			if uncertain++; c.mark != nil || uncertain == uncertainTries {
+			if uncertain++; !c.settled && (c.mark != nil || uncertain == uncertainTries) {
 				return err
 			}
 		}
 		if time.Since(c.given) > l.box.o.Patience {
-			return err
+			return fmt.Errorf("%w: %w", ErrGaveUp, err)
 		}
 		if !l.rest(c.ctx, pauses.Next()) {
 			return ErrNotSent

@@ -6,7 +6,8 @@
 // wait behind the rest, and for each message the latest replaces the others. A call
 // that fails temporarily is repeated, with its files reopened. A call is repeated
 // without knowing whether the platform accepted it only if a second message does no
-// harm.
+// harm. Calls that have the same effect twice as once, such as edits, are repeated
+// until their fate is known.
 package outbox
 
 import (
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -26,6 +28,8 @@ var (
 	ErrFull = errors.New("outbox: too much waits for this chat")
 	// ErrNotSent means that the outbox was stopped before the call was made.
 	ErrNotSent = errors.New("outbox: not sent")
+	// ErrGaveUp means that a call was repeated for as long as Options.Patience.
+	ErrGaveUp = errors.New("outbox: given up")
 )
 
 // Options tune an Outbox.
@@ -105,7 +109,7 @@ func (b *Outbox) Waiting() int {
 // Send posts and waits until that is done. It returns the ids of the new messages.
 // If a file cannot be read it fails with platform.ErrSource, so that the chat does
 // not wait for it. If the platform did not say whether it accepted the post, it is
-// posted again: use it for text, which may be repeated.
+// posted again, a few times: use it for text, which may be repeated.
 func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
 	return b.send(ctx, p, to, post, nil)
 }
@@ -127,11 +131,16 @@ func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.
 
 // send sends text if mark is nil, else something that must not be sent twice.
 func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
+	if post.ID == "" {
+		post.ID = uuid.NewString() // for all attempts
+	}
 	var ids []string
 	err := b.do(ctx, p, to, call{
-		kind: "send", mark: mark, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post),
+		kind: "send", mark: mark, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post), settled: p.Limits().KnowsPosts,
 		do: func(ctx context.Context, to platform.Chat) (err error) {
-			ids, err = p.Send(ctx, to, post)
+			if ids, err = p.Send(ctx, to, post); err != nil {
+				ids = nil
+			}
 			return err
 		},
 	})
@@ -143,7 +152,7 @@ func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat
 func (b *Outbox) Edit(ctx context.Context, p platform.Platform, to platform.Chat, message string, post platform.Post) error {
 	b.Forget(p, to, message)
 	return b.do(ctx, p, to, call{
-		kind: "edit", counts: 1, timeout: b.timeoutOf(post),
+		kind: "edit", counts: 1, settled: true, timeout: b.timeoutOf(post),
 		do: func(ctx context.Context, to platform.Chat) error { return p.Edit(ctx, to, message, post) },
 	})
 }
@@ -152,7 +161,7 @@ func (b *Outbox) Edit(ctx context.Context, p platform.Platform, to platform.Chat
 func (b *Outbox) Delete(ctx context.Context, p platform.Platform, to platform.Chat, message string) error {
 	b.Forget(p, to, message)
 	return b.do(ctx, p, to, call{
-		kind: "delete", timeout: b.o.CallTimeout,
+		kind: "delete", settled: true, timeout: b.o.CallTimeout,
 		do: func(ctx context.Context, to platform.Chat) error { return p.Delete(ctx, to, message) },
 	})
 }

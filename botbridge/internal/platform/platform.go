@@ -51,6 +51,9 @@ type Limits struct {
 	// Photo is the maximum size of what is shown as a picture, File of what can be
 	// sent at all, in bytes.
 	Photo, File int64
+	// KnowsPosts means that a post with an ID that was sent before is no second
+	// message: it may be sent until its fate is known.
+	KnowsPosts bool
 	// Album is how many pictures one post can hold.
 	Album int
 	// PerSecond is the rate of all calls together; 0 means no limit.

@@ -8,6 +8,9 @@ import (
 // Post is a message from the bridge. Text is plain: no platform interprets markup
 // in it, so nothing that a user wrote can become markup.
 type Post struct {
+	// ID is the same whenever the same post is sent again, "" for a new one each
+	// time. See Limits.KnowsPosts.
+	ID string
 	// Text is the caption if there are files.
 	Text string
 	// ReplyTo is the message that this one answers, "" for none. A missing message

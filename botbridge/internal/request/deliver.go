@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -114,6 +115,11 @@ func (j *job) nextGroup() []*Output {
 // and the result after.
 func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), ReplyTo: j.rec.Message}
+	for i := range j.rec.Outputs {
+		if &j.rec.Outputs[i] == group[0] {
+			post.ID = j.postID(fmt.Sprintf("files/%d", i))
+		}
+	}
 	for _, out := range group {
 		post.Files = append(post.Files, j.attachment(*out))
 	}
@@ -192,10 +198,7 @@ func (j *job) lastWord(ctx context.Context) error {
 			return nil
 		}
 		err := j.r.o.Outbox.Delete(ctx, j.platform, j.rec.Chat, j.rec.Status)
-		if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) {
-			return nil
-		}
-		return err
+		return j.settled(err)
 	}
 	post := j.endPost()
 	var err error
@@ -204,22 +207,57 @@ func (j *job) lastWord(ctx context.Context) error {
 	}
 	if j.rec.Status == "" || errors.Is(err, platform.ErrGone) || errors.Is(err, platform.ErrRefused) {
 		var ids []string
+		post.ID = j.postID("end")
 		if ids, err = j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post); len(ids) > 0 {
 			j.rec.Status = ids[0]
 		}
 	}
-	if err == nil || platform.Permanent(err) || errors.Is(err, platform.ErrUncertain) {
+	return j.settled(err)
+}
+
+// settled returns nil if the fate of the last message is known, or nobody will ever
+// know it. Otherwise the message is sent again: what got no answer was not said.
+func (j *job) settled(err error) error {
+	if errors.Is(err, outbox.ErrGaveUp) {
+		j.r.o.Logger.Warn("nobody could be told how a request ended", "request", j.rec.ID, "error", err)
+		j.untold = true
+		return nil
+	}
+	if platform.Permanent(err) {
 		return nil
 	}
 	return err
 }
+
+// fate returns what the request came to for its user: Done only if every file has
+// arrived.
+func (j *job) fate() Outcome {
+	if j.rec.Outcome != Done {
+		return j.rec.Outcome
+	}
+	fate := Done
+	for _, out := range j.rec.Outputs {
+		switch {
+		case out.State == Lost || out.State == TooBig && out.Link == "":
+			return Undelivered
+		case out.State == Unsure:
+			fate = InDoubt
+		case out.State == TooBig && j.untold:
+			return Undelivered // its link
+		}
+	}
+	return fate
+}
+
+// postID names a post of the request: it is the same after a restart.
+func (j *job) postID(what string) string { return IDOf(j.rec.ID + "/" + what) }
 
 // finish removes the request from the list of unfinished ones.
 func (j *job) finish(ctx context.Context) error {
 	j.rec.Phase = Over
 	j.rec.Graph = nil
 	end := state.End{
-		Who: j.rec.Tenant(), Asked: j.rec.Asked, Command: j.rec.Command, Outcome: string(j.rec.Outcome),
+		Who: j.rec.Tenant(), Asked: j.rec.Asked, Command: j.rec.Command, Outcome: string(j.fate()),
 	}
 	if j.rec.Outcome == Done {
 		end.Took = j.rec.Took
@@ -235,7 +273,7 @@ func (j *job) finish(ctx context.Context) error {
 	}, isUnavailable)
 	switch {
 	case err == nil:
-		j.r.o.Observe(j.rec.Command, j.rec.Outcome)
+		j.r.o.Observe(j.rec.Command, j.fate())
 	case ctx.Err() != nil:
 		j.rec.Phase = Ended
 	}

@@ -29,6 +29,7 @@ type job struct {
 	told     chan struct{}
 	tellOnce sync.Once
 	cancels  chan struct{}
+	untold   bool // its last message could not be sent
 
 	away absence
 
@@ -239,6 +240,7 @@ func (j *job) tell(ctx context.Context) error {
 		return nil
 	}
 	post := j.statusPost()
+	post.ID = j.postID("status")
 	ids, err := j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post)
 	if errors.Is(err, platform.ErrForbidden) {
 		// Nobody would see the picture.

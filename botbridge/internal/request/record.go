@@ -14,7 +14,8 @@
 // same job to the hub. A file is marked as being sent before it is sent, and as
 // sent after. A file that was being sent when the bridge died, or when the platform
 // did not answer, is not sent again automatically, because it may have arrived; the
-// user is told so and can request it with a button.
+// user is told so and can request it with a button. A platform that knows posts by
+// their ids gets it again.
 package request
 
 import (
@@ -49,6 +50,15 @@ const (
 	Failed    Outcome = "failed"
 	Cancelled Outcome = "cancelled"
 	Refused   Outcome = "refused"
+)
+
+// What a request whose run is Done came to if not every file has arrived. Records do
+// not have them; they are counted.
+const (
+	// InDoubt: some files may not have arrived.
+	InDoubt Outcome = "in_doubt"
+	// Undelivered: some files could not be delivered.
+	Undelivered Outcome = "undelivered"
 )
 
 // Record is a request as it is stored. Older and newer bridges read its JSON.

@@ -33,7 +33,7 @@ type Options struct {
 	// Links is the URL under which users reach the hub's links to files, without a
 	// trailing slash; "" for none.
 	Links string
-	// Observe is called for each finished request: the command and how it ended.
+	// Observe is called for each finished request: the command and what it came to.
 	Observe func(command string, outcome Outcome)
 	// Instances returns how many instances can work, for the expected time.
 	Instances func() int
@@ -107,9 +107,14 @@ func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, erro
 		return nil, err
 	}
 	// What was being sent when the bridge ended may have arrived.
+	p := r.o.Platform(rec.Platform)
 	for i := range rec.Outputs {
-		if rec.Outputs[i].State == Sending {
-			rec.Outputs[i].State = Unsure
+		if rec.Outputs[i].State != Sending {
+			continue
+		}
+		rec.Outputs[i].State = Unsure
+		if p != nil && p.Limits().KnowsPosts {
+			rec.Outputs[i].State = Unsent
 		}
 	}
 	return r.start(ctx, rec, version), nil

@@ -53,6 +53,11 @@ type Options struct {
 	// Rate multiplies the rate limits, for your own server with other limits.
 	// Default: 1.
 	Rate float64
+	// Probe is how long an HTTP/2 connection may be silent before it is tested, and
+	// how long the test may take. Default: 10 s.
+	Probe time.Duration
+	// HTTP makes the connections. Default: http.DefaultTransport's settings.
+	HTTP *http.Transport
 	// Commands are shown in the menu, by language; "" is for all others.
 	Commands map[string][]Command
 	Logger   *slog.Logger
@@ -87,14 +92,23 @@ func New(o Options) (*Telegram, error) {
 	if o.Rate == 0 {
 		o.Rate = 1
 	}
+	if o.Probe == 0 {
+		o.Probe = 10 * time.Second
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Webhook != "" && o.Secret == "" {
 		return nil, errors.New("a webhook needs a secret: without one anybody could send updates")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultTransport.(*http.Transport)
+	}
+	transport := o.HTTP.Clone()
 	transport.MaxIdleConnsPerHost = 32
+	// All calls share one HTTP/2 connection. If it goes silent, a call that runs out
+	// of time does not end it, and every later one would be lost on it too.
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: o.Probe, PingTimeout: o.Probe}
 	// No timeout of the client: it would bound uploads too. Each call brings
 	// its own.
 	t := &Telegram{o: o, http: &http.Client{Transport: transport}}

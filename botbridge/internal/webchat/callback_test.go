@@ -60,6 +60,14 @@ func TestWhatIsSaid(t *testing.T) {
 		},
 	}
 	require.Equal(t, want, <-said)
+	again := post
+	again.ID = "known"
+	for range 2 {
+		known, err := w.Send(ctx, platform.Chat{ID: "c"}, again)
+		require.NoError(t, err)
+		require.Equal(t, []string{"known", "known", "known"}, known)
+		require.Equal(t, "known", (<-said).Message, "one id for each attempt")
+	}
 	require.NoError(t, w.Edit(ctx, platform.Chat{ID: "c"}, "m", platform.Post{Text: "half"}))
 	require.Equal(t, Said{Event: "edit", Chat: "c", Message: "m", Text: "half"}, <-said)
 	require.NoError(t, w.Delete(ctx, platform.Chat{ID: "c"}, "m"))

@@ -98,7 +98,7 @@ func (w *Webchat) Name() string { return Name }
 func (w *Webchat) Limits() platform.Limits {
 	const large = 1 << 40
 	return platform.Limits{
-		Text: 64 << 10, Caption: 64 << 10, Photo: large, File: large, Album: 100,
+		KnowsPosts: true, Text: 64 << 10, Caption: 64 << 10, Photo: large, File: large, Album: 100,
 		EditEvery: time.Second, GroupEditEvery: time.Second,
 	}
 }
@@ -115,7 +115,8 @@ type Said struct {
 	Event string `json:"event"`
 	Chat  string `json:"chat,omitempty"`
 	Topic string `json:"topic,omitempty"`
-	// Message is the bridge's id of the message that is new, changed or deleted.
+	// Message is the bridge's id of the message that is new, changed or deleted. A
+	// second send with the same id is a repetition.
 	Message string     `json:"message,omitempty"`
 	ReplyTo string     `json:"reply_to,omitempty"`
 	Text    string     `json:"text,omitempty"`
@@ -141,7 +142,10 @@ type File struct {
 
 // Send implements platform.Platform.
 func (w *Webchat) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
-	id := uuid.NewString()
+	id := p.ID
+	if id == "" {
+		id = uuid.NewString()
+	}
 	ids := []string{id}
 	for range max(0, len(p.Files)-1) {
 		ids = append(ids, id)
@@ -203,8 +207,8 @@ func (w *Webchat) say(ctx context.Context, s Said) error {
 	r.Header.Set(signatureHeader, Sign(w.o.Secret, timestamp, body))
 	response, err := w.http.Do(r)
 	if err != nil {
-		// The receiver identifies messages by their ids, but each attempt has a new
-		// one: it may have received this one.
+		// It may have received it. Another attempt has the same id, by which the
+		// receiver knows it.
 		return fmt.Errorf("%w: %w", platform.ErrUncertain, withoutURL(err))
 	}
 	defer response.Body.Close()

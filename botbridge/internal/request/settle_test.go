@@ -1,0 +1,166 @@
+//go:build unix
+
+package request
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// silent is a platform that gives no answer to its first calls.
+type silent struct {
+	platform.Platform
+	limits platform.Limits
+
+	mu      sync.Mutex
+	quiet   int
+	sends   []platform.Post
+	edits   []platform.Post
+	dropped int
+}
+
+func (s *silent) Name() string            { return "silent" }
+func (s *silent) Limits() platform.Limits { return s.limits }
+
+func (s *silent) hear() error {
+	if s.quiet > 0 {
+		s.quiet--
+		return platform.ErrUncertain
+	}
+	return nil
+}
+
+func (s *silent) Send(_ context.Context, _ platform.Chat, p platform.Post) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sends = append(s.sends, p)
+	return []string{"sent"}, s.hear()
+}
+
+func (s *silent) Edit(_ context.Context, _ platform.Chat, _ string, p platform.Post) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.hear()
+	if err == nil {
+		s.edits = append(s.edits, p)
+	}
+	return err
+}
+
+func (s *silent) Delete(context.Context, platform.Chat, string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.hear()
+	if err == nil {
+		s.dropped++
+	}
+	return err
+}
+
+// settle drives a request whose run has ended, on a platform that is silent for so
+// many calls, and returns what it came to.
+func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outcome {
+	t.Helper()
+	var picture bytes.Buffer
+	require.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 40, 40))))
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(picture.Bytes()) }))
+	defer hub.Close()
+	client, err := hubapi.New(hub.URL, hubapi.Options{})
+	require.NoError(t, err)
+	defer client.Close()
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	out := outbox.New(outbox.Options{})
+	defer out.Close()
+	fates := make(chan Outcome, 1)
+	r := NewRunner(Options{
+		Store: db, Hub: client, Outbox: out, Texts: texts,
+		Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return nil },
+		Observe: func(_ string, o Outcome) { fates <- o },
+	})
+	rec := NewRecord(IDOf(t.Name()))
+	rec.Platform, rec.Chat.ID, rec.User.ID, rec.Status, rec.Language = "silent", "7", "7", "status", "en"
+	rec.Phase, rec.Outcome = Ended, Done
+	rec.Outputs = []Output{{Ref: comfyui.FileRef{Filename: "a.png", Type: "output"}}}
+	if change != nil {
+		change(&rec)
+	}
+	_, err = db.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = r.Continue(ctx, rec.ID)
+	require.NoError(t, err)
+	r.Wait()
+	select {
+	case fate := <-fates:
+		return fate
+	default:
+		t.Fatal("the request is not over")
+		return ""
+	}
+}
+
+// A message that got no answer was not said: it is said until there is one.
+func TestSilenceIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
+	require.NoError(t, err)
+	defer store.Close()
+	_, leads, err := store.Lead(t.Context(), "one")
+	require.NoError(t, err)
+	require.True(t, leads)
+	shows := platform.Limits{Photo: 1 << 20, File: 1 << 20}
+	t.Run("a picture in doubt is owned up to", func(t *testing.T) {
+		p := &silent{limits: shows, quiet: 4}
+		require.Equal(t, InDoubt, settle(t, store, p, nil), "the metric counts what arrived")
+		require.Len(t, p.sends, 1, "the picture may have arrived")
+		require.Len(t, p.edits, 1)
+		require.Contains(t, p.edits[0].Text, "the connection broke")
+	})
+	t.Run("a status message goes", func(t *testing.T) {
+		p := &silent{limits: shows}
+		require.Equal(t, Done, settle(t, store, p, func(r *Record) {
+			r.Outputs[0].State, r.Outputs[0].Message, p.quiet = Arrived, "m", 3
+		}))
+		require.Equal(t, 1, p.dropped)
+	})
+	t.Run("a failure is told", func(t *testing.T) {
+		p := &silent{limits: shows, quiet: 3}
+		require.Equal(t, Failed, settle(t, store, p, func(r *Record) { r.Outcome, r.Status = Failed, "" }))
+		require.Len(t, p.sends, 4)
+	})
+	t.Run("a picture that cannot be delivered is not done", func(t *testing.T) {
+		p := &silent{limits: shows}
+		require.Equal(t, Undelivered, settle(t, store, p, func(r *Record) { r.Outputs[0].State = Lost }))
+	})
+	t.Run("a platform that knows posts gets them again", func(t *testing.T) {
+		p := &silent{limits: shows, quiet: 3}
+		p.limits.KnowsPosts = true
+		require.Equal(t, Done, settle(t, store, p, func(r *Record) {
+			r.Outputs[0].State = Sending // when the bridge was killed
+		}))
+		require.Len(t, p.sends, 4)
+		for _, post := range p.sends {
+			require.Equal(t, p.sends[0].ID, post.ID)
+		}
+		require.NotEmpty(t, p.sends[0].ID)
+	})
+}
