@@ -37,8 +37,9 @@ type config struct {
 	// identity is the agent's own. Hubs recognize the agent by it, and reserve its
 	// name for it.
 	identity gossip.Identity
-	// restartCommand is run to restart a server; empty for none.
-	restartCommand string
+	machine
+	// state is the folder for what outlives the agent; empty if nothing does.
+	state string
 	// stopTimeout is how long a stopping agent waits for the runs of its servers; 0
 	// means not at all. hurry is closed when it must wait no longer.
 	stopTimeout time.Duration
@@ -65,6 +66,7 @@ type agent struct {
 	work   sync.WaitGroup
 
 	fetches fetches
+	disks   disks
 	// hear is how hubs hear from the agent; nil while it still joins.
 	hear announcer
 
@@ -90,6 +92,8 @@ type instance struct {
 	client  *comfyui.Client
 	handler http.Handler
 	restart *restarter
+	// tidier deletes output files that the hub keeps; nil if nothing does.
+	tidier *tidier
 	// standIn presents a server that is no ComfyUI; nil for one that is.
 	standIn *standIn
 
@@ -105,7 +109,7 @@ func (c config) run(ctx context.Context) error {
 	if c.identity.Key() == "" {
 		c.identity = gossip.NewIdentity()
 	}
-	a := &agent{config: c, log: c.logger, boot: time.Now().UnixMilli()}
+	a := &agent{config: c, log: c.logger, boot: time.Now().UnixMilli(), disks: disks{reserve: int64(c.reserve), space: space}}
 	listener, err := a.listen()
 	if err != nil {
 		return err
@@ -142,6 +146,8 @@ func (c config) run(ctx context.Context) error {
 	if len(a.targets) == 0 {
 		a.work.Go(func() { a.search(ctx) })
 	}
+	a.work.Go(func() { a.watchDisks(ctx) })
+	a.work.Go(func() { a.tidy(ctx) })
 	if look := nvidia(); look != nil && !a.simulated {
 		a.work.Go(func() { a.watchLoad(ctx, look) })
 	}
@@ -180,6 +186,9 @@ func (a *agent) add(t target) error {
 		return err
 	}
 	i.seen.Reason = "not reached yet"
+	if i.tidier, err = a.openTidier(t); err != nil {
+		return err
+	}
 	if a.restartCommand != "" {
 		i.restart = &restarter{command: a.restartCommand, target: t, log: a.log}
 	}
@@ -344,6 +353,9 @@ func (a *agent) report() fleet.Report {
 		described := i.report(a.scheme + "://" + a.serving)
 		described.Draining = a.draining
 		described.Device = i.device()
+		disk, full, _ := a.disks.of(i.folders())
+		described.DiskFree, described.DiskSize, described.DiskFull = disk.free, disk.size, full
+		described.Tidies = i.tidier != nil
 		r.Instances = append(r.Instances, described)
 	}
 	return r

@@ -201,7 +201,7 @@ func TestSearch(t *testing.T) {
 func TestRestartCommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "out")
-	a := &agent{config: config{restartCommand: `printf "%s %s" "$COMFYHUB_INSTANCE" "$COMFYHUB_INSTANCE_URL" > ` + file}, log: discard()}
+	a := &agent{config: config{machine: machine{restartCommand: `printf "%s %s" "$COMFYHUB_INSTANCE" "$COMFYHUB_INSTANCE_URL" > ` + file}}, log: discard()}
 	require.NoError(t, a.add(target{name: "box", url: "http://127.0.0.1:1"}))
 	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
 	defer server.Close()

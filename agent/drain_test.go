@@ -126,7 +126,7 @@ func TestRestartThatWasAskedFor(t *testing.T) {
 			defer rebooting.Close()
 			startAgent(t, config{
 				name: "box", bind: "127.0.0.1:0", serve: "127.0.0.1:0", join: []string{h.Local().Addr},
-				targets: []target{{name: "box", url: rebooting.URL}}, restartCommand: "exit 0",
+				targets: []target{{name: "box", url: rebooting.URL}}, machine: machine{restartCommand: "exit 0"},
 			})
 			before := h.await(t, "idle", "box", ready)
 			require.False(t, before.Deliberate(before.Report.Boot))
@@ -162,7 +162,7 @@ func TestRestartThatIsRefused(t *testing.T) {
 	status := http.StatusForbidden
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
-	a := &agent{config: config{restartCommand: "exit 1"}, log: discard()}
+	a := &agent{config: config{machine: machine{restartCommand: "exit 1"}}, log: discard()}
 	require.NoError(t, a.add(target{name: "box", url: server.URL}))
 	i := a.find("box")
 	agent := httptest.NewServer(http.HandlerFunc(a.serveHTTP))

@@ -63,6 +63,9 @@ type target struct {
 	direct string
 	// gpu names the GPU that it uses; empty if nobody has said so.
 	gpu string
+	// output is its output folder, from which files are deleted that the hub keeps; empty
+	// if none are.
+	output string
 	// a1111 means that it is a server of A1111's API.
 	a1111 bool
 }

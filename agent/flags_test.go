@@ -27,11 +27,11 @@ func TestTargets(t *testing.T) {
 		fault           string
 	}{
 		"none":  {nil, nil, []target{}, ""},
-		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", "", "", false}}, ""},
-		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", "", "", false}, {"box-2", "http://a:2", "", "", false}}, ""},
-		"named": {[]string{"left=http://a:1", "http://a:2?x=y"}, nil, []target{{"left", "http://a:1", "", "", false}, {"box-2", "http://a:2?x=y", "", "", false}}, ""},
+		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", "", "", "", false}}, ""},
+		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", "", "", "", false}, {"box-2", "http://a:2", "", "", "", false}}, ""},
+		"named": {[]string{"left=http://a:1", "http://a:2?x=y"}, nil, []target{{"left", "http://a:1", "", "", "", false}, {"box-2", "http://a:2?x=y", "", "", "", false}}, ""},
 		"direct": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1", "https://b:2"}, []target{
-			{"box-1", "http://a:1", "http://b:1", "", false}, {"box-2", "http://a:2", "https://b:2", "", false},
+			{"box-1", "http://a:1", "http://b:1", "", "", false}, {"box-2", "http://a:2", "https://b:2", "", "", false},
 		}, ""},
 		"direct for one of two": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1"}, nil, "want one for each --comfyui"},
 		"direct without scheme": {[]string{"http://a:1"}, []string{"b:1"}, nil, "want http://"},
@@ -56,7 +56,7 @@ func TestA1111Targets(t *testing.T) {
 	got, err := targets("box", []string{"http://a:1"}, []string{"http://b:1"}, []string{"http://a:2", "sd=http://a:3"})
 	require.NoError(t, err)
 	require.Equal(t, []target{
-		{"box-1", "http://a:1", "http://b:1", "", false}, {"box-2", "http://a:2", "", "", true}, {"sd", "http://a:3", "", "", true},
+		{"box-1", "http://a:1", "http://b:1", "", "", false}, {"box-2", "http://a:2", "", "", "", true}, {"sd", "http://a:3", "", "", "", true},
 	}, got)
 	require.Equal(t, "a1111", got[2].kind())
 	_, err = targets("box", []string{"sd=http://a:1"}, nil, []string{"sd=http://a:3"})

@@ -18,6 +18,7 @@ func newPullCommand() *cobra.Command {
 		servers   []string
 		a1111     []string
 		tokenFile string
+		state     string
 	)
 	cmd := &cobra.Command{
 		Use:   "pull --hub https://hub.example.com --token-file FILE --comfyui http://127.0.0.1:8188",
@@ -53,6 +54,12 @@ func newPullCommand() *cobra.Command {
 			if c.targets, err = targets(c.name, servers, nil, a1111); err != nil {
 				return err
 			}
+			if err := c.machine.place(c.targets, len(servers)); err != nil {
+				return err
+			}
+			if c.state, err = lasting(&c.machine, state, os.LookupEnv); err != nil {
+				return err
+			}
 			c.version = version()
 			hurry, stop := secondSignal()
 			defer stop()
@@ -66,7 +73,8 @@ func newPullCommand() *cobra.Command {
 	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
 	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of a server of A1111's API (started with --api), or NAME=URL; can be repeated")
 	f.StringVar(&tokenFile, "token-file", "", "`file` with this machine's token (default: the variable "+tokenVariable+")")
-	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
+	f.StringVar(&state, "state", "", "`folder` for what the agent must remember of --output-dir (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder)")
+	c.machine.flags(f)
 	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")
 	return cmd
 }

@@ -70,6 +70,12 @@ func newRunCommand() *cobra.Command {
 			if err := onGPUs(c.targets, gpus); err != nil {
 				return err
 			}
+			if err := c.machine.place(c.targets, len(servers)); err != nil {
+				return err
+			}
+			if c.state, err = lasting(&c.machine, state, os.LookupEnv); err != nil {
+				return err
+			}
 			c.version = version()
 			hurry, stop := secondSignal()
 			defer stop()
@@ -89,8 +95,8 @@ func newRunCommand() *cobra.Command {
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
 	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the servers (default :7947; loopback when joined over loopback)")
 	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key; several on a line each while it is changed, the first is used (default: the variable "+keyVariable+")")
-	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
-	f.StringVar(&c.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
+	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it, and for what it must remember of --output-dir (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
+	c.machine.flags(f)
 	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")
 	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")
 	simulated.flags(f, "first `port` of the simulated servers; others where they are taken")

@@ -71,7 +71,7 @@ func (a *agent) server(ctx context.Context) *http.Server {
 	}
 }
 
-// serveHTTP forwards /i/NAME/... to an instance and handles /restart/NAME. Paths
+// serveHTTP forwards /i/NAME/... to an instance and handles /restart/NAME and /kept/NAME. Paths
 // are compared as received, including escapes: a mux would clean them, and ComfyUI
 // distinguishes paths that it would make equal.
 func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
@@ -88,6 +88,10 @@ func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if name, ok := strings.CutPrefix(path, comfyui.RestartPath); ok {
 		a.serveRestart(w, r, name)
+		return
+	}
+	if name, ok := strings.CutPrefix(path, comfyui.KeptPath); ok {
+		a.serveKept(w, r, name)
 		return
 	}
 	name, ok := strings.CutPrefix(path, comfyui.InstancePath)
@@ -117,22 +121,4 @@ func (a *agent) pass(i *instance, w http.ResponseWriter, r *http.Request) {
 			a.unask(i) // it is not there, or not allowed
 		}
 	})).ServeHTTP(answer, r)
-}
-
-// serveRestart restarts an instance that a hub has found sick.
-func (a *agent) serveRestart(w http.ResponseWriter, r *http.Request, name string) {
-	i := a.find(name)
-	switch {
-	case i == nil:
-		http.NotFound(w, r)
-	case r.Method != http.MethodPost:
-		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "POST only", http.StatusMethodNotAllowed)
-	case i.restart == nil:
-		http.Error(w, "this agent has no --restart-command", http.StatusNotFound)
-	default:
-		if err := i.restart.start(func() { a.ask(i) }, func() { a.unask(i) }); err != nil {
-			http.Error(w, err.Error(), http.StatusConflict)
-		}
-	}
 }

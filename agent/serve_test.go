@@ -16,7 +16,7 @@ import (
 
 func TestServeHTTP(t *testing.T) {
 	t.Parallel()
-	a := &agent{config: config{name: "box", restartCommand: "exit 0"}, log: discard()}
+	a := &agent{config: config{name: "box", machine: machine{restartCommand: "exit 0"}}, log: discard()}
 	seen := make(chan string, 1)
 	instance := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }))
 	defer instance.Close()

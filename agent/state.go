@@ -29,6 +29,15 @@ func identity(name, key, state string, lookup func(string) (string, bool)) (goss
 	return id, nil
 }
 
+// lasting returns the folder for what must outlive an agent that deletes files; empty for
+// one that deletes none.
+func lasting(m *machine, state string, lookup func(string) (string, bool)) (string, error) {
+	if len(m.outputs) == 0 {
+		return "", nil
+	}
+	return stateFolder(state, lookup)
+}
+
 func stateFolder(given string, lookup func(string) (string, bool)) (string, error) {
 	if given != "" {
 		return given, nil

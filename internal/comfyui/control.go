@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -85,14 +84,4 @@ const InstancePath = "/i/"
 // Restart asks the agent to restart the instance's process, for one that
 // answers but does not work. Agents without a restart command, and instances
 // without an agent, answer with a *[StatusError].
-func (c *Client) Restart(ctx context.Context) error {
-	name, ok := strings.CutPrefix(c.base.EscapedPath(), InstancePath)
-	if !c.viaAgent || !ok {
-		return &StatusError{Method: http.MethodPost, Path: RestartPath, Status: http.StatusNotImplemented, Text: "the instance has no agent"}
-	}
-	agent := *c
-	base := *c.base
-	base.Path, base.RawPath = "", ""
-	agent.base = &base
-	return agent.post(ctx, RestartPath+name, nil)
-}
+func (c *Client) Restart(ctx context.Context) error { return c.postAgent(ctx, RestartPath, nil) }

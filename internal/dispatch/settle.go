@@ -91,6 +91,19 @@ func (r *run) settled(ctx context.Context, err error) result {
 		// The client is shown the reason, and the error tells where the storage is.
 		r.log.Error("the storage does not take an output file", "error", err)
 		return result{kind: hopeless, reason: "the hub's storage does not take an output file"}
+	case errors.Is(err, files.ErrGone) && len(r.cached) > 0:
+		// It named a file of an earlier run, which somebody has deleted, and would again.
+		r.dropCache(ctx)
 	}
 	return result{kind: lost, cause: Results, reason: err.Error()}
+}
+
+// dropCache makes the instance forget the results of earlier runs.
+func (r *run) dropCache(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.conn.client.Free(ctx, false, true); err != nil {
+		r.log.Debug("cannot free the instance's memory", "error", err)
+	}
+	r.conn.loads(nil)
 }

@@ -33,6 +33,7 @@ type Collector struct {
 	// uplink and patience are the options of these names.
 	uplink   func(instance string) string
 	patience Patience
+	kept     func(src Source, sha256 string)
 	log      *slog.Logger
 
 	ctx  context.Context // ends with Close
@@ -67,6 +68,9 @@ type CollectorOptions struct {
 	Uplink func(instance string) string
 	// Patience is how long an instance may fail before its files count as lost.
 	Patience Patience
+	// Kept is told of each output that the storage has from now on. Optional; it must not
+	// wait.
+	Kept func(src Source, sha256 string)
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -85,13 +89,16 @@ func NewCollector(store *Store, fetch Fetch, o CollectorOptions) *Collector {
 	if o.Uplink == nil {
 		o.Uplink = func(instance string) string { return instance }
 	}
+	if o.Kept == nil {
+		o.Kept = func(Source, string) {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	return &Collector{
 		store: store, fetch: fetch, slots: newSlots(o.Parallel), log: o.Logger,
-		uplink: o.Uplink, patience: o.Patience.withDefaults(),
+		uplink: o.Uplink, patience: o.Patience.withDefaults(), kept: o.Kept,
 		ctx: ctx, stop: stop, flights: map[flightKey]*flight{},
 	}
 }
@@ -207,6 +214,9 @@ func (c *Collector) copy(ctx context.Context, key flightKey, e Entry) (Entry, er
 	stored, err := c.store.SetStored(ctx, key.tenant, e, copied)
 	if errors.Is(err, errUnsafe) {
 		stored, err = c.setOld(ctx, key.tenant, e, copied)
+	}
+	if err == nil {
+		c.kept(*e.Source, copied.SHA256)
 	}
 	if err == nil && stored.Key != blob {
 		// Another hub was faster; ours has a key that nobody else knows.

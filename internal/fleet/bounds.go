@@ -62,6 +62,8 @@ func (r *Report) check() error {
 		}
 		i.Queue, i.Foreign = min(max(i.Queue, 0), maxCount), min(max(i.Foreign, 0), maxCount)
 		i.VRAMTotal, i.VRAMFree = max(i.VRAMTotal, 0), max(i.VRAMFree, 0)
+		i.DiskSize = max(i.DiskSize, 0)
+		i.DiskFree = min(max(i.DiskFree, 0), i.DiskSize)
 		i.OthersMemory, i.OthersUse = min(max(i.OthersMemory, 0), i.VRAMTotal), min(max(i.OthersUse, 0), 100)
 	}
 	return nil

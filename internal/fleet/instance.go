@@ -145,6 +145,8 @@ func (r *record) state(now time.Time) (State, string) {
 		return Draining, "its agent stops"
 	case r.report.Restarting:
 		return Draining, "it is about to restart"
+	case r.report.DiskFull:
+		return Draining, "its disk is full"
 	case r.report.Foreign > 0:
 		return Foreign, fmt.Sprintf("prompts of others: %d", r.report.Foreign)
 	case r.report.Load != "":

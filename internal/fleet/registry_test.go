@@ -122,6 +122,7 @@ func TestStates(t *testing.T) {
 		"foreign":                {func(_ *Registry, i *InstanceReport) { i.Queue, i.Foreign = 2, 1 }, Foreign, "prompts of others: 1"},
 		"foreign behind ours":    {func(r *Registry, i *InstanceReport) { i.Queue, i.Foreign = 2, 1; r.SetRunning("a", "p") }, Foreign, "prompts of others: 1"},
 		"loaded":                 {func(_ *Registry, i *InstanceReport) { i.Load = "the GPU is in use" }, Foreign, "the GPU is in use"},
+		"its disk is full":       {func(r *Registry, i *InstanceReport) { i.DiskFull, i.Queue = true, 1; r.SetRunning("a", "p") }, Draining, "its disk is full"},
 		"down":                   {func(_ *Registry, i *InstanceReport) { i.Up, i.Reason = false, "connection refused" }, Offline, "connection refused"},
 		"draining":               {func(r *Registry, _ *InstanceReport) { r.SetDraining("a", true) }, Draining, "draining"},
 		"draining in mid-run":    {func(r *Registry, _ *InstanceReport) { r.SetDraining("a", true); r.SetRunning("a", "p") }, Draining, "draining"},

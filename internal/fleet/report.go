@@ -73,6 +73,14 @@ type InstanceReport struct {
 	// as that can be told: only while no instance works there.
 	OthersMemory int64 `json:"others_memory,omitempty"`
 	OthersUse    int   `json:"others_use,omitempty"`
+	// DiskFree and DiskSize are of the fullest disk into which the instance writes, in
+	// bytes; 0 if none is known. DiskFull means that it takes no more work.
+	DiskFree int64 `json:"disk_free,omitempty"`
+	DiskSize int64 `json:"disk_size,omitempty"`
+	DiskFull bool  `json:"disk_full,omitempty"`
+	// Tidies means that the agent deletes output files of which it hears that the hub
+	// keeps them.
+	Tidies bool `json:"tidies,omitempty"`
 	// Device tells the GPU from others: instances that name the same one share its memory.
 	// It is the driver's id, or a name that holds for this agent alone. Empty if it is not
 	// known.

@@ -32,6 +32,9 @@ type InstanceRow struct {
 	// how busy they keep it in percent, as far as known.
 	OthersMemory int64
 	OthersUse    int
+	// DiskFree and DiskSize are of the fullest disk of the instance in bytes, 0 if none is
+	// known; the former in steps.
+	DiskFree, DiskSize int64
 	// Models are those that it has loaded, with commas.
 	Models string
 	// Job is the prompt id of the job there and Tenant its owner, Key the hub's name of
@@ -47,8 +50,8 @@ type InstanceRow struct {
 	Drained bool
 }
 
-// vramStep is the step of VRAMFree.
-const vramStep = 64 << 20
+// vramStep and diskStep are the steps of VRAMFree and DiskFree.
+const vramStep, diskStep = 64 << 20, 1 << 30
 
 // instanceRow is an instance as a sight shows it. j is the job there, as far as known.
 func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, fault faults.Fault) InstanceRow {
@@ -65,6 +68,7 @@ func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, faul
 	own := j.Key != "" && s.sees(j.Tenant)
 	if s.all {
 		r.URL, r.Agent, r.Reason, r.Load, r.Foreign = i.URL, i.Agent, i.Reason, i.Report.Load, i.Report.Foreign
+		r.DiskFree, r.DiskSize = i.Report.DiskFree/diskStep*diskStep, i.Report.DiskSize
 		r.OthersMemory, r.OthersUse = i.Report.OthersMemory, i.Report.OthersUse
 		r.Reserved = strings.Join(i.Reserved, ", ")
 		r.Fault, r.FaultAt = fault.Reason, fault.At

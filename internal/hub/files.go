@@ -43,7 +43,8 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
-	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink})
+	h.kept = newKeptFiles(h.tidies, h.clients.ByName, log)
+	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.add})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
 	return h.recallMark()
 }
@@ -54,6 +55,12 @@ func (h *Hub) uplink(instance string) string {
 		return "agent " + i.Agent
 	}
 	return instance
+}
+
+// tidies reports whether the agent of an instance deletes output files that the hub keeps.
+func (h *Hub) tidies(instance string) bool {
+	i, known := h.fleet.Instance(instance)
+	return known && i.Agent != "" && i.Report.Tidies
 }
 
 // openViews builds what shows files and takes them in. It comes after the

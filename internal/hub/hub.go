@@ -95,6 +95,7 @@ type Hub struct {
 	fleet           *fleet.Registry
 	inventory       *inventory
 	clients         *comfyui.Clients
+	kept            *keptFiles
 	dispatch        *dispatch.Dispatcher
 	classes         *Classes
 	logs            *Logs
@@ -343,6 +344,7 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	if h.copies != nil {
 		h.copies.Close()
+		h.kept.close()
 	}
 	if served {
 		if err := h.store.Leave(ctx, h.self); err != nil {

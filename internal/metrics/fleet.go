@@ -18,12 +18,15 @@ var (
 	othersDesc = prometheus.NewDesc("comfyhub_instance_vram_others_bytes",
 		"GPU memory that programs hold which are no instance, at the instances where they hold the most.", []string{"server", "gpu"}, nil)
 	classOthersDesc = prometheus.NewDesc("comfyhub_gpu_vram_others_bytes", "Memory of all GPUs of a class that programs hold which are no instance.", []string{"gpu"}, nil)
-	totalDesc       = prometheus.NewDesc("comfyhub_gpu_vram_bytes", "Memory of all GPUs of a class that are present.", []string{"gpu"}, nil)
+	diskDesc        = prometheus.NewDesc("comfyhub_instance_disk_free_ratio",
+		"Free part of the fullest disk into which an instance writes, at the instances where it is the smallest.", []string{"server"}, nil)
+	fullDesc  = prometheus.NewDesc("comfyhub_instance_disk_full", "1 for each instance that gets no jobs because its disk is full.", []string{"server"}, nil)
+	totalDesc = prometheus.NewDesc("comfyhub_gpu_vram_bytes", "Memory of all GPUs of a class that are present.", []string{"gpu"}, nil)
 )
 
 // DescribeFleet describes what CollectFleet collects.
 func DescribeFleet(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{instancesDesc, unavailableDesc, freeDesc, totalDesc, othersDesc, classOthersDesc} {
+	for _, d := range []*prometheus.Desc{instancesDesc, unavailableDesc, freeDesc, totalDesc, othersDesc, classOthersDesc, diskDesc, fullDesc} {
 		out <- d
 	}
 }
@@ -63,6 +66,12 @@ func (m *Metrics) CollectFleet(out chan<- prometheus.Metric, instances []fleet.I
 	for _, i := range most(named, func(i fleet.Instance) float64 { return float64(i.Report.OthersMemory) }) {
 		gauge(othersDesc, float64(i.Report.OthersMemory), i.Name, m.gpus.label(i.Report.GPU))
 	}
+	for _, i := range most(named, diskUse) {
+		gauge(diskDesc, 1-diskUse(i), i.Name)
+		if i.Report.DiskFull {
+			gauge(fullDesc, 1, i.Name)
+		}
+	}
 	for _, i := range named {
 		switch {
 		case i.State != fleet.Offline && i.State != fleet.Sick:
@@ -92,6 +101,15 @@ func most(instances []fleet.Instance, value func(fleet.Instance) float64) []flee
 		list = list[:maxMost]
 	}
 	return list
+}
+
+// diskUse is how much of an instance's fullest disk is used, from 0 to 1; 0 if that is not
+// known.
+func diskUse(i fleet.Instance) float64 {
+	if i.Report.DiskSize <= 0 {
+		return 0
+	}
+	return 1 - float64(i.Report.DiskFree)/float64(i.Report.DiskSize)
 }
 
 // deviceOf names the GPU of an instance among all; empty if that is not known. A name that

@@ -334,3 +334,21 @@ func TestMemoryOfOthers(t *testing.T) {
 	require.Empty(t, with(series, `comfyhub_instance_vram_others_bytes{gpu="RTX 4090",server="gpu-1"} `))
 	require.Len(t, with(series, "comfyhub_gpu_vram_others_bytes{"), 1)
 }
+
+func TestDisksOfServers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for n := range 100 {
+		name := fmt.Sprintf("gpu-%d", n)
+		s.add(name, "cuda:0 NVIDIA GeForce RTX 4090 : native")
+		i := s.instances[name]
+		i.Report.DiskSize, i.Report.DiskFree, i.Report.DiskFull = 100, int64(n), n < 2
+		s.instances[name] = i
+	}
+	s.add("unknown", "cuda:0 NVIDIA GeForce RTX 4090 : native")
+	series := s.scrape()
+	require.Len(t, with(series, "comfyhub_instance_disk_free_ratio{"), maxMost)
+	require.Len(t, with(series, `comfyhub_instance_disk_free_ratio{server="gpu-0"} 0`), 1)
+	require.Empty(t, with(series, `comfyhub_instance_disk_free_ratio{server="gpu-99"}`))
+	require.Len(t, with(series, "comfyhub_instance_disk_full{"), 2)
+}

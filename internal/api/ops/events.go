@@ -152,6 +152,8 @@ func instanceMembers(i hub.InstanceRow) []pyjson.Member {
 		{Key: "load", Value: pyjson.String(i.Load)},
 		{Key: "others_memory", Value: pyjson.Int(i.OthersMemory)},
 		{Key: "others_use", Value: pyjson.Int(int64(i.OthersUse))},
+		{Key: "disk_free", Value: pyjson.Int(i.DiskFree)},
+		{Key: "disk_size", Value: pyjson.Int(i.DiskSize)},
 		{Key: "models", Value: pyjson.String(i.Models)},
 		{Key: "job", Value: pyjson.String(i.Job)},
 		{Key: "tenant", Value: pyjson.String(i.Tenant)},
