@@ -1,17 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/bridge"
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
+
+// askTimeout bounds what is asked of Telegram.
+const askTimeout = 20 * time.Second
 
 // errProblems says that a configuration would not work; what would not has been
 // printed.
@@ -23,11 +29,20 @@ func checkCommand() *cobra.Command {
 		Use: "check bot.yaml", Short: "Show what a configuration means and what would not work", Args: cobra.ExactArgs(1),
 		Long: "Shows which inputs of which nodes a message sets, marks what was guessed, and holds each workflow against\nthe nodes and models of the hub's fleet.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(args[0])
+			c, err := config.Read(args[0])
 			if err != nil {
 				return err
 			}
-			commands, problems := c.Bind()
+			problems := errors.Join(c.Problems()...)
+			commands, err := c.Bind()
+			problems = errors.Join(problems, err)
+			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
+			defer cancel()
+			name, more := bridge.Check(ctx, c, !offline)
+			problems = errors.Join(problems, errors.Join(more...))
+			if name != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "the bot is @%s\n", name)
+			}
 			var catalog *workflow.Catalog
 			if !offline {
 				if catalog, err = fetchCatalog(cmd, c.Hub); err != nil {
@@ -37,7 +52,7 @@ func checkCommand() *cobra.Command {
 			return report(cmd.OutOrStdout(), commands, catalog, problems)
 		},
 	}
-	cmd.Flags().BoolVar(&offline, "offline", false, "do not ask the hub")
+	cmd.Flags().BoolVar(&offline, "offline", false, "ask neither the hub nor Telegram")
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -42,11 +43,22 @@ func TestCheckOfTheExample(t *testing.T) {
 	defer cancel()
 	t.Setenv("COMFYHUB_BOT_HUB", "http://"+listener.Addr().String())
 
+	telegram := httptest.NewServer(fakebot.New(fakebot.Options{}))
+	defer telegram.Close()
+	t.Setenv("COMFYHUB_BOT_SERVER", telegram.URL)
+	t.Setenv("COMFYHUB_BOT_TOKEN", fakebot.Token)
+
 	out, err := check(t, filepath.Join("..", "examples", "bot", "bot.yaml"))
 	require.NoError(t, err, out)
 	require.Contains(t, out, "seed      seed of node 3 (KSampler)  [guessed]")
 	require.Contains(t, out, "seed      color of node 1 (Colour)\n", "what is said is not marked")
 	require.NotContains(t, out, "PROBLEM")
+	require.Contains(t, out, "the bot is @"+fakebot.Username)
+
+	t.Setenv("COMFYHUB_BOT_TOKEN", "4242:another-token")
+	out, err = check(t, filepath.Join("..", "examples", "bot", "bot.yaml"))
+	require.ErrorIs(t, err, errProblems)
+	require.Contains(t, out, "Telegram knows no bot with this token")
 }
 
 func TestCheckFindsProblems(t *testing.T) {
@@ -55,6 +67,9 @@ func TestCheckFindsProblems(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("bot.yaml", `
+telegram: {token: {file: gone}}
+redis: "redis:/nowhere"
+limits: {waiting: -1}
 commands:
   odd: {workflow: odd.json}
   gone: {workflow: gone.json}
@@ -68,7 +83,7 @@ commands:
 	out, err := check(t, filepath.Join(dir, "bot.yaml"))
 	require.ErrorIs(t, err, errProblems)
 	for _, want := range []string{
-		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "command ui: this is a workflow of the web UI",
+		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "telegram: token:", "redis:", "waiting: -1 is below zero", "command ui: this is a workflow of the web UI",
 	} {
 		require.Contains(t, out, want)
 	}

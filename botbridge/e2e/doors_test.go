@@ -21,7 +21,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/webchat"
 )
 
-const secret = "a secret of sufficient length"
+const secret = "a-secret_of-sufficient-length"
 
 func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after the other
 	t.Parallel()

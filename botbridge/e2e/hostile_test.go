@@ -98,9 +98,10 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 		admin.Say("/ban 20")
 		r.waitFor(admin, "the ban", saying("telegram:20 is banned"))
 		eve.Say("/work")
-		// A chat's events are handled in order. Once the press is answered, everything
-		// said before it has been handled too. Only then may the ban end.
 		require.Empty(t, r.answered(eve.Press(picture.ID, button(t, picture, "Again"))))
+		// The ban may end only once everything that was said under it has been handled;
+		// what is left then is the question itself.
+		r.askUntil(admin, "/stats", " 1 messages to handle")
 		mallory.Say("/ban 1")
 		r.waitFor(mallory, "no command of hers", saying("I do not know that command"))
 		admin.Say("/unban 20")

@@ -53,6 +53,7 @@ type Bridge struct {
 	out       *outbox.Outbox
 	runner    *request.Runner
 	talk      *conversation.Talk
+	guard     *limits.Guard
 	texts     *locale.Bundle
 	platforms map[string]platform.Platform
 	metrics   *metrics
@@ -63,6 +64,8 @@ type Bridge struct {
 
 	mu      sync.Mutex
 	excused map[string]bool // chats that know that Redis is unavailable
+	// declined are the chats that know that messages are left out, and since when.
+	declined map[string]time.Time
 }
 
 // closer is a platform with connections to drop.
@@ -71,7 +74,7 @@ type closer interface{ Close() }
 // New returns a bridge with its configuration. It does not connect to anything that
 // may be unavailable; an embedded Redis is started.
 func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, error) {
-	b := &Bridge{log: log, owner: uuid.NewString(), listen: c.Listen, platforms: map[string]platform.Platform{}, excused: map[string]bool{}}
+	b := &Bridge{log: log, owner: uuid.NewString(), listen: c.Listen, platforms: map[string]platform.Platform{}, excused: map[string]bool{}, declined: map[string]time.Time{}}
 	b.instances.Store(1)
 	b.metrics = newMetrics(b)
 	commands, err := c.Bind()
@@ -116,6 +119,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 			upscale = command.Name
 		}
 	}
+	b.guard = guard
 	find := func(name string) platform.Platform { return b.platforms[name] }
 	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent})
 	b.runner = request.NewRunner(request.Options{

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -18,32 +20,43 @@ import (
 )
 
 const (
-	// inboxBatch is how many events are read at once, inboxRoom how many may be in
-	// memory: the rest waits in Redis.
-	inboxBatch = 100
-	inboxRoom  = 400
+	// inboxBatch is how many events are listed at once.
+	inboxBatch = 500
 	// inboxTick is how often events are polled without a hint.
 	inboxTick = time.Second
 	// handleTries is how often handling an event is tried.
 	handleTries = 5
 )
 
-// inbox handles the events of each chat in order, and chats concurrently.
+// widths are how many events of each kind are handled at the same time. A group that
+// is held up by its platform's pace takes nothing from private chats, and neither
+// keeps a button waiting.
+func widths() map[conversation.Care]int {
+	return map[conversation.Care]int{conversation.Button: 100, conversation.Private: 200, conversation.Group: 100}
+}
+
+// inbox handles the events of each lane in order, and lanes concurrently. Only names
+// are kept in memory; an event is read when it is its turn. Lanes take turns: each
+// handles one event and goes to the end of the line.
 type inbox struct {
 	store  *state.Store
 	handle func(context.Context, platform.Event) error
 	log    *slog.Logger
 
 	mu    sync.Mutex
-	chats map[string][]platform.Event
-	room  chan struct{} // one for each event in memory
+	lanes map[string][]string // keys of events
+	turns map[conversation.Care]*semaphore.Weighted
 	wg    sync.WaitGroup
 }
 
 func newInbox(store *state.Store, handle func(context.Context, platform.Event) error, log *slog.Logger) *inbox {
-	return &inbox{
-		store: store, handle: handle, log: log, chats: map[string][]platform.Event{}, room: make(chan struct{}, inboxRoom),
+	in := &inbox{
+		store: store, handle: handle, log: log, lanes: map[string][]string{}, turns: map[conversation.Care]*semaphore.Weighted{},
 	}
+	for care, width := range widths() {
+		in.turns[care] = semaphore.NewWeighted(int64(width))
+	}
+	return in
 }
 
 // run handles events until ctx ends.
@@ -59,18 +72,8 @@ func (in *inbox) run(ctx context.Context) {
 			in.log.Warn("cannot read what was said", "error", err)
 		}
 		after = last
-		for _, doc := range events {
-			var e platform.Event
-			if err := json.Unmarshal(doc, &e); err != nil {
-				in.log.Error("a stored event cannot be read", "error", err)
-				continue
-			}
-			select {
-			case in.room <- struct{}{}:
-				in.add(ctx, e)
-			case <-ctx.Done():
-				return
-			}
+		for _, e := range events {
+			in.add(ctx, e)
 		}
 		if len(events) == inboxBatch {
 			continue
@@ -86,50 +89,78 @@ func (in *inbox) run(ctx context.Context) {
 	}
 }
 
-// add passes an event to its chat's worker, which lives while there is something to
+// add passes an event to its lane's worker, which lives while there is something to
 // do.
-func (in *inbox) add(ctx context.Context, e platform.Event) {
-	key := conversation.ChatKey(e.Platform, e.Chat)
+func (in *inbox) add(ctx context.Context, e state.Waiting) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	waiting, running := in.chats[key]
-	in.chats[key] = append(waiting, e)
+	waiting, running := in.lanes[e.Lane]
+	in.lanes[e.Lane] = append(waiting, e.Key)
 	if !running {
-		in.wg.Go(func() { in.work(ctx, key) })
+		in.wg.Go(func() { in.work(ctx, e.Lane) })
 	}
 }
 
-func (in *inbox) work(ctx context.Context, key string) {
+func (in *inbox) work(ctx context.Context, lane string) {
+	turns := in.turns[conversation.CareOf(lane)]
 	for {
 		in.mu.Lock()
-		if len(in.chats[key]) == 0 || ctx.Err() != nil {
-			delete(in.chats, key)
+		if len(in.lanes[lane]) == 0 || ctx.Err() != nil {
+			delete(in.lanes, lane)
 			in.mu.Unlock()
 			return
 		}
-		e := in.chats[key][0]
+		key := in.lanes[lane][0]
 		in.mu.Unlock()
 
-		in.finish(ctx, e)
+		// The semaphore serves in the order of asking.
+		if turns.Acquire(ctx, 1) == nil {
+			in.finish(ctx, key)
+			turns.Release(1)
+		}
 
 		in.mu.Lock()
-		in.chats[key] = in.chats[key][1:]
+		in.lanes[lane] = in.lanes[lane][1:]
 		in.mu.Unlock()
-		<-in.room
 	}
 }
 
+// read reads an event, however long that takes. It returns false for one that cannot
+// be handled.
+func (in *inbox) read(ctx context.Context, key string) (e platform.Event, ok bool) {
+	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
+		return in.store.Event(ctx, key, &e)
+	}, func(err error) bool {
+		unreadable := errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError))
+		return !unreadable && !errors.Is(err, state.ErrNotFound)
+	})
+	if err != nil && ctx.Err() == nil && !errors.Is(err, state.ErrNotFound) {
+		in.log.Error("a stored event cannot be read and is left out", "error", err)
+	}
+	return e, err == nil
+}
+
+// Pauses between attempts to read or handle an event.
+const (
+	firstPause = 200 * time.Millisecond
+	maxPause   = 10 * time.Second
+)
+
 // finish retries an event until it is handled. An event that keeps failing without
 // an external cause is given up: it must not block its chat for ever.
-func (in *inbox) finish(ctx context.Context, e platform.Event) {
-	pauses := retry.New(200*time.Millisecond, 10*time.Second)
+func (in *inbox) finish(ctx context.Context, key string) {
+	e, ok := in.read(ctx, key)
+	pauses := retry.New(firstPause, maxPause)
 	for tries := 1; ctx.Err() == nil; {
-		err := in.handle(ctx, e)
+		var err error
+		if ok {
+			err = in.handle(ctx, e)
+		}
 		if err == nil || tries == handleTries {
 			if err != nil {
 				in.log.Error("an event cannot be handled and is left out", "error", err)
 			}
-			if err = in.store.Handled(ctx, e.Key()); err == nil || errors.Is(err, state.ErrDeposed) {
+			if err = in.store.Handled(ctx, key); err == nil || errors.Is(err, state.ErrDeposed) {
 				return
 			}
 		}

@@ -103,8 +103,11 @@ func (b *Bridge) handler() http.Handler {
 	return mux
 }
 
-// ready reports whether messages can be accepted: that needs the state, and nothing
-// else.
+// healthy is a platform that knows whether messages reach it.
+type healthy interface{ Health(now time.Time) error }
+
+// ready reports whether messages can be accepted: that needs the state, and that the
+// platforms deliver them.
 func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -113,7 +116,19 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		status = http.StatusServiceUnavailable
 	}
+	body := map[string]any{"state": err == nil, "leader": b.leads.Load(), "hub": b.hubUp()}
+	for name, p := range b.platforms {
+		h, ok := p.(healthy)
+		if !ok {
+			continue
+		}
+		body[name] = true
+		if err := h.Health(time.Now()); err != nil {
+			body[name], body[name+"_problem"] = false, err.Error()
+			status = http.StatusServiceUnavailable
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"state": err == nil, "leader": b.leads.Load(), "hub": b.hubUp()})
+	_ = json.NewEncoder(w).Encode(body)
 }

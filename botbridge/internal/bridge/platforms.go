@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -78,7 +79,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	chat := conversation.ChatKey(e.Platform, e.Chat)
-	fresh, err := b.store.Admit(ctx, e.Key(), chat, e)
+	fresh, err := b.store.Admit(ctx, e.Key(), conversation.Lane(e), e)
 	switch {
 	case err == nil:
 		b.metrics.heard(e, fresh)
@@ -87,9 +88,10 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 		b.mu.Unlock()
 		return nil
 	case errors.Is(err, state.ErrFull):
-		// Dropped, because one chat must not keep all others from being heard.
+		// Left out, because one chat must not keep all others from being heard.
 		b.metrics.dropped(e)
 		b.log.Warn("a chat says more than can be handled", "platform", e.Platform)
+		b.decline(e, chat)
 		return nil
 	}
 	b.log.Warn("cannot store what was said", "error", err)
@@ -97,8 +99,56 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	return err
 }
 
-// maxExcused bounds the chats that are remembered as knowing of an outage.
+// maxExcused bounds the chats that are remembered as knowing of an outage, or of what
+// was left out.
 const maxExcused = 10_000
+
+// declinePause is how long a chat is not told again that messages are left out.
+const declinePause = time.Minute
+
+// decline tells a chat that messages are left out: at their first, and then once in a
+// while.
+func (b *Bridge) decline(e platform.Event, chat string) {
+	p := b.platforms[e.Platform]
+	text := b.texts.Say(b.texts.Match(e.User.Language), "too_much", nil)
+	if e.Kind == platform.Left {
+		return
+	}
+	b.mu.Lock()
+	now := time.Now()
+	for known, told := range b.declined {
+		if now.Sub(told) > declinePause {
+			delete(b.declined, known)
+		}
+	}
+	_, known := b.declined[chat]
+	known = known || len(b.declined) >= maxExcused
+	if !known && e.Kind != platform.Pressed {
+		b.declined[chat] = now
+	}
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), declinePause)
+	switch {
+	case e.Kind == platform.Pressed:
+		go func() {
+			defer cancel()
+			b.out.Answer(ctx, p, e.Press, text)
+		}()
+	case known:
+		cancel()
+	default:
+		go func() {
+			defer cancel()
+			standing, err := b.guard.Standing(ctx, e)
+			if err == nil && standing == limits.Welcome {
+				_, err = b.out.Send(ctx, p, e.Chat, platform.Post{Text: text, ReplyTo: e.Message.ID})
+			}
+			if err != nil {
+				b.log.Debug("cannot tell a chat that messages are left out", "error", err)
+			}
+		}()
+	}
+}
 
 // excuse tells a chat, once per outage, that its message is not lost.
 func (b *Bridge) excuse(e platform.Event, chat string) {
@@ -107,7 +157,7 @@ func (b *Bridge) excuse(e platform.Event, chat string) {
 	known := b.excused[chat] || len(b.excused) >= maxExcused
 	b.excused[chat] = true
 	b.mu.Unlock()
-	if known || e.Kind != platform.Said {
+	if known || e.Kind != platform.Said || b.guard.Stranger(e) {
 		return
 	}
 	text := b.texts.Say(b.texts.Match(e.User.Language), "state_away", nil)

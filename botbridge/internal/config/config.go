@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
@@ -140,26 +137,40 @@ func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: commands is a map of names", node.Line)
 	}
+	lines := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		text, err := yaml.Marshal(value)
-		if err != nil {
-			return err
+		if line, twice := lines[key.Value]; twice {
+			return fmt.Errorf("line %d: the command %s is there already, in line %d", key.Line, key.Value, line)
 		}
+		lines[key.Value] = key.Line
 		command := Command{Name: key.Value}
-		decoder := yaml.NewDecoder(bytes.NewReader(text))
-		decoder.KnownFields(true)
-		if err := decoder.Decode(&command.Spec); err != nil {
-			return fmt.Errorf("line %d: command %s: %w", key.Line, key.Value, err)
+		if err := known(value, command.Spec); err != nil {
+			return fmt.Errorf("command %s: %w", key.Value, err)
+		}
+		if err := value.Decode(&command.Spec); err != nil {
+			return fmt.Errorf("command %s: %w", key.Value, plain(err))
 		}
 		*c = append(*c, command)
 	}
 	return nil
 }
 
-// Load reads a file. The variables COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
+// Load reads a file that a bridge can run with. The variables COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
 // _FILES_URL and _SERVER override it.
 func Load(path string) (*Config, error) {
+	c, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.Problems()...); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Read reads a file, which may have Problems.
+func Read(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -171,9 +182,6 @@ func Load(path string) (*Config, error) {
 	c.Folder = filepath.Dir(path)
 	c.environment()
 	c.defaults()
-	if err := c.validate(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	return c, nil
 }
 
@@ -185,7 +193,7 @@ func Parse(data []byte) (*Config, error) {
 	if err := decoder.Decode(&c); errors.Is(err, io.EOF) {
 		return nil, errors.New("the file is empty")
 	} else if err != nil {
-		return nil, err
+		return nil, plain(err)
 	}
 	return &c, nil
 }
@@ -215,33 +223,6 @@ func (c *Config) defaults() {
 	if c.Telegram != nil && c.Telegram.Token == (Secret{}) {
 		c.Telegram.Token.Env = "COMFYHUB_BOT_TOKEN"
 	}
-}
-
-func (c *Config) validate() error {
-	if len(c.Commands) == 0 {
-		return errors.New("commands: there are none")
-	}
-	if c.Delivery != "" && c.Delivery != "reply" && c.Delivery != "edit" {
-		return fmt.Errorf("delivery: %q is neither reply nor edit", c.Delivery)
-	}
-	if c.Webchat != nil && c.FilesURL == "" {
-		return errors.New("webchat needs files_url: pictures are handed over as links")
-	}
-	if u, err := url.Parse(c.FilesURL); c.FilesURL != "" && (err != nil || u.Host == "") {
-		return fmt.Errorf("files_url: %q is not an address such as https://files.example.com", c.FilesURL)
-	}
-	for _, command := range c.Commands {
-		if slices.Contains(conversation.Reserved(), command.Name) {
-			return fmt.Errorf("commands: %s is a command of the bridge itself", command.Name)
-		}
-		if !isName(command.Name) {
-			return fmt.Errorf("commands: %q: names are a-z, 0-9 and _, 32 characters at most", command.Name)
-		}
-	}
-	if c.DefaultCommand != "" && !slices.ContainsFunc(c.Commands, func(k Command) bool { return k.Name == c.DefaultCommand }) {
-		return fmt.Errorf("default_command: there is no command %q", c.DefaultCommand)
-	}
-	return nil
 }
 
 // isName reports whether Telegram accepts a name as a command.

@@ -10,7 +10,7 @@ import (
 
 func TestExampleIsValid(t *testing.T) {
 	t.Parallel()
-	c, err := Load(filepath.Join("..", "..", "..", "examples", "bot", "bot.yaml"))
+	c, err := Read(filepath.Join("..", "..", "..", "examples", "bot", "bot.yaml"))
 	require.NoError(t, err)
 	commands, err := c.Bind()
 	require.NoError(t, err)

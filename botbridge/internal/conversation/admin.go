@@ -102,6 +102,35 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, strings.Join(lines, "\n"))
 }
 
+// Care is how soon an event is looked at.
+type Care string
+
+// The cares. Somebody waits for the answer to a button while its platform shows that
+// it was pressed.
+const (
+	Button  Care = "button"
+	Private Care = "private"
+	Group   Care = "group"
+)
+
+// Lane names the events that are handled one after the other: those of a chat, but
+// the buttons that one user presses there do not wait for messages.
+func Lane(e platform.Event) string {
+	if e.Kind == platform.Pressed {
+		return strings.Join([]string{e.Platform, string(Button), e.Chat.ID, e.User.ID}, "|")
+	}
+	return ChatKey(e.Platform, e.Chat)
+}
+
+// CareOf returns the care for the events of a lane.
+func CareOf(lane string) Care {
+	parts := strings.SplitN(lane, "|", 3)
+	if len(parts) == 3 && (parts[1] == string(Button) || parts[1] == string(Group)) {
+		return Care(parts[1])
+	}
+	return Private
+}
+
 // ChatKey names a chat across all platforms.
 func ChatKey(platformName string, c platform.Chat) string {
 	kind := "private"

@@ -2,6 +2,8 @@ package conversation
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
@@ -73,10 +75,13 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if !metered {
 		rec.Price = c.Price * int64(max(1, args.Count))
 	}
+	rec.Said = digest(tn.Message.Text)
 	var told <-chan struct{}
-	verdict, err := t.o.Store.Create(ctx, rec.ID, &rec, state.Ask{
-		Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event),
-	})
+	ask := state.Ask{Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event)}
+	if tn.instead != nil {
+		ask.Instead, ask.Back = tn.instead.ID, tn.instead.Price
+	}
+	verdict, err := t.o.Store.Create(ctx, rec.ID, &rec, ask)
 	if err != nil {
 		return err
 	}
@@ -93,6 +98,9 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 		}
 	case state.Taken:
 		told = t.o.Runner.Begin(t.driving(ctx), rec)
+	}
+	if tn.instead != nil {
+		t.o.Runner.Cancel(tn.instead.ID)
 	}
 	if tn.Kind != platform.Pressed {
 		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
@@ -172,10 +180,13 @@ func usable(f platform.File) bool {
 }
 
 // edited handles a message that its author has changed: if its request is not over,
-// it is replaced.
+// it is replaced, unless what the message says now is refused.
 func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if _, _, ok := commandOf(tn.Message.Text); !ok {
-		return nil
+		plain := !tn.Chat.Group && strings.TrimSpace(tn.Message.Text) != "" && len(tn.Message.Files) == 0
+		if !plain || t.byName[t.o.Default] == nil {
+			return nil
+		}
 	}
 	var id string
 	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ID), &id)
@@ -185,8 +196,27 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
-	if !t.o.Runner.Cancel(id) {
+	old, err := t.o.Runner.Load(ctx, id)
+	if errors.Is(err, state.ErrNotFound) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	// Telegram also reports changes that nobody has made, such as a preview of a link.
+	// An event that comes again finds its own request.
+	own := old.ID == request.IDOf(tn.Key())
+	if old.Phase == request.Ended || old.Phase == request.Over || old.Said == digest(tn.Message.Text) && !own {
+		return nil
+	}
+	if !own {
+		tn.instead = &old
+	}
 	return t.said(ctx, tn)
+}
+
+// digest is the same for the same text.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
 }

@@ -36,7 +36,8 @@ const (
 	broadcastPause = time.Second
 )
 
-// broadcast sends a message to every chat that ever wrote here. It keeps to the
+// broadcast sends a message to every chat that has used the bridge and still may. It
+// keeps to the
 // platform's pace, so it may take long, and continues after a restart.
 func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if tn.rest == "" {
@@ -127,16 +128,31 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	if !ok || p == nil {
 		return mark(ctx, state.Refused)
 	}
-	_, err := t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, func(ctx context.Context, sending bool) error {
+	user, err := t.o.Store.Met(ctx, key)
+	if err != nil {
+		return err
+	}
+	if may, err := t.o.Guard.MayTell(ctx, name, chat, user); err != nil || !may {
+		if err != nil {
+			return err
+		}
+		return mark(ctx, state.Refused)
+	}
+	_, err = t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, func(ctx context.Context, sending bool) error {
 		if sending {
 			return mark(ctx, state.Sending)
 		}
 		return mark(ctx, state.Unsent)
 	})
 	switch {
-	case err == nil, errors.Is(err, platform.ErrUncertain):
+	case err == nil:
 		return mark(ctx, state.Reached)
-	case platform.Permanent(err), errors.Is(err, outbox.ErrFull):
+	case errors.Is(err, platform.ErrForbidden):
+		if err := t.o.Store.Leave(ctx, key); err != nil {
+			return err
+		}
+		return mark(ctx, state.Refused)
+	case errors.Is(err, platform.ErrUncertain), platform.Permanent(err), errors.Is(err, outbox.ErrFull):
 		return mark(ctx, state.Refused)
 	}
 	return err

@@ -54,6 +54,7 @@ type Talk struct {
 	admin   map[string]func(context.Context, *turn) error
 
 	mu        sync.Mutex
+	met       map[string]string    // the last user of a chat, as noted for broadcasts
 	hinted    map[string]time.Time // by chat: hints are not repeated at once
 	spreads   map[string]bool      // broadcasts in progress in this process
 	spreading sync.WaitGroup
@@ -67,13 +68,15 @@ type turn struct {
 	language string
 	// rest is what follows the command.
 	rest string
+	// instead is the request that a changed message replaces, if any.
+	instead *request.Record
 }
 
 func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
 
 // New returns a Talk.
 func New(o Options) *Talk {
-	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, spreads: map[string]bool{}}
+	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}
@@ -100,6 +103,9 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if p == nil {
 		return nil
 	}
+	if e.Kind == platform.Left {
+		return t.left(ctx, e)
+	}
 	standing, err := t.o.Guard.Standing(ctx, e)
 	if err != nil {
 		return err
@@ -116,6 +122,9 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	case limits.Banned:
 		return t.keepOut(ctx, tn, "")
 	case limits.Stranger:
+		if tn.Chat.Group && tn.Kind != platform.Pressed {
+			return nil // others talk there, and did not ask for a bot that is not theirs
+		}
 		return t.keepOut(ctx, tn, t.say(tn, "private", locale.With{"id": tn.who()}))
 	case limits.Welcome:
 	}
@@ -126,14 +135,50 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		}
 		return t.keepOut(ctx, tn, text)
 	}
+	if err := t.meet(ctx, e); err != nil {
+		return err
+	}
 	switch e.Kind {
 	case platform.Pressed:
 		return t.pressed(ctx, tn)
 	case platform.Edited:
 		return t.edited(ctx, tn)
-	case platform.Said:
+	case platform.Said, platform.Left:
 	}
 	return t.said(ctx, tn)
+}
+
+// maxMet bounds the chats that are known in memory to be noted.
+const maxMet = 10_000
+
+// meet notes a chat for broadcasts.
+func (t *Talk) meet(ctx context.Context, e platform.Event) error {
+	key := ChatKey(e.Platform, e.Chat)
+	t.mu.Lock()
+	user, known := t.met[key]
+	t.mu.Unlock()
+	if known && user == e.User.ID {
+		return nil
+	}
+	if err := t.o.Store.Meet(ctx, key, e.User.ID); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.met) >= maxMet {
+		clear(t.met)
+	}
+	t.met[key] = e.User.ID
+	return nil
+}
+
+// left forgets a chat that the bridge may not write to.
+func (t *Talk) left(ctx context.Context, e platform.Event) error {
+	key := ChatKey(e.Platform, e.Chat)
+	t.mu.Lock()
+	delete(t.met, key)
+	t.mu.Unlock()
+	return t.o.Store.Leave(ctx, key)
 }
 
 // keepOut answers a user whose message is not acted on.

@@ -71,6 +71,7 @@ type Fake struct {
 	updates  []update
 	arrived  chan struct{} // closed when there is a new update
 	polls    int
+	allowed  []string // kinds of updates; nil for all
 	hook     hook
 	blocked  map[int64]bool
 	answers  []Answer
@@ -119,6 +120,12 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token+"/")
 	if !ok {
+		// A token of another form than number:text is not even looked up.
+		token, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/bot"), "/")
+		if id, _, two := strings.Cut(token, ":"); !two || strings.Trim(id, "0123456789") != "" {
+			fail(w, http.StatusNotFound, "Not Found")
+			return
+		}
 		fail(w, http.StatusUnauthorized, "Unauthorized")
 		return
 	}

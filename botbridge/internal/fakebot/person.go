@@ -159,11 +159,27 @@ func (p *Person) Wait(ctx context.Context, until func([]Message) bool) ([]Messag
 	}
 }
 
-// Block sets whether a chat has blocked the bot.
+// Block sets whether a chat has blocked the bot, and tells the bot, as Telegram does.
 func (f *Fake) Block(chat int64, blocked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.blocked[chat] = blocked
+	before, after := "member", "kicked"
+	if !blocked {
+		before, after = after, before
+	}
+	me := map[string]any{"id": 4242, "is_bot": true, "first_name": "Comfy", "username": Username}
+	member := func(status string) map[string]any {
+		m := map[string]any{"status": status, "user": me}
+		if status == "kicked" {
+			m["until_date"] = 0
+		}
+		return m
+	}
+	f.push("my_chat_member", map[string]any{
+		"chat": chatJSON(chat), "from": (&Person{ID: chat}).json(), "date": time.Now().Unix(),
+		"old_chat_member": member(before), "new_chat_member": member(after),
+	})
 }
 
 // Find returns the last message that fits.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -22,6 +23,9 @@ type hook struct {
 
 // push adds an update. The caller holds mu.
 func (f *Fake) push(kind string, content any) int64 {
+	if f.allowed != nil && !slices.Contains(f.allowed, kind) {
+		return f.nextUpd // the bot has not asked for it
+	}
 	f.nextUpd++
 	f.updates = append(f.updates, update{f.nextUpd, map[string]any{"update_id": f.nextUpd, kind: content}})
 	close(f.arrived)
@@ -44,6 +48,7 @@ func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
 		f.polls--
 		f.mu.Unlock()
 	}()
+	f.allow(c)
 	offset := c.int64("offset")
 	for len(f.updates) > 0 && f.updates[0].id < offset {
 		f.updates = f.updates[1:]
@@ -72,7 +77,16 @@ func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
 	answer(w, http.StatusOK, map[string]any{"ok": true, "result": list})
 }
 
+// allow notes which updates the bot asks for. The caller holds mu.
+func (f *Fake) allow(c *call) {
+	var list []string
+	if json.Unmarshal([]byte(c.params["allowed_updates"]), &list) == nil && len(list) > 0 {
+		f.allowed = list
+	}
+}
+
 func (f *Fake) setWebhook(c *call) {
+	f.allow(c)
 	running := f.hook.running
 	f.hook = hook{url: c.params["url"], secret: c.params["secret_token"], running: true}
 	if !running {

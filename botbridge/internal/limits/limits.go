@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +48,47 @@ type Config struct {
 	Filter string `yaml:"filter_url"`
 }
 
+// Problems returns what is wrong with the configuration.
+func (c Config) Problems() (list []error) {
+	add := func(format string, args ...any) { list = append(list, fmt.Errorf(format, args...)) }
+	if c.Pictures > 0 && c.GPUSeconds > 0 {
+		add("pictures_per_day and gpu_seconds_per_day cannot both be set")
+	}
+	for _, named := range []struct {
+		word  string
+		value int64
+	}{
+		{"pictures_per_day", c.Pictures}, {"gpu_seconds_per_day", c.GPUSeconds}, {"waiting", int64(c.Waiting)}, {"messages_per_10s", int64(c.Messages)},
+	} {
+		if named.value < 0 {
+			add("%s: %d is below zero", named.word, named.value)
+		}
+	}
+	for _, named := range []struct {
+		word string
+		list []string
+	}{
+		{"allow_users", c.AllowUsers}, {"allow_chats", c.AllowChats}, {"block_users", c.BlockUsers}, {"block_chats", c.BlockChats}, {"admins", c.Admins},
+	} {
+		for _, name := range named.list {
+			platformName, id, ok := strings.Cut(name, ":")
+			_, notNumber := strconv.ParseInt(id, 10, 64)
+			switch {
+			case !ok || platformName == "" || id == "":
+				add("%s: %q is not of the form telegram:12345", named.word, name)
+			case platformName != "telegram" && platformName != "webchat":
+				add("%s: %q: the platforms are telegram and webchat", named.word, name)
+			case platformName == "telegram" && notNumber != nil:
+				add("%s: %q: an id of Telegram is a number; the bot tells it to whom it does not let in", named.word, name)
+			}
+		}
+	}
+	if u, err := url.Parse(c.Filter); c.Filter != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "") {
+		add("filter_url: this is not an http or https address")
+	}
+	return list
+}
+
 // Guard enforces the limits. It is safe for concurrent use.
 type Guard struct {
 	c     Config
@@ -65,15 +108,8 @@ type pace struct {
 
 // New returns a Guard.
 func New(c Config, store *state.Store) (*Guard, error) {
-	if c.Pictures > 0 && c.GPUSeconds > 0 {
-		return nil, errors.New("limits: pictures_per_day and gpu_seconds_per_day cannot both be set")
-	}
-	for _, list := range [][]string{c.AllowUsers, c.AllowChats, c.BlockUsers, c.BlockChats, c.Admins} {
-		for _, name := range list {
-			if platformName, id, ok := strings.Cut(name, ":"); !ok || platformName == "" || id == "" {
-				return nil, fmt.Errorf("limits: %q is not of the form telegram:12345", name)
-			}
-		}
+	if err := errors.Join(c.Problems()...); err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
 	}
 	if c.Waiting == 0 {
 		c.Waiting = 5
@@ -119,11 +155,34 @@ func (g *Guard) Standing(ctx context.Context, e platform.Event) (Standing, error
 		return Banned, nil
 	case !errors.Is(err, state.ErrNotFound):
 		return Stranger, err
-	case len(g.c.AllowUsers)+len(g.c.AllowChats) == 0, slices.Contains(g.c.AllowUsers, who), slices.Contains(g.c.AllowChats, chat):
-		return Welcome, nil
+	case g.Stranger(e):
+		return Stranger, nil
 	}
-	return Stranger, nil
+	return Welcome, nil
 }
+
+// MayTell reports whether a chat may get a broadcast. user is who wrote there last, ""
+// if that is not known.
+func (g *Guard) MayTell(ctx context.Context, platformName string, chat platform.Chat, user string) (bool, error) {
+	name := platformName + ":" + chat.ID
+	if chat.Group && !slices.Contains(g.c.BlockChats, name) && (g.open() || slices.Contains(g.c.AllowChats, name)) {
+		return true, nil
+	}
+	if user == "" && !chat.Group {
+		user = chat.ID
+	}
+	standing, err := g.Standing(ctx, platform.Event{Platform: platformName, Chat: chat, User: platform.User{ID: user}})
+	return standing == Welcome, err
+}
+
+// Stranger reports whether the lists alone keep the author of an event out.
+func (g *Guard) Stranger(e platform.Event) bool {
+	return !g.open() && !g.Admin(e) && !slices.Contains(g.c.AllowUsers, e.Platform+":"+e.User.ID) &&
+		!slices.Contains(g.c.AllowChats, e.Platform+":"+e.Chat.ID)
+}
+
+// open means that everybody is admitted.
+func (g *Guard) open() bool { return len(g.c.AllowUsers)+len(g.c.AllowChats) == 0 }
 
 // Admin reports whether the author of an event is an operator.
 func (g *Guard) Admin(e platform.Event) bool {

@@ -55,7 +55,7 @@ type Outbox struct {
 
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
-	pace   map[string]*rate.Limiter // by platform
+	pace   map[string]*rate.Limiter // by platform, and for the answers of each
 	paces  map[laneKey]*chatPace
 	closed bool
 	wg     sync.WaitGroup
@@ -172,7 +172,7 @@ func (b *Outbox) Answer(ctx context.Context, p platform.Platform, press, text st
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	result := "ok"
-	if err := b.limiter(p).Wait(ctx); err != nil {
+	if err := b.answerLimiter(p).Wait(ctx); err != nil {
 		result = "refused"
 	} else if err := p.Answer(ctx, press, text); err != nil {
 		result = "refused"
@@ -236,16 +236,24 @@ func (b *Outbox) timeoutOf(post platform.Post) time.Duration {
 }
 
 // limiter returns the rate limiter of a whole platform.
-func (b *Outbox) limiter(p platform.Platform) *rate.Limiter {
+func (b *Outbox) limiter(p platform.Platform) *rate.Limiter { return b.limiterOf(p, p.Name()) }
+
+// answerLimiter returns that of the answers to buttons. They are no messages and do
+// not wait behind them: a late answer is useless.
+func (b *Outbox) answerLimiter(p platform.Platform) *rate.Limiter {
+	return b.limiterOf(p, p.Name()+"/answers")
+}
+
+func (b *Outbox) limiterOf(p platform.Platform, name string) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.pace[p.Name()]
+	l := b.pace[name]
 	if l == nil {
 		l = rate.NewLimiter(rate.Inf, 1)
 		if per := p.Limits().PerSecond; per > 0 {
 			l = rate.NewLimiter(rate.Limit(per), 1)
 		}
-		b.pace[p.Name()] = l
+		b.pace[name] = l
 	}
 	return l
 }

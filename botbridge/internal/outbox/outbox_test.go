@@ -30,7 +30,7 @@ type fake struct {
 func (f *fake) Name() string                                        { return "fake" }
 func (f *fake) Listen(context.Context, platform.Admit) error        { return nil }
 func (f *fake) Routes(platform.Admit) map[string]http.Handler       { return nil }
-func (f *fake) Answer(context.Context, string, string) error        { return nil }
+func (f *fake) Answer(_ context.Context, _, text string) error      { return f.note("answer " + text) }
 func (f *fake) Limits() platform.Limits                             { return f.limits }
 func (f *fake) Delete(context.Context, platform.Chat, string) error { return nil }
 func (f *fake) Open(context.Context, platform.File) (io.ReadCloser, error) {
@@ -106,6 +106,28 @@ func TestAllChatsTogether(t *testing.T) {
 		wg.Wait()
 		require.GreaterOrEqual(t, time.Since(begin), 9*time.Second)
 		require.Less(t, time.Since(begin), 12*time.Second)
+		b.Close()
+	})
+}
+
+// Somebody waits for the answer to a button.
+func TestAnswersDoNotWaitBehindMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{limits: platform.Limits{PerSecond: 30}}
+		b := New(Options{})
+		var wg sync.WaitGroup
+		for n := range 300 {
+			wg.Go(func() {
+				_, err := b.Send(t.Context(), f, platform.Chat{ID: fmt.Sprint(n)}, platform.Post{Text: "x"})
+				require.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		b.Answer(t.Context(), f, "press", "here")
+		require.Contains(t, f.heard(), "answer here")
+		require.Less(t, len(f.heard()), 10)
+		wg.Wait()
 		b.Close()
 	})
 }

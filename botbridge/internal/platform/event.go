@@ -12,6 +12,9 @@ const (
 	Edited Kind = "edited"
 	// Pressed is a pressed button under a message of the bridge.
 	Pressed Kind = "pressed"
+	// Left means that the bridge may not write to a chat any more: it was blocked, or
+	// removed from the group.
+	Left Kind = "left"
 )
 
 // Event is one thing that a user did. It is stored as JSON before it is handled,

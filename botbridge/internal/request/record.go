@@ -75,7 +75,9 @@ type Record struct {
 	// Message is the user's message, Status the bridge's message that shows the
 	// progress.
 	Message string `json:"message"`
-	Status  string `json:"status,omitempty"`
+	// Said is a digest of that message's text.
+	Said   string `json:"said,omitempty"`
+	Status string `json:"status,omitempty"`
 
 	Command  string        `json:"command"`
 	Args     workflow.Args `json:"args"`

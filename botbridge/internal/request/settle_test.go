@@ -123,12 +123,13 @@ func TestSilenceIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
 	require.NoError(t, err)
-	defer store.Close()
+	t.Cleanup(func() { _ = store.Close() })
 	_, leads, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 	require.True(t, leads)
 	shows := platform.Limits{Photo: 1 << 20, File: 1 << 20}
 	t.Run("a picture in doubt is owned up to", func(t *testing.T) {
+		t.Parallel()
 		p := &silent{limits: shows, quiet: 4}
 		require.Equal(t, InDoubt, settle(t, store, p, nil), "the metric counts what arrived")
 		require.Len(t, p.sends, 1, "the picture may have arrived")
@@ -136,6 +137,7 @@ func TestSilenceIsNoAnswer(t *testing.T) {
 		require.Contains(t, p.edits[0].Text, "the connection broke")
 	})
 	t.Run("a status message goes", func(t *testing.T) {
+		t.Parallel()
 		p := &silent{limits: shows}
 		require.Equal(t, Done, settle(t, store, p, func(r *Record) {
 			r.Outputs[0].State, r.Outputs[0].Message, p.quiet = Arrived, "m", 3
@@ -143,15 +145,18 @@ func TestSilenceIsNoAnswer(t *testing.T) {
 		require.Equal(t, 1, p.dropped)
 	})
 	t.Run("a failure is told", func(t *testing.T) {
+		t.Parallel()
 		p := &silent{limits: shows, quiet: 3}
 		require.Equal(t, Failed, settle(t, store, p, func(r *Record) { r.Outcome, r.Status = Failed, "" }))
 		require.Len(t, p.sends, 4)
 	})
 	t.Run("a picture that cannot be delivered is not done", func(t *testing.T) {
+		t.Parallel()
 		p := &silent{limits: shows}
 		require.Equal(t, Undelivered, settle(t, store, p, func(r *Record) { r.Outputs[0].State = Lost }))
 	})
 	t.Run("a platform that knows posts gets them again", func(t *testing.T) {
+		t.Parallel()
 		p := &silent{limits: shows, quiet: 3}
 		p.limits.KnowsPosts = true
 		require.Equal(t, Done, settle(t, store, p, func(r *Record) {

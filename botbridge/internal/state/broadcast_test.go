@@ -17,9 +17,8 @@ func TestBroadcastGoesOn(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
-		for n, chat := range []string{"c1", "c2", "c3", "c4"} {
-			_, err := s.Admit(t.Context(), string(rune('a'+n)), chat, doc{"hello"})
-			require.NoError(t, err)
+		for _, chat := range []string{"c1", "c2", "c3", "c4"} {
+			require.NoError(t, s.Meet(t.Context(), chat, "5"))
 		}
 		chats, fresh, err := s.Broadcast(t.Context(), "b", doc{"news"})
 		require.NoError(t, err)

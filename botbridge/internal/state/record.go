@@ -38,6 +38,10 @@ type Ask struct {
 	Price, Quota int64
 	// Waiting bounds the user's unfinished requests; 0 means no limit.
 	Waiting int
+	// Instead is the request that this one replaces: it does not count as waiting, and
+	// its price Back not as spent. "" for none.
+	Instead string
+	Back    int64
 }
 
 // Create stores a new request.
@@ -46,7 +50,8 @@ func (s *Store) Create(ctx context.Context, id string, record any, a Ask) (Verdi
 	if err != nil {
 		return "", err
 	}
-	reply, err := s.run(ctx, createScript, s.term.load(), id, doc, a.Who, day(time.Now()), a.Price, a.Quota, a.Waiting, flag(a.Metered))
+	reply, err := s.run(ctx, createScript, s.term.load(), id, doc, a.Who, day(time.Now()), a.Price, a.Quota, a.Waiting, flag(a.Metered),
+		a.Instead, a.Back)
 	if err != nil {
 		return "", err
 	}

@@ -29,7 +29,9 @@ var (
 	// ErrNotFound means that there is no such thing, or no longer.
 	ErrNotFound = errors.New("state: not found")
 	// ErrFull means that too much waits to be handled.
-	ErrFull = errors.New("state: too many messages wait")
+	ErrFull = errors.New("state: too many messages of a chat wait")
+	// ErrCrowded means that too much waits in all chats together.
+	ErrCrowded = errors.New("state: too many messages wait")
 )
 
 //go:embed scripts/admit.lua
@@ -37,6 +39,12 @@ var admitLua string
 
 //go:embed scripts/pending.lua
 var pendingLua string
+
+//go:embed scripts/meet.lua
+var meetLua string
+
+//go:embed scripts/leave.lua
+var leaveLua string
 
 //go:embed scripts/handled.lua
 var handledLua string
@@ -65,6 +73,8 @@ var libLua string
 var (
 	admitScript   = redis.NewScript("bridge/admit", redis.Durable, admitLua)
 	pendingScript = redis.NewScript("bridge/pending", redis.ReadOnly, pendingLua)
+	meetScript    = redis.NewScript("bridge/meet", redis.Write, libLua, meetLua)
+	leaveScript   = redis.NewScript("bridge/leave", redis.Durable, libLua, leaveLua)
 	handledScript = redis.NewScript("bridge/handled", redis.Durable, handledLua)
 	leadScript    = redis.NewScript("bridge/lead", redis.Write, leadLua)
 	resignScript  = redis.NewScript("bridge/resign", redis.Write, resignLua)
@@ -84,7 +94,7 @@ type Options struct {
 	Seen time.Duration
 	// Lease is how long a process leads without renewing. Default: 10 s.
 	Lease time.Duration
-	// PerChat and Inbox bound the events that wait to be handled.
+	// PerChat and Inbox bound the events that wait to be handled, in a lane and in all.
 	// Default: 50 and 10000.
 	PerChat, Inbox int
 }
@@ -165,6 +175,8 @@ func (s *Store) run(ctx context.Context, script *redis.Script, args ...any) ([]s
 		return nil, ErrNotFound
 	case "full":
 		return nil, ErrFull
+	case "crowded":
+		return nil, ErrCrowded
 	}
 	return reply, nil
 }

@@ -3,7 +3,6 @@
 package state_test
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -43,10 +42,14 @@ func TestEventIsHandledOnce(t *testing.T) {
 
 		events, last, err := s.Pending(t.Context(), 0, 2)
 		require.NoError(t, err)
-		require.Equal(t, []string{"a", "b"}, texts(t, events))
+		require.Equal(t, []state.Waiting{{"telegram/1", "telegram|7"}, {"telegram/2", "telegram|7"}}, events)
+		var d doc
+		require.NoError(t, s.Event(t.Context(), "telegram/2", &d))
+		require.Equal(t, "b", d.Text)
+		require.ErrorIs(t, s.Event(t.Context(), "telegram/9", &d), state.ErrNotFound)
 		events, _, err = s.Pending(t.Context(), last, 10)
 		require.NoError(t, err)
-		require.Equal(t, []string{"d"}, texts(t, events))
+		require.Equal(t, []state.Waiting{{"telegram/4", "telegram|8"}}, events)
 
 		require.NoError(t, s.Handled(t.Context(), "telegram/1"))
 		require.NoError(t, s.Handled(t.Context(), "telegram/1"), "handling again changes nothing")
@@ -55,20 +58,43 @@ func TestEventIsHandledOnce(t *testing.T) {
 		fresh, err := s.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
 		require.NoError(t, err)
 		require.False(t, fresh, "what was handled is remembered")
-		chats, err := s.Chats(t.Context())
-		require.NoError(t, err)
-		require.ElementsMatch(t, []string{"telegram|7", "telegram|8"}, chats)
 	})
 }
 
-func texts(t *testing.T, events []json.RawMessage) (list []string) {
-	t.Helper()
-	for _, e := range events {
-		var d doc
-		require.NoError(t, json.Unmarshal(e, &d))
-		list = append(list, d.Text)
-	}
-	return list
+func TestManyChatsTogether(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{Inbox: 1})
+		_, err := s.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
+		require.NoError(t, err)
+		_, err = s.Admit(t.Context(), "telegram/2", "telegram|8", doc{"b"})
+		require.ErrorIs(t, err, state.ErrCrowded, "that is nobody's own fault")
+	})
+}
+
+func TestChatsAreMetAndLeft(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		_, err := s.Admit(t.Context(), "telegram/1", "telegram|private|7", doc{"a"})
+		require.NoError(t, err)
+		chats, err := s.Chats(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, chats, "who writes is not let in yet")
+		for _, chat := range []string{"telegram|private|7", "telegram|group|-8"} {
+			require.NoError(t, s.Meet(t.Context(), chat, "7"))
+		}
+		require.NoError(t, s.Leave(t.Context(), "telegram|private|7"))
+		chats, err = s.Chats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"telegram|group|-8"}, chats)
+		user, err := s.Met(t.Context(), "telegram|group|-8")
+		require.NoError(t, err)
+		require.Equal(t, "7", user)
+		user, err = s.Met(t.Context(), "telegram|private|7")
+		require.NoError(t, err)
+		require.Empty(t, user)
+	})
 }
 
 func TestDeposedProcessChangesNothing(t *testing.T) {

@@ -23,8 +23,18 @@ func (t *Telegram) event(u *models.Update) (platform.Event, bool) {
 	case u.EditedMessage != nil:
 		e.Kind = platform.Edited
 		return t.said(e, u.EditedMessage)
+	case u.MyChatMember != nil:
+		return left(e, u.MyChatMember)
 	}
 	return e, false
+}
+
+// left converts a change of what the bot is in a chat. Being let in is no event: people
+// who want something say so.
+func left(e platform.Event, m *models.ChatMemberUpdated) (platform.Event, bool) {
+	e.Kind, e.User, e.At = platform.Left, user(&m.From), time.Unix(int64(m.Date), 0)
+	e.Chat = platform.Chat{ID: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != models.ChatTypePrivate}
+	return e, m.NewChatMember.Type == models.ChatMemberTypeLeft || m.NewChatMember.Type == models.ChatMemberTypeBanned
 }
 
 func pressed(e platform.Event, q *models.CallbackQuery) (platform.Event, bool) {

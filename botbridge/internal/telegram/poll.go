@@ -24,11 +24,13 @@ const (
 	maxPause   = 15 * time.Second
 )
 
-var allowedUpdates = []string{"message", "edited_message", "callback_query"}
+var allowedUpdates = []string{"message", "edited_message", "callback_query", "my_chat_member"}
 
 // Listen implements platform.Platform: it polls for updates, or asks Telegram to
 // call the webhook.
 func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
+	t.listens.Store(time.Now().UnixNano())
+	defer t.listens.Store(0)
 	go t.introduce(ctx)
 	if t.o.Webhook != "" {
 		t.persist(ctx, func(ctx context.Context) error {
@@ -52,11 +54,18 @@ func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
 func (t *Telegram) persist(ctx context.Context, try func(context.Context) error) {
 	for pauses := retry.New(firstPause, maxPause); ctx.Err() == nil; pauses.Wait(ctx) {
 		once, cancel := context.WithTimeout(ctx, 20*time.Second)
+		once, seen := observed(once)
 		err := try(once)
 		cancel()
 		if err == nil {
+			t.trouble.Store(nil)
 			return
 		}
+		err = hide(err)
+		if wrongToken(int(seen.status.Load())) {
+			err = ErrToken
+		}
+		t.trouble.Store(&err)
 		if ctx.Err() == nil {
 			t.o.Logger.Warn("cannot set how Telegram brings updates", "error", hide(err))
 		}
@@ -79,12 +88,14 @@ func (t *Telegram) poll(ctx context.Context, admit platform.Admit) {
 		}
 		if err == nil {
 			t.lastPoll.Store(time.Now().UnixNano())
+			t.trouble.Store(nil)
 			pauses.Reset()
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
+		t.trouble.Store(&err)
 		wait := pauses.Next()
 		if flood := (*platform.WaitError)(nil); errors.As(err, &flood) {
 			wait = max(flood.After, wait)
@@ -139,6 +150,9 @@ func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Upda
 	}
 	if answer.Parameters.RetryAfter > 0 {
 		return nil, &platform.WaitError{After: time.Duration(answer.Parameters.RetryAfter) * time.Second}
+	}
+	if wrongToken(response.StatusCode) {
+		return nil, ErrToken
 	}
 	if !answer.OK {
 		return nil, fmt.Errorf("status %d: %s", response.StatusCode, answer.Description)

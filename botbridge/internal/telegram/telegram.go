@@ -76,6 +76,8 @@ type Telegram struct {
 	http     *http.Client
 	username atomic.Pointer[string]
 	lastPoll atomic.Int64
+	listens  atomic.Int64          // since when, 0 while it does not
+	trouble  atomic.Pointer[error] // why updates do not come, nil if they do
 }
 
 var _ platform.Platform = (*Telegram)(nil)
@@ -146,6 +148,48 @@ func (t *Telegram) LastPoll() time.Time {
 	}
 	return time.Time{}
 }
+
+// ErrToken means that Telegram knows no bot with the token.
+var ErrToken = errors.New("Telegram knows no bot with this token")
+
+// Me returns the bot's own name; ErrToken if there is no such bot.
+func (t *Telegram) Me(ctx context.Context) (string, error) {
+	ctx, seen := observed(ctx)
+	me, err := t.bot.GetMe(ctx)
+	if err != nil {
+		if wrongToken(int(seen.status.Load())) {
+			return "", ErrToken
+		}
+		return "", seen.explain(err)
+	}
+	return me.Username, nil
+}
+
+// wrongToken reports whether a status means that there is no such bot: 401, or 404
+// for a token that cannot be one.
+func wrongToken(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusNotFound
+}
+
+// Health returns why no updates come, nil if they do, or if it is not for this process
+// to fetch them.
+func (t *Telegram) Health(now time.Time) error {
+	since := t.listens.Load()
+	if since == 0 {
+		return nil
+	}
+	if trouble := t.trouble.Load(); trouble != nil && (errors.Is(*trouble, ErrToken) || t.o.Webhook != "") {
+		return *trouble
+	}
+	last := max(since, t.lastPoll.Load())
+	if t.o.Webhook == "" && now.Sub(time.Unix(0, last)) > t.o.PollTimeout+pollGrace {
+		return errors.New("Telegram has not answered for too long")
+	}
+	return nil
+}
+
+// pollGrace is how much longer than a poll Telegram may be silent.
+const pollGrace = 45 * time.Second
 
 // Answer implements platform.Platform.
 func (t *Telegram) Answer(ctx context.Context, press, text string) error {

@@ -213,3 +213,31 @@ func FuzzUpdate(f *testing.F) {
 		}
 	})
 }
+
+// A bridge that gets no updates says so.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	tg, _ := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	require.NoError(t, tg.Health(time.Now().Add(time.Hour)), "it is not for this process to listen")
+	listen := func(tg *Telegram) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var listening sync.WaitGroup
+		listening.Go(func() { _ = tg.Listen(ctx, func(context.Context, platform.Event) error { return nil }) })
+		t.Cleanup(func() {
+			cancel()
+			listening.Wait()
+		})
+	}
+	listen(tg)
+	require.Eventually(t, func() bool { return !tg.LastPoll().IsZero() }, time.Minute, time.Millisecond)
+	require.NoError(t, tg.Health(time.Now()))
+	require.Error(t, tg.Health(time.Now().Add(time.Hour)), "polling has stopped")
+
+	wrong, err := New(Options{Token: "4242:another", Server: tg.o.Server})
+	require.NoError(t, err)
+	defer wrong.Close()
+	_, err = wrong.Me(t.Context())
+	require.ErrorIs(t, err, ErrToken)
+	listen(wrong)
+	require.Eventually(t, func() bool { return errors.Is(wrong.Health(time.Now()), ErrToken) }, time.Minute, time.Millisecond)
+}

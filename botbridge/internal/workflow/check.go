@@ -48,6 +48,9 @@ func (c *Command) Check(catalog *Catalog) (problems []string) {
 					}
 					continue
 				}
+				if problem := c.outside(Slot{id, name}, spec); problem != "" {
+					complain("node %s (%s): %s", id, c.graph.Title(id), problem)
+				}
 				value, ok := c.graph.literal(id, name).(pyjson.String)
 				if options := optionsOf(spec); ok && options != nil && !slices.Contains(options, string(value)) && !c.sets(Slot{id, name}) {
 					complain("node %s (%s): no instance offers %q for %q", id, c.graph.Title(id), string(value), name)

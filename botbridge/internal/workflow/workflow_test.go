@@ -3,6 +3,7 @@ package workflow
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -211,4 +212,28 @@ func FuzzParseGraph(f *testing.F) {
 			c.Fill(Args{Prompt: "x", Seed: 1}, Files{Image: "y"})
 		}
 	})
+}
+
+func TestCheckFindsWhatANodeDoesNotTake(t *testing.T) {
+	t.Parallel()
+	catalog, err := ParseCatalog([]byte(`{"Sampler": {"output_node": true, "input": {"required": {
+		"steps": ["INT", {"min": 1, "max": 50}], "seed": ["INT", {"min": 0, "max": 16777215}],
+		"cfg": ["FLOAT", {"min": 0.0, "max": 100.0}], "level": ["INT", {"min": 0, "max": 9}]}}}}`))
+	require.NoError(t, err)
+	file := []byte(`{"1": {"class_type": "Sampler", "inputs": {"steps": 20, "seed": 99999999, "cfg": 250.5, "level": 1}}}`)
+	problems := func(spec Spec) string {
+		c, err := NewCommand("a", spec, file)
+		require.NoError(t, err)
+		return strings.Join(c.Check(catalog), "\n")
+	}
+	inputs := map[Role]string{Steps: "1.steps", Seed: "1.seed", Strength: "1.level"}
+	all := problems(Spec{Inputs: inputs})
+	for _, want := range []string{
+		`"steps" takes 1 to 50; set max_steps`, `"seed" takes 0 to 16777215; set max_seed`, `"cfg" is 250.5, but takes 0 to 100`,
+		`"level" takes whole numbers, but a strength`,
+	} {
+		require.Contains(t, all, want)
+	}
+	inputs[Strength] = "-"
+	require.Equal(t, `node 1 (Sampler): "cfg" is 250.5, but takes 0 to 100`, problems(Spec{Inputs: inputs, MaxSteps: 50, MaxSeed: 9}))
 }

@@ -1,6 +1,7 @@
 -- Stores a new request, if its user may have one more.
 -- ARGV: term, id, document, who, day, price, quota, bound of waiting requests,
--- whether it is paid for at its end (1)
+-- whether it is paid for at its end (1), request that it replaces or '', price of
+-- that one
 -- Output: ok | exists | quota | busy | deposed
 if deposed(ARGV[1]) then
   return {'deposed'}
@@ -10,11 +11,16 @@ if redis.call('EXISTS', request) == 1 then
   return {'exists'}
 end
 local who, price, quota, bound = ARGV[4], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-if bound > 0 and redis.call('ZCARD', key('live', who)) >= bound then
+local waiting, back = redis.call('ZCARD', key('live', who)), 0
+if ARGV[10] ~= '' and redis.call('ZSCORE', key('live', who), ARGV[10]) then
+  waiting, back = waiting - 1, tonumber(ARGV[11])
+end
+if bound > 0 and waiting >= bound then
   return {'busy'}
 end
 local spent = key('spent', ARGV[5], who)
 local used = tonumber(redis.call('GET', spent) or '0')
+used = used - back
 if quota > 0 and (used + price > quota or ARGV[9] == '1' and used >= quota) then
   return {'quota'}
 end

@@ -1,0 +1,210 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+)
+
+// What Telegram takes; see setMyCommands and setWebhook of the Bot API.
+const (
+	maxAbout    = 256
+	maxCommands = 100
+	webhookPath = "/telegram/webhook"
+)
+
+var (
+	secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+	botToken    = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+)
+
+// Problems returns everything in the file with which no bridge can run, or could not
+// do what the file says. Nothing is asked over the network.
+func (c *Config) Problems() (list []error) {
+	add := func(format string, args ...any) { list = append(list, fmt.Errorf(format, args...)) }
+	if c.Delivery != "" && c.Delivery != "reply" && c.Delivery != "edit" {
+		add("delivery: %q is neither reply nor edit", c.Delivery)
+	}
+	if !isAddress(c.Hub) {
+		add("hub: this is not an address such as http://127.0.0.1:8188")
+	}
+	if c.FilesURL != "" && !isAddress(c.FilesURL) {
+		add("files_url: %q is not an address such as https://files.example.com", c.FilesURL)
+	}
+	if folder := c.LocaleFolder(); folder != "" {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			add("locales: there is no folder %s", folder)
+		}
+	}
+	if c.Telegram == nil && c.Webchat == nil {
+		add("no chat platform is configured: telegram or webchat")
+	}
+	list = append(list, c.telegramProblems()...)
+	if c.Webchat != nil {
+		if c.FilesURL == "" {
+			add("webchat needs files_url: pictures are handed over as links")
+		}
+		if _, err := c.Webchat.Secret.Read(c.Folder); err != nil {
+			add("webchat: secret: %w", err)
+		}
+	}
+	for _, problem := range c.Limits.Problems() {
+		add("limits: %w", problem)
+	}
+	return append(list, c.commandProblems()...)
+}
+
+func (c *Config) telegramProblems() (list []error) {
+	if c.Telegram == nil {
+		return nil
+	}
+	add := func(format string, args ...any) { list = append(list, fmt.Errorf("telegram: "+format, args...)) }
+	token, err := c.Telegram.Token.Read(c.Folder)
+	switch {
+	case err != nil:
+		add("token: %w", err)
+	case !botToken.MatchString(token):
+		add("token: this is not a token of BotFather, which looks like 123456:ABC-DEF")
+	}
+	secret, err := c.Telegram.WebhookSecret.Read(c.Folder)
+	if err != nil {
+		add("webhook_secret: %w", err)
+	}
+	if c.Telegram.Webhook != "" {
+		u, parseErr := url.Parse(c.Telegram.Webhook)
+		// A Bot API server of one's own also calls http addresses.
+		if parseErr != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || c.Telegram.Server == "") {
+			add("webhook: this is not an https address such as https://bot.example.com%s", webhookPath)
+		} else if !strings.HasSuffix(u.Path, webhookPath) {
+			add("webhook: the address must end in %s", webhookPath)
+		}
+		if err == nil && !secretToken.MatchString(secret) {
+			add("webhook_secret: a webhook needs a secret of 1 to 256 letters, digits, _ and -; without one anybody could send updates")
+		}
+	}
+	if c.Telegram.Server != "" && !isAddress(c.Telegram.Server) {
+		add("server: this is not an address such as https://api.telegram.org")
+	}
+	if c.Telegram.Rate < 0 {
+		add("rate: %v is below zero", c.Telegram.Rate)
+	}
+	return list
+}
+
+func (c *Config) commandProblems() (list []error) {
+	add := func(format string, args ...any) { list = append(list, fmt.Errorf(format, args...)) }
+	if len(c.Commands) == 0 {
+		add("commands: there are none")
+	}
+	// The bridge adds four of its own to the menu.
+	if c.Telegram != nil && len(c.Commands) > maxCommands-4 {
+		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-4)
+	}
+	for _, command := range c.Commands {
+		if slices.Contains(conversation.Reserved(), command.Name) {
+			add("commands: %s is a command of the bridge itself", command.Name)
+		} else if !isName(command.Name) {
+			add("commands: %q: names are a-z, 0-9 and _, 32 characters at most", command.Name)
+		}
+		for _, language := range slices.Sorted(maps.Keys(command.About)) {
+			if n := utf8.RuneCountInString(command.About[language]); n > maxAbout {
+				add("command %s: about: %s: %d characters are too many for Telegram, which takes %d", command.Name, language, n, maxAbout)
+			}
+		}
+		price := int64(0)
+		if command.Price != nil {
+			price = *command.Price
+		}
+		for _, limit := range []struct {
+			name  string
+			value int64
+		}{
+			{"price", price}, {"max_count", int64(command.MaxCount)}, {"max_steps", int64(command.MaxSteps)}, {"max_pixels", int64(command.MaxPixels)},
+		} {
+			if limit.value < 0 {
+				add("command %s: %s: %d is below zero", command.Name, limit.name, limit.value)
+			}
+		}
+	}
+	if c.DefaultCommand != "" && !slices.ContainsFunc(c.Commands, func(k Command) bool { return k.Name == c.DefaultCommand }) {
+		add("default_command: there is no command %q", c.DefaultCommand)
+	}
+	return list
+}
+
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+// known returns an error for a word in a node that a struct has no field for.
+func known(node *yaml.Node, into any) error {
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	var words []string
+	for field := range reflect.TypeOf(into).Fields() {
+		word, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		words = append(words, word)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if key := node.Content[i]; !slices.Contains(words, key.Value) {
+			return fmt.Errorf("line %d: there is no option %q", key.Line, key.Value)
+		}
+	}
+	return nil
+}
+
+var (
+	unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type .*$`)
+	wrongType    = regexp.MustCompile("^line (\\d+): cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)$")
+)
+
+// plain says what is wrong with a YAML file in words of its author, not of the program.
+func plain(err error) error {
+	var types *yaml.TypeError
+	if !errors.As(err, &types) {
+		return err
+	}
+	lines := make([]error, 0, len(types.Errors))
+	for _, text := range types.Errors {
+		if m := unknownField.FindStringSubmatch(text); m != nil {
+			text = fmt.Sprintf("line %s: there is no option %q", m[1], m[2])
+		} else if m := wrongType.FindStringSubmatch(text); m != nil {
+			text = fmt.Sprintf("line %s: this must be %s", m[1], kind(m[4]))
+			if m[3] != "" {
+				text = fmt.Sprintf("line %s: %q must be %s", m[1], m[3], kind(m[4]))
+			}
+		}
+		lines = append(lines, errors.New(text))
+	}
+	return errors.Join(lines...)
+}
+
+// kind names a type of Go for people.
+func kind(of string) string {
+	switch {
+	case strings.HasPrefix(of, "int"), strings.HasPrefix(of, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(of, "float"):
+		return "a number"
+	case of == "bool":
+		return "true or false"
+	case of == "string":
+		return "text"
+	case strings.HasPrefix(of, "[]"):
+		return "a list"
+	}
+	return "a block of options"
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is wrong is found by check and refused by run, all of it at once, in words for
+// people, at the right line.
+func TestProblems(t *testing.T) {
+	t.Setenv("BOT_TEST_TOKEN", "123456:ABC-DEF")
+	t.Setenv("BOT_TEST_WRONG", "no token")
+	t.Setenv("COMFYHUB_BOT_TOKEN", "")
+	const rest = "\ncommands: {a: {workflow: x}}\n"
+	telegram := func(more string) string { return "telegram: {token: {env: BOT_TEST_TOKEN}" + more + "}" + rest }
+	long := strings.Repeat("ы", 257)
+	for text, want := range map[string]string{
+		rest:                  "no chat platform is configured",
+		"telegram: {}" + rest: "token: the variable COMFYHUB_BOT_TOKEN is not set",
+		"telegram: {token: {env: BOT_TEST_WRONG}}" + rest:                                    "not a token of BotFather",
+		telegram(", webhook: https://x.example/telegram/webhook"):                            "a webhook needs a secret",
+		telegram(", webhook: https://x.example/hook, webhook_secret: {env: BOT_TEST_TOKEN}"): "must end in /telegram/webhook",
+		telegram(", webhook: http://x.example/telegram/webhook"):                             "not an https address",
+		telegram(", rate: -1"): "below zero",
+		telegram("") + "limits: {pictures_per_day: 3, gpu_seconds_per_day: 3}":                              "cannot both be set",
+		telegram("") + "limits: {waiting: -1}":                                                              "waiting: -1 is below zero",
+		telegram("") + "limits: {admins: [telegram:ada]}":                                                   "an id of Telegram is a number",
+		telegram("") + "limits: {admins: [discord:5]}":                                                      "the platforms are telegram and webchat",
+		telegram("") + "limits: {filter_url: nowhere}":                                                      "filter_url",
+		telegram("") + "locales: nowhere":                                                                   "there is no folder",
+		telegram("") + "hub: nowhere":                                                                       "hub: this is not an address",
+		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, max_steps: -2}}":             "max_steps: -2 is below zero",
+		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}": "257 characters are too many for Telegram",
+		"commands:\n  a: {workflow: x}\n  b: {workflow: x}\n  a: {workflow: y}":                             "line 4: the command a is there already, in line 2",
+		"commands:\n  a:\n    workflow: x\n    max_steps: many":                                             `line 4: "many" must be a whole number`,
+		"commands:\n  a:\n    workflow: x\n    pryce: 3":                                                    `line 4: there is no option "pryce"`,
+		"hub: http://x\nlimits:\n  wating: 3":                                                               `line 3: there is no option "wating"`,
+		"limits:\n  words: bad":                                                                             `line 2: "bad" must be a list`,
+	} {
+		path := filepath.Join(t.TempDir(), "bot.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Load(path)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "unmarshal", text)
+	}
+	c, err := Parse([]byte("delivery: pigeon\nhub: nowhere\ncommands: {help: {workflow: x, price: -1}}"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(c.Problems()), 5, "all of them at once: %v", errors.Join(c.Problems()...))
+}

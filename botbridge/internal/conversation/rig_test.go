@@ -1,0 +1,143 @@
+package conversation
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// chats is a platform that notes what is said where.
+type chats struct {
+	platform.Platform
+
+	mu   sync.Mutex
+	said map[string][]string // by chat
+	fail map[string]error    // by chat
+	n    int
+}
+
+func (c *chats) Name() string            { return "telegram" }
+func (c *chats) Limits() platform.Limits { return platform.Limits{Text: 4096, Caption: 1024} }
+
+func (c *chats) Send(_ context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.fail[to.ID]; err != nil {
+		return nil, err
+	}
+	c.said[to.ID] = append(c.said[to.ID], p.Text)
+	c.n++
+	return []string{"b" + strconv.Itoa(c.n)}, nil
+}
+
+func (c *chats) Edit(context.Context, platform.Chat, string, platform.Post) error { return nil }
+func (c *chats) Delete(context.Context, platform.Chat, string) error              { return nil }
+func (c *chats) Answer(context.Context, string, string) error                     { return nil }
+
+func (c *chats) in(chat string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.said[chat]...)
+}
+
+// rig is a Talk with a hub that accepts every prompt and never begins it.
+type rig struct {
+	t     *testing.T
+	ctx   context.Context
+	p     *chats
+	talk  *Talk
+	store *state.Store
+	last  int
+}
+
+func newRig(t *testing.T, c limits.Config) *rig {
+	t.Helper()
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/prompt" || r.URL.Path == "/api/prompt" {
+			_, _ = w.Write([]byte(`{"prompt_id": "x", "number": 1, "node_errors": {}}`))
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	client, err := hubapi.New(hub.URL, hubapi.Options{})
+	require.NoError(t, err)
+	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
+	require.NoError(t, err)
+	_, leads, err := store.Lead(t.Context(), "one")
+	require.NoError(t, err)
+	require.True(t, leads)
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	guard, err := limits.New(c, store)
+	require.NoError(t, err)
+	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4}, "_meta": {"title": "prompt"}}}`)
+	command, err := workflow.NewCommand("generate", workflow.Spec{Inputs: map[workflow.Role]string{workflow.Steps: "1.steps"}}, graph)
+	require.NoError(t, err)
+	p := &chats{said: map[string][]string{}, fail: map[string]error{}}
+	find := func(string) platform.Platform { return p }
+	out := outbox.New(outbox.Options{})
+	runner := request.NewRunner(request.Options{
+		Store: store, Hub: client, Outbox: out, Texts: texts, Platform: find, Patience: time.Millisecond,
+		Command: func(string) *workflow.Command { return command },
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &rig{t: t, ctx: ctx, p: p, store: store, talk: New(Options{
+		Store: store, Hub: client, Outbox: out, Runner: runner, Guard: guard, Texts: texts, Platform: find,
+		Commands: []*workflow.Command{command}, Default: "generate",
+		Logger: slog.New(slog.DiscardHandler),
+	})}
+	t.Cleanup(func() {
+		cancel()
+		runner.Wait()
+		r.talk.Wait()
+		out.Close()
+		client.Close()
+		hub.Close()
+		require.NoError(t, store.Close())
+	})
+	return r
+}
+
+// event handles what somebody does; change may alter it.
+func (r *rig) event(user, chat string, kind platform.Kind, message, text string) {
+	r.t.Helper()
+	r.last++
+	e := platform.Event{
+		ID: strconv.Itoa(r.last), Platform: "telegram", Kind: kind, User: platform.User{ID: user, Language: "en"},
+		Chat: platform.Chat{ID: chat, Group: chat[0] == '-'}, Message: platform.Message{ID: message, Text: text},
+	}
+	require.NoError(r.t, r.talk.Handle(r.ctx, e))
+}
+
+// prompts returns what a user waits for, the oldest first, without what is being
+// stopped.
+func (r *rig) prompts(user string) (list []string) {
+	r.t.Helper()
+	ids, err := r.store.ActiveOf(r.ctx, "telegram:"+user)
+	require.NoError(r.t, err)
+	for _, id := range ids {
+		var rec request.Record
+		_, err := r.store.Load(r.ctx, id, &rec)
+		require.NoError(r.t, err)
+		if !rec.Cancel && rec.Phase != request.Over {
+			list = append(list, rec.Args.Prompt)
+		}
+	}
+	return list
+}
