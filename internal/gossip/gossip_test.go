@@ -127,7 +127,7 @@ func joining(addresses ...string) func(*Config) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 30*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, time.Minute, 5*time.Millisecond, what)
 }
 
 func TestReportsReachEveryHub(t *testing.T) {

@@ -74,7 +74,7 @@ func (b *bench) types(until string) []string {
 	b.t.Helper()
 	var types []string
 	for {
-		ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 		frame, err := b.socket.Next(ctx)
 		cancel()
 		require.NoError(b.t, err)
@@ -296,7 +296,7 @@ func TestWatched(t *testing.T) {
 				if holds(o) {
 					return
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("never seen")
 			}
 		}

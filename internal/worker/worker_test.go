@@ -57,7 +57,7 @@ func (b *bench) post(id string) {
 // next waits for a job.
 func (b *bench) next() Job {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	j, err := b.Next(ctx, 0)
 	require.NoError(b.t, err)
@@ -75,7 +75,7 @@ func (b *bench) ends(id string) comfyui.Entry {
 		}
 		e, _ = comfyui.ParseEntry(raw)
 		return true
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return e
 }
 
@@ -138,7 +138,7 @@ func TestCancelled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		q, err := b.client.Queue(t.Context())
 		return err == nil && len(q.Running) == 1
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.NoError(t, b.client.Interrupt(t.Context(), "early"))
 	require.Equal(t, comfyui.TypeExecutionInterrupted, b.ends("early").End)
 	for n, told := range []func(id string) error{
@@ -156,7 +156,7 @@ func TestCancelled(t *testing.T) {
 		b.post(id)
 		require.Equal(t, id, b.next().ID)
 		require.NoError(t, b.client.Interrupt(t.Context(), id))
-		require.Eventually(t, func() bool { return b.task.ctx.Err() != nil }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.task.ctx.Err() != nil }, time.Minute, time.Millisecond)
 		_, found, err := b.client.History(t.Context(), id)
 		require.NoError(t, err)
 		require.False(t, found, "the worker works on it")
@@ -192,7 +192,7 @@ func TestLeaseEnds(t *testing.T) {
 	b.next()
 	select {
 	case <-b.Gone():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it is still there")
 	}
 	b.Close()
@@ -240,5 +240,5 @@ func TestRequestsAreBounded(t *testing.T) {
 	for range maxRequests {
 		go func() { _ = b.Save("p", "", "x.png", read) }()
 	}
-	require.Eventually(t, func() bool { return errors.Is(b.Renew("p", Progress{}), ErrBusy) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(b.Renew("p", Progress{}), ErrBusy) }, time.Minute, time.Millisecond)
 }
