@@ -49,7 +49,7 @@ func TestCommandsForPeople(t *testing.T) {
 	require.Contains(t, shown, "completed")
 	shown, code = run("", "check", "--address", f.Admin)
 	require.Zero(t, code, shown)
-	require.Contains(t, shown, "ok       instances  all 1 are well")
+	require.Contains(t, shown, "ok       instances  the only server is well")
 	for _, c := range []struct {
 		code int
 		args []string

@@ -127,20 +127,19 @@ func (c *Checkup) instances() []Finding {
 	var list []Finding
 	working := 0
 	for _, i := range c.hub.fleet.Instances() {
-		switch i.State {
-		case fleet.Offline, fleet.Sick:
-			if len(list) < maxFindings {
-				list = append(list, Finding{LevelWarning, "instances", i.Name + " is " + string(i.State) + ": " + i.Reason, adviceFor(i)})
-			}
-		default:
+		if i.State != fleet.Offline && i.State != fleet.Sick && !i.Report.DiskFull {
 			working++
+		} else if len(list) < maxFindings {
+			list = append(list, Finding{LevelWarning, "instances", i.Name + " is " + string(i.State) + ": " + i.Reason, adviceFor(i)})
 		}
 	}
 	switch {
 	case working == 0:
 		list = append(list, Finding{LevelError, "instances", "no server can run anything", "connect one: see docs/instances.md"})
+	case len(list) == 0 && working == 1:
+		list = append(list, Finding{LevelOK, "instances", "the only server is well", ""})
 	case len(list) == 0:
-		list = append(list, Finding{LevelOK, "instances", "all " + strconv.Itoa(working) + " are well", ""})
+		list = append(list, Finding{LevelOK, "instances", "all " + strconv.Itoa(working) + " servers are well", ""})
 	}
 	return list
 }
@@ -152,6 +151,8 @@ func adviceFor(i fleet.Instance) string {
 		return "restart its ComfyUI; with --restart-command its agent does"
 	case i.Left:
 		return "start its agent again, or take it from the list: caddy comfyhub forget"
+	case i.State != fleet.Offline && i.Report.DiskFull:
+		return "make room on the disk of its output and temporary files; with --output-dir its agent deletes what the hub has copied"
 	case i.Agent == "":
 		return "start it, or take its line out of the Caddyfile"
 	}

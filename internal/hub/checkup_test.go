@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -42,6 +43,15 @@ func TestCheckup(t *testing.T) {
 		f := find("instances", "is offline")
 		return f != nil && f.Level == LevelWarning && f.Do != ""
 	}, time.Minute, 20*time.Millisecond, "the server that is gone is named")
+}
+
+// A server whose disk is full gets no jobs, which nobody has asked for.
+func TestCheckupOfAFullDisk(t *testing.T) {
+	t.Parallel()
+	f := fleet.Instance{Name: "gpu", Agent: "box", State: fleet.Draining, Reason: "its disk is full", Report: fleet.InstanceReport{DiskFull: true}}
+	require.Contains(t, adviceFor(f), "--output-dir")
+	f.State = fleet.Offline
+	require.NotContains(t, adviceFor(f), "--output-dir")
 }
 
 // What the same servers lack is one finding, with few names; the number of findings is bounded.
