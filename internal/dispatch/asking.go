@@ -175,7 +175,7 @@ func (a *asking) enter(ctx context.Context) error {
 
 func (a *asking) leave() { <-a.turn }
 
-// takeWhole stores a whole reading that began at began, with what was said of
+// takeWhole stores a whole reading that began at began, together with what was said about
 // single classes later than that, and reports whether it says anything new. A
 // reading that a later one has overtaken is left out.
 func (conn *connection) takeWhole(library *catalog.Library, info *catalog.Info, hash string, began time.Time) (changed bool) {

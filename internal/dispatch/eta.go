@@ -195,8 +195,8 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 	return e
 }
 
-// inTurn returns waiting jobs with short ones first, as Pick takes them. For how long
-// each has been overtaken already, it does not know.
+// inTurn returns waiting jobs with short ones first, as Pick takes them. It does not know
+// how long each has been overtaken already.
 func (o *Outlook) inTurn(waiting []job.Job) []job.Job {
 	idle := make([]Idle, 0, 1)
 	if len(o.spots) > 0 {

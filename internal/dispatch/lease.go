@@ -249,9 +249,9 @@ func (r *run) readAdopted(ctx context.Context, key string) error {
 	return err
 }
 
-// seize gives an adopted run the connection. Two runs can have it: the one that waits
-// there may come first. The dispatcher may hold that for a
-// moment, only to find that the queue lets it give no second job to the instance.
+// seize gives an adopted run the connection. Two runs can have it, and the one that waits
+// at the instance may come first. The dispatcher may hold the connection for a moment, only
+// to find that the queue does not let it give the instance a second job.
 func (d *Dispatcher) seize(ctx context.Context, conn *connection, r *run) bool {
 	until := time.Now().Add(d.settings().ContactTimeout)
 	for !conn.attach(r) && !d.join(conn, r) {

@@ -189,8 +189,8 @@ func (r *run) hangAfter() time.Duration {
 	if !ok {
 		return hangFactor * stall
 	}
-	// How long it takes to load models, only runs tell that had to. Whether one had to that
-	// was taken over is not known.
+	// Only runs that had to load their models tell how long that takes. Nobody knows
+	// whether a run that was taken over had to.
 	longest, runs := r.d.durations.known.Longest(s, r.d.gpuOf(r.conn.name), r.cold || r.mark == 0)
 	if runs < hangRuns {
 		return max(hangFactor*stall, hangLate*longest)
