@@ -152,6 +152,7 @@ func (c config) run(ctx context.Context) error {
 		a.work.Go(func() { a.watchLoad(ctx, look) })
 	}
 
+	defer a.stopRestarts()
 	select {
 	case <-stopped.Done():
 		err = a.drain(served)
@@ -190,7 +191,7 @@ func (a *agent) add(t target) error {
 		return err
 	}
 	if a.restartCommand != "" {
-		i.restart = &restarter{command: a.restartCommand, target: t, log: a.log}
+		i.restart = a.newRestarter(i)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -343,19 +344,30 @@ func (a *agent) watchNames(ctx context.Context, group *gossip.Gossip) {
 // report returns what the hubs are told.
 func (a *agent) report() fleet.Report {
 	a.mu.Lock()
+	again := make([]restarts, len(a.instances))
+	list := a.instances
+	a.mu.Unlock()
+	for n, i := range list { // its lock is taken first
+		again[n] = i.restart.state()
+	}
+	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seq++
 	r := fleet.Report{Agent: a.name, Boot: a.boot, Seq: a.seq}
 	if a.serving == "" {
 		return r // gossip asks before it has reported our address
 	}
-	for _, i := range a.instances {
+	for n, i := range list {
 		described := i.report(a.scheme + "://" + a.serving)
 		described.Draining = a.draining
 		described.Device = i.device()
 		disk, full, _ := a.disks.of(i.folders())
 		described.DiskFree, described.DiskSize, described.DiskFull = disk.free, disk.size, full
 		described.Tidies = i.tidier != nil
+		described.Restarts, described.RestartError = again[n].count, again[n].err
+		if !again[n].next.IsZero() {
+			described.RestartAt = again[n].next.UnixMilli()
+		}
 		r.Instances = append(r.Instances, described)
 	}
 	return r

@@ -18,7 +18,7 @@ func (a *agent) serveRestart(w http.ResponseWriter, r *http.Request, name string
 	case i.restart == nil:
 		http.Error(w, "this agent has no --restart-command", http.StatusNotFound)
 	default:
-		if err := i.restart.start(func() { a.ask(i) }, func() { a.unask(i) }); err != nil {
+		if err := i.restart.start(); err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 		}
 	}

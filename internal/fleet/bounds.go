@@ -57,11 +57,12 @@ func (r *Report) check() error {
 			return fmt.Errorf("the address of %q", i.Name)
 		}
 		named[i.Name] = true
-		for _, text := range []*string{&i.Kind, &i.Reason, &i.Running, &i.Job, &i.Load, &i.Version, &i.GPU, &i.GPUType, &i.Device, &i.ObjectInfo} {
+		for _, text := range []*string{&i.Kind, &i.Reason, &i.Running, &i.Job, &i.Load, &i.Version, &i.GPU, &i.GPUType, &i.Device, &i.ObjectInfo, &i.RestartError} {
 			*text = clip(*text)
 		}
 		i.Queue, i.Foreign = min(max(i.Queue, 0), maxCount), min(max(i.Foreign, 0), maxCount)
 		i.VRAMTotal, i.VRAMFree = max(i.VRAMTotal, 0), max(i.VRAMFree, 0)
+		i.Restarts, i.RestartAt = min(max(i.Restarts, 0), maxCount), max(i.RestartAt, 0)
 		i.DiskSize = max(i.DiskSize, 0)
 		i.DiskFree = min(max(i.DiskFree, 0), i.DiskSize)
 		i.OthersMemory, i.OthersUse = min(max(i.OthersMemory, 0), i.VRAMTotal), min(max(i.OthersUse, 0), 100)

@@ -97,6 +97,12 @@ type InstanceReport struct {
 	// started by one.
 	Restarting bool `json:"restarting,omitempty"`
 	Restarted  bool `json:"restarted,omitempty"`
+	// Restarts counts the restarts by the agent's command since the instance last went
+	// well, RestartAt is when the next one is planned, in milliseconds since the Unix epoch
+	// (0: none), and RestartError why the last one failed, if it did.
+	Restarts     int    `json:"restarts,omitempty"`
+	RestartAt    int64  `json:"restart_at,omitempty"`
+	RestartError string `json:"restart_error,omitempty"`
 	// Since is when the instance last came, went, or became idle or busy, in
 	// milliseconds since the Unix epoch.
 	Since int64 `json:"since,omitempty"`

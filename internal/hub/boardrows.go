@@ -32,6 +32,11 @@ type InstanceRow struct {
 	// how busy they keep it in percent, as far as known.
 	OthersMemory int64
 	OthersUse    int
+	// Restarts counts those by the agent since it last went well, RestartAt is when the next
+	// one is planned, and RestartError why the last one failed.
+	Restarts     int
+	RestartAt    int64
+	RestartError string
 	// DiskFree and DiskSize are of the fullest disk of the instance in bytes, 0 if none is
 	// known; the former in steps.
 	DiskFree, DiskSize int64
@@ -68,6 +73,7 @@ func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, faul
 	own := j.Key != "" && s.sees(j.Tenant)
 	if s.all {
 		r.URL, r.Agent, r.Reason, r.Load, r.Foreign = i.URL, i.Agent, i.Reason, i.Report.Load, i.Report.Foreign
+		r.Restarts, r.RestartAt, r.RestartError = i.Report.Restarts, i.Report.RestartAt, i.Report.RestartError
 		r.DiskFree, r.DiskSize = i.Report.DiskFree/diskStep*diskStep, i.Report.DiskSize
 		r.OthersMemory, r.OthersUse = i.Report.OthersMemory, i.Report.OthersUse
 		r.Reserved = strings.Join(i.Reserved, ", ")

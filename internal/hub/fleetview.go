@@ -21,6 +21,7 @@ func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 		if !all {
 			i.URL, i.Reason = "", ""
 			i.Report.OthersMemory, i.Report.OthersUse = 0, 0
+			i.Report.Restarts, i.Report.RestartAt, i.Report.RestartError = 0, 0, ""
 			i.Report.DiskFree, i.Report.DiskSize = 0, 0
 		}
 	}

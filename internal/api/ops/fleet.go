@@ -46,6 +46,9 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 	if i.Report.OthersUse > 0 {
 		o.Set("others_use", pyjson.Int(int64(i.Report.OthersUse)))
 	}
+	if i.Report.Restarts > 0 {
+		o.Set("restarts", pyjson.Int(int64(i.Report.Restarts)))
+	}
 	if i.Report.DiskSize > 0 {
 		o.Set("disk_free", pyjson.Int(i.Report.DiskFree))
 		o.Set("disk_size", pyjson.Int(i.Report.DiskSize))

@@ -159,6 +159,7 @@ function details(instance, row) {
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job], [t('user'), i.job ? i.tenant : ''],
         [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
+        [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: new Date(i.restart_at).toLocaleTimeString() }) : '', i.restart_error].filter(Boolean).join(' · ') : ''],
         [t('disk'), i.disk_size ? `${gigabytes(i.disk_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.disk_size)} GB` : ''],
         [t('started'), i.boot > 0 ? new Date(i.boot).toLocaleString() : ''], [t('last.seen'), i.last_seen ? new Date(i.last_seen).toLocaleString() : ''],
         [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
