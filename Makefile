@@ -106,10 +106,14 @@ $(DOCSENV)/bin/mkdocs: docs/site/requirements.txt
 	touch $@
 
 # Holds the Dockerfiles against hadolint's rules, and the Kubernetes manifests against the
-# published schemas. Needs no engine and no cluster.
+# published schemas, and the compose file against docker compose where that is installed.
+# Needs no engine and no cluster.
 DOCKERENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/comfyhub-docker
 docker-check: $(DOCKERENV)/bin/hadolint
 	$< --config docker/.hadolint.yaml docker/*.Dockerfile
+	@if docker compose version >/dev/null 2>&1; then for profile in default nvidia bot metrics; do \
+		docker compose -f docker/compose.yaml --profile $$profile config -q || exit; done; \
+	else echo "docker compose is not installed: the compose file is only read by the tests"; fi
 	for file in docker/kubernetes/[!k]*.yaml; do $(DOCKERENV)/bin/kubernetes-validate --strict --quiet $$file || exit; done
 
 $(DOCKERENV)/bin/hadolint: docker/requirements.txt

@@ -106,5 +106,41 @@ func TestComposeKeepsSecretsApart(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{"keys", "hub"}, mounts["hub-secret"])
-	require.ElementsMatch(t, []string{"keys", "hub", "agent"}, mounts["gossip-key"])
+	require.ElementsMatch(t, []string{"keys", "hub", "agent", "gpu-agent"}, mounts["gossip-key"])
+}
+
+// The profile nvidia has a ComfyUI with GPUs that only its agent reaches, and starts nothing
+// simulated.
+func TestComposeForNVIDIA(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("compose.yaml")
+	require.NoError(t, err)
+	type device struct {
+		Driver       string
+		Capabilities []string
+	}
+	type service struct {
+		Profiles []string
+		Command  []string
+		Network  string `yaml:"network_mode"`
+		Ports    []string
+		Needs    map[string]any `yaml:"depends_on"`
+		Deploy   struct {
+			Resources struct{ Reservations struct{ Devices []device } }
+		}
+	}
+	var file struct{ Services map[string]service }
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	server, agent := file.Services["comfyui"], file.Services["gpu-agent"]
+	require.Equal(t, []string{"nvidia"}, server.Profiles)
+	require.Equal(t, []string{"nvidia"}, agent.Profiles)
+	require.Equal(t, []device{{"nvidia", []string{"gpu"}}}, server.Deploy.Resources.Reservations.Devices)
+	require.Empty(t, server.Ports)
+	require.Equal(t, "service:comfyui", agent.Network)
+	require.Contains(t, agent.Command, "http://127.0.0.1:8188")
+	require.NotContains(t, agent.Needs, "agent")
+	require.Contains(t, agent.Needs, "hub")
+	simulated := file.Services["agent"]
+	require.Empty(t, simulated.Profiles)
+	require.Contains(t, simulated.Command, "--simulate")
 }
