@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/bridge"
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
@@ -40,6 +41,15 @@ func checkCommand() *cobra.Command {
 			defer cancel()
 			name, more := bridge.Check(ctx, c, !offline)
 			problems = errors.Join(problems, errors.Join(more...))
+			if folder := c.LocaleFolder(); folder != "" {
+				mistakes, notes := locale.Check(folder)
+				for _, mistake := range mistakes {
+					problems = errors.Join(problems, errors.New(mistake))
+				}
+				for _, note := range notes {
+					fmt.Fprintln(cmd.OutOrStdout(), "note     ", note)
+				}
+			}
 			if name != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "the bot is @%s\n", name)
 			}

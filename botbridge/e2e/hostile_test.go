@@ -101,7 +101,7 @@ func TestHostileInput(t *testing.T) { //nolint:tparallel // one thing after the 
 		require.Empty(t, r.answered(eve.Press(picture.ID, button(t, picture, "Again"))))
 		// The ban may end only once everything that was said under it has been handled;
 		// what is left then is the question itself.
-		r.askUntil(admin, "/stats", " 1 messages to handle")
+		r.askUntil(admin, "/stats", " 1 message to handle")
 		mallory.Say("/ban 1")
 		r.waitFor(mallory, "no command of hers", saying("I do not know that command"))
 		admin.Say("/unban 20")

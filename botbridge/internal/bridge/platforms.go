@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
@@ -54,6 +55,8 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 	return nil
 }
 
+const letters = "abcdefghijklmnopqrstuvwxyz"
+
 // menu returns the commands for Telegram's menu, in each language.
 func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Command {
 	menu := map[string][]telegram.Command{}
@@ -62,10 +65,14 @@ func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Comman
 		for _, c := range commands {
 			list = append(list, telegram.Command{Name: c.Name, About: conversation.About(c, language)})
 		}
-		for _, name := range []string{"queue", "cancel", "settings", "help"} {
+		for _, name := range []string{"queue", "why", "cancel", "status", "settings", "help"} {
 			list = append(list, telegram.Command{Name: name, About: b.texts.Say(language, "menu_"+name, nil)})
 		}
-		menu[language] = list
+		// Telegram knows languages of two letters.
+		code, _, _ := strings.Cut(strings.ReplaceAll(language, "_", "-"), "-")
+		if code = strings.ToLower(code); len(code) == 2 && menu[code] == nil && strings.Trim(code, letters) == "" {
+			menu[code] = list
+		}
 		if language == locale.Default {
 			menu[""] = slices.Clone(list)
 		}

@@ -107,9 +107,9 @@ func (c *Config) commandProblems() (list []error) {
 	if len(c.Commands) == 0 {
 		add("commands: there are none")
 	}
-	// The bridge adds four of its own to the menu.
-	if c.Telegram != nil && len(c.Commands) > maxCommands-4 {
-		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-4)
+	const own = 6 // commands of the bridge in the menu
+	if c.Telegram != nil && len(c.Commands) > maxCommands-own {
+		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-own)
 	}
 	for _, command := range c.Commands {
 		if slices.Contains(conversation.Reserved(), command.Name) {

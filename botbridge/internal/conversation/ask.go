@@ -183,7 +183,7 @@ func usable(f platform.File) bool {
 // it is replaced, unless what the message says now is refused.
 func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if _, _, ok := commandOf(tn.Message.Text); !ok {
-		plain := !tn.Chat.Group && strings.TrimSpace(tn.Message.Text) != "" && len(tn.Message.Files) == 0
+		plain := (!tn.Chat.Group || tn.Addressed) && strings.TrimSpace(tn.Message.Text) != "" && len(tn.Message.Files) == 0
 		if !plain || t.byName[t.o.Default] == nil {
 			return nil
 		}

@@ -31,7 +31,14 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
 		return nil
 	}
+	pressed := tn.Message.ID
 	tn.Message.ID = rec.Message
+	if (verb == request.VerbStatus || verb == request.VerbCancel) && rec.Status != "" && pressed != rec.Status {
+		// A message of before a restart, which nobody knew of any more.
+		if err := t.o.Outbox.Delete(ctx, tn.p, tn.Chat, pressed); mayPass(err) {
+			return err
+		}
+	}
 	answer := func(key string, with locale.With) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, with)) }
 	switch verb {
 	case request.VerbStatus:
@@ -96,8 +103,8 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
 	}
 	args := rec.Args
+	args.SeedGiven = false // the same seed would be the same picture
 	if verb == request.VerbVary {
-		args.SeedGiven = false
 		if c.Takes(workflow.Count) {
 			args.Count = min(4, c.Spec.MaxCount)
 		}

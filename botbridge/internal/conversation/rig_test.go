@@ -30,6 +30,7 @@ type chats struct {
 	said map[string][]string // by chat
 	fail map[string]error    // by chat
 	n    int
+	gone []string // deleted messages
 }
 
 func (c *chats) Name() string            { return "telegram" }
@@ -47,8 +48,13 @@ func (c *chats) Send(_ context.Context, to platform.Chat, p platform.Post) ([]st
 }
 
 func (c *chats) Edit(context.Context, platform.Chat, string, platform.Post) error { return nil }
-func (c *chats) Delete(context.Context, platform.Chat, string) error              { return nil }
-func (c *chats) Answer(context.Context, string, string) error                     { return nil }
+func (c *chats) Delete(_ context.Context, _ platform.Chat, message string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = append(c.gone, message)
+	return nil
+}
+func (c *chats) Answer(context.Context, string, string) error { return nil }
 
 func (c *chats) in(chat string) []string {
 	c.mu.Lock()
@@ -86,8 +92,8 @@ func newRig(t *testing.T, c limits.Config) *rig {
 	require.NoError(t, err)
 	guard, err := limits.New(c, store)
 	require.NoError(t, err)
-	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4}, "_meta": {"title": "prompt"}}}`)
-	command, err := workflow.NewCommand("generate", workflow.Spec{Inputs: map[workflow.Role]string{workflow.Steps: "1.steps"}}, graph)
+	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4, "seed": 1}, "_meta": {"title": "prompt"}}}`)
+	command, err := workflow.NewCommand("generate", workflow.Spec{Inputs: map[workflow.Role]string{workflow.Steps: "1.steps", workflow.Seed: "1.seed"}}, graph)
 	require.NoError(t, err)
 	p := &chats{said: map[string][]string{}, fail: map[string]error{}}
 	find := func(string) platform.Platform { return p }

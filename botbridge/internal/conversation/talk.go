@@ -220,7 +220,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 func (t *Talk) words(ctx context.Context, tn *turn) error {
 	text := strings.TrimSpace(tn.Message.Text)
 	switch c := t.byName[t.o.Default]; {
-	case tn.Chat.Group || tn.Message.Album != "" && text == "":
+	case tn.Chat.Group && !tn.Addressed || tn.Message.Album != "" && text == "":
 		return nil
 	case c != nil && text != "" && len(tn.Message.Files) == 0:
 		tn.rest = text

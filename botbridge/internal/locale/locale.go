@@ -1,5 +1,6 @@
 // Package locale holds the bridge's texts, by language. A language is a YAML file
-// of texts by key; {name} in a text stands for a value. Texts that a language lacks
+// of texts by key; {name} in a text stands for a value, and {name:chat|chats} for the
+// word that goes with a number. Texts that a language lacks
 // are in English.
 package locale
 
@@ -113,6 +114,11 @@ func (b *Bundle) Say(language, key string, with With) string {
 		return text
 	}
 	pairs := make([]string, 0, 2*len(with))
+	for _, m := range choice.FindAllStringSubmatch(text, -1) {
+		if n, ok := with[m[1]]; ok {
+			pairs = append(pairs, m[0], choose(language, n, strings.Split(m[2], "|")))
+		}
+	}
 	for name, value := range with {
 		pairs = append(pairs, "{"+name+"}", sayValue(value))
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,4 +50,37 @@ func TestMoreLanguages(t *testing.T) {
 	require.Equal(t, "That is too long for me: {max} characters at most.", b.Say("en", "too_long", nil))
 	require.Equal(t, "I do not know {flag} {flag}. I know --ar, --size, -n, --steps, --seed, --no, --model, --strength and --file.",
 		b.Say("en", "flag_unknown", With{"flag": "{flag} {flag}"}), "what a person wrote is not filled in again")
+}
+
+func TestPlurals(t *testing.T) {
+	t.Parallel()
+	b, err := Load("")
+	require.NoError(t, err)
+	for n, want := range map[int][2]string{
+		1: {"Telling 1 chat.", "Рассылаю в 1 чат."}, 2: {"Telling 2 chats.", "Рассылаю в 2 чата."}, 5: {"Telling 5 chats.", "Рассылаю в 5 чатов."},
+		11: {"Telling 11 chats.", "Рассылаю в 11 чатов."}, 21: {"Telling 21 chats.", "Рассылаю в 21 чат."}, 0: {"Telling 0 chats.", "Рассылаю в 0 чатов."},
+	} {
+		require.Equal(t, want[0], b.Say("en", "broadcasting", With{"n": n}))
+		require.Equal(t, want[1], b.Say("ru", "broadcasting", With{"n": int64(n)}))
+	}
+}
+
+func TestCheckNamesHolesAndTypos(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"de": "language: Deutsch\nsavd: Gespeichert.\ntoo_long: Zu lang.", "pirate speak": "saved: Aye.", "fr": "saved: [", "ru": "saved: Записано.",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600))
+	}
+	problems, notes := Check(dir)
+	all := strings.Join(problems, "\n")
+	for _, want := range []string{
+		`de.yaml: nothing is said with the key "savd"`, "de.yaml: too_long: the values are [max], not []", "fr.yaml: ", "pirate speak.yaml: the name is no language",
+	} {
+		require.Contains(t, all, want)
+	}
+	require.NotContains(t, all, "ru.yaml")
+	require.Len(t, notes, 2, "of German and of the pirates, but not of Russian, which is built in")
+	require.Contains(t, notes[0], "saved")
 }

@@ -27,6 +27,8 @@ type Event struct {
 	Chat     Chat    `json:"chat"`
 	User     User    `json:"user"`
 	Message  Message `json:"message"`
+	// Addressed means that a message in a group names the bridge.
+	Addressed bool `json:"addressed,omitempty"`
 	// Press and Data belong to a button: the id to answer, and the button's data.
 	// Data comes from the user's program and may be forged.
 	Press string    `json:"press,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -241,6 +242,10 @@ func (j *job) tell(ctx context.Context) error {
 	}
 	post := j.statusPost()
 	post.ID = j.postID("status")
+	shown := post.Text
+	// If the bridge is killed now, nobody will know this message: it must not look as if
+	// it were going to change.
+	post.Text = strings.Replace(post.Text, "⏳", "📝", 1)
 	ids, err := j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post)
 	if errors.Is(err, platform.ErrForbidden) {
 		// Nobody would see the picture.
@@ -252,7 +257,7 @@ func (j *job) tell(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	j.setShown(post.Text)
+	j.setShown(shown)
 	j.rec.Status = ids[0]
 	if err := j.r.o.Store.Put(ctx, MessageKind, MessageName(j.rec.Platform, j.rec.Chat.ID, ids[0]), j.rec.ID, MessageKeep); err != nil {
 		j.r.o.Logger.Warn("cannot note what a message is about", "error", err)

@@ -53,10 +53,16 @@ func pressed(e platform.Event, q *models.CallbackQuery) (platform.Event, bool) {
 }
 
 func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bool) {
-	if m.From == nil || m.From.IsBot {
+	// An administrator who hides behind the group writes in its name; Telegram gives a
+	// bot as the author.
+	anonymous := m.SenderChat != nil && m.SenderChat.ID == m.Chat.ID && m.Chat.Type != models.ChatTypePrivate
+	if m.From == nil || m.From.IsBot && !anonymous {
 		return e, false
 	}
 	e.Chat, e.User, e.Message, e.At = chat(m), user(m.From), message(m), time.Unix(int64(m.Date), 0)
+	if anonymous {
+		e.User = platform.User{ID: e.Chat.ID, Name: m.SenderChat.Title}
+	}
 	if m.ReplyToMessage != nil {
 		to := message(m.ReplyToMessage)
 		e.Message.ReplyTo = &to
@@ -66,12 +72,37 @@ func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bo
 		return e, false
 	}
 	e.Message.Text = text
+	if rest, found := t.mentioned(text); found && e.Chat.Group {
+		e.Message.Text, e.Addressed = rest, true
+	}
 	// A bot that reads a whole group keeps nothing that is not addressed to it.
-	toUs := m.ReplyToMessage != nil && m.ReplyToMessage.From != nil && m.ReplyToMessage.From.IsBot
-	if e.Chat.Group && !toUs && !strings.HasPrefix(text, "/") {
+	toUs := m.ReplyToMessage != nil && t.isMe(m.ReplyToMessage.From)
+	if e.Chat.Group && !toUs && !e.Addressed && !strings.HasPrefix(text, "/") {
 		return e, false
 	}
 	return e, e.Message.Text != "" || len(e.Message.Files) > 0
+}
+
+// isMe reports whether somebody is this bot. While the bot's own name is unknown, every
+// bot may be.
+func (t *Telegram) isMe(u *models.User) bool {
+	mine := t.username.Load()
+	return u != nil && u.IsBot && (mine == nil || strings.EqualFold(*mine, u.Username))
+}
+
+// mentioned removes "@botname" from a text; false if it is not there.
+func (t *Telegram) mentioned(text string) (rest string, found bool) {
+	mine := t.username.Load()
+	if mine == nil || strings.HasPrefix(text, "/") {
+		return text, false
+	}
+	words := strings.Fields(text)
+	for i, word := range words {
+		if strings.EqualFold(strings.TrimRight(word, ",:;.!?"), "@"+*mine) {
+			return strings.Join(append(words[:i:i], words[i+1:]...), " "), true
+		}
+	}
+	return text, false
 }
 
 // address removes "@botname" from a command. It returns false for a command to

@@ -214,6 +214,26 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
+// An update of a kind that is not known yet is not delivered again and again.
+func TestWebhookTakesUnknownKinds(t *testing.T) {
+	t.Parallel()
+	tg, err := New(Options{Token: fakebot.Token, Webhook: "https://x.example/telegram/webhook", Secret: "s"})
+	require.NoError(t, err)
+	defer tg.Close()
+	handler := tg.Routes(func(context.Context, platform.Event) error { return errors.New("nothing is to be stored") })["POST "+WebhookPath]
+	for body, want := range map[string]int{
+		`{"update_id": 1, "new_kind": {"x": 1}}`: http.StatusOK, `{"update_id": 2, "message": {"message_id": "of another type"}}`: http.StatusOK,
+		`{"update_id": 3, "my_chat_member": {"new_chat_member": {"status": "of_a_new_kind"}}}`: http.StatusOK,
+		`[]`: http.StatusBadRequest, `{`: http.StatusBadRequest, ``: http.StatusBadRequest, `null`: http.StatusBadRequest,
+	} {
+		r := httptest.NewRequest(http.MethodPost, WebhookPath, strings.NewReader(body))
+		r.Header.Set(secretHeader, "s")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, body)
+	}
+}
+
 // A bridge that gets no updates says so.
 func TestHealth(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/go-telegram/bot/models"
-
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
@@ -40,15 +38,19 @@ func (t *Telegram) webhook(admit platform.Admit) http.Handler {
 			http.Error(w, "wrong secret", http.StatusUnauthorized)
 			return
 		}
-		var u models.Update
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUpdate)).Decode(&u); err != nil {
+		var raw json.RawMessage
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUpdate)).Decode(&raw); err != nil || raw[0] != '{' {
 			http.Error(w, "not an update", http.StatusBadRequest)
 			return
 		}
-		if err := t.admit(r.Context(), &u, admit); err != nil {
-			w.Header().Set("Retry-After", "5")
-			http.Error(w, "try again", http.StatusServiceUnavailable)
-			return
+		// One that is understood by newer bots only is left out; otherwise Telegram would
+		// deliver it again and again.
+		for _, u := range t.decode([]json.RawMessage{raw}) {
+			if err := t.admit(r.Context(), u, admit); err != nil {
+				w.Header().Set("Retry-After", "5")
+				http.Error(w, "try again", http.StatusServiceUnavailable)
+				return
+			}
 		}
 		w.WriteHeader(http.StatusOK)
 	})

@@ -87,12 +87,54 @@ func ParseArgs(text string) (Args, error) {
 			}
 			value = words[i]
 		}
+		value, i = quoted(value, words, i)
 		if err := a.set(name, value); err != nil {
 			return a, err
 		}
 	}
 	a.Prompt, a.Negative = strings.Join(prompt, " "), strings.Join(negative, " ")
+	if inside, ok := unquote(a.Negative); ok {
+		a.Negative = inside
+	}
 	return a, nil
+}
+
+// quotes are pairs of marks around a value; phones make their own of plain ones.
+var quotes = [][2]string{{`"`, `"`}, {"“", "”"}, {"„", "“"}, {"«", "»"}, {"'", "'"}, {"‘", "’"}, {"”", "”"}}
+
+// maxQuoted bounds the words of a quoted value.
+const maxQuoted = 32
+
+// quoted returns a value, which goes on for several words if it begins with a quote,
+// and the place of its last word. A quote that does not end belongs to the value.
+func quoted(value string, words []string, at int) (string, int) {
+	for _, q := range quotes {
+		if !strings.HasPrefix(value, q[0]) {
+			continue
+		}
+		if inside, ok := unquote(value); ok {
+			return inside, at
+		}
+		for end := at + 1; end < min(len(words), at+maxQuoted); end++ {
+			if strings.HasSuffix(words[end], q[1]) {
+				whole := value + " " + strings.Join(words[at+1:end+1], " ")
+				return whole[len(q[0]) : len(whole)-len(q[1])], end
+			}
+		}
+	}
+	return value, at
+}
+
+// unquote removes the quotes around a text; false if there are none.
+func unquote(text string) (string, bool) {
+	for _, q := range quotes {
+		inside, begins := strings.CutPrefix(text, q[0])
+		inside, ends := strings.CutSuffix(inside, q[1])
+		if begins && ends && inside != "" {
+			return inside, true
+		}
+	}
+	return text, false
 }
 
 // flagOf parses a word as a flag.
@@ -102,8 +144,11 @@ func flagOf(word string) (string, bool) {
 			return name, true
 		}
 	}
-	if word == "-n" {
-		return "n", true
+	if count, ok := strings.CutPrefix(word, "-n"); ok && strings.Trim(count, "=0123456789") == "" {
+		if count = strings.TrimPrefix(count, "="); count == "" {
+			return "n", true
+		}
+		return "n=" + count, true
 	}
 	return "", false
 }
@@ -112,14 +157,14 @@ func (a *Args) set(name, value string) (err error) {
 	bad := complain("flag_bad", "flag", "--"+name, "value", clip(value))
 	switch name {
 	case "ar":
-		if a.AspectW, a.AspectH, err = pair(value, ":x/"); err != nil {
+		if a.AspectW, a.AspectH, err = pair(value, ":/"+times); err != nil {
 			return bad
 		}
 		if a.AspectW > maxRatio*a.AspectH || a.AspectH > maxRatio*a.AspectW {
 			return complain("too_narrow", "max", maxRatio)
 		}
 	case "size":
-		if a.Width, a.Height, err = pair(value, "x×*х"); err != nil {
+		if a.Width, a.Height, err = pair(value, times); err != nil {
 			return bad
 		}
 	case "n", "count":
@@ -144,6 +189,9 @@ func (a *Args) set(name, value string) (err error) {
 	}
 	return nil
 }
+
+// times are signs between two numbers; the last two are Cyrillic.
+const times = "xX×*хХ"
 
 func positive(text string) (int, error) {
 	n, err := strconv.Atoi(text)

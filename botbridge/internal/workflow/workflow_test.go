@@ -100,6 +100,13 @@ func TestParseArgs(t *testing.T) {
 		"fox --no text --seed 7":        {Prompt: "fox", Negative: "text", Seed: 7, SeedGiven: true},
 		"fox —ar 3:2 –steps=9":          {Prompt: "fox", AspectW: 3, AspectH: 2, Steps: 9},
 		"a --strength 0,5 --file":       {Prompt: "a", Strength: 0.5, AsFile: true},
+		"fox -n4 --ar 16х9":             {Prompt: "fox", AspectW: 16, AspectH: 9, Count: 4},
+		"fox -n=3 --size 768Х512":       {Prompt: "fox", Width: 768, Height: 512, Count: 3},
+		`fox --model "my model" red`:    {Prompt: "fox red", Model: "my model"},
+		"fox --model=«моя модель»":      {Prompt: "fox", Model: "моя модель"},
+		`fox --model "half`:             {Prompt: "fox", Model: `"half`},
+		`a sign "open" --no "text, x"`:  {Prompt: `a sign "open"`, Negative: "text, x"},
+		"a -north b":                    {Prompt: "a -north b"},
 		"a -- b - c":                    {Prompt: "a -- b - c"},
 		"--seed 18446744073709551615 x": {Prompt: "x", Seed: 1<<64 - 1, SeedGiven: true},
 	} {

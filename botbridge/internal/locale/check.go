@@ -1,0 +1,75 @@
+package locale
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/language"
+)
+
+// value is a name in braces, alone or with the forms of a word.
+var value = regexp.MustCompile(`\{(\w+)[:}]`)
+
+// Check compares the languages in a folder with the built-in ones. Problems are
+// mistakes; notes tell which texts are missing, and said in English.
+func Check(folder string) (problems, notes []string) {
+	own, err := Load("")
+	if err != nil {
+		return []string{err.Error()}, nil
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return []string{err.Error()}, nil
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		add := func(format string, args ...any) {
+			problems = append(problems, name+": "+fmt.Sprintf(format, args...))
+		}
+		code := strings.TrimSuffix(name, ".yaml")
+		if _, err := language.Parse(code); err != nil {
+			add("the name is no language such as de or pt-BR")
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			add("%v", err)
+			continue
+		}
+		var texts map[string]string
+		if err := yaml.Unmarshal(data, &texts); err != nil {
+			add("%v", err)
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(texts)) {
+			if _, ok := own.texts[Default][key]; !ok {
+				add("nothing is said with the key %q", key)
+				continue
+			}
+			want, got := valuesOf(own.texts[Default][key]), valuesOf(texts[key])
+			if !slices.Equal(want, got) {
+				add("%s: the values are %v, not %v", key, want, got)
+			}
+		}
+		missing := slices.DeleteFunc(own.Keys(Default), func(key string) bool { _, ok := texts[key]; return ok })
+		if len(missing) > 0 && own.texts[code] == nil {
+			notes = append(notes, fmt.Sprintf("%s: %d texts are missing and said in English: %s", name, len(missing), strings.Join(missing, ", ")))
+		}
+	}
+	return problems, notes
+}
+
+// valuesOf returns the names of the values in a text, sorted, each once.
+func valuesOf(text string) []string {
+	var names []string
+	for _, m := range value.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

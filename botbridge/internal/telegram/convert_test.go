@@ -1,0 +1,47 @@
+package telegram
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// Whom a message in a group is for, and who wrote it. The updates have the form of the
+// Bot API's documentation.
+func TestGroupMessages(t *testing.T) {
+	t.Parallel()
+	tg, _ := newTelegram(t, fakebot.Options{}, Options{})
+	name := fakebot.Username
+	tg.username.Store(&name)
+	const group = `"chat": {"id": -100, "type": "supergroup", "title": "G"}, "date": 1, "message_id": 3`
+	const ada = `"from": {"id": 5, "is_bot": false, "first_name": "Ada"}`
+	const anonymous = `"from": {"id": 1087968824, "is_bot": true, "first_name": "Group", "username": "GroupAnonymousBot"}`
+	replyTo := func(username string) string {
+		return `"reply_to_message": {` + group + `, "from": {"id": 9, "is_bot": true, "first_name": "B", "username": "` + username + `"}, "text": "x"}`
+	}
+	for body, want := range map[string]*platform.Event{
+		ada + `, "text": "just talking"`:                                                                 nil,
+		ada + `, "text": "a red fox, @` + name + `"`:                                                     {User: platform.User{ID: "5", Name: "Ada"}, Message: platform.Message{Text: "a red fox,"}, Addressed: true},
+		ada + `, "text": "@COMFY_test_bot: a red fox"`:                                                   {User: platform.User{ID: "5", Name: "Ada"}, Message: platform.Message{Text: "a red fox"}, Addressed: true},
+		ada + `, "text": "@another_bot a red fox"`:                                                       nil,
+		ada + `, "text": "nice", ` + replyTo("another_bot"):                                              nil,
+		ada + `, "text": "nice", ` + replyTo(name):                                                       {User: platform.User{ID: "5", Name: "Ada"}, Message: platform.Message{Text: "nice"}},
+		anonymous + `, "sender_chat": {"id": -100, "type": "supergroup", "title": "G"}, "text": "/work"`: {User: platform.User{ID: "-100", Name: "G"}, Message: platform.Message{Text: "/work"}},
+		anonymous + `, "sender_chat": {"id": -200, "type": "channel", "title": "C"}, "text": "/work"`:    nil,
+	} {
+		list := tg.decode([]json.RawMessage{json.RawMessage(`{"update_id": 1, "message": {` + group + `, ` + body + `}}`)})
+		require.Len(t, list, 1)
+		e, ok := tg.event(list[0])
+		require.Equal(t, want != nil, ok, body)
+		if want == nil {
+			continue
+		}
+		require.Equal(t, want.User, e.User, body)
+		require.Equal(t, want.Message.Text, e.Message.Text, body)
+		require.Equal(t, want.Addressed, e.Addressed, body)
+	}
+}
