@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs docker-check clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs docker-check release clean FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -66,6 +66,10 @@ bench-%: caddy bin/agent bin/bench
 # Go's benchmarks. -run that matches nothing: no tests.
 gobench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# Archives for all systems with bills of materials and checksums, in dist/.
+release:
+	sh docker/release.sh dist
 
 conformance: build
 	node .ci/conformance.mjs
@@ -126,4 +130,4 @@ $(LINT):
 	mv bin/golangci-lint $@
 
 clean:
-	rm -rf caddy bin data/demo demo-output site
+	rm -rf caddy bin data/demo demo-output site dist

@@ -8,7 +8,8 @@ var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/api", "internal/apikeys", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
 	"agent":             {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
-	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
+	"demo":              {"internal/programs"}, // besides, an ordinary client of ComfyUI's API
+	"docker/sbom":       {},
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
 	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
 
