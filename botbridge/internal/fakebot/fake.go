@@ -71,6 +71,7 @@ type Fake struct {
 	updates  []update
 	arrived  chan struct{} // closed when there is a new update
 	polls    int
+	order    ordered
 	allowed  []string // kinds of updates; nil for all
 	hook     hook
 	blocked  map[int64]bool
@@ -118,6 +119,10 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.serveFile(w, path)
 		return
 	}
+	if r.URL.Path == controlPath {
+		f.control(w, r)
+		return
+	}
 	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token+"/")
 	if !ok {
 		// A token of another form than number:text is not even looked up.
@@ -139,10 +144,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.getUpdates(w, r, c)
 		return
 	}
-	fault := None
-	if f.o.Fault != nil {
-		fault = f.o.Fault(method)
-	}
+	fault := f.faultOf(method, r)
 	switch fault {
 	case Flood:
 		f.flood(w)
