@@ -58,8 +58,12 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": chats}))
 }
 
-// Resume continues unfinished broadcasts.
+// Resume continues unfinished broadcasts, at the begin of a term. Another process may
+// have forgotten chats that this one has noted.
 func (t *Talk) Resume(ctx context.Context) error {
+	t.mu.Lock()
+	clear(t.met)
+	t.mu.Unlock()
 	ids, err := t.o.Store.Broadcasts(ctx)
 	for _, id := range ids {
 		t.spread(ctx, id)
@@ -148,7 +152,7 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	case err == nil:
 		return mark(ctx, state.Reached)
 	case errors.Is(err, platform.ErrForbidden):
-		if err := t.o.Store.Leave(ctx, key); err != nil {
+		if err := t.left(ctx, key); err != nil {
 			return err
 		}
 		return mark(ctx, state.Refused)

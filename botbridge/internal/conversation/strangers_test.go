@@ -58,4 +58,12 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 		require.NoError(t, err)
 		return len(chats) == 4
 	}, time.Minute, 5*time.Millisecond)
+	// It is on the list again once its user comes back.
+	r.p.mu.Lock()
+	delete(r.p.fail, "5")
+	r.p.mu.Unlock()
+	r.event("5", "5", platform.Said, "m9", "/help")
+	chats, err := r.store.Chats(r.ctx)
+	require.NoError(t, err)
+	require.Contains(t, chats, "telegram|private|5")
 }

@@ -104,7 +104,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return nil
 	}
 	if e.Kind == platform.Left {
-		return t.left(ctx, e)
+		return t.left(ctx, ChatKey(e.Platform, e.Chat))
 	}
 	standing, err := t.o.Guard.Standing(ctx, e)
 	if err != nil {
@@ -172,9 +172,8 @@ func (t *Talk) meet(ctx context.Context, e platform.Event) error {
 	return nil
 }
 
-// left forgets a chat that the bridge may not write to.
-func (t *Talk) left(ctx context.Context, e platform.Event) error {
-	key := ChatKey(e.Platform, e.Chat)
+// left forgets a chat that the bridge may not write to, until somebody writes there.
+func (t *Talk) left(ctx context.Context, key string) error {
 	t.mu.Lock()
 	delete(t.met, key)
 	t.mu.Unlock()
