@@ -121,7 +121,7 @@ func TestKeysOfASite(t *testing.T) {
 	require.Regexp(t, `ada +ada +submit,read +weight 2, running 4, gpu-seconds 36000/day +in (89|90)d +\d+s ago`, out)
 	require.NotContains(t, out, secret[9:20])
 	out, _ = run(0, "key", "list", "--json")
-	require.Contains(t, out, `"gpu_seconds": 36000`)
+	require.Contains(t, out, `"gpu_seconds":36000`)
 
 	run(0, "key", "revoke", "ada")
 	require.Equal(t, http.StatusUnauthorized, s.as("/queue", bearer(secret)))
