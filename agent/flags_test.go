@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -228,20 +230,11 @@ func TestSimulateCommand(t *testing.T) {
 // freePair returns the first of two neighbouring free ports.
 func freePair(t *testing.T) int {
 	t.Helper()
-	for range 50 {
-		s := simulation{logger: discard()}
-		first, err := s.listen(t.Context(), 0)
-		require.NoError(t, err)
-		port := portOf(first)
-		second, err := s.listen(t.Context(), port+1)
-		require.NoError(t, first.Close())
-		if err == nil {
-			require.NoError(t, second.Close())
-			return port
-		}
-	}
-	t.Fatal("no two free ports in a row")
-	return 0
+	address, err := freeport.Addresses(2)
+	require.NoError(t, err)
+	_, text, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	port, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return port
 }
-
-func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
