@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
 func TestBridgeKilled(t *testing.T) {
@@ -111,4 +113,47 @@ func TestTelegramAway(t *testing.T) {
 		r.wait(ada, "its end", func(list []fakebot.Message) bool { return ends(list, m) == 1 })
 	}
 	require.LessOrEqual(t, len(filter(ada.All(), isPicture)), 2, "nobody gets it twice")
+}
+
+// The bridge is killed at each of its calls, after Telegram has taken it and before the
+// bridge knows. Whatever is left in the chat is true, and nothing waits for ever.
+func TestKilledAtEachCall(t *testing.T) {
+	t.Parallel()
+	var armed atomic.Pointer[string]
+	taken := make(chan struct{}, 1)
+	r := newRig(t, func(o *stage.Options) {
+		o.Fake.Fault = func(method string) fakebot.Fault {
+			if at := armed.Load(); at == nil || *at != method || !armed.CompareAndSwap(at, nil) {
+				return fakebot.None
+			}
+			taken <- struct{}{}
+			return fakebot.HangAfter
+		}
+	})
+	for n, c := range []struct{ call, command string }{
+		{"sendMessage", "/work"}, {"sendPhoto", "/work"}, {"deleteMessage", "/work"}, {"editMessageText", "/broken"}, {"sendMessage", "/broken"},
+	} {
+		ada := r.Fake.Person(int64(50+n), "en")
+		armed.Store(&c.call)
+		asked, _ := ada.Say(c.command)
+		select {
+		case <-taken:
+		case <-time.After(patience):
+			require.Failf(t, "no such call", "%s: %s", c.call, texts(ada.All()))
+		}
+		r.Bridge.Kill()
+		require.NoError(t, r.RestartBridge(r.ctx))
+		last := r.wait(ada, c.call+": its end, and nothing that waits", func(list []fakebot.Message) bool {
+			return ends(list, asked) == 1 && len(filter(list, func(m fakebot.Message) bool {
+				return m.FromBot && strings.ContainsAny(m.Text, "⏳🎨")
+			})) == 0
+		})
+		notes := filter(last, saying("📝 Noted"))
+		require.LessOrEqual(t, len(notes), 1, texts(last))
+		for _, note := range notes {
+			// Its buttons tell how it is, and remove it.
+			require.NotEmpty(t, r.answered(ada.Press(note.ID, button(t, note, "Status"))))
+			r.wait(ada, "the note goes", func(list []fakebot.Message) bool { return len(filter(list, saying("📝 Noted"))) == 0 })
+		}
+	}
 }

@@ -33,7 +33,8 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	}
 	pressed := tn.Message.ID
 	tn.Message.ID = rec.Message
-	if (verb == request.VerbStatus || verb == request.VerbCancel) && rec.Status != "" && pressed != rec.Status {
+	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may be the one that is just being sent
+	if (verb == request.VerbStatus || verb == request.VerbCancel) && known && pressed != rec.Status {
 		// A message of before a restart, which nobody knew of any more.
 		if err := t.o.Outbox.Delete(ctx, tn.p, tn.Chat, pressed); mayPass(err) {
 			return err

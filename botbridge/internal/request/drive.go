@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
@@ -232,58 +231,6 @@ func (j *job) submit(ctx context.Context) error {
 		return err
 	}
 	return j.tell(ctx)
-}
-
-// tell posts the status message, if that has not been done.
-func (j *job) tell(ctx context.Context) error {
-	defer j.tellOnce.Do(func() { close(j.told) })
-	if j.rec.Status != "" || j.rec.Phase == Over {
-		return nil
-	}
-	post := j.statusPost()
-	post.ID = j.postID("status")
-	shown := post.Text
-	// If the bridge is killed now, nobody will know this message: it must not look as if
-	// it were going to change.
-	post.Text = strings.Replace(post.Text, "⏳", "📝", 1)
-	ids, err := j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post)
-	if errors.Is(err, platform.ErrForbidden) {
-		// Nobody would see the picture.
-		return j.wantCancel(ctx)
-	}
-	if err != nil && !platform.Permanent(err) && !errors.Is(err, platform.ErrUncertain) {
-		return err
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	j.setShown(shown)
-	j.rec.Status = ids[0]
-	if err := j.r.o.Store.Put(ctx, MessageKind, MessageName(j.rec.Platform, j.rec.Chat.ID, ids[0]), j.rec.ID, MessageKeep); err != nil {
-		j.r.o.Logger.Warn("cannot note what a message is about", "error", err)
-	}
-	return j.save(ctx)
-}
-
-// show updates the status message when there is time for it.
-func (j *job) show() {
-	if j.rec.Status == "" {
-		return
-	}
-	post := j.statusPost()
-	if len(post.Files) == 0 && !j.setShown(post.Text) {
-		return
-	}
-	j.r.o.Outbox.Show(j.platform, j.rec.Chat, j.rec.Status, post)
-}
-
-// setShown reports whether the text is new.
-func (j *job) setShown(text string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	fresh := text != j.shown
-	j.shown = text
-	return fresh
 }
 
 // hubAway tells the chat, once per outage, that the hub is unavailable and that

@@ -78,6 +78,9 @@ type Record struct {
 	// Said is a digest of that message's text.
 	Said   string `json:"said,omitempty"`
 	Status string `json:"status,omitempty"`
+	// Tellings counts the status messages that were being sent when something broke: each
+	// may stand in the chat. The one in Status is among them.
+	Tellings int `json:"tellings,omitempty"`
 
 	Command  string        `json:"command"`
 	Args     workflow.Args `json:"args"`
