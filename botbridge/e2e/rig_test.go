@@ -32,6 +32,7 @@ default_command: generate
 commands:
   generate: {workflow: generate.json, about: {en: "a picture from words", ru: "картинка"}}
   edit: {workflow: edit.json, max_count: 1}
+  inpaint: {workflow: inpaint.json, max_count: 1}
   upscale: {workflow: upscale.json, upscales: true}
   poster: {workflow: poster.json, inputs: {seed: Colour.color}, max_seed: 16777215, max_count: 10}
   work: {workflow: work.json, inputs: {seed: Work.nonce}}

@@ -86,6 +86,11 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	chat := conversation.ChatKey(e.Platform, e.Chat)
+	if err := b.notePart(ctx, e); err != nil {
+		b.log.Warn("cannot store what was said", "error", err)
+		b.excuse(e, chat)
+		return err
+	}
 	fresh, err := b.store.Admit(ctx, e.Key(), conversation.Lane(e), e)
 	switch {
 	case err == nil:
@@ -104,6 +109,18 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	b.log.Warn("cannot store what was said", "error", err)
 	b.excuse(e, chat)
 	return err
+}
+
+// notePart remembers the picture of an album, if its author may use the bridge.
+func (b *Bridge) notePart(ctx context.Context, e platform.Event) error {
+	if e.Message.Album == "" {
+		return nil
+	}
+	standing, err := b.guard.Standing(ctx, e)
+	if err != nil || standing != limits.Welcome {
+		return err
+	}
+	return conversation.NotePart(ctx, b.store, e)
 }
 
 // maxExcused bounds the chats that are remembered as knowing of an outage, or of what

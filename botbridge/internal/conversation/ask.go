@@ -25,7 +25,13 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	if err != nil {
 		return t.complain(ctx, tn, err)
 	}
-	inputs := inputsOf(tn, c)
+	files := filesWith(tn)
+	if c.Takes(workflow.Mask) {
+		if files, err = t.album(ctx, tn); err != nil {
+			return err
+		}
+	}
+	inputs, left := inputsOf(files, c)
 	brought := map[workflow.Role]bool{}
 	for _, in := range inputs {
 		brought[in.Role] = true
@@ -33,6 +39,8 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	switch {
 	case c.Takes(workflow.Image) && !brought[workflow.Image]:
 		return t.reply(ctx, tn, t.say(tn, "photo_needed", locale.With{"command": c.Name}))
+	case c.Takes(workflow.Mask) && !brought[workflow.Mask]:
+		return t.reply(ctx, tn, t.say(tn, "mask_needed", locale.With{"command": c.Name}))
 	case c.Takes(workflow.Prompt) && args.Prompt == "" && !c.Takes(workflow.Image):
 		return t.reply(ctx, tn, t.say(tn, "prompt_needed", locale.With{"command": c.Name}))
 	}
@@ -40,6 +48,11 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		args.Width, args.Height = tn.settings.Width, tn.settings.Height
 	}
 	args.AsFile = args.AsFile || tn.settings.AsFile
+	if c.Takes(workflow.Mask) && left > 0 {
+		if err := t.reply(ctx, tn, t.say(tn, "album_rest", nil)); err != nil {
+			return err
+		}
+	}
 	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs})
 }
 
@@ -152,20 +165,24 @@ func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
 	return t.reply(ctx, tn, text)
 }
 
-// inputsOf returns the files of a message, or of the one that it answers: the first
-// is the image, the second the mask.
-func inputsOf(tn *turn, c *workflow.Command) (inputs []request.Input) {
-	files := tn.Message.Files
-	if len(files) == 0 && tn.Message.ReplyTo != nil {
-		files = tn.Message.ReplyTo.Files
+// filesWith returns the files of a message, or of the one that it answers.
+func filesWith(tn *turn) []platform.File {
+	if len(tn.Message.Files) == 0 && tn.Message.ReplyTo != nil {
+		return tn.Message.ReplyTo.Files
 	}
+	return tn.Message.Files
+}
+
+// inputsOf returns files as inputs, and how many are left: the first is the image, the
+// second the mask.
+func inputsOf(files []platform.File, c *workflow.Command) (inputs []request.Input, left int) {
 	for _, role := range []workflow.Role{workflow.Image, workflow.Mask} {
 		if len(files) > 0 && c.Takes(role) && usable(files[0]) {
 			inputs = append(inputs, request.Input{Role: role, File: &files[0]})
 			files = files[1:]
 		}
 	}
-	return inputs
+	return inputs, len(files)
 }
 
 // usable reports whether a file may be an input: a picture, or a file of unknown

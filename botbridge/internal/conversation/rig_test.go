@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -56,6 +57,10 @@ func (c *chats) Delete(_ context.Context, _ platform.Chat, message string) error
 }
 func (c *chats) Answer(context.Context, string, string) error { return nil }
 
+func (c *chats) Open(context.Context, platform.File) (io.ReadCloser, error) {
+	return nil, platform.ErrGone
+}
+
 func (c *chats) in(chat string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,17 +100,21 @@ func newRig(t *testing.T, c limits.Config) *rig {
 	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4, "seed": 1}, "_meta": {"title": "prompt"}}}`)
 	command, err := workflow.NewCommand("generate", workflow.Spec{Inputs: map[workflow.Role]string{workflow.Steps: "1.steps", workflow.Seed: "1.seed"}}, graph)
 	require.NoError(t, err)
+	inpaint, err := workflow.NewCommand("inpaint", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "LoadImageMask", "inputs": {"image": "m.png", "channel": "red"}}}`))
+	require.NoError(t, err)
+	commands := map[string]*workflow.Command{"generate": command, "inpaint": inpaint}
 	p := &chats{said: map[string][]string{}, fail: map[string]error{}}
 	find := func(string) platform.Platform { return p }
 	out := outbox.New(outbox.Options{})
 	runner := request.NewRunner(request.Options{
 		Store: store, Hub: client, Outbox: out, Texts: texts, Platform: find, Patience: time.Millisecond,
-		Command: func(string) *workflow.Command { return command },
+		Command: func(name string) *workflow.Command { return commands[name] },
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r := &rig{t: t, ctx: ctx, p: p, store: store, talk: New(Options{
 		Store: store, Hub: client, Outbox: out, Runner: runner, Guard: guard, Texts: texts, Platform: find,
-		Commands: []*workflow.Command{command}, Default: "generate",
+		Commands: []*workflow.Command{command, inpaint}, Default: "generate",
 		Logger: slog.New(slog.DiscardHandler),
 	})}
 	t.Cleanup(func() {

@@ -41,6 +41,8 @@ type Options struct {
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
 	Logger  *slog.Logger
+	// AlbumWait is how long a command waits for the mask in its album. Default: 10 s.
+	AlbumWait time.Duration
 }
 
 // Talk answers users.
@@ -76,6 +78,9 @@ func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
 
 // New returns a Talk.
 func New(o Options) *Talk {
+	if o.AlbumWait == 0 {
+		o.AlbumWait = albumWait
+	}
 	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
