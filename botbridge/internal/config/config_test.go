@@ -18,9 +18,9 @@ func TestExampleIsValid(t *testing.T) {
 	for _, command := range commands {
 		names = append(names, command.Name)
 	}
-	require.Equal(t, []string{"generate", "edit", "upscale", "poster", "clip"}, names, "in the order of the file")
-	require.EqualValues(t, 0, commands[3].Price)
-	require.EqualValues(t, 4, commands[4].Price)
+	require.Equal(t, []string{"generate", "edit", "inpaint", "upscale", "poster", "clip"}, names, "in the order of the file")
+	require.EqualValues(t, 0, commands[4].Price)
+	require.EqualValues(t, 4, commands[5].Price)
 }
 
 func TestMistakes(t *testing.T) {

@@ -23,7 +23,18 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	if t.o.Guard.Admin(tn.Event) {
 		lines = append(lines, "", t.say(tn, "help_admin", nil))
 	}
-	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// replyLong answers with as many messages as a text needs. If the bridge is killed in
+// between, it begins again.
+func (t *Talk) replyLong(ctx context.Context, tn *turn, text string) error {
+	for _, part := range locale.Split(text, tn.p.Limits().Text) {
+		if err := t.reply(ctx, tn, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // About returns the description of a command in a language.
@@ -50,7 +61,7 @@ func (t *Talk) queue(ctx context.Context, tn *turn) error {
 		words, _ := t.o.Runner.Words(rec.ID)
 		lines = append(lines, fmt.Sprintf("%d. /%s %s\n%s", i+1, rec.Command, short(rec.Args.Prompt), words))
 	}
-	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
 }
 
 func short(text string) string {

@@ -51,6 +51,9 @@ func Check(folder string) (problems, notes []string) {
 				add("nothing is said with the key %q", key)
 				continue
 			}
+			if most := lengthOf(key); Units(texts[key]) > most {
+				add("%s: %d characters; Telegram takes %d there", key, Units(texts[key]), most)
+			}
 			want, got := valuesOf(own.texts[Default][key]), valuesOf(texts[key])
 			if !slices.Equal(want, got) {
 				add("%s: the values are %v, not %v", key, want, got)
@@ -62,6 +65,27 @@ func Check(folder string) (problems, notes []string) {
 		}
 	}
 	return problems, notes
+}
+
+// What Telegram takes: in a message, in the answer to a button, and on a button, which
+// shows no more on a phone.
+const (
+	maxMessage = 4096
+	maxAnswer  = 200
+	maxButton  = 64
+)
+
+// lengthOf returns how long the text of a key may be, in UTF-16 units.
+func lengthOf(key string) int {
+	switch {
+	case strings.HasPrefix(key, "button_"):
+		return maxButton
+	case slices.Contains([]string{"too_old", "not_yours", "it_is_over", "on_it", "cancelling", "saved"}, key):
+		return maxAnswer
+	case strings.HasPrefix(key, "menu_"):
+		return 256
+	}
+	return maxMessage
 }
 
 // valuesOf returns the names of the values in a text, sorted, each once.

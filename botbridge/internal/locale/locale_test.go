@@ -81,6 +81,11 @@ func TestCheckNamesHolesAndTypos(t *testing.T) {
 		require.Contains(t, all, want)
 	}
 	require.NotContains(t, all, "ru.yaml")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "nl.yaml"), []byte("oops: "+strings.Repeat("x", 5000)+"\non_it: "+strings.Repeat("x", 300)), 0o600))
+	long, _ := Check(dir)
+	require.Contains(t, strings.Join(long, "\n"), "nl.yaml: oops: 5000 characters; Telegram takes 4096 there")
+	require.Contains(t, strings.Join(long, "\n"), "nl.yaml: on_it: 300 characters; Telegram takes 200 there")
 	require.Len(t, notes, 2, "of German and of the pirates, but not of Russian, which is built in")
 	require.Contains(t, notes[0], "saved")
 }
