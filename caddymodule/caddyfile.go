@@ -118,6 +118,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    frontend           <folder>
 //	    users              single | multi
 //	    free               own | all | off
+//	    tracing            on | off
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the option's name
@@ -238,6 +239,8 @@ func (a *App) set(word, value string) (err error) {
 		a.MultiUser, err = value == "multi", oneOf(value, "single", "multi")
 	case "free":
 		a.Free, err = value, checkFree(value)
+	case "tracing":
+		a.Tracing, err = value == "on", checkSwitch(value)
 	default:
 		return errUnknownWord
 	}

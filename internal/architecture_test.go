@@ -82,6 +82,7 @@ var owners = map[string][]string{
 	"github.com/cenkalti/backoff/":        {"internal/retry"},
 	"code.dny.dev/ssrf":                   {"internal/egress"},
 	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "internal/metrics", "botbridge"},
+	"go.opentelemetry.io/":                {"internal/traces"},
 }
 
 // source is one Go file of the repository.

@@ -205,8 +205,9 @@ func (r *run) giveBack(ctx context.Context) {
 	switch {
 	case err == nil:
 		r.phase = ended
+		r.trace.Outcome("unused", false)
 		if r.stop.cause == evicted {
-			r.d.Observe.Retried(Evicted)
+			r.retried(Evicted)
 		}
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))

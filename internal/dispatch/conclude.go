@@ -9,12 +9,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // perform takes a run through its steps and brings it to its end. A panic on
 // the way ends this run only.
 func (r *run) perform(ctx context.Context, steps func(context.Context) result) resultKind {
 	defer func() { r.files.stop() }()
+	defer func() { r.trace.End() }()
 	var res result
 	if rescue.Do(r.log, "a run", func() error {
 		res = steps(ctx)
@@ -85,6 +87,7 @@ func (r *run) crash(ctx context.Context) {
 func (r *run) finish(ctx context.Context, e ending) {
 	outcome := e.outcome("")
 	outcome.Uses = r.files.uses()
+	r.trace.Enter(traces.Finish, time.Now())
 	counting := r.d.streams.Counting(r.job().Caller)
 	var left int
 	err := r.retry(ctx, "finish", func(ctx context.Context) (err error) {
@@ -146,7 +149,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 	switch {
 	case err == nil:
 		r.phase = ended
-		r.d.Observe.Retried(res.lostBy())
+		r.retried(res.lostBy())
 		r.d.wakeIn(res.pause(r.job().Excuses))
 	case errors.Is(err, queue.ErrExhausted):
 		if back.Kills >= queue.MaxKills {

@@ -21,6 +21,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // Settings may change while the dispatcher runs.
@@ -100,6 +101,8 @@ type Config struct {
 	// Faulted is told of runs that were lost, and of jobs that have failed, each with the
 	// reason. May be nil.
 	Faulted func(j job.Job, instance, reason string, lost bool)
+	// Traces returns what makes the spans of jobs now, nil for none. May be nil.
+	Traces func() *traces.Tracer
 	// Observe takes measurements. May be nil.
 	Observe Observer
 	Logger  *slog.Logger
@@ -199,6 +202,9 @@ type Dispatcher struct {
 // New makes a dispatcher; Start sets it going.
 func New(c Config) *Dispatcher {
 	ctx, stop := context.WithCancel(context.Background())
+	if c.Traces == nil {
+		c.Traces = func() *traces.Tracer { return nil }
+	}
 	if c.Observe == nil {
 		c.Observe = unobserved{}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // execute runs a claimed job.
@@ -195,6 +196,7 @@ func (r *run) collect(ctx context.Context) result {
 		}
 	}
 	r.phase = released
+	r.trace.Enter(traces.Collect, time.Now())
 	r.conn.ended(r.lease())
 	r.free()
 	r.d.freed()
@@ -277,6 +279,7 @@ func (r *run) takeBody(body job.Body) {
 	if len(body.Outputs) == 0 {
 		r.results = comfyui.SocketNodes(body.Prompt)
 	}
+	r.beginTrace()
 }
 
 // history reads the instance's record of the run, which exists once the last

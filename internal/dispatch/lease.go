@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // keepLeases renews this hub's leases. Renewal goes on while an instance is silent: a
@@ -199,7 +200,7 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 	d.Observe.Adopted(from)
 	d.log.Info("taking over a run", "job", o.Key, "instance", o.Instance)
 	r := newRun(d, nil, j)
-	r.log = r.log.With("instance", o.Instance)
+	r.log, r.adopted = r.log.With("instance", o.Instance), from
 	if o.CancelAsked {
 		r.wish = cancelled
 	}
@@ -222,6 +223,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 		return res
 	}
 	r.conn, r.phase, r.missed.messages = conn, posted, true
+	r.trace.Enter(traces.Run, time.Now())
 	if !o.Released && !r.d.seize(ctx, conn, r) {
 		return result{kind: excused, cause: InUse, reason: "its instance has another run"}
 	}

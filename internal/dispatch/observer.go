@@ -102,7 +102,14 @@ func (unobserved) Switched(string)                                 {}
 // finished tells the observer of the end of the run.
 func (r *run) finished(outcome string, took time.Duration) {
 	j := r.job()
+	r.trace.Outcome(outcome, outcome == string(job.Failed) || outcome == "lost")
 	r.d.Observe.Finished(End{Instance: j.Run.Instance, Band: j.Band(), Outcome: outcome, Ran: r.ran(), Took: took})
+}
+
+// retried tells the observer that the job waits again.
+func (r *run) retried(cause Cause) {
+	r.trace.Retried(string(cause))
+	r.d.Observe.Retried(cause)
 }
 
 // lossOf is the cause of a run that was lost with its connection.

@@ -157,6 +157,7 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 		return
 	}
 	r.phase, r.startedAt = executing, at
+	r.trace.Started()
 	r.openStream(ctx)
 	r.begun()
 	if r.wish != wanted {

@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // run follows one attempt of a job on one instance: it puts the inputs there,
@@ -73,6 +74,11 @@ type run struct {
 	peak atomic.Int64
 	// weighing says that somebody looks.
 	weighing atomic.Bool
+	// trace has the spans of the run; nil if its prompt is not traced. takenAt is when this
+	// hub got the run, and adopted what it took it over from.
+	trace   *traces.Attempt
+	takenAt time.Time
+	adopted Origin
 	// doing is what it does just now, for those who watch the fleet.
 	doing doing
 	// recalled says that the run was asked to be taken back and has not tried yet.
@@ -82,7 +88,7 @@ type run struct {
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing, resends: hasLostResults(j)},
-		d:     d, conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
+		d:     d, takenAt: time.Now(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
 	}
 	r.take(j)
 	if conn != nil {

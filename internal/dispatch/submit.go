@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // refusal says that the instance does not take the prompt.
@@ -31,6 +32,7 @@ var errDied = errors.New("it died when it got the prompt")
 // instance can be asked.
 func (r *run) submit(ctx context.Context) error {
 	j := r.job()
+	r.trace.Enter(traces.Inputs, time.Now())
 	graph, err := r.push(ctx)
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
@@ -41,11 +43,13 @@ func (r *run) submit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r.postedAt = time.Now()
+	r.trace.Enter(traces.Submit, r.postedAt)
 	reply, err := r.conn.client.Submit(ctx, r.post(graph))
 	var refused *comfyui.Refused
 	switch {
 	case err == nil:
 		r.phase = posted
+		r.trace.Enter(traces.Run, time.Now())
 		r.known(reply.PromptID) // servers before 0.3.45 choose their own
 		r.d.door(j.Key).taken(ctx, catalog.WithoutHubFolder(reply.NodeErrors))
 		return nil
@@ -107,6 +111,7 @@ func (r *run) search(cause error) error {
 			for _, item := range append(queue.Running, queue.Pending...) {
 				if r.is(item) {
 					r.phase = posted
+					r.trace.Enter(traces.Run, time.Now())
 					r.known(item.ID)
 					return nil
 				}
@@ -114,6 +119,7 @@ func (r *run) search(cause error) error {
 			_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
 			if err == nil && found {
 				r.phase = posted
+				r.trace.Enter(traces.Run, time.Now())
 				r.mail.put(runEvent{kind: lookAsked}) // finds the end
 				return nil
 			}

@@ -58,6 +58,7 @@ type Hub struct {
 	id      Identity
 	measure *metrics.Metrics
 	live    *gauges
+	tracing tracing
 	// logins tell whether tenants share this hub.
 	logins logins
 	// intake takes in the bodies of requests.
@@ -156,6 +157,9 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	if h.closed {
 		return errors.New("hub: closed")
 	}
+	if err := h.tracing.set(ctx, s.Tracing); err != nil {
+		return err
+	}
 	if !h.opened {
 		if err := h.open(ctx); err != nil {
 			return errors.Join(err, h.shut(ctx))
@@ -237,7 +241,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
 		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
-		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Faulted: h.recorder.faulted, Logger: log,
+		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
 	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, log: h.log}
@@ -250,7 +254,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.submitter = &Submitter{
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
-		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused,
+		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
 	}
 	h.board = &Board{insight: h.insight, dispatch: h.dispatch, fleet: h.fleet, queue: h.queue, recorder: h.recorder, log: h.log, views: map[sight]*boardView{}, pages: map[string]int{}}
@@ -339,6 +343,7 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.workers != nil {
 		h.workers.close()
 	}
+	h.tracing.close(ctx)
 	if h.ends != nil {
 		h.ends.confirmed.close(ctx)
 	}

@@ -182,6 +182,9 @@ type Settings struct {
 	// own keys lie in the storage encrypted under the first, and each may open
 	// them. Default: none, they lie there as they are.
 	Secrets []string
+	// Tracing makes OpenTelemetry spans of the life of jobs whose prompts are posted in
+	// requests with a sampled span, exported as the OTEL_* environment says. Default: none.
+	Tracing bool
 	// Logger takes all log lines; prompts and secrets never appear in them.
 	Logger *slog.Logger
 	// Audit takes the lines that say who did what. Default: none.

@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // Errors of [Submitter.Submit]: the queue is full, or what one tenant may have in it.
@@ -116,6 +117,8 @@ type Submitter struct {
 	maxUpload func() int64
 	fetcher   *fetcher
 	callbacks *Callbacks
+	// traces returns what makes spans now, nil for none.
+	traces func() *traces.Tracer
 	// refused is told of prompts that were not taken.
 	refused func(r job.Requester, err error)
 	log     func() *slog.Logger
@@ -199,7 +202,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
 			Outputs: verdict.Outputs, Targets: p.Targets, Secrets: p.Secrets,
-			Inputs: pins, Requires: needs.Encode(),
+			Inputs: pins, Requires: needs.Encode(), Trace: s.traces().Parent(ctx),
 		},
 	}
 	if q.ID == "" {

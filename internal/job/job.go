@@ -127,6 +127,9 @@ type Body struct {
 	// Inputs pins the files that the graph names, as package files encodes
 	// them; nil when there are none.
 	Inputs []byte
+	// Trace is the W3C traceparent of the request that has posted the prompt; empty if it
+	// is not traced.
+	Trace string
 	// Requires is the requirement list that Class is the signature of, as
 	// package catalog encodes it.
 	Requires []byte

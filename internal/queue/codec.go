@@ -62,6 +62,7 @@ const (
 	tagOutput  = 3 // one per output node
 	tagTargets = 4
 	tagInputs  = 5
+	tagTrace   = 6
 )
 
 func appendField(dst []byte, tag uint64, data []byte) []byte {
@@ -87,6 +88,9 @@ func (c *codec) encodeBody(b job.Body) []byte {
 	}
 	if b.Inputs != nil {
 		data = appendField(data, tagInputs, b.Inputs)
+	}
+	if b.Trace != "" {
+		data = appendField(data, tagTrace, []byte(b.Trace))
 	}
 	return c.compress(data)
 }
@@ -125,6 +129,8 @@ func parseBody(data []byte) (job.Body, error) {
 			b.Targets = value
 		case tagInputs:
 			b.Inputs = value
+		case tagTrace:
+			b.Trace = string(value)
 		}
 	}
 	return b, nil

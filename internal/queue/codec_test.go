@@ -23,3 +23,19 @@ func TestSizeOfStoredBodies(t *testing.T) {
 	}
 	require.EqualValues(t, maxUnpacked, unpackedSize([]byte("no frame")))
 }
+
+// A trace is a part of the body, which hubs that know nothing of it skip. Without one the body
+// is what it was before, byte for byte.
+func TestTraceInAStoredBody(t *testing.T) {
+	t.Parallel()
+	c, err := newCodec()
+	require.NoError(t, err)
+	with := job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	got, err := c.decodeBody(c.encodeBody(with))
+	require.NoError(t, err)
+	require.Equal(t, with, got)
+	with.Trace = ""
+	data, err := c.expand(c.encodeBody(with))
+	require.NoError(t, err)
+	require.Equal(t, "\x01\x02{}\x02\x02{}\x03\x011", string(data))
+}

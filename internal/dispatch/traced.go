@@ -1,0 +1,30 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/traces"
+)
+
+// beginTrace begins the spans of the run, if its prompt is traced. That shows in the body
+// only, so they begin when the run was taken.
+func (r *run) beginTrace() {
+	tracer := r.d.Traces()
+	if tracer == nil || r.body.Trace == "" || r.trace != nil {
+		return
+	}
+	j := r.job()
+	start := traces.Start{
+		Parent: r.body.Trace, Key: j.Key, At: r.takenAt, Instance: j.Run.Instance, Attempt: j.Attempts, Adopted: string(r.adopted),
+	}
+	if j.Attempts == 1 && j.Excuses == 0 && !j.Preempted && r.adopted == "" {
+		start.Accepted = time.UnixMilli(j.CreatedAt)
+	}
+	if needs, err := catalog.DecodeRequirements(r.body.Requires); err == nil {
+		start.Classes = len(needs.Classes)
+	}
+	if r.trace = tracer.Begin(start); r.adopted == "" {
+		r.trace.Enter(traces.Claim, r.takenAt)
+	}
+}
