@@ -28,6 +28,12 @@ type Instance struct {
 	LastSeen int64    `json:"last_seen"`
 	Reason   string   `json:"reason"`
 	Reserved []string `json:"reserved"`
+	// Restarts counts the restarts by its agent since it last went well. RestartAt is when
+	// the next one is planned, in Unix seconds (0: none), and RestartError why the last one
+	// failed.
+	Restarts     int    `json:"restarts"`
+	RestartAt    int64  `json:"restart_at"`
+	RestartError string `json:"restart_error"`
 }
 
 // Stats are the fleet in numbers.

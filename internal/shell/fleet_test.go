@@ -105,3 +105,20 @@ func TestKeygen(t *testing.T) {
 	require.Equal(t, before, after)
 	require.Equal(t, ExitUsage, call(t, "", "keygen", filepath.Join(file, "below")).code)
 }
+
+func TestNoteOfAnInstance(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).Unix()
+	for _, c := range []struct {
+		i    Instance
+		note string
+	}{
+		{Instance{}, ""},
+		{Instance{Reserved: []string{"ada"}}, "only for ada"},
+		{Instance{Reserved: []string{"ada"}, Reason: "it hangs"}, "it hangs"},
+		{Instance{Reason: "it hangs", Restarts: 3, RestartAt: at}, "it hangs; restarted 3 times; next restart at 03:04:05"},
+		{Instance{Restarts: 1, RestartError: "exit status 1"}, "restarted once; the last restart failed: exit status 1"},
+	} {
+		require.Equal(t, c.note, c.i.note())
+	}
+}

@@ -62,10 +62,26 @@ func (i Instance) seen(now time.Time) string {
 
 // note is what somebody should know of an instance.
 func (i Instance) note() string {
-	if len(i.Reserved) > 0 && i.Reason == "" {
+	var parts []string
+	if i.Reason != "" {
+		parts = append(parts, i.Reason)
+	}
+	switch {
+	case i.Restarts == 1:
+		parts = append(parts, "restarted once")
+	case i.Restarts > 1:
+		parts = append(parts, fmt.Sprintf("restarted %d times", i.Restarts))
+	}
+	if i.RestartAt > 0 {
+		parts = append(parts, "next restart at "+time.Unix(i.RestartAt, 0).Format(time.TimeOnly))
+	}
+	if i.RestartError != "" {
+		parts = append(parts, "the last restart failed: "+i.RestartError)
+	}
+	if len(i.Reserved) > 0 && len(parts) == 0 {
 		return "only for " + strings.Join(i.Reserved, ", ")
 	}
-	return i.Reason
+	return strings.Join(parts, "; ")
 }
 
 // short is a time in one unit: 5s, 12m, 3h, 4d.

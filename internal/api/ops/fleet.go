@@ -49,6 +49,12 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 	if i.Report.Restarts > 0 {
 		o.Set("restarts", pyjson.Int(int64(i.Report.Restarts)))
 	}
+	if i.Report.RestartAt > 0 {
+		o.Set("restart_at", pyjson.Int(i.Report.RestartAt/1000)) // Unix seconds, as all times here
+	}
+	if i.Report.RestartError != "" {
+		o.Set("restart_error", pyjson.String(i.Report.RestartError))
+	}
 	if i.Report.DiskSize > 0 {
 		o.Set("disk_free", pyjson.Int(i.Report.DiskFree))
 		o.Set("disk_size", pyjson.Int(i.Report.DiskSize))

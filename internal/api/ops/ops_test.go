@@ -128,3 +128,18 @@ func TestLinkedFilesRunNothing(t *testing.T) {
 		require.Equal(t, "private, no-cache", header.Get("Cache-Control"))
 	}
 }
+
+// The list has what the page shows of the restarts of a server.
+func TestRestartsInTheList(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		report fleet.InstanceReport
+		has    string
+	}{
+		{fleet.InstanceReport{Restarts: 2, RestartAt: 1_700_000_000_999, RestartError: "exit status 1"}, `"restarts": 2, "restart_at": 1700000000, "restart_error": "exit status 1"`},
+		{fleet.InstanceReport{Restarts: 2}, `"restarts": 2}`},
+		{fleet.InstanceReport{}, `"reason": ""}`},
+	} {
+		require.Contains(t, string(pyjson.Marshal(instanceValue(fleet.Instance{Report: c.report}))), c.has)
+	}
+}
