@@ -41,8 +41,8 @@ type attack struct {
 	do func(ctx context.Context, f *fleet, n int) error
 }
 
-// siege is a hub with two users who log in.
-func siege(t *testing.T) *fleet {
+// siege is a hub with two users who log in, and with lines in the block of the app.
+func siege(t *testing.T, lines string) *fleet {
 	t.Helper()
 	f := newFleet(t, "embedded")
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -58,6 +58,7 @@ func siege(t *testing.T) *fleet {
 		gossip {
 			bind {$COMFYHUB_GOSSIP}
 		}
+		%s
 	}
 }
 http://:%s {
@@ -68,7 +69,7 @@ http://:%s {
 	}
 	comfyhub
 }
-`, port, worker, hash, attacker, hash), 0o600))
+`, lines, port, worker, hash, attacker, hash), 0o600))
 	f.startHub()
 	f.startAgent("gpu", 2)
 	f.idle(2)
@@ -130,13 +131,8 @@ func p99(took []time.Duration) time.Duration {
 // are answered, and the hub's memory stays within bounds. How long those
 // requests take is printed; COMFYHUB_ATTACK says how long each attack lasts.
 func TestAttacks(t *testing.T) {
-	length := 2 * time.Second
-	if text := os.Getenv("COMFYHUB_ATTACK"); text != "" {
-		var err error
-		length, err = time.ParseDuration(text)
-		require.NoError(t, err)
-	}
-	f := siege(t)
+	length := attackLength(t)
+	f := siege(t, "")
 	for name, data := range map[string][]byte{"small.png": deepPNG(8, 8), "deep.png": deepPNG(12500, 8000), "print.jpg": progressiveCMYK(12500, 8000)} {
 		code, answer, err := f.as(t.Context(), cmp.Or(map[string]string{"small.png": worker}[name], attacker), http.MethodPost, "/upload/image",
 			http.Header{"Content-Type": {"multipart/form-data; boundary=b"}}, form(name, data))
@@ -161,6 +157,14 @@ func TestAttacks(t *testing.T) {
 			len(took), peak>>20, now>>20)
 		require.Less(t, peak, int64(maxAttackedMemory), "memory of the hub under the attack %s", a.name)
 	}
+}
+
+// attackLength is how long each attack lasts.
+func attackLength(t *testing.T) time.Duration {
+	t.Helper()
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("COMFYHUB_ATTACK"), "2s"))
+	require.NoError(t, err)
+	return length
 }
 
 // during is how long the worker's requests take while an attack goes on.

@@ -57,7 +57,7 @@ func (f *fleet) raw(t *testing.T, user, method, target string, header map[string
 // instance reads differently from the hub, pages of other sites, names that
 // were rebound, and calls that change machines.
 func TestDoors(t *testing.T) {
-	f := siege(t)
+	f := siege(t, "")
 	body := fmt.Sprintf(`{"prompt_id": "private", "client_id": "worker", "extra_data": {"note": %q, "api_key_comfy_org": %q}, "prompt": {
 		"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 1}},
 		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 3600, "steps": 10000, "nonce": 1}},
