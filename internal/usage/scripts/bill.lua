@@ -14,12 +14,13 @@ local function bill(tenant, kind, amount)
   end
   local day = math.floor(now() / DAY_MS)
   local all, field = key('usage', int(day)), kind .. ':' .. tenant
-  local fresh = redis.call('HEXISTS', all, field) == 0
-  if fresh and redis.call('HLEN', all) >= BILLED_MOST then
-    field = kind .. ':'
+  -- One command for most bills: only a new count is as much as was added to it.
+  if write('HINCRBY', all, field, int(amount)) ~= tonumber(int(amount)) then
+    return
   end
-  write('HINCRBY', all, field, int(amount))
-  if fresh then
-    write('PEXPIREAT', all, int((day + 1 + BILLED_DAYS) * DAY_MS))
+  if redis.call('HLEN', all) > BILLED_MOST then
+    write('HDEL', all, field)
+    write('HINCRBY', all, kind .. ':', int(amount))
   end
+  write('PEXPIREAT', all, int((day + 1 + BILLED_DAYS) * DAY_MS))
 end
