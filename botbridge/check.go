@@ -99,6 +99,9 @@ func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog
 			}
 			fmt.Fprintf(w, "  %-9s %s%s\n", r, strings.Join(places, " and "), note)
 		}
+		for _, a := range c.Arguments() {
+			printArgument(w, c, a, catalog)
+		}
 		if catalog == nil {
 			continue
 		}
@@ -118,4 +121,24 @@ func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog
 		return errProblems
 	}
 	return nil
+}
+
+// printArgument prints a flag of a command, with what the fleet takes.
+func printArgument(w io.Writer, c *workflow.Command, a workflow.Argument, catalog *workflow.Catalog) {
+	note := ""
+	if a.Found {
+		note = "  [found]"
+	}
+	takes := ""
+	d, err := c.Domain(a, catalog)
+	switch {
+	case err != nil:
+	case d.Kind == workflow.OneOf:
+		takes = fmt.Sprintf(", %d choices", len(d.Choices))
+	case d.Kind == workflow.WholeNumber, d.Kind == workflow.AnyNumber:
+		takes = fmt.Sprintf(", %s to %s", workflow.PlainNumber(d.Low), workflow.PlainNumber(d.High))
+	default:
+		takes = ", " + string(d.Kind)
+	}
+	fmt.Fprintf(w, "  %-9s %s of node %s (%s)%s%s\n", "--"+a.Name, a.Slot.Input, a.Slot.Node, c.Title(a.Slot.Node), takes, note)
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +23,7 @@ const toldTimeout = 30 * time.Second
 
 // ask turns a command into a request.
 func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
-	args, err := workflow.ParseArgs(tn.rest)
+	args, err := c.Parse(tn.rest)
 	if err != nil {
 		return t.complain(ctx, tn, err)
 	}
@@ -67,11 +69,11 @@ type wish struct {
 // request checks a wish, stores it and starts it. It returns once the user has been
 // told, so that the answers in a chat are in the order of the questions.
 func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
-	args, err := c.Settle(w.args)
+	args, err := t.settle(ctx, c, w.args)
 	if err != nil {
 		return t.complain(ctx, tn, err)
 	}
-	if !t.o.Guard.Takes(ctx, args.Prompt+"\n"+args.Negative) {
+	if !t.o.Guard.Takes(ctx, args.Words()) {
 		return t.reply(ctx, tn, t.say(tn, "words_refused", nil))
 	}
 	share, metered, err := t.o.Guard.Share(ctx, tn.Event)
@@ -128,6 +130,18 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// settle checks what a message asks for against the command and the fleet.
+func (t *Talk) settle(ctx context.Context, c *workflow.Command, args workflow.Args) (workflow.Args, error) {
+	if len(args.Set) > 0 {
+		var err error
+		catalog := t.catalogs.of(ctx, c.Classes(slices.Collect(maps.Keys(args.Set))...))
+		if args, err = c.Adjust(args, catalog); err != nil {
+			return args, err
+		}
+	}
+	return c.Settle(args)
 }
 
 // driving returns the context of a request: it outlives the turn and ends with the

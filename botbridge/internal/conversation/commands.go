@@ -10,21 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
-
-// help lists the commands.
-func (t *Talk) help(ctx context.Context, tn *turn) error {
-	lines := []string{t.say(tn, "help_head", nil), ""}
-	for _, c := range t.o.Commands {
-		lines = append(lines, "/"+c.Name+" - "+About(c, tn.language))
-	}
-	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_tail", nil))
-	if t.o.Guard.Admin(tn.Event) {
-		lines = append(lines, "", t.say(tn, "help_admin", nil))
-	}
-	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
-}
 
 // replyLong answers with as many messages as a text needs. If the bridge is killed in
 // between, it begins again.
@@ -35,16 +21,6 @@ func (t *Talk) replyLong(ctx context.Context, tn *turn, text string) error {
 		}
 	}
 	return nil
-}
-
-// About returns the description of a command in a language.
-func About(c *workflow.Command, language string) string {
-	for _, candidate := range []string{language, locale.Default} {
-		if text := c.Spec.About[candidate]; text != "" {
-			return text
-		}
-	}
-	return c.Name
 }
 
 // queue lists the user's waiting requests.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,14 +75,21 @@ type rig struct {
 	p     *chats
 	talk  *Talk
 	store *state.Store
+	away  *atomic.Bool // the hub says nothing of its nodes
 	last  int
 }
 
 func newRig(t *testing.T, c limits.Config) *rig {
 	t.Helper()
+	away := &atomic.Bool{}
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/prompt" || r.URL.Path == "/api/prompt" {
 			_, _ = w.Write([]byte(`{"prompt_id": "x", "number": 1, "node_errors": {}}`))
+			return
+		}
+		if r.URL.Path == "/object_info/Text" && !away.Load() {
+			_, _ = w.Write([]byte(`{"Text": {"input": {"required": {"cfg": ["FLOAT", {"min": 0, "max": 100}], "note": ["STRING", {}],
+				"sampler_name": [["euler", "heun", "dpmpp_2m", "a", "b", "c", "d", "e"]]}}}}`))
 			return
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -97,8 +105,11 @@ func newRig(t *testing.T, c limits.Config) *rig {
 	require.NoError(t, err)
 	guard, err := limits.New(c, store)
 	require.NoError(t, err)
-	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4, "seed": 1}, "_meta": {"title": "prompt"}}}`)
-	command, err := workflow.NewCommand("generate", workflow.Spec{Inputs: map[workflow.Role]string{workflow.Steps: "1.steps", workflow.Seed: "1.seed"}}, graph)
+	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4, "seed": 1, "cfg": 7.5, "sampler_name": "euler", "note": ""}, "_meta": {"title": "prompt"}}}`)
+	command, err := workflow.NewCommand("generate", workflow.Spec{
+		Inputs:    map[workflow.Role]string{workflow.Steps: "1.steps", workflow.Seed: "1.seed"},
+		Arguments: map[string]workflow.ArgumentSpec{"note": {Input: "1.note", About: map[string]string{"en": "a note"}}},
+	}, graph)
 	require.NoError(t, err)
 	inpaint, err := workflow.NewCommand("inpaint", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
 		"2": {"class_type": "LoadImageMask", "inputs": {"image": "m.png", "channel": "red"}}}`))
@@ -112,7 +123,7 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		Command: func(name string) *workflow.Command { return commands[name] },
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &rig{t: t, ctx: ctx, p: p, store: store, talk: New(Options{
+	r := &rig{t: t, ctx: ctx, p: p, store: store, away: away, talk: New(Options{
 		Store: store, Hub: client, Outbox: out, Runner: runner, Guard: guard, Texts: texts, Platform: find,
 		Commands: []*workflow.Command{command, inpaint}, Default: "generate",
 		Logger: slog.New(slog.DiscardHandler),

@@ -50,10 +50,11 @@ type Options struct {
 // Many methods: one method for each command and button; what they share is only
 // what they are given.
 type Talk struct {
-	o       Options
-	byName  map[string]*workflow.Command
-	builtIn map[string]func(context.Context, *turn) error
-	admin   map[string]func(context.Context, *turn) error
+	o        Options
+	catalogs *catalogs
+	byName   map[string]*workflow.Command
+	builtIn  map[string]func(context.Context, *turn) error
+	admin    map[string]func(context.Context, *turn) error
 
 	mu        sync.Mutex
 	met       map[string]string    // the last user of a chat, as noted for broadcasts
@@ -81,7 +82,7 @@ func New(o Options) *Talk {
 	if o.AlbumWait == 0 {
 		o.AlbumWait = albumWait
 	}
-	t := &Talk{o: o, byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
+	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}

@@ -127,3 +127,10 @@ func (c *Client) ObjectInfo(ctx context.Context) ([]byte, error) {
 	err := c.get(ctx, "/object_info", "", &raw)
 	return raw, err
 }
+
+// ObjectInfoOf reads one node class of the fleet, raw: {} if no instance has it.
+func (c *Client) ObjectInfoOf(ctx context.Context, class string) ([]byte, error) {
+	var raw []byte
+	err := c.get(ctx, "/object_info/"+url.PathEscape(class), "", &raw)
+	return raw, err
+}

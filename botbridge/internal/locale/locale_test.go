@@ -48,7 +48,7 @@ func TestMoreLanguages(t *testing.T) {
 	require.Equal(t, "Gespeichert.", b.Say("de", "saved", nil))
 	require.Equal(t, "Stopping.", b.Say("de", "cancelling", nil), "what it lacks is said in English")
 	require.Equal(t, "That is too long for me: {max} characters at most.", b.Say("en", "too_long", nil))
-	require.Equal(t, "I do not know {flag} {flag}. I know --ar, --size, -n, --steps, --seed, --no, --model, --strength and --file.",
+	require.Equal(t, "I do not know {flag} {flag}. /{command} knows {flags}.",
 		b.Say("en", "flag_unknown", With{"flag": "{flag} {flag}"}), "what a person wrote is not filled in again")
 }
 

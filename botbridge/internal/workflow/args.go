@@ -2,6 +2,8 @@ package workflow
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -25,6 +27,8 @@ type Args struct {
 	AspectH int `json:"aspect_h,omitempty"`
 	// AsFile asks for files instead of pictures.
 	AsFile bool `json:"as_file,omitempty"`
+	// Set are the values of the command's own arguments, by their names.
+	Set map[string]string `json:"set,omitempty"`
 }
 
 // Complaint is what is wrong with a message, for its author: the key of a text, and
@@ -51,9 +55,9 @@ const (
 	maxRatio = 8
 )
 
-// ParseArgs parses what follows a command's name. Flags may appear anywhere; dashes
-// that a phone has joined into a long one count as two.
-func ParseArgs(text string) (Args, error) {
+// Parse parses what follows the command's name. Flags may appear anywhere; dashes that a
+// phone has joined into a long one count as two.
+func (c *Command) Parse(text string) (Args, error) {
 	var a Args
 	if utf8.RuneCountInString(text) > maxText {
 		return a, complain("too_long", "max", maxText)
@@ -80,6 +84,22 @@ func ParseArgs(text string) (Args, error) {
 		}
 		into = &prompt
 		name, value, joined := strings.Cut(flag, "=")
+		argument, known := Argument{}, false
+		if !slices.Contains(ownFlags(), name) {
+			if argument, known = c.argument(name); !known {
+				return a, c.unknown("--" + name)
+			}
+		}
+		if !joined && known && argument.Switch() {
+			a.own(argument.Name, switchText(true))
+			if i+1 < len(words) {
+				if _, ok := parseSwitch(words[i+1]); ok {
+					i++
+					a.own(argument.Name, words[i])
+				}
+			}
+			continue
+		}
 		if !joined {
 			i++
 			if i >= len(words) {
@@ -88,6 +108,10 @@ func ParseArgs(text string) (Args, error) {
 			value = words[i]
 		}
 		value, i = quoted(value, words, i)
+		if known {
+			a.own(argument.Name, value)
+			continue
+		}
 		if err := a.set(name, value); err != nil {
 			return a, err
 		}
@@ -97,6 +121,45 @@ func ParseArgs(text string) (Args, error) {
 		a.Negative = inside
 	}
 	return a, nil
+}
+
+// own sets an argument of the command.
+func (a *Args) own(name, value string) {
+	if a.Set == nil {
+		a.Set = map[string]string{}
+	}
+	a.Set[name] = value
+}
+
+// Words returns all texts of a message that the workflow gets, for moderation.
+func (a Args) Words() string {
+	words := []string{a.Prompt, a.Negative}
+	for _, name := range slices.Sorted(maps.Keys(a.Set)) {
+		words = append(words, a.Set[name])
+	}
+	return strings.Join(words, "\n")
+}
+
+// unknown is the complaint about a flag, with the one that was probably meant.
+func (c *Command) unknown(flag string) error {
+	var names []string
+	for name, role := range map[string]Role{
+		"ar": Size, "size": Size, "n": Count, "steps": Steps, "seed": Seed, "no": Negative, "model": Model, "strength": Strength,
+	} {
+		if c.Takes(role) {
+			names = append(names, name)
+		}
+	}
+	for _, a := range c.arguments {
+		names = append(names, a.Name)
+	}
+	names = append(names, "file")
+	names = slices.DeleteFunc(names, func(name string) bool { return "--"+name == flag })
+	slices.Sort(names)
+	if near := Nearest(flag, names); near != "" {
+		return complain("flag_near", "flag", clip(flag), "near", "--"+near, "command", c.Name)
+	}
+	return complain("flag_unknown", "flag", clip(flag), "flags", clipLong("--"+strings.Join(names, ", --")), "command", c.Name)
 }
 
 // quotes are pairs of marks around a value; phones make their own of plain ones.
@@ -181,8 +244,6 @@ func (a *Args) set(name, value string) (err error) {
 		if err == nil && !(a.Strength > 0 && a.Strength <= 1) {
 			return bad
 		}
-	default:
-		return complain("flag_unknown", "flag", clip("--"+name))
 	}
 	if err != nil {
 		return bad

@@ -18,6 +18,10 @@ type Spec struct {
 	// Inputs binds roles to nodes; "-" removes a guess. Roles that are not named
 	// are guessed.
 	Inputs map[Role]string `yaml:"inputs"`
+	// Arguments are further inputs that a message may set, by the names of their flags.
+	// "*" is about those that are not named: "-" for none, "all" for all that can be
+	// set safely; default: the usual ones, such as cfg.
+	Arguments map[string]ArgumentSpec `yaml:"arguments"`
 	// Price is how much of the daily share one picture costs. Default: 1.
 	Price *int64 `yaml:"price"`
 	// MaxCount, MaxSteps and MaxPixels bound what a message may ask for.
@@ -35,14 +39,18 @@ type Spec struct {
 }
 
 // Command is a workflow that a message can fill in. It is immutable.
+//
+// Many methods: what a message may set, how it is checked against the fleet, and where it
+// goes in the graph all depend on the same graph and the same lines of bot.yaml.
 type Command struct {
 	Name  string
 	Spec  Spec
 	Price int64
 
-	graph   *Graph
-	slots   map[Role][]Slot
-	guessed map[Role]bool
+	graph     *Graph
+	slots     map[Role][]Slot
+	guessed   map[Role]bool
+	arguments []Argument
 }
 
 // NewCommand binds a workflow.
@@ -54,6 +62,10 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	c := &Command{Name: name, Spec: spec, Price: 1, graph: graph, slots: graph.guess(), guessed: map[Role]bool{}}
 	for r := range c.slots {
 		c.guessed[r] = true
+	}
+	var guesses []Slot // also those that bot.yaml removes: nothing that is found sets them
+	for _, slots := range c.slots {
+		guesses = append(guesses, slots...)
 	}
 	for r, text := range spec.Inputs {
 		if !slices.Contains(Roles(), r) {
@@ -67,6 +79,9 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 		if c.slots[r], err = graph.bind(r, text); err != nil {
 			return nil, fmt.Errorf("inputs: %s: %w", r, err)
 		}
+	}
+	if err := c.bindArguments(guesses); err != nil {
+		return nil, err
 	}
 	if spec.Price != nil {
 		c.Price = *spec.Price
@@ -177,5 +192,6 @@ func (c *Command) Fill(a Args, f Files) []byte {
 	put(Strength, a.Strength > 0, pyjson.Float(a.Strength))
 	put(Image, f.Image != "", pyjson.String(f.Image))
 	put(Mask, f.Mask != "", pyjson.String(f.Mask))
+	c.fillArguments(g, a.Set)
 	return g.Bytes()
 }

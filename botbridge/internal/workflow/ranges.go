@@ -78,10 +78,11 @@ func (c *Command) outside(at Slot, spec pyjson.Value) string {
 }
 
 func (s span) String() string {
-	return fmt.Sprintf("%s to %s", plainNumber(s.low), plainNumber(s.high))
+	return fmt.Sprintf("%s to %s", PlainNumber(s.low), PlainNumber(s.high))
 }
 
-func plainNumber(n float64) string {
+// PlainNumber writes a number as people do: whole ones without a point.
+func PlainNumber(n float64) string {
 	if n == math.Trunc(n) && math.Abs(n) < 1<<62 {
 		return fmt.Sprint(int64(n))
 	}

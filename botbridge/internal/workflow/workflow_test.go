@@ -90,6 +90,14 @@ func TestNotAWorkflow(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotAPI)
 }
 
+// plainCommand has no arguments of its own.
+func plainCommand(t testing.TB) *Command {
+	t.Helper()
+	c, err := NewCommand("plain", Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}}}`))
+	require.NoError(t, err)
+	return c
+}
+
 func TestParseArgs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Args{
@@ -110,7 +118,7 @@ func TestParseArgs(t *testing.T) {
 		"a -- b - c":                    {Prompt: "a -- b - c"},
 		"--seed 18446744073709551615 x": {Prompt: "x", Seed: 1<<64 - 1, SeedGiven: true},
 	} {
-		got, err := ParseArgs(text)
+		got, err := plainCommand(t).Parse(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
@@ -119,7 +127,7 @@ func TestParseArgs(t *testing.T) {
 		"--seed -1": "flag_bad", "--strength 2": "flag_bad", "--strength NaN": "flag_bad", "--colour red": "flag_unknown",
 		"--steps 99999999999999999999": "flag_bad",
 	} {
-		_, err := ParseArgs(text)
+		_, err := plainCommand(t).Parse(text)
 		var c *Complaint
 		require.ErrorAs(t, err, &c, text)
 		require.Equal(t, key, c.Key, text)
@@ -197,7 +205,7 @@ func FuzzParseArgs(f *testing.F) {
 	f.Add("a --ar 16:9 —no x -n 3")
 	f.Add("--seed=5 --size 1x1 --strength ,")
 	f.Fuzz(func(t *testing.T, text string) {
-		a, err := ParseArgs(text)
+		a, err := plainCommand(t).Parse(text)
 		if err != nil {
 			return
 		}

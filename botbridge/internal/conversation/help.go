@@ -1,0 +1,141 @@
+package conversation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+const (
+	// helpChoices is how many choices of an argument are listed beside it.
+	helpChoices = 6
+	// maxChoices bounds the list of all of them.
+	maxChoices = 500
+)
+
+// help lists the commands, or what one of them takes: /help COMMAND, or all choices of
+// one argument: /help COMMAND ARGUMENT.
+func (t *Talk) help(ctx context.Context, tn *turn) error {
+	words := strings.Fields(strings.ToLower(tn.rest))
+	if len(words) > 0 {
+		if c := t.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
+			if len(words) > 1 {
+				return t.helpArgument(ctx, tn, c, strings.TrimLeft(words[1], "-—–"))
+			}
+			return t.helpCommand(ctx, tn, c)
+		}
+	}
+	lines := []string{t.say(tn, "help_head", nil), ""}
+	for _, c := range t.o.Commands {
+		lines = append(lines, "/"+c.Name+" - "+About(c, tn.language))
+	}
+	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_tail", nil))
+	if t.o.Guard.Admin(tn.Event) {
+		lines = append(lines, "", t.say(tn, "help_admin", nil))
+	}
+	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// helpCommand says what a command takes.
+func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) error {
+	lines := []string{"/" + c.Name + " - " + About(c, tn.language)}
+	for _, line := range []struct {
+		role workflow.Role
+		key  string
+		with locale.With
+	}{
+		{workflow.Image, "help_image", nil},
+		{workflow.Mask, "help_mask", nil},
+		{workflow.Negative, "help_no", nil},
+		{workflow.Size, "help_size", locale.With{"max": c.Spec.MaxPixels}},
+		{workflow.Count, "help_n", locale.With{"max": c.Spec.MaxCount}},
+		{workflow.Steps, "help_steps", locale.With{"max": c.Spec.MaxSteps}},
+		{workflow.Strength, "help_strength", nil},
+		{workflow.Model, "help_model", locale.With{"models": c.Spec.Models}},
+		{workflow.Seed, "help_seed", locale.With{"max": c.Spec.MaxSeed}},
+	} {
+		if !c.Takes(line.role) || line.role == workflow.Model && len(c.Spec.Models) == 0 {
+			continue
+		}
+		lines = append(lines, t.say(tn, line.key, line.with))
+	}
+	lines = append(lines, t.say(tn, "help_file", nil))
+	if len(c.Arguments()) > 0 {
+		catalog := t.catalogs.of(ctx, c.Classes())
+		for _, a := range c.Arguments() {
+			if line := t.argumentLine(tn, c, a, catalog); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// argumentLine says what an argument may be, "" for one that nobody can set now.
+func (t *Talk) argumentLine(tn *turn, c *workflow.Command, a workflow.Argument, catalog *workflow.Catalog) string {
+	d, err := c.Domain(a, catalog)
+	if err != nil {
+		return ""
+	}
+	values := ""
+	switch d.Kind {
+	case workflow.WholeNumber, workflow.AnyNumber:
+		values = t.say(tn, "values_range", locale.With{"low": workflow.PlainNumber(d.Low), "high": workflow.PlainNumber(d.High)})
+	case workflow.OneOf:
+		values = strings.Join(d.Choices[:min(helpChoices, len(d.Choices))], ", ")
+		if more := len(d.Choices) - helpChoices; more > 0 {
+			values += t.say(tn, "values_more", locale.With{"n": more, "command": c.Name, "name": a.Name})
+		}
+	case workflow.OnOff:
+		values = t.say(tn, "values_switch", nil)
+	case workflow.AnyText:
+		values = t.say(tn, "values_text", nil)
+	}
+	line := fmt.Sprintf("--%s: %s", a.Name, values)
+	if now := a.Now(); now != "" && d.Kind != workflow.AnyText {
+		line += t.say(tn, "values_now", locale.With{"now": now})
+	}
+	if about := inLanguage(a.Spec.About, tn.language); about != "" {
+		line += " - " + about
+	}
+	return line
+}
+
+// helpArgument lists all choices of an argument.
+func (t *Talk) helpArgument(ctx context.Context, tn *turn, c *workflow.Command, name string) error {
+	args := c.Arguments()
+	at := slices.IndexFunc(args, func(a workflow.Argument) bool { return a.Name == name })
+	if at < 0 {
+		return t.helpCommand(ctx, tn, c)
+	}
+	catalog := t.catalogs.of(ctx, c.Classes(name))
+	d, err := c.Domain(args[at], catalog)
+	switch {
+	case err != nil:
+		return t.reply(ctx, tn, t.say(tn, "arg_unasked", locale.With{"flag": "--" + name}))
+	case d.Kind == workflow.OneOf:
+		return t.replyLong(ctx, tn, "--"+name+":\n"+strings.Join(d.Choices[:min(maxChoices, len(d.Choices))], "\n"))
+	}
+	return t.reply(ctx, tn, t.argumentLine(tn, c, args[at], catalog))
+}
+
+// About returns the description of a command in a language.
+func About(c *workflow.Command, language string) string {
+	if text := inLanguage(c.Spec.About, language); text != "" {
+		return text
+	}
+	return c.Name
+}
+
+func inLanguage(texts map[string]string, language string) string {
+	for _, candidate := range []string{language, locale.Default} {
+		if text := texts[candidate]; text != "" {
+			return text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,284 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// Argument is an input of the graph that a message sets by a flag of its own. It is a
+// literal, and no input that a role sets.
+type Argument struct {
+	// Name is the flag without its dashes.
+	Name string
+	Slot Slot
+	// Found means that bot.yaml does not declare it.
+	Found bool
+	Spec  ArgumentSpec
+
+	now pyjson.Value // in the workflow
+}
+
+// Now returns the value in the workflow.
+func (a Argument) Now() string { return plainValue(a.now) }
+
+// Switch means that the flag needs no value: alone it is on.
+func (a Argument) Switch() bool {
+	_, ok := a.now.(pyjson.Bool)
+	return ok
+}
+
+// ArgumentSpec is an argument as bot.yaml describes it.
+type ArgumentSpec struct {
+	// Input is a node by id or title, a dot, and an input; "-" forbids the argument.
+	Input string `yaml:"input"`
+	// Min and Max bound a number further than the fleet does.
+	Min *float64 `yaml:"min"`
+	Max *float64 `yaml:"max"`
+	// Choices are all that it may be. Default: what the fleet offers.
+	Choices []string `yaml:"choices"`
+	// About is one line by language, for /help.
+	About map[string]string `yaml:"about"`
+}
+
+// UnmarshalYAML parses an argument: a text is its input.
+func (a *ArgumentSpec) UnmarshalYAML(unmarshal func(any) error) error {
+	if unmarshal(&a.Input) == nil {
+		return nil
+	}
+	var words map[string]any
+	if err := unmarshal(&words); err != nil {
+		return errors.New("an argument is an input such as 3.cfg, or a block of input, min, max, choices and about")
+	}
+	for word := range words {
+		if !slices.Contains([]string{"input", "min", "max", "choices", "about"}, word) {
+			return fmt.Errorf("an argument has no option %q: those are input, min, max, choices and about", word)
+		}
+	}
+	type plain ArgumentSpec
+	return unmarshal((*plain)(a))
+}
+
+// Words of bot.yaml that are about the arguments that are not declared.
+const (
+	// otherArguments names them.
+	otherArguments = "*"
+	// forbidden is the word for none of them, and for one that is not to be set.
+	forbidden = "-"
+	// allArguments is the word for all that can be set safely.
+	allArguments = "all"
+)
+
+// usualArguments are the inputs that may be set without being declared, and their flags:
+// none of them makes a run take much longer, and none names a file.
+func usualArguments() map[string]string {
+	return map[string]string{
+		"cfg": "cfg", "sampler_name": "sampler", "scheduler": "scheduler", "guidance": "guidance", "shift": "shift", "lora_name": "lora",
+		"strength_model": "lora_strength", "strength_clip": "lora_clip", "stop_at_clip_layer": "clip_skip", "fps": "fps", "frame_rate": "fps",
+	}
+}
+
+// costly reports whether an input makes a run take longer or need more memory without
+// any bound but its node's, which is far too high: such a one needs a max in bot.yaml.
+func costly(input string) bool {
+	return slices.Contains([]string{
+		"width", "height", "length", "frames", "num_frames", "frame_count", "video_frames", "frame_load_cap", "steps", "megapixels", "scale_by",
+		"upscale_by", "scale_factor", "resolution", "duration", "seconds", "repeats", "tile_size", "batch_size", "amount",
+	}, input)
+}
+
+// pathLike reports whether a text probably names a file or a place.
+func pathLike(input string) bool {
+	for _, part := range []string{"path", "file", "dir", "folder", "prefix", "url", "image", "video", "audio", "mask", "name"} {
+		if strings.Contains(strings.ToLower(input), part) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// maxArguments bounds the arguments of a command.
+	maxArguments = 40
+	// maxWords bounds a text that is set by an argument, in bytes.
+	maxWords = 1000
+)
+
+var argumentName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+// ownFlags are those that mean the same for every command.
+func ownFlags() []string {
+	return []string{"ar", "size", "n", "count", "steps", "seed", "no", "negative", "neg", "prompt", "model", "strength", "file"}
+}
+
+// Arguments returns what messages may set by flags of their own, the declared ones first.
+// Whether the fleet knows what they may be is another question: see Domain.
+func (c *Command) Arguments() []Argument { return c.arguments }
+
+// argument returns the argument with a name, or with that of its input.
+func (c *Command) argument(name string) (Argument, bool) {
+	name = strings.ReplaceAll(name, "-", "_")
+	for _, a := range c.arguments {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	for _, a := range c.arguments {
+		if strings.EqualFold(a.Slot.Input, name) {
+			return a, true
+		}
+	}
+	return Argument{}, false
+}
+
+// bindArguments finds the inputs of all arguments. guesses are those that roles would set
+// if bot.yaml did not keep messages from it.
+func (c *Command) bindArguments(guesses []Slot) error {
+	declared := c.Spec.Arguments
+	var taken []Slot
+	for _, slots := range c.slots {
+		taken = append(taken, slots...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		spec := declared[name]
+		if name == otherArguments {
+			continue
+		}
+		if spec.Input == forbidden {
+			if !c.names(name) {
+				return fmt.Errorf("arguments: %s: there is no such input to forbid", name)
+			}
+			continue
+		}
+		slot, err := c.bindArgument(name, spec, taken)
+		if err != nil {
+			return fmt.Errorf("arguments: %s: %w", name, err)
+		}
+		c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Spec: spec, now: c.graph.literal(slot.Node, slot.Input)})
+		taken = append(taken, slot)
+	}
+	switch others := declared[otherArguments].Input; others {
+	case forbidden:
+	case "", allArguments:
+		c.findArguments(append(taken, guesses...), others == allArguments)
+	default:
+		return fmt.Errorf("arguments: %q is - for none, or all", otherArguments)
+	}
+	if len(c.arguments) > maxArguments {
+		c.arguments = c.arguments[:maxArguments]
+	}
+	return nil
+}
+
+func (c *Command) bindArgument(name string, spec ArgumentSpec, taken []Slot) (Slot, error) {
+	node, input, dotted := cutLast(spec.Input)
+	switch {
+	case !argumentName.MatchString(name):
+		return Slot{}, errors.New("the name of a flag is a-z, 0-9 and _, 32 characters at most")
+	case slices.Contains(ownFlags(), name):
+		return Slot{}, fmt.Errorf("--%s has a meaning for every command; see inputs", name)
+	case !dotted:
+		return Slot{}, errors.New("an input is named as NODE.INPUT, such as 3.cfg")
+	}
+	id, err := c.graph.find(node)
+	if err != nil {
+		return Slot{}, err
+	}
+	slot := Slot{id, input}
+	switch c.graph.literal(id, input).(type) {
+	case pyjson.String, pyjson.Number, pyjson.Bool:
+	default:
+		return slot, fmt.Errorf("node %s (%s) has no input %q with a value of its own", id, c.graph.Title(id), input)
+	}
+	switch {
+	case slices.Contains(taken, slot):
+		return slot, fmt.Errorf("%s is set by something else already; see inputs", slot)
+	case costly(input) && spec.Max == nil:
+		return slot, fmt.Errorf("%q decides how long a run takes: set max", input)
+	case spec.Min != nil && spec.Max != nil && *spec.Min > *spec.Max:
+		return slot, errors.New("min is above max")
+	}
+	return slot, nil
+}
+
+// findArguments finds inputs that are not declared: the usual ones, or all that can be
+// set safely. A second input of the same name has the flag with a 2.
+func (c *Command) findArguments(taken []Slot, all bool) {
+	usual := usualArguments()
+	for _, id := range c.graph.ids {
+		for input, value := range c.graph.inputs(id).All() {
+			name, known := usual[input]
+			if !known {
+				name = strings.ToLower(input)
+			}
+			slot := Slot{id, input}
+			switch value.(type) {
+			case pyjson.String, pyjson.Number, pyjson.Bool:
+			default:
+				continue
+			}
+			if !known && !all || costly(input) || slices.Contains(taken, slot) || slices.Contains(usualOf(Model), input) || slices.Contains(usualOf(Seed), input) {
+				continue
+			}
+			if _, text := value.(pyjson.String); text && !known && pathLike(input) || c.Spec.Arguments[input].Input == forbidden {
+				continue
+			}
+			if name = c.freeName(name); name != "" {
+				c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Found: true, now: value})
+			}
+		}
+	}
+}
+
+// names reports whether something in the graph has the name of an input or its flag.
+func (c *Command) names(name string) bool {
+	usual, base := usualArguments(), strings.TrimRight(name, "0123456789")
+	for _, id := range c.graph.ids {
+		for input := range c.graph.inputs(id).All() {
+			for _, known := range []string{input, strings.ToLower(input), usual[input]} {
+				if known == name || known == base {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// usualOf is usual without the input that may be anything.
+func usualOf(r Role) []string {
+	return slices.DeleteFunc(usual(r), func(input string) bool { return input == "value" })
+}
+
+// freeName returns a name that no argument has, "" for one that is forbidden or cannot be
+// a flag.
+func (c *Command) freeName(name string) string {
+	free := name
+	for n := 2; ; n++ {
+		if c.Spec.Arguments[free].Input == forbidden || slices.Contains(ownFlags(), free) || !argumentName.MatchString(free) {
+			return ""
+		}
+		if !slices.ContainsFunc(c.arguments, func(a Argument) bool { return a.Name == free }) {
+			return free
+		}
+		free = name + strconv.Itoa(n)
+	}
+}
+
+func plainValue(v pyjson.Value) string {
+	switch v := v.(type) {
+	case pyjson.String:
+		return string(v)
+	case pyjson.Number:
+		return string(v)
+	case pyjson.Bool:
+		return switchText(bool(v))
+	}
+	return ""
+}
