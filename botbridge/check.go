@@ -17,7 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// askTimeout bounds what is asked of Telegram.
+// askTimeout bounds what is asked of the chat platforms.
 const askTimeout = 20 * time.Second
 
 // errProblems says that a configuration would not work; what would not has been
@@ -39,7 +39,7 @@ func checkCommand() *cobra.Command {
 			problems = errors.Join(problems, err)
 			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
 			defer cancel()
-			name, more := bridge.Check(ctx, c, !offline)
+			names, more := bridge.Check(ctx, c, !offline)
 			problems = errors.Join(problems, errors.Join(more...))
 			if folder := c.LocaleFolder(); folder != "" {
 				mistakes, notes := locale.Check(folder)
@@ -50,8 +50,8 @@ func checkCommand() *cobra.Command {
 					fmt.Fprintln(cmd.OutOrStdout(), "note     ", note)
 				}
 			}
-			if name != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "the bot is @%s\n", name)
+			for _, name := range names {
+				fmt.Fprintf(cmd.OutOrStdout(), "the bot is %s\n", name)
 			}
 			var catalog *workflow.Catalog
 			if !offline {
@@ -62,7 +62,7 @@ func checkCommand() *cobra.Command {
 			return report(cmd.OutOrStdout(), commands, catalog, problems)
 		},
 	}
-	cmd.Flags().BoolVar(&offline, "offline", false, "ask neither the hub nor Telegram")
+	cmd.Flags().BoolVar(&offline, "offline", false, "ask neither the hub nor the chat platforms")
 	return cmd
 }
 

@@ -1,5 +1,5 @@
 // Command botbridge lets people make pictures from a chat: it takes messages
-// from Telegram (or from a program of one's own) to a ComfyHub hub, and the
+// from Telegram, Discord or a program of one's own to a ComfyHub hub, and the
 // pictures back. See docs/bot.md.
 package main
 

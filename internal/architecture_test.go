@@ -56,7 +56,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simsd", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/stage",
+	"e2e/storedtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simsd", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/freeport", "internal/leaktest", "internal/programs", "internal/programs/programstest", "botbridge/internal/fakebot", "botbridge/internal/fakediscord", "botbridge/internal/stage",
 }
 
 // testsMayImport is what tests may import besides, and nothing else of the
@@ -77,6 +77,7 @@ var owners = map[string][]string{
 	"github.com/yuin/gopher-lua":          {"internal/redis/engine"},
 	"github.com/hashicorp/memberlist":     {"internal/gossip"},
 	"github.com/go-telegram/bot":          {"botbridge/internal/telegram"},
+	"github.com/disgoorg/":                {"botbridge/internal/discord"},
 	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
 	"gocloud.dev/":                        {"internal/files"},
 	"github.com/cenkalti/backoff/":        {"internal/retry"},

@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage", "internal/programs"},
 	"botbridge/internal": {},
 	"botbridge/internal/bridge": {
-		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/hubapi", "botbridge/internal/limits",
+		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/discord", "botbridge/internal/hubapi", "botbridge/internal/limits",
 		"botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform", "botbridge/internal/request",
 		"botbridge/internal/state", "botbridge/internal/telegram", "botbridge/internal/webchat", "botbridge/internal/workflow", "internal/retry",
 	},
@@ -36,10 +36,11 @@ var mayImport = map[string][]string{
 	"botbridge/internal/outbox":   {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/telegram": {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/webchat":  {"botbridge/internal/platform"},
+	"botbridge/internal/discord":  {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/hubapi":   {"internal/comfyui"},
 	"botbridge/internal/state":    {"internal/redis"},
 	"botbridge/internal/workflow": {"internal/pyjson"},
-	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "internal/freeport", "internal/programs"},
+	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/freeport", "internal/programs"},
 	"e2e":                         {}, // the programs, from outside
 	"docker":                      {}, // its compose file
 

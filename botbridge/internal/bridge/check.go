@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
+	"github.com/comfyhub/comfyhub/botbridge/internal/discord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/telegram"
@@ -14,9 +15,9 @@ import (
 )
 
 // Check returns what New would refuse in a configuration whose Problems are known, and
-// what Telegram says of the token; name is the bot's, if Telegram was asked and knows
-// it. Nothing is started.
-func Check(ctx context.Context, c *config.Config, ask bool) (name string, list []error) {
+// what Telegram and Discord say of their tokens; names are the bot's there, for people,
+// as far as they were asked and know it. Nothing is started.
+func Check(ctx context.Context, c *config.Config, ask bool) (names []string, list []error) {
 	if _, err := locale.Load(c.LocaleFolder()); err != nil {
 		list = append(list, err)
 	}
@@ -37,22 +38,66 @@ func Check(ctx context.Context, c *config.Config, ask bool) (name string, list [
 			}
 		}
 	}
-	if c.Telegram == nil || !ask {
-		return "", list
+	if !ask {
+		return nil, list
+	}
+	for _, p := range []struct {
+		title string
+		name  func(context.Context, *config.Config) (string, error)
+	}{{"", askTelegram}, {" on Discord", askDiscord}} {
+		name, err := p.name(ctx, c)
+		if err != nil {
+			list = append(list, err)
+		} else if name != "" {
+			names = append(names, "@"+name+p.title)
+		}
+	}
+	return names, list
+}
+
+// askTelegram returns the name of the bot, "" if there is none or its token is known to
+// be missing.
+func askTelegram(ctx context.Context, c *config.Config) (string, error) {
+	if c.Telegram == nil {
+		return "", nil
 	}
 	token, err := c.Telegram.Token.Read(c.Folder)
 	if err != nil {
-		return "", list // said already
+		return "", nil // said already
 	}
 	t, err := telegram.New(telegram.Options{Token: token, Server: c.Telegram.Server})
 	if err != nil {
-		return "", append(list, err)
+		return "", err
 	}
 	defer t.Close()
-	if name, err = t.Me(ctx); errors.Is(err, telegram.ErrToken) {
-		return "", append(list, fmt.Errorf("telegram: token: %w", err))
+	name, err := t.Me(ctx)
+	if errors.Is(err, telegram.ErrToken) {
+		return "", fmt.Errorf("telegram: token: %w", err)
 	} else if err != nil {
-		return "", append(list, fmt.Errorf("telegram was not asked about the token: %w", err))
+		return "", fmt.Errorf("telegram was not asked about the token: %w", err)
 	}
-	return name, list
+	return name, nil
+}
+
+// askDiscord does the same.
+func askDiscord(ctx context.Context, c *config.Config) (string, error) {
+	if c.Discord == nil {
+		return "", nil
+	}
+	token, err := c.Discord.Token.Read(c.Folder)
+	if err != nil {
+		return "", nil // said already
+	}
+	d, err := discord.New(discord.Options{Token: token, Server: c.Discord.Server})
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	name, err := d.Me(ctx)
+	if errors.Is(err, discord.ErrToken) {
+		return "", fmt.Errorf("discord: token: %w", err)
+	} else if err != nil {
+		return "", fmt.Errorf("discord was not asked about the token: %w", err)
+	}
+	return name, nil
 }

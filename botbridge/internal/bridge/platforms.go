@@ -9,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/discord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -49,8 +50,15 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 		}
 		b.platforms[webchat.Name] = w
 	}
+	if c.Discord != nil {
+		d, err := b.discord(c, commands)
+		if err != nil {
+			return err
+		}
+		b.platforms[discord.Name] = d
+	}
 	if len(b.platforms) == 0 {
-		return errors.New("no chat platform is configured: telegram or webchat")
+		return errors.New("no chat platform is configured: telegram, discord or webchat")
 	}
 	return nil
 }
@@ -65,7 +73,7 @@ func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Comman
 		for _, c := range commands {
 			list = append(list, telegram.Command{Name: c.Name, About: conversation.About(c, language)})
 		}
-		for _, name := range []string{"queue", "why", "cancel", "status", "settings", "help"} {
+		for _, name := range conversation.Menu() {
 			list = append(list, telegram.Command{Name: name, About: b.texts.Say(language, "menu_"+name, nil)})
 		}
 		// Telegram knows languages of two letters.

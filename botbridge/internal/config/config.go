@@ -39,6 +39,7 @@ type Config struct {
 	Locales  string    `yaml:"locales"`
 	Telegram *Telegram `yaml:"telegram"`
 	Webchat  *Webchat  `yaml:"webchat"`
+	Discord  *Discord  `yaml:"discord"`
 	// Limits says who may do what.
 	Limits limits.Config `yaml:"limits"`
 	// Delivery is how a single picture is sent: "reply", as a new message, or
@@ -73,6 +74,33 @@ type Webchat struct {
 	Secret    Secret `yaml:"secret"`
 	Callback  string `yaml:"callback"`
 	FilesFrom string `yaml:"files_from"`
+}
+
+// Discord is the section of that name.
+type Discord struct {
+	// Token is the bot's. Default: the variable COMFYHUB_DISCORD_TOKEN.
+	Token Secret `yaml:"token"`
+	// Server is the address of the REST API, with its version.
+	// Default: https://discord.com/api/v10.
+	Server string `yaml:"server"`
+	// Guilds and Roles are ids: if there are any, nobody else is listened to.
+	Guilds []string `yaml:"guilds"`
+	Roles  []string `yaml:"roles"`
+	// Direct admits direct messages. Default: true if neither guilds nor roles are
+	// named, because a stranger needs only one server in common with the bot.
+	Direct *bool `yaml:"direct"`
+	// UploadMB and DownloadMB are how large a file may be that is sent, or that
+	// somebody sends, in MiB. Default: 10 and 20.
+	UploadMB   int64 `yaml:"upload_mb"`
+	DownloadMB int64 `yaml:"download_mb"`
+}
+
+// AdmitsDirect reports whether direct messages are admitted.
+func (d *Discord) AdmitsDirect() bool {
+	if d.Direct != nil {
+		return *d.Direct
+	}
+	return len(d.Guilds)+len(d.Roles) == 0
 }
 
 // Secret says where a secret is.
@@ -157,7 +185,7 @@ func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
 }
 
 // Load reads a file that a bridge can run with. The variables COMFYHUB_BOT_HUB, _REDIS, _DATA, _LISTEN,
-// _FILES_URL and _SERVER override it.
+// _FILES_URL and _SERVER, and COMFYHUB_DISCORD_SERVER, override it.
 func Load(path string) (*Config, error) {
 	c, err := Read(path)
 	if err != nil {
@@ -209,6 +237,9 @@ func (c *Config) environment() {
 	if value := os.Getenv("COMFYHUB_BOT_SERVER"); value != "" && c.Telegram != nil {
 		c.Telegram.Server = value
 	}
+	if value := os.Getenv("COMFYHUB_DISCORD_SERVER"); value != "" && c.Discord != nil {
+		c.Discord.Server = value
+	}
 }
 
 func (c *Config) defaults() {
@@ -222,6 +253,9 @@ func (c *Config) defaults() {
 	}
 	if c.Telegram != nil && c.Telegram.Token == (Secret{}) {
 		c.Telegram.Token.Env = "COMFYHUB_BOT_TOKEN"
+	}
+	if c.Discord != nil && c.Discord.Token == (Secret{}) {
+		c.Discord.Token.Env = "COMFYHUB_DISCORD_TOKEN"
 	}
 }
 

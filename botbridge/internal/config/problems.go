@@ -47,10 +47,11 @@ func (c *Config) Problems() (list []error) {
 			add("locales: there is no folder %s", folder)
 		}
 	}
-	if c.Telegram == nil && c.Webchat == nil {
-		add("no chat platform is configured: telegram or webchat")
+	if c.Telegram == nil && c.Webchat == nil && c.Discord == nil {
+		add("no chat platform is configured: telegram, discord or webchat")
 	}
 	list = append(list, c.telegramProblems()...)
+	list = append(list, c.discordProblems()...)
 	if c.Webchat != nil {
 		if c.FilesURL == "" {
 			add("webchat needs files_url: pictures are handed over as links")

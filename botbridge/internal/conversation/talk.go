@@ -103,6 +103,10 @@ func Reserved() []string {
 	}
 }
 
+// Menu returns the names of the bridge's own commands that everybody may use, in the
+// order in which platforms show them.
+func Menu() []string { return []string{"queue", "why", "cancel", "status", "settings", "help"} }
+
 // Handle answers one event. An error means that it should be handled again.
 func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	p := t.o.Platform(e.Platform)
@@ -279,9 +283,9 @@ func (t *Talk) say(tn *turn, key string, with locale.With) string {
 	return t.o.Texts.Say(tn.language, key, with)
 }
 
-// reply answers the message of a turn.
+// reply answers the message of a turn, for its author alone where the platform can.
 func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
-	return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID})
+	return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Private: true, Press: tn.Press})
 }
 
 // post sends a message and waits until that is done. What a platform will never

@@ -76,8 +76,10 @@ func (c Config) Problems() (list []error) {
 			switch {
 			case !ok || platformName == "" || id == "":
 				add("%s: %q is not of the form telegram:12345", named.word, name)
-			case platformName != "telegram" && platformName != "webchat":
-				add("%s: %q: the platforms are telegram and webchat", named.word, name)
+			case !slices.Contains([]string{"telegram", "webchat", "discord"}, platformName):
+				add("%s: %q: the platforms are telegram, discord and webchat", named.word, name)
+			case platformName == "discord" && notNumber != nil:
+				add("%s: %q: an id of Discord is a long number; *Copy ID* shows it in developer mode", named.word, name)
 			case platformName == "telegram" && notNumber != nil:
 				add("%s: %q: an id of Telegram is a number; the bot tells it to whom it does not let in", named.word, name)
 			}

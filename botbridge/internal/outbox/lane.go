@@ -39,12 +39,15 @@ type call struct {
 	kind    string
 	mark    Mark // set if it must not be sent twice
 	settled bool // doing it twice is as good as once: repeat it until its fate is known
-	counts  int  // messages, for the rate limits; 0 if they do not apply
-	timeout time.Duration
-	do      func(ctx context.Context, to platform.Chat) error
-	ctx     context.Context
-	done    chan error
-	given   time.Time
+	// settledFor is how long that is so after an attempt of unknown fate; 0 is for ever.
+	settledFor time.Duration
+	doubt      time.Time // of the first attempt of unknown fate
+	counts     int       // messages, for the rate limits; 0 if they do not apply
+	timeout    time.Duration
+	do         func(ctx context.Context, to platform.Chat) error
+	ctx        context.Context
+	done       chan error
+	given      time.Time
 }
 
 // edit is the latest state of a message that shows progress.
@@ -158,6 +161,10 @@ func (l *lane) repeat(c *call) error {
 		if !l.turn(c.ctx, c.counts) {
 			return ErrNotSent
 		}
+		if c.settledFor > 0 && !c.doubt.IsZero() && time.Since(c.doubt) > c.settledFor {
+			// An earlier attempt may have arrived, and the platform has forgotten its id.
+			return fmt.Errorf("%w: and it is too late to ask again", platform.ErrUncertain)
+		}
 		err := l.attempt(c)
 		l.box.o.Observe(l.p.Name(), c.kind, resultOf(err))
 		var wait *platform.WaitError
@@ -178,6 +185,9 @@ func (l *lane) repeat(c *call) error {
 		case errors.Is(err, platform.ErrUncertain):
 			if uncertain++; !c.settled && (c.mark != nil || uncertain == uncertainTries) {
 				return err
+			}
+			if c.doubt.IsZero() {
+				c.doubt = time.Now()
 			}
 		}
 		if time.Since(c.given) > l.box.o.Patience {
@@ -200,7 +210,7 @@ func (l *lane) attempt(c *call) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.timeout)
 	defer cancel()
 	err := c.do(ctx, l.address(c.to))
-	if c.mark != nil && err != nil && !errors.Is(err, platform.ErrUncertain) {
+	if c.mark != nil && err != nil && !errors.Is(err, platform.ErrUncertain) && (c.settledFor == 0 || c.doubt.IsZero()) {
 		if markErr := c.mark(context.WithoutCancel(c.ctx), false); markErr != nil {
 			return fmt.Errorf("%w: %w", ErrNotSent, markErr)
 		}

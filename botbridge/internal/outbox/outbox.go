@@ -137,6 +137,7 @@ func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat
 	var ids []string
 	err := b.do(ctx, p, to, call{
 		kind: "send", mark: mark, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post), settled: p.Limits().KnowsPosts,
+		settledFor: p.Limits().KnowsPostsFor,
 		do: func(ctx context.Context, to platform.Chat) (err error) {
 			if ids, err = p.Send(ctx, to, post); err != nil {
 				ids = nil

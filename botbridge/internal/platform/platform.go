@@ -2,7 +2,8 @@
 // users say comes in as an [Event], what the bridge says goes out as a [Post].
 //
 // Telegram is the first implementation (package telegram), plain HTTP the second
-// (package webchat). Nothing behind this interface knows either.
+// (package webchat), Discord the third (package discord). Nothing behind this
+// interface knows any of them.
 package platform
 
 import (
@@ -46,7 +47,7 @@ type Admit func(ctx context.Context, e Event) error
 
 // Limits are what a platform allows.
 type Limits struct {
-	// Text and Caption are lengths in UTF-16 units, as Telegram counts.
+	// Text and Caption are lengths in UTF-16 units.
 	Text, Caption int
 	// Photo is the maximum size of what is shown as a picture, File of what can be
 	// sent at all, in bytes.
@@ -54,6 +55,13 @@ type Limits struct {
 	// KnowsPosts means that a post with an ID that was sent before is no second
 	// message: it may be sent until its fate is known.
 	KnowsPosts bool
+	// KnowsPostsFor is how long a platform with KnowsPosts remembers an ID; 0 means for
+	// as long as anybody may ask.
+	KnowsPostsFor time.Duration
+	// InPlace means that people look for the result where the progress was shown: the
+	// status message can become any files, up to an album, and doing that twice does no
+	// harm.
+	InPlace bool
 	// Album is how many pictures one post can hold.
 	Album int
 	// PerSecond is the rate of all calls together; 0 means no limit.

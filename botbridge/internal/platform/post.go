@@ -16,6 +16,11 @@ type Post struct {
 	// ReplyTo is the message that this one answers, "" for none. A missing message
 	// is not an error.
 	ReplyTo string
+	// Private means that it concerns only the person who is answered. A platform that
+	// can hides it from all others.
+	Private bool
+	// Press is the press of a button that this answers, as in Event.Press, "" for none.
+	Press   string
 	Buttons [][]Button
 	// Files are shown as an album if there are several.
 	Files []Attachment

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
@@ -46,8 +47,8 @@ func (j *job) deliverFiles(ctx context.Context) error {
 			return err
 		}
 	}
-	if j.r.o.InPlace && len(j.rec.Outputs) == 1 && j.rec.Status != "" && j.rec.Outputs[0].State == Unsent {
-		return j.deliverInPlace(ctx, &j.rec.Outputs[0])
+	if group := j.nextGroup(); j.inPlace(group) {
+		return j.deliverInPlace(ctx, group)
 	}
 	for {
 		group := j.nextGroup()
@@ -60,30 +61,44 @@ func (j *job) deliverFiles(ctx context.Context) error {
 	}
 }
 
-// deliverInPlace turns the status message into the file. Doing that twice has the
-// same effect as once, so no error leaves anybody without the file or with two; but
+// inPlace reports whether the next files are to replace the status message: if they are
+// all there are, and somebody wants it.
+func (j *job) inPlace(group []*Output) bool {
+	return len(group) > 0 && len(group) == len(j.rec.Outputs) && j.rec.Status != "" &&
+		(j.platform.Limits().InPlace || j.r.o.InPlace && len(group) == 1)
+}
+
+// deliverInPlace turns the status message into the files. Doing that twice has the
+// same effect as once, so no error leaves anybody without them or with two; but
 // no chat program notifies its user of a changed message.
-func (j *job) deliverInPlace(ctx context.Context, out *Output) error {
-	post := platform.Post{
-		Text: j.caption(j.platform.Limits().Caption), Buttons: j.doneButtons(), Files: []platform.Attachment{j.attachment(*out)},
+func (j *job) deliverInPlace(ctx context.Context, group []*Output) error {
+	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), Buttons: j.doneButtons()}
+	for _, out := range group {
+		post.Files = append(post.Files, j.attachment(*out))
 	}
 	err := j.r.o.Outbox.Edit(ctx, j.platform, j.rec.Chat, j.rec.Status, post)
 	switch {
 	case err == nil:
-		out.Message = j.rec.Status
-		return j.mark(ctx, []*Output{out}, Arrived)
-	case errors.Is(err, platform.ErrRefused) && demote([]*Output{out}):
-		return j.deliverInPlace(ctx, out)
+		for _, out := range group {
+			out.Message = j.rec.Status
+		}
+		return j.mark(ctx, group, Arrived)
+	case errors.Is(err, platform.ErrRefused) && demote(group):
+		return j.deliverInPlace(ctx, group)
 	case errors.Is(err, platform.ErrGone):
 		// The user has deleted it: send a new one.
 		j.rec.Status = ""
 		return j.deliverFiles(ctx)
+	case errors.Is(err, platform.ErrTooLarge) && len(group) > 1:
+		// Together they are too large: send them one by one.
+		j.apart = true
+		return j.deliverFiles(ctx)
 	case errors.Is(err, platform.ErrTooLarge):
-		return j.mark(ctx, []*Output{out}, TooBig)
+		return j.mark(ctx, group, TooBig)
 	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrRefused):
-		return j.mark(ctx, []*Output{out}, Lost)
+		return j.mark(ctx, group, Lost)
 	case errors.Is(err, hubapi.ErrNotFound):
-		return j.mark(ctx, []*Output{out}, Lost)
+		return j.mark(ctx, group, Lost)
 	}
 	return fmt.Errorf("showing a file: %w", err)
 }
@@ -93,6 +108,9 @@ func (j *job) deliverInPlace(ctx context.Context, out *Output) error {
 func (j *job) nextGroup() []*Output {
 	var album []*Output
 	most := max(1, j.platform.Limits().Album)
+	if j.apart {
+		most = 1
+	}
 	for i := range j.rec.Outputs {
 		out := &j.rec.Outputs[i]
 		if out.State != Unsent {
@@ -144,6 +162,9 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 		return j.mark(ctx, group, Unsure)
 	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrGone):
 		return j.mark(ctx, group, Lost)
+	case errors.Is(err, platform.ErrTooLarge) && len(group) > 1:
+		j.apart = true
+		return j.mark(ctx, group, Unsent)
 	case errors.Is(err, platform.ErrTooLarge):
 		return j.mark(ctx, group, TooBig)
 	case errors.Is(err, platform.ErrRefused):
@@ -185,6 +206,12 @@ func demote(group []*Output) bool {
 
 func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 	for _, out := range group {
+		if s == Sending && out.Tried == 0 {
+			out.Tried = time.Now().Unix()
+		}
+		if s == Unsent {
+			out.Tried = 0
+		}
 		out.State = s
 	}
 	return j.save(ctx)
@@ -193,8 +220,12 @@ func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 // lastWord ends the status message: a single picture replaces it, and the message
 // is deleted; otherwise it says how the request ended.
 func (j *job) lastWord(ctx context.Context) error {
+	elsewhere := func(out Output) bool { return out.State != Arrived || out.Message != j.rec.Status }
+	if j.rec.Outcome == Done && len(j.rec.Outputs) > 0 && j.rec.Status != "" && !slices.ContainsFunc(j.rec.Outputs, elsewhere) {
+		return nil
+	}
 	if j.rec.Outcome == Done && len(j.rec.Outputs) == 1 && j.rec.Outputs[0].State == Arrived {
-		if j.rec.Status == "" || j.rec.Outputs[0].Message == j.rec.Status {
+		if j.rec.Status == "" {
 			return nil
 		}
 		err := j.r.o.Outbox.Delete(ctx, j.platform, j.rec.Chat, j.rec.Status)

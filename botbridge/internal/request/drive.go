@@ -30,6 +30,7 @@ type job struct {
 	tellOnce sync.Once
 	cancels  chan struct{}
 	untold   bool // its last message could not be sent
+	apart    bool // its files are too large to be sent together
 
 	away absence
 

@@ -136,14 +136,21 @@ const (
 
 // Output is a file that a run made.
 type Output struct {
-	Ref     comfyui.FileRef `json:"ref"`
-	State   Sent            `json:"state,omitempty"`
-	Message string          `json:"message,omitempty"`
-	Media   platform.Media  `json:"media,omitempty"`
+	Ref   comfyui.FileRef `json:"ref"`
+	State Sent            `json:"state,omitempty"`
+	// Tried is when sending it began, in Unix seconds.
+	Tried   int64          `json:"tried,omitempty"`
+	Message string         `json:"message,omitempty"`
+	Media   platform.Media `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`
 	// Link is where a file that is too large to be sent can be fetched.
 	Link string `json:"link,omitempty"`
+}
+
+// tried reports whether sending the file began within a time; 0 is any time.
+func (o *Output) tried(within time.Duration) bool {
+	return within == 0 || time.Since(time.Unix(o.Tried, 0)) < within
 }
 
 // Who names a user across all platforms. It is the tenant at the hub.

@@ -113,7 +113,7 @@ func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, erro
 			continue
 		}
 		rec.Outputs[i].State = Unsure
-		if p != nil && p.Limits().KnowsPosts {
+		if p != nil && p.Limits().KnowsPosts && rec.Outputs[i].tried(p.Limits().KnowsPostsFor) {
 			rec.Outputs[i].State = Unsent
 		}
 	}

@@ -41,7 +41,8 @@ func (j *job) tell(ctx context.Context) error {
 
 // tellOnceMore posts the status message once, unless it stands there, or too many may.
 func (j *job) tellOnceMore(ctx context.Context) error {
-	knows := j.platform.Limits().KnowsPosts
+	limits := j.platform.Limits()
+	knows := limits.KnowsPosts && limits.KnowsPostsFor == 0
 	if j.rec.Status != "" || j.rec.Phase == Over || j.rec.Tellings >= tellTries && !knows {
 		return nil
 	}

@@ -185,7 +185,7 @@ func (j *job) doneButtons() [][]platform.Button {
 
 func megabytes(size int64) int64 { return (size + 999_999) / 1_000_000 }
 
-// units is the length of a text as Telegram counts it.
+// units is the length of a text in UTF-16 units, as platforms count.
 func units(text string) int { return len(utf16.Encode([]rune(text))) }
 
 // clipTo shortens a text to a number of units.

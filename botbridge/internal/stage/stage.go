@@ -1,5 +1,5 @@
 // Package stage sets up a hub, simulated instances and a bridge as separate
-// processes, connected to a fake Telegram. The demonstration and the end-to-end
+// processes, connected to a fake Telegram and a fake Discord. The demonstration and the end-to-end
 // tests use it.
 package stage
 
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
 	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
@@ -27,8 +28,9 @@ type Options struct {
 	Instances int
 	// AgentFlags are added to the agent's flags.
 	AgentFlags []string
-	// Fake are the options of the fake Telegram.
-	Fake fakebot.Options
+	// Fake are the options of the fake Telegram, Discord those of the fake Discord.
+	Fake    fakebot.Options
+	Discord fakediscord.Options
 	// Config is bot.yaml, in which BRIDGE_URL stands for the bridge's own address and
 	// HUB_URL for the hub's. Workflows are folders whose JSON files are stored beside
 	// it.
@@ -41,16 +43,19 @@ type Options struct {
 // Stage is the whole setup. Fleet has the hub and the logs.
 type Stage struct {
 	*programs.Fleet
-	o    Options
-	Fake *fakebot.Fake
+	o       Options
+	Fake    *fakebot.Fake
+	Discord *fakediscord.Fake
 	// BridgeURL is the address of the bridge.
 	BridgeURL string
 	// Agent has the instances.
 	Agent, Bridge *programs.Program
 
-	api    *http.Server
-	apiURL string
-	config string
+	api        *http.Server
+	apiURL     string
+	discord    *http.Server
+	discordURL string
+	config     string
 }
 
 // Open starts everything and waits until the fleet is ready. Close the stage even
@@ -60,11 +65,14 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 		o.Instances = 2
 	}
 	s := &Stage{Fleet: new(programs.Fleet), o: o, Fake: fakebot.New(o.Fake)}
+	var err error
+	if s.Discord, err = fakediscord.New(o.Discord); err != nil {
+		return s, err
+	}
 	if err := s.prepare(); err != nil {
 		return s, fmt.Errorf("preparing the stage: %w", err)
 	}
-	err := s.StartHub(ctx)
-	if err != nil {
+	if err := s.StartHub(ctx); err != nil {
 		return s, err
 	}
 	if s.Agent, err = s.StartAgent("stage", o.Instances, o.AgentFlags...); err != nil {
@@ -88,7 +96,7 @@ func (s *Stage) prepare() error {
 	s.Fleet = fleet
 	// The bridge names tenants. The hub trusts it because it calls from this machine.
 	s.Env = []string{"COMFYHUB_SITE=trust_tenant_from 127.0.0.1"}
-	for _, url := range []*string{&s.apiURL, &s.BridgeURL} {
+	for _, url := range []*string{&s.apiURL, &s.discordURL, &s.BridgeURL} {
 		address, err := freeport.Address()
 		if err != nil {
 			return err
@@ -96,6 +104,9 @@ func (s *Stage) prepare() error {
 		*url = "http://" + address
 	}
 	if err := s.StartTelegram(); err != nil {
+		return err
+	}
+	if err := s.StartDiscord(); err != nil {
 		return err
 	}
 	return s.writeConfig()
@@ -140,6 +151,17 @@ func (s *Stage) StartTelegram() error {
 // StopTelegram cuts all connections to the fake and refuses new ones.
 func (s *Stage) StopTelegram() { _ = s.api.Close() }
 
+// StartDiscord makes the fake Discord reachable.
+func (s *Stage) StartDiscord() error {
+	listener, err := net.Listen("tcp", strings.TrimPrefix(s.discordURL, "http://"))
+	if err != nil {
+		return err
+	}
+	s.discord = &http.Server{Handler: s.Discord, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.discord.Serve(listener) }()
+	return nil
+}
+
 // RestartBridge starts the bridge again and waits until it answers calls.
 func (s *Stage) RestartBridge(ctx context.Context) error {
 	if err := s.Bridge.Restart(); err != nil {
@@ -163,7 +185,9 @@ func (s *Stage) startBridge(name, url string) (*programs.Program, error) {
 	return s.Start(programs.Spec{
 		Name: name, Path: s.Set.Bridge, Args: []string{"run", "--config", s.config},
 		Env: append([]string{
-			"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL, "COMFYHUB_BOT_HUB=" + s.URL(""),
+			"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL,
+			"COMFYHUB_DISCORD_TOKEN=" + fakediscord.Token, "COMFYHUB_DISCORD_SERVER=" + s.discordURL + "/api/v10",
+			"COMFYHUB_BOT_HUB=" + s.URL(""),
 			"COMFYHUB_BOT_DATA=" + filepath.Join(s.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(url, "http://"),
 		}, s.o.Env...),
 	})
@@ -186,7 +210,12 @@ func (s *Stage) AwaitFleet(ctx context.Context) error {
 func (s *Stage) Close() {
 	s.Stop()
 	s.Fake.Close()
-	if s.api != nil {
-		_ = s.api.Close()
+	if s.Discord != nil {
+		s.Discord.Close()
+	}
+	for _, server := range []*http.Server{s.api, s.discord} {
+		if server != nil {
+			_ = server.Close()
+		}
 	}
 }

@@ -150,6 +150,22 @@ func (c *Command) Settle(a Args) (Args, error) {
 	return a, nil
 }
 
+// Sizes returns usual sizes that the command may make, as a message writes them; nil if
+// it has one of its own.
+func (c *Command) Sizes() (list []string) {
+	if !c.Takes(Size) {
+		return nil
+	}
+	for _, s := range [][2]int{
+		{512, 512}, {768, 512}, {512, 768}, {768, 768}, {1024, 576}, {576, 1024}, {1024, 768}, {768, 1024}, {1024, 1024}, {1216, 832}, {832, 1216}, {1344, 768}, {768, 1344},
+	} {
+		if s[0]*s[1] <= c.Spec.MaxPixels {
+			list = append(list, fmt.Sprintf("%dx%d", s[0], s[1]))
+		}
+	}
+	return list
+}
+
 // grid rounds a length to one that models accept: a multiple of eight.
 func grid(n int) int { return max(64, (n+4)/8*8) }
 

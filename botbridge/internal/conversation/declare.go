@@ -1,0 +1,86 @@
+package conversation
+
+import (
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// Declare describes all commands that everybody may use, for platforms with forms for
+// them: those that make pictures, then the bridge's own.
+func Declare(texts *locale.Bundle, commands []*workflow.Command) []platform.Command {
+	d := declarer{texts}
+	var list []platform.Command
+	for _, c := range commands {
+		list = append(list, platform.Command{
+			Name: c.Name, About: d.inAll(func(language string) string { return About(c, language) }), Arguments: d.arguments(c),
+		})
+	}
+	for _, name := range Menu() {
+		own := platform.Command{Name: name, Private: true, About: d.text("menu_" + name)}
+		if name == "cancel" {
+			own.Arguments = []platform.Argument{d.argument("all", "", platform.Switch)}
+		}
+		list = append(list, own)
+	}
+	return list
+}
+
+type declarer struct{ texts *locale.Bundle }
+
+// inAll returns a text in all languages; "" is the default one.
+func (d declarer) inAll(say func(language string) string) map[string]string {
+	all := map[string]string{"": say(locale.Default)}
+	for _, language := range d.texts.Languages() {
+		if language != locale.Default {
+			all[language] = say(language)
+		}
+	}
+	return all
+}
+
+func (d declarer) text(key string) map[string]string {
+	return d.inAll(func(language string) string { return d.texts.Say(language, key, nil) })
+}
+
+func (d declarer) argument(name, flag string, kind platform.ArgumentKind) platform.Argument {
+	return platform.Argument{Name: name, Flag: flag, Kind: kind, About: d.text("argument_" + name)}
+}
+
+// arguments are what a command takes. The order of files is that in which the bridge
+// reads those of a message.
+func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
+	for _, r := range workflow.Roles() {
+		if !c.Takes(r) {
+			continue
+		}
+		a := d.argument(string(r), "--"+string(r), platform.Words)
+		switch r {
+		case workflow.Prompt:
+			a.Flag, a.Required = "", !c.Takes(workflow.Image)
+		case workflow.Negative:
+			a.Flag = "--no"
+		case workflow.Image:
+			a.Flag, a.Kind, a.Required = "", platform.Picture, true
+		case workflow.Mask:
+			a.Flag, a.Kind, a.Required = "", platform.Picture, true
+		case workflow.Size:
+			a.Choices = c.Sizes()
+		case workflow.Count:
+			a.Kind, a.Min, a.Max = platform.Whole, 1, float64(c.Spec.MaxCount)
+		case workflow.Steps:
+			a.Kind, a.Min, a.Max = platform.Whole, 1, float64(c.Spec.MaxSteps)
+		case workflow.Strength:
+			a.Kind, a.Min, a.Max = platform.Fraction, 0.01, 1
+		case workflow.Model:
+			a.Choices = c.Spec.Models
+		case workflow.Seed:
+			a.Kind, a.Min, a.Max = platform.Whole, 0, float64(c.Spec.MaxSeed)
+		}
+		if r == workflow.Count && c.Spec.MaxCount < 2 || r == workflow.Model && len(c.Spec.Models) == 0 {
+			continue
+		}
+		list = append(list, a)
+	}
+	return append(list, d.argument("file", "--file", platform.Switch))
+}

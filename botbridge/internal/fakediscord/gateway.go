@@ -1,0 +1,292 @@
+package fakediscord
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// gateway is the state of the gateway; Fake.mu guards it.
+type gateway struct {
+	origin   string
+	sessions map[string]*gatewaySession
+	conns    map[*gatewayConn]bool
+	// identified and resumed count how sessions began.
+	identified, resumed int
+}
+
+// gatewaySession is a session of the bot, with all that it was told.
+type gatewaySession struct {
+	id   string
+	log  []json.RawMessage // frames; that of number n is at n-1
+	conn *gatewayConn
+}
+
+// gatewayConn is one connection. silent means that it stays open and nobody is there.
+type gatewayConn struct {
+	conn   *websocket.Conn
+	silent bool
+	out    chan json.RawMessage
+	end    context.CancelCauseFunc
+}
+
+type closing struct{ code websocket.StatusCode }
+
+func (c closing) Error() string { return "closed by the test" }
+
+// Sessions returns how many sessions were begun, and how many were continued.
+func (f *Fake) Sessions() (identified, resumed int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gateway.identified, f.gateway.resumed
+}
+
+// Silence leaves the present connections open and says nothing on them any more, not
+// even to heartbeats.
+func (f *Fake) Silence() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.gateway.conns {
+		c.silent = true
+	}
+}
+
+// Hangup closes all connections with a code. With 4009 the sessions have timed out.
+func (f *Fake) Hangup(code int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if code == 4009 {
+		clear(f.gateway.sessions)
+	}
+	for c := range f.gateway.conns {
+		c.end(closing{websocket.StatusCode(code)})
+	}
+}
+
+// Reconnect asks the bot for another connection.
+func (f *Fake) Reconnect() { f.tell(map[string]any{"op": 7, "d": nil}) }
+
+// Invalidate forgets all sessions, and tells the bot.
+func (f *Fake) Invalidate() {
+	f.mu.Lock()
+	clear(f.gateway.sessions)
+	f.mu.Unlock()
+	f.tell(map[string]any{"op": 9, "d": false})
+}
+
+// AwaitSession waits until the bot is connected.
+func (f *Fake) AwaitSession(ctx context.Context) error {
+	return f.await(ctx, func() bool {
+		for _, s := range f.gateway.sessions {
+			if s.conn != nil && !s.conn.silent {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// await waits until a condition holds, which is asked with mu held.
+func (f *Fake) await(ctx context.Context, holds func() bool) error {
+	for {
+		f.mu.Lock()
+		ok, changed := holds(), f.changed
+		f.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tell says something outside all sessions.
+func (f *Fake) tell(frame any) {
+	data, err := json.Marshal(frame)
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.gateway.conns {
+		c.say(data)
+	}
+}
+
+func (c *gatewayConn) say(data json.RawMessage) {
+	if c.silent {
+		return
+	}
+	select {
+	case c.out <- data:
+	default:
+		c.end(closing{4000})
+	}
+}
+
+// emit tells an event to all sessions, connected or not; the caller holds mu.
+func (f *Fake) emit(kind string, d any) {
+	for _, s := range f.gateway.sessions {
+		s.emit(kind, d)
+	}
+}
+
+func (s *gatewaySession) emit(kind string, d any) {
+	data, err := json.Marshal(map[string]any{"op": 0, "t": kind, "s": len(s.log) + 1, "d": d})
+	if err != nil {
+		return
+	}
+	s.log = append(s.log, data)
+	if s.conn != nil {
+		s.conn.say(data)
+	}
+}
+
+// serveGateway is one connection.
+func (f *Fake) serveGateway(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("v") != "10" || r.URL.Query().Get("encoding") != "json" {
+		f.violate("the gateway is called without its version and encoding")
+	}
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	c := &gatewayConn{conn: conn, out: make(chan json.RawMessage, 1000), end: cancel}
+	f.mu.Lock()
+	if f.gateway.conns == nil {
+		f.gateway.conns = map[*gatewayConn]bool{}
+	}
+	f.gateway.conns[c] = true
+	f.mu.Unlock()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer func() {
+		f.mu.Lock()
+		delete(f.gateway.conns, c)
+		for _, s := range f.gateway.sessions {
+			if s.conn == c {
+				s.conn = nil
+			}
+		}
+		f.touch()
+		f.mu.Unlock()
+	}()
+	parts.Go(func() {
+		select {
+		case <-f.done:
+			cancel(closing{1001})
+		case <-ctx.Done():
+		}
+		var end closing
+		if errors.As(context.Cause(ctx), &end) {
+			_ = conn.Close(end.code, "")
+		}
+		conn.CloseNow()
+	})
+	parts.Go(func() { f.speak(ctx, c) })
+	hello, _ := json.Marshal(map[string]any{"op": 10, "d": map[string]any{"heartbeat_interval": f.o.Heartbeat.Milliseconds()}})
+	c.out <- hello
+	f.listen(ctx, c)
+	cancel(nil)
+}
+
+func (f *Fake) speak(ctx context.Context, c *gatewayConn) {
+	for {
+		select {
+		case data := <-c.out:
+			writing, cancel := context.WithTimeout(ctx, time.Minute)
+			err := c.conn.Write(writing, websocket.MessageText, data)
+			cancel()
+			if err != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listen takes what the bot says until the connection ends.
+func (f *Fake) listen(ctx context.Context, c *gatewayConn) {
+	for {
+		_, data, err := c.conn.Read(context.WithoutCancel(ctx))
+		if err != nil {
+			return
+		}
+		var frame struct {
+			Op int             `json:"op"`
+			D  json.RawMessage `json:"d"`
+		}
+		if json.Unmarshal(data, &frame) != nil {
+			c.end(closing{4002})
+			continue
+		}
+		f.mu.Lock()
+		if !c.silent {
+			f.take(c, frame.Op, frame.D)
+		}
+		f.mu.Unlock()
+	}
+}
+
+// take handles one message of the bot; the caller holds mu.
+func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
+	var said struct {
+		Token   string `json:"token"`
+		Session string `json:"session_id"`
+		Seq     int    `json:"seq"`
+		Intents *int   `json:"intents"`
+	}
+	_ = json.Unmarshal(d, &said)
+	switch op {
+	case 1:
+		c.say(json.RawMessage(`{"op":11,"d":null}`))
+		return
+	case 2, 6:
+		if said.Token != Token {
+			c.end(closing{4004})
+			return
+		}
+	default:
+		c.end(closing{4001})
+		return
+	}
+	defer f.touch()
+	if op == 6 {
+		s := f.gateway.sessions[said.Session]
+		if s == nil || said.Seq > len(s.log) {
+			c.say(json.RawMessage(`{"op":9,"d":false}`))
+			return
+		}
+		f.gateway.resumed++
+		s.conn = c
+		for _, missed := range s.log[said.Seq:] {
+			c.say(missed)
+		}
+		s.emit("RESUMED", map[string]any{})
+		return
+	}
+	if said.Intents == nil {
+		c.end(closing{4013})
+		return
+	}
+	f.gateway.identified++
+	s := &gatewaySession{id: "session" + f.id(), conn: c}
+	f.gateway.sessions[s.id] = s
+	s.emit("READY", map[string]any{
+		"v": 10, "user": userOf(BotUser), "guilds": []any{}, "session_id": s.id,
+		"resume_gateway_url": "ws" + strings.TrimPrefix(f.gateway.origin, "http") + "/gateway",
+		"application":        map[string]any{"id": Application, "flags": 0},
+	})
+}

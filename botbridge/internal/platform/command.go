@@ -1,0 +1,43 @@
+package platform
+
+// Command is a command that a platform can offer to its users, with a form for its
+// arguments. Texts are by language, as of the bridge's own languages; "" is for all
+// others.
+type Command struct {
+	Name  string
+	About map[string]string
+	// Private means that what it says concerns only the person who uses it.
+	Private   bool
+	Arguments []Argument
+}
+
+// ArgumentKind is what an argument is.
+type ArgumentKind int
+
+// The kinds of arguments.
+const (
+	// Words are any text.
+	Words ArgumentKind = iota
+	// Whole is a whole number, Fraction any number.
+	Whole
+	Fraction
+	// Picture is a file.
+	Picture
+	// Switch is there or not.
+	Switch
+)
+
+// Argument is one thing that a command takes.
+type Argument struct {
+	// Name is what the user sees, Flag what the bridge reads before the value, as in
+	// "--size 768x512". Without a flag the value stands for itself; that of a Switch is
+	// its name.
+	Name, Flag string
+	Kind       ArgumentKind
+	About      map[string]string
+	Required   bool
+	// Choices are all values there are, nil for any.
+	Choices []string
+	// Min and Max bound a number, both included.
+	Min, Max float64
+}
