@@ -1,6 +1,8 @@
 package conversation
 
 import (
+	"slices"
+
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
@@ -18,8 +20,15 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command) []platform.Comm
 	}
 	for _, name := range Menu() {
 		own := platform.Command{Name: name, Private: true, About: d.text("menu_" + name)}
-		if name == "cancel" {
+		switch name {
+		case "cancel":
 			own.Arguments = []platform.Argument{d.argument("all", "", platform.Switch)}
+		case "help":
+			which := d.argument("command", "", platform.Words)
+			for _, c := range commands {
+				which.Choices = append(which.Choices, c.Name)
+			}
+			own.Arguments = []platform.Argument{which}
 		}
 		list = append(list, own)
 	}
@@ -82,5 +91,29 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 		}
 		list = append(list, a)
 	}
-	return append(list, d.argument("file", "--file", platform.Switch))
+	list = append(list, d.argument("file", "--file", platform.Switch))
+	for _, a := range c.Arguments() {
+		if !slices.ContainsFunc(list, func(other platform.Argument) bool { return other.Name == a.Name }) {
+			list = append(list, d.own(a))
+		}
+	}
+	return list
+}
+
+// own is an argument that only one command has. What it may be is not known here unless
+// bot.yaml says it: the fleet decides, and a message is refused with the choices.
+func (d declarer) own(a workflow.Argument) platform.Argument {
+	own := platform.Argument{Name: a.Name, Flag: "--" + a.Name, Choices: a.Spec.Choices}
+	if a.Switch() {
+		own.Choices = []string{"on", "off"}
+	}
+	own.About = d.inAll(func(language string) string {
+		for _, candidate := range []string{language, locale.Default} {
+			if text := a.Spec.About[candidate]; text != "" {
+				return text
+			}
+		}
+		return a.Name + d.texts.Say(language, "values_now", locale.With{"now": a.Now()})
+	})
+	return own
 }
