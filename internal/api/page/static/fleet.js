@@ -3,7 +3,7 @@ import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
 import { now, store } from './store.js';
-import { gigabytes, gpuName, modelNames, percent, short, span, t } from './words.js';
+import { clock, gigabytes, gpuName, modelNames, moment, percent, short, span, t } from './words.js';
 
 const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
 let filter = '';
@@ -95,8 +95,9 @@ function makeRow() {
       show(usage, known);
       if (known) used.style.width = `${100 * (1 - i.vram_free / i.vram_total)}%`;
       text(up, i.boot > 0 ? short((now() - i.boot) / 1000) : '');
-      text(fault, i.fault_at && now() - i.fault_at < 3600e3 ? i.fault : i.disk_size && i.disk_free < i.disk_size / 20 ? t('disk.low', { x: gigabytes(i.disk_free) }) : '');
-      attr(fault, 'title', i.fault || null);
+      const wrong = i.fault_at && now() - i.fault_at < 3600e3 ? i.fault : i.disk_size && i.disk_free < i.disk_size / 20 ? t('disk.low', { x: gigabytes(i.disk_free) }) : '';
+      text(fault, wrong);
+      attr(fault, 'title', wrong || i.fault || null);
     },
   };
 }
@@ -136,12 +137,15 @@ function details(instance, row) {
     // The latest picture, as long as the panel is open. It is fetched and not linked to: the
     // first answer for a run is that there is none.
     let url = '';
+    let ended = false;
     const look = async () => {
       const i = store.instances.get(name);
       if (!i?.job || document.hidden) return;
       const answer = await fetch(`preview?instance=${encodeURIComponent(name)}`).catch(() => null);
       if (!answer?.ok) return;
-      const next = URL.createObjectURL(await answer.blob());
+      const blob = await answer.blob();
+      if (ended) return; // nobody would let go of the picture
+      const next = URL.createObjectURL(blob);
       URL.revokeObjectURL(url);
       picture.src = url = next;
       show(picture, true);
@@ -159,16 +163,16 @@ function details(instance, row) {
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job], [t('user'), i.job ? i.tenant : ''],
         [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
-        [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: new Date(i.restart_at).toLocaleTimeString() }) : '', i.restart_error].filter(Boolean).join(' · ') : ''],
+        [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: clock(i.restart_at) }) : '', i.restart_error ? t('restart.failed', { x: i.restart_error }) : ''].filter(Boolean).join(' · ') : ''],
         [t('disk'), i.disk_size ? `${gigabytes(i.disk_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.disk_size)} GB` : ''],
-        [t('started'), i.boot > 0 ? new Date(i.boot).toLocaleString() : ''], [t('last.seen'), i.last_seen ? new Date(i.last_seen).toLocaleString() : ''],
+        [t('started'), i.boot > 0 ? moment(i.boot) : ''], [t('last.seen'), i.last_seen ? moment(i.last_seen) : ''],
         [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
       ]));
       const now2 = [i.state, i.job, i.drained, store.me.operator].join();
       if (now2 !== shape) { shape = now2; operate(i); }
     };
     update();
-    update.end = () => { clearInterval(timer); URL.revokeObjectURL(url); };
+    update.end = () => { ended = true; clearInterval(timer); URL.revokeObjectURL(url); };
     return update;
   }, row);
 }

@@ -4,7 +4,7 @@ import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
 import { now, store } from './store.js';
-import { span, t } from './words.js';
+import { moment, span, t } from './words.js';
 
 // maxMoves bounds the requests that one move may take: a job is moved by sending those that
 // are to be before it to the front, or those behind it to the end.
@@ -181,7 +181,7 @@ function details(job, row) {
       top.replaceChildren(facts([
         [t('why'), e?.reason || (job.instance ? '' : why(job))], [t('user'), job.tenant], [t('instance'), job.instance?.name],
         [t('eta'), e?.eta ? span(e.eta * 1000) : ''], [t('priority'), job.priority ? String(job.priority) : ''], [t('band'), job.band && t(job.band)],
-        [t('attempts'), job.attempts ? String(job.attempts) : ''], [t('created'), job.created ? new Date(job.created).toLocaleString() : ''],
+        [t('attempts'), job.attempts ? String(job.attempts) : ''], [t('created'), job.created ? moment(job.created) : ''],
       ]));
       if (!e?.instances?.length) return;
       candidates.replaceChildren(h('h3', {}, t('why2')), h('ul.candidates', {}, e.instances.slice(0, 100).map((c) => h('li', {},

@@ -16,7 +16,7 @@ const words = {
     failed: 'That did not work', 'ask.cancel': 'Cancel this job?', 'ask.restart': 'Restart this server? What runs there runs elsewhere.',
     'no.instances': 'No server is connected yet', 'no.instances.help': 'On a GPU machine, start the agent beside ComfyUI:', 'no.jobs': 'Nothing waits', 'no.jobs.help': 'Point a ComfyUI client at this address, or submit a workflow:',
     'no.match': 'Nothing matches the filter', 'no.results': 'No results yet', 'no.results.help': 'Pictures of your jobs appear here as soon as they are done.', 'no.faults': 'Nothing has gone wrong within the last day', 'no.trends': 'The first figures come after a few seconds of work',
-    'more.waiting': 'and {n} more', reason: 'Reason', fault: 'Last error', version: 'Version', address: 'Address', agent: 'Agent', kind: 'Kind', reserved: 'Reserved for', elapsed: 'Runs for', preview: 'Preview', 'no.preview': 'No preview yet', priority: 'Priority', band: 'Band', attempts: 'Attempts', created: 'Submitted', why2: 'What speaks for and against each server', load: 'Load of others', restarts: 'Restarts', 'restart.at': 'next one at {x}', disk: 'Disk', 'disk.low': '{x} GB left on its disk', 'others.hold': 'other programs hold {x} GB', 'others.use': 'other programs use {x} %', 'last.seen': 'Last seen',
+    'more.waiting': 'and {n} more', reason: 'Reason', fault: 'Last error', version: 'Version', address: 'Address', agent: 'Agent', kind: 'Kind', reserved: 'Reserved for', elapsed: 'Runs for', preview: 'Preview', 'no.preview': 'No preview yet', priority: 'Priority', band: 'Band', attempts: 'Attempts', created: 'Submitted', why2: 'What speaks for and against each server', load: 'Load of others', restarts: 'Restarts', 'restart.at': 'next one at {x}', 'restart.failed': 'the last one failed: {x}', disk: 'Disk', 'disk.low': '{x} GB left on its disk', 'others.hold': 'other programs hold {x} GB', 'others.use': 'other programs use {x} %', 'last.seen': 'Last seen',
     open: 'Open', download: 'Download all', workflow: 'Workflow', again: 'Run again', more: 'Show more', 'no.workflow': 'The job has no workflow that can be saved',
     throughput: 'Jobs per 15 minutes', waits: 'Wait for a server', use: 'GPUs at work', done: 'done', 'job.failed': 'failed', cancelled: 'cancelled', lostruns: 'lost runs', p50: 'half of the jobs at most', p95: '95 % at most',
     'kind.lost': 'lost run', 'kind.failed': 'failed job', 'kind.sick': 'server', 'kind.refused': 'refused prompt', time: 'Time', skip: 'keys: ↑ ↓ move between rows, Enter opens, Alt+↑ ↓ reorder, Delete cancels',
@@ -39,7 +39,7 @@ const words = {
     failed: 'Не получилось', 'ask.cancel': 'Отменить это задание?', 'ask.restart': 'Перезапустить сервер? Текущее задание выполнится на другом.',
     'no.instances': 'Серверы ещё не подключены', 'no.instances.help': 'На машине с GPU запустите агент рядом с ComfyUI:', 'no.jobs': 'Очередь пуста', 'no.jobs.help': 'Укажите этот адрес клиенту ComfyUI или отправьте задание из командной строки:',
     'no.match': 'Ничего не найдено', 'no.results': 'Результатов пока нет', 'no.results.help': 'Готовые картинки появятся здесь сразу после выполнения.', 'no.faults': 'За последние сутки сбоев не было', 'no.trends': 'Первые данные появятся через несколько секунд работы',
-    'more.waiting': 'и ещё {n}', reason: 'Причина', fault: 'Последняя ошибка', version: 'Версия', address: 'Адрес', agent: 'Агент', kind: 'Тип', reserved: 'Только для', elapsed: 'Выполняется', preview: 'Предпросмотр', 'no.preview': 'Предпросмотра пока нет', priority: 'Приоритет', band: 'Класс', attempts: 'Попытки', created: 'Отправлено', why2: 'Что говорит за и против каждого сервера', load: 'Посторонняя нагрузка', restarts: 'Перезапуски', 'restart.at': 'следующий в {x}', disk: 'Диск', 'disk.low': 'на диске осталось {x} ГБ', 'others.hold': 'другие программы занимают {x} ГБ', 'others.use': 'другие программы загружают на {x} %', 'last.seen': 'Был в сети',
+    'more.waiting': 'и ещё {n}', reason: 'Причина', fault: 'Последняя ошибка', version: 'Версия', address: 'Адрес', agent: 'Агент', kind: 'Тип', reserved: 'Только для', elapsed: 'Выполняется', preview: 'Предпросмотр', 'no.preview': 'Предпросмотра пока нет', priority: 'Приоритет', band: 'Класс', attempts: 'Попытки', created: 'Отправлено', why2: 'Что говорит за и против каждого сервера', load: 'Посторонняя нагрузка', restarts: 'Перезапуски', 'restart.at': 'следующий в {x}', 'restart.failed': 'последний не удался: {x}', disk: 'Диск', 'disk.low': 'на диске осталось {x} ГБ', 'others.hold': 'другие программы занимают {x} ГБ', 'others.use': 'другие программы загружают на {x} %', 'last.seen': 'Был в сети',
     open: 'Открыть', download: 'Скачать всё', workflow: 'Схема', again: 'Повторить', more: 'Показать ещё', 'no.workflow': 'У задания нет схемы, которую можно сохранить',
     throughput: 'Заданий за 15 минут', waits: 'Ожидание сервера', use: 'Загрузка GPU', done: 'готово', 'job.failed': 'с ошибкой', cancelled: 'отменено', lostruns: 'потеряно запусков', p50: 'половина — не дольше', p95: '95 % — не дольше',
     'kind.lost': 'потерян запуск', 'kind.failed': 'ошибка задания', 'kind.sick': 'сервер', 'kind.refused': 'отклонён запрос', time: 'Время', skip: 'клавиши: ↑ ↓ — по строкам, Enter — подробнее, Alt+↑ ↓ — переставить, Delete — отменить',
@@ -58,14 +58,14 @@ export let language = remembered('language') ?? (navigator.languages ?? [navigat
 if (!words[language]) language = 'en';
 document.documentElement.lang = language;
 let plural = new Intl.PluralRules(language);
-let number = new Intl.NumberFormat(language);
+let number = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
 
 export function speak(name) {
   language = name;
   remember('language', name);
   document.documentElement.lang = name;
   plural = new Intl.PluralRules(name);
-  number = new Intl.NumberFormat(name);
+  number = new Intl.NumberFormat(name, { maximumFractionDigits: 0 });
 }
 
 // remembered reads what was chosen in this browser before; one that keeps nothing is fine.
