@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // unrunnable is a class of which some tenants' jobs, or all, find no instance. A change of
@@ -110,5 +111,6 @@ func (d *Dispatcher) giveUp(ctx context.Context, class string, needs catalog.Req
 			continue
 		}
 		d.announce(j, end.frames()...)
+		d.Traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: time.UnixMilli(j.CreatedAt), At: time.Now()})
 	}
 }

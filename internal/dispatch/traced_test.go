@@ -8,6 +8,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/traces"
@@ -126,4 +127,18 @@ func TestSpansOfATakenOverRun(t *testing.T) {
 	require.Equal(t, []string{"adopted own", "started"}, events(adopted))
 	require.Equal(t, []string{"run", "collect", "finish"}, k.steps(adopted))
 	require.Equal(t, traceparent[3:35], adopted.SpanContext.TraceID().String())
+}
+
+func TestSpanOfAJobThatNobodyCanRun(t *testing.T) {
+	t.Parallel()
+	k, on := tracing()
+	b := newDispatching(t, 1, on)
+	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+	needs := catalog.Requirements{Classes: []string{"NoSuchClass"}}
+	key := b.submit(picture, traced, func(s *queue.Submission) { s.Class, s.Body.Requires = needs.Signature(), needs.Encode() })
+	b.reaches(key, job.Failed)
+	require.Eventually(t, func() bool { return len(k.GetSpans()) == 1 }, deadline, 10*time.Millisecond)
+	span := k.GetSpans()[0]
+	require.Equal(t, "comfyhub.queue", span.Name)
+	require.Equal(t, map[string]any{"job": key, "outcome": "failed"}, attributes(span))
 }

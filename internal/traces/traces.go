@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -93,28 +94,50 @@ type Start struct {
 
 // Begin starts the spans of an attempt; nil if its prompt is not traced.
 func (t *Tracer) Begin(s Start) *Attempt {
-	if t == nil || len(s.Parent) != parentSize {
-		return nil
-	}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": s.Parent})
-	if !trace.SpanContextFromContext(ctx).IsSampled() {
+	ctx, on := t.under(s.Parent)
+	if !on {
 		return nil
 	}
 	about := trace.WithAttributes(
 		attribute.String("comfyhub.job", s.Key), attribute.String("comfyhub.instance", s.Instance),
 		attribute.Int("comfyhub.attempt", s.Attempt), attribute.Int("comfyhub.node_classes", s.Classes))
 	if !s.Accepted.IsZero() {
-		// Redis's clock may be ahead of ours.
-		from := s.Accepted
-		if from.After(s.At) {
-			from = s.At
-		}
-		_, wait := t.tracer.Start(ctx, "comfyhub.queue", trace.WithTimestamp(from), trace.WithAttributes(attribute.String("comfyhub.job", s.Key)))
-		wait.End(trace.WithTimestamp(s.At))
+		t.wait(ctx, s).End(trace.WithTimestamp(s.At))
 	}
 	ctx, span := t.tracer.Start(ctx, "comfyhub.attempt", trace.WithTimestamp(s.At), about)
 	if s.Adopted != "" {
 		span.AddEvent("adopted", trace.WithTimestamp(s.At), trace.WithAttributes(attribute.String("comfyhub.from", s.Adopted)))
 	}
 	return &Attempt{tracer: t.tracer, ctx: ctx, span: span}
+}
+
+// Failed makes the span of a job that has failed without an attempt, At the end of its wait.
+func (t *Tracer) Failed(s Start) {
+	ctx, on := t.under(s.Parent)
+	if !on {
+		return
+	}
+	span := t.wait(ctx, s)
+	span.SetAttributes(attribute.String("comfyhub.outcome", "failed"))
+	span.SetStatus(codes.Error, "failed")
+	span.End(trace.WithTimestamp(s.At))
+}
+
+// under returns a context with a parent, or false if there are to be no spans.
+func (t *Tracer) under(parent string) (context.Context, bool) {
+	if t == nil || len(parent) != parentSize {
+		return nil, false
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent})
+	return ctx, trace.SpanContextFromContext(ctx).IsSampled()
+}
+
+// wait begins the span of the time before the first attempt.
+func (t *Tracer) wait(ctx context.Context, s Start) trace.Span {
+	from := s.Accepted
+	if from.After(s.At) {
+		from = s.At // Redis's clock may be ahead of ours
+	}
+	_, span := t.tracer.Start(ctx, "comfyhub.queue", trace.WithTimestamp(from), trace.WithAttributes(attribute.String("comfyhub.job", s.Key)))
+	return span
 }
