@@ -144,6 +144,8 @@ type Dispatcher struct {
 	// last look, if that found that nothing waits; else 0.
 	news    atomic.Uint64
 	nothing uint64
+	// arrived is the job that was accepted last, if none was ahead of it.
+	arrived atomic.Pointer[newcomer]
 	// affinity says where each client's jobs ran last.
 	affinity affinity
 	// logsWanted says that somebody reads the primary's log.
@@ -255,6 +257,39 @@ func (d *Dispatcher) Close() {
 func (d *Dispatcher) Wake() {
 	d.news.Add(1)
 	d.freed()
+}
+
+// newcomer is a job that was accepted when none was ahead of it. news is what it was then: once
+// that has changed, other jobs may be ahead.
+type newcomer struct {
+	job  job.Job
+	news uint64
+}
+
+// Arrived makes the dispatcher look for an instance for a job that this hub has accepted with
+// so many others ahead of it. It never blocks.
+func (d *Dispatcher) Arrived(j job.Job, position int) {
+	a := &newcomer{j, d.news.Add(1)}
+	if position == 0 {
+		d.arrived.Store(a)
+	}
+	d.freed()
+}
+
+// firstInLine returns the job that is the first one of those that wait, if it is known without
+// a look at the queue: an idle fleet has just got it. Its class is known then. Claiming it
+// fails if it is not there any more, or must not run now.
+func (d *Dispatcher) firstInLine(ctx context.Context) (j job.Job, known bool) {
+	a := d.arrived.Swap(nil)
+	if a == nil || a.news != d.news.Load() {
+		return job.Job{}, false
+	}
+	if d.classes[a.job.Class] == nil {
+		if any, err := d.meet(ctx, []string{a.job.Class}); err != nil || !any {
+			return job.Job{}, false
+		}
+	}
+	return a.job, true
 }
 
 // freed makes the dispatcher look for work for an instance that is idle now. It does

@@ -56,7 +56,7 @@ func (l *waitLine) join(j job.Job, position int) {
 }
 
 func (l *waitLine) insert(j job.Job, position int) {
-	if l.gone[j.Key] || slices.ContainsFunc(l.jobs, func(o job.Job) bool { return o.Key == j.Key }) {
+	if l.gone[j.Key] || l.index(j.Key) >= 0 {
 		return
 	}
 	if position > len(l.jobs) {
@@ -70,14 +70,24 @@ func (l *waitLine) insert(j job.Job, position int) {
 	l.jobs = l.jobs[:min(len(l.jobs), maxLine)]
 }
 
+// index is the place of a job, -1 if it is not in the line. A function that is given each
+// job would copy it.
+func (l *waitLine) index(key string) int {
+	for at := range l.jobs {
+		if l.jobs[at].Key == key {
+			return at
+		}
+	}
+	return -1
+}
+
 // leave takes out a job that waits no more.
 func (l *waitLine) leave(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := len(l.jobs)
-	l.jobs = slices.DeleteFunc(l.jobs, func(o job.Job) bool { return o.Key == key })
-	if before == maxLine && len(l.jobs) < before {
-		l.stale = true // there may be more behind
+	if at := l.index(key); at >= 0 {
+		l.stale = l.stale || len(l.jobs) == maxLine // there may be more behind
+		l.jobs = slices.Delete(l.jobs, at, at+1)
 	}
 	if l.gone == nil || len(l.gone) > 10*maxLine {
 		l.gone = map[string]bool{}

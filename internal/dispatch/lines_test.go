@@ -109,7 +109,7 @@ func (b *dispatching) addOver(s *scripted, l *line) {
 // or copied costs neither the run nor its client a result.
 func TestLineBreaksWhileOutputsAreCopied(t *testing.T) {
 	t.Parallel()
-	for name, during := range map[string]string{"copied": "GET /view", "named": "HEAD /view"} {
+	for name, during := range map[string][]string{"copied": {"GET /view"}, "named": {"GET /view", "HEAD /view"}} {
 		for part, half := range map[string]bool{"before the answer": false, "in the middle of it": true} {
 			t.Run(name+" "+part, func(t *testing.T) {
 				t.Parallel()
@@ -118,21 +118,23 @@ func TestLineBreaksWhileOutputsAreCopied(t *testing.T) {
 				l := newLine(t, instance.web.URL)
 				b.addOver(instance, l)
 				var cuts atomic.Int32
-				instance.on(during, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-					if cuts.Add(1) > 2 {
-						next.ServeHTTP(w, r)
-						return
-					}
-					if half {
-						whole := httptest.NewRecorder()
-						next.ServeHTTP(whole, r)
-						maps.Copy(w.Header(), whole.Header())
-						w.WriteHeader(whole.Code)
-						_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
-						_ = http.NewResponseController(w).Flush()
-					}
-					l.cut(3)
-				})
+				for _, request := range during {
+					instance.on(request, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+						if cuts.Add(1) > int32(2*len(during)) {
+							next.ServeHTTP(w, r)
+							return
+						}
+						if half {
+							whole := httptest.NewRecorder()
+							next.ServeHTTP(whole, r)
+							maps.Copy(w.Header(), whole.Header())
+							w.WriteHeader(whole.Code)
+							_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
+							_ = http.NewResponseController(w).Flush()
+						}
+						l.cut(3)
+					})
+				}
 				j := b.reaches(b.submit(picture), job.Done)
 				require.Empty(t, j.Lost)
 				require.Equal(t, 1, instance.Started(), "it ran once")

@@ -34,10 +34,11 @@ func newOutputs(r *run) *outputs {
 }
 
 // rename returns an output with the hub's names, and begins to copy files that it
-// has not seen yet. A file that cannot be copied loses the run; settle reports
+// has not seen yet; cached says that it is probably one of an earlier run, whose files the
+// hub has. A file that cannot be copied loses the run; settle reports
 // that. The error is queue.ErrUnavailable, files.ErrStorage or files.ErrInstance: no
 // names can be given now, and the output must be renamed again later.
-func (o *outputs) rename(output []byte) ([]byte, error) {
+func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 	if o.run.d.Shown != nil {
 		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)
 	}
@@ -53,7 +54,7 @@ func (o *outputs) rename(output []byte) ([]byte, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		if err := o.collect(unknown); err != nil {
+		if err := o.collect(unknown, cached); err != nil {
 			return nil, err
 		}
 	}
@@ -65,12 +66,12 @@ func (o *outputs) rename(output []byte) ([]byte, error) {
 	}), nil
 }
 
-func (o *outputs) collect(outputs []job.FileRef) error {
+func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
 	r := o.run
 	if o.copying == nil {
 		o.copying, o.cancel = context.WithCancel(r.d.ctx)
 	}
-	names, wait, err := r.d.Files.Collect(o.copying, r.job().Tenant, outputs, r.d.target(r.conn))
+	names, wait, err := r.d.Files.Collect(o.copying, r.job().Tenant, outputs, r.d.target(r.conn), cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
 		o.copying.Err() != nil {
 		return err

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -33,8 +34,11 @@ func TestNextPromptOverlapsTheEnd(t *testing.T) {
 				fetch := b.fetch
 				if c.files {
 					b.fetch = func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
-						wait(ctx)
-						return fetch(ctx, src, header)
+						resp, err := fetch(ctx, src, header)
+						if err == nil {
+							resp.Body = &slowBody{ReadCloser: resp.Body, wait: func() { wait(ctx) }}
+						}
+						return resp, err
 					}
 				}
 			})
@@ -55,6 +59,17 @@ func TestNextPromptOverlapsTheEnd(t *testing.T) {
 			b.reaches(second, job.Cancelled)
 		})
 	}
+}
+
+// slowBody waits before each read.
+type slowBody struct {
+	io.ReadCloser
+	wait func()
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	b.wait()
+	return b.ReadCloser.Read(p)
 }
 
 // A hub that has lost a run leaves the instance's record of it to the one that has it.

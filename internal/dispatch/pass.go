@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
@@ -114,6 +115,13 @@ func (p pass) without(all []Idle, allInfos []*catalog.Info) (idle []Idle, infos 
 // and gives out what fits. A job that fits nowhere hides none behind it.
 func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l looked, err error) {
 	d := p.d
+	if first, known := d.firstInLine(ctx); known {
+		d.sorted(idle, infos)
+		given, err := p.offer(ctx, queue.Window{Jobs: []job.Job{first}, More: true, Classes: 1}, idle, &l)
+		if given > 0 || err != nil {
+			return l, err
+		}
+	}
 	w, look, err := d.look(ctx, idle, infos, 0)
 	if err != nil {
 		return looked{}, err
@@ -121,38 +129,46 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 	n := look.n
 	d.classes.trim(w.Classes)
 	for skip := n; ; skip, n = skip+n, 4*n {
-		if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
-			l.next = w.Next
+		given, err := p.offer(ctx, w, idle, &l)
+		if given > 0 || err != nil || !w.More {
+			return l, err
 		}
-		now := time.Now()
-		picked := p.pick(ctx, w, idle, now)
-		pairs := picked.Pairs
-		d.overtaken.note(picked.Passed, now)
-		d.kept.add(picked.Kept, idle, now)
-		if until := d.holds.note(picked.Held, now); until > 0 && (l.next == 0 || until < l.next) {
-			l.next = until
-		}
-		for _, h := range picked.Held {
-			p.held[h.Job.Key] = true
-		}
-		if len(pairs) == 0 && w.More && !retry.Sleep(ctx, time.Duration(n)*readPause) {
+		if !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()
-		}
-		*p.left = w.Classes
-		for _, pair := range pairs {
-			if err := p.claim(p, ctx, pair); err != nil {
-				return looked{}, err
-			}
-		}
-		if len(pairs) > 0 || !w.More {
-			l.nothing = *p.left == 0
-			l.again = len(pairs) > 0
-			return l, nil
 		}
 		if w, err = d.queue.WindowOf(ctx, look.wanted, skip, 4*n, look.others...); err != nil {
 			return looked{}, err
 		}
 	}
+}
+
+// offer gives jobs of a window to the instances that they fit, and returns how many it has
+// tried to give out.
+func (p pass) offer(ctx context.Context, w queue.Window, idle []Idle, l *looked) (given int, err error) {
+	d := p.d
+	if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
+		l.next = w.Next
+	}
+	now := time.Now()
+	picked := p.pick(ctx, w, idle, now)
+	d.overtaken.note(picked.Passed, now)
+	d.kept.add(picked.Kept, idle, now)
+	if until := d.holds.note(picked.Held, now); until > 0 && (l.next == 0 || until < l.next) {
+		l.next = until
+	}
+	for _, h := range picked.Held {
+		p.held[h.Job.Key] = true
+	}
+	*p.left = w.Classes
+	for _, pair := range picked.Pairs {
+		if err := p.claim(p, ctx, pair); err != nil {
+			*l = looked{}
+			return 0, err
+		}
+	}
+	l.nothing = *p.left == 0
+	l.again = len(picked.Pairs) > 0
+	return len(picked.Pairs), nil
 }
 
 // pick is Pick with what this hub knows. Jobs wait for busy instances only where that hides

@@ -16,7 +16,7 @@ import (
 func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
 	var failing time.Time // since when it is the instance
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		named, err := r.files.rename(outputs)
+		named, err := r.files.rename(outputs, true) // only those are unknown whose messages were missed
 		switch {
 		case err == nil:
 			return named, result{}

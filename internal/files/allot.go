@@ -70,7 +70,7 @@ func (s *Store) allotOutputs(ctx context.Context, tenant string, sources []Sourc
 		if err != nil {
 			return nil, nil, err
 		}
-		e.raw = entry
+		e.raw, e.plain = entry, true
 		entries[id] = e
 		if len(args) == 0 {
 			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli(), tenant, longestRun.Milliseconds(),

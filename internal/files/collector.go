@@ -119,20 +119,21 @@ func (c *Collector) Done() <-chan struct{} { return c.ctx.Done() }
 // file any more. ErrChanged: it has another one there. ErrInstance, ErrStorage and
 // errors of Redis may pass.
 func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
-	return c.collect(ctx, tenant, ref, Entry{})
+	return c.collect(ctx, tenant, ref, Entry{}, nil)
 }
 
 // collect is Collect. known is the file's entry if it was just read or written, so
-// that it need not be read again.
-func (c *Collector) collect(ctx context.Context, tenant string, ref job.FileRef, known Entry) (Entry, error) {
+// that it need not be read again, and o its download if that has begun.
+func (c *Collector) collect(ctx context.Context, tenant string, ref job.FileRef, known Entry, o *opened) (Entry, error) {
 	p, ok := placeOf(ref)
-	if !ok {
-		return Entry{}, ErrNotFound
-	}
-	if known.Stored() {
+	if !ok || known.Stored() {
+		o.drop()
+		if !ok {
+			return Entry{}, ErrNotFound
+		}
 		return known, nil
 	}
-	f, err := c.board(flightKey{tenant, p}, known)
+	f, err := c.board(flightKey{tenant, p}, known, o)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -146,13 +147,15 @@ func (c *Collector) collect(ctx context.Context, tenant string, ref job.FileRef,
 }
 
 // board joins the copy of a file, starting it if there is none.
-func (c *Collector) board(key flightKey, known Entry) (*flight, error) {
+func (c *Collector) board(key flightKey, known Entry, o *opened) (*flight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
+		o.drop()
 		return nil, ErrClosed
 	}
 	if f := c.flights[key]; f != nil {
+		o.drop()
 		f.waiting++
 		return f, nil
 	}
@@ -163,7 +166,8 @@ func (c *Collector) board(key flightKey, known Entry) (*flight, error) {
 	c.running.Go(func() {
 		defer cancel()
 		f.err = rescue.Do(c.log, "copying an output", func() (err error) {
-			f.entry, err = c.copy(ctx, key, known)
+			defer o.drop()
+			f.entry, err = c.copy(ctx, key, known, o)
 			return err
 		})
 		c.mu.Lock()
@@ -192,7 +196,7 @@ func (c *Collector) leave(f *flight) {
 	}
 }
 
-func (c *Collector) copy(ctx context.Context, key flightKey, e Entry) (Entry, error) {
+func (c *Collector) copy(ctx context.Context, key flightKey, e Entry, o *opened) (Entry, error) {
 	if e.Source == nil {
 		var err error
 		if e, err = c.store.resolve(ctx, key.tenant, key.place); err != nil || e.Stored() {
@@ -202,12 +206,7 @@ func (c *Collector) copy(ctx context.Context, key flightKey, e Entry) (Entry, er
 	if e.Source == nil {
 		return Entry{}, ErrGone
 	}
-	leave, err := c.slots.enter(ctx, c.uplink(e.Source.Instance))
-	if err != nil {
-		return Entry{}, err
-	}
-	defer leave()
-	blob, copied, err := c.transfer(ctx, *e.Source)
+	blob, copied, err := c.transfer(ctx, *e.Source, o)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -242,12 +241,20 @@ func (c *Collector) setOld(ctx context.Context, tenant string, e Entry, copied C
 }
 
 // transfer brings the bytes of a source into the storage under a new key.
-func (c *Collector) transfer(ctx context.Context, src Source) (blob string, copied Copied, err error) {
-	from, err := startDownload(ctx, c.fetch, src, c.patience)
-	if err != nil {
-		return "", Copied{}, fmt.Errorf("files: fetch: %w", err)
+func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (blob string, copied Copied, err error) {
+	from := o.take(ctx, src)
+	if from == nil {
+		o.drop() // it holds a slot
+		leave, err := c.slots.enter(ctx, c.uplink(src.Instance))
+		if err != nil {
+			return "", Copied{}, err
+		}
+		defer leave()
+		if from, err = startDownload(ctx, c.fetch, src, c.patience); err != nil {
+			return "", Copied{}, fmt.Errorf("files: fetch: %w", err)
+		}
+		defer from.drop()
 	}
-	defer from.drop()
 	hash := sha256.New()
 	blob = outputKey(uuid.NewString())
 	began := c.store.now()

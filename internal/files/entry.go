@@ -35,6 +35,8 @@ type Entry struct {
 	Source *Source
 
 	raw string // as stored, for compare and set
+	// plain says that raw has no members but those that this hub knows.
+	plain bool
 }
 
 // Stored reports whether the hub has the bytes.
@@ -106,7 +108,7 @@ func (e Entry) encode() (string, error) {
 		s.SourceID = e.Source.id()
 	}
 	data, err := json.Marshal(s)
-	if err != nil || e.raw == "" {
+	if err != nil || e.raw == "" || e.plain {
 		return string(data), err
 	}
 	members := map[string]json.RawMessage{}

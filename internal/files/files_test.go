@@ -86,6 +86,7 @@ type instance struct {
 	mu      sync.Mutex
 	files   map[job.FileRef]instanceFile
 	fetches int
+	stats   int
 	views   int
 	uploads int
 	clock   time.Time
@@ -169,6 +170,9 @@ func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*
 }
 
 func (i *instance) Stat(_ context.Context, ref job.FileRef) (comfyui.FileInfo, bool, error) {
+	i.mu.Lock()
+	i.stats++
+	i.mu.Unlock()
 	f, ok := i.get(ref)
 	if !ok {
 		return comfyui.FileInfo{Size: -1}, false, nil

@@ -142,7 +142,7 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 			ref := allotted(t, s, i, "x_00001_.png", "picture")
 			fail()
 			copied := make(chan error, 1)
-			go func() { copied <- transfer.copy(t.Context(), tenant, ref, Entry{}) }()
+			go func() { copied <- transfer.copy(t.Context(), tenant, ref, Entry{}, nil) }()
 			s.storage.health.doubtful(0) // a hanging one would be found by the next look in ten seconds
 			require.Eventually(t, func() bool { return s.storage.health.Err() != nil }, time.Minute, time.Millisecond)
 			require.ErrorIs(t, s.storage.health.Err(), ErrStorage)
@@ -246,10 +246,10 @@ func TestStorageRefusesOneFile(t *testing.T) {
 	transfer := NewTransfer(s, newCollector(t, s, i), nil, slog.New(slog.DiscardHandler))
 	transfer.maxRefused = 2
 	ref := allotted(t, s, i, "x_00001_.png", "a terabyte")
-	require.ErrorIs(t, transfer.copy(t.Context(), tenant, ref, Entry{}), ErrStorage)
+	require.ErrorIs(t, transfer.copy(t.Context(), tenant, ref, Entry{}, nil), ErrStorage)
 	require.Zero(t, s.storage.health.Kept())
 	require.NoError(t, s.storage.health.try(t.Context(), 1))
-	require.NoError(t, transfer.copy(t.Context(), tenant, allotted(t, s, i, "x_00002_.png", "picture"), Entry{}))
+	require.NoError(t, transfer.copy(t.Context(), tenant, allotted(t, s, i, "x_00002_.png", "picture"), Entry{}, nil))
 }
 
 // A storage that keeps many finished runs waiting is sick, whatever a look says: each

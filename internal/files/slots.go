@@ -53,6 +53,18 @@ func (s *slots) enter(ctx context.Context, line string) (leave func(), err error
 	return nil, ctx.Err()
 }
 
+// tryEnter is enter for a copy that does not wait. It takes no slot from those who do:
+// they wait because they cannot have it.
+func (s *slots) tryEnter(line string) (leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fits(line) {
+		return nil, false
+	}
+	s.take(line)
+	return func() { s.leave(line) }, true
+}
+
 func (s *slots) leave(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,12 +89,16 @@ func (s *slots) hand() {
 			left = append(left, w)
 			continue
 		}
-		s.used++
-		s.byLine[w.line]++
+		s.take(w.line)
 		close(w.given)
 	}
 	clear(s.waiting[len(left):])
 	s.waiting = left
+}
+
+func (s *slots) take(line string) {
+	s.used++
+	s.byLine[line]++
 }
 
 func (s *slots) fits(line string) bool {

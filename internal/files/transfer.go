@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -99,35 +98,20 @@ func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target
 // Collect gives outputs of one message of an instance their names at the hub, in
 // order and the same ones each time, and begins to copy them. The names are
 // durable when Collect returns; wait returns once the bytes are too, or will never
-// be. The copies go on until ctx ends. ErrInstance says that the instance cannot be
-// asked now.
-func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.FileRef, from Target) (names []job.FileRef, wait func(context.Context) error, err error) {
-	boot := "" // an ETag tells files apart over any restart of hub or agent
-	sources := make([]Source, len(outputs))
-	for n, f := range outputs {
-		src := Source{Instance: from.Name, Type: f.Type, Subfolder: f.Subfolder, Filename: f.Filename}
-		if src.Viewable() {
-			info, found, err := from.Instance.Stat(ctx, f)
-			switch {
-			case err != nil:
-				return nil, nil, fmt.Errorf("%w: %w", ErrInstance, err)
-			case !found:
-				return nil, nil, ErrGone // a cached run may name a file that somebody has deleted
-			}
-			if src.ETag = info.ETag; src.ETag == "" {
-				boot = from.Boot
-			}
-		}
-		sources[n] = src
-	}
-	for n := range sources {
-		sources[n].Boot = boot
-	}
-	names, known, err := t.store.allotOutputs(ctx, tenant, sources)
+// be. The copies go on until ctx ends. cached says that the instance has made the files
+// in an earlier run, so that the hub probably has them. ErrInstance says that the
+// instance cannot be asked now.
+func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.FileRef, from Target, cached bool) (names []job.FileRef, wait func(context.Context) error, err error) {
+	sources, all, err := t.sources(ctx, outputs, from, cached)
 	if err != nil {
 		return nil, nil, err
 	}
-	return names, t.copyAll(ctx, tenant, names, sources, known), nil
+	names, known, err := t.store.allotOutputs(ctx, tenant, sources)
+	if err != nil {
+		dropAll(all)
+		return nil, nil, err
+	}
+	return names, t.copyAll(ctx, tenant, names, sources, known, all), nil
 }
 
 // Heal puts back names that Redis has lost, see [Store.Heal].
@@ -137,13 +121,13 @@ func (t *Transfer) Heal(ctx context.Context) error { return t.store.Heal(ctx) }
 func (t *Transfer) Patience() time.Duration { return t.collector.patience.Contact }
 
 // copyAll begins to copy the files that sources name; wait returns once all are
-// copied. known are their entries.
-func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source, known []Entry) (wait func(context.Context) error) {
+// copied. known are their entries, and all what was opened of them.
+func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source, known []Entry, all []*opened) (wait func(context.Context) error) {
 	var group errgroup.Group
 	for n, name := range names {
 		if sources[n].Viewable() {
 			group.Go(func() error {
-				return rescue.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name, known[n]) })
+				return rescue.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name, known[n], all[n]) })
 			})
 		}
 	}
@@ -166,7 +150,7 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 // copy brings one output to the storage. The work of a run must not be lost to what
 // passes: a Redis or a storage that is away is waited for as long as the instance
 // has the file, and an instance for as long as Patience says.
-func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, known Entry) error {
+func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, known Entry, o *opened) error {
 	pauses, refusals := retry.New(firstCopyPause, longestCopyPause), retry.New(firstCopyPause, longestRefusal)
 	var (
 		failing time.Time // since when it is the instance
@@ -174,8 +158,8 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 		kept    bool
 	)
 	for {
-		_, err := t.collector.collect(ctx, tenant, ref, known)
-		known = Entry{} // a later try reads it again
+		_, err := t.collector.collect(ctx, tenant, ref, known, o)
+		known, o = Entry{}, nil // a later try reads it again
 		if err == nil || final(err) || errors.Is(err, rescue.ErrPanic) || ctx.Err() != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 	server.Stop()
 	copied := make(chan error, 1)
 	go func() {
-		copied <- transfer.copy(context.WithoutCancel(t.Context()), tenant, job.FileRef{Type: job.TypeOutput, Filename: "x.png"}, Entry{})
+		copied <- transfer.copy(context.WithoutCancel(t.Context()), tenant, job.FileRef{Type: job.TypeOutput, Filename: "x.png"}, Entry{}, nil)
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "copy an output") }, 60*time.Second, 10*time.Millisecond)
 	c.Close()
@@ -52,20 +52,20 @@ func TestTransferCollects(t *testing.T) {
 		from := Target{Name: "gpu", Boot: "b1", Instance: i}
 		there := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
 		i.put(there, "picture")
-		names, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there, {Type: "custom", Filename: "x"}}, from)
+		names, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there, {Type: "custom", Filename: "x"}}, from, false)
 		require.NoError(t, err)
 		require.NoError(t, wait(t.Context()))
 		require.Equal(t, "picture", s.mustRead(t, names[0]))
-		again, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there}, from)
+		again, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there}, from, false)
 		require.NoError(t, err)
 		require.NoError(t, wait(t.Context()))
 		require.Equal(t, names[:1], again, "the same names each time")
-		_, _, err = transfer.Collect(t.Context(), tenant, []job.FileRef{{Type: job.TypeOutput, Filename: "gone.png"}}, from)
+		_, _, err = transfer.Collect(t.Context(), tenant, []job.FileRef{{Type: job.TypeOutput, Filename: "gone.png"}}, from, false)
 		require.ErrorIs(t, err, ErrGone)
 		i.hook = func(r *http.Response) { r.StatusCode = http.StatusInternalServerError }
 		broken := job.FileRef{Type: job.TypeOutput, Filename: "b_00001_.png"}
 		i.put(broken, "picture")
-		_, wait, err = transfer.Collect(t.Context(), tenant, []job.FileRef{broken}, from)
+		_, wait, err = transfer.Collect(t.Context(), tenant, []job.FileRef{broken}, from, false)
 		require.NoError(t, err)
 		require.ErrorContains(t, wait(t.Context()), "instance answers 500", "a copy that failed")
 	})
@@ -84,7 +84,7 @@ func TestPanicOfACopy(t *testing.T) {
 		ref := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
 		i.put(ref, "picture")
 		for _, copies := range []*Collector{c, nil} {
-			_, wait, err := NewTransfer(s, copies, nil, logger).Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Instance: i})
+			_, wait, err := NewTransfer(s, copies, nil, logger).Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Instance: i}, false)
 			require.NoError(t, err)
 			require.ErrorIs(t, wait(t.Context()), rescue.ErrPanic)
 		}

@@ -229,8 +229,8 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	if err != nil {
 		return Accepted{}, err
 	}
-	s.dispatch.Wake()
 	j, position, nodeErrors := accepted.Job, accepted.Position, verdict.NodeErrors
+	s.dispatch.Arrived(j, position)
 	if j.DoorUntil > 0 {
 		if accepted.Existing {
 			door = nil // an earlier request waits there
