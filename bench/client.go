@@ -57,6 +57,19 @@ func bodyInSteps(client string, seconds float64, steps, nonce int) []byte {
 	return body
 }
 
+// bodyOfSize is a POST /prompt of work that takes a server without a GPU some seconds: a
+// picture of so many pixels on each side.
+func (c *client) bodyOfSize(pixels, nonce int) []byte {
+	body, err := json.Marshal(map[string]any{"client_id": c.id, "prompt": map[string]any{
+		"1": node("EmptyImage", map[string]any{"width": pixels, "height": pixels, "batch_size": 1, "color": nonce}),
+		"2": node("SaveImage", map[string]any{"images": []any{"1", 0}, "filename_prefix": "bench"}),
+	}})
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	return body
+}
+
 // bodyOf is a POST /prompt of a schedule's prompt. Each is somebody else's: a client's own
 // prompts keep their order.
 func (c *client) bodyOf(a arrival, nonce int) []byte {

@@ -59,7 +59,7 @@ func main() {
 	length := flag.Duration("length", 2*time.Minute, "how long fleet measures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*names, *dir, *seed, *length}, os.Stdout)
+	err := run(ctx, options{*names, *dir, *seed, *length, os.Getenv("COMFYUI_URL")}, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -72,6 +72,7 @@ type options struct {
 	names, dir string
 	seed       uint64
 	length     time.Duration
+	comfyui    string
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -101,7 +102,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		r.seed, r.length = o.seed, o.length
+		r.seed, r.length, r.comfyui = o.seed, o.length, o.comfyui
 		figures, err := b.run(r)
 		r.stop()
 		if err != nil {

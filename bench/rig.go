@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ type rig struct {
 	out  io.Writer
 	// siteWord is a word for the site of the hubs; empty for none.
 	siteWord string
+	// comfyui is the URL of a real ComfyUI that benchmarks of trivial prompts use in place of
+	// simulated instances; empty for none.
+	comfyui string
 	// length is how long a benchmark of a whole fleet measures.
 	length time.Duration
 
@@ -93,6 +97,15 @@ func (r *rig) instances(count int, scale float64, flags ...string) (urls []strin
 		urls = append(urls, url)
 	}
 	return urls, p, nil
+}
+
+// plain is instances for trivial prompts: simulated ones that take no time of their own, or
+// the real ComfyUI, which is each of them. p is nil for that one.
+func (r *rig) plain(count int) (urls []string, p *programs.Program, err error) {
+	if r.comfyui == "" {
+		return r.instances(count, 1)
+	}
+	return slices.Repeat([]string{r.comfyui}, count), nil, nil
 }
 
 // balance starts Caddy's own reverse proxy in front of instances.
