@@ -1,8 +1,8 @@
 // Command demobot shows the bot bridge on one machine: a hub with the embedded
 // queue, an agent with two simulated ComfyUI instances, and the bridge, each a
 // separate process, connected to a fake of Telegram's Bot API. A scripted person
-// asks for a picture, follows its progress, receives it, presses "again", and
-// cancels one. The program prints what the person sees.
+// asks for a picture, follows its progress, receives it, presses "again", cancels
+// one, asks what a command takes, and chooses one of four pictures. The program prints what the person sees.
 //
 // Run it with `make demo-bot` from the root of the repository. It ends with exit
 // code 0 if everything has happened as it should.

@@ -67,12 +67,54 @@ func play(ctx context.Context, s *stage.Stage) error {
 	}); err != nil {
 		return fmt.Errorf("the end of the third request: %w", errUnexpected)
 	}
+	if err := playMore(ctx, person, t); err != nil {
+		return err
+	}
 	stop()
 	watch.Wait()
 	if over, worst := s.Fake.TooFast(); over > 0 {
 		return fmt.Errorf("%d calls broke Telegram's limits (%+v)", over, worst)
 	}
-	fmt.Println("\nAll of it as it should be: two pictures, one request stopped, Telegram's limits kept.")
+	fmt.Println("\nAll of it as it should be: two pictures, one request stopped, four pictures as one, Telegram's limits kept.")
+	return nil
+}
+
+// playMore asks what a command takes, makes a mistake, and chooses one of four pictures.
+func playMore(ctx context.Context, person *fakebot.Person, t *transcript) error {
+	says := func(what, text string) error {
+		_, err := person.Wait(ctx, func(list []fakebot.Message) bool {
+			return count(list, func(m fakebot.Message) bool { return m.FromBot && strings.Contains(m.Text, text) }) > 0
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, errUnexpected)
+		}
+		return nil
+	}
+	person.Say("/help generate")
+	if err := says("what the command takes", "--sampler: "); err != nil {
+		return err
+	}
+	person.Say("/generate a harbour at night --cfg 400")
+	if err := says("the range of an argument", "--cfg is from 0 to 100"); err != nil {
+		return err
+	}
+	person.Say("/generate a harbour at night -n 4 --cfg 4 --sampler DPMPP-2M")
+	isSheet := func(m fakebot.Message) bool { return isPicture(m) && hasButton(m, "U2") }
+	list, err := person.Wait(ctx, func(list []fakebot.Message) bool { return count(list, isSheet) > 0 })
+	if err != nil {
+		return fmt.Errorf("four pictures as one: %w", errUnexpected)
+	}
+	sheet, _ := fakebot.Find(list, isSheet)
+	if err := press(person, t, sheet, "U2"); err != nil {
+		return err
+	}
+	_, err = person.Wait(ctx, func(list []fakebot.Message) bool {
+		m, ok := fakebot.Find(list, isPicture)
+		return ok && m.ID != sheet.ID
+	})
+	if err != nil {
+		return fmt.Errorf("the second picture, large: %w", errUnexpected)
+	}
 	return nil
 }
 

@@ -112,11 +112,14 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	if err != nil {
 		return err
 	}
-	byName, upscale := map[string]*workflow.Command{}, ""
+	byName, upscale, vary := map[string]*workflow.Command{}, "", ""
 	for _, command := range commands {
 		byName[command.Name] = command
 		if command.Spec.Upscales && command.Takes(workflow.Image) {
 			upscale = command.Name
+		}
+		if command.Spec.Varies && command.Takes(workflow.Image) {
+			vary = command.Name
 		}
 	}
 	b.guard = guard
@@ -124,12 +127,12 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent})
 	b.runner = request.NewRunner(request.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Texts: b.texts, Platform: find,
-		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale,
+		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale, Vary: vary,
 		InPlace: c.Delivery == "edit", Links: strings.TrimRight(c.FilesURL, "/"), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
-		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Logger: b.log,
+		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Vary: vary, Logger: b.log,
 	})
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -70,8 +69,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		}
 		return err
 	}
-	answer("too_old", nil)
-	return nil
+	return t.pressedOne(ctx, tn, rec, verb)
 }
 
 // errForged means that a button does not belong to where it was pressed.
@@ -110,12 +108,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 			args.Count = min(4, c.Spec.MaxCount)
 		}
 	}
-	inputs := slices.Clone(rec.Inputs)
-	for i := range inputs {
-		// It is uploaded again: the hub may have forgotten it.
-		inputs[i].Stored = ""
-	}
-	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs, replyTo: rec.Message})
+	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})
 }
 
 // upscale makes a request for each picture of an old one.

@@ -40,7 +40,9 @@ type Options struct {
 	Default string
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
-	Logger  *slog.Logger
+	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
+	Vary   string
+	Logger *slog.Logger
 	// AlbumWait is how long a command waits for the mask in its album. Default: 10 s.
 	AlbumWait time.Duration
 }

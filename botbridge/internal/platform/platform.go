@@ -62,6 +62,9 @@ type Limits struct {
 	// status message can become any files, up to an album, and doing that twice does no
 	// harm.
 	InPlace bool
+	// Linked means that files are handed over as links to the hub: what exists only here
+	// cannot be shown.
+	Linked bool
 	// Album is how many pictures one post can hold.
 	Album int
 	// PerSecond is the rate of all calls together; 0 means no limit.

@@ -107,6 +107,12 @@ func (j *job) deliverInPlace(ctx context.Context, group []*Output) error {
 // one file.
 func (j *job) nextGroup() []*Output {
 	var album []*Output
+	if j.gridded() {
+		for i := range j.rec.Outputs {
+			album = append(album, &j.rec.Outputs[i])
+		}
+		return album
+	}
 	most := max(1, j.platform.Limits().Album)
 	if j.apart {
 		most = 1
@@ -138,10 +144,15 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 			post.ID = j.postID(fmt.Sprintf("files/%d", i))
 		}
 	}
-	for _, out := range group {
-		post.Files = append(post.Files, j.attachment(*out))
+	j.rec.Grid = j.gridded()
+	if j.rec.Grid {
+		post.Files = []platform.Attachment{j.sheet()}
+	} else {
+		for _, out := range group {
+			post.Files = append(post.Files, j.attachment(*out))
+		}
 	}
-	if len(j.rec.Outputs) == 1 {
+	if len(j.rec.Outputs) == 1 || j.rec.Grid {
 		post.Buttons = j.doneButtons()
 	}
 	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, j.rec.Chat, post, func(ctx context.Context, sending bool) error {
@@ -153,13 +164,16 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	switch {
 	case err == nil:
 		for i, out := range group {
-			if i < len(ids) {
-				out.Message = ids[i]
+			if len(ids) > 0 {
+				out.Message = ids[min(i, len(ids)-1)]
 			}
 		}
 		return j.mark(ctx, group, Arrived)
 	case errors.Is(err, platform.ErrUncertain):
 		return j.mark(ctx, group, Unsure)
+	case j.rec.Grid && (errors.Is(err, errNoSheet) || errors.Is(err, platform.ErrRefused) || errors.Is(err, platform.ErrTooLarge) || errors.Is(err, hubapi.ErrNotFound)):
+		j.rec.Grid, j.rec.NoGrid = false, true
+		return j.mark(ctx, group, Unsent)
 	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrGone):
 		return j.mark(ctx, group, Lost)
 	case errors.Is(err, platform.ErrTooLarge) && len(group) > 1:
@@ -224,7 +238,7 @@ func (j *job) lastWord(ctx context.Context) error {
 	if j.rec.Outcome == Done && len(j.rec.Outputs) > 0 && j.rec.Status != "" && !slices.ContainsFunc(j.rec.Outputs, elsewhere) {
 		return nil
 	}
-	if j.rec.Outcome == Done && len(j.rec.Outputs) == 1 && j.rec.Outputs[0].State == Arrived {
+	if j.rec.Outcome == Done && j.shownAtOnce() {
 		if j.rec.Status == "" {
 			return nil
 		}

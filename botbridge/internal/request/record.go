@@ -98,6 +98,10 @@ type Record struct {
 	// Reason is why it failed, in the hub's words.
 	Reason  string   `json:"reason,omitempty"`
 	Outputs []Output `json:"outputs,omitempty"`
+	// Grid means that the outputs are shown as one numbered picture, NoGrid that this
+	// was not possible.
+	Grid   bool `json:"grid,omitempty"`
+	NoGrid bool `json:"no_grid,omitempty"`
 
 	Asked time.Time `json:"asked"`
 	// Took is how long the run took, in milliseconds.
@@ -177,6 +181,9 @@ const (
 	VerbUpscale = "up"
 	VerbFile    = "fi"
 	VerbResend  = "re"
+	// VerbPick and VerbVaryOne are followed by the number of a picture, from 1.
+	VerbPick    = "u"
+	VerbVaryOne = "v"
 )
 
 // ButtonData is what a button carries.

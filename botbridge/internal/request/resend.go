@@ -12,6 +12,15 @@ import (
 // SendAgain resends the files of a finished request at the user's request: all of
 // them as plain files, or those that may not have arrived.
 func (r *Runner) SendAgain(ctx context.Context, id string, asFiles bool) error {
+	return r.sendAgain(ctx, id, asFiles, -1)
+}
+
+// SendOne sends one output of a finished request as a plain file.
+func (r *Runner) SendOne(ctx context.Context, id string, output int) error {
+	return r.sendAgain(ctx, id, true, output)
+}
+
+func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only int) error {
 	var rec Record
 	version, err := r.o.Store.Load(ctx, id, &rec)
 	if err != nil {
@@ -23,7 +32,7 @@ func (r *Runner) SendAgain(ctx context.Context, id string, asFiles bool) error {
 	}
 	for i := range j.rec.Outputs {
 		out := &j.rec.Outputs[i]
-		if !asFiles && out.State != Unsure {
+		if !asFiles && out.State != Unsure || only >= 0 && i != only {
 			continue
 		}
 		shown := *out

@@ -27,6 +27,8 @@ type Options struct {
 	Command  func(name string) *workflow.Command
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
+	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
+	Vary string
 	// InPlace turns the status message into a single picture instead of sending the
 	// picture as a new message.
 	InPlace bool
@@ -53,6 +55,8 @@ type Runner struct {
 	mu   sync.Mutex
 	jobs map[string]*job
 	wg   sync.WaitGroup
+
+	sheets chan struct{} // holds one while a sheet is made
 }
 
 // NewRunner makes a Runner.
@@ -72,7 +76,7 @@ func NewRunner(o Options) *Runner {
 	if o.Look == 0 {
 		o.Look = 2 * time.Second
 	}
-	return &Runner{o: o, jobs: map[string]*job{}}
+	return &Runner{o: o, jobs: map[string]*job{}, sheets: make(chan struct{}, 1)}
 }
 
 // Resume continues every unfinished request. When ctx ends, they stop being driven

@@ -5,6 +5,7 @@ package request
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"image"
 	"image/png"
 	"net/http"
@@ -34,6 +35,8 @@ type silent struct {
 	sends   []platform.Post
 	edits   []platform.Post
 	dropped int
+	command *workflow.Command
+	read    []image.Point // the sizes of pictures that were sent, if there is a command
 }
 
 func (s *silent) Name() string            { return "silent" }
@@ -47,9 +50,22 @@ func (s *silent) hear() error {
 	return nil
 }
 
-func (s *silent) Send(_ context.Context, _ platform.Chat, p platform.Post) ([]string, error) {
+func (s *silent) Send(ctx context.Context, _ platform.Chat, p platform.Post) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.command != nil {
+		for _, f := range p.Files {
+			body, err := f.Open(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", platform.ErrSource, err)
+			}
+			config, _, err := image.DecodeConfig(body)
+			if err != nil {
+				return nil, platform.ErrRefused
+			}
+			s.read = append(s.read, image.Pt(config.Width, config.Height))
+		}
+	}
 	s.sends = append(s.sends, p)
 	return []string{"sent"}, s.hear()
 }
@@ -92,7 +108,7 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	fates := make(chan Outcome, 1)
 	r := NewRunner(Options{
 		Store: db, Hub: client, Outbox: out, Texts: texts,
-		Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return nil },
+		Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return p.command },
 		Observe: func(_ string, o Outcome) { fates <- o },
 	})
 	rec := NewRecord(IDOf(t.Name()))

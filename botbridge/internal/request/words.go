@@ -164,7 +164,7 @@ func (j *job) doneButtons() [][]platform.Button {
 	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
 		verbs = append(verbs, VerbVary)
 	}
-	rows := j.buttons(verbs...)
+	rows := append(j.pictureButtons(), j.buttons(verbs...)...)
 	var more []string
 	pictures, files := false, false
 	for _, out := range j.rec.Outputs {
@@ -179,6 +179,32 @@ func (j *job) doneButtons() [][]platform.Button {
 	}
 	if len(more) > 0 {
 		rows = append(rows, j.buttons(more...)...)
+	}
+	return rows
+}
+
+// pictureButtons are two rows for two to four pictures: a large one, and variations of one.
+func (j *job) pictureButtons() [][]platform.Button {
+	n := len(j.rec.Outputs)
+	c := j.r.o.Command(j.rec.Command)
+	if n < 2 || n > maxSheet || c == nil {
+		return nil
+	}
+	verbs := []string{VerbPick}
+	if j.r.o.Vary != "" || c.Takes(workflow.Seed) {
+		verbs = append(verbs, VerbVaryOne)
+	}
+	var rows [][]platform.Button
+	for _, verb := range verbs {
+		var row []platform.Button
+		for i, out := range j.rec.Outputs {
+			if !isPicture(out.Ref.Filename) {
+				return nil
+			}
+			number := fmt.Sprint(i + 1)
+			row = append(row, platform.Button{Label: strings.ToUpper(verb) + number, Data: ButtonData(verb+number, j.rec.ID)})
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

@@ -36,6 +36,12 @@ type Spec struct {
 	Models []string `yaml:"models"`
 	// Upscales marks the command for the button "upscale".
 	Upscales bool `yaml:"upscales"`
+	// Varies marks the command for the buttons V1 to V4: it makes a picture from a
+	// picture and words.
+	Varies bool `yaml:"varies"`
+	// Several is how two to four pictures are shown: "album", or "grid", as one numbered
+	// picture. Default: album.
+	Several string `yaml:"several"`
 }
 
 // Command is a workflow that a message can fill in. It is immutable.
@@ -58,6 +64,9 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	graph, err := ParseGraph(file)
 	if err != nil {
 		return nil, err
+	}
+	if spec.Several != "" && spec.Several != "album" && spec.Several != "grid" {
+		return nil, fmt.Errorf("several: %q is neither album nor grid", spec.Several)
 	}
 	c := &Command{Name: name, Spec: spec, Price: 1, graph: graph, slots: graph.guess(), guessed: map[Role]bool{}}
 	for r := range c.slots {
@@ -100,6 +109,9 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	}
 	return c, nil
 }
+
+// Grid means that several pictures are shown as one, with numbers.
+func (c *Command) Grid() bool { return c.Spec.Several == "grid" }
 
 // Takes reports whether messages can set a role.
 func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }

@@ -1,0 +1,155 @@
+package request
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/jpeg"
+	"io"
+	"strconv"
+
+	xdraw "golang.org/x/image/draw"
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/basicfont"
+	"golang.org/x/image/math/fixed"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+const (
+	// maxSheet is how many pictures one sheet shows.
+	maxSheet = 4
+	// cellSide is the longest side of a picture on a sheet, in pixels.
+	cellSide = 640
+	// cellGap is the gap between two.
+	cellGap = 4
+	// maxCell bounds a picture that is decoded for a sheet, in pixels: about 24 MB.
+	maxCell = 6 << 20
+	// sheetSize is about how large a sheet is, in bytes, for the time that sending takes.
+	sheetSize = 1 << 20
+)
+
+// errNoSheet means that pictures cannot be put on a sheet.
+var errNoSheet = errors.New("the pictures make no sheet")
+
+// gridded reports whether the outputs are shown as one numbered picture.
+func (j *job) gridded() bool {
+	n := len(j.rec.Outputs)
+	c := j.r.o.Command(j.rec.Command)
+	if c == nil || !c.Grid() || j.rec.NoGrid || n < 2 || n > maxSheet || j.platform.Limits().Linked {
+		return false
+	}
+	for _, out := range j.rec.Outputs {
+		if out.State != Unsent || out.Media != platform.Photo {
+			return false
+		}
+	}
+	return true
+}
+
+// shownAtOnce reports whether one message shows everything, with its buttons.
+func (j *job) shownAtOnce() bool {
+	if len(j.rec.Outputs) != 1 && !j.rec.Grid {
+		return false
+	}
+	for _, out := range j.rec.Outputs {
+		if out.State != Arrived {
+			return false
+		}
+	}
+	return true
+}
+
+// sheet is the sheet of all outputs. It is made again for each attempt to send it, one at
+// a time in the whole bridge, so that no more than one picture is in memory.
+func (j *job) sheet() platform.Attachment {
+	return platform.Attachment{Name: "pictures.jpg", Media: platform.Photo, Size: sheetSize, Open: func(ctx context.Context) (io.ReadCloser, error) {
+		select {
+		case j.r.sheets <- struct{}{}:
+			defer func() { <-j.r.sheets }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		s := sheet{n: len(j.rec.Outputs)}
+		for i, out := range j.rec.Outputs {
+			body, _, err := j.r.o.Hub.View(ctx, j.rec.Tenant(), out.Ref)
+			if err != nil {
+				return nil, err
+			}
+			data, err := io.ReadAll(io.LimitReader(body, j.platform.Limits().Photo+1))
+			body.Close()
+			if err != nil {
+				return nil, fmt.Errorf("reading an output: %w", err)
+			}
+			if err := s.add(i, data); err != nil {
+				return nil, err
+			}
+		}
+		return s.read()
+	}}
+}
+
+// sheet shows up to four pictures in rows of two, with their numbers.
+type sheet struct {
+	n      int
+	cell   image.Point
+	canvas *image.RGBA
+}
+
+// add puts picture i, from 0, on the sheet. The first one decides the shape of all.
+func (s *sheet) add(i int, data []byte) error {
+	config, _, err := image.DecodeConfig(bytes.NewReader(data))
+	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > maxCell/config.Height {
+		return errNoSheet
+	}
+	picture, _, err := image.Decode(bytes.NewReader(data))
+	if err != nil {
+		return errNoSheet
+	}
+	size := picture.Bounds().Size()
+	if s.canvas == nil {
+		s.cell = fit(size, image.Pt(cellSide, cellSide))
+		rows := (s.n + 1) / 2
+		s.canvas = image.NewRGBA(image.Rect(0, 0, 2*s.cell.X+cellGap, rows*s.cell.Y+(rows-1)*cellGap))
+		draw.Draw(s.canvas, s.canvas.Bounds(), image.White, image.Point{}, draw.Src)
+	}
+	corner := image.Pt(i%2*(s.cell.X+cellGap), i/2*(s.cell.Y+cellGap))
+	shown := fit(size, s.cell)
+	at := corner.Add(s.cell.Sub(shown).Div(2))
+	xdraw.ApproxBiLinear.Scale(s.canvas, image.Rectangle{Min: at, Max: at.Add(shown)}, picture, picture.Bounds(), xdraw.Over, nil)
+	s.number(i+1, corner)
+	return nil
+}
+
+// fit returns the largest size of the same shape within a room.
+func fit(size, room image.Point) image.Point {
+	scale := min(float64(room.X)/float64(size.X), float64(room.Y)/float64(size.Y))
+	return image.Pt(max(1, int(float64(size.X)*scale)), max(1, int(float64(size.Y)*scale)))
+}
+
+// number writes a number into the corner of a picture, white on black.
+func (s *sheet) number(n int, corner image.Point) {
+	face := basicfont.Face7x13
+	small := image.NewRGBA(image.Rect(0, 0, face.Advance+4, face.Height+2))
+	draw.Draw(small, small.Bounds(), image.NewUniform(color.RGBA{A: 200}), image.Point{}, draw.Src)
+	d := font.Drawer{Dst: small, Src: image.White, Face: face, Dot: fixed.P(2, face.Ascent+1)}
+	d.DrawString(strconv.Itoa(n))
+	// A tenth of the sheet's height, whatever the size of the pictures.
+	scale := max(1, min(s.cell.X, s.cell.Y)/10/small.Bounds().Dy())
+	at := image.Rectangle{Min: corner, Max: corner.Add(small.Bounds().Size().Mul(scale))}
+	xdraw.NearestNeighbor.Scale(s.canvas, at.Intersect(s.canvas.Bounds()), small, small.Bounds(), xdraw.Over, nil)
+}
+
+// read returns the sheet as JPEG.
+func (s *sheet) read() (io.ReadCloser, error) {
+	const quality = 90
+	var b bytes.Buffer
+	if s.canvas == nil || jpeg.Encode(&b, s.canvas, &jpeg.Options{Quality: quality}) != nil {
+		return nil, errNoSheet
+	}
+	return io.NopCloser(&b), nil
+}

@@ -1,0 +1,168 @@
+//go:build unix
+
+package request
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+func plain(t *testing.T, w, h int, c color.Color) []byte {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, w, h))
+	draw.Draw(img, img.Bounds(), image.NewUniform(c), image.Point{}, draw.Src)
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, img))
+	return b.Bytes()
+}
+
+// A sheet shows each picture in its place, with its number in the corner.
+func TestSheet(t *testing.T) {
+	t.Parallel()
+	colours := []color.RGBA{{R: 250, A: 255}, {G: 250, A: 255}, {B: 250, A: 255}, {R: 250, G: 250, A: 255}}
+	for n := 2; n <= maxSheet; n++ {
+		s := sheet{n: n}
+		for i := range n {
+			w := 1000
+			if i == 1 {
+				w = 500 // of another shape
+			}
+			require.NoError(t, s.add(i, plain(t, w, 500, colours[i])))
+		}
+		body, err := s.read()
+		require.NoError(t, err)
+		picture, format, err := image.Decode(body)
+		require.NoError(t, err)
+		require.Equal(t, "jpeg", format)
+		rows := (n + 1) / 2
+		require.Equal(t, image.Pt(2*640+cellGap, rows*320+(rows-1)*cellGap), picture.Bounds().Size())
+		for i := range n {
+			corner := image.Pt(i%2*(640+cellGap), i/2*(320+cellGap))
+			middle := corner.Add(image.Pt(320, 160))
+			r, g, b, _ := picture.At(middle.X, middle.Y).RGBA()
+			want := colours[i]
+			require.InDelta(t, want.R, r>>8, 20, "picture %d", i)
+			require.InDelta(t, want.G, g>>8, 20, "picture %d", i)
+			require.InDelta(t, want.B, b>>8, 20, "picture %d", i)
+			dark, light := 0, 0
+			for x := range 24 {
+				for y := range 30 {
+					r, g, b, _ := picture.At(corner.X+x, corner.Y+y).RGBA()
+					switch sum := (r + g + b) >> 8; {
+					case sum < 200:
+						dark++
+					case sum > 600:
+						light++
+					}
+				}
+			}
+			require.Greater(t, dark, 20, "the number of picture %d", i)
+			require.Greater(t, light, 20, "the number of picture %d", i)
+		}
+	}
+}
+
+func TestWhatMakesNoSheet(t *testing.T) {
+	t.Parallel()
+	huge := plain(t, 10, 10, color.White)
+	copy(huge[16:24], []byte{0, 0, 0x40, 0, 0, 0, 0x40, 0}) // says that it has 16384 x 16384 pixels
+	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("no picture"), "too many pixels": huge, "half": plain(t, 100, 100, color.White)[:60]} {
+		require.ErrorIs(t, (&sheet{n: 2}).add(0, data), errNoSheet, name)
+	}
+	_, err := (&sheet{n: 2}).read()
+	require.ErrorIs(t, err, errNoSheet)
+}
+
+// Two to four pictures come as one message with buttons for each; if that is impossible,
+// as before.
+func TestGrid(t *testing.T) {
+	t.Parallel()
+	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	_, _, err = store.Lead(t.Context(), "one")
+	require.NoError(t, err)
+	command, err := workflow.NewCommand("g", workflow.Spec{Several: "grid"}, []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": 1}}}`))
+	require.NoError(t, err)
+	limits := platform.Limits{Photo: 1 << 20, File: 1 << 20, Album: 10, Caption: 1000}
+	outputs := func(n int) func(*Record) {
+		return func(r *Record) {
+			r.Outputs = nil
+			for i := range n {
+				r.Outputs = append(r.Outputs, Output{Ref: comfyui.FileRef{Filename: string(rune('a'+i)) + ".png", Type: "output"}})
+			}
+		}
+	}
+	labels := func(p platform.Post) string {
+		var b strings.Builder
+		for _, row := range p.Buttons {
+			for _, button := range row {
+				b.WriteString(button.Label + " ")
+			}
+		}
+		return b.String()
+	}
+	t.Run("three pictures", func(t *testing.T) {
+		t.Parallel()
+		p := &silent{limits: limits, command: command}
+		require.Equal(t, Done, settle(t, store, p, outputs(3)))
+		require.Len(t, p.sends, 1)
+		require.Equal(t, []image.Point{{2*640 + cellGap, 2*640 + cellGap}}, p.read)
+		require.Contains(t, labels(p.sends[0]), "U1 U2 U3 V1 V2 V3 ")
+		require.Equal(t, 1, p.dropped, "the status message goes")
+	})
+	t.Run("five pictures", func(t *testing.T) {
+		t.Parallel()
+		p := &silent{limits: limits, command: command}
+		require.Equal(t, Done, settle(t, store, p, outputs(5)))
+		require.Len(t, p.sends[0].Files, 5)
+		require.NotContains(t, labels(p.edits[0]), "U1")
+	})
+	t.Run("a platform of links", func(t *testing.T) {
+		t.Parallel()
+		p := &silent{limits: limits, command: command}
+		p.limits.Linked = true
+		require.Equal(t, Done, settle(t, store, p, outputs(4)))
+		require.Len(t, p.sends[0].Files, 4)
+		require.Contains(t, labels(p.edits[0]), "U4 V1", "under the message after the album")
+	})
+	t.Run("no answer", func(t *testing.T) {
+		t.Parallel()
+		p := &silent{limits: limits, command: command, quiet: 1}
+		require.Equal(t, InDoubt, settle(t, store, p, outputs(2)))
+		require.Len(t, p.sends, 1, "it may have arrived")
+	})
+	t.Run("killed while it was sent", func(t *testing.T) {
+		t.Parallel()
+		p := &silent{limits: limits, command: command}
+		require.Equal(t, InDoubt, settle(t, store, p, func(r *Record) {
+			outputs(2)(r)
+			r.Grid = true
+			for i := range r.Outputs {
+				r.Outputs[i].State, r.Outputs[i].Media = Sending, platform.Photo
+			}
+		}))
+		require.Empty(t, p.sends)
+	})
+	t.Run("pictures that cannot be put on one", func(t *testing.T) {
+		t.Parallel()
+		p := &silent{limits: limits, command: command}
+		require.Equal(t, Done, settle(t, store, p, func(r *Record) {
+			outputs(2)(r)
+			r.NoGrid = true
+		}))
+		require.Len(t, p.sends[0].Files, 2)
+	})
+}
