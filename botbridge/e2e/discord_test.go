@@ -153,7 +153,7 @@ func pictures(p *fakediscord.Person) (n int) {
 func TestDiscordTrouble(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
-	r := newDiscordRig(t, fakediscord.Options{Heartbeat: 500 * time.Millisecond, Fault: func(call string) fakediscord.Fault {
+	r := newDiscordRig(t, fakediscord.Options{Heartbeat: 3 * time.Second, Fault: func(call string) fakediscord.Fault {
 		if strings.HasPrefix(call, "GET /applications") || strings.HasPrefix(call, "GET /gateway") {
 			return fakediscord.None
 		}

@@ -188,8 +188,7 @@ func (f *Fake) serveGateway(w http.ResponseWriter, r *http.Request) {
 			cancel(closing{1001})
 		case <-ctx.Done():
 		}
-		var end closing
-		if errors.As(context.Cause(ctx), &end) {
+		if end, ok := errors.AsType[closing](context.Cause(ctx)); ok {
 			_ = conn.Close(end.code, "")
 		}
 		conn.CloseNow()
