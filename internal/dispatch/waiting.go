@@ -26,11 +26,9 @@ func (d *Dispatcher) heard(e queue.Event) {
 			d.Wake()
 		}
 		d.streams.JobChanged(e.Tenant, e.Caller)
-		d.postedNext(e)
 	case queue.Asked:
 		d.line.heard()
 		d.Wake()
-		d.postedNext(e)
 	case queue.Freed:
 		if e.Hub != d.Hub {
 			d.freedElsewhere(e)
@@ -65,13 +63,6 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.streams.JobMoved(e.Tenant, e.Caller)
 	case queue.Started: // changes neither a listing nor a count
 		d.door(e.Key).settle(nil)
-	}
-}
-
-// postedNext tells that a client has posted its next prompt, perhaps at another hub.
-func (d *Dispatcher) postedNext(e queue.Event) {
-	if e.Client != "" && e.Hub == "" { // new, not given back
-		d.streams.PostedNext(stream.KeyOf(e.Requester), e.ID)
 	}
 }
 

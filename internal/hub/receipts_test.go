@@ -34,6 +34,11 @@ func TestReadOnce(t *testing.T) {
 		"fetches the history entry":        {goOn: get("/history/")},
 		"fetches it below /api":            {goOn: get("/api/history/")},
 		"fetches the job":                  {goOn: get("/api/jobs/")},
+		"posts a prompt that is refused": {goOn: func(t *testing.T, c *client, _ string) {
+			status, body := b.post("/prompt", `{"prompt": {}, "client_id": "reads once and posts a prompt that is refused"}`)
+			require.Equal(t, http.StatusBadRequest, status, string(body))
+			require.NoError(t, c.conn.CloseNow())
+		}},
 		"looks at another entry":           {goOn: get("/history/another"), again: true},
 		"is cut off":                       {goOn: get(), again: true},
 		"lists the history under its name": {goOn: get("/history?clientId=" + url.QueryEscape("reads once and lists the history under its name") + "&of=")},
@@ -69,4 +74,19 @@ func TestReadOnce(t *testing.T) {
 			require.Equal(t, second, next.next().Data.PromptID)
 		})
 	}
+}
+
+// TestPostAtAnotherHub: the hub that has a client's socket hears late of a prompt that was
+// posted to another hub. The client may have made that POST before it was told the last
+// end, have begun to read then, and have lost its socket before it read the end. Nor is it
+// a POST when a waiting job moves in the queue.
+func TestPostAtAnotherHub(t *testing.T) {
+	t.Parallel()
+	one, two := newPair(t, 1, 0)
+	first := one.dial("me")
+	id := one.submit(picture(1), "me")
+	first.until(id)
+	require.NoError(t, first.conn.CloseNow())
+	two.finished(two.submit(picture(2), "me"))
+	require.Equal(t, id, one.dial("me").next().Data.PromptID)
 }

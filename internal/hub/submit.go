@@ -134,6 +134,8 @@ type Submitter struct {
 // *[Refusal], those above, [ErrFetching], a *[files.FullError] for a tenant that has no room for the
 // files inside the prompt, or one of Redis or the storage.
 func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
+	// At once: it says nothing of an end that the client is told while its prompt is checked.
+	s.streams.PostedNext(stream.KeyOf(p.Requester), p.ID)
 	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
 		answer(Accepted{}, err)
@@ -224,7 +226,6 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	// client without a socket yet must be sent all of it.
 	k := stream.KeyOf(q.Requester)
 	s.streams.Posted(k, time.Now())
-	s.streams.PostedNext(k, q.ID)
 	accepted, err := s.queue.Enqueue(ctx, q)
 	if err != nil {
 		return Accepted{}, err

@@ -34,8 +34,6 @@ type line struct {
 	probe   uint64      // the last one used
 	// pongs means that the client has answered a probe once: it is one that does.
 	pongs bool
-	// posted is the prompt that the client posted last, until that has ended.
-	posted string
 
 	memory, results int64 // bytes kept by all logs
 	// cuts counts logs that were shortened or dropped to save memory; spillErr is
@@ -80,15 +78,13 @@ type sequence struct {
 	// told means that its end was written to a socket: the client has probably read
 	// it, though it has not confirmed it.
 	told bool
-	// probe is the number of the ping before its first message. read means that its
-	// pong has come: the client was reading. posted counts the prompts that the client has
-	// posted since the end was told, while none was left to run. closed means that it has
-	// closed the socket that was told the end.
-	probe        uint64
-	read, closed bool
-	posted       int
-	node         string // the one that is executing
-	log          log
+	// probe is the number of the ping before its first message, on the newest socket that
+	// was sent any. Of that socket, read means that the pong has come: the client was
+	// reading; toldHere that the end was written; closed that the client has closed it then.
+	probe                  uint64
+	read, toldHere, closed bool
+	node                   string // the one that is executing
+	log                    log
 }
 
 // item is one task for a socket: send a frame, send the status that precedes the
@@ -163,9 +159,6 @@ func (l *line) ended(a Attempt, msgs []Message) {
 }
 
 func (l *line) finish(q *sequence, msgs []Message) {
-	if q.prompt == l.posted {
-		l.posted = ""
-	}
 	if q.open {
 		l.stamp(q)
 	}
@@ -378,7 +371,7 @@ func (l *line) seal(q *sequence) {
 	}
 	if l.forwarding {
 		it := item{of: q, mark: 1}
-		if q.told && q.read {
+		if q.toldHere && q.read {
 			it.tells = 1
 		}
 		l.emit(it)

@@ -21,10 +21,12 @@ import (
 // as if it were sent, and some clients post several prompts before they read anything. So
 // of a client that answers pings, a close or a POST counts only if it has answered the one
 // before the sequence. Of a client that has answered none yet, a POST counts if the socket
-// was closed right after it was told the end, or if it is the third one, each after the
-// end of the one before: who held up the connection would hold up its close, too, and
-// whoever reads nothing does not wait for ends. Several posts before the next end, perhaps
-// of one prompt whose POST had no answer, are as good as one.
+// was closed right after it was told the end: who held up the connection would hold up its
+// close, too.
+//
+// Only a POST to the hub that has the client's stream counts, and at the time when it
+// comes. What a hub hears of a POST to another one comes late: the client may have made it
+// before it was told the end, have begun to read since, and have lost its socket halfway.
 //
 // GET /view is no receipt: many clients fetch a picture as soon as they are told of it,
 // and may be cut off before they read the end.
@@ -49,10 +51,6 @@ func leftInOrder(err error) bool {
 func cutByClient(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
-
-// postsEnough is how many posts, each after the end of the one before, show that a client
-// that answers no pings reads.
-const postsEnough = 3
 
 // promptly is how soon after an end a client closes its socket that has read it and opens
 // one for each prompt.
@@ -83,7 +81,7 @@ func (l *line) take(which func(*sequence) bool) (received []*sequence) {
 func (l *line) written(mark uint64) {
 	for _, q := range l.sent {
 		if q.mark != 0 && q.mark <= mark {
-			q.told = true
+			q.told, q.toldHere = true, true
 		}
 	}
 }
@@ -114,7 +112,7 @@ func (l *line) ask(q *sequence) {
 		return
 	}
 	l.probe++
-	q.probe, q.read, q.posted, q.closed = l.probe, false, 0, false
+	q.probe, q.read, q.toldHere, q.closed = l.probe, false, false, false
 	l.emit(item{probe: q.probe})
 }
 
@@ -134,19 +132,11 @@ func (l *line) reads(probe uint64) {
 // its post proves nothing.
 func (l *line) postedNext(posted string) (received []*sequence) {
 	other := func(q *sequence) bool { return q.prompt != posted }
-	waited := l.posted == ""
-	l.posted = posted
 	if slices.ContainsFunc(l.running, other) || slices.ContainsFunc(l.waiting, func(q *sequence) bool { return !q.told }) {
 		return nil
 	}
 	return l.take(func(q *sequence) bool {
-		if !q.told || !other(q) {
-			return false
-		}
-		if waited {
-			q.posted++
-		}
-		return q.read || !l.pongs && (q.closed || q.posted >= postsEnough)
+		return q.toldHere && other(q) && (q.read || !l.pongs && q.closed)
 	})
 }
 
@@ -200,9 +190,9 @@ func (w *socket) sinceTold() time.Duration {
 	return time.Since(w.toldAt)
 }
 
-// receive handles receipts, whatever their form.
-func (s *Streams) receive(k Key, which func(*client) []*sequence) {
-	var prompts []string
+// receive handles receipts, whatever their form. The log is told what they were.
+func (s *Streams) receive(k Key, what string, which func(*client) []*sequence) {
+	var prompts, jobs []string
 	var owner int64
 	remote := map[string][]uint64{}
 	s.change(k, false, func(c *client) {
@@ -210,7 +200,7 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 		owner = c.owner.Number
 		received := which(c)
 		for _, q := range received {
-			prompts = append(prompts, q.prompt)
+			prompts, jobs = append(prompts, q.prompt), append(jobs, q.job)
 			c.noteReceived(q.job)
 			runs := c.replaced(q.job)
 			if q.remote != nil {
@@ -226,6 +216,9 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 			c.forwarder.push(item{control: controlSynced, floor: c.line.floor(), jobs: slices.Clone(c.recent)})
 		}
 	})
+	if len(jobs) > 0 {
+		s.o.Logger.Debug("a client has read ends", "jobs", jobs, "receipt", what)
+	}
 	s.receipts(k, owner, remote)
 	for _, prompt := range prompts {
 		s.o.Delivered(k, prompt)
@@ -234,7 +227,7 @@ func (s *Streams) receive(k Key, which func(*client) []*sequence) {
 
 // left handles that a client has closed its socket w.
 func (s *Streams) left(k Key, w *socket, inOrder bool) {
-	s.receive(k, func(c *client) []*sequence {
+	s.receive(k, "close frame", func(c *client) []*sequence {
 		switch {
 		case inOrder && w.closing():
 			// It answers this hub's close frame, which may have come before the last
@@ -257,17 +250,18 @@ func (s *Streams) received(k Key, mark, probe uint64) {
 		s.pongs.Change(k.Tenant, k.Client, func(*struct{}) {})
 	}
 	if mark > 0 || probe > 0 {
-		s.receive(k, func(c *client) []*sequence {
+		s.receive(k, "pong", func(c *client) []*sequence {
 			c.line.reads(probe)
 			return c.line.confirm(mark)
 		})
 	}
 }
 
-// PostedNext reports that the client has posted a prompt. A client that posts after its
-// last prompt has ended has read that end.
+// PostedNext reports that the client has posted a prompt here just now; the id is empty if
+// the client has not chosen one. A client that posts after its last prompt has ended has
+// read that end.
 func (s *Streams) PostedNext(k Key, posted string) {
-	s.receive(k, func(c *client) []*sequence { return c.line.postedNext(posted) })
+	s.receive(k, "next prompt", func(c *client) []*sequence { return c.line.postedNext(posted) })
 }
 
 // Fetched reports that one of the clients was sent the results of ended prompts,
@@ -283,7 +277,7 @@ func (s *Streams) Fetched(clients []Key, prompts []string) {
 }
 
 func (s *Streams) fetched(k Key, prompts []string) {
-	s.receive(k, func(c *client) []*sequence {
+	s.receive(k, "fetched results", func(c *client) []*sequence {
 		return c.line.take(func(q *sequence) bool { return q.told && slices.Contains(prompts, q.prompt) })
 	})
 }

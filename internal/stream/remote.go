@@ -256,7 +256,9 @@ func (c *client) remoteEnd(r *remoteRun, told bool) bool {
 	if r.received {
 		return false
 	}
-	r.sequence.told, r.sequence.read = r.sequence.told || told, r.sequence.read || told
+	if q := r.sequence; told {
+		q.told, q.toldHere, q.read = true, true, true
+	}
 	c.line.end(r.sequence, r.end)
 	r.end = nil
 	return true

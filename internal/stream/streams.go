@@ -215,6 +215,8 @@ func (s *Streams) client(k Key, create bool) *client {
 	if c == nil && create && !s.closed {
 		c = &client{key: k, streams: s, until: s.started.Add(s.window())}
 		c.entry, c.line.numbers = s.sessions.Add(1), &s.numbers
+		// A late pong may be for an earlier entry of the client: its numbers are lower.
+		c.line.mark, c.line.probe = c.entry<<32, c.entry<<32
 		c.line.limits = lineLimits{
 			hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir, ledger: s.ledger(k.Tenant),
 		}

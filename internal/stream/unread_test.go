@@ -117,26 +117,6 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 	}
 }
 
-// A client that answers no pings and posts only after ends waits for them, so it reads. Its
-// posts are reported twice: before they are accepted, and afterwards.
-func TestPostsAfterEachEnd(t *testing.T) {
-	t.Parallel()
-	r := loopback(t, Options{})
-	me := Key{Client: "me"}
-	deaf := r.dial("/ws?clientId=me", nil)
-	for n := range 3 {
-		id := fmt.Sprint("a", n)
-		r.streams.PostedNext(me, id)
-		r.streams.PostedNext(me, id)
-		require.Empty(t, r.delivered())
-		r.run("me", id).End(other(success(id)))
-		r.awaitTold(me)
-	}
-	r.streams.PostedNext(me, "last")
-	require.Equal(t, words("me/a0"), r.delivered())
-	require.NoError(t, deaf.conn.CloseNow())
-}
-
 // A close frame is no receipt of a client that would have answered a ping.
 func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {

@@ -85,7 +85,9 @@ func (w *socket) due(ctx context.Context) error {
 	w.observe.Lagged(time.Since(it.at))
 	if it.tells != 0 {
 		w.mu.Lock()
-		w.told, w.toldAt = it.tells, time.Now()
+		if !w.muted { // else it may not have been written
+			w.told, w.toldAt = it.tells, time.Now()
+		}
 		w.mu.Unlock()
 	}
 	return nil
