@@ -30,10 +30,10 @@ func TestReadOnce(t *testing.T) {
 		// again means that nothing shows that the client has read it.
 		again bool
 	}{
-		"closes in order":                  {goOn: func(_ *testing.T, c *client, _ string) { _ = c.conn.Close(websocket.StatusNormalClosure, "") }},
-		"fetches the history entry":        {goOn: get("/history/")},
-		"fetches it below /api":            {goOn: get("/api/history/")},
-		"fetches the job":                  {goOn: get("/api/jobs/")},
+		"closes in order":           {goOn: func(_ *testing.T, c *client, _ string) { _ = c.conn.Close(websocket.StatusNormalClosure, "") }},
+		"fetches the history entry": {goOn: get("/history/")},
+		"fetches it below /api":     {goOn: get("/api/history/")},
+		"fetches the job":           {goOn: get("/api/jobs/")},
 		"posts a prompt that is refused": {goOn: func(t *testing.T, c *client, _ string) {
 			status, body := b.post("/prompt", `{"prompt": {}, "client_id": "reads once and posts a prompt that is refused"}`)
 			require.Equal(t, http.StatusBadRequest, status, string(body))
