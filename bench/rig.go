@@ -101,7 +101,7 @@ func (r *rig) instances(count int, scale float64, flags ...string) (urls []strin
 
 // plain is instances for trivial prompts: simulated ones that take no time of their own, or
 // the real ComfyUI, which is each of them. p is nil for that one.
-func (r *rig) plain(count int) (urls []string, p *programs.Program, err error) {
+func plain(r *rig, count int) (urls []string, p *programs.Program, err error) {
 	if r.comfyui == "" {
 		return r.instances(count, 1)
 	}

@@ -21,7 +21,7 @@ const (
 // latency compares the time from POST /prompt to execution_success, one prompt at a
 // time.
 func latency(r *rig) ([]figure, error) {
-	urls, _, err := r.plain(2)
+	urls, _, err := plain(r, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ type burst struct {
 // burst posts a long prompt, trivial ones behind it, and measures how fast these are
 // worked off. Without a hub they are posted to an instance.
 func (r *rig) burst(name string, withHub bool, words ...string) (b burst, err error) {
-	urls, instance, err := r.plain(1)
+	urls, instance, err := plain(r, 1)
 	if err != nil {
 		return b, err
 	}
