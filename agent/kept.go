@@ -119,7 +119,7 @@ func (l *keptList) drop(f keptFile) {
 	}
 }
 
-// compact writes the file anew if it has much that is not needed.
+// compact rewrites the file if it has much that is not needed.
 func (l *keptList) compact() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *keptList) compact() error {
 	return l.write(h.Folder)
 }
 
-// write writes the file anew. The caller holds the lock, or has the list alone.
+// write rewrites the file. The caller holds the lock, or has the list alone.
 func (l *keptList) write(folder string) error {
 	text := append(mustJSON(keptHead{folder, l.begun}), '\n')
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {

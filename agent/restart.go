@@ -83,8 +83,8 @@ func (r *restarter) begin() bool {
 	return true
 }
 
-// forgive begins to count anew after a server has gone well. The caller holds the lock, as
-// for the next ones.
+// forgive resets the count after a server has worked well for a while. The caller holds the
+// lock, as for the next ones.
 func (r *restarter) forgive() {
 	if r.count > 0 && time.Since(r.last) >= restartCured {
 		r.count, r.err = 0, ""

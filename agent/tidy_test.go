@@ -151,7 +151,7 @@ func TestKeptListLasts(t *testing.T) {
 	x = open()
 	require.Empty(t, x.list.files, "what is deleted is forgotten")
 
-	// Another folder begins anew: what is in it is from before.
+	// Another folder starts with an empty list: what is in it is from before.
 	other, err := openKept(path, t.TempDir())
 	require.NoError(t, err)
 	require.Greater(t, other.begun, begun)

@@ -8,7 +8,7 @@ import (
 
 // nameless is an error of the network without the address at which it happened.
 // Its text goes into the reasons of lost runs, which clients are shown, and
-// where an instance is concerns the operator only: he knows it by its name.
+// only the operator may know where an instance is, and knows it by its name.
 type nameless struct{ error }
 
 // Error implements error.

@@ -261,7 +261,7 @@ func TestBrowserAfterARestart(t *testing.T) {
 	ann, bob := b.browser(), b.browser()
 	running := ann.submit(endless(1), "ann")
 	ann.awaits(running, "running")
-	his := bob.submit(endless(2), "bob")
+	theirs := bob.submit(endless(2), "bob")
 	b.stop()
 	b.start()
 	b.connected(1)
@@ -271,11 +271,11 @@ func TestBrowserAfterARestart(t *testing.T) {
 	ann.posts("/interrupt", "")
 	ann.posts("/queue", `{"clear": true}`)
 	ann.awaits(running, "cancelled")
-	require.Contains(t, []string{"queued", "running"}, ann.states()[his])
-	bob.awaits(his, "running")
+	require.Contains(t, []string{"queued", "running"}, ann.states()[theirs])
+	bob.awaits(theirs, "running")
 	bob.posts("/queue", `{"clear": true}`)
 	bob.posts("/interrupt", "")
-	bob.awaits(his, "cancelled")
+	bob.awaits(theirs, "cancelled")
 }
 
 // A tab that was open before the cookie existed gets the cookie with its socket.

@@ -222,8 +222,8 @@ func TestSocketOfAnotherTenantsClient(t *testing.T) {
 	require.Zero(t, ada.stats().Sockets)
 	hers := ada.submit(picture(1), "shared")
 	ada.awaits(hers, "done")
-	his := eve.submit(picture(2), "shared")
-	socket.until(his)
+	theirs := eve.submit(picture(2), "shared")
+	socket.until(theirs)
 }
 
 // A tenant's files do not exist for others, whatever the names.

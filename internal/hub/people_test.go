@@ -16,9 +16,9 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	t.Parallel()
 	b := withPage(t, 3)
 	ann, bob, script := b.browser(), b.browser(), b.script()
-	mine, his := ann.submit(endless(1), "ann"), bob.submit(endless(2), "bob")
+	mine, theirs := ann.submit(endless(1), "ann"), bob.submit(endless(2), "bob")
 	ann.awaits(mine, "running")
-	bob.awaits(his, "running")
+	bob.awaits(theirs, "running")
 	also := bob.submit(endless(3), "bob-other-tab")
 	bob.awaits(also, "running")
 	cancel := func(v *visitor, want bool, ids ...string) {
@@ -27,8 +27,8 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		require.JSONEq(t, fmt.Sprintf(`{"cancelled": %t}`, want), string(body))
 	}
-	cancel(b.browser(), false, mine, his, also) // none of them belongs to this client
-	require.Equal(t, map[string]string{mine: "running", his: "running", also: "running"}, ann.states())
+	cancel(b.browser(), false, mine, theirs, also) // none of them belongs to this client
+	require.Equal(t, map[string]string{mine: "running", theirs: "running", also: "running"}, ann.states())
 	waiting, hisWaiting := ann.submit(endless(4), "ann"), bob.submit(endless(5), "bob")
 	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q, %q]}`, waiting, hisWaiting))
 	require.NotContains(t, ann.states(), waiting)
@@ -36,8 +36,8 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, hisWaiting))
 	require.NotContains(t, ann.states(), hisWaiting)
 
-	cancel(bob, true, mine, his, also)
-	bob.awaits(his, "cancelled")
+	cancel(bob, true, mine, theirs, also)
+	bob.awaits(theirs, "cancelled")
 	bob.awaits(also, "cancelled")
 	require.Equal(t, "running", ann.states()[mine])
 	cancel(bob, true, mine)
@@ -63,9 +63,9 @@ func TestNewTab(t *testing.T) {
 	ended, hisEnded := ann.submit(work(1, 1, "none"), "ann-first-tab"), bob.submit(work(1, 2, "none"), "bob-tab")
 	ann.awaits(ended, "done")
 	bob.awaits(hisEnded, "done")
-	running, his := ann.submit(endless(3), "ann-first-tab"), bob.submit(endless(4), "bob-tab")
+	running, theirs := ann.submit(endless(3), "ann-first-tab"), bob.submit(endless(4), "bob-tab")
 	ann.awaits(running, "running")
-	bob.awaits(his, "running")
+	bob.awaits(theirs, "running")
 	waiting, hisWaiting := ann.submit(endless(5), "ann-first-tab"), bob.submit(endless(6), "bob-tab")
 	status, _ := ann.send("GET", "/", "")
 	require.Equal(t, http.StatusOK, status)
@@ -76,7 +76,7 @@ func TestNewTab(t *testing.T) {
 	ann.awaits(running, "cancelled")
 	states := ann.states()
 	require.NotContains(t, states, waiting)
-	require.Equal(t, "running", states[his])
+	require.Equal(t, "running", states[theirs])
 	require.Contains(t, states, hisWaiting)
 	_, found := b.history(ended)
 	require.False(t, found)
@@ -84,7 +84,7 @@ func TestNewTab(t *testing.T) {
 	require.True(t, found)
 	bob.posts("/queue", `{"clear": true}`)
 	bob.posts("/interrupt", "")
-	bob.awaits(his, "cancelled")
+	bob.awaits(theirs, "cancelled")
 }
 
 // A browser that keeps no cookies is offered one with each socket. Its address and
@@ -99,8 +99,8 @@ func TestBrowserWithoutCookies(t *testing.T) {
 	ann.awaits(running, "running")
 	for range 2 {
 		bob.connect("bob")
-		his := bob.submit(endless(2), "bob")
-		bob.awaits(his, "running")
+		theirs := bob.submit(endless(2), "bob")
+		bob.awaits(theirs, "running")
 		bob.connect("bob")
 		waiting := ann.submit(endless(3), "ann")
 		hisWaiting := bob.submit(endless(4), "bob")
@@ -111,7 +111,7 @@ func TestBrowserWithoutCookies(t *testing.T) {
 		ann.posts("/queue", `{"clear": true}`)
 		require.NotContains(t, bob.states(), waiting)
 		bob.posts("/interrupt", "")
-		bob.awaits(his, "cancelled")
+		bob.awaits(theirs, "cancelled")
 		require.Equal(t, "running", ann.states()[running])
 	}
 	ann.posts("/interrupt", "")

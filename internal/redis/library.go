@@ -13,7 +13,7 @@ type definition struct {
 }
 
 // pruned returns the definitions of libraries that a script's body uses, directly or through
-// others, in their order. Redis creates every function of a script anew at each call, so
+// others, in their order. Redis creates every function of a script at each call, so
 // those that are never called would cost as much as the others.
 //
 // A definition can use only what stands before it, as in Lua. A local variable that has the

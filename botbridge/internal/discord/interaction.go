@@ -145,7 +145,7 @@ func (d *Discord) interacted(ctx context.Context, raw json.RawMessage) func(cont
 	}
 }
 
-// turnAway tells somebody whom the bot does not listen to, and nobody else.
+// turnAway tells somebody that the bot does not listen to them, and nobody else.
 func (d *Discord) turnAway(ctx context.Context, in *interaction) {
 	ctx, cancel := context.WithTimeout(ctx, ackPatience)
 	defer cancel()

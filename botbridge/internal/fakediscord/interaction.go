@@ -100,7 +100,7 @@ func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payloa
 }
 
 // followUp is a further answer to an interaction. The first one after a deferred answer
-// takes its place, and is seen by whom that is seen by.
+// takes its place, and is seen by the same users.
 func (f *Fake) followUp(in *interaction, p *payload) (any, int, *refusal) {
 	if in.answer != nil && in.answer.Thinking {
 		if problem := f.apply(in.answer, p); problem != nil {
