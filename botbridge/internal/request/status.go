@@ -94,7 +94,10 @@ func (j *job) firstWords() string {
 		return ""
 	}
 	text := j.say("noted", nil)
-	if p.position >= 0 {
+	switch {
+	case p.position < 0 && j.away.known:
+		return j.say("noted_kept", nil)
+	case p.position >= 0:
 		text = j.say("noted_place", locale.With{"place": p.position + 1})
 	}
 	if p.eta > 0 {
