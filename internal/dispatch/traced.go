@@ -10,8 +10,11 @@ import (
 // beginTrace begins the spans of the run, if its prompt is traced. That shows in the body
 // only, so they begin when the run was taken.
 func (r *run) beginTrace() {
+	if r.body.Trace == "" || r.trace != nil {
+		return
+	}
 	tracer := r.d.Traces()
-	if tracer == nil || r.body.Trace == "" || r.trace != nil {
+	if tracer == nil {
 		return
 	}
 	j := r.job()
