@@ -30,8 +30,9 @@ const maxHinted = 6
 // hinted are the functions that are called for hints, together for several prompts, or
 // not at all: a body is read only where the hint of a job was faster than the answer
 // that it was accepted, and jobs are counted only where a hint was faster than the
-// reply to an end.
-var hinted = []string{"Queue).Window", "Queue).Classes", "Queue).Body", "Queue).Count", "Queue).DeliveredEnds"}
+// reply to an end. An instance is released apart from the end of its job only where that
+// takes long.
+var hinted = []string{"Queue).Window", "Queue).Classes", "Queue).Body", "Queue).Count", "Queue).DeliveredEnds", "Queue).Release"}
 
 // trips counts the round trips to Redis by the code that made them.
 type trips struct {
@@ -58,7 +59,10 @@ func (t *trips) posting() {
 
 // periodic are functions that ask Redis from time to time, whether there are prompts
 // or not.
-var periodic = []string{"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal", "Dispatcher).tendDurations"}
+var periodic = []string{
+	"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal",
+	"Dispatcher).tendDurations", "Keys).Follow", "stops).run", "Streams).heartbeat", "Roster).Run", "Ends).look",
+}
 
 func (t *trips) note(began time.Time, commands ...goredis.Cmder) {
 	pcs := make([]uintptr, 64)
