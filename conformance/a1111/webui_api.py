@@ -128,10 +128,15 @@ def interrupted(server):
     """A long request is seen at work, and ends with a picture when it is interrupted."""
     api, other = client_of(server), client_of(server)
     wish, made = Wish(), []
-    work = threading.Thread(target=lambda: made.append(api.txt2img(**wish.asked(steps=100_000))))
+    work = threading.Thread(target=lambda: made.append(api.txt2img(**wish.asked(steps=100_000))), daemon=True)
     work.start()
+
+    def at_work():
+        state = other.get_progress()["state"]
+        return state["job_count"] > 0 and state["sampling_step"] > 0  # the step of the last request stays
+
     end = time.monotonic() + PATIENCE
-    while other.get_progress()["state"]["sampling_step"] < 1:
+    while not at_work():
         must(time.monotonic() < end, "no progress")
         time.sleep(0.05)
     must(0 < other.get_progress()["progress"] < 1, "progress")
