@@ -50,6 +50,11 @@ func bodyInSteps(client string, seconds float64, steps, nonce int) []byte {
 		graph["2"] = node("SimulatedWork", map[string]any{"image": []any{"1", 0}, "seconds": seconds, "steps": steps, "nonce": nonce})
 		graph["3"] = node("SaveImage", map[string]any{"images": []any{"2", 0}, "filename_prefix": "bench"})
 	}
+	return bodyOfGraph(client, graph)
+}
+
+// bodyOfGraph is a POST /prompt of a graph.
+func bodyOfGraph(client string, graph map[string]any) []byte {
 	body, err := json.Marshal(map[string]any{"client_id": client, "prompt": graph})
 	if err != nil {
 		panic(err) // strings and numbers only
@@ -60,14 +65,10 @@ func bodyInSteps(client string, seconds float64, steps, nonce int) []byte {
 // bodyOfSize is a POST /prompt of work that takes a server without a GPU some seconds: a
 // picture of so many pixels on each side.
 func (c *client) bodyOfSize(pixels, nonce int) []byte {
-	body, err := json.Marshal(map[string]any{"client_id": c.id, "prompt": map[string]any{
+	return bodyOfGraph(c.id, map[string]any{
 		"1": node("EmptyImage", map[string]any{"width": pixels, "height": pixels, "batch_size": 1, "color": nonce}),
 		"2": node("SaveImage", map[string]any{"images": []any{"1", 0}, "filename_prefix": "bench"}),
-	}})
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	return body
+	})
 }
 
 // bodyOf is a POST /prompt of a schedule's prompt. Each is somebody else's: a client's own
@@ -77,20 +78,13 @@ func (c *client) bodyOf(a arrival, nonce int) []byte {
 	if a.model == 0 {
 		return body(owner, a.takes.Seconds(), nonce)
 	}
-	body, err := json.Marshal(map[string]any{
-		"client_id": owner,
-		"prompt": map[string]any{
-			"1": node("CheckpointLoaderSimple", map[string]any{"ckpt_name": modelFile(a.model)}),
-			"2": node("EmptyLatentImage", map[string]any{"width": 64, "height": 64, "batch_size": 1}),
-			"3": node("VAEDecode", map[string]any{"samples": []any{"2", 0}, "vae": []any{"1", 2}}),
-			"4": node("SimulatedWork", map[string]any{"image": []any{"3", 0}, "seconds": a.takes.Seconds(), "steps": 4, "nonce": nonce}),
-			"5": node("SaveImage", map[string]any{"images": []any{"4", 0}, "filename_prefix": "bench"}),
-		},
+	return bodyOfGraph(owner, map[string]any{
+		"1": node("CheckpointLoaderSimple", map[string]any{"ckpt_name": modelFile(a.model)}),
+		"2": node("EmptyLatentImage", map[string]any{"width": 64, "height": 64, "batch_size": 1}),
+		"3": node("VAEDecode", map[string]any{"samples": []any{"2", 0}, "vae": []any{"1", 2}}),
+		"4": node("SimulatedWork", map[string]any{"image": []any{"3", 0}, "seconds": a.takes.Seconds(), "steps": 4, "nonce": nonce}),
+		"5": node("SaveImage", map[string]any{"images": []any{"4", 0}, "filename_prefix": "bench"}),
 	})
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	return body
 }
 
 func node(class string, inputs map[string]any) map[string]any {
