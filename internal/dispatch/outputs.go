@@ -33,11 +33,11 @@ func newOutputs(r *run) *outputs {
 	return &outputs{run: r, names: map[job.FileRef]job.FileRef{}}
 }
 
-// rename returns an output with the hub's names, and begins to copy files that it
-// has not seen yet; cached says that it is probably one of an earlier run, whose files the
-// hub has. A file that cannot be copied loses the run; settle reports
-// that. The error is queue.ErrUnavailable, files.ErrStorage or files.ErrInstance: no
-// names can be given now, and the output must be renamed again later.
+// rename returns an output with the hub's names, and begins to copy files that it has not
+// seen yet; cached says that they are probably those of an earlier run, which the hub has.
+// A file that cannot be copied loses the run; settle reports that. The error is
+// queue.ErrUnavailable, files.ErrStorage or files.ErrInstance: no names can be given now,
+// and the output must be renamed again later.
 func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 	if o.run.d.Shown != nil {
 		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)

@@ -126,11 +126,12 @@ func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef)
 // that it need not be read again, and o its download if that has begun.
 func (c *Collector) collect(ctx context.Context, tenant string, ref job.FileRef, known Entry, o *opened) (Entry, error) {
 	p, ok := placeOf(ref)
-	if !ok || known.Stored() {
+	switch {
+	case !ok:
 		o.drop()
-		if !ok {
-			return Entry{}, ErrNotFound
-		}
+		return Entry{}, ErrNotFound
+	case known.Stored():
+		o.drop()
 		return known, nil
 	}
 	f, err := c.board(flightKey{tenant, p}, known, o)
