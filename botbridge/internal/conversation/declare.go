@@ -101,12 +101,14 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 }
 
 // own is an argument that only one command has. What it may be is not known here unless
-// bot.yaml says it: the fleet decides, and a message is refused with the choices.
+// bot.yaml says it: the fleet decides, suggests values while it is filled in, and a
+// message is refused with the choices.
 func (d declarer) own(a workflow.Argument) platform.Argument {
 	own := platform.Argument{Name: a.Name, Flag: "--" + a.Name, Choices: a.Spec.Choices}
 	if a.Switch() {
 		own.Choices = []string{"on", "off"}
 	}
+	own.Suggested = len(own.Choices) == 0
 	own.About = d.inAll(func(language string) string {
 		for _, candidate := range []string{language, locale.Default} {
 			if text := a.Spec.About[candidate]; text != "" {

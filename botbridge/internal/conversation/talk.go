@@ -54,6 +54,7 @@ type Options struct {
 type Talk struct {
 	o        Options
 	catalogs *catalogs
+	declared []platform.Command // see Suggest
 	byName   map[string]*workflow.Command
 	builtIn  map[string]func(context.Context, *turn) error
 	admin    map[string]func(context.Context, *turn) error
@@ -84,7 +85,7 @@ func New(o Options) *Talk {
 	if o.AlbumWait == 0 {
 		o.AlbumWait = albumWait
 	}
-	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
+	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}

@@ -116,6 +116,9 @@ func option(a platform.Argument) discord.ApplicationCommandOption {
 	case platform.Words:
 	}
 	words := discord.ApplicationCommandOptionString{Name: a.Name, Description: about, DescriptionLocalizations: others, Required: a.Required}
+	if words.Autocomplete = suggested(a); words.Autocomplete {
+		return words // Discord takes no choices beside it
+	}
 	for _, choice := range a.Choices[:min(len(a.Choices), maxChoices)] {
 		// A value that is too long can still be written out in a message.
 		if len(choice) <= maxAbout {
@@ -124,6 +127,10 @@ func option(a platform.Argument) discord.ApplicationCommandOption {
 	}
 	return words
 }
+
+// suggested reports whether Discord asks for values of an argument while it is filled in:
+// those that the fleet knows, or choices that are too many for a list.
+func suggested(a platform.Argument) bool { return a.Suggested || len(a.Choices) > maxChoices }
 
 // described returns a description and those in other languages. Discord wants one.
 func described(name string, about map[string]string) (string, map[discord.Locale]string) {
@@ -177,7 +184,7 @@ func sameCommands(there, want []any) bool {
 
 // telling are the fields that make a difference if we do not want them.
 func telling() []string {
-	return []string{"options", "choices", "required", "min_value", "max_value", "description_localizations", "name_localizations"}
+	return []string{"options", "choices", "autocomplete", "required", "min_value", "max_value", "description_localizations", "name_localizations"}
 }
 
 // covers reports whether what is registered says all that we want, and nothing else

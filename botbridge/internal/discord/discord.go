@@ -97,6 +97,8 @@ type Options struct {
 	IdentifyEvery time.Duration
 	// Commands are the slash commands.
 	Commands []Command
+	// Suggest returns values while somebody fills in an argument. nil: there are none.
+	Suggest platform.Suggest
 	// Say returns a text of the bridge in a language.
 	Say    func(language, key string) string
 	Memory Memory
@@ -115,6 +117,8 @@ type Discord struct {
 	cdn     []string // hosts of files that people send
 	me      atomic.Pointer[identity]
 	answers *answers
+	// suggesting holds a token for each suggestion that is being made.
+	suggesting chan struct{}
 
 	listens  atomic.Int64          // since when, 0 while it does not
 	heard    atomic.Int64          // when the gateway last said anything
@@ -166,7 +170,7 @@ func New(o Options) (*Discord, error) {
 	// All calls share one HTTP/2 connection. If it goes silent, every later call would
 	// be lost on it too.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: probe, PingTimeout: probe}
-	d := &Discord{o: o, cdn: []string{"cdn.discordapp.com", "media.discordapp.net"}}
+	d := &Discord{o: o, suggesting: make(chan struct{}, maxSuggesting), cdn: []string{"cdn.discordapp.com", "media.discordapp.net"}}
 	if own {
 		d.cdn = append(d.cdn, server.Host)
 	}

@@ -138,6 +138,8 @@ func TestRegister(t *testing.T) {
 		func(c []Command) { c[0].Arguments = c[0].Arguments[:6] },
 		func(c []Command) { delete(c[1].About, "ru") },
 		func(c []Command) { c[1].Name = "aid" },
+		func(c []Command) { c[0].Arguments[2].Suggested = true },
+		func(c []Command) { c[0].Arguments[0].Choices = numbered(maxChoices + 1) },
 	} {
 		r.d.o.Commands = commands()
 		change(r.d.o.Commands)

@@ -41,6 +41,8 @@ type interaction struct {
 type filled struct {
 	Name  string          `json:"name"`
 	Value json.RawMessage `json:"value"`
+	// Focused means that it is being filled in.
+	Focused bool `json:"focused"`
 }
 
 type member struct {
@@ -83,14 +85,19 @@ func (in *interaction) author() *user {
 	return in.User
 }
 
-// readInteraction reads an interaction; false for one that is neither a command nor a
-// button, or not sound.
+// readInteraction reads an interaction; false for one that is neither a command, nor an
+// argument of one that is filled in, nor a button, or not sound.
 func readInteraction(raw json.RawMessage) (*interaction, bool) {
 	var in interaction
 	if json.Unmarshal(raw, &in) != nil || !in.sound() {
 		return nil, false
 	}
-	return &in, in.Type == discord.InteractionTypeApplicationCommand || in.Type == discord.InteractionTypeComponent
+	switch in.Type {
+	case discord.InteractionTypeApplicationCommand, discord.InteractionTypeAutocomplete, discord.InteractionTypeComponent:
+		return &in, true
+	case discord.InteractionTypePing, discord.InteractionTypeModalSubmit:
+	}
+	return nil, false
 }
 
 // sound reports whether everything is there that the bridge needs, in the form in which
@@ -129,6 +136,10 @@ func (d *Discord) interacted(ctx context.Context, raw json.RawMessage) func(cont
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // the connection may end meanwhile
+	if in.Type == discord.InteractionTypeAutocomplete {
+		d.complete(ctx, in)
+		return nil
+	}
 	if !d.welcome(in.Guild, in.Member) {
 		go d.turnAway(ctx, in)
 		return nil

@@ -95,6 +95,7 @@ type interaction struct {
 	born                            time.Time
 	acked                           bool
 	answer                          *Message // nil before, and after it was deleted
+	suggested                       []string // values for the argument that is filled in
 }
 
 // New returns a fake. Close it.

@@ -71,6 +71,16 @@ func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payloa
 		return nil, 0, refuse(http.StatusNotFound, 10062, "Unknown interaction")
 	}
 	in.acked = true
+	if (c.Type == 8) != (in.kind == 4) {
+		return nil, 0, refuse(http.StatusBadRequest, 50035, "Invalid Form Body")
+	}
+	if c.Type == 8 {
+		in.suggested = []string{}
+		for _, choice := range p.Choices {
+			in.suggested = append(in.suggested, choice.Value)
+		}
+		f.touch()
+	}
 	m := in.answer // of a button: the message that has it
 	if c.Type == 4 || c.Type == 5 {
 		m = &Message{

@@ -62,6 +62,9 @@ type payload struct {
 	AllowedMentions *struct {
 		Parse []string `json:"parse"`
 	} `json:"allowed_mentions"`
+	Choices []struct {
+		Value string `json:"value"`
+	} `json:"choices"`
 	Reference *struct {
 		Message string `json:"message_id"`
 		Fail    *bool  `json:"fail_if_not_exists"`

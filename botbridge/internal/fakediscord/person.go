@@ -59,6 +59,39 @@ func (p *Person) Use(command string, options ...Option) string {
 	return in.id
 }
 
+// Type fills in an argument of a command up to what is typed, and returns the values
+// that the bot suggests.
+func (p *Person) Type(ctx context.Context, command, argument, typed string) ([]string, error) {
+	f := p.f
+	f.mu.Lock()
+	if !f.suggests(command, argument) {
+		f.mu.Unlock()
+		return nil, fmt.Errorf("%s of /%s is not registered with suggestions", argument, command)
+	}
+	in := p.interaction(4)
+	f.emit("INTERACTION_CREATE", p.wire(in, map[string]any{
+		"id": "500000000000000001", "type": 1, "name": command,
+		"options": []any{map[string]any{"name": argument, "type": 3, "value": typed, "focused": true}},
+	}, nil))
+	f.mu.Unlock()
+	err := f.await(ctx, func() bool { return in.suggested != nil })
+	return in.suggested, err
+}
+
+// suggests reports whether an argument is registered with suggestions; the caller holds mu.
+func (f *Fake) suggests(command, argument string) bool {
+	for _, c := range f.commands {
+		options, _ := c["options"].([]any)
+		for _, o := range options {
+			option, _ := o.(map[string]any)
+			if c["name"] == command && option["name"] == argument {
+				return option["autocomplete"] == true && option["choices"] == nil
+			}
+		}
+	}
+	return false
+}
+
 // Press presses a button of a message, by its label, and returns the interaction's id.
 func (p *Person) Press(message, label string) (string, error) {
 	f := p.f

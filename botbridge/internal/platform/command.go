@@ -1,5 +1,7 @@
 package platform
 
+import "context"
+
 // Command is a command that a platform can offer to its users, with a form for its
 // arguments. Texts are by language, as of the bridge's own languages; "" is for all
 // others.
@@ -38,6 +40,13 @@ type Argument struct {
 	Required   bool
 	// Choices are all values there are, nil for any.
 	Choices []string
+	// Suggested means that the bridge knows values while somebody fills the argument in;
+	// see [Suggest]. Others may be written, too.
+	Suggested bool
 	// Min and Max bound a number, both included.
 	Min, Max float64
 }
+
+// Suggest returns values of an argument of a command that fit what somebody has typed so
+// far, the best first. It is called at each key that is pressed, and must not wait.
+type Suggest func(ctx context.Context, command, argument, typed string) []string

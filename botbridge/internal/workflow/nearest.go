@@ -34,6 +34,28 @@ func Nearest(wrong string, words []string) string {
 	return ""
 }
 
+// Fitting returns the words that contain what somebody has typed so far, those that begin
+// with it first, or else the one that is most like it. Case and signs do not matter.
+func Fitting(typed string, words []string) []string {
+	want := bare(typed)
+	if want == "" {
+		return words
+	}
+	var begin, contain []string
+	for _, word := range words {
+		switch have := bare(word); {
+		case strings.HasPrefix(have, want):
+			begin = append(begin, word)
+		case strings.Contains(have, want):
+			contain = append(contain, word)
+		}
+	}
+	if near := Nearest(typed, words); len(begin)+len(contain) == 0 && near != "" {
+		return []string{near}
+	}
+	return append(begin, contain...)
+}
+
 // bare is a word without case, signs and the ending of a file.
 func bare(word string) string {
 	if ext := path.Ext(word); len(ext) > 3 {
