@@ -68,6 +68,8 @@ func (c *Client) Cancel(ctx context.Context, tenant, id string) error {
 type Result struct {
 	// Files are its outputs in the order of the record.
 	Files []comfyui.FileRef
+	// Texts are its outputs that are strings, in the same order.
+	Texts []string
 	// Failure is the message of the error that ended it, "" if none did.
 	Failure string
 }
@@ -94,6 +96,7 @@ func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) 
 			result.Files = append(result.Files, span.Ref)
 		}
 	}
+	result.Texts = textsOf(entry.Outputs)
 	if entry.End == comfyui.TypeExecutionError {
 		var data struct {
 			Message string `json:"exception_message"`

@@ -23,6 +23,9 @@ func (j *job) deliver(ctx context.Context) error {
 		if err := j.deliverFiles(ctx); err != nil {
 			return err
 		}
+		if err := j.deliverTexts(ctx); err != nil {
+			return err
+		}
 	}
 	if err := j.linkBig(ctx); err != nil {
 		return err
@@ -238,7 +241,10 @@ func (j *job) lastWord(ctx context.Context) error {
 	if j.rec.Outcome == Done && len(j.rec.Outputs) > 0 && j.rec.Status != "" && !slices.ContainsFunc(j.rec.Outputs, elsewhere) {
 		return nil
 	}
-	if j.rec.Outcome == Done && j.shownAtOnce() {
+	if j.rec.Outcome == Done && (j.shownAtOnce() || j.saidAtOnce()) {
+		if slices.ContainsFunc(j.rec.Texts, func(t Text) bool { return t.Message == j.rec.Status }) {
+			return nil
+		}
 		if j.rec.Status == "" {
 			return nil
 		}
@@ -281,6 +287,11 @@ func (j *job) fate() Outcome {
 		return j.rec.Outcome
 	}
 	fate := Done
+	for _, text := range j.rec.Texts {
+		if text.Lost {
+			return Undelivered
+		}
+	}
 	for _, out := range j.rec.Outputs {
 		switch {
 		case out.State == Lost || out.State == TooBig && out.Link == "":
@@ -301,6 +312,9 @@ func (j *job) postID(what string) string { return IDOf(j.rec.ID + "/" + what) }
 func (j *job) finish(ctx context.Context) error {
 	j.rec.Phase = Over
 	j.rec.Graph = nil
+	for i := range j.rec.Texts {
+		j.rec.Texts[i].Text = ""
+	}
 	end := state.End{
 		Who: j.rec.Tenant(), Asked: j.rec.Asked, Command: j.rec.Command, Outcome: string(j.fate()),
 	}

@@ -206,6 +206,10 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 			j.rec.Outputs = append(j.rec.Outputs, Output{Ref: ref})
 		}
 	}
+	j.rec.Texts = nil
+	if c := j.r.o.Command(j.rec.Command); c == nil || c.Says() {
+		j.rec.Texts = bounded(result.Texts, j.say("text_cut", nil))
+	}
 	return true, j.end(ctx, Done, "")
 }
 

@@ -98,6 +98,8 @@ type Record struct {
 	// Reason is why it failed, in the hub's words.
 	Reason  string   `json:"reason,omitempty"`
 	Outputs []Output `json:"outputs,omitempty"`
+	// Texts are what the run made in words.
+	Texts []Text `json:"texts,omitempty"`
 	// Grid means that the outputs are shown as one numbered picture, NoGrid that this
 	// was not possible.
 	Grid   bool `json:"grid,omitempty"`
@@ -150,6 +152,16 @@ type Output struct {
 	Size int64 `json:"size,omitempty"`
 	// Link is where a file that is too large to be sent can be fetched.
 	Link string `json:"link,omitempty"`
+}
+
+// Text is a text that a run made. It is forgotten once it has been said.
+type Text struct {
+	Text string `json:"text,omitempty"`
+	// Told means that it has been said, or never can be; Message is where.
+	Told    bool   `json:"told,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Lost means that it could not be said.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // tried reports whether sending the file began within a time; 0 is any time.

@@ -124,8 +124,11 @@ func (j *job) donePost() platform.Post {
 			}
 		}
 	}
-	if len(j.rec.Outputs) == 0 {
+	if len(j.rec.Outputs) == 0 && len(j.rec.Texts) == 0 {
 		lines = append(lines, j.say("no_output", nil))
+	}
+	if j.textLost() {
+		lines = append(lines, j.say("lost", nil))
 	}
 	if count[Arrived] > 0 {
 		lines = append(lines, j.say("done", locale.With{

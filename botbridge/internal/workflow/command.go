@@ -42,6 +42,9 @@ type Spec struct {
 	// Several is how two to four pictures are shown: "album", or "grid", as one numbered
 	// picture. Default: album.
 	Several string `yaml:"several"`
+	// Texts is false for a command whose texts are not shown, only its files.
+	// Default: true.
+	Texts *bool `yaml:"texts"`
 }
 
 // Command is a workflow that a message can fill in. It is immutable.
@@ -112,6 +115,9 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 
 // Grid means that several pictures are shown as one, with numbers.
 func (c *Command) Grid() bool { return c.Spec.Several == "grid" }
+
+// Says means that texts that a run makes are shown.
+func (c *Command) Says() bool { return c.Spec.Texts == nil || *c.Spec.Texts }
 
 // Takes reports whether messages can set a role.
 func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }

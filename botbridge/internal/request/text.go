@@ -1,0 +1,118 @@
+package request
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+const (
+	// maxTextBytes bounds what is kept of all texts of one run until they are said.
+	maxTextBytes = 256 << 10
+	// textHead is how much of a text is shown above the file with all of it, in UTF-16 units.
+	textHead = 300
+)
+
+// bounded are texts to say; what is too long ends with the words cut.
+func bounded(texts []string, cut string) (list []Text) {
+	left := maxTextBytes
+	for _, text := range texts {
+		if len(text) > left {
+			for left > 0 && !utf8.RuneStart(text[left]) {
+				left--
+			}
+			return append(list, Text{Text: text[:left] + "…\n" + cut})
+		}
+		left -= len(text)
+		list = append(list, Text{Text: text})
+	}
+	return list
+}
+
+// deliverTexts says what has not been said yet. What got no answer is said again: a text
+// that comes twice does no harm.
+func (j *job) deliverTexts(ctx context.Context) error {
+	for i := range j.rec.Texts {
+		if j.rec.Texts[i].Told {
+			continue
+		}
+		message, err := j.deliverText(ctx, i)
+		switch {
+		case errors.Is(err, outbox.ErrGaveUp), platform.Permanent(err):
+			j.r.o.Logger.Warn("a text could not be said", "request", j.rec.ID, "error", err)
+			j.rec.Texts[i].Lost = true
+		case err != nil:
+			return fmt.Errorf("saying a text: %w", err)
+		}
+		j.rec.Texts[i].Told, j.rec.Texts[i].Message = true, message
+		if err := j.save(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliverText says one text and returns the message that has it.
+func (j *job) deliverText(ctx context.Context, i int) (string, error) {
+	posts := j.textPosts(j.rec.Texts[i].Text)
+	only := len(j.rec.Outputs) == 0
+	if only && i == len(j.rec.Texts)-1 {
+		posts[len(posts)-1].Buttons = j.doneButtons()
+	}
+	if only && len(j.rec.Texts) == 1 && len(posts) == 1 && j.rec.Status != "" && (j.r.o.InPlace || j.platform.Limits().InPlace) {
+		err := j.r.o.Outbox.Edit(ctx, j.platform, j.rec.Chat, j.rec.Status, posts[0])
+		if !errors.Is(err, platform.ErrGone) && !errors.Is(err, platform.ErrRefused) {
+			return j.rec.Status, err
+		}
+		j.rec.Status = "" // the user has deleted it: say it in a new one
+	}
+	message := ""
+	for n, post := range posts {
+		post.ReplyTo, post.ID = j.rec.Message, j.postID(fmt.Sprintf("text/%d/%d", i, n))
+		ids, err := j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post)
+		if err != nil {
+			return "", err
+		}
+		if len(ids) > 0 {
+			message = ids[0]
+		}
+	}
+	return message, nil
+}
+
+// textPosts are the messages for a text: one, with a file if it is too long, or several
+// where no file can be sent that exists only here.
+func (j *job) textPosts(text string) []platform.Post {
+	limits := j.platform.Limits()
+	switch {
+	case limits.Text == 0 || units(text) < limits.Text:
+		return []platform.Post{{Text: text}}
+	case limits.Linked:
+		var posts []platform.Post
+		for _, part := range locale.Split(text, limits.Text) {
+			posts = append(posts, platform.Post{Text: part})
+		}
+		return posts
+	}
+	return []platform.Post{{Text: clipTo(text, min(textHead, limits.Caption)), Files: []platform.Attachment{{
+		Name: "text.txt", Media: platform.Document, Size: int64(len(text)),
+		Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte(text))), nil },
+	}}}}
+}
+
+// saidAtOnce reports whether everything was words, and has been said with its buttons.
+func (j *job) saidAtOnce() bool {
+	return len(j.rec.Outputs) == 0 && len(j.rec.Texts) > 0 && !j.textLost()
+}
+
+func (j *job) textLost() bool {
+	return slices.ContainsFunc(j.rec.Texts, func(t Text) bool { return t.Lost })
+}
