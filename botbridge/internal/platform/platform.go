@@ -52,6 +52,14 @@ type Limits struct {
 	// Photo is the maximum size of what is shown as a picture, File of what can be
 	// sent at all, in bytes.
 	Photo, File int64
+	// Recompresses means that what is shown as a picture loses some quality, its
+	// transparency and its animation.
+	Recompresses bool
+	// Sides is the largest sum of width and height in pixels of what is shown as a
+	// picture, Shape the largest ratio between them; 0 means no limit.
+	Sides, Shape int
+	// Videos are the endings of the files that play, such as ".mp4"; nil means all.
+	Videos []string
 	// KnowsPosts means that a post with an ID that was sent before is no second
 	// message: it may be sent until its fate is known.
 	KnowsPosts bool

@@ -21,13 +21,6 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// What Telegram accepts as a picture: the sum of its sides, and the maximum ratio
-// between them. Other platforms lose nothing by it.
-const (
-	maxSides = 10_000
-	maxShape = 20
-)
-
 // linkLife is how long a link to a file works.
 const linkLife = 24 * time.Hour
 
@@ -49,12 +42,14 @@ func isPicture(name string) bool {
 }
 
 // mediaOf returns how a file is shown, from its name.
-func mediaOf(name string) platform.Media {
-	switch extension(name) {
+func mediaOf(name string, limits platform.Limits) platform.Media {
+	switch ending := extension(name); ending {
 	case ".png", ".jpg", ".jpeg", ".webp":
 		return platform.Photo
-	case ".mp4", ".mov", ".m4v": // Telegram does not play others, such as WebM
-		return platform.Video
+	case ".mp4", ".mov", ".m4v", ".webm", ".mkv":
+		if limits.Videos == nil || slices.Contains(limits.Videos, ending) {
+			return platform.Video
+		}
 	case ".gif":
 		return platform.Animation
 	case ".mp3", ".m4a", ".flac", ".ogg", ".opus", ".wav":
@@ -71,13 +66,13 @@ func (j *job) inspect(ctx context.Context, out *Output) error {
 	}
 	defer body.Close()
 	limits := j.platform.Limits()
-	out.Size, out.Media = max(size, 0), mediaOf(out.Ref.Filename)
+	out.Size, out.Media = max(size, 0), mediaOf(out.Ref.Filename, limits)
 	if out.Media == platform.Photo {
 		head, err := io.ReadAll(io.LimitReader(body, headSize))
 		if err != nil {
 			return fmt.Errorf("reading the header of an output: %w", err)
 		}
-		if out.Size > limits.Photo || !showable(head) {
+		if out.Size > limits.Photo || !showable(head, limits) {
 			out.Media = platform.Document
 		}
 	}
@@ -90,23 +85,26 @@ func (j *job) inspect(ctx context.Context, out *Output) error {
 	return nil
 }
 
-// showable reports whether a picture loses nothing when it is shown as one: it has
-// no transparency, is not animated, and has a shape that platforms accept.
-func showable(head []byte) bool {
+// showable reports whether a picture loses nothing that can be seen when it is shown as
+// one.
+func showable(head []byte, limits platform.Limits) bool {
 	config, format, err := image.DecodeConfig(bytes.NewReader(head))
-	if err != nil {
-		return false
-	}
-	// The fourth chunk byte of IHDR: 4 and 6 are the colour types with alpha.
-	const colorType = 25
-	if format == "png" && len(head) > colorType && (head[colorType] == 4 || head[colorType] == 6 || bytes.Contains(head, []byte("acTL"))) {
-		return false
-	}
-	if format == "webp" && (bytes.Contains(head, []byte("ANIM")) || bytes.Contains(head, []byte("ALPH"))) {
+	if err != nil || limits.Recompresses && (transparent(head, format) || animated(head, format)) {
 		return false
 	}
 	w, h := config.Width, config.Height
-	return w > 0 && h > 0 && w+h <= maxSides && w <= maxShape*h && h <= maxShape*w
+	return w > 0 && h > 0 && (limits.Sides == 0 || w+h <= limits.Sides) && (limits.Shape == 0 || w <= limits.Shape*h && h <= limits.Shape*w)
+}
+
+func transparent(head []byte, format string) bool {
+	// The fourth chunk byte of IHDR: 4 and 6 are the colour types with alpha.
+	const colorType = 25
+	return format == "png" && len(head) > colorType && (head[colorType] == 4 || head[colorType] == 6) ||
+		format == "webp" && bytes.Contains(head, []byte("ALPH"))
+}
+
+func animated(head []byte, format string) bool {
+	return format == "png" && bytes.Contains(head, []byte("acTL")) || format == "webp" && bytes.Contains(head, []byte("ANIM"))
 }
 
 // attachment reopens an output for each attempt to send it.

@@ -36,23 +36,35 @@ func TestShowable(t *testing.T) {
 	clear.Set(3, 3, color.NRGBA{R: 9, A: 100})
 	narrow := image.NewGray(image.Rect(0, 0, 10, 210))
 	long := image.NewGray(image.Rect(0, 0, 9000, 1001))
-	require.True(t, showable(encode(opaque)))
-	require.False(t, showable(encode(clear)), "transparency would be lost")
-	require.False(t, showable(encode(narrow)))
-	require.False(t, showable(encode(long)))
-	require.False(t, showable([]byte("GIF89a")))
-	require.False(t, showable(nil))
-	require.True(t, showable(encode(opaque)[:60]), "the header is enough")
+	animation := append(encode(opaque), "acTL"...)
+	strict := platform.Limits{Recompresses: true, Sides: 10_000, Shape: 20}
+	for name, one := range map[string]struct {
+		head         []byte
+		lossy, whole bool // on platforms that recompress, and on others without limits
+	}{
+		"opaque":      {encode(opaque), true, true},
+		"header only": {encode(opaque)[:60], true, true},
+		"transparent": {encode(clear), false, true},
+		"animated":    {animation, false, true},
+		"narrow":      {encode(narrow), false, true},
+		"long":        {encode(long), false, true},
+		"cut":         {[]byte("GIF89a"), false, false},
+		"empty":       {nil, false, false},
+	} {
+		require.Equal(t, one.lossy, showable(one.head, strict), name)
+		require.Equal(t, one.whole, showable(one.head, platform.Limits{}), name)
+	}
 }
 
 func TestMediaOf(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]platform.Media{
 		"a.PNG": platform.Photo, "a.mp4": platform.Video, "a.gif": platform.Animation, "a.flac": platform.Audio,
-		"a.glb": platform.Document, "a": platform.Document, "..": platform.Document,
+		"a.glb": platform.Document, "a": platform.Document, "..": platform.Document, "a.webm": platform.Document,
 	} {
-		require.Equal(t, want, mediaOf(name), name)
+		require.Equal(t, want, mediaOf(name, telegramLike{}.Limits()), name)
 	}
+	require.Equal(t, platform.Video, mediaOf("a.webm", platform.Limits{}))
 }
 
 func TestProgress(t *testing.T) {
@@ -169,4 +181,6 @@ func TestInspect(t *testing.T) {
 // telegramLike has Telegram's limits and does nothing.
 type telegramLike struct{ platform.Platform }
 
-func (telegramLike) Limits() platform.Limits { return platform.Limits{Photo: 10 << 20, File: 50 << 20} }
+func (telegramLike) Limits() platform.Limits {
+	return platform.Limits{Photo: 10 << 20, File: 50 << 20, Recompresses: true, Sides: 10_000, Shape: 20, Videos: []string{".mp4"}}
+}

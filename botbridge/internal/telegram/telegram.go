@@ -37,6 +37,8 @@ const (
 	maxFile     = 50 << 20
 	maxDownload = 20 << 20
 	maxAlbum    = 10
+	maxSides    = 10_000 // width and height of a photo together
+	maxShape    = 20     // the longer side of a photo / the shorter one
 )
 
 // Options say how to reach Telegram. Only the token is required.
@@ -135,6 +137,7 @@ func (t *Telegram) Limits() platform.Limits {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) / t.o.Rate) }
 	return platform.Limits{
 		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: maxFile, Album: maxAlbum,
+		Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
 		// Slightly below what is allowed: the network bunches up calls.
 		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),
 		EditEvery: scale(2 * time.Second), GroupEditEvery: scale(6 * time.Second),
