@@ -16,12 +16,20 @@ import (
 )
 
 // caddyfile is the configuration of each hub. What it has beyond the default
-// Caddyfile tells several hubs where to find each other, and keeps the history of a long run.
+// Caddyfile tells several hubs where to find each other, keeps the history of a long
+// run, and logs at level debug: that says why an end passed for read.
 const caddyfile = `{
 	admin {$COMFYHUB_ADMIN}
 	grace_period 10s
 	persist_config off
 	metrics
+	log default {
+		exclude comfyhub
+	}
+	log comfyhub {
+		include comfyhub
+		level debug
+	}
 	comfyhub {
 		redis {env.COMFYHUB_REDIS}
 		data {$COMFYHUB_DATA}
