@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -91,4 +92,33 @@ commands:
 	out, err = check(t, filepath.Join(dir, "bot.yaml"))
 	require.ErrorIs(t, err, errProblems)
 	require.Contains(t, out, "was not asked")
+}
+
+// The endpoint for better words is asked, unless nobody is to be.
+func TestCheckAsksForBetterWords(t *testing.T) {
+	fake, err := fakellm.New()
+	require.NoError(t, err)
+	endpoint := httptest.NewServer(fake)
+	defer endpoint.Close()
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer hub.Close()
+	t.Setenv("COMFYHUB_BOT_HUB", hub.URL)
+	t.Setenv("BOT_TEST_SECRET", fakellm.Key)
+	path := filepath.Join(t.TempDir(), "bot.yaml")
+	for model, want := range map[string]string{fakellm.Model: "", "another": "it does not know the model"} {
+		text := "enhance: {url: " + endpoint.URL + "/v1, model: " + model + ", key: {env: BOT_TEST_SECRET}}\n"
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		calls := len(fake.Calls())
+		out, err := check(t, path)
+		require.ErrorIs(t, err, errProblems) // there is no platform
+		require.Len(t, fake.Calls(), calls+1)
+		if want == "" {
+			require.NotContains(t, out, "enhance")
+		}
+		require.Contains(t, out, want)
+		require.NotContains(t, out, fakellm.Key)
+		_, err = check(t, path, "--offline")
+		require.ErrorIs(t, err, errProblems)
+		require.Len(t, fake.Calls(), calls+1)
+	}
 }

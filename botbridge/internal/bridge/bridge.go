@@ -33,6 +33,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -54,6 +55,7 @@ type Bridge struct {
 	runner    *request.Runner
 	talk      *conversation.Talk
 	guard     *limits.Guard
+	enhance   *enhance.Client // nil: nobody is asked for better words
 	texts     *locale.Bundle
 	platforms map[string]platform.Platform
 	metrics   *metrics
@@ -123,6 +125,16 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		}
 	}
 	b.guard = guard
+	var better *conversation.Enhance
+	if c.Enhance != nil {
+		o, err := c.Enhance.Options(c.Folder)
+		if err != nil {
+			return err
+		}
+		o.Observe = b.metrics.enhanced
+		b.enhance = enhance.New(o)
+		better = &conversation.Enhance{Client: b.enhance, PerDay: c.Enhance.Daily(), Translate: c.Enhance.Translate}
+	}
 	find := func(name string) platform.Platform { return b.platforms[name] }
 	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent})
 	b.runner = request.NewRunner(request.Options{
@@ -132,7 +144,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
-		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Vary: vary, Logger: b.log,
+		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better,
 	})
 	return nil
 }
@@ -183,6 +195,9 @@ func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	}
 	b.hub.Close()
+	if b.enhance != nil {
+		b.enhance.Close()
+	}
 	if closeErr := b.store.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("closing the state: %w", closeErr)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/discord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/telegram"
@@ -15,8 +16,9 @@ import (
 )
 
 // Check returns what New would refuse in a configuration whose Problems are known, and
-// what Telegram and Discord say of their tokens; names are the bot's there, for people,
-// as far as they were asked and know it. Nothing is started.
+// what Telegram and Discord say of their tokens, and the endpoint for better words when it
+// is asked; names are the bot's there, for people, as far as they were asked and know it.
+// Nothing is started.
 func Check(ctx context.Context, c *config.Config, ask bool) (names []string, list []error) {
 	if _, err := locale.Load(c.LocaleFolder()); err != nil {
 		list = append(list, err)
@@ -44,7 +46,7 @@ func Check(ctx context.Context, c *config.Config, ask bool) (names []string, lis
 	for _, p := range []struct {
 		title string
 		name  func(context.Context, *config.Config) (string, error)
-	}{{"", askTelegram}, {" on Discord", askDiscord}} {
+	}{{"", askTelegram}, {" on Discord", askDiscord}, {"", askEnhance}} {
 		name, err := p.name(ctx, c)
 		if err != nil {
 			list = append(list, err)
@@ -77,6 +79,23 @@ func askTelegram(ctx context.Context, c *config.Config) (string, error) {
 		return "", fmt.Errorf("telegram was not asked about the token: %w", err)
 	}
 	return name, nil
+}
+
+// askEnhance asks for better words. It returns no name.
+func askEnhance(ctx context.Context, c *config.Config) (string, error) {
+	if c.Enhance == nil || c.Enhance.Model == "" {
+		return "", nil
+	}
+	o, err := c.Enhance.Options(c.Folder)
+	if err != nil {
+		return "", nil // said already
+	}
+	client := enhance.New(o)
+	defer client.Close()
+	if _, err := client.Ask(ctx, enhance.Improve, "a red fox in the snow"); err != nil {
+		return "", fmt.Errorf("enhance: it gives no better words: %w", err)
+	}
+	return "", nil
 }
 
 // askDiscord does the same.

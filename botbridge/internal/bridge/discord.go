@@ -24,7 +24,7 @@ func (b *Bridge) discord(c *config.Config, commands []*workflow.Command) (*disco
 	return discord.New(discord.Options{
 		Token: token, Server: c.Discord.Server, Guilds: c.Discord.Guilds, Roles: c.Discord.Roles, Direct: c.Discord.AdmitsDirect(),
 		Upload: c.Discord.UploadMB * mebibyte, Download: c.Discord.DownloadMB * mebibyte,
-		Commands: conversation.Declare(b.texts, commands), Memory: memory{b},
+		Commands: conversation.Declare(b.texts, commands, c.Enhance != nil), Memory: memory{b},
 		// Nobody types before the bridge serves, and by then there is a conversation.
 		Suggest: func(ctx context.Context, command, argument, typed string) []string {
 			return b.talk.Suggest(ctx, command, argument, typed)

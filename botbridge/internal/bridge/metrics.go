@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
@@ -22,6 +24,7 @@ type metrics struct {
 	calls    *prometheus.CounterVec
 	handling prometheus.Histogram
 	panics   prometheus.Counter
+	words    *prometheus.HistogramVec
 }
 
 const namespace = "comfyhub_bridge"
@@ -42,6 +45,10 @@ func newMetrics(b *Bridge) *metrics {
 			Namespace: namespace, Name: "handling_seconds", Help: "How long a message was handled, the first answer included.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60},
 		}),
+		words: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "enhance_seconds", Help: "Calls for other words, by task (improve, translate) and result: ok, busy, away, odd or refused.",
+			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 60},
+		}, []string{"task", "result"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "panics_total", Help: "Events whose handling failed badly.",
 		}),
@@ -50,7 +57,7 @@ func newMetrics(b *Bridge) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(
-		m.events, m.requests, m.calls, m.handling, m.panics, collectors.NewGoCollector(),
+		m.events, m.requests, m.calls, m.handling, m.panics, m.words, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("requests_active", "Requests that are not over.", func() float64 { return float64(b.runner.Active()) }),
 		gauge("outbox_waiting", "Calls that wait to be made.", func() float64 { return float64(b.out.Waiting()) }),
@@ -85,6 +92,21 @@ func (m *metrics) sent(platformName, call, result string) {
 
 func (m *metrics) ended(command string, outcome request.Outcome) {
 	m.requests.WithLabelValues(command, string(outcome)).Inc()
+}
+
+func (m *metrics) enhanced(task enhance.Task, err error, took time.Duration) {
+	result := "ok"
+	switch {
+	case errors.Is(err, enhance.ErrBusy):
+		result = "busy"
+	case errors.Is(err, enhance.ErrOdd):
+		result = "odd"
+	case errors.Is(err, enhance.ErrRefused):
+		result = "refused"
+	case err != nil:
+		result = "away"
+	}
+	m.words.WithLabelValues(string(task), result).Observe(took.Seconds())
 }
 
 func (b *Bridge) hubUp() bool { return time.Since(time.Unix(0, b.hubSeen.Load())) < time.Minute }

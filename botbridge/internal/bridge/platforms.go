@@ -32,7 +32,7 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 		}
 		t, err := telegram.New(telegram.Options{
 			Token: token, Server: c.Telegram.Server, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate,
-			Commands: b.menu(commands), Logger: b.log.With("platform", telegram.Name),
+			Commands: b.menu(c, commands), Logger: b.log.With("platform", telegram.Name),
 		})
 		if err != nil {
 			return err
@@ -66,14 +66,14 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 const letters = "abcdefghijklmnopqrstuvwxyz"
 
 // menu returns the commands for Telegram's menu, in each language.
-func (b *Bridge) menu(commands []*workflow.Command) map[string][]telegram.Command {
+func (b *Bridge) menu(c *config.Config, commands []*workflow.Command) map[string][]telegram.Command {
 	menu := map[string][]telegram.Command{}
 	for _, language := range b.texts.Languages() {
 		var list []telegram.Command
-		for _, c := range commands {
-			list = append(list, telegram.Command{Name: c.Name, About: conversation.About(c, language)})
+		for _, command := range commands {
+			list = append(list, telegram.Command{Name: command.Name, About: conversation.About(command, language)})
 		}
-		for _, name := range conversation.Menu() {
+		for _, name := range conversation.Menu(c.Enhance != nil) {
 			list = append(list, telegram.Command{Name: name, About: b.texts.Say(language, "menu_"+name, nil)})
 		}
 		// Telegram knows languages of two letters.

@@ -40,6 +40,8 @@ type Config struct {
 	Telegram *Telegram `yaml:"telegram"`
 	Webchat  *Webchat  `yaml:"webchat"`
 	Discord  *Discord  `yaml:"discord"`
+	// Enhance finds better words for prompts; nil: nobody is asked.
+	Enhance *Enhance `yaml:"enhance"`
 	// Limits says who may do what.
 	Limits limits.Config `yaml:"limits"`
 	// Delivery is how a single picture is sent: "reply", as a new message, or

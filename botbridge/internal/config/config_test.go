@@ -38,7 +38,15 @@ func TestMistakes(t *testing.T) {
 		"default_command: b\ncommands: {a: {}}": `there is no command "b"`,
 		"delivery: pigeon\ncommands: {a: {}}":   "neither reply nor edit",
 		"webchat: {}\ncommands: {a: {}}":        "needs files_url",
-		"files_url: nowhere\ncommands: {a: {}}": "is not an address",
+		"enhance: {}\ncommands: {a: {}}":        "enhance: model: no model",
+		"enhance: {url: \"http://u:p@x/v1\", model: m}\ncommands: {a: {}}":               "a key belongs to key",
+		"enhance: {url: \"http://x/v1/chat/completions/\", model: m}\ncommands: {a: {}}": "leave out /chat/completions",
+		"enhance: {url: \"http://x\", model: m, key: abc}\ncommands: {a: {}}":            "line 1: a secret is",
+		"enhance: {url: \"http://x\", model: m, timeout: 1h}\ncommands: {a: {}}":         "is not between 0s and 2m0s",
+		"enhance: {url: \"http://x\", model: m, timeout: soon}\ncommands: {a: {}}":       "a time such as 20s",
+		"enhance: {url: \"http://x\", model: m, max_tokens: -1}\ncommands: {a: {}}":      "max_tokens: -1 is not between",
+		"enhance: {url: \"http://x\"}\ncommands: {enhance: {workflow: x}}":               "enhance is a command of the bridge itself",
+		"files_url: nowhere\ncommands: {a: {}}":                                          "is not an address",
 	} {
 		path := filepath.Join(t.TempDir(), "bot.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

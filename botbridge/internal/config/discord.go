@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
 )
 
 // What Discord takes; see its pages on application commands.
@@ -53,7 +55,7 @@ func (c *Config) discordProblems() (list []error) {
 			add("%s: %d is not between 0 and %d", limit.word, limit.value, maxUploadMB)
 		}
 	}
-	const own = 6 // commands of the bridge
+	own := len(conversation.Menu(c.Enhance != nil)) // commands of the bridge
 	if len(c.Commands) > maxSlashCommands-own {
 		add("there are %d commands; Discord takes %d", len(c.Commands), maxSlashCommands-own)
 	}

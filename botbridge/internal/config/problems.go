@@ -52,6 +52,7 @@ func (c *Config) Problems() (list []error) {
 	}
 	list = append(list, c.telegramProblems()...)
 	list = append(list, c.discordProblems()...)
+	list = append(list, c.enhanceProblems()...)
 	if c.Webchat != nil {
 		if c.FilesURL == "" {
 			add("webchat needs files_url: pictures are handed over as links")
@@ -108,12 +109,12 @@ func (c *Config) commandProblems() (list []error) {
 	if len(c.Commands) == 0 {
 		add("commands: there are none")
 	}
-	const own = 6 // commands of the bridge in the menu
+	own := len(conversation.Menu(c.Enhance != nil)) // commands of the bridge in the menu
 	if c.Telegram != nil && len(c.Commands) > maxCommands-own {
 		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-own)
 	}
 	for _, command := range c.Commands {
-		if slices.Contains(conversation.Reserved(), command.Name) {
+		if slices.Contains(conversation.Reserved(c.Enhance != nil), command.Name) {
 			add("commands: %s is a command of the bridge itself", command.Name)
 		} else if !isName(command.Name) {
 			add("commands: %q: names are a-z, 0-9 and _, 32 characters at most", command.Name)
@@ -196,6 +197,8 @@ func plain(err error) error {
 // kind names a type of Go for people.
 func kind(of string) string {
 	switch {
+	case of == "time.Duration":
+		return "a time such as 20s"
 	case strings.HasPrefix(of, "int"), strings.HasPrefix(of, "uint"):
 		return "a whole number"
 	case strings.HasPrefix(of, "float"):

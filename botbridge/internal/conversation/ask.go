@@ -23,6 +23,7 @@ const toldTimeout = 30 * time.Second
 
 // ask turns a command into a request.
 func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
+	t.cutFlag(tn, c)
 	args, err := c.Parse(tn.rest)
 	if err != nil {
 		return t.complain(ctx, tn, err)
@@ -55,7 +56,11 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 			return err
 		}
 	}
-	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs})
+	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
+	if task := t.task(tn, c, args); task != "" { // see offer.go
+		return t.offer(ctx, tn, c, w, task)
+	}
+	return t.request(ctx, tn, c, w)
 }
 
 // wish describes a new request.
@@ -64,6 +69,7 @@ type wish struct {
 	args    workflow.Args
 	inputs  []request.Input
 	replyTo string // default: the message of the turn
+	said    string // the digest of the message that asked for it; default: that of the turn
 }
 
 // request checks a wish, stores it and starts it. It returns once the user has been
@@ -90,7 +96,9 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if !metered {
 		rec.Price = c.Price * int64(max(1, args.Count))
 	}
-	rec.Said = digest(tn.Message.Text)
+	if rec.Said = w.said; w.said == "" {
+		rec.Said = digest(tn.Message.Text)
+	}
 	var told <-chan struct{}
 	ask := state.Ask{Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event)}
 	if tn.instead != nil {
@@ -229,7 +237,7 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	}
 	old, err := t.o.Runner.Load(ctx, id)
 	if errors.Is(err, state.ErrNotFound) {
-		return nil
+		return t.editedOffer(ctx, tn, id)
 	}
 	if err != nil {
 		return err

@@ -9,18 +9,23 @@ import (
 )
 
 // Declare describes all commands that everybody may use, for platforms with forms for
-// them: those that make pictures, then the bridge's own.
-func Declare(texts *locale.Bundle, commands []*workflow.Command) []platform.Command {
-	d := declarer{texts}
+// them: those that make pictures, then the bridge's own. enhance means that there are
+// other words to ask for.
+func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) []platform.Command {
+	d := declarer{texts, enhance}
 	var list []platform.Command
 	for _, c := range commands {
 		list = append(list, platform.Command{
 			Name: c.Name, About: d.inAll(func(language string) string { return About(c, language) }), Arguments: d.arguments(c),
 		})
 	}
-	for _, name := range Menu() {
+	for _, name := range Menu(enhance) {
 		own := platform.Command{Name: name, Private: true, About: d.text("menu_" + name)}
 		switch name {
+		case enhanceFlag:
+			words := d.argument("prompt", "", platform.Words)
+			words.Required, own.Private = true, false
+			own.Arguments = []platform.Argument{words}
 		case "cancel":
 			own.Arguments = []platform.Argument{d.argument("all", "", platform.Switch)}
 		case "help":
@@ -35,7 +40,10 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command) []platform.Comm
 	return list
 }
 
-type declarer struct{ texts *locale.Bundle }
+type declarer struct {
+	texts   *locale.Bundle
+	enhance bool
+}
 
 // inAll returns a text in all languages; "" is the default one.
 func (d declarer) inAll(say func(language string) string) map[string]string {
@@ -92,6 +100,9 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 		list = append(list, a)
 	}
 	list = append(list, d.argument("file", "--file", platform.Switch))
+	if d.enhance && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
+		list = append(list, d.argument(enhanceFlag, "--"+enhanceFlag, platform.Switch))
+	}
 	for _, a := range c.Arguments() {
 		if !slices.ContainsFunc(list, func(other platform.Argument) bool { return other.Name == a.Name }) {
 			list = append(list, d.own(a))

@@ -26,8 +26,8 @@ func TestDeclare(t *testing.T) {
 		require.NoError(t, err)
 		commands = append(commands, c)
 	}
-	list := Declare(texts, commands)
-	require.Len(t, list, 2+len(Menu()))
+	list := Declare(texts, commands, true)
+	require.Len(t, list, 2+len(Menu(true)))
 	arguments := func(c platform.Command) map[string]platform.Argument {
 		found := map[string]platform.Argument{}
 		for _, a := range c.Arguments {
@@ -42,6 +42,7 @@ func TestDeclare(t *testing.T) {
 	require.InDelta(t, 4, generate["count"].Max, 0)
 	require.Equal(t, []string{"a.safetensors"}, generate["model"].Choices)
 	require.Contains(t, generate["size"].Choices, "1024x1024")
+	require.Equal(t, platform.Switch, generate["enhance"].Kind)
 	require.Contains(t, generate, "cfg", "an input that nobody has declared")
 	require.Equal(t, platform.Picture, edit["image"].Kind)
 	require.True(t, edit["image"].Required)

@@ -34,6 +34,9 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 		lines = append(lines, "/"+c.Name+" - "+About(c, tn.language))
 	}
 	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_tail", nil))
+	if t.o.Enhance != nil {
+		lines = append(lines, t.say(tn, "help_better", nil))
+	}
 	if t.o.Guard.Admin(tn.Event) {
 		lines = append(lines, "", t.say(tn, "help_admin", nil))
 	}
@@ -64,6 +67,9 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 		lines = append(lines, t.say(tn, line.key, line.with))
 	}
 	lines = append(lines, t.say(tn, "help_file", nil))
+	if t.o.Enhance != nil && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
+		lines = append(lines, t.say(tn, "help_enhance", nil))
+	}
 	if len(c.Arguments()) > 0 {
 		catalog := t.catalogs.of(ctx, c.Classes())
 		for _, a := range c.Arguments() {

@@ -22,6 +22,9 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	if verb == verbSet {
 		return t.pressedSetting(ctx, tn, rest)
 	}
+	if verb == verbBetter || verb == verbOwn || verb == verbNone {
+		return t.pressedOffer(ctx, tn, verb, rest)
+	}
 	rec, err := t.requestOf(ctx, tn, rest)
 	if err != nil {
 		if mayPass(err) {

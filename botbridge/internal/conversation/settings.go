@@ -22,6 +22,9 @@ type Settings struct {
 	// Width and Height are the usual size, 0 for the workflow's own.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
+	// Better asks for better words each time, NoTranslate for no English ones.
+	Better      bool `json:"better,omitempty"`
+	NoTranslate bool `json:"no_translate,omitempty"`
 }
 
 // verbSet is the verb of the buttons that change a setting.
@@ -66,6 +69,13 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		button(s.AsFile, t.say(tn, "as_file", nil), "file", flip(s.AsFile)),
 		button(s.Previews, t.say(tn, "previews", nil), "preview", flip(s.Previews)),
 	})
+	if e := t.o.Enhance; e != nil {
+		row = []platform.Button{button(s.Better, t.say(tn, "better_words", nil), "better", flip(s.Better))}
+		if e.Translate {
+			row = append(row, button(!s.NoTranslate, t.say(tn, "translate_words", nil), "translate", flip(!s.NoTranslate)))
+		}
+		post.Buttons = append(post.Buttons, row)
+	}
 	row = nil
 	for _, size := range sizes {
 		label := size
@@ -113,6 +123,10 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 		s.AsFile = value == "on"
 	case "preview":
 		s.Previews = value == "on"
+	case "better":
+		s.Better = value == "on"
+	case "translate":
+		s.NoTranslate = value != "on"
 	case "size":
 		ok = slices.Contains(sizes, value)
 		s.Width, s.Height = 0, 0

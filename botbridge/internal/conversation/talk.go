@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Talk works with; all but Default are required.
+// Options are what a Talk works with; all but Default and Enhance are required.
 type Options struct {
 	Store    *state.Store
 	Hub      *hubapi.Client
@@ -40,6 +40,8 @@ type Options struct {
 	Default string
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
+	// Enhance finds other words; nil for not at all.
+	Enhance *Enhance
 	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
 	Vary   string
 	Logger *slog.Logger
@@ -76,6 +78,8 @@ type turn struct {
 	rest string
 	// instead is the request that a changed message replaces, if any.
 	instead *request.Record
+	// better means that other words are wished for.
+	better bool
 }
 
 func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
@@ -85,7 +89,7 @@ func New(o Options) *Talk {
 	if o.AlbumWait == 0 {
 		o.AlbumWait = albumWait
 	}
-	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
+	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}
@@ -93,22 +97,36 @@ func New(o Options) *Talk {
 		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why,
 	}
+	if o.Enhance != nil {
+		t.builtIn[enhanceFlag] = t.enhance
+	}
 	t.admin = map[string]func(context.Context, *turn) error{
 		"ban": t.ban, "unban": t.unban, "quota": t.quota, "stats": t.stats, "broadcast": t.broadcast,
 	}
 	return t
 }
 
-// Reserved returns the names that no workflow can have.
-func Reserved() []string {
-	return []string{
+// Reserved returns the names that no workflow can have. enhance means that there are
+// other words to ask for.
+func Reserved(enhance bool) []string {
+	names := []string{
 		"start", "help", "queue", "status", "cancel", "settings", "why", "ban", "unban", "quota", "stats", "broadcast",
 	}
+	if enhance {
+		names = append(names, enhanceFlag)
+	}
+	return names
 }
 
 // Menu returns the names of the bridge's own commands that everybody may use, in the
-// order in which platforms show them.
-func Menu() []string { return []string{"queue", "why", "cancel", "status", "settings", "help"} }
+// order in which platforms show them. enhance means that there are other words to ask for.
+func Menu(enhance bool) []string {
+	own := []string{"queue", "why", "cancel", "status", "settings", "help"}
+	if enhance {
+		return append([]string{enhanceFlag}, own...)
+	}
+	return own
+}
 
 // Handle answers one event. An error means that it should be handled again.
 func (t *Talk) Handle(ctx context.Context, e platform.Event) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
@@ -57,13 +58,17 @@ func TestChatKey(t *testing.T) {
 // Every name that the bridge answers to is kept from workflows.
 func TestReservedNames(t *testing.T) {
 	t.Parallel()
-	talk := New(Options{})
-	var names []string
-	for name := range talk.builtIn {
-		names = append(names, name)
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	for _, o := range []Options{{Texts: texts}, {Texts: texts, Enhance: &Enhance{}}} {
+		talk := New(o)
+		var names []string
+		for name := range talk.builtIn {
+			names = append(names, name)
+		}
+		for name := range talk.admin {
+			names = append(names, name)
+		}
+		require.ElementsMatch(t, Reserved(o.Enhance != nil), names)
 	}
-	for name := range talk.admin {
-		names = append(names, name)
-	}
-	require.ElementsMatch(t, Reserved(), names)
 }

@@ -55,12 +55,20 @@ const (
 	maxRatio = 8
 )
 
+// TooLong returns the complaint about words that are longer than anybody's may be.
+func TooLong(text string) error {
+	if utf8.RuneCountInString(text) > maxText {
+		return complain("too_long", "max", maxText)
+	}
+	return nil
+}
+
 // Parse parses what follows the command's name. Flags may appear anywhere; dashes that a
 // phone has joined into a long one count as two.
 func (c *Command) Parse(text string) (Args, error) {
 	var a Args
-	if utf8.RuneCountInString(text) > maxText {
-		return a, complain("too_long", "max", maxText)
+	if err := TooLong(text); err != nil {
+		return a, err
 	}
 	words := strings.Fields(text)
 	var prompt, negative []string

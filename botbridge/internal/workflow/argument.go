@@ -121,6 +121,12 @@ func ownFlags() []string {
 // Whether the fleet knows what they may be is another question: see Domain.
 func (c *Command) Arguments() []Argument { return c.arguments }
 
+// Knows reports whether the command has an argument of its own with a name.
+func (c *Command) Knows(name string) bool {
+	_, known := c.argument(name)
+	return known
+}
+
 // argument returns the argument with a name, or with that of its input.
 func (c *Command) argument(name string) (Argument, bool) {
 	name = strings.ReplaceAll(name, "-", "_")

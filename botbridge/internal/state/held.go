@@ -1,0 +1,55 @@
+package state
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+//go:embed scripts/hold.lua
+var holdLua string
+
+//go:embed scripts/count.lua
+var countLua string
+
+var (
+	holdScript  = redis.NewScript("bridge/hold", redis.Durable, libLua, holdLua)
+	countScript = redis.NewScript("bridge/count", redis.Durable, libLua, countLua)
+)
+
+const (
+	// heldKeep is how long something waits for its user's decision.
+	heldKeep = 24 * time.Hour
+	// maxHeld bounds what waits for the decisions of one user.
+	maxHeld = 20
+)
+
+// Hold keeps something, for a day, until its user decides. It replaces what has the same
+// id. Of each user, at most 20 things are kept: the oldest is forgotten.
+func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
+	doc, err := json.Marshal(held)
+	if err != nil {
+		return err
+	}
+	_, err = s.run(ctx, holdScript, s.term.load(), who, id, doc, heldKeep.Milliseconds(), maxHeld)
+	return err
+}
+
+// Held reads what Hold keeps; ErrNotFound if there is none, or no longer.
+func (s *Store) Held(ctx context.Context, id string, held any) error {
+	return s.Get(ctx, "held", id, held)
+}
+
+// Count counts a thing of a kind towards what a user may have of it per day (UTC), and
+// returns false if that is used up. The same thing counts once, so that it may be
+// repeated.
+func (s *Store) Count(ctx context.Context, kind, who, thing string, share int) (bool, error) {
+	reply, err := s.run(ctx, countScript, s.term.load(), kind, day(time.Now()), who, thing, share)
+	if err != nil {
+		return false, err
+	}
+	return reply[0] == "ok", nil
+}
