@@ -135,6 +135,14 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		b.enhance = enhance.New(o)
 		better = &conversation.Enhance{Client: b.enhance, PerDay: c.Enhance.Daily(), Translate: c.Enhance.Translate}
 	}
+	var terms *conversation.Terms
+	if c.Terms != nil {
+		texts, version, err := c.Terms.Read(c.Folder)
+		if err != nil {
+			return err
+		}
+		terms = &conversation.Terms{Texts: texts, Version: version}
+	}
 	find := func(name string) platform.Platform { return b.platforms[name] }
 	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent})
 	b.runner = request.NewRunner(request.Options{
@@ -144,7 +152,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
-		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better,
+		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Terms: terms,
 	})
 	return nil
 }

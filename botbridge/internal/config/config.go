@@ -42,6 +42,8 @@ type Config struct {
 	Discord  *Discord  `yaml:"discord"`
 	// Enhance finds better words for prompts; nil: nobody is asked.
 	Enhance *Enhance `yaml:"enhance"`
+	// Terms are accepted before the first request; nil: there are none.
+	Terms *Terms `yaml:"terms"`
 	// Limits says who may do what.
 	Limits limits.Config `yaml:"limits"`
 	// Delivery is how a single picture is sent: "reply", as a new message, or

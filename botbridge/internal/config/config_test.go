@@ -46,6 +46,12 @@ func TestMistakes(t *testing.T) {
 		"enhance: {url: \"http://x\", model: m, timeout: soon}\ncommands: {a: {}}":       "a time such as 20s",
 		"enhance: {url: \"http://x\", model: m, max_tokens: -1}\ncommands: {a: {}}":      "max_tokens: -1 is not between",
 		"enhance: {url: \"http://x\"}\ncommands: {enhance: {workflow: x}}":               "enhance is a command of the bridge itself",
+		"terms: {}\ncommands: {a: {}}":                                                   "terms: there is no text",
+		"terms: {en: \"\"}\ncommands: {a: {}}":                                           "terms: en: the text has 0 bytes",
+		"terms: {en: {fiel: x}}\ncommands: {a: {}}":                                      "line 1: en: terms are a text, or {file: PATH}",
+		"terms: {en: {file: gone}}\ncommands: {a: {}}":                                   "terms: en: open",
+		"terms: {klingon speak: x}\ncommands: {a: {}}":                                   "this is no language",
+		"terms: hello\ncommands: {a: {}}":                                                "terms is a map of languages",
 		"files_url: nowhere\ncommands: {a: {}}":                                          "is not an address",
 	} {
 		path := filepath.Join(t.TempDir(), "bot.yaml")
@@ -75,4 +81,24 @@ func TestSecrets(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("commands: {a: {workflow: x, inputs: {seed: y}}}\nlimits: {waiting: 3}"))
 	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = Parse(data) })
+}
+
+// Terms have the version that bot.yaml says, or change it with their texts.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ru.txt"), []byte("Будьте людьми.\n"), 0o600))
+	read := func(text string) (map[string]string, string) {
+		c, err := Parse([]byte(text))
+		require.NoError(t, err)
+		texts, version, err := c.Terms.Read(dir)
+		require.NoError(t, err)
+		return texts, version
+	}
+	texts, first := read("terms: {en: Be kind., ru: {file: ru.txt}}")
+	require.Equal(t, map[string]string{"en": "Be kind.", "ru": "Будьте людьми."}, texts)
+	_, second := read("terms: {en: Be very kind., ru: {file: ru.txt}}")
+	require.NotEqual(t, first, second)
+	_, said := read("terms: {version: 3, en: Be kind.}")
+	require.Equal(t, "3", said)
 }

@@ -53,6 +53,11 @@ func (c *Config) Problems() (list []error) {
 	list = append(list, c.telegramProblems()...)
 	list = append(list, c.discordProblems()...)
 	list = append(list, c.enhanceProblems()...)
+	if c.Terms != nil {
+		if _, _, err := c.Terms.Read(c.Folder); err != nil {
+			list = append(list, err)
+		}
+	}
 	if c.Webchat != nil {
 		if c.FilesURL == "" {
 			add("webchat needs files_url: pictures are handed over as links")

@@ -47,6 +47,9 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	case c.Takes(workflow.Prompt) && args.Prompt == "" && !c.Takes(workflow.Image):
 		return t.reply(ctx, tn, t.say(tn, "prompt_needed", locale.With{"command": c.Name}))
 	}
+	if err := t.agreed(ctx, tn); err != nil {
+		return err
+	}
 	if args.Width == 0 && tn.settings.Width > 0 && c.Takes(workflow.Size) {
 		args.Width, args.Height = tn.settings.Width, tn.settings.Height
 	}
@@ -75,6 +78,9 @@ type wish struct {
 // request checks a wish, stores it and starts it. It returns once the user has been
 // told, so that the answers in a chat are in the order of the questions.
 func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
+	if err := t.agreed(ctx, tn); err != nil {
+		return err
+	}
 	args, err := t.settle(ctx, c, w.args)
 	if err != nil {
 		return t.complain(ctx, tn, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Talk works with; all but Default and Enhance are required.
+// Options are what a Talk works with; all but Default, Enhance and Terms are required.
 type Options struct {
 	Store    *state.Store
 	Hub      *hubapi.Client
@@ -42,6 +42,8 @@ type Options struct {
 	Upscale string
 	// Enhance finds other words; nil for not at all.
 	Enhance *Enhance
+	// Terms have to be accepted before a request; nil for none.
+	Terms *Terms
 	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
 	Vary   string
 	Logger *slog.Logger
@@ -80,6 +82,8 @@ type turn struct {
 	instead *request.Record
 	// better means that other words are wished for.
 	better bool
+	// agreed means that its author has accepted the terms.
+	agreed bool
 }
 
 func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
@@ -130,8 +134,7 @@ func Menu(enhance bool) []string {
 
 // Handle answers one event. An error means that it should be handled again.
 func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
-	p := t.o.Platform(e.Platform)
-	if p == nil {
+	if t.o.Platform(e.Platform) == nil {
 		return nil
 	}
 	if e.Kind == platform.Left {
@@ -141,13 +144,9 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if err != nil {
 		return err
 	}
-	tn := &turn{Event: e, p: p}
-	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
+	tn, err := t.turnOf(ctx, e)
+	if err != nil {
 		return err
-	}
-	tn.language = t.o.Texts.Match(e.User.Language)
-	if tn.settings.Language != "" {
-		tn.language = t.o.Texts.Match(tn.settings.Language)
 	}
 	switch standing {
 	case limits.Banned:
@@ -169,14 +168,38 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if err := t.meet(ctx, e); err != nil {
 		return err
 	}
+	return t.act(ctx, tn)
+}
+
+// turnOf returns the turn of an event.
+func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
+	tn := &turn{Event: e, p: t.o.Platform(e.Platform)}
+	var err error
+	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
+		return nil, err
+	}
+	tn.language = t.o.Texts.Match(e.User.Language)
+	if tn.settings.Language != "" {
+		tn.language = t.o.Texts.Match(tn.settings.Language)
+	}
+	return tn, nil
+}
+
+// act does what an event asks for, as soon as its author has accepted the terms.
+func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
+	e := tn.Event // a turn changes its own
 	switch e.Kind {
 	case platform.Pressed:
-		return t.pressed(ctx, tn)
+		err = t.pressed(ctx, tn)
 	case platform.Edited:
-		return t.edited(ctx, tn)
+		err = t.edited(ctx, tn)
 	case platform.Said, platform.Left:
+		err = t.said(ctx, tn)
 	}
-	return t.said(ctx, tn)
+	if errors.Is(err, errTerms) {
+		return t.askTerms(ctx, tn, e)
+	}
+	return err
 }
 
 // maxMet bounds the chats that are known in memory to be noted.

@@ -80,7 +80,7 @@ func lengthOf(key string) int {
 	switch {
 	case strings.HasPrefix(key, "button_"):
 		return maxButton
-	case slices.Contains([]string{"too_old", "not_yours", "it_is_over", "on_it", "cancelling", "saved", "cancelled"}, key):
+	case slices.Contains([]string{"too_old", "not_yours", "it_is_over", "on_it", "cancelling", "saved", "cancelled", "terms_accepted", "terms_changed"}, key):
 		return maxAnswer
 	case strings.HasPrefix(key, "menu_"):
 		return 256

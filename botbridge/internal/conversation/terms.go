@@ -1,0 +1,139 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// Terms are what everybody has to accept before their first request.
+type Terms struct {
+	// Texts are by language.
+	Texts map[string]string
+	// Version is what people accept: another one is shown again.
+	Version string
+}
+
+// in returns the terms in a language, or in one that there is.
+func (t *Terms) in(language string) string {
+	for _, candidate := range append([]string{language, locale.Default}, slices.Sorted(maps.Keys(t.Texts))...) {
+		if text := t.Texts[candidate]; text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// unaccepted is what somebody did that waits until they have accepted the terms. Older and
+// newer bridges read its JSON.
+type unaccepted struct {
+	Event   platform.Event `json:"event"`
+	Version string         `json:"version"`
+	// Done means that it has gone on.
+	Done bool `json:"done,omitempty"`
+}
+
+const (
+	// verbAccept is the verb of the button that accepts the terms.
+	verbAccept = "te"
+	// termsKind is the kind of what people have accepted.
+	termsKind = "terms"
+)
+
+// errTerms means that somebody has to accept the terms first.
+var errTerms = errors.New("conversation: the terms are not accepted")
+
+// agreed returns errTerms for somebody who has not accepted the terms.
+func (t *Talk) agreed(ctx context.Context, tn *turn) error {
+	if t.o.Terms == nil || tn.agreed {
+		return nil
+	}
+	var version string
+	err := t.o.Store.Get(ctx, termsKind, tn.who(), &version)
+	switch {
+	case err != nil && !errors.Is(err, state.ErrNotFound):
+		return err
+	case version != t.o.Terms.Version:
+		return errTerms
+	}
+	tn.agreed = true
+	return nil
+}
+
+// termsID names an event that waits until a version is accepted.
+func termsID(e platform.Event, version string) string {
+	return request.IDOf("terms/" + version + "/" + e.Key())
+}
+
+// askTerms shows the terms and keeps what somebody did until they have accepted.
+func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
+	id := termsID(e, t.o.Terms.Version)
+	if err := t.o.Store.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: t.o.Terms.Version}); err != nil {
+		return err
+	}
+	parts := locale.Split(t.o.Terms.in(tn.language)+"\n\n"+t.say(tn, "terms_ask", nil), tn.p.Limits().Text)
+	for i, part := range parts {
+		post := platform.Post{Text: part, ReplyTo: e.Message.ID}
+		if i == len(parts)-1 {
+			post.Buttons = request.Buttons(t.o.Texts, tn.language, id, verbAccept)
+		}
+		if err := t.post(ctx, tn, post); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pressedAccept notes that somebody accepts the terms, and goes on with what they did.
+// Until that has gone on, it may be pressed again: a request is named after the event.
+func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
+	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
+	if _, err := uuid.Parse(id); err != nil || len(id) != 36 || t.o.Terms == nil {
+		answer("too_old")
+		return nil
+	}
+	var u unaccepted
+	err := t.o.Store.Held(ctx, id, &u)
+	switch {
+	case err != nil && !errors.Is(err, state.ErrNotFound):
+		return err
+	case err != nil, u.Event.Platform != tn.Platform, u.Event.Chat.ID != tn.Chat.ID, termsID(u.Event, u.Version) != id:
+		answer("too_old")
+		return nil
+	case u.Event.User.ID != tn.User.ID:
+		answer("not_yours")
+		return nil
+	case u.Done:
+		answer("it_is_over")
+		return nil
+	}
+	if u.Version == t.o.Terms.Version {
+		if err := t.o.Store.Put(ctx, termsKind, tn.who(), u.Version, 0); err != nil {
+			return err
+		}
+		answer("terms_accepted")
+		err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, platform.Post{Text: t.say(tn, "terms_accepted", nil)})
+		if mayPass(err) {
+			return err
+		}
+	} else {
+		answer("terms_changed") // they are shown in place of the request
+	}
+	waiting, err := t.turnOf(ctx, u.Event)
+	if err != nil {
+		return err
+	}
+	if err := t.act(ctx, waiting); err != nil {
+		return err
+	}
+	u.Done = true
+	return t.o.Store.Hold(ctx, tn.who(), id, u)
+}
