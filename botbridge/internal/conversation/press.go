@@ -37,7 +37,10 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return nil
 	}
 	pressed := tn.Message.ID
-	tn.Message.ID = rec.Message
+	tn.Message.ID, tn.under = rec.Message, pressed
+	if done, err := t.pressedMenu(ctx, tn, rec, verb); done {
+		return err
+	}
 	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may be the one that is just being sent
 	if (verb == request.VerbStatus || verb == request.VerbCancel) && known && pressed != rec.Status {
 		// A message of before a restart, which nobody knew of any more.

@@ -33,6 +33,9 @@ type chats struct {
 	fail map[string]error    // by chat
 	n    int
 	gone []string // deleted messages
+	// posts are all posts, and edits what messages were changed into.
+	posts []platform.Post
+	edits []platform.Post
 }
 
 func (c *chats) Name() string            { return "telegram" }
@@ -45,11 +48,18 @@ func (c *chats) Send(_ context.Context, to platform.Chat, p platform.Post) ([]st
 		return nil, err
 	}
 	c.said[to.ID] = append(c.said[to.ID], p.Text)
+	c.posts = append(c.posts, p)
 	c.n++
 	return []string{"b" + strconv.Itoa(c.n)}, nil
 }
 
-func (c *chats) Edit(context.Context, platform.Chat, string, platform.Post) error { return nil }
+func (c *chats) Edit(_ context.Context, _ platform.Chat, _ string, p platform.Post) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.edits = append(c.edits, p)
+	return nil
+}
+
 func (c *chats) Delete(_ context.Context, _ platform.Chat, message string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -78,6 +78,8 @@ type turn struct {
 	language string
 	// rest is what follows the command.
 	rest string
+	// under is the message whose button was pressed, or the one that asks about a picture.
+	under string
 	// instead is the request that a changed message replaces, if any.
 	instead *request.Record
 	// better means that other words are wished for.
@@ -100,6 +102,7 @@ func New(o Options) *Talk {
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why,
+		"info": t.info,
 	}
 	if o.Enhance != nil {
 		t.builtIn[enhanceFlag] = t.enhance
@@ -114,7 +117,7 @@ func New(o Options) *Talk {
 // other words to ask for.
 func Reserved(enhance bool) []string {
 	names := []string{
-		"start", "help", "queue", "status", "cancel", "settings", "why", "ban", "unban", "quota", "stats", "broadcast",
+		"start", "help", "queue", "status", "cancel", "settings", "why", "info", "ban", "unban", "quota", "stats", "broadcast",
 	}
 	if enhance {
 		names = append(names, enhanceFlag)

@@ -137,3 +137,31 @@ func (c *Client) ObjectInfoOf(ctx context.Context, class string) ([]byte, error)
 	err := c.get(ctx, "/object_info/"+url.PathEscape(class), "", &raw)
 	return raw, err
 }
+
+// Graph reads the graph of a job from its history, raw; ErrNotFound if it is not there
+// (any more).
+func (c *Client) Graph(ctx context.Context, tenant, id string) ([]byte, error) {
+	var all map[string]json.RawMessage
+	if err := c.get(ctx, "/history/"+url.PathEscape(id), tenant, &all); err != nil {
+		return nil, err
+	}
+	entry, ok := comfyui.ParseEntry(all[id])
+	if !ok || len(entry.Graph) == 0 {
+		return nil, ErrNotFound
+	}
+	return entry.Graph, nil
+}
+
+// GPU returns what an instance computes on, "" if the hub does not say.
+func (c *Client) GPU(ctx context.Context, instance string) (string, error) {
+	var list []struct{ Name, GPU string }
+	if err := c.get(ctx, "/hub/instances", "", &list); err != nil {
+		return "", err
+	}
+	for _, one := range list {
+		if one.Name == instance {
+			return one.GPU, nil
+		}
+	}
+	return "", nil
+}

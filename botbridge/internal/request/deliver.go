@@ -231,7 +231,25 @@ func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 		}
 		out.State = s
 	}
+	if s == Arrived {
+		j.notePictures(ctx, group)
+	}
 	return j.save(ctx)
+}
+
+// notePictures notes which request the messages of pictures are of, for what people answer
+// to them. Without the note only that does not work.
+func (j *job) notePictures(ctx context.Context, group []*Output) {
+	noted := map[string]bool{"": true}
+	for _, out := range group {
+		if noted[out.Message] {
+			continue
+		}
+		noted[out.Message] = true
+		if err := j.r.o.Store.Put(ctx, MessageKind, MessageName(j.rec.Platform, j.rec.Chat.ID, out.Message), j.rec.ID, PictureKeep); err != nil {
+			j.r.o.Logger.Warn("cannot note which request a picture is of", "error", err)
+		}
+	}
 }
 
 // lastWord ends the status message: a single picture replaces it, and the message

@@ -11,7 +11,6 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
-	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -146,7 +145,6 @@ func (j *job) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	var files workflow.Files
 	for i := range j.rec.Inputs {
 		if j.rec.Cancel {
 			return j.end(ctx, Cancelled, "")
@@ -166,13 +164,8 @@ func (j *job) prepare(ctx context.Context) error {
 				return err
 			}
 		}
-		if in.Role == workflow.Mask {
-			files.Mask = in.Stored
-		} else {
-			files.Image = in.Stored
-		}
 	}
-	j.rec.Graph = command.Fill(j.rec.Args, files)
+	j.rec.Graph = command.Fill(j.rec.Args, j.rec.Files())
 	j.rec.Phase = Ready
 	return j.save(ctx)
 }

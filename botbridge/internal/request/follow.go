@@ -150,7 +150,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		}
 		return false, nil
 	}
-	j.rec.Took = found.Took().Milliseconds()
+	j.rec.Took, j.rec.Instance = found.Took().Milliseconds(), found.Instance
 	switch found.Status {
 	case "cancelled":
 		return true, j.end(ctx, Cancelled, "")

@@ -108,6 +108,8 @@ type Record struct {
 	Asked time.Time `json:"asked"`
 	// Took is how long the run took, in milliseconds.
 	Took int64 `json:"took,omitempty"`
+	// Instance is where it ran, "" if the hub did not say.
+	Instance string `json:"instance,omitempty"`
 }
 
 // Input is a file for the workflow: one that the user sent, or an output of an
@@ -169,6 +171,18 @@ func (o *Output) tried(within time.Duration) bool {
 	return within == 0 || time.Since(time.Unix(o.Tried, 0)) < within
 }
 
+// Files returns the names of the inputs at the hub, as far as they are there.
+func (r *Record) Files() (files workflow.Files) {
+	for _, in := range r.Inputs {
+		if in.Role == workflow.Mask {
+			files.Mask = in.Stored
+		} else {
+			files.Image = in.Stored
+		}
+	}
+	return files
+}
+
 // Who names a user across all platforms. It is the tenant at the hub.
 func Who(platformName, user string) string { return platformName + ":" + user }
 
@@ -196,6 +210,9 @@ const (
 	// VerbPick and VerbVaryOne are followed by the number of a picture, from 1.
 	VerbPick    = "u"
 	VerbVaryOne = "v"
+	// VerbMore opens the menu of a picture, whose buttons have the verbs below.
+	VerbMore     = "mo"
+	VerbWorkflow = "wf"
 )
 
 // ButtonData is what a button carries.
@@ -206,6 +223,8 @@ func ButtonData(verb, id string) string { return verb + ":" + id }
 const (
 	MessageKind = "message"
 	MessageKeep = 48 * time.Hour
+	// PictureKeep is how long it is known of a picture: as long as its request.
+	PictureKeep = 7 * 24 * time.Hour
 )
 
 // MessageName names a message across all chats.

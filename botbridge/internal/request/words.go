@@ -180,10 +180,7 @@ func (j *job) doneButtons() [][]platform.Button {
 	if files {
 		more = append(more, VerbFile)
 	}
-	if len(more) > 0 {
-		rows = append(rows, j.buttons(more...)...)
-	}
-	return rows
+	return append(rows, j.buttons(append(more, VerbMore)...)...)
 }
 
 // pictureButtons are two rows for two to four pictures: a large one, and variations of one.

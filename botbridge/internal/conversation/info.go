@@ -1,0 +1,147 @@
+package conversation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+const (
+	// infoWords bounds the words that are shown of a request, in characters. The workflow
+	// has all of them.
+	infoWords = 1500
+	// infoTimeout bounds how long somebody waits for what the hub knows of a run.
+	infoTimeout = 5 * time.Second
+)
+
+// info says what made the picture that is answered, and sends its workflow.
+func (t *Talk) info(ctx context.Context, tn *turn) error {
+	rec, ok, err := t.pictureReplied(ctx, tn, "info")
+	if !ok {
+		return err
+	}
+	if err := t.post(ctx, tn, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))); err != nil {
+		return err
+	}
+	return t.sendWorkflow(ctx, tn, rec)
+}
+
+// aboutPicture says what made a picture.
+func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) string {
+	lines := []string{"/" + rec.Command}
+	add := func(key, name, value string) {
+		if value != "" {
+			lines = append(lines, t.say(tn, key, locale.With{name: value}))
+		}
+	}
+	if rec.Args.Prompt != "" {
+		lines = append(lines, clipRunes(rec.Args.Prompt, infoWords))
+	}
+	add("info_no", "words", clipRunes(rec.Args.Negative, infoWords/2))
+	if len(rec.Inputs) > 0 {
+		lines = append(lines, t.say(tn, "info_from", nil))
+	}
+	if c := t.byName[rec.Command]; c != nil {
+		add("info_model", "model", c.Value(workflow.Model, rec.Args))
+		var facts []string
+		if c.Takes(workflow.Seed) {
+			facts = append(facts, t.say(tn, "caption_seed", locale.With{"seed": rec.Args.Seed}))
+		}
+		if size := c.Value(workflow.Size, rec.Args); size != "" {
+			facts = append(facts, size)
+		}
+		if steps := c.Value(workflow.Steps, rec.Args); steps != "" {
+			facts = append(facts, t.say(tn, "info_steps", locale.With{"steps": steps}))
+		}
+		if strength := c.Value(workflow.Strength, rec.Args); strength != "" {
+			facts = append(facts, "--strength "+strength)
+		}
+		for _, name := range slices.Sorted(maps.Keys(rec.Args.Set)) {
+			facts = append(facts, fmt.Sprintf("--%s %s", name, clipRunes(rec.Args.Set[name], 60)))
+		}
+		if len(facts) > 0 {
+			lines = append(lines, strings.Join(facts, " · "))
+		}
+	}
+	if rec.Took > 0 {
+		with := locale.With{"time": request.Duration(t.o.Texts, tn.language, time.Duration(rec.Took)*time.Millisecond), "gpu": t.gpu(ctx, rec)}
+		key := "info_took"
+		if with["gpu"] != "" {
+			key = "info_took_on"
+		}
+		lines = append(lines, t.say(tn, key, with))
+	}
+	return strings.Join(append(lines, rec.Asked.UTC().Format("2006-01-02 15:04 UTC")), "\n")
+}
+
+// gpu returns what a picture was computed on, "" if the hub does not say.
+func (t *Talk) gpu(ctx context.Context, rec request.Record) string {
+	if rec.Instance == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	gpu, err := t.o.Hub.GPU(ctx, rec.Instance)
+	if err != nil {
+		return ""
+	}
+	return clipRunes(gpu, 60)
+}
+
+// pressedWorkflow sends the workflow of a picture.
+func (t *Talk) pressedWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	return t.sendWorkflow(ctx, tn, rec)
+}
+
+// sendWorkflow sends the graph of a picture as a file in API format: the one that the hub
+// has kept, or else the command's with the same values.
+func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
+	if tn.p.Limits().Linked {
+		return t.reply(ctx, tn, t.say(tn, "no_workflow", nil))
+	}
+	asking, cancel := context.WithTimeout(ctx, infoTimeout)
+	graph, err := t.o.Hub.Graph(asking, rec.Tenant(), rec.Prompt)
+	cancel()
+	if err != nil {
+		if !errors.Is(err, hubapi.ErrNotFound) {
+			t.o.Logger.Debug("the hub does not give the graph of a request", "request", rec.ID, "error", err)
+		}
+		c := t.byName[rec.Command]
+		if c == nil {
+			return t.reply(ctx, tn, t.say(tn, "no_workflow", nil))
+		}
+		graph = c.Fill(rec.Args, rec.Files())
+	}
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, graph, "", "  ") == nil {
+		graph = pretty.Bytes()
+	}
+	return t.post(ctx, tn, platform.Post{
+		Text: t.say(tn, "workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
+		Files: []platform.Attachment{{
+			Name: rec.Command + ".json", Media: platform.Document, Size: int64(len(graph)),
+			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(graph)), nil },
+		}},
+	})
+}
+
+func clipRunes(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
