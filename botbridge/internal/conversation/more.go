@@ -2,6 +2,9 @@ package conversation
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -30,8 +33,23 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	switch verb {
 	case request.VerbMore:
 		return t.openMenu
+	case request.VerbBack:
+		return t.backToMenu
 	case request.VerbWorkflow:
 		return t.pressedWorkflow
+	case request.VerbDelete:
+		return t.pressedDelete
+	case request.VerbDeleteNow:
+		return t.pressedDeleteNow
+	}
+	for _, about := range []string{request.VerbStar, request.VerbSubtle, request.VerbStrong} {
+		if number, ok := strings.CutPrefix(verb, about); ok {
+			if n, err := strconv.ParseUint(number, 10, 8); err == nil {
+				return func(ctx context.Context, tn *turn, rec request.Record) error {
+					return t.pressedNumber(ctx, tn, rec, about, int(n))
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -44,10 +62,54 @@ func mayRead(tn *turn, rec request.Record) bool {
 
 // menu is the menu of a picture, below a text.
 func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
-	return platform.Post{
-		Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press,
-		Buttons: request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbWorkflow),
+	post := platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press}
+	row := func(verbs ...string) {
+		post.Buttons = append(post.Buttons, request.Buttons(t.o.Texts, tn.language, rec.ID, verbs...)...)
 	}
+	if rec.Phase != request.Over || rec.Outcome != request.Done || len(rec.Outputs) == 0 {
+		row(request.VerbWorkflow, request.VerbDelete)
+		return post
+	}
+	about := func(verb string) platform.Button {
+		number := "0"
+		if len(rec.Outputs) == 1 {
+			number = "1"
+		}
+		return platform.Button{Label: t.say(tn, "button_"+verb, nil), Data: request.ButtonData(verb+number, rec.ID)}
+	}
+	post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbStar)})
+	if t.varies(rec) {
+		post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbSubtle), about(request.VerbStrong)})
+	}
+	row(request.VerbWorkflow, request.VerbDelete)
+	return post
+}
+
+// numbers are the buttons that say which picture is meant, five in a row.
+func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Button) {
+	const inRow, most = 5, 20
+	for i := range rec.Outputs[:min(most, len(rec.Outputs))] {
+		if i%inRow == 0 {
+			rows = append(rows, nil)
+		}
+		number := fmt.Sprint(i + 1)
+		rows[len(rows)-1] = append(rows[len(rows)-1], platform.Button{Label: number, Data: request.ButtonData(verb+number, rec.ID)})
+	}
+	return rows
+}
+
+// turnMenu replaces the menu whose button was pressed.
+func (t *Talk) turnMenu(ctx context.Context, tn *turn, post platform.Post) error {
+	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.under, post); mayPass(err) {
+		return err
+	}
+	return nil
+}
+
+// backToMenu shows the menu again.
+func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) error {
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	return t.turnMenu(ctx, tn, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec)))
 }
 
 // openMenu answers the button under a picture.

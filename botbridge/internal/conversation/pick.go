@@ -19,9 +19,9 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 	}
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
 	out := rec.Outputs[n-1]
-	from := []request.Input{{Role: workflow.Image, From: &out.Ref, Owner: rec.Tenant()}}
-	w := wish{id: request.IDOf(tn.Key()), replyTo: rec.Message, inputs: from}
 	if verb[:1] == request.VerbPick {
+		from := []request.Input{{Role: workflow.Image, From: &out.Ref, Owner: rec.Tenant()}}
+		w := wish{id: request.IDOf(tn.Key()), replyTo: rec.Message, inputs: from}
 		if c := t.byName[t.o.Upscale]; c != nil && rec.Command != c.Name {
 			w.args.AsFile = tn.settings.AsFile
 			return t.request(ctx, tn, c, w)
@@ -32,40 +32,7 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 		}
 		return err
 	}
-	c := t.byName[t.o.Vary]
-	if c == nil || c.Takes(workflow.Mask) {
-		c = t.byName[rec.Command]
-	}
-	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
-	}
-	if c.Name != rec.Command {
-		// Only the words mean the same to another workflow.
-		w.args = workflow.Args{AsFile: rec.Args.AsFile}
-		if c.Takes(workflow.Prompt) {
-			w.args.Prompt = rec.Args.Prompt
-		}
-		if c.Takes(workflow.Negative) {
-			w.args.Negative = rec.Args.Negative
-		}
-	} else {
-		w.args = rec.Args
-		w.args.SeedGiven = false
-		if !c.Takes(workflow.Image) || c.Takes(workflow.Mask) {
-			// No picture can be made from that one: others with the seeds beside it.
-			w.inputs = again(rec.Inputs)
-			if c.Takes(workflow.Seed) {
-				w.args.Seed, w.args.SeedGiven = rec.Args.Seed+uint64(n), true
-				if w.args.Seed > c.Spec.MaxSeed || w.args.Seed < rec.Args.Seed {
-					w.args.Seed = uint64(n)
-				}
-			}
-		}
-	}
-	if c.Takes(workflow.Count) {
-		w.args.Count = min(4, c.Spec.MaxCount)
-	}
-	return t.request(ctx, tn, c, w)
+	return t.vary(ctx, tn, rec, n, "")
 }
 
 // again returns inputs that are uploaded again: the hub may have forgotten them.

@@ -70,7 +70,7 @@ func TestPicturesByNumber(t *testing.T) {
 	}
 
 	// What nobody offered, and a button of another chat.
-	for _, data := range []string{"u0", "u3", "v-1", "v", "u", "u1x", "w1", "u99999999999999999999"} {
+	for _, data := range []string{"u0", "u3", "v-1", "v", "u", "u1x", "q1", "u99999999999999999999"} {
 		_, err := press("5", "5", request.ButtonData(data, id))
 		require.ErrorIs(t, err, state.ErrNotFound, data)
 	}

@@ -102,7 +102,7 @@ func New(o Options) *Talk {
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why,
-		"info": t.info,
+		"info": t.info, "delete": t.remove,
 	}
 	if o.Enhance != nil {
 		t.builtIn[enhanceFlag] = t.enhance
@@ -117,7 +117,7 @@ func New(o Options) *Talk {
 // other words to ask for.
 func Reserved(enhance bool) []string {
 	names := []string{
-		"start", "help", "queue", "status", "cancel", "settings", "why", "info", "ban", "unban", "quota", "stats", "broadcast",
+		"start", "help", "queue", "status", "cancel", "settings", "why", "info", "delete", "ban", "unban", "quota", "stats", "broadcast",
 	}
 	if enhance {
 		names = append(names, enhanceFlag)

@@ -75,12 +75,14 @@ type Fake struct {
 	allowed  []string // kinds of updates; nil for all
 	hook     hook
 	blocked  map[int64]bool
-	answers  []Answer
-	calls    map[string]int
-	pace     pace
-	changed  chan struct{} // closed whenever something changes that people see
-	done     chan struct{}
-	wg       sync.WaitGroup
+	// moderators may remove other people's messages in every group.
+	moderators map[int64]bool
+	answers    []Answer
+	calls      map[string]int
+	pace       pace
+	changed    chan struct{} // closed whenever something changes that people see
+	done       chan struct{}
+	wg         sync.WaitGroup
 }
 
 // Answer is the answer to a pressed button.
@@ -95,7 +97,7 @@ func New(o Options) *Fake {
 		o.RetryAfter = 1
 	}
 	return &Fake{
-		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, calls: map[string]int{},
+		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moderators: map[int64]bool{}, calls: map[string]int{},
 		arrived: make(chan struct{}), changed: make(chan struct{}), done: make(chan struct{}),
 		pace: pace{chats: map[int64][]time.Time{}},
 	}

@@ -27,6 +27,8 @@ type Message struct {
 	// Edits counts how often the message was changed.
 	Edits   int
 	Deleted bool
+	// Old means that the bot may not remove it any more.
+	Old bool
 }
 
 // Button is a button under a message.
@@ -66,6 +68,12 @@ func (f *Fake) do(c *call) (any, *problem) {
 			return nil, refuse("wrong file_id or the file is temporarily unavailable")
 		}
 		return map[string]any{"file_id": c.params["file_id"], "file_path": c.params["file_id"]}, nil
+	case "getChatMember":
+		status := "member"
+		if f.moderators[c.int64("user_id")] {
+			status = "administrator"
+		}
+		return map[string]any{"status": status, "user": map[string]any{"id": c.int64("user_id"), "first_name": "x"}, "can_delete_messages": true}, nil
 	case "answerCallbackQuery":
 		f.answers = append(f.answers, Answer{c.params["callback_query_id"], c.params["text"]})
 		f.changedNow()
@@ -97,6 +105,9 @@ func (f *Fake) do(c *call) (any, *problem) {
 		m := f.find(chat, c.int("message_id"))
 		if m == nil || m.Deleted {
 			return nil, refuse("message to delete not found")
+		}
+		if m.Old {
+			return nil, refuse("message can't be deleted for everyone")
 		}
 		m.Deleted = true
 		return true, nil

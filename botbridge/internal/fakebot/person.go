@@ -159,6 +159,22 @@ func (p *Person) Wait(ctx context.Context, until func([]Message) bool) ([]Messag
 	}
 }
 
+// Age makes all messages of a chat too old to be removed by the bot.
+func (f *Fake) Age(chat int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.messages[chat] {
+		m.Old = true
+	}
+}
+
+// Moderate makes somebody an administrator of all groups.
+func (f *Fake) Moderate(user int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.moderators[user] = true
+}
+
 // Block sets whether a chat has blocked the bot, and tells the bot, as Telegram does.
 func (f *Fake) Block(chat int64, blocked bool) {
 	f.mu.Lock()

@@ -29,7 +29,8 @@ type Platform interface {
 	// Edit replaces the content of a message of the bridge. The same content again
 	// is not an error.
 	Edit(ctx context.Context, to Chat, message string, p Post) error
-	// Delete removes a message of the bridge. A missing message is not an error.
+	// Delete removes a message of the bridge. A missing message is not an error, one that
+	// is too old to be removed is ErrRefused.
 	Delete(ctx context.Context, to Chat, message string) error
 	// Answer ends the waiting of the user who pressed a button; an empty text shows
 	// nothing.
@@ -38,6 +39,12 @@ type Platform interface {
 	Open(ctx context.Context, f File) (io.ReadCloser, error)
 	// Limits are what the platform allows.
 	Limits() Limits
+}
+
+// Moderated is a platform with groups in which some people keep order.
+type Moderated interface {
+	// Moderates reports whether somebody may remove other people's messages in a group.
+	Moderates(ctx context.Context, in Chat, user string) (bool, error)
 }
 
 // Admit accepts an event. If it returns nil the event is stored and will be

@@ -213,6 +213,15 @@ const (
 	// VerbMore opens the menu of a picture, whose buttons have the verbs below.
 	VerbMore     = "mo"
 	VerbWorkflow = "wf"
+	VerbBack     = "bk"
+	// VerbDelete asks, and VerbDeleteNow does it.
+	VerbDelete    = "de"
+	VerbDeleteNow = "dn"
+	// VerbStar, VerbSubtle and VerbStrong are followed by the number of a picture, from 1;
+	// 0 asks which one.
+	VerbStar   = "f"
+	VerbSubtle = "w"
+	VerbStrong = "x"
 )
 
 // ButtonData is what a button carries.

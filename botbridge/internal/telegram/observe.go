@@ -101,7 +101,7 @@ func badRequest(err error) error {
 	switch {
 	case has("message is not modified"):
 		return nil
-	case has("message to edit not found", "message to delete not found", "message_id_invalid", "can't be edited", "can't be deleted"):
+	case has("message to edit not found", "message to delete not found", "message_id_invalid", "can't be edited"):
 		return fmt.Errorf("%w: %w", platform.ErrGone, err)
 	case has("chat not found", "user is deactivated", "not enough rights", "have no rights"):
 		return fmt.Errorf("%w: %w", platform.ErrForbidden, err)

@@ -216,6 +216,24 @@ func (t *Telegram) Delete(ctx context.Context, to platform.Chat, message string)
 	return err
 }
 
+// Moderates implements platform.Moderated. An administrator who writes anonymously has the
+// id of the group.
+func (t *Telegram) Moderates(ctx context.Context, in platform.Chat, user string) (bool, error) {
+	if user == in.ID {
+		return true, nil
+	}
+	id, err := strconv.ParseInt(user, 10, 64)
+	if err != nil {
+		return false, nil //nolint:nilerr // nobody has such an id
+	}
+	ctx, seen := observed(ctx)
+	m, err := t.bot.GetChatMember(ctx, &bot.GetChatMemberParams{ChatID: in.ID, UserID: id})
+	if err := seen.explain(err); err != nil {
+		return false, err
+	}
+	return m.Owner != nil || m.Administrator != nil && m.Administrator.CanDeleteMessages, nil
+}
+
 // Open implements platform.Platform. The URL of a file contains the token, so files
 // are passed through and the URL is never revealed.
 func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, error) {

@@ -1,0 +1,131 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+)
+
+// remove asks whether the picture that is answered is to go: /delete.
+func (t *Talk) remove(ctx context.Context, tn *turn) error {
+	rec, ok, err := t.pictureReplied(ctx, tn, "delete")
+	if !ok {
+		return err
+	}
+	if key, err := t.keepsPicture(ctx, tn, rec); err != nil || key != "" {
+		if err != nil {
+			return err
+		}
+		return t.reply(ctx, tn, t.say(tn, key, nil))
+	}
+	return t.post(ctx, tn, t.askDelete(tn, rec))
+}
+
+// askDelete asks once more: what is removed cannot be brought back.
+func (t *Talk) askDelete(tn *turn, rec request.Record) platform.Post {
+	return platform.Post{
+		Text: t.say(tn, "delete_ask", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
+		Buttons: request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbDeleteNow, request.VerbBack),
+	}
+}
+
+// keepsPicture returns the key of the text that says why somebody may not remove a picture
+// now, "" for somebody who may: whoever asked for it, who keeps order in its group, and
+// the operators.
+func (t *Talk) keepsPicture(ctx context.Context, tn *turn, rec request.Record) (string, error) {
+	allowed := rec.User.ID == tn.User.ID || t.o.Guard.Admin(tn.Event)
+	if p, ok := tn.p.(platform.Moderated); ok && !allowed && tn.Chat.Group {
+		var err error
+		if allowed, err = p.Moderates(ctx, tn.Chat, tn.User.ID); err != nil && ctx.Err() != nil {
+			return "", err
+		}
+	}
+	switch {
+	case !allowed:
+		return "not_yours", nil
+	case rec.Phase != request.Over:
+		return "delete_later", nil
+	}
+	return "", nil
+}
+
+// pressedDelete asks the same in the menu.
+func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) error {
+	key, err := t.keepsPicture(ctx, tn, rec)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+		return nil
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	return t.turnMenu(ctx, tn, t.askDelete(tn, rec))
+}
+
+// pressedDeleteNow removes a picture. Each step may be taken again: the state forgets the
+// request last.
+func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Record) error {
+	key, err := t.keepsPicture(ctx, tn, rec)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+		return nil
+	}
+	left := 0
+	messages := messagesOf(rec)
+	for _, message := range messages {
+		switch err := t.o.Outbox.Delete(ctx, tn.p, rec.Chat, message); {
+		case err == nil:
+		case errors.Is(err, platform.ErrRefused), errors.Is(err, platform.ErrForbidden):
+			left++ // it is too old, or not for the bot to remove
+		case mayPass(err):
+			return err
+		default:
+			t.o.Logger.Warn("a picture cannot be removed", "request", rec.ID, "error", err)
+			t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "delete_failed", nil))
+			return nil
+		}
+	}
+	if left > 0 {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+		err = t.turnMenu(ctx, tn, platform.Post{Text: t.say(tn, "delete_left", locale.With{"left": left, "n": len(messages)})})
+	} else {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "deleted", nil))
+		if err = t.o.Outbox.Delete(ctx, tn.p, tn.Chat, tn.under); !mayPass(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, message := range messages {
+		if err := t.o.Store.Put(ctx, request.MessageKind, request.MessageName(rec.Platform, rec.Chat.ID, message), nil, 0); err != nil {
+			return err
+		}
+	}
+	_, err = t.o.Store.Forget(ctx, rec.ID)
+	return err
+}
+
+// messagesOf returns the messages that show a request: its pictures, all those of an album,
+// and how it ended.
+func messagesOf(rec request.Record) (list []string) {
+	seen := map[string]bool{"": true}
+	add := func(message string) {
+		if !seen[message] {
+			seen[message] = true
+			list = append(list, message)
+		}
+	}
+	for _, out := range rec.Outputs {
+		add(out.Message)
+	}
+	add(rec.Status)
+	return list
+}

@@ -1,0 +1,27 @@
+package conversation
+
+import (
+	"context"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// star makes picture n, from 1, a favourite of whoever pressed the button, or no longer.
+func (t *Talk) star(ctx context.Context, tn *turn, rec request.Record, n int) error {
+	out := rec.Outputs[n-1]
+	starred, err := t.o.Store.Toggle(ctx, tn.who(), tn.Key(), state.Star{
+		Request: rec.ID, Picture: n - 1, Command: rec.Command, Words: rec.Args.Prompt, At: time.Now(),
+		Chat: rec.Chat.ID, Topic: rec.Chat.Topic, Group: rec.Chat.Group, Message: out.Message,
+	})
+	if err != nil {
+		return err
+	}
+	key := "star_off"
+	if starred {
+		key = "star_on"
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+	return nil
+}

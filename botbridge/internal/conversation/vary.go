@@ -1,0 +1,102 @@
+package conversation
+
+import (
+	"context"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// How much of a picture a subtle and a strong variation may change, where a workflow makes
+// a picture from a picture.
+const (
+	subtleStrength = 0.35
+	strongStrength = 0.75
+)
+
+// vary makes others from picture n, from 1. How is "", VerbSubtle or VerbStrong.
+func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, how string) error {
+	c, w := t.variation(rec, n, how)
+	if c == nil {
+		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+	}
+	w.id, w.replyTo = request.IDOf(tn.Key()), rec.Message
+	if c.Takes(workflow.Count) {
+		w.args.Count = min(4, c.Spec.MaxCount)
+	}
+	return t.request(ctx, tn, c, w)
+}
+
+// variation returns what makes others from picture n: a command that takes a picture,
+// with the strength, or else the request's own: a subtle one has a seed beside, a strong one
+// a seed of its own. The command is nil if it is not offered any more.
+func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Command, wish) {
+	own := t.byName[rec.Command]
+	c := t.byName[t.o.Vary]
+	if c == nil || c.Takes(workflow.Mask) || how != "" && !c.Takes(workflow.Strength) {
+		c = own
+	}
+	if c == nil {
+		return nil, wish{}
+	}
+	w := wish{inputs: []request.Input{{Role: workflow.Image, From: &rec.Outputs[n-1].Ref, Owner: rec.Tenant()}}}
+	if c.Name != rec.Command {
+		// Only the words mean the same to another workflow.
+		w.args = workflow.Args{AsFile: rec.Args.AsFile}
+		if c.Takes(workflow.Prompt) {
+			w.args.Prompt = rec.Args.Prompt
+		}
+		if c.Takes(workflow.Negative) {
+			w.args.Negative = rec.Args.Negative
+		}
+	} else {
+		w.args = rec.Args
+		w.args.SeedGiven = false
+	}
+	takes := c.Takes(workflow.Image) && !c.Takes(workflow.Mask)
+	switch {
+	case takes && how == "":
+	case takes && c.Takes(workflow.Strength):
+		w.args.Strength = map[string]float64{request.VerbSubtle: subtleStrength, request.VerbStrong: strongStrength}[how]
+	default:
+		// No picture can be made from that one: others with the seeds beside it, or elsewhere.
+		w.inputs = again(rec.Inputs)
+		if c.Takes(workflow.Seed) && how != request.VerbStrong {
+			w.args.Seed, w.args.SeedGiven = rec.Args.Seed+uint64(n), true
+			if w.args.Seed > c.Spec.MaxSeed || w.args.Seed < rec.Args.Seed {
+				w.args.Seed = uint64(n)
+			}
+		}
+	}
+	return c, w
+}
+
+// varies reports whether there are subtle and strong variations of a request's pictures.
+func (t *Talk) varies(rec request.Record) bool {
+	c := t.byName[rec.Command]
+	if c == nil {
+		return false
+	}
+	better := t.byName[t.o.Vary]
+	return c.Takes(workflow.Seed) || better != nil && better.Takes(workflow.Strength) && !better.Takes(workflow.Mask)
+}
+
+// pressedNumber handles a button of the menu that is about one picture; 0 asks which one.
+func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, verb string, n int) error {
+	if n > len(rec.Outputs) {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		return nil
+	}
+	switch {
+	case n == 0:
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+		post := t.menu(tn, rec, t.say(tn, "which_"+verb, locale.With{"n": len(rec.Outputs)}))
+		post.Buttons = append(t.numbers(rec, verb), request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbBack)...)
+		return t.turnMenu(ctx, tn, post)
+	case verb == request.VerbStar:
+		return t.star(ctx, tn, rec, n)
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	return t.vary(ctx, tn, rec, n, verb)
+}
