@@ -102,6 +102,7 @@ func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog
 		for _, a := range c.Arguments() {
 			printArgument(w, c, a, catalog)
 		}
+		printStyles(w, c)
 		if catalog == nil {
 			continue
 		}
@@ -141,4 +142,15 @@ func printArgument(w io.Writer, c *workflow.Command, a workflow.Argument, catalo
 		takes = ", " + string(d.Kind)
 	}
 	fmt.Fprintf(w, "  %-9s %s of node %s (%s)%s%s\n", "--"+a.Name, a.Slot.Input, a.Slot.Node, c.Title(a.Slot.Node), takes, note)
+}
+
+// printStyles prints which styles a command has.
+func printStyles(w io.Writer, c *workflow.Command) {
+	var names []string
+	for _, s := range c.Styles() {
+		names = append(names, s.Name)
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(w, "  %-9s %s\n", "--style", strings.Join(names, ", "))
+	}
 }

@@ -105,6 +105,12 @@ func playMore(ctx context.Context, person *fakebot.Person, t *transcript) error 
 		return fmt.Errorf("four pictures as one: %w", errUnexpected)
 	}
 	sheet, _ := fakebot.Find(list, isSheet)
+	if err := press(person, t, sheet, "More"); err != nil {
+		return err
+	}
+	if err := says("what made the pictures", "--sampler dpmpp_2m"); err != nil {
+		return err
+	}
 	if err := press(person, t, sheet, "U2"); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (b *Bridge) menu(c *config.Config, commands []*workflow.Command) map[string
 		for _, command := range commands {
 			list = append(list, telegram.Command{Name: command.Name, About: conversation.About(command, language)})
 		}
-		for _, name := range conversation.Menu(c.Enhance != nil) {
+		for _, name := range conversation.MenuFor(commands, c.Enhance != nil) {
 			list = append(list, telegram.Command{Name: name, About: b.texts.Say(language, "menu_"+name, nil)})
 		}
 		// Telegram knows languages of two letters.

@@ -21,7 +21,8 @@ func (c *Config) Bind() ([]*workflow.Command, error) {
 		}
 		commands = append(commands, bound)
 	}
-	return commands, errors.Join(problems...)
+	commands, err := c.style(commands)
+	return commands, errors.Join(append(problems, err)...)
 }
 
 func (c *Config) bind(command Command) (*workflow.Command, error) {

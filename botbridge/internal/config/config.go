@@ -52,6 +52,8 @@ type Config struct {
 	// DefaultCommand is used for text without a command in a private chat.
 	DefaultCommand string   `yaml:"default_command"`
 	Commands       Commands `yaml:"commands"`
+	// Styles are what --style may name.
+	Styles Styles `yaml:"styles"`
 
 	// Folder is where the file is: paths in it are relative to it.
 	Folder string `yaml:"-"`

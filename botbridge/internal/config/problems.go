@@ -69,7 +69,7 @@ func (c *Config) Problems() (list []error) {
 	for _, problem := range c.Limits.Problems() {
 		add("limits: %w", problem)
 	}
-	return append(list, c.commandProblems()...)
+	return append(append(list, c.commandProblems()...), c.styleProblems()...)
 }
 
 func (c *Config) telegramProblems() (list []error) {
@@ -115,6 +115,9 @@ func (c *Config) commandProblems() (list []error) {
 		add("commands: there are none")
 	}
 	own := len(conversation.Menu(c.Enhance != nil)) // commands of the bridge in the menu
+	if len(c.Styles) > 0 {
+		own++ // the one that lists them
+	}
 	if c.Telegram != nil && len(c.Commands) > maxCommands-own {
 		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-own)
 	}

@@ -19,7 +19,7 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) [
 			Name: c.Name, About: d.inAll(func(language string) string { return About(c, language) }), Arguments: d.arguments(c),
 		})
 	}
-	for _, name := range Menu(enhance) {
+	for _, name := range MenuFor(commands, enhance) {
 		own := platform.Command{Name: name, Private: true, About: d.text("menu_" + name)}
 		switch name {
 		case enhanceFlag:
@@ -98,6 +98,13 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 			continue
 		}
 		list = append(list, a)
+	}
+	if len(c.Styles()) > 0 {
+		style := d.argument("style", "--style", platform.Words)
+		for _, s := range c.Styles() {
+			style.Choices = append(style.Choices, s.Name)
+		}
+		list = append(list, style)
 	}
 	list = append(list, d.argument("file", "--file", platform.Switch))
 	if d.enhance && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {

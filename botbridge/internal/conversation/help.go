@@ -33,7 +33,11 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	for _, c := range t.o.Commands {
 		lines = append(lines, "/"+c.Name+" - "+About(c, tn.language))
 	}
-	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_tail", nil))
+	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_pictures", nil))
+	if hasStyles(t.o.Commands) {
+		lines = append(lines, t.say(tn, "help_styles", nil))
+	}
+	lines = append(lines, "", t.say(tn, "help_tail", nil))
 	if t.o.Enhance != nil {
 		lines = append(lines, t.say(tn, "help_better", nil))
 	}
@@ -65,6 +69,9 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 			continue
 		}
 		lines = append(lines, t.say(tn, line.key, line.with))
+	}
+	if len(c.Styles()) > 0 {
+		lines = append(lines, t.say(tn, "help_style", locale.With{"style": c.Styles()[0].Name}))
 	}
 	lines = append(lines, t.say(tn, "help_file", nil))
 	if t.o.Enhance != nil && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {

@@ -42,6 +42,9 @@ func (t *Talk) info(ctx context.Context, tn *turn) error {
 // aboutPicture says what made a picture.
 func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) string {
 	lines := []string{"/" + rec.Command}
+	if len(rec.Args.Styles) > 0 {
+		lines[0] += " --style " + strings.Join(rec.Args.Styles, ",")
+	}
 	add := func(key, name, value string) {
 		if value != "" {
 			lines = append(lines, t.say(tn, key, locale.With{name: value}))
@@ -110,9 +113,6 @@ func (t *Talk) pressedWorkflow(ctx context.Context, tn *turn, rec request.Record
 // sendWorkflow sends the graph of a picture as a file in API format: the one that the hub
 // has kept, or else the command's with the same values.
 func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
-	if tn.p.Limits().Linked {
-		return t.reply(ctx, tn, t.say(tn, "no_workflow", nil))
-	}
 	asking, cancel := context.WithTimeout(ctx, infoTimeout)
 	graph, err := t.o.Hub.Graph(asking, rec.Tenant(), rec.Prompt)
 	cancel()
@@ -129,6 +129,14 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, graph, "", "  ") == nil {
 		graph = pretty.Bytes()
+	}
+	if limits := tn.p.Limits(); limits.Linked {
+		// A file that exists only here cannot be shown there.
+		text := string(graph)
+		if len(text) > limits.Text {
+			text = t.say(tn, "no_workflow", nil)
+		}
+		return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
 	}
 	return t.post(ctx, tn, platform.Post{
 		Text: t.say(tn, "workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,

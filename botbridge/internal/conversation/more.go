@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
 // The menu of a picture is one message that says what made it and has the buttons that
@@ -37,10 +38,19 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 		return t.backToMenu
 	case request.VerbWorkflow:
 		return t.pressedWorkflow
+	case request.VerbRemix:
+		return t.pressedRemix
+	case request.VerbStyles:
+		return t.pressedStyles
 	case request.VerbDelete:
 		return t.pressedDelete
 	case request.VerbDeleteNow:
 		return t.pressedDeleteNow
+	}
+	if style, ok := strings.CutPrefix(verb, request.VerbStyle); ok {
+		return func(ctx context.Context, tn *turn, rec request.Record) error {
+			return t.pressedStyle(ctx, tn, rec, style)
+		}
 	}
 	for _, about := range []string{request.VerbStar, request.VerbSubtle, request.VerbStrong} {
 		if number, ok := strings.CutPrefix(verb, about); ok {
@@ -80,6 +90,18 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbStar)})
 	if t.varies(rec) {
 		post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbSubtle), about(request.VerbStrong)})
+	}
+	if c := t.byName[rec.Command]; c != nil {
+		var verbs []string
+		if c.Takes(workflow.Prompt) {
+			verbs = append(verbs, request.VerbRemix)
+		}
+		if len(c.Styles()) > 0 {
+			verbs = append(verbs, request.VerbStyles)
+		}
+		if len(verbs) > 0 {
+			row(verbs...)
+		}
 	}
 	row(request.VerbWorkflow, request.VerbDelete)
 	return post

@@ -102,7 +102,7 @@ func New(o Options) *Talk {
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why,
-		"info": t.info, "delete": t.remove,
+		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
 	}
 	if o.Enhance != nil {
 		t.builtIn[enhanceFlag] = t.enhance
@@ -117,7 +117,7 @@ func New(o Options) *Talk {
 // other words to ask for.
 func Reserved(enhance bool) []string {
 	names := []string{
-		"start", "help", "queue", "status", "cancel", "settings", "why", "info", "delete", "ban", "unban", "quota", "stats", "broadcast",
+		"start", "help", "queue", "status", "cancel", "settings", "why", "info", "delete", "remix", "styles", "ban", "unban", "quota", "stats", "broadcast",
 	}
 	if enhance {
 		names = append(names, enhanceFlag)
@@ -275,6 +275,11 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 // words answers a message without a command.
 func (t *Talk) words(ctx context.Context, tn *turn) error {
 	text := strings.TrimSpace(tn.Message.Text)
+	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
+		return err
+	} else if ok {
+		return t.remixed(ctx, tn, rec, text)
+	}
 	switch c := t.byName[t.o.Default]; {
 	case tn.Chat.Group && !tn.Addressed || tn.Message.Album != "" && text == "":
 		return nil

@@ -22,6 +22,8 @@ type Post struct {
 	// Press is the press of a button that this answers, as in Event.Press, "" for none.
 	Press   string
 	Buttons [][]Button
+	// Asks means that an answer to this message is wanted. A platform that can begins one.
+	Asks bool
 	// Files are shown as an album if there are several.
 	Files []Attachment
 }

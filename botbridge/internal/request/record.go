@@ -222,6 +222,10 @@ const (
 	VerbStar   = "f"
 	VerbSubtle = "w"
 	VerbStrong = "x"
+	VerbRemix  = "rx"
+	// VerbStyles asks which style, VerbStyle is followed by its name.
+	VerbStyles = "sy"
+	VerbStyle  = "y."
 )
 
 // ButtonData is what a button carries.

@@ -3,6 +3,7 @@ package request
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -79,7 +80,7 @@ func (j *job) runningText() string {
 
 // caption returns the text under a picture.
 func (j *job) caption(limit int) string {
-	var tail []string
+	tail := slices.Clone(j.rec.Args.Styles)
 	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
 		tail = append(tail, j.say("caption_seed", locale.With{"seed": j.rec.Args.Seed}))
 	}

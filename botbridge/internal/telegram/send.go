@@ -198,7 +198,11 @@ func markup(p platform.Post) models.ReplyMarkup {
 			rows = append(rows, buttons)
 		}
 	}
-	if len(rows) == 0 {
+	switch {
+	case len(rows) == 0 && p.Asks:
+		// Selective: in a group only whose message is answered is asked.
+		return &models.ForceReply{ForceReply: true, Selective: true}
+	case len(rows) == 0:
 		return nil
 	}
 	return &models.InlineKeyboardMarkup{InlineKeyboard: rows}

@@ -122,6 +122,8 @@ type Said struct {
 	Text    string     `json:"text,omitempty"`
 	Buttons [][]Button `json:"buttons,omitempty"`
 	Files   []File     `json:"files,omitempty"`
+	// Asks means that an answer to the message is wanted.
+	Asks bool `json:"asks,omitempty"`
 	// Press is the button's press that is answered.
 	Press string `json:"press,omitempty"`
 }
@@ -170,7 +172,7 @@ func (w *Webchat) Answer(ctx context.Context, press, text string) error {
 
 // post calls back with a post. Its files are sent as links.
 func (w *Webchat) post(ctx context.Context, event string, to platform.Chat, id string, p platform.Post) error {
-	s := Said{Event: event, Chat: to.ID, Topic: to.Topic, Message: id, ReplyTo: p.ReplyTo, Text: p.Text}
+	s := Said{Event: event, Chat: to.ID, Topic: to.Topic, Message: id, ReplyTo: p.ReplyTo, Text: p.Text, Asks: p.Asks}
 	for _, row := range p.Buttons {
 		var buttons []Button
 		for _, b := range row {

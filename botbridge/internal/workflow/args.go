@@ -25,6 +25,8 @@ type Args struct {
 	// AspectW and AspectH are the requested aspect ratio, such as 16 and 9.
 	AspectW int `json:"aspect_w,omitempty"`
 	AspectH int `json:"aspect_h,omitempty"`
+	// Styles are the names of styles, which are not part of the words.
+	Styles []string `json:"styles,omitempty"`
 	// AsFile asks for files instead of pictures.
 	AsFile bool `json:"as_file,omitempty"`
 	// Set are the values of the command's own arguments, by their names.
@@ -93,7 +95,8 @@ func (c *Command) Parse(text string) (Args, error) {
 		into = &prompt
 		name, value, joined := strings.Cut(flag, "=")
 		argument, known := Argument{}, false
-		if !slices.Contains(ownFlags(), name) {
+		styles := name == "style" && len(c.styles) > 0
+		if !styles && !slices.Contains(ownFlags(), name) {
 			if argument, known = c.argument(name); !known {
 				return a, c.unknown("--" + name)
 			}
@@ -116,6 +119,10 @@ func (c *Command) Parse(text string) (Args, error) {
 			value = words[i]
 		}
 		value, i = quoted(value, words, i)
+		if styles {
+			a.Styles = append(a.Styles, strings.Split(value, ",")...)
+			continue
+		}
 		if known {
 			a.own(argument.Name, value)
 			continue
@@ -160,6 +167,9 @@ func (c *Command) unknown(flag string) error {
 	}
 	for _, a := range c.arguments {
 		names = append(names, a.Name)
+	}
+	if len(c.styles) > 0 {
+		names = append(names, "style")
 	}
 	names = append(names, "file")
 	names = slices.DeleteFunc(names, func(name string) bool { return "--"+name == flag })

@@ -66,7 +66,7 @@ func (c *Command) Check(catalog *Catalog) (problems []string) {
 			complain("models: no instance has %q", model)
 		}
 	}
-	return append(problems, c.argumentProblems(catalog)...)
+	return append(append(problems, c.argumentProblems(catalog)...), c.styleProblems(catalog)...)
 }
 
 // sets reports whether a message provides the file of an input.

@@ -60,6 +60,7 @@ type Command struct {
 	slots     map[Role][]Slot
 	guessed   map[Role]bool
 	arguments []Argument
+	styles    []Style
 }
 
 // NewCommand binds a workflow.
@@ -152,6 +153,10 @@ func (c *Command) Settle(a Args) (Args, error) {
 	case a.Model != "" && !slices.Contains(c.Spec.Models, a.Model):
 		return a, complain("unknown_model", "model", clip(a.Model), "models", c.Spec.Models)
 	}
+	var err error
+	if a.Styles, err = c.settleStyles(a.Styles); err != nil {
+		return a, err
+	}
 	if a.AspectW > 0 {
 		a.Width, a.Height = c.shape(a)
 		a.AspectW, a.AspectH = 0, 0
@@ -207,7 +212,7 @@ type Files struct{ Image, Mask string }
 
 // Fill builds the graph of a request. The args must be settled.
 func (c *Command) Fill(a Args, f Files) []byte {
-	g := c.graph.clone()
+	g, a := c.graph.clone(), c.styled(a)
 	put := func(r Role, wished bool, values ...pyjson.Value) {
 		if !wished {
 			return

@@ -8,7 +8,7 @@ import (
 // Value returns what a run with settled args has for a size, the steps, the strength or
 // the model, also where that is the workflow's own; "" if it has none.
 func (c *Command) Value(r Role, a Args) string {
-	slots := c.slots[r]
+	slots, a := c.slots[r], c.styled(a)
 	if len(slots) == 0 {
 		return ""
 	}

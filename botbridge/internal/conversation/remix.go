@@ -1,0 +1,98 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// remixKind records which request a message asks new words for, under the name of the
+// message.
+const remixKind = "remix"
+
+// remix makes the picture that is answered again, with other words: /remix WORDS. Without
+// words it asks for them.
+func (t *Talk) remix(ctx context.Context, tn *turn) error {
+	rec, ok, err := t.pictureReplied(ctx, tn, "remix")
+	if !ok {
+		return err
+	}
+	if tn.rest == "" {
+		return t.askWords(ctx, tn, rec)
+	}
+	return t.remixed(ctx, tn, rec, tn.rest)
+}
+
+// pressedRemix asks for the words.
+func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) error {
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	return t.askWords(ctx, tn, rec)
+}
+
+// askWords asks for new words; whoever answers this message makes the picture again.
+func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error {
+	if c := t.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
+		return t.reply(ctx, tn, t.say(tn, "not_taken_prompt", locale.With{"command": rec.Command}))
+	}
+	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, platform.Post{
+		Text: t.say(tn, "remix_ask", locale.With{"words": short(rec.Args.Prompt)}), ReplyTo: tn.Message.ID, Asks: true,
+	})
+	switch {
+	case platform.Permanent(err), errors.Is(err, outbox.ErrGaveUp), errors.Is(err, outbox.ErrFull):
+		return nil
+	case err != nil || len(ids) == 0:
+		return err
+	}
+	return t.o.Store.Put(ctx, remixKind, messageName(tn, ids[0]), rec.ID, request.MessageKeep)
+}
+
+// remixAsked returns the request whose new words a message is; false for any other message.
+func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok bool, err error) {
+	if tn.Message.ReplyTo == nil || strings.TrimSpace(tn.Message.Text) == "" {
+		return rec, false, nil
+	}
+	var id string
+	err = t.o.Store.Get(ctx, remixKind, messageName(tn, tn.Message.ReplyTo.ID), &id)
+	if errors.Is(err, state.ErrNotFound) {
+		return rec, false, nil
+	}
+	if err != nil {
+		return rec, false, err
+	}
+	rec, err = t.requestOf(ctx, tn, id)
+	if err != nil && !mayPass(err) {
+		return rec, false, nil // it is forgotten
+	}
+	return rec, err == nil && mayRead(tn, rec), err
+}
+
+// remixed makes a picture again with new words: with the same seed and settings, except for
+// those that the words name.
+func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words string) error {
+	c := t.byName[rec.Command]
+	if c == nil {
+		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+	}
+	fresh, err := c.Parse(words)
+	if err != nil {
+		return t.complain(ctx, tn, err)
+	}
+	args := rec.Args.With(fresh)
+	args.Styles = c.Having(rec.Args.Styles)
+	if len(fresh.Styles) > 0 {
+		args.Styles = fresh.Styles
+	}
+	args.SeedGiven = c.Takes(workflow.Seed)
+	inputs, _ := inputsOf(tn.Message.Files, c)
+	if len(inputs) == 0 {
+		inputs = again(rec.Inputs)
+	}
+	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs})
+}

@@ -1,0 +1,100 @@
+package conversation
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// MenuFor is Menu with what there is only for some commands.
+func MenuFor(commands []*workflow.Command, enhance bool) []string {
+	if hasStyles(commands) {
+		return append([]string{"styles"}, Menu(enhance)...)
+	}
+	return Menu(enhance)
+}
+
+func hasStyles(commands []*workflow.Command) bool {
+	return slices.ContainsFunc(commands, func(c *workflow.Command) bool { return len(c.Styles()) > 0 })
+}
+
+// listStyles lists the styles, or offers those for the picture that is answered: /styles.
+func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
+	if id, err := t.replied(ctx, tn); err != nil {
+		return err
+	} else if id != "" {
+		rec, ok, err := t.pictureReplied(ctx, tn, "styles")
+		if !ok {
+			return err
+		}
+		return t.post(ctx, tn, t.styleMenu(tn, rec))
+	}
+	var names []string
+	about, commands := map[string]string{}, map[string][]string{}
+	for _, c := range t.o.Commands {
+		for _, s := range c.Styles() {
+			if commands[s.Name] == nil {
+				names = append(names, s.Name)
+				about[s.Name] = inLanguage(s.Spec.About, tn.language)
+			}
+			commands[s.Name] = append(commands[s.Name], "/"+c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return t.reply(ctx, tn, t.say(tn, "styles_none", nil))
+	}
+	lines := []string{t.say(tn, "styles_head", locale.With{"style": names[0], "command": strings.TrimPrefix(commands[names[0]][0], "/")}), ""}
+	for _, name := range names {
+		line := name
+		if about[name] != "" {
+			line += " - " + about[name]
+		}
+		if len(commands[name]) < len(t.o.Commands) {
+			line += " (" + strings.Join(commands[name], ", ") + ")"
+		}
+		lines = append(lines, line)
+	}
+	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// styleMenu offers the styles for a picture, as far as there is room.
+func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
+	const inRow, most = 3, 12
+	post := t.menu(tn, rec, t.say(tn, "styles_none", nil))
+	if c := t.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
+		post.Buttons, post.Text = nil, t.say(tn, "styles_pick", nil)
+		for i, s := range c.Styles()[:min(most, len(c.Styles()))] {
+			if i%inRow == 0 {
+				post.Buttons = append(post.Buttons, nil)
+			}
+			last := len(post.Buttons) - 1
+			post.Buttons[last] = append(post.Buttons[last], platform.Button{Label: s.Name, Data: request.ButtonData(request.VerbStyle+s.Name, rec.ID)})
+		}
+		post.Buttons = append(post.Buttons, request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbBack)...)
+	}
+	return post
+}
+
+// pressedStyles offers the styles in the menu.
+func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) error {
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	return t.turnMenu(ctx, tn, t.styleMenu(tn, rec))
+}
+
+// pressedStyle makes a picture again in a style, with the same seed.
+func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, style string) error {
+	c := t.byName[rec.Command]
+	if c == nil || len(c.Having([]string{style})) == 0 {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		return nil
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	args := rec.Args
+	args.Styles, args.SeedGiven = []string{style}, c.Takes(workflow.Seed)
+	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})
+}
