@@ -35,12 +35,12 @@ func TestDelete(t *testing.T) {
 			if c.stuck {
 				r.p.stuck = map[string]bool{"pic": true}
 			}
-			r.press(c.user, c.chat, request.VerbDelete, id)
+			r.tap(c.user, c.chat, request.VerbDelete, id)
 			_, edits := r.sent()
 			require.Len(t, edits, map[bool]int{true: 1}[c.goes], "it asks once more")
 			_, err = r.talk.o.Runner.Load(r.ctx, id)
 			require.NoError(t, err, "nothing is gone yet")
-			r.press(c.user, c.chat, request.VerbDeleteNow, id)
+			r.tap(c.user, c.chat, request.VerbDeleteNow, id)
 			_, edits = r.sent()
 			_, err = r.talk.o.Runner.Load(r.ctx, id)
 			stars, starErr := r.store.Stars(r.ctx, "telegram:7", "")

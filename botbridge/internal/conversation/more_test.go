@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// press presses a button about a request, and returns the id of what that may ask for.
-func (r *rig) press(user, chat, verb, id string) string {
+// tap presses a button about a request, and returns the id of what that may ask for.
+func (r *rig) tap(user, chat, verb, id string) string {
 	r.t.Helper()
 	r.last++
 	e := platform.Event{
@@ -68,7 +68,7 @@ func TestWhatMadeAPicture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
-	r.press("5", "5", request.VerbMore, id)
+	r.tap("5", "5", request.VerbMore, id)
 	posts, _ := r.sent()
 	require.Len(t, posts, 1)
 	for _, want := range []string{"/generate", "a fox", "Seed 7", "4 steps"} {
@@ -103,9 +103,9 @@ func TestWhoMayReadWords(t *testing.T) {
 	r := newRig(t, limits.Config{Admins: []string{"telegram:6"}})
 	alone, group := r.pictured("5", "5"), r.pictured("7", "-9")
 	for _, verb := range []string{request.VerbMore, request.VerbWorkflow} {
-		r.press("6", "5", verb, alone)
-		r.press("6", "6", verb, alone)
-		r.press("5", "5", verb, group)
+		r.tap("6", "5", verb, alone)
+		r.tap("6", "6", verb, alone)
+		r.tap("5", "5", verb, group)
 	}
 	r.answer("6", "5", "pic", "/info")
 	r.answer("6", "6", "pic", "/info")
@@ -114,7 +114,7 @@ func TestWhoMayReadWords(t *testing.T) {
 		require.NotContains(t, post.Text, "fox")
 		require.Empty(t, post.Files)
 	}
-	r.press("6", "-9", request.VerbMore, group)
+	r.tap("6", "-9", request.VerbMore, group)
 	posts, _ = r.sent()
 	require.Len(t, posts, 1)
 	require.Contains(t, posts[0].Text, "a fox")

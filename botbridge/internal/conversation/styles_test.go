@@ -29,8 +29,8 @@ func TestStylesInTheChat(t *testing.T) {
 	r.event("5", "5", platform.Said, "m", "/styles")
 	posts, _ := r.sent()
 	require.Contains(t, posts[0].Text, "no styles")
-	r.press("5", "5", request.VerbStyles, id)
-	r.press("5", "5", request.VerbStyle+"film", id)
+	r.tap("5", "5", request.VerbStyles, id)
+	r.tap("5", "5", request.VerbStyle+"film", id)
 	require.Empty(t, r.prompts("5"))
 
 	r.styled()
@@ -42,12 +42,12 @@ func TestStylesInTheChat(t *testing.T) {
 	posts, _ = r.sent()
 	want := []platform.Button{{Label: "film", Data: "y.film:" + id}}
 	require.Equal(t, want, posts[0].Buttons[0])
-	r.press("5", "5", request.VerbStyles, id)
+	r.tap("5", "5", request.VerbStyles, id)
 	_, edits := r.sent()
 	require.Equal(t, want, edits[0].Buttons[0])
 
 	// The same picture in the style: the operator's words are not refused, the user's are.
-	rec, err := r.talk.o.Runner.Load(r.ctx, r.press("5", "5", request.VerbStyle+"film", id))
+	rec, err := r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", request.VerbStyle+"film", id))
 	require.NoError(t, err)
 	require.Equal(t, []string{"film"}, rec.Args.Styles)
 	require.EqualValues(t, 7, rec.Args.Seed)
@@ -76,7 +76,7 @@ func TestRemix(t *testing.T) {
 
 	// The button asks for the words, and so does the command without any.
 	r.sent()
-	r.press("5", "5", request.VerbRemix, id)
+	r.tap("5", "5", request.VerbRemix, id)
 	r.answer("5", "5", "pic", "/remix")
 	posts, _ := r.sent()
 	require.Len(t, posts, 2)

@@ -17,7 +17,7 @@ func TestSubtleAndStrong(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(verb string) request.Record {
-		rec, err := r.talk.o.Runner.Load(r.ctx, r.press("5", "5", verb, id))
+		rec, err := r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", verb, id))
 		require.NoError(t, err)
 		return rec
 	}

@@ -54,6 +54,8 @@ type Options struct {
 }
 
 // Client talks to one hub. It is safe for concurrent use.
+//
+// Many methods: one for each call of the hub's API, and they share only the connection.
 type Client struct {
 	base    *url.URL
 	http    *http.Client
