@@ -113,14 +113,19 @@ func TestSubmit(t *testing.T) {
 		position, answer string
 		want             int
 		refused          *RefusedError
+		said             string
+		eta              time.Duration
 	}{
-		"taken":      {200, "3", `{"prompt_id": "p"}`, 3, nil},
-		"no place":   {200, "", `{"prompt_id": "p"}`, -1, nil},
-		"odd place":  {200, "first", `{"prompt_id": "p"}`, -1, nil},
-		"refused":    {400, "", `{"error": {"type": "t", "message": "m", "details": "d"}, "node_errors": {}}`, -1, &RefusedError{"t", "m", "d"}},
-		"of a node":  {400, "", `{"error": {"type": "t", "message": "m"}, "node_errors": {"5": {"class_type": "K", "errors": [{"message": "bad", "details": "steps"}]}}}`, -1, &RefusedError{"t", "m", "K (node 5): bad: steps"}},
-		"no text":    {413, "", `too large`, -1, &RefusedError{Type: "refused", Message: "status 413"}},
-		"other JSON": {400, "", `{"error": "old"}`, -1, &RefusedError{Type: "refused", Message: "status 400"}},
+		"a time":     {status: 200, answer: `{"prompt_id": "p"}`, want: -1, said: "12.5", eta: 12500 * time.Millisecond},
+		"no time":    {status: 200, answer: `{"prompt_id": "p"}`, want: -1, said: "NaN"},
+		"an age":     {status: 200, answer: `{"prompt_id": "p"}`, want: -1, said: "1e99"},
+		"taken":      {200, "3", `{"prompt_id": "p"}`, 3, nil, "", 0},
+		"no place":   {200, "", `{"prompt_id": "p"}`, -1, nil, "", 0},
+		"odd place":  {200, "first", `{"prompt_id": "p"}`, -1, nil, "", 0},
+		"refused":    {400, "", `{"error": {"type": "t", "message": "m", "details": "d"}, "node_errors": {}}`, -1, &RefusedError{"t", "m", "d"}, "", 0},
+		"of a node":  {400, "", `{"error": {"type": "t", "message": "m"}, "node_errors": {"5": {"class_type": "K", "errors": [{"message": "bad", "details": "steps"}]}}}`, -1, &RefusedError{"t", "m", "K (node 5): bad: steps"}, "", 0},
+		"no text":    {413, "", `too large`, -1, &RefusedError{Type: "refused", Message: "status 413"}, "", 0},
+		"other JSON": {400, "", `{"error": "old"}`, -1, &RefusedError{Type: "refused", Message: "status 400"}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,11 +134,13 @@ func TestSubmit(t *testing.T) {
 				data, _ := io.ReadAll(r.Body)
 				tenant, body = r.Header.Get(tenantHeader), string(data)
 				w.Header().Set("X-ComfyHub-Position", c.position)
+				w.Header().Set("X-ComfyHub-Eta", c.said)
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.answer)
 			})
-			position, err := client.Submit(t.Context(), Submission{Tenant: "telegram:1", Client: "c", Prompt: "p", Graph: []byte(`{"1":{"seed":18446744073709551615}}`)})
-			require.Equal(t, c.want, position)
+			taken, err := client.Submit(t.Context(), Submission{Tenant: "telegram:1", Client: "c", Prompt: "p", Graph: []byte(`{"1":{"seed":18446744073709551615}}`)})
+			require.Equal(t, c.want, taken.Position)
+			require.Equal(t, c.eta, taken.ETA)
 			require.Equal(t, "telegram:1", tenant)
 			require.Equal(t, `{"client_id":"c","prompt":{"1":{"seed":18446744073709551615}},"prompt_id":"p"}`, body, "the graph is as it was")
 			if c.refused == nil {
@@ -159,6 +166,10 @@ func TestJob(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, j.Took())
 	require.Nil(t, j.Position)
 	require.Zero(t, Job{}.Took())
+	require.Zero(t, Job{}.Left())
+	for eta, want := range map[float64]time.Duration{2.5: 2500 * time.Millisecond, -1: 0, 1e99: 0} {
+		require.Equal(t, want, Job{ETA: &eta}.Left())
+	}
 	require.False(t, Job{Status: "running"}.Ended())
 }
 

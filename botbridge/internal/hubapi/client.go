@@ -43,6 +43,8 @@ const (
 	tenantHeader = "X-ComfyHub-Tenant"
 	// maxAnswer bounds the answers that are read whole, in bytes.
 	maxAnswer = 64 << 20
+	// maxETA is the longest time that is believed, in seconds: a month.
+	maxETA = 30 * 86400
 	// maxRedirects bounds the redirects that are followed to the same server.
 	maxRedirects = 5
 )
@@ -173,37 +175,48 @@ type Submission struct {
 	Graph []byte
 }
 
-// Submit queues a prompt. position is its place in the queue from 0, or -1 if the
-// hub does not say.
-func (c *Client) Submit(ctx context.Context, s Submission) (position int, err error) {
+// Taken is what the hub says of a prompt that it has taken.
+type Taken struct {
+	// Position is its place in the queue from 0, -1 if the hub does not say.
+	Position int
+	// ETA is when it will be finished, 0 if the hub does not say.
+	ETA time.Duration
+}
+
+// Submit queues a prompt.
+func (c *Client) Submit(ctx context.Context, s Submission) (taken Taken, err error) {
+	taken.Position = -1
 	body, err := json.Marshal(map[string]any{"prompt": json.RawMessage(s.Graph), "client_id": s.Client, "prompt_id": s.Prompt})
 	if err != nil {
-		return -1, err
+		return taken, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	r, err := c.request(ctx, http.MethodPost, "/prompt", s.Tenant, bytes.NewReader(body))
 	if err != nil {
-		return -1, err
+		return taken, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	response, err := c.send(r)
 	if err != nil {
-		return -1, err
+		return taken, err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return -1, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return taken, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return -1, refusal(response.StatusCode, answer)
+		return taken, refusal(response.StatusCode, answer)
 	}
-	position, err = strconv.Atoi(response.Header.Get("X-ComfyHub-Position"))
-	if err != nil {
-		return -1, nil //nolint:nilerr // a hub that does not say its place has taken the prompt all the same
+	// A hub that does not say its place has taken the prompt all the same.
+	if position, err := strconv.Atoi(response.Header.Get("X-ComfyHub-Position")); err == nil {
+		taken.Position = position
 	}
-	return position, nil
+	if eta, err := strconv.ParseFloat(response.Header.Get("X-ComfyHub-Eta"), 64); err == nil && eta > 0 && eta < maxETA {
+		taken.ETA = time.Duration(eta * float64(time.Second))
+	}
+	return taken, nil
 }
 
 // refusal parses ComfyUI's refusals.

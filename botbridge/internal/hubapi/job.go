@@ -33,6 +33,14 @@ func (j Job) Ended() bool {
 	return j.Status == "done" || j.Status == "failed" || j.Status == "cancelled"
 }
 
+// Left returns how long it is until the job ends, 0 if unknown.
+func (j Job) Left() time.Duration {
+	if j.ETA == nil || !(*j.ETA > 0 && *j.ETA < maxETA) {
+		return 0
+	}
+	return time.Duration(*j.ETA * float64(time.Second))
+}
+
 // Took returns how long the job ran, 0 if unknown.
 func (j Job) Took() time.Duration {
 	if j.Started == nil || j.Finished == nil {
@@ -74,6 +82,9 @@ type Result struct {
 	Failure string
 }
 
+// maxTexts bounds how many texts of a job are returned.
+const maxTexts = 20
+
 // Result reads the history of a job; ErrNotFound if there is none (yet).
 func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) {
 	var all map[string]json.RawMessage
@@ -96,7 +107,7 @@ func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) 
 			result.Files = append(result.Files, span.Ref)
 		}
 	}
-	result.Texts = textsOf(entry.Outputs)
+	result.Texts = comfyui.Texts(entry.Outputs, maxTexts)
 	if entry.End == comfyui.TypeExecutionError {
 		var data struct {
 			Message string `json:"exception_message"`

@@ -1,4 +1,4 @@
-package hubapi
+package comfyui
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTextsOf(t *testing.T) {
+func TestTexts(t *testing.T) {
 	t.Parallel()
 	for outputs, want := range map[string][]string{
 		`{"9": {"text": ["a red fox"]}}`:                                                                    {"a red fox"},
@@ -19,11 +19,11 @@ func TestTextsOf(t *testing.T) {
 		`{"9": {"text": ["\u043b\u0438\u0441\u0430"]}}`:                                                     {"лиса"},
 		``: nil, `[]`: nil,
 	} {
-		require.Equal(t, want, textsOf([]byte(outputs)), outputs)
+		require.Equal(t, want, Texts([]byte(outputs), 20), outputs)
 	}
 	var many strings.Builder
 	for i := range 50 {
 		fmt.Fprintf(&many, `"%d",`, i)
 	}
-	require.Len(t, textsOf([]byte(`{"9": {"text": [`+strings.TrimSuffix(many.String(), ",")+`]}}`)), maxTexts)
+	require.Len(t, Texts([]byte(`{"9": {"text": [`+strings.TrimSuffix(many.String(), ",")+`]}}`), 20), 20)
 }
