@@ -26,6 +26,8 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) [
 			words := d.argument("prompt", "", platform.Words)
 			words.Required, own.Private = true, false
 			own.Arguments = []platform.Argument{words}
+		case "forget":
+			own.Arguments = []platform.Argument{d.argument("me", "", platform.Switch)}
 		case "cancel":
 			own.Arguments = []platform.Argument{d.argument("all", "", platform.Switch)}
 		case "help":

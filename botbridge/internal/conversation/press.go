@@ -25,6 +25,9 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	if verb == verbBetter || verb == verbOwn || verb == verbNone {
 		return t.pressedOffer(ctx, tn, verb, rest)
 	}
+	if verb == verbForget {
+		return t.pressedForget(ctx, tn, rest)
+	}
 	if verb == verbAccept {
 		return t.pressedAccept(ctx, tn, rest)
 	}

@@ -35,7 +35,7 @@ var sizes = []string{"-", "512x512", "768x512", "512x768", "1024x1024"}
 
 func (t *Talk) settings(ctx context.Context, who string) (Settings, error) {
 	var s Settings
-	err := t.o.Store.Get(ctx, "settings", who, &s)
+	err := t.o.Store.Get(ctx, settingsKind, who, &s)
 	if errors.Is(err, state.ErrNotFound) {
 		err = nil
 	}
@@ -141,7 +141,7 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
 		return nil
 	}
-	if err := t.o.Store.Put(ctx, "settings", tn.who(), s, 0); err != nil {
+	if err := t.o.Store.Put(ctx, settingsKind, tn.who(), s, 0); err != nil {
 		return err
 	}
 	tn.settings = s

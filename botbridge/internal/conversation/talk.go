@@ -101,7 +101,7 @@ func New(o Options) *Talk {
 	}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
-		"settings": t.showSettings, "why": t.why,
+		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
 		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
 	}
 	if o.Enhance != nil {
@@ -117,7 +117,8 @@ func New(o Options) *Talk {
 // other words to ask for.
 func Reserved(enhance bool) []string {
 	names := []string{
-		"start", "help", "queue", "status", "cancel", "settings", "why", "info", "delete", "remix", "styles", "ban", "unban", "quota", "stats", "broadcast",
+		"start", "help", "queue", "status", "cancel", "settings", "why", "export", "forget", "info", "delete", "remix", "styles", "ban", "unban", "quota",
+		"stats", "broadcast",
 	}
 	if enhance {
 		names = append(names, enhanceFlag)
@@ -128,7 +129,7 @@ func Reserved(enhance bool) []string {
 // Menu returns the names of the bridge's own commands that everybody may use, in the
 // order in which platforms show them. enhance means that there are other words to ask for.
 func Menu(enhance bool) []string {
-	own := []string{"queue", "why", "cancel", "status", "settings", "help"}
+	own := []string{"queue", "why", "cancel", "status", "settings", "export", "forget", "help"}
 	if enhance {
 		return append([]string{enhanceFlag}, own...)
 	}

@@ -31,4 +31,10 @@ end
 write('HSET', request, 'v', '1', 'doc', ARGV[3])
 write('ZADD', key('active'), int(now()), ARGV[2])
 write('ZADD', key('live', who), int(now()), ARGV[2])
+-- What a user has asked for can be shown to them, and forgotten.
+local mine, month = key('mine', who), 30 * 86400000
+write('ZADD', mine, int(now()), ARGV[2])
+write('ZREMRANGEBYSCORE', mine, '-inf', int(now() - month))
+write('ZREMRANGEBYRANK', mine, '0', '-5001')
+write('PEXPIREAT', mine, int(now() + month))
 return {'ok'}
