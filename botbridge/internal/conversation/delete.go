@@ -3,6 +3,7 @@ package conversation
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -78,7 +79,7 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 		return nil
 	}
 	left := 0
-	messages := messagesOf(rec)
+	messages := slices.DeleteFunc(messagesOf(rec), func(message string) bool { return message == tn.under })
 	for _, message := range messages {
 		switch err := t.o.Outbox.Delete(ctx, tn.p, rec.Chat, message); {
 		case err == nil:
@@ -114,7 +115,7 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 }
 
 // messagesOf returns the messages that show a request: its pictures, all those of an album,
-// and how it ended.
+// how it ended, files that were sent later, and what was said about it.
 func messagesOf(rec request.Record) (list []string) {
 	seen := map[string]bool{"": true}
 	add := func(message string) {
@@ -127,5 +128,8 @@ func messagesOf(rec request.Record) (list []string) {
 		add(out.Message)
 	}
 	add(rec.Status)
+	for _, message := range rec.Copies {
+		add(message)
+	}
 	return list
 }

@@ -63,6 +63,31 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// What was said about a picture goes with it.
+func TestDeleteWhatWasSaid(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	id := r.pictured("5", "5")
+	r.tap("5", "5", request.VerbMore, id)     // b1
+	r.tap("5", "5", request.VerbWorkflow, id) // b2
+	r.tap("5", "5", request.VerbRemix, id)    // b3
+	rec, err := r.talk.o.Runner.Load(r.ctx, id)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b1", "b2", "b3"}, rec.Copies)
+	r.tap("5", "5", request.VerbDeleteNow, id)
+	require.Equal(t, []string{"pic", "b1", "b2", "b3", "under"}, r.p.gone)
+	for n := range 60 {
+		require.NoError(t, r.talk.o.Runner.NoteCopies(r.ctx, id, "gone"), n)
+	}
+	other := r.made("generate", "6", "6")
+	for range 60 {
+		require.NoError(t, r.talk.o.Runner.NoteCopies(r.ctx, other, "c"))
+	}
+	rec, err = r.talk.o.Runner.Load(r.ctx, other)
+	require.NoError(t, err)
+	require.Len(t, rec.Copies, 50)
+}
+
 // Nobody loses a picture that is still being made, and a reply works like the button.
 func TestDeleteByCommand(t *testing.T) {
 	t.Parallel()

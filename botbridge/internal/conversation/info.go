@@ -33,7 +33,7 @@ func (t *Talk) info(ctx context.Context, tn *turn) error {
 	if !ok {
 		return err
 	}
-	if err := t.post(ctx, tn, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))); err != nil {
+	if err := t.postAbout(ctx, tn, rec, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))); err != nil {
 		return err
 	}
 	return t.sendWorkflow(ctx, tn, rec)
@@ -136,9 +136,9 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		if len(text) > limits.Text {
 			text = t.say(tn, "no_workflow", nil)
 		}
-		return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
+		return t.postAbout(ctx, tn, rec, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
 	}
-	return t.post(ctx, tn, platform.Post{
+	return t.postAbout(ctx, tn, rec, platform.Post{
 		Text: t.say(tn, "workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
 		Files: []platform.Attachment{{
 			Name: rec.Command + ".json", Media: platform.Document, Size: int64(len(graph)),

@@ -134,10 +134,19 @@ func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) err
 	return t.turnMenu(ctx, tn, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec)))
 }
 
+// postAbout posts something about a picture, which goes with it.
+func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post platform.Post) error {
+	ids, err := t.send(ctx, tn, post)
+	if err != nil {
+		return err
+	}
+	return t.o.Runner.NoteCopies(ctx, rec.ID, ids...)
+}
+
 // openMenu answers the button under a picture.
 func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error {
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	return t.post(ctx, tn, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec)))
+	return t.postAbout(ctx, tn, rec, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec)))
 }
 
 // pictureReplied returns the request of the picture that a message answers. If there is

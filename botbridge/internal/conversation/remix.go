@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
-	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -41,16 +40,16 @@ func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error
 	if c := t.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
 		return t.reply(ctx, tn, t.say(tn, "not_taken_prompt", locale.With{"command": rec.Command}))
 	}
-	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, platform.Post{
+	ids, err := t.send(ctx, tn, platform.Post{
 		Text: t.say(tn, "remix_ask", locale.With{"words": short(rec.Args.Prompt)}), ReplyTo: tn.Message.ID, Asks: true,
 	})
-	switch {
-	case platform.Permanent(err), errors.Is(err, outbox.ErrGaveUp), errors.Is(err, outbox.ErrFull):
-		return nil
-	case err != nil || len(ids) == 0:
+	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return t.o.Store.Put(ctx, remixKind, messageName(tn, ids[0]), rec.ID, request.MessageKeep)
+	if err := t.o.Store.Put(ctx, remixKind, messageName(tn, ids[0]), rec.ID, request.MessageKeep); err != nil {
+		return err
+	}
+	return t.o.Runner.NoteCopies(ctx, rec.ID, ids...)
 }
 
 // remixAsked returns the request whose new words a message is; false for any other message.

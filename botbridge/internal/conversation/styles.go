@@ -32,7 +32,7 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 		if !ok {
 			return err
 		}
-		return t.post(ctx, tn, t.styleMenu(tn, rec))
+		return t.postAbout(ctx, tn, rec, t.styleMenu(tn, rec))
 	}
 	var names []string
 	about, commands := map[string]string{}, map[string][]string{}

@@ -345,11 +345,17 @@ func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
 // accept is not repeated. What got no answer was not said: the event is handled
 // again.
 func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
-	_, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
-	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {
-		return nil
-	}
+	_, err := t.send(ctx, tn, post)
 	return err
+}
+
+// send does the same, and returns the ids of the messages.
+func (t *Talk) send(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
+	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
+	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {
+		return ids, nil
+	}
+	return nil, err
 }
 
 // mayPass reports whether handling the event again may help.

@@ -100,6 +100,8 @@ type Record struct {
 	Outputs []Output `json:"outputs,omitempty"`
 	// Texts are what the run made in words.
 	Texts []Text `json:"texts,omitempty"`
+	// Copies are later messages that show something of it, at most the last maxCopies.
+	Copies []string `json:"copies,omitempty"`
 	// Grid means that the outputs are shown as one numbered picture, NoGrid that this
 	// was not possible.
 	Grid   bool `json:"grid,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
 // SendAgain resends the files of a finished request at the user's request: all of
@@ -30,6 +31,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 	if j.platform == nil {
 		return nil
 	}
+	var copies []string
 	for i := range j.rec.Outputs {
 		out := &j.rec.Outputs[i]
 		if !asFiles && out.State != Unsure || only >= 0 && i != only {
@@ -40,7 +42,13 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 			shown.Media = platform.Document
 		}
 		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.attachment(shown)}}
-		_, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, nil)
+		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, nil)
+		copies = append(copies, ids...)
+		for _, message := range ids {
+			if err := r.o.Store.Put(ctx, MessageKind, MessageName(rec.Platform, rec.Chat.ID, message), id, PictureKeep); err != nil {
+				return err
+			}
+		}
 		switch {
 		case err == nil && !asFiles:
 			out.State = Arrived
@@ -54,5 +62,33 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 	if !asFiles && rec.Phase == Over {
 		_, err = r.o.Store.Save(ctx, id, version, &j.rec)
 	}
-	return err
+	return errors.Join(err, r.NoteCopies(ctx, id, copies...))
+}
+
+const (
+	// maxCopies bounds what is noted of later messages.
+	maxCopies = 50
+	// noteTries is how often noting one is tried while others do the same.
+	noteTries = 5
+)
+
+// NoteCopies notes later messages that show something of a request, so that they go with
+// it. Nothing is noted of one that is not over.
+func (r *Runner) NoteCopies(ctx context.Context, id string, messages ...string) error {
+	for range noteTries {
+		var rec Record
+		version, err := r.o.Store.Load(ctx, id, &rec)
+		if len(messages) == 0 || errors.Is(err, state.ErrNotFound) || err == nil && rec.Phase != Over {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rec.Copies = append(rec.Copies, messages...)
+		rec.Copies = rec.Copies[max(0, len(rec.Copies)-maxCopies):]
+		if _, err = r.o.Store.Save(ctx, id, version, &rec); !errors.Is(err, state.ErrStale) {
+			return err
+		}
+	}
+	return nil
 }
