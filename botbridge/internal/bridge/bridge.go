@@ -152,7 +152,8 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
-		Commands: commands, Default: c.DefaultCommand, Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Terms: terms,
+		Commands: commands, Default: c.DefaultCommand,
+		Edit: conversation.EditCommand(c.DefaultEditCommand, c.DefaultCommand, commands), Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Terms: terms,
 	})
 	return nil
 }

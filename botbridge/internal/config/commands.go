@@ -19,6 +19,9 @@ func (c *Config) Bind() ([]*workflow.Command, error) {
 			problems = append(problems, fmt.Errorf("command %s: %w", command.Name, err))
 			continue
 		}
+		if bound.Name == c.DefaultEditCommand && !bound.Edits() {
+			problems = append(problems, fmt.Errorf("default_edit_command: %s does not make something from a picture and words", bound.Name))
+		}
 		commands = append(commands, bound)
 	}
 	commands, err := c.style(commands)

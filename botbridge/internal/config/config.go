@@ -50,8 +50,12 @@ type Config struct {
 	// "edit", in place of the status message. Default: reply.
 	Delivery string `yaml:"delivery"`
 	// DefaultCommand is used for text without a command in a private chat.
-	DefaultCommand string   `yaml:"default_command"`
-	Commands       Commands `yaml:"commands"`
+	DefaultCommand string `yaml:"default_command"`
+	// DefaultEditCommand is used for a picture with words but without a command.
+	// Default: DefaultCommand, if it takes a picture and words, else the first command
+	// that does.
+	DefaultEditCommand string   `yaml:"default_edit_command"`
+	Commands           Commands `yaml:"commands"`
 	// Styles are what --style may name.
 	Styles Styles `yaml:"styles"`
 

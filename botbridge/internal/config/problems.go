@@ -150,6 +150,9 @@ func (c *Config) commandProblems() (list []error) {
 	if c.DefaultCommand != "" && !slices.ContainsFunc(c.Commands, func(k Command) bool { return k.Name == c.DefaultCommand }) {
 		add("default_command: there is no command %q", c.DefaultCommand)
 	}
+	if c.DefaultEditCommand != "" && !slices.ContainsFunc(c.Commands, func(k Command) bool { return k.Name == c.DefaultEditCommand }) {
+		add("default_edit_command: there is no command %q", c.DefaultEditCommand)
+	}
 	return list
 }
 

@@ -34,18 +34,27 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 			return err
 		}
 	}
-	inputs, left := inputsOf(files, c)
-	brought := map[workflow.Role]bool{}
-	for _, in := range inputs {
-		brought[in.Role] = true
+	if err := t.findShown(ctx, tn); err != nil {
+		return err
 	}
-	switch {
-	case c.Takes(workflow.Image) && !brought[workflow.Image]:
-		return t.reply(ctx, tn, t.say(tn, "photo_needed", locale.With{"command": c.Name}))
-	case c.Takes(workflow.Mask) && !brought[workflow.Mask]:
-		return t.reply(ctx, tn, t.say(tn, "mask_needed", locale.With{"command": c.Name}))
-	case c.Takes(workflow.Prompt) && args.Prompt == "" && !c.Takes(workflow.Image):
-		return t.reply(ctx, tn, t.say(tn, "prompt_needed", locale.With{"command": c.Name}))
+	given, rest := tn.given, tn.rest
+	if len(tn.shown) > 0 && c.Takes(workflow.Image) {
+		// What the platform made of them, or of their sheet, is not wanted.
+		files = nil
+		one, words := choose(tn.shown, args.Prompt)
+		args.Prompt = words
+		_, rest = choose(tn.shown, rest)
+		if has(given, workflow.Image) && c.Takes(workflow.Mask) && len(one) > 0 {
+			one = []request.Input{{Role: workflow.Mask, From: one[0].From, Owner: one[0].Owner}}
+		}
+		given = append(slices.Clone(given), one...)
+	}
+	inputs, left := inputsOf(files, c, given)
+	if needs := lacks(c, args, inputs, tn.shown); needs != "" {
+		if _, err := t.settle(ctx, c, args); err != nil {
+			return t.complain(ctx, tn, err)
+		}
+		return t.question(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
 	}
 	if err := t.agreed(ctx, tn); err != nil {
 		return err
@@ -61,9 +70,14 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	}
 	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
 	if task := t.task(tn, c, args); task != "" { // see offer.go
-		return t.offer(ctx, tn, c, w, task)
+		err = t.offer(ctx, tn, c, w, task)
+	} else {
+		err = t.request(ctx, tn, c, w)
 	}
-	return t.request(ctx, tn, c, w)
+	if err != nil {
+		return err
+	}
+	return t.drop(ctx, tn)
 }
 
 // wish describes a new request.
@@ -201,18 +215,6 @@ func filesWith(tn *turn) []platform.File {
 	return tn.Message.Files
 }
 
-// inputsOf returns files as inputs, and how many are left: the first is the image, the
-// second the mask.
-func inputsOf(files []platform.File, c *workflow.Command) (inputs []request.Input, left int) {
-	for _, role := range []workflow.Role{workflow.Image, workflow.Mask} {
-		if len(files) > 0 && c.Takes(role) && usable(files[0]) {
-			inputs = append(inputs, request.Input{Role: role, File: &files[0]})
-			files = files[1:]
-		}
-	}
-	return inputs, len(files)
-}
-
 // usable reports whether a file may be an input: a picture, or a file of unknown
 // type.
 func usable(f platform.File) bool {
@@ -227,11 +229,10 @@ func usable(f platform.File) bool {
 // edited handles a message that its author has changed: if its request is not over,
 // it is replaced, unless what the message says now is refused.
 func (t *Talk) edited(ctx context.Context, tn *turn) error {
-	if _, _, ok := commandOf(tn.Message.Text); !ok {
-		plain := (!tn.Chat.Group || tn.Addressed) && strings.TrimSpace(tn.Message.Text) != "" && len(tn.Message.Files) == 0
-		if !plain || t.byName[t.o.Default] == nil {
-			return nil
-		}
+	_, _, command := commandOf(tn.Message.Text)
+	words := strings.TrimSpace(tn.Message.Text)
+	if !command && (words == "" || tn.Chat.Group && !tn.Addressed && tn.Message.ReplyTo == nil) {
+		return nil
 	}
 	var id string
 	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ID), &id)
@@ -256,6 +257,14 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	}
 	if !own {
 		tn.instead = &old
+	}
+	if c := t.byName[old.Command]; c != nil && !command {
+		// It asked for this command, perhaps as the answer to a question.
+		tn.rest, tn.given = words, again(old.Inputs)
+		if len(tn.Message.Files) > 0 {
+			tn.given = nil
+		}
+		return t.ask(ctx, tn, c)
 	}
 	return t.said(ctx, tn)
 }

@@ -95,9 +95,14 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, text)
 }
 
-// cancel ends the request whose message is answered, else the newest; with "all",
-// all of them.
+// cancel ends the question that waits for an answer, or the request whose message is
+// answered, else the newest; with "all", all of them.
 func (t *Talk) cancel(ctx context.Context, tn *turn) error {
+	if tn.rest == "" && tn.Message.ReplyTo == nil {
+		if done, err := t.cancelQuestion(ctx, tn); done || err != nil {
+			return err
+		}
+	}
 	active, err := t.active(ctx, tn)
 	if err != nil {
 		return err

@@ -38,6 +38,8 @@ type Options struct {
 	// Default is the command for words without one in a private chat, "" for
 	// none.
 	Default string
+	// Edit is the command for a picture with words but without a command, "" for none.
+	Edit string
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
 	// Enhance finds other words; nil for not at all.
@@ -80,6 +82,9 @@ type turn struct {
 	rest string
 	// under is the message whose button was pressed, or the one that asks about a picture.
 	under string
+	// shown are the pictures of the bridge that the message answers to; given are inputs
+	// from before it.
+	shown, given []request.Input
 	// instead is the request that a changed message replaces, if any.
 	instead *request.Record
 	// better means that other words are wished for.
@@ -271,28 +276,6 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		return nil
 	}
 	return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
-}
-
-// words answers a message without a command.
-func (t *Talk) words(ctx context.Context, tn *turn) error {
-	text := strings.TrimSpace(tn.Message.Text)
-	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
-		return err
-	} else if ok {
-		return t.remixed(ctx, tn, rec, text)
-	}
-	switch c := t.byName[t.o.Default]; {
-	case tn.Chat.Group && !tn.Addressed || tn.Message.Album != "" && text == "":
-		return nil
-	case c != nil && text != "" && len(tn.Message.Files) == 0:
-		tn.rest = text
-		return t.ask(ctx, tn, c)
-	case !t.mayHint(tn):
-		return nil
-	case len(tn.Message.Files) > 0:
-		return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
-	}
-	return t.reply(ctx, tn, t.say(tn, "hint_words", nil))
 }
 
 // mayHint reports whether a chat has had no hint for a while.

@@ -123,6 +123,9 @@ func (c *Command) Says() bool { return c.Spec.Texts == nil || *c.Spec.Texts }
 // Takes reports whether messages can set a role.
 func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }
 
+// Edits means that the command makes something from a picture and words alone.
+func (c *Command) Edits() bool { return c.Takes(Image) && c.Takes(Prompt) && !c.Takes(Mask) }
+
 // Bindings returns where a role is set, and whether that was guessed.
 func (c *Command) Bindings(r Role) (slots []Slot, guessed bool) { return c.slots[r], c.guessed[r] }
 

@@ -1,0 +1,156 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// EditCommand returns the command for a picture with words and no command: the one that
+// the configuration names, else the default one, else the first one, if they make a
+// picture from a picture and words; "" for none.
+func EditCommand(named, usual string, commands []*workflow.Command) string {
+	for _, fits := range []func(*workflow.Command) bool{
+		func(c *workflow.Command) bool { return c.Name == named },
+		func(c *workflow.Command) bool { return c.Name == usual && c.Edits() },
+		(*workflow.Command).Edits,
+	} {
+		if at := slices.IndexFunc(commands, fits); at >= 0 {
+			return commands[at].Name
+		}
+	}
+	return ""
+}
+
+// words answers a message without a command: it answers a question, or changes a picture
+// that it brings or answers to, or is for the default command.
+func (t *Talk) words(ctx context.Context, tn *turn) error {
+	tn.rest = strings.TrimSpace(tn.Message.Text)
+	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
+		return err
+	} else if ok {
+		return t.remixed(ctx, tn, rec, tn.rest)
+	}
+	if done, err := t.answered(ctx, tn); done || err != nil {
+		return err
+	}
+	if tn.Message.Album != "" && tn.rest == "" {
+		return nil
+	}
+	if err := t.findShown(ctx, tn); err != nil {
+		return err
+	}
+	if tn.Chat.Group && !tn.Addressed && len(tn.shown) == 0 {
+		return nil
+	}
+	pictured := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
+	own := len(tn.Message.Files) > 0
+	usual, edit := t.byName[t.o.Default], t.byName[t.o.Edit]
+	switch {
+	case pictured && tn.rest != "" && edit != nil:
+		return t.ask(ctx, tn, edit)
+	case pictured && own && edit != nil:
+		inputs, _ := inputsOf(tn.Message.Files, edit, nil)
+		return t.question(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
+	case usual != nil && tn.rest != "" && !own:
+		return t.ask(ctx, tn, usual)
+	case !t.mayHint(tn):
+		return nil
+	case own:
+		return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
+	}
+	return t.reply(ctx, tn, t.say(tn, "hint_words", nil))
+}
+
+// findShown finds the pictures of the bridge that a message answers to, unless it brings
+// pictures of its own. They are those of the hub, not what the platform made of them.
+func (t *Talk) findShown(ctx context.Context, tn *turn) error {
+	if tn.shown != nil || tn.Message.ReplyTo == nil || len(tn.Message.Files) > 0 {
+		return nil
+	}
+	var shown request.Shown
+	err := t.o.Store.Get(ctx, request.PictureKind, messageName(tn, tn.Message.ReplyTo.ID), &shown)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := t.o.Runner.Load(ctx, shown.Request)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, i := range shown.Outputs {
+		if i >= 0 && i < len(rec.Outputs) {
+			ref := rec.Outputs[i].Ref
+			tn.shown = append(tn.shown, request.Input{Role: workflow.Image, From: &ref, Owner: rec.Tenant()})
+		}
+	}
+	return nil
+}
+
+// numbered is a number of a picture before words, as "#2 in winter", "2: in winter" or
+// "2" alone. "2 foxes" is none.
+var numbered = regexp.MustCompile(`^(?:#(\d{1,3})(?:[.:,)]|\s|$)|(\d{1,3})(?:[.:)](?:\s|$)|$))\s*`)
+
+// pick takes the number of one of n pictures from the beginning of a text; 0 if there is
+// none.
+func pick(text string, n int) (number int, rest string) {
+	m := numbered.FindStringSubmatch(text)
+	if m == nil {
+		return 0, text
+	}
+	number, _ = strconv.Atoi(m[1] + m[2])
+	if number < 1 || number > n {
+		return 0, text
+	}
+	return number, text[len(m[0]):]
+}
+
+// choose returns which of the pictures that a message answers to it means, taking its
+// number from the words; nil if it does not say.
+func choose(shown []request.Input, words string) (one []request.Input, rest string) {
+	if len(shown) < 2 {
+		return shown, words
+	}
+	number, rest := pick(words, len(shown))
+	if number == 0 {
+		return nil, words
+	}
+	return shown[number-1 : number], rest
+}
+
+// inputsOf returns files as inputs, and how many are left: the first is the image, the
+// second the mask, where those are not given.
+func inputsOf(files []platform.File, c *workflow.Command, given []request.Input) (inputs []request.Input, left int) {
+	for _, role := range []workflow.Role{workflow.Image, workflow.Mask} {
+		if !c.Takes(role) {
+			continue
+		}
+		if at := slices.IndexFunc(given, func(in request.Input) bool { return in.Role == role }); at >= 0 {
+			inputs = append(inputs, given[at])
+			continue
+		}
+		if len(files) > 0 && usable(files[0]) {
+			inputs = append(inputs, request.Input{Role: role, File: &files[0]})
+			files = files[1:]
+		}
+	}
+	return inputs, len(files)
+}
+
+// has reports whether there is an input for a role.
+func has(inputs []request.Input, role workflow.Role) bool {
+	return slices.ContainsFunc(inputs, func(in request.Input) bool { return in.Role == role })
+}

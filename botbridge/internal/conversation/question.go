@@ -1,0 +1,191 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// What a command can lack; also the key of the text that asks for it.
+const (
+	needsPicture = "photo_needed"
+	needsMask    = "mask_needed"
+	needsWords   = "prompt_needed"
+	needsChange  = "change_needed" // words for a picture that came without
+	needsNumber  = "number_needed" // which one of several pictures
+)
+
+const (
+	questionKind = "question"
+	// questionKeep is how long an answer is waited for.
+	questionKeep = 10 * time.Minute
+)
+
+// question is a command that waits for what it lacks, one for each user and chat. It is
+// stored before it is asked. Older and newer bridges read its JSON.
+type question struct {
+	Command string          `json:"command"`
+	Rest    string          `json:"rest,omitempty"`
+	Inputs  []request.Input `json:"inputs,omitempty"`
+	// Choices are the pictures of which one is meant.
+	Choices []request.Input `json:"choices,omitempty"`
+	Needs   string          `json:"needs"`
+	// Better means that other words are wished for.
+	Better bool `json:"better,omitempty"`
+	// By is the event that led to it: if that is handled again, it is no answer.
+	By string `json:"by"`
+	// Asked is the message that asks, known in groups: only an answer to it is one there.
+	Asked string `json:"asked,omitempty"`
+}
+
+// questionName names the question to the user of a turn.
+func questionName(tn *turn) string {
+	return strings.Join([]string{tn.Platform, tn.Chat.ID, tn.Chat.Topic, tn.User.ID}, "/")
+}
+
+// lacks returns what a command needs and has not got, "" if it has everything.
+func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.Input) string {
+	switch {
+	case c.Takes(workflow.Image) && !has(inputs, workflow.Image) && len(choices) > 1:
+		return needsNumber
+	case c.Takes(workflow.Image) && !has(inputs, workflow.Image):
+		return needsPicture
+	case c.Takes(workflow.Mask) && !has(inputs, workflow.Mask):
+		return needsMask
+	case c.Takes(workflow.Prompt) && args.Prompt == "" && !c.Takes(workflow.Image):
+		return needsWords
+	}
+	return ""
+}
+
+// question asks for what a command lacks. The next message answers.
+func (t *Talk) question(ctx context.Context, tn *turn, c *workflow.Command, q question) error {
+	q.Command, q.By, q.Better = c.Name, tn.Key(), tn.better
+	if err := t.o.Store.Put(ctx, questionKind, questionName(tn), q, questionKeep); err != nil {
+		return err
+	}
+	return t.askFor(ctx, tn, q)
+}
+
+// askFor asks a question that is stored.
+func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
+	text := t.say(tn, q.Needs, locale.With{"command": q.Command, "n": len(q.Choices)})
+	if tn.Chat.Group {
+		text += " " + t.say(tn, "answer_here", nil)
+	}
+	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press})
+	if err != nil || !tn.Chat.Group || len(ids) == 0 {
+		return passing(err)
+	}
+	q.Asked = ids[0]
+	return t.o.Store.Put(ctx, questionKind, questionName(tn), q, questionKeep)
+}
+
+// asked returns the question that waits for the user of a turn, nil if there is none.
+func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
+	var q question
+	err := t.o.Store.Get(ctx, questionKind, questionName(tn), &q)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil //nolint:nilnil // there is none, and that is no error
+	}
+	return &q, err
+}
+
+// drop ends the question to the user of a turn, if there is one.
+func (t *Talk) drop(ctx context.Context, tn *turn) error {
+	if q, err := t.asked(ctx, tn); q == nil || err != nil {
+		return err
+	}
+	return t.o.Store.Put(ctx, questionKind, questionName(tn), nil, 0)
+}
+
+// answered handles a message that answers a question. It returns false for one that does
+// not; whoever talks of something else is not asked again.
+func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
+	if tn.Kind == platform.Edited {
+		return false, nil
+	}
+	q, err := t.asked(ctx, tn)
+	if err != nil {
+		return false, err
+	}
+	if q == nil {
+		// An event that is handled again has perhaps answered it already.
+		rec, err := t.o.Runner.Load(ctx, request.IDOf(tn.Key()))
+		if errors.Is(err, state.ErrNotFound) {
+			return false, nil
+		}
+		if err == nil {
+			_, err = t.o.Runner.Continue(t.driving(ctx), rec.ID)
+		}
+		return true, err
+	}
+	if q.By == tn.Key() {
+		return true, t.askFor(ctx, tn, *q)
+	}
+	if tn.Chat.Group && !tn.Addressed && (tn.Message.ReplyTo == nil || tn.Message.ReplyTo.ID != q.Asked) {
+		return false, nil
+	}
+	c := t.byName[q.Command]
+	if err := t.findShown(ctx, tn); err != nil {
+		return false, err
+	}
+	if c == nil || !t.fill(tn, c, q) {
+		return false, t.drop(ctx, tn)
+	}
+	return true, t.ask(ctx, tn, c)
+}
+
+// fill adds a question's command to its answer, and reports whether it is one.
+func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
+	words, given := tn.rest, q.Inputs
+	brings := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
+	switch q.Needs {
+	case needsPicture, needsMask:
+		args, err := c.Parse(q.Rest)
+		if !brings && (words == "" || !c.Takes(workflow.Prompt) || err != nil || args.Prompt != "") {
+			return false
+		}
+	case needsNumber:
+		number, rest := pick(words, len(q.Choices))
+		if number == 0 {
+			return false
+		}
+		words, given = rest, append(given, q.Choices[number-1])
+	case needsWords, needsChange:
+		if words == "" || len(tn.Message.Files) > 0 {
+			return false
+		}
+	}
+	tn.given, tn.better = given, q.Better
+	if q.Rest != "" && words != "" {
+		// Also behind "--no text", these words say what there should be.
+		words = q.Rest + " --prompt " + words
+	}
+	if words == "" {
+		words = q.Rest
+	}
+	tn.rest = words
+	return true
+}
+
+// cancelQuestion ends a question and says so; false if there is none. It is said first:
+// handled again, a /cancel must not stop a request instead.
+func (t *Talk) cancelQuestion(ctx context.Context, tn *turn) (bool, error) {
+	q, err := t.asked(ctx, tn)
+	if q == nil || err != nil {
+		return false, err
+	}
+	if err := t.reply(ctx, tn, t.say(tn, "question_over", nil)); err != nil {
+		return true, err
+	}
+	return true, t.drop(ctx, tn)
+}

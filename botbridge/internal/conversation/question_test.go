@@ -1,0 +1,133 @@
+package conversation
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// Whatever a command lacks is asked for, and the next message brings it. Every event is
+// handled twice, as after a kill, and each time by a bridge that has just been started.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		e    platform.Event
+		want string // the request
+		says string // contained in the last message
+	}
+	for name, steps := range map[string]func(r *rig) []step{
+		"a picture": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit in winter", ""), "", "/edit needs a picture"},
+				{r.message("5", "5", "", "", "photo1"), "edit in winter photo1", ""},
+				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
+			}
+		},
+		"a picture with more words": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit in winter", ""), "", "needs a picture"},
+				{r.message("5", "5", "at night", "", "photo1"), "edit in winter at night photo1", ""},
+			}
+		},
+		"a mistake that no answer mends": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit --no snow", ""), "", "cannot leave things out"},
+				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
+			}
+		},
+		"words, then a picture": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit", ""), "", "needs a picture"},
+				{r.message("5", "5", "in winter", ""), "", "needs a picture"},
+				{r.message("5", "5", "", "", "photo1"), "edit in winter photo1", ""},
+			}
+		},
+		"something else": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit in winter", ""), "", "needs a picture"},
+				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
+				{r.message("5", "5", "a bear", ""), "generate a bear", ""},
+			}
+		},
+		"a picture and its mask": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/inpaint", ""), "", "/inpaint needs a picture"},
+				{r.message("5", "5", "", "", "photo1"), "", "now send the mask"},
+				{r.message("5", "5", "", "", "photo2"), "inpaint  photo1 photo2", ""},
+			}
+		},
+		"words": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/generate --steps 9", ""), "", "Say what you want to see"},
+				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
+			}
+		},
+		"a mistake in the answer": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/generate", ""), "", "Say what you want to see"},
+				{r.message("5", "5", "a fox --steps 900", ""), "", "too many steps"},
+				{r.message("5", "5", "a fox --steps 9", ""), "generate a fox", ""},
+			}
+		},
+		"words for a picture": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "", "", "photo1"), "", "What should I change"},
+				{r.message("5", "5", "in winter", ""), "edit in winter photo1", ""},
+			}
+		},
+		"cancelled": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit in winter", ""), "", "needs a picture"},
+				{r.message("5", "5", "/cancel", ""), "", "never mind"},
+				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
+			}
+		},
+		"another command": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit in winter", ""), "", "needs a picture"},
+				{r.message("5", "5", "/generate a fox", ""), "generate a fox", ""},
+				{r.message("5", "5", "in summer", "", "photo2"), "edit in summer photo2", ""},
+			}
+		},
+		"somebody else, somewhere else": func(r *rig) []step {
+			return []step{
+				{r.message("5", "5", "/edit in winter", ""), "", "needs a picture"},
+				{r.message("6", "6", "", "", "photo2"), "", "What should I change"},
+				{r.message("5", "5", "", "", "photo1"), "edit in winter photo1", ""},
+			}
+		},
+		"a group": func(r *rig) []step {
+			return []step{
+				{r.message("5", "-9", "/edit in winter", ""), "", "answer to this message"},
+				{r.message("5", "-9", "lunch?", "", "photo3"), "", ""},
+				{r.message("6", "-9", "", "b2", "photo2"), "", ""},
+				{r.message("5", "-9", "", "b2", "photo1"), "edit in winter photo1", ""},
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, limits.Config{Messages: 1000})
+			r.editing()
+			for i, s := range steps(r) {
+				for again := range 2 {
+					o := r.talk.o
+					o.Commands = append(o.Commands[:0:0], o.Commands...)
+					r.talk = New(o)
+					require.Equal(t, s.want, r.asks(s.e), "step %d, time %d: %q", i, again, r.p.in(s.e.Chat.ID))
+					if s.says != "" {
+						said := r.p.in(s.e.Chat.ID)
+						require.Contains(t, said[len(said)-1], s.says)
+					}
+					if strings.HasPrefix(s.e.Message.Text, "/cancel") {
+						break // said twice, it stops what else there is
+					}
+				}
+			}
+		})
+	}
+}
