@@ -86,6 +86,9 @@ func (f *Fake) do(c *call) (any, *problem) {
 	if chat == 0 {
 		return nil, refuse("chat not found")
 	}
+	if c.method == "sendChatAction" {
+		return f.chatAction(c)
+	}
 	if c.method != "deleteMessage" && !f.pace.allow(chat, time.Now(), f.o.Scale) && f.o.Enforce {
 		return nil, &problem{status: http.StatusTooManyRequests}
 	}
@@ -113,6 +116,19 @@ func (f *Fake) do(c *call) (any, *problem) {
 		return true, nil
 	}
 	return nil, &problem{http.StatusNotFound, "Not Found: method not found"}
+}
+
+// chatAction holds an action against the documentation. It is no message; it counts as a
+// call like any other.
+func (f *Fake) chatAction(c *call) (any, *problem) {
+	if !f.pace.allowCall(time.Now(), f.o.Scale) && f.o.Enforce {
+		return nil, &problem{status: http.StatusTooManyRequests}
+	}
+	switch c.params["action"] {
+	case "typing", "upload_photo", "record_video", "upload_video", "record_voice", "upload_voice", "upload_document", "choose_sticker", "find_location":
+		return true, nil
+	}
+	return nil, refuse("wrong parameter action in request")
 }
 
 // setMyCommands holds a menu against the documentation: a language of two letters, at

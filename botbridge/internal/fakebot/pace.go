@@ -54,6 +54,17 @@ func (p *pace) allow(chat int64, now time.Time, scale float64) bool {
 	return ok
 }
 
+// allowCall is allow for a call that is no message: only the calls in all count it.
+func (p *pace) allowCall(now time.Time, scale float64) bool {
+	p.all = append(since(p.all, now.Add(-allWindow)), now)
+	p.worst.All = max(p.worst.All, len(p.all))
+	ok := float64(len(p.all)) <= 30*scale*allWindow.Seconds()
+	if !ok {
+		p.over++
+	}
+	return ok
+}
+
 // since drops the times before from.
 func since(list []time.Time, from time.Time) []time.Time {
 	for len(list) > 0 && list[0].Before(from) {

@@ -227,6 +227,8 @@ func (f *Fake) call(w http.ResponseWriter, r *http.Request, name string, values 
 			}
 		case "PATCH /channels/{channel_id}/messages/{message_id}":
 			out, problem = f.edit(values, text, p)
+		case "POST /channels/{channel_id}/typing":
+			status = http.StatusNoContent
 		case "DELETE /channels/{channel_id}/messages/{message_id}":
 			status = http.StatusNoContent
 			if m := f.find(values[0], values[1]); m == nil || m.Only != "" {

@@ -17,6 +17,7 @@ type chatPace struct {
 	every   time.Duration // between progress edits of one message
 	lastFor map[string]time.Time
 	used    time.Time
+	works   time.Time // until then it is shown that there is work
 }
 
 // paceIdle is how long a chat must be idle for its limits to be fully restored.

@@ -208,7 +208,7 @@ func (j *job) submit(ctx context.Context) error {
 		}
 		return j.end(ctx, Cancelled, "")
 	}
-	position, err := j.r.o.Hub.Submit(ctx, hubapi.Submission{
+	taken, err := j.r.o.Hub.Submit(ctx, hubapi.Submission{
 		Tenant: j.rec.Tenant(), Client: j.rec.Client, Prompt: j.rec.Prompt, Graph: j.rec.Graph,
 	})
 	if refused, ok := errors.AsType[*hubapi.RefusedError](err); ok {
@@ -218,8 +218,8 @@ func (j *job) submit(ctx context.Context) error {
 		return err
 	}
 	j.hubBack()
-	j.prog.position = position
-	j.expect(ctx)
+	j.prog.position = taken.Position
+	j.expect(ctx, taken.ETA)
 	j.rec.Phase = Queued
 	if err := j.save(ctx); err != nil {
 		return err

@@ -17,6 +17,9 @@ const (
 	lostAfter = 3
 	// resultTries is how often the record of a job that has ended is requested.
 	resultTries = 5
+	// workEvery is how often it is tried to show that there is work. The outbox does it
+	// less often.
+	workEvery = time.Second
 )
 
 // errLost means that the hub no longer knows the job.
@@ -36,6 +39,11 @@ func (j *job) follow(ctx context.Context) error {
 	misses := 0
 	look := time.NewTimer(j.firstLook())
 	defer look.Stop()
+	work := time.NewTicker(workEvery)
+	defer work.Stop()
+	if j.prog.known == nil {
+		j.prog.known = j.r.paceOf(ctx, j.rec.Command)
+	}
 	for {
 		select {
 		case h := <-happenings:
@@ -57,6 +65,10 @@ func (j *job) follow(ctx context.Context) error {
 				return err
 			}
 			look.Reset(0)
+		case <-work.C:
+			if j.prog.started && !j.rec.Cancel {
+				j.r.o.Outbox.Work(j.platform, j.rec.Chat, j.makes())
+			}
 		case <-look.C:
 			ended, err := j.look(ctx)
 			if ended || ctx.Err() != nil {
@@ -136,7 +148,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		if found.Status == "queued" && found.Position != nil {
 			if j.prog.started {
 				// The run was lost and is waiting again.
-				j.prog = newProgress(j.prog.nodes)
+				j.prog.restart()
 			}
 			j.prog.position = *found.Position
 			j.askWhy(ctx)
@@ -144,10 +156,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		if found.Status == "running" {
 			j.prog.started = true
 		}
-		j.expect(ctx)
-		if found.ETA != nil {
-			j.prog.eta = time.Duration(*found.ETA * float64(time.Second))
-		}
+		j.expect(ctx, found.Left())
 		return false, nil
 	}
 	j.rec.Took, j.rec.Instance = found.Took().Milliseconds(), found.Instance
@@ -160,6 +169,9 @@ func (j *job) look(ctx context.Context) (bool, error) {
 			reason = result.Failure
 		}
 		return true, j.end(ctx, Failed, reason)
+	}
+	if took, whole := j.prog.times(found.Took()); whole {
+		j.r.learn(ctx, j.rec.Command, took)
 	}
 	return j.collect(ctx)
 }
@@ -217,19 +229,18 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 func (j *job) repost(ctx context.Context) error {
 	j.r.o.Logger.Warn("posting a request again", "request", j.rec.ID, "error", errLost)
 	j.rec.Phase = Ready
-	j.prog = newProgress(j.prog.nodes)
+	j.prog.restart()
 	return j.save(ctx)
 }
 
-// expect estimates the time until the end from the last runs of the command: the
-// rounds of the fleet until it is our turn, and our own run.
-func (j *job) expect(ctx context.Context) {
-	j.prog.eta = 0
-	if j.prog.started {
-		return
+// expect notes when the request will have ended: as the hub says, else from the last runs
+// of the command: the rounds of the fleet until it is our turn, and our own run.
+func (j *job) expect(ctx context.Context, left time.Duration) {
+	if left == 0 && !j.prog.started {
+		if mean, ok := j.r.o.Store.Mean(ctx, j.rec.Command); ok {
+			rounds := 1 + max(0, j.prog.position)/max(1, j.r.o.Instances())
+			left = time.Duration(rounds) * mean
+		}
 	}
-	if mean, ok := j.r.o.Store.Mean(ctx, j.rec.Command); ok {
-		rounds := 1 + max(0, j.prog.position)/max(1, j.r.o.Instances())
-		j.prog.eta = time.Duration(rounds) * mean
-	}
+	j.prog.expect(left, time.Now())
 }

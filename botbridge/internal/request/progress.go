@@ -11,38 +11,67 @@ import (
 
 // progress is how far a run is, according to its messages.
 type progress struct {
-	position int // in the queue from 0; -1 if it is not waiting or unknown
-	eta      time.Duration
-	stuck    string // why it waits, if that is not just a matter of time
+	position int       // in the queue from 0; -1 if it is not waiting or unknown
+	end      time.Time // when it is expected to have ended; zero if unknown
+	stuck    string    // why it waits, if that is not just a matter of time
 	started  bool
 	nodes    int             // of the workflow
+	known    pace            // how long its nodes usually take
 	done     map[string]bool // nodes
+	cached   map[string]bool // nodes that take no time in this run
+	took     pace            // nodes that are done
+	whole    bool            // it was seen from its beginning
 	node     string
+	since    time.Time // of that node
 	value    float64
 	max      float64
+	most     int // percent that have been shown
 	preview  []byte
 }
 
 func newProgress(nodes int) *progress {
-	return &progress{position: -1, nodes: nodes, done: map[string]bool{}}
+	return &progress{position: -1, nodes: nodes, done: map[string]bool{}, cached: map[string]bool{}, took: pace{}}
+}
+
+// restart forgets a run that was lost.
+func (p *progress) restart() {
+	known := p.known
+	*p = *newProgress(p.nodes)
+	p.known = known
+}
+
+// expect notes that the request ends after a time; 0 means that this is unknown.
+func (p *progress) expect(left time.Duration, now time.Time) {
+	p.end = time.Time{}
+	if left > 0 {
+		p.end = now.Add(left)
+	}
+}
+
+// eta is the expected time until the end, 0 if it is unknown or over.
+func (p *progress) eta() time.Duration {
+	if p.end.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(p.end))
 }
 
 // note handles a message and reports whether there is something new to show.
 func (p *progress) note(h hubapi.Happening) bool {
+	now := time.Now()
 	switch h.Type {
 	case comfyui.TypeExecutionStart:
 		// Also for the second run after one that was lost: it starts again.
-		*p = *newProgress(p.nodes)
-		p.started = true
+		end := p.end
+		p.restart()
+		p.started, p.whole, p.end = true, true, end
 	case comfyui.TypeExecutionCached:
 		for _, node := range h.Strings("nodes") {
-			p.done[node] = true
+			p.done[node], p.cached[node] = true, true
 		}
 	case comfyui.TypeExecuting:
-		if p.node != "" {
-			p.done[p.node] = true
-		}
-		p.node, p.value, p.max = h.Node, 0, 0
+		p.leave(now)
+		p.node, p.value, p.max, p.since = h.Node, 0, 0, now
 		if h.DisplayNode != "" {
 			p.node = h.DisplayNode
 		}
@@ -55,17 +84,83 @@ func (p *progress) note(h hubapi.Happening) bool {
 	return true
 }
 
-// percent returns how much is done, from 0 to 99: all nodes count the same, the
-// running one in proportion to its progress.
+// leave ends the running node.
+func (p *progress) leave(now time.Time) {
+	if p.node != "" {
+		p.done[p.node] = true
+		p.took[p.node] += now.Sub(p.since).Seconds()
+	}
+}
+
+// times returns how long each node took, in seconds, and whether that is the whole run,
+// which took so long: after a break of the connection, messages come late or not at all.
+func (p *progress) times(run time.Duration) (pace, bool) {
+	p.leave(time.Now())
+	p.node = ""
+	sum := 0.0
+	for _, seconds := range p.took {
+		sum += seconds
+	}
+	return p.took, p.whole && run > 0 && sum > 0.8*run.Seconds() && sum < 1.5*run.Seconds()+1
+}
+
+// percent returns how much is done, from 0 to 99. Each node counts as much as it usually
+// takes, or as the mean of the others if that is unknown; the running one in proportion to
+// its progress. It never goes back.
 func (p *progress) percent() int {
 	if p.nodes == 0 {
 		return 0
 	}
-	part := float64(len(p.done))
-	if p.max > 0 && !p.done[p.node] {
-		part += min(p.value/p.max, 1)
+	usual := p.known.mean()
+	weight := func(node string) float64 {
+		if seconds, ok := p.known[node]; ok {
+			return seconds
+		}
+		return usual
 	}
-	return int(math.Round(min(part/float64(p.nodes), 0.99) * 100))
+	// Nodes whose names are unknown are those that have not begun.
+	all, past, named := 0.0, 0.0, 0
+	count := func(node string) {
+		named++
+		if !p.cached[node] {
+			all += weight(node)
+		}
+	}
+	for node := range p.known {
+		count(node)
+	}
+	for node := range p.done {
+		if _, ok := p.known[node]; !ok {
+			count(node)
+		}
+		if !p.cached[node] {
+			past += weight(node)
+		}
+	}
+	if _, ok := p.known[p.node]; !ok && p.node != "" && !p.done[p.node] {
+		count(p.node)
+	}
+	all += float64(max(0, p.nodes-named)) * usual
+	if p.node != "" && !p.done[p.node] {
+		past += weight(p.node) * p.part(weight(p.node))
+	}
+	if all > 0 {
+		p.most = max(p.most, int(math.Round(min(past/all, 0.99)*100)))
+	}
+	return p.most
+}
+
+// part is how much of the running node is done, from 0 to 1. One that does not say is
+// measured by the seconds that it usually takes.
+func (p *progress) part(usual float64) float64 {
+	const almost = 0.9
+	if p.max > 0 {
+		return min(p.value/p.max, 1)
+	}
+	if len(p.known) == 0 || usual <= 0 || p.since.IsZero() {
+		return 0
+	}
+	return min(time.Since(p.since).Seconds()/usual, almost)
 }
 
 // bar draws a part of a hundred.

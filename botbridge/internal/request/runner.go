@@ -57,6 +57,9 @@ type Runner struct {
 	wg   sync.WaitGroup
 
 	sheets chan struct{} // holds one while a sheet is made
+
+	paces  sync.Mutex
+	paceBy map[string]pace // by command
 }
 
 // NewRunner makes a Runner.
@@ -76,7 +79,7 @@ func NewRunner(o Options) *Runner {
 	if o.Look == 0 {
 		o.Look = 2 * time.Second
 	}
-	return &Runner{o: o, jobs: map[string]*job{}, sheets: make(chan struct{}, 1)}
+	return &Runner{o: o, jobs: map[string]*job{}, sheets: make(chan struct{}, 1), paceBy: map[string]pace{}}
 }
 
 // Resume continues every unfinished request. When ctx ends, they stop being driven

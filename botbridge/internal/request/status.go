@@ -100,8 +100,8 @@ func (j *job) firstWords() string {
 	case p.position >= 0:
 		text = j.say("noted_place", locale.With{"place": p.position + 1})
 	}
-	if p.eta > 0 {
-		text += " " + j.say("noted_eta", locale.With{"time": j.duration(p.eta)})
+	if p.eta() > 0 {
+		text += " " + j.say("noted_eta", locale.With{"time": j.duration(p.eta())})
 	}
 	return text
 }

@@ -50,16 +50,16 @@ func (j *job) statusPost() platform.Post {
 		}
 	case p.position >= 0:
 		post.Text = j.say("waiting", locale.With{"place": p.position + 1})
-		if p.eta > 0 {
-			post.Text = j.say("waiting_eta", locale.With{"place": p.position + 1, "time": j.duration(p.eta)})
+		if p.eta() > 0 {
+			post.Text = j.say("waiting_eta", locale.With{"place": p.position + 1, "time": j.duration(p.eta())})
 		}
 		if p.stuck != "" {
 			post.Text = clipTo(p.stuck, 600)
 		}
 	default:
 		post.Text = j.say("accepted", nil)
-		if p.eta > 0 {
-			post.Text = j.say("accepted_eta", locale.With{"time": j.duration(p.eta)})
+		if p.eta() > 0 {
+			post.Text = j.say("accepted_eta", locale.With{"time": j.duration(p.eta())})
 		}
 	}
 	return post
@@ -69,11 +69,19 @@ func (j *job) runningText() string {
 	p := j.prog
 	percent := p.percent()
 	text := fmt.Sprintf("%s %d %%", bar(percent), percent)
+	var parts []string
 	if c := j.r.o.Command(j.rec.Command); c != nil && p.node != "" {
-		text += "\n" + clipTo(c.Title(p.node), 60)
+		stage := j.say("stage_"+string(c.Stage(p.node)), nil)
 		if p.max > 1 {
-			text += fmt.Sprintf(" %.0f/%.0f", p.value, p.max)
+			stage += fmt.Sprintf(" %.0f/%.0f", p.value, p.max)
 		}
+		parts = append(parts, stage)
+	}
+	if left := p.eta(); left > 0 {
+		parts = append(parts, j.say("left", locale.With{"time": j.duration(left)}))
+	}
+	if len(parts) > 0 {
+		text += "\n" + strings.Join(parts, " · ")
 	}
 	return j.say("running", locale.With{"progress": text})
 }

@@ -1,0 +1,128 @@
+package request
+
+import (
+	"context"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+const (
+	// paceKind is the kind of values that say how long the nodes of a command take.
+	paceKind = "pace"
+	// paceKeep is how long that is remembered of a command that nobody uses.
+	paceKeep = 90 * 24 * time.Hour
+	// maxPace bounds how many nodes of a workflow are measured.
+	maxPace = 1000
+	// paceStep is how much a new run counts.
+	paceStep = 0.25
+)
+
+// pace is how long nodes take, in seconds: the newest runs count most.
+type pace map[string]float64
+
+// mean is how long a node takes of which nothing is known: 1 if nothing is known at all.
+func (p pace) mean() float64 {
+	if len(p) == 0 {
+		return 1
+	}
+	sum := 0.0
+	for _, seconds := range p {
+		sum += seconds
+	}
+	return sum / float64(len(p))
+}
+
+// with returns what is known after another run, and whether that is worth storing. Nodes
+// that the workflow no longer has are forgotten.
+func (p pace) with(took pace, has func(node string) bool) (fresh pace, changed bool) {
+	fresh = pace{}
+	for node, seconds := range p {
+		if has(node) {
+			fresh[node] = seconds
+		}
+	}
+	for node, seconds := range took {
+		old, known := fresh[node]
+		switch {
+		case !has(node) || math.IsNaN(seconds) || seconds < 0:
+		case !known && len(fresh) < maxPace:
+			fresh[node] = round(seconds)
+		case known:
+			fresh[node] = round(old + paceStep*(seconds-old))
+		}
+	}
+	const enough = 0.05 // of the whole run
+	total := fresh.mean() * float64(len(fresh))
+	for node, seconds := range fresh {
+		if old, known := p[node]; !known || math.Abs(seconds-old) > enough*total {
+			changed = true
+		}
+	}
+	return fresh, changed || len(fresh) != len(p)
+}
+
+// round keeps milliseconds.
+func round(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
+
+// paceOf returns how long the nodes of a command usually take; empty if that is unknown.
+func (r *Runner) paceOf(ctx context.Context, command string) pace {
+	r.paces.Lock()
+	defer r.paces.Unlock()
+	return maps.Clone(r.loadPace(ctx, command))
+}
+
+// loadPace reads it once; the caller holds paces.
+func (r *Runner) loadPace(ctx context.Context, command string) pace {
+	if known, ok := r.paceBy[command]; ok {
+		return known
+	}
+	known := pace{}
+	if err := r.o.Store.Get(ctx, paceKind, command, &known); isUnavailable(err) {
+		return known
+	}
+	r.paceBy[command] = known // no more than there are commands in bot.yaml
+	return known
+}
+
+// learn adds a run to what is known of a command. A number that is lost does no harm.
+func (r *Runner) learn(ctx context.Context, command string, took pace) {
+	c := r.o.Command(command)
+	if c == nil {
+		return
+	}
+	r.paces.Lock()
+	defer r.paces.Unlock()
+	fresh, changed := r.loadPace(ctx, command).with(took, c.Has)
+	if !changed {
+		return
+	}
+	r.paceBy[command] = fresh
+	if err := r.o.Store.Put(ctx, paceKind, command, fresh, paceKeep); err != nil {
+		r.o.Logger.Debug("cannot note how long nodes take", "error", err)
+	}
+}
+
+// makes is what the request's workflow makes, "" for words.
+func (j *job) makes() platform.Media {
+	c := j.r.o.Command(j.rec.Command)
+	if c == nil {
+		return platform.Photo
+	}
+	switch c.Makes() {
+	case workflow.Films:
+		return platform.Video
+	case workflow.Sounds:
+		return platform.Audio
+	case workflow.Sentences:
+		return ""
+	case workflow.Pictures:
+	}
+	if j.rec.Args.AsFile {
+		return platform.Document
+	}
+	return platform.Photo
+}
