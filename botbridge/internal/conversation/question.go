@@ -81,7 +81,7 @@ func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
 	if tn.Chat.Group {
 		text += " " + t.say(tn, "answer_here", nil)
 	}
-	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press})
+	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true})
 	if err != nil || !tn.Chat.Group || len(ids) == 0 {
 		return passing(err)
 	}

@@ -89,7 +89,7 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 		args.Styles = fresh.Styles
 	}
 	args.SeedGiven = c.Takes(workflow.Seed)
-	inputs, _ := inputsOf(tn.Message.Files, c)
+	inputs, _ := inputsOf(tn.Message.Files, c, nil)
 	if len(inputs) == 0 {
 		inputs = again(rec.Inputs)
 	}
