@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/telegram": {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/webchat":  {"botbridge/internal/platform"},
 	"botbridge/internal/discord":  {"botbridge/internal/platform", "internal/retry"},
-	"botbridge/internal/hubapi":   {"internal/comfyui", "internal/pyjson"},
+	"botbridge/internal/hubapi":   {"internal/comfyui"},
 	"botbridge/internal/state":    {"internal/redis"},
 	"botbridge/internal/workflow": {"internal/pyjson"},
 	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/freeport", "internal/programs"},
