@@ -81,9 +81,9 @@ func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
 	if tn.Chat.Group {
 		text += " " + t.say(tn, "answer_here", nil)
 	}
-	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true})
+	ids, err := t.send(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true})
 	if err != nil || !tn.Chat.Group || len(ids) == 0 {
-		return passing(err)
+		return err
 	}
 	q.Asked = ids[0]
 	return t.o.Store.Put(ctx, questionKind, questionName(tn), q, questionKeep)
