@@ -135,6 +135,10 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		b.enhance = enhance.New(o)
 		better = &conversation.Enhance{Client: b.enhance, PerDay: c.Enhance.Daily(), Translate: c.Enhance.Translate}
 	}
+	var judge request.Judge
+	if c.Results != nil {
+		judge = b.judge(limits.NewJudge(*c.Results))
+	}
 	var terms *conversation.Terms
 	if c.Terms != nil {
 		texts, version, err := c.Terms.Read(c.Folder)
@@ -148,7 +152,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	b.runner = request.NewRunner(request.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Texts: b.texts, Platform: find,
 		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale, Vary: vary,
-		InPlace: c.Delivery == "edit", Links: strings.TrimRight(c.FilesURL, "/"), Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
+		InPlace: c.Delivery == "edit", Links: strings.TrimRight(c.FilesURL, "/"), Judge: judge, Observe: b.metrics.ended, Instances: func() int { return int(b.instances.Load()) }, Logger: b.log,
 	})
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,

@@ -44,6 +44,8 @@ type Config struct {
 	Enhance *Enhance `yaml:"enhance"`
 	// Terms are accepted before the first request; nil: there are none.
 	Terms *Terms `yaml:"terms"`
+	// Results looks at what was made before it is shown; nil: nobody does.
+	Results *limits.Results `yaml:"results"`
 	// Limits says who may do what.
 	Limits limits.Config `yaml:"limits"`
 	// Delivery is how a single picture is sent: "reply", as a new message, or

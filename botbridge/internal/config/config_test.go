@@ -52,6 +52,8 @@ func TestMistakes(t *testing.T) {
 		"terms: {en: {file: gone}}\ncommands: {a: {}}":                                   "terms: en: open",
 		"terms: {klingon speak: x}\ncommands: {a: {}}":                                   "this is no language",
 		"terms: hello\ncommands: {a: {}}":                                                "terms is a map of languages",
+		"results: {fail: maybe}\ncommands: {a: {}}":                                      "neither open nor closed",
+		"results: {hook: nowhere}\ncommands: {a: {}}":                                    "results: hook: this is not an http",
 		"files_url: nowhere\ncommands: {a: {}}":                                          "is not an address",
 	} {
 		path := filepath.Join(t.TempDir(), "bot.yaml")

@@ -53,6 +53,9 @@ func (c *Config) Problems() (list []error) {
 	list = append(list, c.telegramProblems()...)
 	list = append(list, c.discordProblems()...)
 	list = append(list, c.enhanceProblems()...)
+	if c.Results != nil {
+		list = append(list, c.Results.Problems()...)
+	}
 	if c.Terms != nil {
 		if _, _, err := c.Terms.Read(c.Folder); err != nil {
 			list = append(list, err)

@@ -254,7 +254,7 @@ func writeForm(form *multipart.Writer, payload []byte, files []platform.Attachme
 		if err != nil {
 			return err
 		}
-		if part, err = form.CreateFormFile(fmt.Sprintf("files[%d]", i), fileName(files[i].Name)); err != nil {
+		if part, err = form.CreateFormFile(fmt.Sprintf("files[%d]", i), fileName(files[i])); err != nil {
 			return err
 		}
 		_, err = io.Copy(part, &source{sources[i], seen})
@@ -281,15 +281,18 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // fileName makes a name that Discord shows as it is.
-func fileName(name string) string {
-	name = strings.Map(func(r rune) rune {
+func fileName(f platform.Attachment) string {
+	name := strings.Map(func(r rune) rune {
 		if r < ' ' || strings.ContainsRune(`/\"`, r) {
 			return '_'
 		}
 		return r
-	}, name)
+	}, f.Name)
 	if name == "" || strings.Trim(name, ".") == "" {
-		return "file"
+		name = "file"
+	}
+	if f.Spoiler {
+		return "SPOILER_" + name // Discord covers what is called so
 	}
 	return name
 }

@@ -272,7 +272,7 @@ func update(p platform.Post) messageUpdate {
 // attachments names the files of a call, which are its other parts.
 func attachments(files []platform.Attachment) (list []attachment) {
 	for i, f := range files {
-		list = append(list, attachment{ID: strconv.Itoa(i), Filename: fileName(f.Name)})
+		list = append(list, attachment{ID: strconv.Itoa(i), Filename: fileName(f)})
 	}
 	return list
 }

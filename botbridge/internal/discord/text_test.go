@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
 func TestPlain(t *testing.T) {
@@ -100,4 +102,11 @@ func FuzzMessage(f *testing.F) {
 	require.NoError(f, err)
 	d.me.Store(&identity{"8", "9"})
 	f.Fuzz(func(_ *testing.T, raw []byte) { d.said(raw, "said") })
+}
+
+// Discord covers a file by its name.
+func TestSpoilersByName(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "SPOILER_a.png", fileName(platform.Attachment{Name: "a.png", Spoiler: true}))
+	require.Equal(t, "a.png", fileName(platform.Attachment{Name: "a.png"}))
 }

@@ -57,6 +57,9 @@ type Attachment struct {
 	Media Media
 	// Size is in bytes, 0 when unknown.
 	Size int64
+	// Spoiler means that it is covered until somebody wants to see it, as far as the
+	// platform can cover a file of that kind.
+	Spoiler bool
 	// Open opens the file from its beginning. Each attempt to send reopens it, so
 	// that no file is held in memory.
 	Open func(ctx context.Context) (io.ReadCloser, error)

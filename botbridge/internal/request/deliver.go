@@ -50,6 +50,9 @@ func (j *job) deliverFiles(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := j.judge(ctx, false); err != nil {
+		return err
+	}
 	if group := j.nextGroup(); j.inPlace(group) {
 		return j.deliverInPlace(ctx, group)
 	}
@@ -316,6 +319,8 @@ func (j *job) fate() Outcome {
 		switch {
 		case out.State == Lost || out.State == TooBig && out.Link == "":
 			return Undelivered
+		case out.State == Kept && fate == Done:
+			fate = Hidden
 		case out.State == Unsure:
 			fate = InDoubt
 		case out.State == TooBig && j.untold:

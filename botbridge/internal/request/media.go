@@ -111,7 +111,7 @@ func animated(head []byte, format string) bool {
 func (j *job) attachment(out Output) platform.Attachment {
 	tenant := j.rec.Tenant()
 	return platform.Attachment{
-		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size,
+		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Spoiler: out.Verdict == Covered,
 		Link: func(ctx context.Context) (string, error) { return j.link(ctx, out) },
 		Open: func(ctx context.Context) (io.ReadCloser, error) {
 			body, _, err := j.r.o.Hub.View(ctx, tenant, out.Ref)

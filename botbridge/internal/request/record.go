@@ -57,6 +57,8 @@ const (
 const (
 	// InDoubt: some files may not have arrived.
 	InDoubt Outcome = "in_doubt"
+	// Hidden: moderation does not let some files be shown.
+	Hidden Outcome = "hidden"
 	// Undelivered: some files could not be delivered.
 	Undelivered Outcome = "undelivered"
 )
@@ -140,6 +142,8 @@ const (
 	Unsure Sent = "unsure"
 	// Lost: it cannot be delivered.
 	Lost Sent = "lost"
+	// Kept: moderation does not let it be shown.
+	Kept Sent = "kept"
 	// TooBig: larger than the platform allows.
 	TooBig Sent = "too_big"
 )
@@ -156,6 +160,9 @@ type Output struct {
 	Size int64 `json:"size,omitempty"`
 	// Link is where a file that is too large to be sent can be fetched.
 	Link string `json:"link,omitempty"`
+	// Verdict is what moderation says about it, and Reason why.
+	Verdict Verdict `json:"verdict,omitempty"`
+	Reason  string  `json:"reason,omitempty"`
 }
 
 // Text is a text that a run made. It is forgotten once it has been said.

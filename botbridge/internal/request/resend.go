@@ -32,9 +32,16 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		return nil
 	}
 	var copies []string
+	// Those that were sent before there was moderation, too.
+	if err := j.judge(ctx, true); err != nil {
+		return err
+	}
+	if only >= 0 && only < len(j.rec.Outputs) && j.rec.Outputs[only].State == Kept || j.allKept() {
+		return fmt.Errorf("the files of request %s are kept back: %w", id, platform.ErrRefused)
+	}
 	for i := range j.rec.Outputs {
 		out := &j.rec.Outputs[i]
-		if !asFiles && out.State != Unsure || only >= 0 && i != only {
+		if !asFiles && out.State != Unsure || only >= 0 && i != only || out.State == Kept {
 			continue
 		}
 		shown := *out
@@ -60,7 +67,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		}
 	}
 	if !asFiles && rec.Phase == Over {
-		_, err = r.o.Store.Save(ctx, id, version, &j.rec)
+		_, err = r.o.Store.Save(ctx, id, j.version, &j.rec)
 	}
 	return errors.Join(err, r.NoteCopies(ctx, id, copies...))
 }

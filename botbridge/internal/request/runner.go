@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Runner works with; all but Links, Observe and Logger are
+// Options are what a Runner works with; all but Links, Judge, Observe and Logger are
 // required.
 type Options struct {
 	Store  *state.Store
@@ -35,6 +35,9 @@ type Options struct {
 	// Links is the URL under which users reach the hub's links to files, without a
 	// trailing slash; "" for none.
 	Links string
+	// Judge looks at files before they are shown; nil: nobody does. Previews of runs, which
+	// it does not see, are not shown then.
+	Judge Judge
 	// Observe is called for each finished request: the command and what it came to.
 	Observe func(command string, outcome Outcome)
 	// Instances returns how many instances can work, for the expected time.

@@ -36,6 +36,7 @@ type silent struct {
 	edits   []platform.Post
 	dropped int
 	command *workflow.Command
+	judge   Judge
 	read    []image.Point // the sizes of pictures that were sent, if there is a command
 }
 
@@ -109,7 +110,7 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	r := NewRunner(Options{
 		Store: db, Hub: client, Outbox: out, Texts: texts,
 		Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return p.command },
-		Observe: func(_ string, o Outcome) { fates <- o },
+		Observe: func(_ string, o Outcome) { fates <- o }, Judge: p.judge,
 	})
 	rec := NewRecord(IDOf(t.Name()))
 	rec.Platform, rec.Chat.ID, rec.User.ID, rec.Status, rec.Language = "silent", "7", "7", "status", "en"

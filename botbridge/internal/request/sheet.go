@@ -10,6 +10,7 @@ import (
 	"image/draw"
 	"image/jpeg"
 	"io"
+	"slices"
 	"strconv"
 
 	xdraw "golang.org/x/image/draw"
@@ -67,7 +68,8 @@ func (j *job) shownAtOnce() bool {
 // sheet is the sheet of all outputs. It is made again for each attempt to send it, one at
 // a time in the whole bridge, so that no more than one picture is in memory.
 func (j *job) sheet() platform.Attachment {
-	return platform.Attachment{Name: "pictures.jpg", Media: platform.Photo, Size: sheetSize, Open: func(ctx context.Context) (io.ReadCloser, error) {
+	covered := slices.ContainsFunc(j.rec.Outputs, func(out Output) bool { return out.Verdict == Covered })
+	return platform.Attachment{Name: "pictures.jpg", Media: platform.Photo, Size: sheetSize, Spoiler: covered, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		select {
 		case j.r.sheets <- struct{}{}:
 			defer func() { <-j.r.sheets }()

@@ -45,7 +45,7 @@ func (j *job) statusPost() platform.Post {
 		post.Text = j.say("kept", nil)
 	case p.started:
 		post.Text = j.runningText()
-		if j.rec.Previews && p.preview != nil {
+		if j.rec.Previews && p.preview != nil && j.r.o.Judge == nil {
 			post.Files = []platform.Attachment{previewOf(p.preview)}
 		}
 	case p.position >= 0:
@@ -151,6 +151,12 @@ func (j *job) donePost() platform.Post {
 	if count[Lost] > 0 {
 		lines = append(lines, j.say("lost", nil))
 		post.Buttons = append(j.buttons(VerbAgain), nil)[:1]
+	}
+	if line := j.keptLine(); line != "" {
+		lines = append(lines, line)
+	}
+	if j.allKept() {
+		post.Buttons = j.buttons(VerbAgain)
 	}
 	post.Text = strings.Join(lines, "\n")
 	return post

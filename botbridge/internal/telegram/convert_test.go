@@ -45,3 +45,13 @@ func TestGroupMessages(t *testing.T) {
 		require.Equal(t, want.Addressed, e.Addressed, body)
 	}
 }
+
+// What is to be covered is covered in an album and in place of a message, too.
+func TestSpoilersInAlbums(t *testing.T) {
+	t.Parallel()
+	for _, media := range []platform.Media{platform.Photo, platform.Video, platform.Animation} {
+		doc, err := json.Marshal(input(platform.Attachment{Media: media, Spoiler: true}, "a", "", nil))
+		require.NoError(t, err)
+		require.Contains(t, string(doc), `"has_spoiler":true`, media)
+	}
+}

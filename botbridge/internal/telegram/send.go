@@ -81,15 +81,18 @@ func (t *Telegram) sendFile(ctx context.Context, to platform.Chat, p platform.Po
 	case platform.Photo:
 		return t.bot.SendPhoto(ctx, &bot.SendPhotoParams{
 			ChatID: to.ID, MessageThreadID: thread, Photo: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+			HasSpoiler: p.Files[0].Spoiler,
 		})
 	case platform.Video:
 		return t.bot.SendVideo(ctx, &bot.SendVideoParams{
 			ChatID: to.ID, MessageThreadID: thread, Video: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+			HasSpoiler:        p.Files[0].Spoiler,
 			SupportsStreaming: true,
 		})
 	case platform.Animation:
 		return t.bot.SendAnimation(ctx, &bot.SendAnimationParams{
 			ChatID: to.ID, MessageThreadID: thread, Animation: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
+			HasSpoiler: p.Files[0].Spoiler,
 		})
 	case platform.Audio:
 		return t.bot.SendAudio(ctx, &bot.SendAudioParams{
@@ -133,11 +136,11 @@ func input(f platform.Attachment, name, caption string, from io.Reader) models.I
 	name = "attach://" + name
 	switch f.Media {
 	case platform.Photo:
-		return &models.InputMediaPhoto{Media: name, Caption: caption, MediaAttachment: from}
+		return &models.InputMediaPhoto{Media: name, Caption: caption, MediaAttachment: from, HasSpoiler: f.Spoiler}
 	case platform.Video:
-		return &models.InputMediaVideo{Media: name, Caption: caption, MediaAttachment: from, SupportsStreaming: true}
+		return &models.InputMediaVideo{Media: name, Caption: caption, MediaAttachment: from, SupportsStreaming: true, HasSpoiler: f.Spoiler}
 	case platform.Animation:
-		return &models.InputMediaAnimation{Media: name, Caption: caption, MediaAttachment: from}
+		return &models.InputMediaAnimation{Media: name, Caption: caption, MediaAttachment: from, HasSpoiler: f.Spoiler}
 	case platform.Audio:
 		return &models.InputMediaAudio{Media: name, Caption: caption, MediaAttachment: from}
 	case platform.Document:

@@ -140,6 +140,8 @@ type File struct {
 	Media string `json:"media"`
 	Size  int64  `json:"size,omitempty"`
 	URL   string `json:"url"`
+	// Spoiler asks to cover it until somebody wants to see it.
+	Spoiler bool `json:"spoiler,omitempty"`
 }
 
 // Send implements platform.Platform.
@@ -188,7 +190,7 @@ func (w *Webchat) post(ctx context.Context, event string, to platform.Chat, id s
 		if err != nil {
 			return fmt.Errorf("%w: %w", platform.ErrSource, err)
 		}
-		s.Files = append(s.Files, File{Name: f.Name, Media: string(f.Media), Size: f.Size, URL: link})
+		s.Files = append(s.Files, File{Name: f.Name, Media: string(f.Media), Size: f.Size, URL: link, Spoiler: f.Spoiler})
 	}
 	return w.say(ctx, s)
 }

@@ -1,0 +1,22 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+)
+
+// judge asks the operator's service about results. That it gives no verdict is logged:
+// everybody who waits would only see what bot.yaml says for that.
+func (b *Bridge) judge(service *limits.Judge) request.Judge {
+	return func(ctx context.Context, r request.Result) (request.Verdict, string, error) {
+		v, failed, err := service.Judge(ctx, limits.Made{
+			Name: r.Name, Size: r.Size, Words: r.Words, Command: r.Command, Read: r.Read,
+		})
+		if failed != nil {
+			b.log.Warn("a result could not be looked at", "verdict", v.Verdict, "error", failed)
+		}
+		return request.Verdict(v.Verdict), v.Reason, err
+	}
+}
