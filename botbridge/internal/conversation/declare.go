@@ -28,6 +28,8 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) [
 			own.Arguments = []platform.Argument{words}
 		case "forget":
 			own.Arguments = []platform.Argument{d.argument("me", "", platform.Switch)}
+		case "my":
+			own.Arguments = []platform.Argument{d.argument("search", "", platform.Words)}
 		case "cancel":
 			own.Arguments = []platform.Argument{d.argument("all", "", platform.Switch)}
 		case "help":

@@ -25,6 +25,12 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	if verb == verbBetter || verb == verbOwn || verb == verbNone {
 		return t.pressedOffer(ctx, tn, verb, rest)
 	}
+	if verb == verbMy {
+		return t.pressedMy(ctx, tn, rest)
+	}
+	if verb == verbGet {
+		return t.pressedGet(ctx, tn, rest)
+	}
 	if verb == verbForget {
 		return t.pressedForget(ctx, tn, rest)
 	}

@@ -108,6 +108,7 @@ func New(o Options) *Talk {
 		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
 		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
+		"my": t.my, "models": t.models,
 	}
 	if o.Enhance != nil {
 		t.builtIn[enhanceFlag] = t.enhance
@@ -122,7 +123,7 @@ func New(o Options) *Talk {
 // other words to ask for.
 func Reserved(enhance bool) []string {
 	names := []string{
-		"start", "help", "queue", "status", "cancel", "settings", "why", "export", "forget", "info", "delete", "remix", "styles", "ban", "unban", "quota",
+		"start", "help", "queue", "status", "cancel", "settings", "why", "export", "forget", "info", "delete", "remix", "styles", "my", "models", "ban", "unban", "quota",
 		"stats", "broadcast",
 	}
 	if enhance {
@@ -134,7 +135,7 @@ func Reserved(enhance bool) []string {
 // Menu returns the names of the bridge's own commands that everybody may use, in the
 // order in which platforms show them. enhance means that there are other words to ask for.
 func Menu(enhance bool) []string {
-	own := []string{"queue", "why", "cancel", "status", "settings", "export", "forget", "help"}
+	own := []string{"my", "models", "queue", "why", "cancel", "status", "settings", "export", "forget", "help"}
 	if enhance {
 		return append([]string{enhanceFlag}, own...)
 	}

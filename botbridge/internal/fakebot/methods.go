@@ -100,6 +100,8 @@ func (f *Fake) do(c *call) (any, *problem) {
 	switch {
 	case kinds[c.method] != "":
 		return f.send(c, chat, kinds[c.method])
+	case c.method == "copyMessage":
+		return f.copyMessage(c, chat)
 	case c.method == "sendMediaGroup":
 		return f.sendAlbum(c, chat)
 	case strings.HasPrefix(c.method, "editMessage"):

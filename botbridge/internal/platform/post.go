@@ -26,7 +26,13 @@ type Post struct {
 	Asks bool
 	// Files are shown as an album if there are several.
 	Files []Attachment
+	// Copy is a message of the bridge that shows the single file already: a platform that
+	// can copies it, and sends the file if that does not work.
+	Copy *Original
 }
+
+// Original is a message of the bridge.
+type Original struct{ Chat, Message string }
 
 // Button is shown under a message.
 type Button struct {

@@ -54,6 +54,12 @@ func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) 
 	if len(p.Files) > 1 {
 		return t.sendAlbum(ctx, seen, to, p)
 	}
+	if p.Copy != nil {
+		if ids, err := t.copy(ctx, to, p); err == nil || !errors.Is(err, platform.ErrGone) && !errors.Is(err, platform.ErrRefused) {
+			return ids, err
+		}
+		ctx, seen = observed(ctx)
+	}
 	sources, closeAll, err := open(ctx, p.Files, seen)
 	if err != nil {
 		return nil, err
@@ -68,6 +74,19 @@ func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) 
 	} else {
 		m, err = t.sendFile(ctx, to, p, sources[0])
 	}
+	if err := seen.explain(err); err != nil {
+		return nil, err
+	}
+	return []string{strconv.Itoa(m.ID)}, nil
+}
+
+// copy sends what a message shows again, without an upload.
+func (t *Telegram) copy(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+	ctx, seen := observed(ctx)
+	m, err := t.bot.CopyMessage(ctx, &bot.CopyMessageParams{
+		ChatID: to.ID, MessageThreadID: number(to.Topic), FromChatID: p.Copy.Chat, MessageID: number(p.Copy.Message), Caption: clip(p.Text, maxCaption),
+		ReplyParameters: reply(p), ReplyMarkup: markup(p),
+	})
 	if err := seen.explain(err); err != nil {
 		return nil, err
 	}

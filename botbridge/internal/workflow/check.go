@@ -82,6 +82,34 @@ func (c *Command) makes(catalog *Catalog) bool {
 	})
 }
 
+// Model returns the model that the workflow uses if nobody names one, "" if none can be
+// named.
+func (c *Command) Model() string {
+	for _, slot := range c.slots[Model] {
+		if model, ok := c.graph.literal(slot.Node, slot.Input).(pyjson.String); ok {
+			return string(model)
+		}
+	}
+	return ""
+}
+
+// ModelClasses returns the classes of the nodes that load the model.
+func (c *Command) ModelClasses() (classes []string) {
+	for _, slot := range c.slots[Model] {
+		classes = append(classes, c.graph.Class(slot.Node))
+	}
+	return classes
+}
+
+// Offers reports whether the fleet has a model for the command; known is false if the
+// catalog does not say.
+func (c *Command) Offers(catalog *Catalog, model string) (has, known bool) {
+	for _, class := range c.ModelClasses() {
+		known = known || catalog.classes.Object(class) != nil
+	}
+	return c.offers(catalog, model), known
+}
+
 // offers reports whether the model input can be set to a name.
 func (c *Command) offers(catalog *Catalog, model string) bool {
 	for _, slot := range c.slots[Model] {

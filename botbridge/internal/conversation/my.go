@@ -1,0 +1,237 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+const (
+	// verbMy turns the pages of a list of pictures; what follows is the list and "p2" or
+	// "s2", for the page and whether it is one of favourites. verbGet sends the pictures
+	// of a request again; what follows is the request and a number from 1, 0 for all.
+	verbMy  = "my"
+	verbGet = "mg"
+
+	myKind = "my"
+	// myKeep is how long the pages of a list can be turned.
+	myKeep = 24 * time.Hour
+	// myPage is how many pictures are on a page.
+	myPage = 5
+	// myLook bounds how many requests are looked at for a list, myMost how many it has.
+	myLook = 500
+	myMost = 100
+	// myWords bounds the words that are searched, in characters.
+	myWords = 100
+)
+
+// view is a list of pictures that somebody has asked for.
+type view struct {
+	Who    string `json:"who"`
+	Search string `json:"search,omitempty"`
+}
+
+// mine is a line of such a list.
+type mine struct {
+	request string
+	number  int // from 1, 0 for all pictures
+	text    string
+}
+
+// my answers /my: a user's last pictures; /my WORDS: those whose command or words contain
+// the words.
+func (t *Talk) my(ctx context.Context, tn *turn) error {
+	v, id := view{Who: tn.who(), Search: tn.rest}, request.IDOf(tn.Key())
+	if runes := []rune(v.Search); len(runes) > myWords {
+		v.Search = string(runes[:myWords])
+	}
+	if err := t.o.Store.Put(ctx, myKind, id, v, myKeep); err != nil {
+		return err
+	}
+	post, err := t.myPost(ctx, tn, v, id, false, 1)
+	if err != nil {
+		return err
+	}
+	post.ReplyTo, post.Private = tn.Message.ID, true
+	return t.post(ctx, tn, post)
+}
+
+// pressedMy turns a page.
+func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
+	id, at, _ := strings.Cut(data, ":")
+	page, _ := strconv.Atoi(at[min(1, len(at)):])
+	var v view
+	err := t.o.Store.Get(ctx, myKind, id, &v)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	switch {
+	case err != nil, page < 1, at[0] != 'p' && at[0] != 's':
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		return nil
+	case v.Who != tn.who():
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))
+		return nil
+	}
+	post, err := t.myPost(ctx, tn, v, id, at[0] == 's', page)
+	if err != nil {
+		return err
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, post); mayPass(err) {
+		return err
+	}
+	return nil
+}
+
+// myPost is a page of a list.
+func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bool, page int) (platform.Post, error) {
+	find, kind, head, other := t.myLast, "p", "my_head", "s"
+	if stars {
+		find, kind, head, other = t.myStars, "s", "my_stars", "p"
+	}
+	list, err := find(ctx, tn, v.Search)
+	if err != nil {
+		return platform.Post{}, err
+	}
+	pages := max(1, (len(list)+myPage-1)/myPage)
+	page = min(page, pages)
+	lines := []string{t.say(tn, head, locale.With{"page": page, "pages": pages}), ""}
+	var numbers, turns []platform.Button
+	for i, m := range list[(page-1)*myPage : min(page*myPage, len(list))] {
+		label := strconv.Itoa((page-1)*myPage + i + 1)
+		lines = append(lines, label+". "+m.text)
+		numbers = append(numbers, platform.Button{Label: label, Data: fmt.Sprintf("%s:%s:%d", verbGet, m.request, m.number)})
+	}
+	if len(list) == 0 {
+		key := "my_none"
+		if v.Search != "" {
+			key = "my_unfound"
+		}
+		lines = []string{t.say(tn, head, locale.With{"page": 1, "pages": 1}), "", t.say(tn, key, locale.With{"words": v.Search})}
+	}
+	turn := func(label, kind string, page int) platform.Button {
+		return platform.Button{Label: label, Data: fmt.Sprintf("%s:%s:%s%d", verbMy, id, kind, page)}
+	}
+	if page > 1 {
+		turns = append(turns, turn("◀", kind, page-1))
+	}
+	turns = append(turns, turn(t.say(tn, "button_my_"+other, nil), other, 1))
+	if page < pages {
+		turns = append(turns, turn("▶", kind, page+1))
+	}
+	post := platform.Post{Text: strings.Join(lines, "\n")}
+	if len(numbers) > 0 {
+		post.Buttons = append(post.Buttons, numbers)
+	}
+	post.Buttons = append(post.Buttons, turns)
+	return post, nil
+}
+
+// myLast lists the last pictures of a user, the newest first.
+func (t *Talk) myLast(ctx context.Context, tn *turn, search string) (list []mine, err error) {
+	ids, err := t.o.Store.Own(ctx, tn.who())
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(ids)
+	search = strings.ToLower(search)
+	for _, id := range ids[:min(myLook, len(ids))] {
+		rec, err := t.o.Runner.Load(ctx, id)
+		if errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !showsIn(tn, rec) || !strings.Contains(strings.ToLower(rec.Command+" "+rec.Args.Prompt), search) {
+			continue
+		}
+		text := fmt.Sprintf("/%s %s", rec.Command, short(rec.Args.Prompt))
+		if n := len(rec.Outputs); n > 1 {
+			text += fmt.Sprintf(" ×%d", n)
+		}
+		if list = append(list, mine{request: id, text: strings.TrimSpace(text) + rec.Asked.UTC().Format(" · 02.01.")}); len(list) == myMost {
+			break
+		}
+	}
+	return list, nil
+}
+
+// myStars lists a user's favourites, the newest first.
+func (t *Talk) myStars(ctx context.Context, tn *turn, search string) (list []mine, err error) {
+	stars, err := t.o.Store.Stars(ctx, tn.who(), search)
+	if err != nil {
+		return nil, err
+	}
+	for _, star := range stars {
+		if tn.Chat.Group && star.Chat != tn.Chat.ID {
+			continue
+		}
+		text := strings.TrimSpace(fmt.Sprintf("★ /%s %s", star.Command, short(star.Words)))
+		if list = append(list, mine{request: star.Request, number: star.Picture + 1, text: text}); len(list) == myMost {
+			break
+		}
+	}
+	return list, nil
+}
+
+// showsIn reports whether a request has made something that may be shown in the chat of a
+// turn: in a group only what was made there, because others read along.
+func showsIn(tn *turn, rec request.Record) bool {
+	return rec.Phase == request.Over && rec.Outcome == request.Done && rec.Platform == tn.Platform && (!tn.Chat.Group || rec.Chat.ID == tn.Chat.ID) &&
+		slices.ContainsFunc(rec.Outputs, func(out request.Output) bool { return path.Ext(out.Ref.Filename) != "" })
+}
+
+// pressedGet sends pictures again, to whoever made them or has them as favourites. Data may
+// be forged.
+func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
+	id, at, _ := strings.Cut(data, ":")
+	number, err := strconv.Atoi(at)
+	refuse := func(key string) error {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+		return nil
+	}
+	if err != nil || len(id) != len(request.IDOf("")) {
+		return refuse("too_old")
+	}
+	rec, err := t.o.Runner.Load(ctx, id)
+	switch {
+	case errors.Is(err, state.ErrNotFound), err == nil && (!showsIn(tn, rec) || number < 0 || number > len(rec.Outputs)):
+		return refuse("too_old")
+	case err != nil:
+		return err
+	}
+	if rec.Tenant() != tn.who() {
+		stars, err := t.o.Store.Stars(ctx, tn.who(), "")
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(stars, func(s state.Star) bool { return s.Request == id && s.Picture == number-1 }) {
+			return refuse("not_yours")
+		}
+	}
+	outputs := []int{number - 1}
+	if number == 0 {
+		outputs = nil
+		for i := range rec.Outputs {
+			outputs = append(outputs, i)
+		}
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	err = t.o.Runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press})
+	if err != nil && !mayPass(err) {
+		return t.reply(ctx, tn, t.say(tn, "lost", nil))
+	}
+	return err
+}

@@ -1,0 +1,21 @@
+package fakebot
+
+// copyMessage makes a message with what another one shows.
+func (f *Fake) copyMessage(c *call, chat int64) (any, *problem) {
+	from := f.find(c.int64("from_chat_id"), c.int("message_id"))
+	if from == nil || from.Deleted {
+		return nil, refuse("message to copy not found")
+	}
+	buttons, problem := buttonsOf(c)
+	if problem != nil {
+		return nil, problem
+	}
+	m := f.newMessage(chat)
+	id := m.ID
+	*m = *from
+	m.ID, m.Chat, m.FromBot, m.Album, m.ReplyTo, m.Topic, m.Buttons, m.Edits = id, chat, true, "", replyOf(c), c.int("message_thread_id"), buttons, 0
+	if caption := c.params["caption"]; caption != "" {
+		m.Text = caption
+	}
+	return map[string]any{"message_id": m.ID}, nil
+}

@@ -1,0 +1,73 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// SendTo shows outputs of a finished request again, in any chat of its platform: a single
+// one by copying its message where the platform can, the others from the hub. post says
+// what it answers and who reads it.
+func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platform.Chat, post platform.Post) error {
+	j := &job{r: r, rec: rec, platform: r.o.Platform(rec.Platform), prog: newProgress(0)}
+	if j.platform == nil {
+		return nil
+	}
+	var group []*Output
+	for _, i := range outputs {
+		if i >= 0 && i < len(j.rec.Outputs) && j.rec.Outputs[i].State != TooBig {
+			group = append(group, &j.rec.Outputs[i])
+		}
+	}
+	post.Text = j.caption(j.platform.Limits().Caption)
+	for most := max(1, j.platform.Limits().Album); len(group) > 0; {
+		n := 0
+		for n < min(most, len(group)) && (n == 0 || album(group[n]) && album(group[0])) {
+			n++
+		}
+		if err := j.sendTo(ctx, group[:n], to, post); err != nil {
+			return err
+		}
+		group = group[n:]
+		post.Text = ""
+	}
+	return nil
+}
+
+// album reports whether an output can be one of several in a message.
+func album(out *Output) bool { return out.Media == platform.Photo || out.Media == platform.Video }
+
+func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, post platform.Post) error {
+	for _, out := range group {
+		post.Files = append(slices.Clip(post.Files), j.attachment(*out))
+	}
+	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid {
+		post.Copy = &platform.Original{Chat: j.rec.Chat.ID, Message: one.Message}
+	}
+	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, nil)
+	switch {
+	case errors.Is(err, platform.ErrUncertain):
+		return nil // it may have arrived, and can be asked for again
+	case errors.Is(err, hubapi.ErrNotFound):
+		return fmt.Errorf("the files of request %s are gone: %w", j.rec.ID, err)
+	case err != nil:
+		return err
+	}
+	here := to.ID == j.rec.Chat.ID
+	j.rec.Chat = to
+	for i, out := range group {
+		if len(ids) > 0 {
+			out.Message = ids[min(i, len(ids)-1)]
+		}
+	}
+	j.noteShown(ctx, group)
+	if here {
+		return j.r.NoteCopies(ctx, j.rec.ID, ids...)
+	}
+	return nil
+}
