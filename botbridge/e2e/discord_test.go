@@ -18,16 +18,17 @@ const (
 	channel = "900000000000000002"
 )
 
-// newDiscordRig is a rig whose bridge is on Discord only.
-func newDiscordRig(t *testing.T, o fakediscord.Options) *rig {
+// newDiscordRig is a rig whose bridge is on Discord only. change may alter its options.
+func newDiscordRig(t *testing.T, o fakediscord.Options, change ...func(*stage.Options)) *rig {
 	t.Helper()
 	if o.AckWithin == 0 {
 		o.AckWithin = patience // a process of a busy machine may stand still
 	}
-	r := newRig(t, func(s *stage.Options) {
+	discord := func(s *stage.Options) {
 		s.Config = strings.Replace(config, "telegram: {rate: 10}", "discord: {guilds: [\""+server+"\"]}", 1)
 		s.Discord = o
-	})
+	}
+	r := newRig(t, append([]func(*stage.Options){discord}, change...)...)
 	t.Cleanup(func() { require.Empty(t, r.Discord.Violations(), "everything fits Discord's own document") })
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
