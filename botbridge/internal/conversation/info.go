@@ -101,7 +101,16 @@ func (t *Talk) gpu(ctx context.Context, rec request.Record) string {
 	if err != nil {
 		return ""
 	}
-	return clipRunes(gpu, 60)
+	return clipRunes(gpuName(gpu), 60)
+}
+
+// gpuName is what people call a GPU that ComfyUI calls "cuda:0 NVIDIA L4 : cudaMallocAsync".
+func gpuName(gpu string) string {
+	gpu, _, _ = strings.Cut(gpu, " : ")
+	if device, name, ok := strings.Cut(gpu, " "); ok && strings.Contains(device, ":") {
+		return name
+	}
+	return gpu
 }
 
 // pressedWorkflow sends the workflow of a picture.

@@ -76,7 +76,7 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	row := func(verbs ...string) {
 		post.Buttons = append(post.Buttons, request.Buttons(t.o.Texts, tn.language, rec.ID, verbs...)...)
 	}
-	if rec.Phase != request.Over || rec.Outcome != request.Done || len(rec.Outputs) == 0 {
+	if rec.Outcome != request.Done || len(rec.Outputs) == 0 {
 		row(request.VerbWorkflow, request.VerbDelete)
 		return post
 	}

@@ -96,6 +96,15 @@ func TestWhatMadeAPicture(t *testing.T) {
 	require.Contains(t, strings.Join(r.p.in("5"), "\n"), "Answer one of my pictures")
 }
 
+func TestGPUName(t *testing.T) {
+	t.Parallel()
+	for gpu, want := range map[string]string{
+		"cuda:0 NVIDIA GeForce RTX 4090 : cudaMallocAsync": "NVIDIA GeForce RTX 4090", "mps": "mps", "cpu": "cpu", "AMD Radeon": "AMD Radeon", "": "",
+	} {
+		require.Equal(t, want, gpuName(gpu))
+	}
+}
+
 // What somebody has said to the bot alone is nobody else's business, not even where a
 // platform lets others into that chat.
 func TestWhoMayReadWords(t *testing.T) {
