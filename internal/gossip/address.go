@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -33,10 +35,10 @@ func (g *Gossip) addresses(m *memberlist.Config) error {
 			return fmt.Errorf("advertised gossip address: %w", err)
 		}
 		m.AdvertiseAddr, m.AdvertisePort = ip.String(), port
-	case isAny(m.BindAddr) && len(c.Join) > 0:
-		// With several interfaces, only the one that leads to the hub is right;
+	case isAny(m.BindAddr):
+		// With several interfaces, only the one that leads to the others is right;
 		// memberlist would take the first private one, often a Docker bridge.
-		ip := localToward(c.Join[0])
+		ip := outward(c.Join)
 		if ip == "" {
 			break
 		}
@@ -81,6 +83,25 @@ func isAny(host string) bool {
 	return err == nil && ip.IsUnspecified()
 }
 
+// elsewhere is an address that no machine has (TEST-NET-2 of RFC 5737): packets to it
+// would leave by the default route.
+const elsewhere = "198.51.100.1"
+
+// lookupTimeout bounds the lookup of a member's name.
+const lookupTimeout = 2 * time.Second
+
+// outward returns the address of this machine that others can reach: the one from which
+// packets to the first of them that is not here are sent, or else to everywhere. "" if
+// there is none.
+func outward(members []string) string {
+	for _, member := range append(slices.Clone(members), elsewhere) {
+		if ip := localToward(member); ip != "" {
+			return ip
+		}
+	}
+	return ""
+}
+
 // localToward returns the local address from which packets to a member are sent. It
 // sends none itself.
 func localToward(member string) string {
@@ -88,7 +109,8 @@ func localToward(member string) string {
 	if err != nil {
 		return ""
 	}
-	conn, err := net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(port)))
+	dialer := net.Dialer{Timeout: lookupTimeout} // only the name can take time
+	conn, err := dialer.Dial("udp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return ""
 	}
