@@ -71,6 +71,7 @@ func TestCheckFindsProblems(t *testing.T) {
 telegram: {token: {file: gone}}
 redis: "redis:/nowhere"
 limits: {waiting: -1}
+default_edit_command: odd
 commands:
   odd: {workflow: odd.json}
   gone: {workflow: gone.json}
@@ -84,7 +85,8 @@ commands:
 	out, err := check(t, filepath.Join(dir, "bot.yaml"))
 	require.ErrorIs(t, err, errProblems)
 	for _, want := range []string{
-		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "telegram: token:", "redis:", "waiting: -1 is below zero", "command ui: this is a workflow of the web UI",
+		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "telegram: token:", "redis:", "waiting: -1 is below zero",
+		"default_edit_command: odd does not make something from a picture and words", "command ui: this is a workflow of the web UI",
 	} {
 		require.Contains(t, out, want)
 	}

@@ -34,6 +34,7 @@ func TestProblems(t *testing.T) {
 		telegram("") + "limits: {admins: [discord:ada]}":                                                    "an id of Discord is a long number",
 		telegram("") + "limits: {filter_url: nowhere}":                                                      "filter_url",
 		telegram("") + "locales: nowhere":                                                                   "there is no folder",
+		telegram("") + "default_edit_command: nope":                                                         `default_edit_command: there is no command "nope"`,
 		telegram("") + "hub: nowhere":                                                                       "hub: this is not an address",
 		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, max_steps: -2}}":             "max_steps: -2 is below zero",
 		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}": "257 characters are too many for Telegram",
