@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -188,12 +189,12 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	}
 	prompt, negative := o.Args.Prompt, o.Args.Negative
 	if o.Task == enhance.Improve || enhance.Foreign(prompt) {
-		if prompt, err = e.Client.Ask(ctx, o.Task, prompt); err != nil {
+		if prompt, err = t.otherWords(ctx, tn, o.Task, prompt); err != nil {
 			return t.noWords(ctx, err)
 		}
 	}
 	if negative != "" && enhance.Foreign(negative) && e.Translate && !tn.settings.NoTranslate {
-		if negative, err = e.Client.Ask(ctx, enhance.Translate, negative); err != nil {
+		if negative, err = t.otherWords(ctx, tn, enhance.Translate, negative); err != nil {
 			return t.noWords(ctx, err)
 		}
 	}
@@ -210,6 +211,25 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	}
 	o.Prompt, o.Negative = prompt, negative
 	return "", nil
+}
+
+// otherWords asks the endpoint, and shows meanwhile that the bridge is at work.
+func (t *Talk) otherWords(ctx context.Context, tn *turn, task enhance.Task, words string) (string, error) {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			t.o.Outbox.Work(tn.p, tn.Chat, "")
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return t.o.Enhance.Client.Ask(ctx, task, words)
 }
 
 // noWords says what an error means for the user.

@@ -111,7 +111,10 @@ func (j *Judge) Judge(ctx context.Context, m Made) (v Verdict, failed, err error
 		if err != nil {
 			return v, nil, err
 		}
-		if v, failed = j.ask(ctx, m, data); failed == nil {
+		if len(data) <= maxResult { // the size may not have been known
+			v, failed = j.ask(ctx, m, data)
+		}
+		if failed == nil {
 			return v, nil, nil
 		}
 	}

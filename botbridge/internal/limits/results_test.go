@@ -84,8 +84,13 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+	large := func(context.Context) ([]byte, error) { return make([]byte, 21<<20), nil }
+	v, failed, err := limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}).Judge(t.Context(), limits.Made{Read: large})
+	require.NoError(t, err)
+	require.ErrorContains(t, failed, "larger", "a file of unknown size")
+	require.Equal(t, limits.Refuse, v.Verdict)
 	gone := errors.New("gone")
-	_, _, err := limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}).Judge(t.Context(), limits.Made{
+	_, _, err = limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}).Judge(t.Context(), limits.Made{
 		Read: func(context.Context) ([]byte, error) { return nil, gone },
 	})
 	require.ErrorIs(t, err, gone, "a file that cannot be read is no verdict")

@@ -18,11 +18,31 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 	if j.platform == nil {
 		return nil
 	}
+	if r.o.Judge != nil {
+		// Those that were sent before there was moderation are looked at, too.
+		var fresh Record
+		version, err := r.o.Store.Load(ctx, rec.ID, &fresh)
+		if err != nil {
+			return err
+		}
+		j.rec, j.version = fresh, version
+		if err := j.judge(ctx, true); err != nil {
+			return err
+		}
+	}
 	var group []*Output
+	kept := false
 	for _, i := range outputs {
-		if i >= 0 && i < len(j.rec.Outputs) && j.rec.Outputs[i].State != TooBig {
+		switch {
+		case i < 0 || i >= len(j.rec.Outputs) || j.rec.Outputs[i].State == TooBig:
+		case j.rec.Outputs[i].State == Kept:
+			kept = true
+		default:
 			group = append(group, &j.rec.Outputs[i])
 		}
+	}
+	if kept && len(group) == 0 {
+		return fmt.Errorf("the files of request %s are kept back: %w", rec.ID, platform.ErrRefused)
 	}
 	post.Text = j.caption(j.platform.Limits().Caption)
 	for most := max(1, j.platform.Limits().Album); len(group) > 0; {
@@ -46,7 +66,7 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 	for _, out := range group {
 		post.Files = append(slices.Clip(post.Files), j.attachment(*out))
 	}
-	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid {
+	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid && one.Verdict != Covered {
 		post.Copy = &platform.Original{Chat: j.rec.Chat.ID, Message: one.Message}
 	}
 	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, nil)

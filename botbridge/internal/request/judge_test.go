@@ -75,6 +75,9 @@ func TestResultsAreJudged(t *testing.T) {
 			for i := range 2 {
 				if c.verdicts[[]string{"a.png", "b.png"}[i]] == Withheld {
 					require.ErrorIs(t, r.SendOne(t.Context(), IDOf(t.Name()), i), platform.ErrRefused)
+					rec, err := r.Load(t.Context(), IDOf(t.Name()))
+					require.NoError(t, err)
+					require.ErrorIs(t, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}), platform.ErrRefused)
 				}
 			}
 		})
