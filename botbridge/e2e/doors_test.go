@@ -164,6 +164,15 @@ func TestWebchat(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 	require.Zero(t, here.bad)
 
+	// Words as an answer to a picture change it. The page hands no file over for that.
+	require.Equal(t, http.StatusAccepted, tell(true, `{"id": "m2", "chat": "c", "user": "u", "text": "in winter --steps 4", "reply_to": {"message": "`+picture.Message+`"}}`))
+	require.Eventually(t, func() bool {
+		_, edited := here.find(func(s webchat.Said) bool {
+			return s.ReplyTo == "m2" && len(s.Files) == 1 && strings.Contains(s.Text, "in winter")
+		})
+		return edited
+	}, patience, 20*time.Millisecond)
+
 	// Health and metrics of the same process.
 	require.Eventually(t, func() bool {
 		status, body = fetch(r.BridgeURL + "/health/ready")

@@ -79,6 +79,17 @@ func TestQuestions(t *testing.T) {
 				{r.message("5", "5", "in winter", ""), "edit in winter photo1", ""},
 			}
 		},
+		"an answer that is changed": func(r *rig) []step {
+			r.talk.o.Default = "" // only the question tells what the words are for
+			answer := r.message("5", "5", "a fox", "")
+			changed := r.message("5", "5", "a bear", "")
+			changed.Kind, changed.Message.ID = platform.Edited, answer.Message.ID
+			return []step{
+				{r.message("5", "5", "/generate", ""), "", "Say what you want to see"},
+				{answer, "generate a fox", ""},
+				{changed, "generate a bear", ""},
+			}
+		},
 		"cancelled": func(r *rig) []step {
 			return []step{
 				{r.message("5", "5", "/edit in winter", ""), "", "needs a picture"},
