@@ -251,3 +251,25 @@ func TestBetterWordsAsASetting(t *testing.T) {
 	require.Equal(t, "A FOX", o.Prompt)
 	require.ErrorIs(t, r.store.Held(r.ctx, "another", &o), state.ErrNotFound)
 }
+
+// New words for a picture are words like any other.
+func TestBetterWordsForARemix(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	id := r.made("generate", "5", "5")
+	require.NoError(t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", "5", "shown"), id, time.Hour))
+	r.words(Enhance{Translate: true})
+	remix := func(text string) {
+		r.last++
+		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
+			ID: strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Said, User: platform.User{ID: "5", Language: "en"},
+			Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "m" + strconv.Itoa(r.last), Text: text, ReplyTo: &platform.Message{ID: "shown"}},
+		}))
+	}
+	remix("/remix волк")
+	require.Empty(t, r.prompts("5"))
+	r.press("5", "5", verbBetter, request.IDOf("telegram/1"))
+	require.Equal(t, []string{"ВОЛК"}, r.prompts("5"))
+	remix("/remix --steps 5")
+	require.Equal(t, []string{"ВОЛК", "a fox"}, r.prompts("5"), "the words are the old ones")
+}

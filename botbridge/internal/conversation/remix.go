@@ -79,7 +79,9 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 	if c == nil {
 		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
 	}
-	fresh, err := c.Parse(words)
+	tn.rest = words
+	t.cutFlag(tn, c)
+	fresh, err := c.Parse(tn.rest)
 	if err != nil {
 		return t.complain(ctx, tn, err)
 	}
@@ -93,5 +95,9 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 	if len(inputs) == 0 {
 		inputs = again(rec.Inputs)
 	}
-	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs})
+	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
+	if task := t.task(tn, c, args); task != "" && fresh.Prompt != "" {
+		return t.offer(ctx, tn, c, w, task)
+	}
+	return t.request(ctx, tn, c, w)
 }
