@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +29,8 @@ func (r *rig) painted(user, chat, prompt string) string {
 	require.NoError(r.t, err)
 	_, err = r.store.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
 	require.NoError(r.t, err)
+	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // by which they are ordered
+	}
 	return rec.ID
 }
 

@@ -52,7 +52,7 @@ func (r *rig) press(user, chat, verb, id string) {
 	r.last++
 	require.NoError(r.t, r.talk.Handle(r.ctx, platform.Event{
 		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(verb, id),
-		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat}, Message: platform.Message{ID: "b1"},
+		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat}, Message: platform.Message{ID: "question"},
 	}))
 }
 

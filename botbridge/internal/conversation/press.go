@@ -19,6 +19,9 @@ import (
 // trusted only if it names a request of this chat.
 func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	verb, rest, _ := strings.Cut(tn.Data, ":")
+	if foreign, err := t.foreign(ctx, tn, rest); err != nil || foreign {
+		return err
+	}
 	if verb == verbSet {
 		return t.pressedSetting(ctx, tn, rest)
 	}
@@ -88,6 +91,26 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return err
 	}
 	return t.pressedOne(ctx, tn, rec, verb)
+}
+
+// foreign answers a press on a message that belongs to another request than the one that
+// the data names, and returns true: somebody could have another's picture deleted or
+// written over.
+func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (bool, error) {
+	var of string
+	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ID), &of)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if named, _, _ := strings.Cut(rest, ":"); named == of {
+		return false, nil
+	}
+	t.o.Logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+	return true, nil
 }
 
 // errForged means that a button does not belong to where it was pressed.

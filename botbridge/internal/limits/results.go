@@ -92,6 +92,10 @@ func NewJudge(c Results) *Judge {
 	}}
 }
 
+// readTimeout bounds how long a file may be read from the hub: who reads holds one of the
+// turns.
+const readTimeout = time.Minute
+
 // errNoVerdict means that the service has given none that can be used.
 var errNoVerdict = errors.New("the service for results gives no verdict")
 
@@ -107,7 +111,9 @@ func (j *Judge) Judge(ctx context.Context, m Made) (v Verdict, failed, err error
 	defer func() { <-j.turns }()
 	failed = fmt.Errorf("%w: the file is larger than %d bytes", errNoVerdict, int64(maxResult))
 	if m.Size <= maxResult {
-		data, err := m.Read(ctx)
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		data, err := m.Read(reading)
+		cancel()
 		if err != nil {
 			return v, nil, err
 		}

@@ -47,7 +47,7 @@ func TestWork(t *testing.T) {
 		synctest.Wait()
 		b.Work(w, home, platform.Photo)
 		time.Sleep(3 * time.Second)
-		require.Equal(t, 3, len(slices.DeleteFunc(w.heard(), func(s string) bool { return s != "said" })))
+		require.Len(t, slices.DeleteFunc(w.heard(), func(s string) bool { return s != "said" }), 3)
 		require.Len(t, w.heard(), 12+3)
 		require.Less(t, w.at[len(w.at)-1].Sub(begin), 2500*time.Millisecond)
 

@@ -78,7 +78,8 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 	case err != nil:
 		return err
 	}
-	here := to.ID == j.rec.Chat.ID
+	from := j.rec.Chat
+	here := to.ID == from.ID
 	j.rec.Chat = to
 	for i, out := range group {
 		if len(ids) > 0 {
@@ -86,6 +87,7 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 		}
 	}
 	j.noteShown(ctx, group)
+	j.rec.Chat = from // of the next ones, too
 	if here {
 		return j.r.NoteCopies(ctx, j.rec.ID, ids...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -32,6 +33,11 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		return nil
 	}
 	var copies []string
+	if unjudged := func(out Output) bool { return out.Verdict == Unjudged }; rec.Phase != Over && r.o.Judge != nil && slices.ContainsFunc(rec.Outputs, unjudged) {
+		// Whoever follows the request is about to judge them, and must not find that
+		// another has stored a verdict.
+		return fmt.Errorf("the files of request %s are not judged yet: %w", id, platform.ErrRefused)
+	}
 	// Those that were sent before there was moderation, too.
 	if err := j.judge(ctx, true); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,9 +91,9 @@ func (s *Store) Stars(ctx context.Context, who, search string) ([]Star, error) {
 	}
 	search = strings.ToLower(strings.TrimSpace(search))
 	var list []Star
-	for i := len(ids) - 1; i >= 0; i-- {
+	for _, id := range slices.Backward(ids) {
 		var star Star
-		if doc := docs[ids[i]]; doc == "" || json.Unmarshal([]byte(doc), &star) != nil {
+		if doc := docs[id]; doc == "" || json.Unmarshal([]byte(doc), &star) != nil {
 			continue
 		}
 		if strings.Contains(strings.ToLower(star.Command+" "+star.Words), search) {

@@ -55,7 +55,9 @@ func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) 
 		return t.sendAlbum(ctx, seen, to, p)
 	}
 	if p.Copy != nil {
-		if ids, err := t.copy(ctx, to, p); err == nil || !errors.Is(err, platform.ErrGone) && !errors.Is(err, platform.ErrRefused) {
+		// If the chat that it is copied to is what is wrong, the upload says so.
+		ids, err := t.copy(ctx, to, p)
+		if wait := (*platform.WaitError)(nil); err == nil || errors.As(err, &wait) || errors.Is(err, platform.ErrUncertain) {
 			return ids, err
 		}
 		ctx, seen = observed(ctx)
