@@ -102,11 +102,8 @@ func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 			c = other
 		}
 	}
-	switch {
-	case c == nil:
+	if c == nil {
 		return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
-	case tn.rest == "":
-		return t.reply(ctx, tn, t.say(tn, "prompt_needed", locale.With{"command": enhanceFlag}))
 	}
 	tn.better = true
 	return t.ask(ctx, tn, c)

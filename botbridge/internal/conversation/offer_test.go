@@ -103,7 +103,7 @@ func TestBetterWordsAreWords(t *testing.T) {
 	}{
 		"arguments":   {"a fox --steps 999 -n 4 --model evil", "a fox --steps 999", "a fox --steps 999 -n 4 --model evil"},
 		"a command":   {"/ban telegram:5", "/ban", "/ban telegram:5"},
-		"moderation":  {"a Forbidden fox", "I do not say it in other words", ""},
+		"moderation":  {"a Forbidden fox", "I would rather not put that in other words", ""},
 		"too long":    {strings.Repeat("fox ", 1500), "no other words that I can use", ""},
 		"nothing":     {" ", "no other words that I can use", ""},
 		"placeholder": {"a {words} fox", "a {words} fox", "a {words} fox"},

@@ -143,6 +143,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
 	}
 	args := rec.Args
+	args.Styles = c.Having(args.Styles)
 	args.SeedGiven = false // the same seed would be the same picture
 	if verb == request.VerbVary {
 		if c.Takes(workflow.Count) {

@@ -50,11 +50,11 @@ func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Comma
 		if c.Takes(workflow.Negative) {
 			w.args.Negative = rec.Args.Negative
 		}
-		w.args.Styles = c.Having(rec.Args.Styles)
 	} else {
 		w.args = rec.Args
 		w.args.SeedGiven = false
 	}
+	w.args.Styles = c.Having(rec.Args.Styles)
 	takes := c.Takes(workflow.Image) && !c.Takes(workflow.Mask)
 	switch {
 	case takes && how == "":

@@ -40,8 +40,7 @@ const (
 // its JSON.
 type Star struct {
 	// Request made it, and Picture is its number among the outputs of that, from 0. The
-	// request stays known for as long as its star, except after another user has removed a
-	// star of it.
+	// request stays known for as long as anybody's star of it.
 	Request string `json:"request"`
 	Picture int    `json:"picture,omitempty"`
 	Command string `json:"command"`

@@ -89,6 +89,12 @@ func TestStarKeepsItsRequest(t *testing.T) {
 			require.Equal(t, longer, starred)
 			require.Equal(t, longer, left() > time.Hour)
 		}
+		// What one no longer likes may be a favourite of another.
+		for i, who := range []string{"telegram:5", "telegram:6", "telegram:6"} {
+			_, err := s.Toggle(t.Context(), who, fmt.Sprint("other", i), state.Star{Request: "r"})
+			require.NoError(t, err)
+		}
+		require.Greater(t, left(), time.Hour)
 		ok, err = s.Forget(t.Context(), "r")
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -98,5 +104,22 @@ func TestStarKeepsItsRequest(t *testing.T) {
 		ok, err = s.Forget(t.Context(), "r")
 		require.NoError(t, err)
 		require.True(t, ok, "again changes nothing")
+	})
+}
+
+// A picture may be a favourite before all of its request has been shown.
+func TestStarBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{Keep: time.Hour})
+		_, err := s.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"})
+		require.NoError(t, err)
+		_, err = s.Toggle(t.Context(), "telegram:5", "press", state.Star{Request: "r"})
+		require.NoError(t, err)
+		_, err = s.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"})
+		require.NoError(t, err)
+		left, err := db.Client().PTTL(t.Context(), db.Key("request", "r")).Result()
+		require.NoError(t, err)
+		require.Greater(t, left, time.Hour)
 	})
 }

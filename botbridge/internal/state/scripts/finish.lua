@@ -6,7 +6,9 @@ local reply, fresh = replace(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if not fresh then
   return reply
 end
-write('PEXPIREAT', key('request', ARGV[2]), int(now() + tonumber(ARGV[5])))
+-- A favourite, which it may be before all of it has been shown, stays for as long as that.
+local keep = math.max(tonumber(ARGV[5]), redis.call('PTTL', key('star_owners', ARGV[2])))
+write('PEXPIREAT', key('request', ARGV[2]), int(now() + keep))
 if write('ZREM', key('active'), ARGV[2]) == 1 then
   write('ZREM', key('live', ARGV[6]), ARGV[2])
   local spent, change = key('spent', ARGV[7], ARGV[6]), tonumber(ARGV[8])

@@ -19,8 +19,10 @@ local function remove(star)
       return
     end
   end
-  write('SREM', key('star_owners', request), ARGV[2])
-  if redis.call('ZSCORE', key('active'), request) == false then
+  local owners = key('star_owners', request)
+  write('SREM', owners, ARGV[2])
+  -- It stays for as long as it is a favourite of somebody else.
+  if redis.call('SCARD', owners) == 0 and redis.call('ZSCORE', key('active'), request) == false then
     write('PEXPIREAT', key('request', request), int(now() + tonumber(ARGV[9])))
   end
 end
