@@ -255,3 +255,15 @@ func TestKeysOutlastTheProcess(t *testing.T) {
 	finds(t, k, secret, "ada", nil)
 	finds(t, k, gone, "", ErrUnknown)
 }
+
+// A key that has ended is not found, even before what is known without it is in place.
+func TestEndedKeyIsNotFound(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		k := New(db)
+		_, secret := add(t, k, Wanted{Name: "ada"})
+		finds(t, k, secret, "ada", nil)
+		k.known.Load().find(secret).end()
+		finds(t, k, secret, "", ErrUnknown)
+	})
+}

@@ -110,7 +110,8 @@ func (k *known) find(secret string) *entry {
 	sum := hashOf(secret)
 	// Who knows no secret knows no hash, so that how long the map takes tells nothing.
 	e := k.byHash[sum]
-	if e == nil || subtle.ConstantTimeCompare(e.hash[:], sum[:]) != 1 || e.expired(k.now()) {
+	if e == nil || subtle.ConstantTimeCompare(e.hash[:], sum[:]) != 1 || e.expired(k.now()) ||
+		e.valid.Err() != nil { // it was revoked, and what is known now is about to be replaced
 		return nil
 	}
 	return e
