@@ -234,12 +234,8 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if !command && (words == "" || tn.Chat.Group && !tn.Addressed && tn.Message.ReplyTo == nil) {
 		return nil
 	}
-	var id string
-	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ID), &id)
-	if errors.Is(err, state.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	id, err := t.noted(ctx, tn, tn.Message.ID)
+	if err != nil || id == "" {
 		return err
 	}
 	old, err := t.o.Runner.Load(ctx, id)

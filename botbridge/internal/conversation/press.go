@@ -22,22 +22,18 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	if foreign, err := t.foreign(ctx, tn, rest); err != nil || foreign {
 		return err
 	}
-	if verb == verbSet {
+	switch verb {
+	case verbSet:
 		return t.pressedSetting(ctx, tn, rest)
-	}
-	if verb == verbBetter || verb == verbOwn || verb == verbNone {
+	case verbBetter, verbOwn, verbNone:
 		return t.pressedOffer(ctx, tn, verb, rest)
-	}
-	if verb == verbMy {
+	case verbMy:
 		return t.pressedMy(ctx, tn, rest)
-	}
-	if verb == verbGet {
+	case verbGet:
 		return t.pressedGet(ctx, tn, rest)
-	}
-	if verb == verbForget {
+	case verbForget:
 		return t.pressedForget(ctx, tn, rest)
-	}
-	if verb == verbAccept {
+	case verbAccept:
 		return t.pressedAccept(ctx, tn, rest)
 	}
 	rec, err := t.requestOf(ctx, tn, rest)
@@ -97,15 +93,11 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 // the data names, and returns true: somebody could have another's picture deleted or
 // written over.
 func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (bool, error) {
-	var of string
-	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ID), &of)
-	switch {
-	case errors.Is(err, state.ErrNotFound):
-		return false, nil
-	case err != nil:
+	of, err := t.noted(ctx, tn, tn.Message.ID)
+	if err != nil {
 		return false, err
 	}
-	if named, _, _ := strings.Cut(rest, ":"); named == of {
+	if named, _, _ := strings.Cut(rest, ":"); of == "" || named == of {
 		return false, nil
 	}
 	t.o.Logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
@@ -182,8 +174,13 @@ func (t *Talk) replied(ctx context.Context, tn *turn) (string, error) {
 	if tn.Message.ReplyTo == nil {
 		return "", nil
 	}
-	var id string
-	err := t.o.Store.Get(ctx, request.MessageKind, messageName(tn, tn.Message.ReplyTo.ID), &id)
+	return t.noted(ctx, tn, tn.Message.ReplyTo.ID)
+}
+
+// noted returns the request that a message of the chat of a turn asked for or is about, ""
+// for none.
+func (t *Talk) noted(ctx context.Context, tn *turn, message string) (id string, err error) {
+	err = t.o.Store.Get(ctx, request.MessageKind, messageName(tn, message), &id)
 	if errors.Is(err, state.ErrNotFound) {
 		return "", nil
 	}

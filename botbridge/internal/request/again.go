@@ -78,17 +78,13 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 	case err != nil:
 		return err
 	}
-	from := j.rec.Chat
-	here := to.ID == from.ID
-	j.rec.Chat = to
 	for i, out := range group {
 		if len(ids) > 0 {
 			out.Message = ids[min(i, len(ids)-1)]
 		}
 	}
-	j.noteShown(ctx, group)
-	j.rec.Chat = from // of the next ones, too
-	if here {
+	j.noteShown(ctx, to, group)
+	if to.ID == j.rec.Chat.ID {
 		return j.r.NoteCopies(ctx, j.rec.ID, ids...)
 	}
 	return nil

@@ -18,12 +18,7 @@ import (
 // and the messages there are no business of the group.
 func TestShownInAnotherChat(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.Close() })
-	_, leads, err := store.Lead(t.Context(), "one")
-	require.NoError(t, err)
-	require.True(t, leads)
+	store := ledStore(t)
 	texts, err := locale.Load("")
 	require.NoError(t, err)
 	out := outbox.New(outbox.Options{})

@@ -88,7 +88,7 @@ func (j *job) deliverInPlace(ctx context.Context, group []*Output) error {
 		for _, out := range group {
 			out.Message = j.rec.Status
 		}
-		j.noteShown(ctx, group)
+		j.noteShown(ctx, j.rec.Chat, group)
 		return j.mark(ctx, group, Arrived)
 	case errors.Is(err, platform.ErrRefused) && demote(group):
 		return j.deliverInPlace(ctx, group)
@@ -175,7 +175,7 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 				out.Message = ids[min(i, len(ids)-1)]
 			}
 		}
-		j.noteShown(ctx, group)
+		j.noteShown(ctx, j.rec.Chat, group)
 		return j.mark(ctx, group, Arrived)
 	case errors.Is(err, platform.ErrUncertain):
 		return j.mark(ctx, group, Unsure)

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
-	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
@@ -16,12 +15,7 @@ import (
 // everywhere.
 func TestResultsAreJudged(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.Close() })
-	_, leads, err := store.Lead(t.Context(), "one")
-	require.NoError(t, err)
-	require.True(t, leads)
+	store := ledStore(t)
 	two := func(r *Record) {
 		r.Args.Prompt = "a fox"
 		r.Outputs = append(r.Outputs, Output{Ref: comfyui.FileRef{Filename: "b.png", Type: "output"}})

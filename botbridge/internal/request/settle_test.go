@@ -135,15 +135,22 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	}
 }
 
-// A message that got no answer was not said: it is said until there is one.
-func TestSilenceIsNoAnswer(t *testing.T) {
-	t.Parallel()
+// ledStore opens a state of the test's own, of which this process is the leader.
+func ledStore(t *testing.T) *state.Store {
+	t.Helper()
 	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	_, leads, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 	require.True(t, leads)
+	return store
+}
+
+// A message that got no answer was not said: it is said until there is one.
+func TestSilenceIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	store := ledStore(t)
 	shows := platform.Limits{Photo: 1 << 20, File: 1 << 20}
 	t.Run("a picture in doubt is owned up to", func(t *testing.T) {
 		t.Parallel()

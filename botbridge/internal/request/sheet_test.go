@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
-	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
@@ -89,11 +88,7 @@ func TestWhatMakesNoSheet(t *testing.T) {
 // as before.
 func TestGrid(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.Close() })
-	_, _, err = store.Lead(t.Context(), "one")
-	require.NoError(t, err)
+	store := ledStore(t)
 	command, err := workflow.NewCommand("g", workflow.Spec{Several: "grid"}, []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": 1}}}`))
 	require.NoError(t, err)
 	limits := platform.Limits{Photo: 1 << 20, File: 1 << 20, Album: 10, Caption: 1000}

@@ -3,6 +3,8 @@ package request
 import (
 	"context"
 	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
 const (
@@ -21,9 +23,9 @@ type Shown struct {
 	Outputs []int `json:"outputs"`
 }
 
-// noteShown remembers where pictures are. Without it an answer to one works too, where
+// noteShown remembers where pictures are in a chat. Without it an answer to one works too, where
 // the platform hands the picture over.
-func (j *job) noteShown(ctx context.Context, group []*Output) {
+func (j *job) noteShown(ctx context.Context, in platform.Chat, group []*Output) {
 	at := map[string][]int{}
 	for i := range j.rec.Outputs {
 		for _, out := range group {
@@ -34,7 +36,7 @@ func (j *job) noteShown(ctx context.Context, group []*Output) {
 	}
 	for message, outputs := range at {
 		shown := Shown{Request: j.rec.ID, Outputs: outputs}
-		if err := j.r.o.Store.Put(ctx, PictureKind, MessageName(j.rec.Platform, j.rec.Chat.ID, message), shown, pictureKeep); err != nil {
+		if err := j.r.o.Store.Put(ctx, PictureKind, MessageName(j.rec.Platform, in.ID, message), shown, pictureKeep); err != nil {
 			j.r.o.Logger.Warn("cannot note which pictures a message shows", "error", err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
-	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
 func TestBounded(t *testing.T) {
@@ -27,11 +26,7 @@ func TestBounded(t *testing.T) {
 // What a run made in words is said, whatever it made besides.
 func TestTexts(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = store.Close() })
-	_, _, err = store.Lead(t.Context(), "one")
-	require.NoError(t, err)
+	store := ledStore(t)
 	shows := platform.Limits{Text: 100, Caption: 50, Photo: 1 << 20, File: 1 << 20}
 	long := strings.Repeat("a red fox ", 30)
 	for name, test := range map[string]struct {
