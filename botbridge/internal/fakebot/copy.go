@@ -17,5 +17,8 @@ func (f *Fake) copyMessage(c *call, chat int64) (any, *problem) {
 	if caption := c.params["caption"]; caption != "" {
 		m.Text = caption
 	}
+	if data, ok := f.files[photoID(from)]; ok {
+		f.files[photoID(m)] = data
+	}
 	return map[string]any{"message_id": m.ID}, nil
 }

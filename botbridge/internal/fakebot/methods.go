@@ -314,6 +314,7 @@ func (f *Fake) edit(c *call, chat int64) (any, *problem) {
 	}
 	m.Text, m.File, m.Kind, m.Buttons = text, file, kind, buttons
 	m.Edits++
+	f.keep(m, c)
 	return f.json(m), nil
 }
 

@@ -1,6 +1,10 @@
 package telegram
 
 import (
+	"bytes"
+	"image"
+	"image/png"
+	"io"
 	"strconv"
 	"testing"
 
@@ -31,6 +35,30 @@ func TestCopy(t *testing.T) {
 	_, err = tg.Send(t.Context(), platform.Chat{ID: "8"}, post)
 	require.NoError(t, err)
 	require.Equal(t, 2, fake.Calls()["sendDocument"])
+}
+
+// The picture of a copy can be fetched as that of any other message. Somebody may answer to
+// the copy before the bridge has noted whose it is.
+func TestCopyOpens(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	var data bytes.Buffer
+	require.NoError(t, png.Encode(&data, image.NewGray(image.Rect(0, 0, 64, 64))))
+	post := platform.Post{Files: []platform.Attachment{attachment("a.png", platform.Photo, data.String())}}
+	ids, err := tg.Send(t.Context(), home, post)
+	require.NoError(t, err)
+	post.Copy = &platform.Original{Chat: home.ID, Message: ids[0]}
+	_, err = tg.Send(t.Context(), home, post)
+	require.NoError(t, err)
+	require.Equal(t, 1, fake.Calls()["sendPhoto"])
+	for _, m := range fake.Person(7, "en").All() {
+		body, err := tg.Open(t.Context(), platform.File{ID: m.File.Hash + "-" + strconv.Itoa(m.ID)})
+		require.NoError(t, err)
+		got, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.NoError(t, body.Close())
+		require.Equal(t, data.Bytes(), got)
+	}
 }
 
 func TestWork(t *testing.T) {
