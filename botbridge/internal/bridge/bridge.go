@@ -158,6 +158,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
 		Commands: commands, Default: c.DefaultCommand,
 		Edit: conversation.EditCommand(c.DefaultEditCommand, c.DefaultCommand, commands), Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Terms: terms,
+		HelpURL: c.HelpURL,
 	})
 	return nil
 }

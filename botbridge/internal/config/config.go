@@ -35,6 +35,8 @@ type Config struct {
 	// FilesURL is how users reach the hub's /hub/files/: links to files that are
 	// too large for a chat begin with it. If empty, there are no such links.
 	FilesURL string `yaml:"files_url"`
+	// HelpURL is a page about the bot, to which /help links. Empty: there is none.
+	HelpURL string `yaml:"help_url"`
 	// Locales is a folder of languages in addition to the built-in ones.
 	Locales  string    `yaml:"locales"`
 	Telegram *Telegram `yaml:"telegram"`

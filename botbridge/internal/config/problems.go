@@ -42,6 +42,9 @@ func (c *Config) Problems() (list []error) {
 	if c.FilesURL != "" && !isAddress(c.FilesURL) {
 		add("files_url: %q is not an address such as https://files.example.com", c.FilesURL)
 	}
+	if c.HelpURL != "" && !isAddress(c.HelpURL) {
+		add("help_url: %q is not an http or https address such as https://example.com/bot", c.HelpURL)
+	}
 	if folder := c.LocaleFolder(); folder != "" {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 			add("locales: there is no folder %s", folder)

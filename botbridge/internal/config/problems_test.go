@@ -33,6 +33,7 @@ func TestProblems(t *testing.T) {
 		telegram("") + "limits: {admins: [slack:5]}":                                                        "the platforms are telegram, discord and webchat",
 		telegram("") + "limits: {admins: [discord:ada]}":                                                    "an id of Discord is a long number",
 		telegram("") + "limits: {filter_url: nowhere}":                                                      "filter_url",
+		telegram("") + "help_url: \"javascript:alert(1)\"":                                                  "help_url: \"javascript:alert(1)\" is not an http or https address",
 		telegram("") + "locales: nowhere":                                                                   "there is no folder",
 		telegram("") + "default_edit_command: nope":                                                         `default_edit_command: there is no command "nope"`,
 		telegram("") + "hub: nowhere":                                                                       "hub: this is not an address",

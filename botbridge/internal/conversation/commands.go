@@ -15,12 +15,7 @@ import (
 // replyLong answers with as many messages as a text needs. If the bridge is killed in
 // between, it begins again.
 func (t *Talk) replyLong(ctx context.Context, tn *turn, text string) error {
-	for _, part := range locale.Split(text, tn.p.Limits().Text) {
-		if err := t.reply(ctx, tn, part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.replyLinked(ctx, tn, text)
 }
 
 // queue lists the user's waiting requests.

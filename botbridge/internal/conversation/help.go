@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
@@ -44,7 +45,11 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	if t.o.Guard.Admin(tn.Event) {
 		lines = append(lines, "", t.say(tn, "help_admin", nil))
 	}
-	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+	var links []platform.Button
+	if t.o.HelpURL != "" {
+		links = append(links, platform.Button{Label: t.say(tn, "button_help", nil), URL: t.o.HelpURL})
+	}
+	return t.replyLinked(ctx, tn, strings.Join(lines, "\n"), links...)
 }
 
 // helpCommand says what a command takes.

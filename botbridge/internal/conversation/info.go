@@ -33,7 +33,7 @@ func (t *Talk) info(ctx context.Context, tn *turn) error {
 	if !ok {
 		return err
 	}
-	if err := t.postAbout(ctx, tn, rec, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))); err != nil {
+	if err := t.postAbout(ctx, tn, rec, t.aboutMenu(ctx, tn, rec)); err != nil {
 		return err
 	}
 	return t.sendWorkflow(ctx, tn, rec)

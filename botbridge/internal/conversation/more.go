@@ -107,6 +107,13 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	return post
 }
 
+// aboutMenu is the menu of a picture below what made it, with links to the files.
+func (t *Talk) aboutMenu(ctx context.Context, tn *turn, rec request.Record) platform.Post {
+	post := t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))
+	post.Buttons = withLinks(post.Buttons, t.originals(ctx, tn, rec))
+	return post
+}
+
 // numbers are the buttons that say which picture is meant, five in a row.
 func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Button) {
 	const inRow, most = 5, 20
@@ -131,7 +138,7 @@ func (t *Talk) turnMenu(ctx context.Context, tn *turn, post platform.Post) error
 // backToMenu shows the menu again.
 func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) error {
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	return t.turnMenu(ctx, tn, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec)))
+	return t.turnMenu(ctx, tn, t.aboutMenu(ctx, tn, rec))
 }
 
 // postAbout posts something about a picture, which goes with it.
@@ -146,7 +153,7 @@ func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post
 // openMenu answers the button under a picture.
 func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error {
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	return t.postAbout(ctx, tn, rec, t.menu(tn, rec, t.aboutPicture(ctx, tn, rec)))
+	return t.postAbout(ctx, tn, rec, t.aboutMenu(ctx, tn, rec))
 }
 
 // pictureReplied returns the request of the picture that a message answers. If there is

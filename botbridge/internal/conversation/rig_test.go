@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -112,6 +113,10 @@ func newRig(t *testing.T, c limits.Config) *rig {
 				"sampler_name": [["euler", "heun", "dpmpp_2m", "a", "b", "c", "d", "e"]]}}}}`))
 			return
 		}
+		if body, _ := io.ReadAll(r.Body); r.URL.Path == "/hub/files" && bytes.Contains(body, []byte("linked")) {
+			_, _ = w.Write([]byte(`{"url": "/hub/files/linked.png?signature=s"}`))
+			return
+		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	client, err := hubapi.New(hub.URL, hubapi.Options{})
@@ -139,7 +144,7 @@ func newRig(t *testing.T, c limits.Config) *rig {
 	find := func(string) platform.Platform { return p }
 	out := outbox.New(outbox.Options{})
 	runner := request.NewRunner(request.Options{
-		Store: store, Hub: client, Outbox: out, Texts: texts, Platform: find, Patience: time.Millisecond,
+		Store: store, Hub: client, Outbox: out, Texts: texts, Platform: find, Patience: time.Millisecond, Links: "https://files.example",
 		Command: func(name string) *workflow.Command { return commands[name] },
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

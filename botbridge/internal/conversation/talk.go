@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Talk works with; all but Default, Enhance and Terms are required.
+// Options are what a Talk works with; all but Default, Enhance, Terms and HelpURL are required.
 type Options struct {
 	Store    *state.Store
 	Hub      *hubapi.Client
@@ -47,8 +47,10 @@ type Options struct {
 	// Terms have to be accepted before a request; nil for none.
 	Terms *Terms
 	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
-	Vary   string
-	Logger *slog.Logger
+	Vary string
+	// HelpURL is a page about the bot that /help links to, "" for none.
+	HelpURL string
+	Logger  *slog.Logger
 	// AlbumWait is how long a command waits for the mask in its album. Default: 10 s.
 	AlbumWait time.Duration
 }

@@ -79,11 +79,12 @@ func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
 	if err := t.o.Store.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: t.o.Terms.Version}); err != nil {
 		return err
 	}
-	parts := locale.Split(t.o.Terms.in(tn.language)+"\n\n"+t.say(tn, "terms_ask", nil), tn.p.Limits().Text)
+	terms := t.o.Terms.in(tn.language)
+	parts := locale.Split(terms+"\n\n"+t.say(tn, "terms_ask", nil), tn.p.Limits().Text)
 	for i, part := range parts {
 		post := platform.Post{Text: part, ReplyTo: e.Message.ID}
 		if i == len(parts)-1 {
-			post.Buttons = request.Buttons(t.o.Texts, tn.language, id, verbAccept)
+			post.Buttons = append(withLinks(nil, linksOf(terms)), request.Buttons(t.o.Texts, tn.language, id, verbAccept)...)
 		}
 		if err := t.post(ctx, tn, post); err != nil {
 			return err

@@ -54,6 +54,7 @@ const (
 	maxMenu       = 25
 	maxCustomID   = 100
 	maxLabel      = 80
+	maxURL        = 512
 	maxMenuLabel  = 100
 	maxNonce      = 25
 	maxCommands   = 100

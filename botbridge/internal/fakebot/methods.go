@@ -3,6 +3,7 @@ package fakebot
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type Message struct {
 type Button struct {
 	Label string `json:"text"`
 	Data  string `json:"callback_data"`
+	URL   string `json:"url"`
 }
 
 const (
@@ -242,7 +244,12 @@ func buttonsOf(c *call) ([]Button, *problem) {
 	var all []Button
 	for _, row := range markup.Rows {
 		for _, b := range row {
-			if len(b.Data) > maxData || b.Data == "" || b.Label == "" {
+			switch u, err := url.Parse(b.URL); {
+			case b.URL != "" && (err != nil || !strings.Contains(u.Hostname(), ".") || u.Scheme != "http" && u.Scheme != "https"):
+				return nil, refuse("inline keyboard button URL '%s' is invalid: Wrong HTTP URL", b.URL)
+			case b.URL != "" && b.Data != "":
+				return nil, refuse("can't parse inline keyboard button: exactly one of the optional fields must be used")
+			case b.URL == "" && b.Data == "", len(b.Data) > maxData, b.Label == "":
 				return nil, refuse("BUTTON_DATA_INVALID")
 			}
 			all = append(all, b)

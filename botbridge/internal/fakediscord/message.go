@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 const (
 	flagEphemeral = 1 << 6
 	flagLoading   = 1 << 7
+	// styleLink is the style of a button that opens a URL.
+	styleLink = 5
 )
 
 // Message is a message as people see it.
@@ -48,8 +51,8 @@ type Message struct {
 }
 
 // Button is something to press. Menu is the custom id of the menu that contains it, ""
-// for a button.
-type Button struct{ Label, Data, Menu string }
+// for a button. One with a URL has no data.
+type Button struct{ Label, Data, Menu, URL string }
 
 // payload is the body of a call that makes or changes a message.
 type payload struct {
@@ -157,6 +160,7 @@ func buttonsOf(rows []any) (buttons []Button, problem *refusal) {
 			Type       int `json:"type"`
 			Components []struct {
 				Type     int    `json:"type"`
+				Style    int    `json:"style"`
 				CustomID string `json:"custom_id"`
 				Label    string `json:"label"`
 				URL      string `json:"url"`
@@ -171,7 +175,15 @@ func buttonsOf(rows []any) (buttons []Button, problem *refusal) {
 			switch {
 			case c.Type == 2 && len(r.Components) > 5, c.Type == 3 && (len(r.Components) > 1 || len(c.Options) > 25 || len(c.Options) == 0):
 				return nil, invalidForm("components: too many in a row")
-			case c.CustomID == "" && c.URL == "" || c.CustomID != "" && seen[c.CustomID]:
+			case c.Type == 2 && c.Style == styleLink:
+				if u, err := url.Parse(c.URL); err != nil || u.Host == "" || c.CustomID != "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "discord" {
+					return nil, invalidForm("components: a link needs a URL and has no custom_id")
+				}
+				buttons = append(buttons, Button{Label: c.Label, URL: c.URL})
+				continue
+			case c.URL != "":
+				return nil, invalidForm("components: only a link has a URL")
+			case c.CustomID == "" || seen[c.CustomID]:
 				return nil, invalidForm("components: custom_id is missing, or there twice")
 			}
 			seen[c.CustomID] = true

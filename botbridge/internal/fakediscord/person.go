@@ -106,6 +106,9 @@ func (p *Person) Press(message, label string) (string, error) {
 		return "", fmt.Errorf("there is no button %q under %+v", label, m)
 	}
 	b := m.Buttons[at]
+	if b.URL != "" {
+		return "", fmt.Errorf("%q is a link, of which nobody is told", label)
+	}
 	if b.Menu != "" {
 		return p.press(m, map[string]any{"component_type": 3, "custom_id": b.Menu, "values": []string{b.Data}}), nil
 	}

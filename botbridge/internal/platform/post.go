@@ -39,6 +39,9 @@ type Button struct {
 	Label string
 	// Data is returned when the button is pressed: at most 64 bytes.
 	Data string
+	// URL, if not empty, is an http or https address that the button opens; there is no
+	// Data then, and no press. A platform leaves a button out whose address it does not take.
+	URL string
 }
 
 // Media is how a file is shown.

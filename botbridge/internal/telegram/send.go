@@ -216,7 +216,9 @@ func markup(p platform.Post) models.ReplyMarkup {
 	for _, row := range p.Buttons {
 		var buttons []models.InlineKeyboardButton
 		for _, b := range row {
-			buttons = append(buttons, models.InlineKeyboardButton{Text: b.Label, CallbackData: b.Data})
+			if b.URL == "" || linkable(b.URL) {
+				buttons = append(buttons, models.InlineKeyboardButton{Text: b.Label, CallbackData: b.Data, URL: b.URL})
+			}
 		}
 		if len(buttons) > 0 {
 			rows = append(rows, buttons)

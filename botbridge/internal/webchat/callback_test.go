@@ -41,7 +41,7 @@ func TestWhatIsSaid(t *testing.T) {
 	ctx := t.Context()
 	link := func(context.Context) (string, error) { return "https://hub.example/hub/files/a.png", nil }
 	post := platform.Post{
-		Text: "done", ReplyTo: "1", Buttons: [][]platform.Button{{{Label: "Again", Data: "again"}}, {{Label: "Larger", Data: "upscale"}}},
+		Text: "done", ReplyTo: "1", Buttons: [][]platform.Button{{{Label: "Again", Data: "again"}}, {{Label: "Larger", Data: "upscale"}, {Label: "Help", URL: "https://help.example"}}},
 		Files: []platform.Attachment{
 			{Name: "a.png", Media: platform.Photo, Size: 7, Link: link},
 			{Name: "preview.jpg", Media: platform.Photo}, // exists only here
@@ -53,7 +53,7 @@ func TestWhatIsSaid(t *testing.T) {
 	require.Len(t, ids, 3, "one for each file")
 	want := Said{
 		Event: "send", Chat: "c", Topic: "t", Message: ids[0], ReplyTo: "1", Text: "done",
-		Buttons: [][]Button{{{"Again", "again"}}, {{"Larger", "upscale"}}},
+		Buttons: [][]Button{{{Label: "Again", Data: "again"}}, {{Label: "Larger", Data: "upscale"}, {Label: "Help", URL: "https://help.example"}}},
 		Files: []File{
 			{Name: "a.png", Media: "photo", Size: 7, URL: "https://hub.example/hub/files/a.png"},
 			{Name: "b.png", Media: "document", URL: "https://hub.example/hub/files/a.png"},

@@ -128,10 +128,12 @@ type Said struct {
 	Press string `json:"press,omitempty"`
 }
 
-// Button is a button under a message; its data is returned when it is pressed.
+// Button is a button under a message; its data is returned when it is pressed. One with a
+// URL opens that instead.
 type Button struct {
 	Label string `json:"label"`
-	Data  string `json:"data"`
+	Data  string `json:"data,omitempty"`
+	URL   string `json:"url,omitempty"`
 }
 
 // File is a file of a message. The URL works for a limited time.

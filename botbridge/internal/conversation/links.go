@@ -1,0 +1,80 @@
+package conversation
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+)
+
+// maxLinks is how many addresses of a text, or originals of a request, have a button.
+const maxLinks = 4
+
+// address finds addresses in a text. What ends a sentence is no part of one.
+var address = regexp.MustCompile(`https?://[^\s<>"“”«»]*[^\s<>"“”«».,;:!?)'\]]`)
+
+// linksOf are buttons for the addresses in a text of the operator's, named by their hosts;
+// nil if there are none.
+func linksOf(text string) (row []platform.Button) {
+	for _, found := range address.FindAllString(text, -1) {
+		u, err := url.Parse(found)
+		twice := slices.ContainsFunc(row, func(b platform.Button) bool { return b.URL == found })
+		if err == nil && u.Hostname() != "" && !twice && len(row) < maxLinks {
+			row = append(row, platform.Button{Label: "🔗 " + u.Hostname(), URL: found})
+		}
+	}
+	return row
+}
+
+// originals are links to the files of a request as they were made; nil if there are none.
+func (t *Talk) originals(ctx context.Context, tn *turn, rec request.Record) (row []platform.Button) {
+	if rec.Outcome != request.Done || tn.p.Limits().Linked || len(rec.Outputs) > maxLinks {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	for i := range rec.Outputs {
+		link, err := t.o.Runner.Link(ctx, rec, i)
+		if err != nil {
+			t.o.Logger.Debug("the hub gives no link to a file", "request", rec.ID, "error", err)
+			return row
+		}
+		if link == "" {
+			continue
+		}
+		label := t.say(tn, "button_original", nil)
+		if len(rec.Outputs) > 1 {
+			label += " " + strconv.Itoa(i+1)
+		}
+		row = append(row, platform.Button{Label: label, URL: link})
+	}
+	return row
+}
+
+// withLinks adds a row of links, if there are any.
+func withLinks(rows [][]platform.Button, links []platform.Button) [][]platform.Button {
+	if len(links) == 0 {
+		return rows
+	}
+	return append(rows, links)
+}
+
+// replyLinked answers with as many messages as a text needs; the last has links.
+func (t *Talk) replyLinked(ctx context.Context, tn *turn, text string, links ...platform.Button) error {
+	parts := locale.Split(text, tn.p.Limits().Text)
+	for i, part := range parts {
+		post := platform.Post{Text: part, ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}
+		if i == len(parts)-1 {
+			post.Buttons = withLinks(nil, links)
+		}
+		if err := t.post(ctx, tn, post); err != nil {
+			return err
+		}
+	}
+	return nil
+}
