@@ -18,6 +18,7 @@ GO       ?= go
 GOBUILD  := $(GO) build -ldflags '-s -w'
 TAGS     := nobadger,nomysql,nopgx
 LINT     := bin/golangci-lint-v2.15.0
+RELEASER := bin/goreleaser-v2.16.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
@@ -68,8 +69,8 @@ gobench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # Archives for all systems with bills of materials and checksums, in dist/.
-release:
-	sh docker/release.sh dist
+release: $(RELEASER)
+	$(RELEASER) release --snapshot --clean
 
 conformance: build
 	node .ci/conformance.mjs
@@ -128,6 +129,10 @@ $(DOCKERENV)/bin/hadolint: docker/requirements.txt
 $(LINT):
 	GOBIN=$(CURDIR)/bin .ci/again $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(patsubst bin/golangci-lint-%,%,$@)
 	mv bin/golangci-lint $@
+
+$(RELEASER):
+	GOBIN=$(CURDIR)/bin .ci/again $(GO) install github.com/goreleaser/goreleaser/v2@$(patsubst bin/goreleaser-%,%,$@)
+	mv bin/goreleaser $@
 
 clean:
 	rm -rf caddy bin data/demo demo-output site dist

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
@@ -16,18 +17,27 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: sbom PROGRAM > PROGRAM.cdx.json")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: sbom PROGRAM BILL.cdx.json")
 		os.Exit(2)
 	}
-	info, err := buildinfo.ReadFile(os.Args[1])
-	if err == nil {
-		err = write(os.Stdout, filepath.Base(os.Args[1]), info)
-	}
-	if err != nil {
+	if err := bills(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
+}
+
+// bills writes the bill of a program to a file.
+func bills(program, file string) error {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := write(&out, filepath.Base(program), info); err != nil {
+		return err
+	}
+	return os.WriteFile(file, out.Bytes(), 0o644) //nolint:gosec // a release is for everybody
 }
 
 // bill is a bill of materials.
