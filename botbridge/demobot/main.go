@@ -2,7 +2,8 @@
 // queue, an agent with two simulated ComfyUI instances, and the bridge, each a
 // separate process, connected to a fake of Telegram's Bot API. A scripted person
 // asks for a picture, follows its progress, receives it, presses "again", cancels
-// one, asks what a command takes, and chooses one of four pictures. The program prints what the person sees.
+// one, asks what a command takes, chooses one of four pictures, asks for other looks and
+// words, sends photos, and finds a picture again. The program prints what the person sees.
 //
 // Run it with `make demo-bot` from the root of the repository. It ends with exit
 // code 0 if everything has happened as it should.

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
 	"sync"
 	"time"
 
@@ -15,208 +18,97 @@ import (
 // ada is the scripted person.
 const ada = 1001
 
-// errUnexpected means that a step did not happen as expected.
-var errUnexpected = errors.New("that did not happen")
-
 // play is the script.
 func play(ctx context.Context, s *stage.Stage) error {
-	person := s.Fake.Person(ada, "en")
-	t := &transcript{begin: time.Now(), seen: map[int]string{}}
+	c := &scene{ctx: ctx, person: s.Fake.Person(ada, "en"), transcript: &transcript{begin: time.Now(), seen: map[int]string{}}}
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { t.watch(watching, person) })
-	defer watch.Wait()
-	defer stop()
-
-	pictures := func(n int) func([]fakebot.Message) bool {
-		return func(list []fakebot.Message) bool { return count(list, isPicture) >= n }
-	}
-	person.Say("/generate a lighthouse on a cliff at dawn --ar 3:2")
-	list, err := person.Wait(ctx, func(list []fakebot.Message) bool {
-		return count(list, func(m fakebot.Message) bool { return strings.Contains(m.Text, "%") }) > 0
-	})
-	if err != nil {
-		return fmt.Errorf("progress: %w (%d messages)", errUnexpected, len(list))
-	}
-	if list, err = person.Wait(ctx, pictures(1)); err != nil {
-		return fmt.Errorf("the picture: %w", errUnexpected)
-	}
-	picture, _ := fakebot.Find(list, isPicture)
-	if err := press(person, t, picture, "Again"); err != nil {
-		return err
-	}
-	if _, err = person.Wait(ctx, pictures(2)); err != nil {
-		return fmt.Errorf("the second picture: %w", errUnexpected)
-	}
-
-	person.Say("/generate a very slow snail --steps 60")
-	list, err = person.Wait(ctx, func(list []fakebot.Message) bool {
-		m, ok := fakebot.Find(list, func(m fakebot.Message) bool { return m.FromBot })
-		return ok && !isPicture(m) && hasButton(m, "Cancel")
-	})
-	if err != nil {
-		return fmt.Errorf("the third request: %w", errUnexpected)
-	}
-	status, _ := fakebot.Find(list, func(m fakebot.Message) bool { return m.FromBot })
-	if err := press(person, t, status, "Cancel"); err != nil {
-		return err
-	}
-	if _, err = person.Wait(ctx, func(list []fakebot.Message) bool {
-		m, _ := fakebot.Find(list, func(m fakebot.Message) bool { return m.ID == status.ID })
-		return m.Text == "Stopped."
-	}); err != nil {
-		return fmt.Errorf("the end of the third request: %w", errUnexpected)
-	}
-	if err := playMore(ctx, person, t); err != nil {
-		return err
+	watch.Go(func() { c.watch(watching, c.person) })
+	for _, part := range []func(*scene){playWords, playGrid, playMenu, playPhotos} {
+		part(c)
 	}
 	stop()
 	watch.Wait()
+	if c.err != nil {
+		return c.err
+	}
 	if over, worst := s.Fake.TooFast(); over > 0 {
 		return fmt.Errorf("%d calls broke Telegram's limits (%+v)", over, worst)
 	}
-	fmt.Println("\nAll of it as it should be: two pictures, one request stopped, four pictures as one, Telegram's limits kept.")
+	fmt.Println("\nAll of it as it should be: pictures from words and from photos, four as one, other words and looks, a question,\n" +
+		"one request stopped, and one picture found again. Telegram's limits were kept.")
 	return nil
 }
 
-// playMore asks what a command takes, makes a mistake, and chooses one of four pictures.
-func playMore(ctx context.Context, person *fakebot.Person, t *transcript) error {
-	says := func(what, text string) error {
-		_, err := person.Wait(ctx, func(list []fakebot.Message) bool {
-			return count(list, func(m fakebot.Message) bool { return m.FromBot && strings.Contains(m.Text, text) }) > 0
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, errUnexpected)
-		}
-		return nil
-	}
-	person.Say("/help generate")
-	if err := says("what the command takes", "--sampler: "); err != nil {
-		return err
-	}
-	person.Say("/generate a harbour at night --cfg 400")
-	if err := says("the range of an argument", "--cfg is from 0 to 100"); err != nil {
-		return err
-	}
-	person.Say("/generate a harbour at night -n 4 --cfg 4 --sampler DPMPP-2M")
-	isSheet := func(m fakebot.Message) bool { return isPicture(m) && hasButton(m, "U2") }
-	list, err := person.Wait(ctx, func(list []fakebot.Message) bool { return count(list, isSheet) > 0 })
-	if err != nil {
-		return fmt.Errorf("four pictures as one: %w", errUnexpected)
-	}
-	sheet, _ := fakebot.Find(list, isSheet)
-	if err := press(person, t, sheet, "More"); err != nil {
-		return err
-	}
-	if err := says("what made the pictures", "--sampler dpmpp_2m"); err != nil {
-		return err
-	}
-	if err := press(person, t, sheet, "U2"); err != nil {
-		return err
-	}
-	_, err = person.Wait(ctx, func(list []fakebot.Message) bool {
-		m, ok := fakebot.Find(list, isPicture)
-		return ok && m.ID != sheet.ID
+// playWords asks for a picture in plain words, makes another one, and stops a third.
+func playWords(c *scene) {
+	asked := c.say("a lighthouse on a cliff at dawn --ar 3:2")
+	c.sees("progress", says("%"))
+	picture := c.sees("the picture", shows(asked))
+	c.press(picture, "Again")
+	c.sees("the second picture", func(m fakebot.Message) bool { return shows(asked)(m) && m.ID != picture.ID })
+
+	asked = c.say("/generate a very slow snail --steps 60")
+	status := c.sees("the request to be stopped", func(m fakebot.Message) bool { return m.ReplyTo == asked && offers("Cancel")(m) })
+	c.press(status, "Cancel")
+	c.sees("the end of that request", func(m fakebot.Message) bool { return m.ID == status.ID && m.Text == "Stopped." })
+}
+
+// playGrid asks what a command takes, makes a mistake, and chooses one of four pictures.
+func playGrid(c *scene) {
+	c.say("/help generate")
+	c.sees("what the command takes", says("--sampler: "))
+	c.say("/generate a harbour at night --cfg 400")
+	c.sees("the range of an argument", says("--cfg is from 0 to 100"))
+	asked := c.say("/generate a harbour at night -n 4 --cfg 4 --sampler DPMPP-2M")
+	sheet := c.sees("four pictures as one", func(m fakebot.Message) bool { return shows(asked)(m) && offers("U2")(m) })
+	c.press(sheet, "U2")
+	c.sees("the second picture, large", func(m fakebot.Message) bool { return shows(asked)(m) && m.ID != sheet.ID })
+}
+
+// playMenu asks what made a picture, and for other looks and words.
+func playMenu(c *scene) {
+	asked := c.say("a fox in the snow --seed 7")
+	picture := c.sees("the fox", shows(asked))
+	c.press(picture, "More")
+	menu := c.sees("what made it", func(m fakebot.Message) bool { return m.ReplyTo == picture.ID && says("Took ")(m) })
+	c.press(menu, "Favourite")
+	c.press(menu, "Style")
+	c.press(c.sees("the styles", func(m fakebot.Message) bool { return m.ID == menu.ID && offers("ink")(m) }), "ink")
+	c.sees("the fox in ink", func(m fakebot.Message) bool { return shows(asked)(m) && says("ink · Seed 7")(m) })
+	words := c.send(fakebot.Draft{Text: "/remix an owl in the snow", ReplyTo: picture.ID})
+	c.sees("an owl instead", shows(words))
+}
+
+// playPhotos sends photos with and without words, answers to a picture, and finds one again.
+func playPhotos(c *scene) {
+	asked := c.send(fakebot.Draft{Text: "in autumn", Photo: photo()})
+	picture := c.sees("the photo in autumn", shows(asked))
+	asked = c.send(fakebot.Draft{Text: "in winter", ReplyTo: picture.ID})
+	c.sees("the same in winter", shows(asked))
+
+	c.say("/edit in spring")
+	c.sees("a question", says("needs a picture"))
+	asked = c.send(fakebot.Draft{Photo: photo()})
+	c.sees("the photo in spring", shows(asked))
+
+	c.say("/my owl")
+	found := c.sees("the list", func(m fakebot.Message) bool {
+		return says("an owl in the snow")(m) && offers("1")(m) && m.Kind == "text"
 	})
-	if err != nil {
-		return fmt.Errorf("the second picture, large: %w", errUnexpected)
+	c.press(found, "1")
+	c.sees("the owl again", func(m fakebot.Message) bool { return m.Kind == "photo" && m.ID > found.ID })
+}
+
+// photo is a picture of a meadow below the sky.
+func photo() []byte {
+	const width, height = 96, 64
+	meadow := image.NewRGBA(image.Rect(0, 0, width, height))
+	draw.Draw(meadow, meadow.Bounds(), image.NewUniform(color.RGBA{0x87, 0xce, 0xeb, 0xff}), image.Point{}, draw.Src)
+	draw.Draw(meadow, image.Rect(0, height/2, width, height), image.NewUniform(color.RGBA{0x55, 0x99, 0x44, 0xff}), image.Point{}, draw.Src)
+	var data bytes.Buffer
+	if err := png.Encode(&data, meadow); err != nil {
+		panic(err) // a picture in memory can be encoded
 	}
-	return nil
-}
-
-func press(p *fakebot.Person, t *transcript, m fakebot.Message, label string) error {
-	for _, b := range m.Buttons {
-		if strings.Contains(b.Label, label) {
-			t.print("Ada", "presses [%s]", b.Label)
-			p.Press(m.ID, b.Data)
-			return nil
-		}
-	}
-	return fmt.Errorf("the button %s: %w", label, errUnexpected)
-}
-
-func isPicture(m fakebot.Message) bool { return m.FromBot && m.Kind == "photo" }
-
-func hasButton(m fakebot.Message, label string) bool {
-	return count([]fakebot.Message{m}, func(m fakebot.Message) bool {
-		for _, b := range m.Buttons {
-			if strings.Contains(b.Label, label) {
-				return true
-			}
-		}
-		return false
-	}) > 0
-}
-
-func count(list []fakebot.Message, fits func(fakebot.Message) bool) (n int) {
-	for _, m := range list {
-		if fits(m) {
-			n++
-		}
-	}
-	return n
-}
-
-// transcript prints a chat as it goes.
-type transcript struct {
-	begin time.Time
-	mu    sync.Mutex
-	seen  map[int]string // what was printed for each message
-}
-
-// watch prints each new or changed message until ctx ends.
-func (t *transcript) watch(ctx context.Context, p *fakebot.Person) {
-	for {
-		_, err := p.Wait(ctx, func(list []fakebot.Message) bool { return t.show(list) })
-		if err != nil {
-			return
-		}
-	}
-}
-
-// show prints what is new and reports whether there was anything.
-func (t *transcript) show(list []fakebot.Message) (news bool) {
-	here := map[int]bool{}
-	for _, m := range list {
-		here[m.ID] = true
-		text := m.Text
-		if m.Kind != "text" {
-			text = fmt.Sprintf("[%s, %d x %d, %d kB] %s", m.Kind, m.File.Width, m.File.Height, m.File.Size/1000, m.Text)
-		}
-		old, known := t.seen[m.ID]
-		if known && old == text {
-			continue
-		}
-		t.seen[m.ID], news = text, true
-		who, verb := "Ada", ""
-		if m.FromBot {
-			who = "bot"
-		}
-		if known {
-			verb = "(edits) "
-		}
-		t.print(who, "%s%s%s", verb, strings.ReplaceAll(text, "\n", " | "), labels(m))
-	}
-	for id := range t.seen {
-		if !here[id] {
-			delete(t.seen, id)
-			t.print("bot", "(removes its status message)")
-			news = true
-		}
-	}
-	return news
-}
-
-func labels(m fakebot.Message) string {
-	var b strings.Builder
-	for _, button := range m.Buttons {
-		b.WriteString("  [" + button.Label + "]")
-	}
-	return b.String()
-}
-
-func (t *transcript) print(who, format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Printf("%6.1fs  %-4s %s\n", time.Since(t.begin).Seconds(), who, fmt.Sprintf(format, args...))
+	return data.Bytes()
 }

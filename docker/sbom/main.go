@@ -37,7 +37,7 @@ func bills(program, file string) error {
 	if err := write(&out, filepath.Base(program), info); err != nil {
 		return err
 	}
-	return os.WriteFile(file, out.Bytes(), 0o644) //nolint:gosec // a release is for everybody
+	return os.WriteFile(file, out.Bytes(), 0o644)
 }
 
 // bill is a bill of materials.
