@@ -1,18 +1,24 @@
 package e2e
 
 import (
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
 // The menu of a picture on Discord is for whoever opened it, and is one message.
 func TestDiscordMenu(t *testing.T) {
 	t.Parallel()
-	r := newDiscordRig(t, fakediscord.Options{})
+	r := newDiscordRig(t, fakediscord.Options{}, func(s *stage.Options) {
+		s.Config = "files_url: HUB_URL\nhelp_url: https://example.com/bot\n" + s.Config
+	})
 	ada, bob := r.member("1", "en-US"), r.member("2", "en-US")
 	ada.Use("generate", prompt("a red fox"), fakediscord.Option{Name: "seed", Value: 7})
 	picture := r.sees(ada, "the picture", hasFiles(1))
@@ -27,9 +33,26 @@ func TestDiscordMenu(t *testing.T) {
 	r.presses(bob, menu, "Remove")
 	r.sees(bob, "a refusal", says("not yours"))
 
-	r.presses(bob, menu, "New words")
-	question := r.sees(bob, "the question", says("new words"))
-	require.Empty(t, question.Only, "it is to be answered")
+	original := opens(t, menu, "Original")
+	response, err := http.Get(original) //nolint:noctx // the address is what is tested
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, picture.Bytes[0], body)
+	bob.Use("help")
+	require.Equal(t, "https://example.com/bot", opens(t, r.sees(bob, "the help", says("/my - ")), "More about me"))
+
+	// New words are filled into a form that has the present ones.
+	press, err := bob.Press(menu.ID, "New words")
+	require.NoError(t, err)
+	form, err := bob.Form(r.ctx, press)
+	require.NoError(t, err)
+	require.Equal(t, "a red fox", form.Fields[0].Value)
+	_, err = bob.Submit(form, map[string]string{"prompt": "a blue bear"})
+	require.NoError(t, err)
+	bear := r.sees(bob, "a picture with the new words", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "a blue bear") })
+	require.Contains(t, bear.Text, "Seed 7")
 
 	r.presses(ada, picture, "More")
 	own := r.sees(ada, "what made it", says("Took "))
@@ -39,10 +62,18 @@ func TestDiscordMenu(t *testing.T) {
 	r.presses(ada, asking, "Yes")
 	r.until("the picture goes, with what was said of it", func() bool {
 		for _, m := range ada.Sees() {
-			if len(m.Files) > 0 || strings.Contains(m.Text, "fox") {
+			if m.ID != bear.ID && (len(m.Files) > 0 || strings.Contains(m.Text, "fox")) {
 				return false
 			}
 		}
 		return true
 	})
+}
+
+// opens is the address that a button opens.
+func opens(t *testing.T, m fakediscord.Message, label string) string {
+	t.Helper()
+	at := slices.IndexFunc(m.Buttons, func(b fakediscord.Button) bool { return strings.Contains(b.Label, label) && b.URL != "" })
+	require.GreaterOrEqual(t, at, 0, "%q under %+v", label, m)
+	return m.Buttons[at].URL
 }

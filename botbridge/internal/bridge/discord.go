@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
 	"github.com/comfyhub/comfyhub/botbridge/internal/discord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
@@ -29,6 +30,7 @@ func (b *Bridge) discord(c *config.Config, commands []*workflow.Command) (*disco
 		Suggest: func(ctx context.Context, command, argument, typed string) []string {
 			return b.talk.Suggest(ctx, command, argument, typed)
 		},
+		Form:   func(ctx context.Context, e platform.Event) *platform.Form { return b.talk.Form(ctx, e) },
 		Say:    func(language, key string) string { return b.texts.Say(b.texts.Match(language), key, nil) },
 		Logger: b.log.With("platform", discord.Name),
 	})

@@ -202,7 +202,7 @@ func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
 	}
 	text := t.say(tn, c.Key, c.With)
 	if tn.Kind == platform.Pressed {
-		return t.post(ctx, tn, platform.Post{Text: text})
+		return t.post(ctx, tn, platform.Post{Text: text, Private: true, Press: tn.Press})
 	}
 	return t.reply(ctx, tn, text)
 }

@@ -3,6 +3,7 @@ package conversation
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,8 @@ const (
 	verbBetter = "ew"
 	verbOwn    = "eo"
 	verbNone   = "ex"
+	// verbEdit uses what its author has made of the words in a form.
+	verbEdit = "ee"
 	// choiceEdited means that the message was changed meanwhile.
 	choiceEdited = "edited"
 )
@@ -145,13 +148,18 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	if err := t.o.Store.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
 	}
-	if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, o.Message), o.ID, request.MessageKeep); err != nil {
-		return err
+	if tn.Kind != platform.Pressed { // else the message is an older request's
+		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, o.Message), o.ID, request.MessageKeep); err != nil {
+			return err
+		}
 	}
 	post := platform.Post{ReplyTo: o.Message, Text: t.say(tn, problem, locale.With{"max": t.o.Enhance.PerDay}), Press: tn.Press}
 	verbs := []string{verbOwn, verbNone}
 	if problem == "" {
 		post.Text, verbs = t.offerText(tn, o)+"\n\n"+t.say(tn, "offer_ask", nil), []string{verbBetter, verbOwn, verbNone}
+	}
+	if tn.p.Limits().Forms {
+		verbs = slices.Insert(verbs, len(verbs)-1, verbEdit)
 	}
 	post.Buttons = request.Buttons(t.o.Texts, tn.language, o.ID, verbs...)
 	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
@@ -167,11 +175,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 
 // offerText shows the other words of an offer.
 func (t *Talk) offerText(tn *turn, o offer) string {
-	words := o.Prompt
-	if o.Negative != "" {
-		words += "\n--no " + o.Negative
-	}
-	return t.say(tn, "offer_"+string(o.Task), locale.With{"words": words})
+	return t.say(tn, "offer_"+string(o.Task), wordsWith(o.Prompt, o.Negative))
 }
 
 // better asks for other words. problem is the key of the text that says why there are
@@ -278,6 +282,10 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		return nil
 	}
 	o.Post = tn.Message.ID
+	if verb == verbEdit && strings.TrimSpace(tn.Filled[fieldPrompt]) == "" {
+		answer("oops") // no form could be shown
+		return nil
+	}
 	if verb == verbNone {
 		answer("cancelled")
 		return t.decided(ctx, tn, o, verb)
@@ -291,8 +299,14 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		return err
 	}
 	w := wish{id: o.ID, args: o.Args, inputs: o.Inputs, said: o.Said}
-	if verb == verbBetter {
+	switch verb {
+	case verbBetter:
 		w.args.Prompt, w.args.Negative = o.Prompt, o.Negative
+	case verbEdit:
+		if w.args, err = filledWords(tn, w.args); err != nil {
+			return t.complain(ctx, tn, err)
+		}
+		o.Prompt, o.Negative = w.args.Prompt, w.args.Negative
 	}
 	tn.Message.ID = o.Message
 	if err := t.request(ctx, tn, c, w); err != nil {
@@ -317,7 +331,7 @@ func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) er
 	if o.Post == "" {
 		return nil
 	}
-	text := t.say(tn, "offer_done_"+choice, nil)
+	text := t.say(tn, "offer_done_"+choice, wordsWith(o.Prompt, o.Negative))
 	if choice == verbBetter {
 		text = t.offerText(tn, o)
 	}

@@ -25,7 +25,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	switch verb {
 	case verbSet:
 		return t.pressedSetting(ctx, tn, rest)
-	case verbBetter, verbOwn, verbNone:
+	case verbBetter, verbOwn, verbNone, verbEdit:
 		return t.pressedOffer(ctx, tn, verb, rest)
 	case verbMy:
 		return t.pressedMy(ctx, tn, rest)

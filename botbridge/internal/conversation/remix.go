@@ -29,8 +29,12 @@ func (t *Talk) remix(ctx context.Context, tn *turn) error {
 	return t.remixed(ctx, tn, rec, tn.rest)
 }
 
-// pressedRemix asks for the words.
+// pressedRemix asks for the words, unless they were filled in.
 func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) error {
+	if words := strings.TrimSpace(tn.Filled[fieldPrompt]); words != "" {
+		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+		return t.remixed(ctx, tn, rec, words)
+	}
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
 	return t.askWords(ctx, tn, rec)
 }
@@ -86,6 +90,12 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 		return t.complain(ctx, tn, err)
 	}
 	args := rec.Args.With(fresh)
+	if negative, ok := tn.Filled[fieldNegative]; ok && fresh.Negative == "" {
+		args.Negative = strings.TrimSpace(negative) // also if it was emptied
+		if err := workflow.TooLong(args.Prompt + args.Negative); err != nil {
+			return t.complain(ctx, tn, err)
+		}
+	}
 	args.Styles = c.Having(rec.Args.Styles)
 	if len(fresh.Styles) > 0 {
 		args.Styles = fresh.Styles

@@ -38,10 +38,13 @@ type chats struct {
 	posts []platform.Post
 	edits []platform.Post
 	stuck map[string]bool // messages that cannot be removed
+	forms bool
 }
 
-func (c *chats) Name() string            { return "telegram" }
-func (c *chats) Limits() platform.Limits { return platform.Limits{Text: 4096, Caption: 1024} }
+func (c *chats) Name() string { return "telegram" }
+func (c *chats) Limits() platform.Limits {
+	return platform.Limits{Text: 4096, Caption: 1024, Forms: c.forms}
+}
 
 func (c *chats) Send(_ context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	c.mu.Lock()

@@ -20,7 +20,14 @@
 // The deferred answer is the user's message to the rest of the bridge: the first post
 // that replies to it replaces it, and later edits go to it. Its token works for 15
 // minutes; after that it is an ordinary message of the bot, and is edited as such
-// (answer.go).
+// (answers.go).
+//
+// # A form
+//
+// A form must be the first answer to a press, so the press is not deferred before it is
+// known whether it opens one (form.go). Such a press is no event: what was filled in is,
+// and is stored and answered like a press. If the form cannot be shown, the press is an
+// event after all.
 package discord
 
 import (
@@ -55,6 +62,9 @@ const (
 	maxCustomID   = 100
 	maxLabel      = 80
 	maxURL        = 512
+	maxTitle      = 45 // also of a field
+	maxFields     = 5
+	maxFilled     = 4000
 	maxMenuLabel  = 100
 	maxNonce      = 25
 	maxCommands   = 100
@@ -100,6 +110,8 @@ type Options struct {
 	Commands []Command
 	// Suggest returns values while somebody fills in an argument. nil: there are none.
 	Suggest platform.Suggest
+	// Form returns the form that a press opens. nil: none does.
+	Form platform.Forms
 	// Say returns a text of the bridge in a language.
 	Say    func(language, key string) string
 	Memory Memory
@@ -197,7 +209,7 @@ func (d *Discord) Routes(platform.Admit) map[string]http.Handler { return nil }
 // says that they may change; what it tells in headers is obeyed as well.
 func (d *Discord) Limits() platform.Limits {
 	return platform.Limits{
-		KnowsPosts: true, KnowsPostsFor: knowsFor, InPlace: true,
+		KnowsPosts: true, KnowsPostsFor: knowsFor, InPlace: true, Forms: d.o.Form != nil,
 		Text: usualText, Caption: usualText, Photo: d.o.Upload, File: d.o.Upload, Album: maxFiles,
 		PerSecond: 45, ChatEvery: 1050 * time.Millisecond, EditEvery: 2 * time.Second, GroupEditEvery: 3 * time.Second,
 	}

@@ -31,7 +31,9 @@ type interaction struct {
 		Options  []filled `json:"options"`
 		CustomID string   `json:"custom_id"`
 		Values   []string `json:"values"`
-		Resolved struct {
+		// Components are those of a form.
+		Components []part `json:"components"`
+		Resolved   struct {
 			Attachments map[string]file `json:"attachments"`
 		} `json:"resolved"`
 	} `json:"data"`
@@ -86,16 +88,17 @@ func (in *interaction) author() *user {
 }
 
 // readInteraction reads an interaction; false for one that is neither a command, nor an
-// argument of one that is filled in, nor a button, or not sound.
+// argument of one that is filled in, nor a button or a form, or not sound.
 func readInteraction(raw json.RawMessage) (*interaction, bool) {
 	var in interaction
 	if json.Unmarshal(raw, &in) != nil || !in.sound() {
 		return nil, false
 	}
 	switch in.Type {
-	case discord.InteractionTypeApplicationCommand, discord.InteractionTypeAutocomplete, discord.InteractionTypeComponent:
+	case discord.InteractionTypeApplicationCommand, discord.InteractionTypeAutocomplete, discord.InteractionTypeComponent,
+		discord.InteractionTypeModalSubmit:
 		return &in, true
-	case discord.InteractionTypePing, discord.InteractionTypeModalSubmit:
+	case discord.InteractionTypePing:
 	}
 	return nil, false
 }
@@ -107,7 +110,10 @@ func (in *interaction) sound() bool {
 	if !isID(in.ID) || !isToken(in.Token) || !isID(in.Channel) || in.Guild != "" && !isID(in.Guild) || by == nil || !isID(by.ID) {
 		return false
 	}
-	return in.Type != discord.InteractionTypeComponent || in.Message != nil && isID(in.Message.ID)
+	if in.Message != nil {
+		return isID(in.Message.ID)
+	}
+	return in.Type != discord.InteractionTypeComponent && in.Type != discord.InteractionTypeModalSubmit // all are under messages
 }
 
 // welcome reports whether the bot listens to somebody there.
@@ -144,12 +150,24 @@ func (d *Discord) interacted(ctx context.Context, raw json.RawMessage) func(cont
 		go d.turnAway(ctx, in)
 		return nil
 	}
-	done := make(chan string, 1)
-	go func() { done <- d.acknowledge(ctx, in) }()
+	type outcome struct {
+		at   string
+		form bool
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, ackPatience)
+		defer cancel()
+		if d.opens(ctx, in) {
+			done <- outcome{form: true}
+			return
+		}
+		done <- outcome{at: d.acknowledge(ctx, in)}
+	}()
 	return func(ctx context.Context) (platform.Event, bool) {
 		select {
-		case at := <-done:
-			return d.event(in, at), true
+		case is := <-done:
+			return d.event(in, is.at), !is.form // what is filled in is the event
 		case <-ctx.Done():
 			return platform.Event{}, false
 		}
@@ -182,9 +200,7 @@ func (d *Discord) respond(ctx context.Context, in *interaction, kind discord.Int
 // acknowledge defers the answer to an interaction and returns the id of the message
 // that will hold it; "" if there is none.
 func (d *Discord) acknowledge(ctx context.Context, in *interaction) string {
-	ctx, cancel := context.WithTimeout(ctx, ackPatience)
-	defer cancel()
-	if in.Type == discord.InteractionTypeComponent {
+	if in.Type == discord.InteractionTypeComponent || in.Type == discord.InteractionTypeModalSubmit {
 		if in.Message.Flags&int(discord.MessageFlagEphemeral) != 0 {
 			// Only this press can change the message.
 			d.keep(ctx, in.Message.ID, answer{Token: in.Token, Private: true})
@@ -262,7 +278,10 @@ func (d *Discord) event(in *interaction, at string) platform.Event {
 		ID: in.ID, Platform: Name, Kind: platform.Said, At: time.Now(),
 		Chat: platform.Chat{ID: in.Channel, Group: in.Guild != ""}, User: in.author().user(in.Locale),
 	}
-	if in.Type == discord.InteractionTypeComponent {
+	if in.Type == discord.InteractionTypeComponent || in.Type == discord.InteractionTypeModalSubmit {
+		if in.Type == discord.InteractionTypeModalSubmit {
+			e.Filled = filledIn(in.Data.Components)
+		}
 		e.Kind, e.Press, e.Data, e.Message.ID = platform.Pressed, press{in.ID, in.Token}.String(), in.Data.CustomID, at
 		if strings.HasPrefix(e.Data, menuID) && len(in.Data.Values) > 0 {
 			e.Data = in.Data.Values[0]

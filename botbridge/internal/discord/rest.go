@@ -159,8 +159,8 @@ const (
 	codeUnknownMessage     = 10008
 	codeUnknownWebhook     = 10015
 	codeUnknownInteraction = 10062
-	codeTooLarge           = 40005
 	codeAcknowledged       = 40060
+	codeTooLarge           = 40005
 	codeWebhookToken       = 50027
 )
 

@@ -96,6 +96,7 @@ type interaction struct {
 	acked                           bool
 	answer                          *Message // nil before, and after it was deleted
 	suggested                       []string // values for the argument that is filled in
+	form                            *Form    // what it opened
 }
 
 // New returns a fake. Close it.

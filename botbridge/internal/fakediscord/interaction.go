@@ -59,7 +59,7 @@ func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payloa
 	if err := json.Unmarshal(text, &c); err != nil {
 		return nil, 0, invalidForm("%v", err)
 	}
-	if len(c.Data) > 0 {
+	if len(c.Data) > 0 && c.Type != 9 {
 		if err := json.Unmarshal(c.Data, p); err != nil {
 			return nil, 0, invalidForm("%v", err)
 		}
@@ -70,10 +70,18 @@ func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payloa
 	case time.Since(in.born) > f.o.AckWithin:
 		return nil, 0, refuse(http.StatusNotFound, 10062, "Unknown interaction")
 	}
-	in.acked = true
-	if (c.Type == 8) != (in.kind == 4) {
+	if (c.Type == 8) != (in.kind == 4) || c.Type == 6 && in.answer == nil {
 		return nil, 0, refuse(http.StatusBadRequest, 50035, "Invalid Form Body")
 	}
+	if c.Type == 9 {
+		form, problem := formOf(in, c.Data)
+		if problem != nil {
+			return nil, 0, problem
+		}
+		in.form = form
+		f.touch()
+	}
+	in.acked = true
 	if c.Type == 8 {
 		in.suggested = []string{}
 		for _, choice := range p.Choices {

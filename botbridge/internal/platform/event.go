@@ -31,9 +31,12 @@ type Event struct {
 	Addressed bool `json:"addressed,omitempty"`
 	// Press and Data belong to a button: the id to answer, and the button's data.
 	// Data comes from the user's program and may be forged.
-	Press string    `json:"press,omitempty"`
-	Data  string    `json:"data,omitempty"`
-	At    time.Time `json:"at"`
+	Press string `json:"press,omitempty"`
+	Data  string `json:"data,omitempty"`
+	// Filled are the texts of the form that the press had opened, by the names of its
+	// fields; nil if it opened none.
+	Filled map[string]string `json:"filled,omitempty"`
+	At     time.Time         `json:"at"`
 }
 
 // Key names the event across all platforms.

@@ -77,6 +77,8 @@ type Limits struct {
 	// status message can become any files, up to an album, and doing that twice does no
 	// harm.
 	InPlace bool
+	// Forms means that an event can open a form, see [Forms].
+	Forms bool
 	// Linked means that files are handed over as links to the hub: what exists only here
 	// cannot be shown.
 	Linked bool

@@ -1,0 +1,117 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// The fields of a form for words. Forms that are open hold their names.
+const (
+	fieldPrompt   = "prompt"
+	fieldNegative = "negative"
+)
+
+// errNoForm means that a press opens no form: what it does instead says why.
+var errNoForm = errors.New("conversation: there is no form")
+
+// Form implements [platform.Forms]: the words of a picture, or those that were offered, to be
+// changed. If the store does not answer in time the form is empty; whether the words may be
+// used is decided when it comes back.
+func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
+	verb, id, _ := strings.Cut(e.Data, ":")
+	p := t.o.Platform(e.Platform)
+	if p == nil || e.Kind != platform.Pressed || verb != request.VerbRemix && verb != verbEdit {
+		return nil
+	}
+	tn := &turn{Event: e, p: p, language: t.o.Texts.Match(e.User.Language)}
+	c, args, err := t.wordsOf(ctx, tn, verb, id)
+	switch {
+	case err == nil && (c == nil || !c.Takes(workflow.Prompt)):
+		return nil
+	case err != nil && ctx.Err() == nil && !mayPass(err):
+		return nil
+	}
+	form := &platform.Form{Title: t.say(tn, "button_"+verb, nil), Data: e.Data, Fields: []platform.Field{
+		{Name: fieldPrompt, Label: t.say(tn, "argument_prompt", nil), Value: args.Prompt, Long: true, Required: true},
+	}}
+	if c != nil && c.Takes(workflow.Negative) {
+		form.Fields = append(form.Fields, platform.Field{Name: fieldNegative, Label: t.say(tn, "argument_negative", nil), Value: args.Negative, Long: true})
+	}
+	return form
+}
+
+// wordsOf returns the words that a form is about, and their command. They are shown only to
+// those who may read them.
+func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workflow.Command, args workflow.Args, err error) {
+	standing, err := t.o.Guard.Standing(ctx, tn.Event)
+	if err == nil && standing != limits.Welcome {
+		err = errNoForm
+	}
+	if err != nil {
+		return nil, args, err
+	}
+	known, err := t.turnOf(ctx, tn.Event)
+	if err != nil {
+		return nil, args, err
+	}
+	*tn = *known
+	of, err := t.noted(ctx, tn, tn.Message.ID)
+	if err == nil && of != "" && of != id {
+		err = errNoForm // see foreign
+	}
+	if err != nil {
+		return nil, args, err
+	}
+	if verb == verbEdit {
+		return t.wordsOffered(ctx, tn, id)
+	}
+	rec, err := t.requestOf(ctx, tn, id)
+	if err == nil && !mayRead(tn, rec) {
+		err = errNoForm
+	}
+	if err != nil {
+		return nil, args, err
+	}
+	return t.byName[rec.Command], rec.Args, nil
+}
+
+// wordsOffered returns the words of an offer, those of its author if there are no others.
+func (t *Talk) wordsOffered(ctx context.Context, tn *turn, id string) (c *workflow.Command, args workflow.Args, err error) {
+	var o offer
+	err = t.o.Store.Held(ctx, id, &o)
+	if err == nil && (o.Platform != tn.Platform || o.Chat.ID != tn.Chat.ID || o.User.ID != tn.User.ID || o.Choice != "") {
+		err = errNoForm
+	}
+	if err != nil {
+		return nil, args, err
+	}
+	args = o.Args
+	if o.Prompt != "" {
+		args.Prompt, args.Negative = o.Prompt, o.Negative
+	}
+	return t.byName[o.Command], args, nil
+}
+
+// filledWords puts the words of a form into those of a request.
+func filledWords(tn *turn, args workflow.Args) (workflow.Args, error) {
+	args.Prompt = strings.TrimSpace(tn.Filled[fieldPrompt])
+	if negative, ok := tn.Filled[fieldNegative]; ok {
+		args.Negative = strings.TrimSpace(negative) // also if it was emptied
+	}
+	return args, workflow.TooLong(args.Prompt + args.Negative)
+}
+
+// wordsWith are words with those that there should not be.
+func wordsWith(prompt, negative string) locale.With {
+	if negative != "" {
+		prompt += "\n--no " + negative
+	}
+	return locale.With{"words": prompt}
+}

@@ -1,0 +1,145 @@
+package discord
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// asksWords has a form for the button "rx:…".
+func asksWords(fields ...platform.Field) func(*Options) {
+	return func(o *Options) {
+		o.Form = func(_ context.Context, e platform.Event) *platform.Form {
+			if !strings.HasPrefix(e.Data, "rx:") {
+				return nil
+			}
+			return &platform.Form{Title: "New words " + strings.Repeat("x", 50), Data: e.Data, Fields: fields}
+		}
+	}
+}
+
+func words(value string) platform.Field {
+	return platform.Field{Name: "prompt", Label: "What you want to see", Value: value, Long: true, Required: true}
+}
+
+// posted is a message with the buttons "Words" and "Again".
+func (r *rig) posted() string {
+	r.t.Helper()
+	ids, err := r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{Text: "a fox", Buttons: [][]platform.Button{{
+		{Label: "Words", Data: "rx:1"}, {Label: "Again", Data: "ag:1"},
+	}}})
+	require.NoError(r.t, err)
+	return ids[0]
+}
+
+// form waits for the form that a press opens.
+func (r *rig) form(p *fakediscord.Person, press string) fakediscord.Form {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	form, err := p.Form(ctx, press)
+	require.NoError(r.t, err)
+	return form
+}
+
+// A press opens a form, and what was filled in comes back as that press.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakediscord.Options{}, asksWords(words("a fox"), platform.Field{Name: "negative", Label: strings.Repeat("y", 60), Value: "rain"}))
+	p := r.fake.Person(ada, channel, guild, "ru")
+	at := r.posted()
+	press, err := p.Press(at, "Words")
+	require.NoError(t, err)
+	form := r.form(p, press)
+	require.Len(t, []rune(form.Title), maxTitle)
+	require.Equal(t, "a fox", form.Fields[0].Value)
+	require.True(t, form.Fields[0].Long && form.Fields[0].Required && !form.Fields[1].Required)
+	filled, err := p.Submit(form, map[string]string{"prompt": "a bear", "negative": ""})
+	require.NoError(t, err)
+	e := r.event(0)
+	require.Equal(t, filled, e.ID, "the press itself is no event")
+	require.Equal(t, []any{platform.Pressed, "rx:1", at, ada, "ru"}, []any{e.Kind, e.Data, e.Message.ID, e.User.ID, e.User.Language})
+	require.Equal(t, map[string]string{"prompt": "a bear", "negative": ""}, e.Filled)
+	require.NoError(t, r.d.Answer(r.ctx, e.Press, "on it"))
+	require.Equal(t, ada, r.sees(p, "the answer", saying("on it")).Only)
+	_, err = p.Press(at, "Again")
+	require.NoError(t, err)
+	require.Equal(t, "ag:1", r.event(1).Data, "other presses open none")
+	require.Nil(t, r.event(1).Filled)
+}
+
+// What Discord would not take is left out of a form: half of a text, and a sixth field.
+func TestFormBounds(t *testing.T) {
+	t.Parallel()
+	fields := []platform.Field{words(strings.Repeat("🦊", maxFilled/2) + "x")}
+	for i := range 6 {
+		fields = append(fields, platform.Field{Name: fmt.Sprint(i), Label: "more", Value: strings.Repeat("🦊", maxFilled/2)})
+	}
+	r := newRig(t, fakediscord.Options{}, asksWords(fields...))
+	p := r.fake.Person(ada, channel, guild, "en-US")
+	press, err := p.Press(r.posted(), "Words")
+	require.NoError(t, err)
+	form := r.form(p, press)
+	require.Len(t, form.Fields, maxFields)
+	require.Empty(t, form.Fields[0].Value)
+	require.NotEmpty(t, form.Fields[1].Value)
+}
+
+// A form that cannot be shown is asked for in words; one whose answer is lost is shown.
+func TestFormLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault fakediscord.Fault
+		times int64
+		event string
+	}{
+		"twice refused":  {fakediscord.Broken, 2, "rx:1"},
+		"once refused":   {fakediscord.Broken, 1, "ag:1"},
+		"an answer lost": {fakediscord.CutAfter, 1, "ag:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			r := newRig(t, fakediscord.Options{AckWithin: patience, Fault: func(call string) fakediscord.Fault {
+				if call == callbackCall && calls.Add(1) <= c.times {
+					return c.fault
+				}
+				return fakediscord.None
+			}}, asksWords(words("a fox")))
+			p := r.fake.Person(ada, channel, guild, "en-US")
+			at := r.posted()
+			press, err := p.Press(at, "Words")
+			require.NoError(t, err)
+			if c.event == "ag:1" {
+				r.form(p, press)
+			} else {
+				r.event(0)
+			}
+			_, err = p.Press(at, "Again")
+			require.NoError(t, err)
+			require.Equal(t, c.event, r.event(0).Data)
+		})
+	}
+}
+
+// What is in a form already is not waited for: Discord wants an answer in time.
+func TestFormInTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakediscord.Options{}, func(o *Options) {
+		o.Form = func(ctx context.Context, e platform.Event) *platform.Form {
+			<-ctx.Done() // the store is away
+			return &platform.Form{Title: "New words", Data: e.Data, Fields: []platform.Field{words("")}}
+		}
+	})
+	p := r.fake.Person(ada, channel, guild, "en-US")
+	press, err := p.Press(r.posted(), "Words")
+	require.NoError(t, err)
+	require.Empty(t, r.form(p, press).Fields[0].Value)
+}
