@@ -2,8 +2,7 @@ package conversation
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -119,6 +118,11 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if rec.Said = w.said; w.said == "" {
 		rec.Said = digest(tn.Message.Text)
 	}
+	if tn.answers != nil {
+		if rec.Answers, err = json.Marshal(tn.answers); err != nil {
+			return err
+		}
+	}
 	var told <-chan struct{}
 	ask := state.Ask{Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event)}
 	if tn.instead != nil {
@@ -224,49 +228,4 @@ func usable(f platform.File) bool {
 		}
 	}
 	return f.Type == ""
-}
-
-// edited handles a message that its author has changed: if its request is not over,
-// it is replaced, unless what the message says now is refused.
-func (t *Talk) edited(ctx context.Context, tn *turn) error {
-	_, _, command := commandOf(tn.Message.Text)
-	words := strings.TrimSpace(tn.Message.Text)
-	if !command && (words == "" || tn.Chat.Group && !tn.Addressed && tn.Message.ReplyTo == nil) {
-		return nil
-	}
-	id, err := t.noted(ctx, tn, tn.Message.ID)
-	if err != nil || id == "" {
-		return err
-	}
-	old, err := t.o.Runner.Load(ctx, id)
-	if errors.Is(err, state.ErrNotFound) {
-		return t.editedOffer(ctx, tn, id)
-	}
-	if err != nil {
-		return err
-	}
-	// Telegram also reports changes that nobody has made, such as a preview of a link.
-	// An event that comes again finds its own request.
-	own := old.ID == request.IDOf(tn.Key())
-	if old.Phase == request.Ended || old.Phase == request.Over || old.Said == digest(tn.Message.Text) && !own {
-		return nil
-	}
-	if !own {
-		tn.instead = &old
-	}
-	if c := t.byName[old.Command]; c != nil && !command {
-		// It asked for this command, perhaps as the answer to a question.
-		tn.rest, tn.given = words, again(old.Inputs)
-		if len(tn.Message.Files) > 0 {
-			tn.given = nil
-		}
-		return t.ask(ctx, tn, c)
-	}
-	return t.said(ctx, tn)
-}
-
-// digest is the same for the same text.
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:8])
 }

@@ -42,8 +42,10 @@ type offer struct {
 	Command string          `json:"command"`
 	Args    workflow.Args   `json:"args"`
 	Inputs  []request.Input `json:"inputs,omitempty"`
-	// Instead is the request that it replaces, if any.
-	Instead string `json:"instead,omitempty"`
+	// Instead is the request that it replaces, Answers the question that the message
+	// answered, if any.
+	Instead string    `json:"instead,omitempty"`
+	Answers *question `json:"answers,omitempty"`
 
 	Task enhance.Task `json:"task"`
 	// Prompt and Negative are the other words; without a Prompt there are none.
@@ -133,7 +135,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	}
 	o = offer{
 		ID: w.id, Platform: tn.Platform, Chat: tn.Chat, User: tn.User, Message: tn.Message.ID, Said: digest(tn.Message.Text),
-		Command: c.Name, Args: w.args, Inputs: w.inputs, Task: task,
+		Command: c.Name, Args: w.args, Inputs: w.inputs, Answers: tn.answers, Task: task,
 	}
 	if tn.instead != nil {
 		o.Instead = tn.instead.ID
@@ -308,7 +310,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		}
 		o.Prompt, o.Negative = w.args.Prompt, w.args.Negative
 	}
-	tn.Message.ID = o.Message
+	tn.Message.ID, tn.answers = o.Message, o.Answers
 	if err := t.request(ctx, tn, c, w); err != nil {
 		return err
 	}
@@ -356,29 +358,4 @@ func (t *Talk) unfinished(ctx context.Context, id string) (*request.Record, erro
 		return nil, nil
 	}
 	return &rec, nil
-}
-
-// editedOffer handles a changed message whose words are still to be chosen.
-func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
-	var o offer
-	err := t.o.Store.Held(ctx, id, &o)
-	if errors.Is(err, state.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	own := o.ID == request.IDOf(tn.Key())
-	if o.Said == digest(tn.Message.Text) && !own {
-		return nil // Telegram reports changes that nobody has made
-	}
-	if o.Choice == "" && !own {
-		if err := t.decided(ctx, tn, o, choiceEdited); err != nil {
-			return err
-		}
-	}
-	if tn.instead, err = t.unfinished(ctx, o.Instead); err != nil {
-		return err
-	}
-	return t.said(ctx, tn)
 }

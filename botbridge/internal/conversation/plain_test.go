@@ -19,7 +19,7 @@ func (r *rig) editing() {
 	edit, err := workflow.NewCommand("edit", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
 		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
 	require.NoError(r.t, err)
-	r.talk.byName["edit"], r.talk.o.Edit = edit, "edit"
+	r.talk.byName["edit"], r.commands["edit"], r.talk.o.Edit = edit, edit, "edit"
 	r.talk.o.Commands = append(r.talk.o.Commands, edit)
 }
 
@@ -44,7 +44,13 @@ func (r *rig) message(user, chat, text, to string, files ...string) platform.Eve
 func (r *rig) asks(e platform.Event) string {
 	r.t.Helper()
 	require.NoError(r.t, r.talk.Handle(r.ctx, e))
-	rec, err := r.talk.o.Runner.Load(r.ctx, request.IDOf(e.Key()))
+	return r.described(request.IDOf(e.Key()))
+}
+
+// described describes a request like asks.
+func (r *rig) described(id string) string {
+	r.t.Helper()
+	rec, err := r.talk.o.Runner.Load(r.ctx, id)
 	if err != nil {
 		require.ErrorIs(r.t, err, state.ErrNotFound)
 		return ""
@@ -62,7 +68,7 @@ func (r *rig) asks(e platform.Event) string {
 
 func TestPlainWords(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := newRig(t, limits.Config{Waiting: 100})
 	r.editing()
 	id := r.made("generate", "5", "5")
 	for _, message := range []string{"one", "both"} {

@@ -165,7 +165,7 @@ func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
 			return false
 		}
 	}
-	tn.given, tn.better = given, q.Better
+	tn.given, tn.better, tn.answers = given, q.Better, q
 	if q.Rest != "" && words != "" {
 		// Also behind "--no text", these words say what there should be.
 		words = q.Rest + " --prompt " + words

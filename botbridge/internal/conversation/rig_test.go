@@ -83,7 +83,7 @@ func (c *chats) Moderates(_ context.Context, _ platform.Chat, user string) (bool
 func (c *chats) Answer(context.Context, string, string) error { return nil }
 
 func (c *chats) Open(context.Context, platform.File) (io.ReadCloser, error) {
-	return nil, platform.ErrGone
+	return nil, platform.ErrSource // later, perhaps
 }
 
 func (c *chats) in(chat string) []string {
@@ -101,6 +101,8 @@ type rig struct {
 	store *state.Store
 	away  *atomic.Bool // the hub says nothing of its nodes
 	last  int
+	// commands are those that the runner knows.
+	commands map[string]*workflow.Command
 }
 
 func newRig(t *testing.T, c limits.Config) *rig {
@@ -151,7 +153,7 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		Command: func(name string) *workflow.Command { return commands[name] },
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &rig{t: t, ctx: ctx, p: p, store: store, away: away, talk: New(Options{
+	r := &rig{t: t, ctx: ctx, p: p, store: store, away: away, commands: commands, talk: New(Options{
 		Store: store, Hub: client, Outbox: out, Runner: runner, Guard: guard, Texts: texts, Platform: find,
 		Commands: []*workflow.Command{command, inpaint}, Default: "generate",
 		Logger: slog.New(slog.DiscardHandler),

@@ -87,6 +87,8 @@ type turn struct {
 	// shown are the pictures of the bridge that the message answers to; given are inputs
 	// from before it.
 	shown, given []request.Input
+	// answers is the question that the message answers, if any.
+	answers *question
 	// instead is the request that a changed message replaces, if any.
 	instead *request.Record
 	// better means that other words are wished for.

@@ -77,9 +77,11 @@ type Record struct {
 	// Message is the user's message, Status the bridge's message that shows the
 	// progress.
 	Message string `json:"message"`
-	// Said is a digest of that message's text.
-	Said   string `json:"said,omitempty"`
-	Status string `json:"status,omitempty"`
+	// Said is a digest of that message's text, Answers the question that it answered, as
+	// package conversation stores it.
+	Said    string          `json:"said,omitempty"`
+	Answers json.RawMessage `json:"answers,omitempty"`
+	Status  string          `json:"status,omitempty"`
 	// Tellings counts the status messages that were being sent when something broke: each
 	// may stand in the chat. The one in Status is among them.
 	Tellings int `json:"tellings,omitempty"`

@@ -1,0 +1,113 @@
+package conversation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// edited handles a message that its author has changed: if its request is not over,
+// it is replaced, unless what the message says now is refused.
+func (t *Talk) edited(ctx context.Context, tn *turn) error {
+	_, _, command := commandOf(tn.Message.Text)
+	words := strings.TrimSpace(tn.Message.Text)
+	if !command && (words == "" || tn.Chat.Group && !tn.Addressed && tn.Message.ReplyTo == nil) {
+		return nil
+	}
+	id, err := t.noted(ctx, tn, tn.Message.ID)
+	if err != nil || id == "" {
+		return err
+	}
+	old, err := t.o.Runner.Load(ctx, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return t.editedOffer(ctx, tn, id)
+	}
+	if err != nil {
+		return err
+	}
+	// Telegram also reports changes that nobody has made, such as a preview of a link.
+	// An event that comes again finds its own request.
+	own := old.ID == request.IDOf(tn.Key())
+	if old.Phase == request.Ended || old.Phase == request.Over || old.Said == digest(tn.Message.Text) && !own {
+		return nil
+	}
+	if !own {
+		tn.instead = &old
+	}
+	var q *question
+	if len(old.Answers) > 0 {
+		if err := json.Unmarshal(old.Answers, &q); err != nil {
+			t.o.Logger.Warn("cannot read which question a message answered", "request", old.ID, "error", err)
+		}
+	}
+	return t.saidAnew(ctx, tn, q, old.Command, old.Inputs)
+}
+
+// editedOffer handles a changed message whose words are still to be chosen.
+func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
+	var o offer
+	err := t.o.Store.Held(ctx, id, &o)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	own := o.ID == request.IDOf(tn.Key())
+	if o.Said == digest(tn.Message.Text) && !own {
+		return nil // Telegram reports changes that nobody has made
+	}
+	if o.Choice == "" && !own {
+		if err := t.decided(ctx, tn, o, choiceEdited); err != nil {
+			return err
+		}
+	}
+	if tn.instead, err = t.unfinished(ctx, o.Instead); err != nil {
+		return err
+	}
+	return t.saidAnew(ctx, tn, o.Answers, o.Command, o.Inputs)
+}
+
+// saidAnew handles the new text of a message as the old one was: as an answer to the same
+// question or picture, or else for the same command and with the same inputs. q is the
+// question that it answered, nil for none.
+func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command string, inputs []request.Input) error {
+	if _, _, ok := commandOf(tn.Message.Text); ok {
+		return t.said(ctx, tn)
+	}
+	tn.rest = strings.TrimSpace(tn.Message.Text)
+	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
+		return err
+	} else if ok {
+		return t.remixed(ctx, tn, rec, tn.rest)
+	}
+	if err := t.findShown(ctx, tn); err != nil {
+		return err
+	}
+	if q != nil {
+		if c := t.byName[q.Command]; c != nil && t.fill(tn, c, q) {
+			return t.ask(ctx, tn, c)
+		}
+	}
+	c := t.byName[command]
+	if c == nil {
+		return t.said(ctx, tn)
+	}
+	// Words that do not say which picture is meant are about the same one.
+	if one, _ := choose(tn.shown, tn.rest); len(one) == 0 && len(tn.Message.Files) == 0 {
+		tn.given = again(inputs)
+	}
+	return t.ask(ctx, tn, c)
+}
+
+// digest is the same for the same text.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
