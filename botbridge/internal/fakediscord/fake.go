@@ -1,8 +1,8 @@
 // Package fakediscord plays the part of Discord that the bridge uses, for tests: the
 // REST API of version 10 and the gateway. It accepts and refuses the same calls as the
 // real one, and fails on request. Each call and each answer is held against Discord's
-// own OpenAPI document (schema.go); what that says nothing about, above all the
-// gateway's messages, follows the documents at docs.discord.com.
+// own OpenAPI document (schema.go), and each message of the gateway, in both directions,
+// against a schema that follows the documents at docs.discord.com (testdata/gateway.json).
 //
 // It knows nothing about the bridge. A test plays the people (person.go) and looks at
 // what they see.
@@ -75,6 +75,7 @@ type Fake struct {
 
 	mu           sync.Mutex
 	nextID       int64
+	guilds       map[string]string     // by channel
 	messages     map[string][]*Message // by channel
 	files        map[string][]byte     // by path
 	interactions map[string]*interaction
@@ -116,7 +117,7 @@ func New(o Options) (*Fake, error) {
 		return nil, err
 	}
 	f := &Fake{
-		o: o, schema: s, nextID: 1400000000000000000, messages: map[string][]*Message{}, files: map[string][]byte{},
+		o: o, schema: s, nextID: 1400000000000000000, guilds: map[string]string{}, messages: map[string][]*Message{}, files: map[string][]byte{},
 		interactions: map[string]*interaction{}, calls: map[string]int{}, posted: map[string][]time.Time{},
 		changed: make(chan struct{}), done: make(chan struct{}),
 	}

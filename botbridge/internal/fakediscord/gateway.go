@@ -23,15 +23,18 @@ type gateway struct {
 
 // gatewaySession is a session of the bot, with all that it was told.
 type gatewaySession struct {
-	id   string
-	log  []json.RawMessage // frames; that of number n is at n-1
-	conn *gatewayConn
+	id      string
+	intents int
+	log     []json.RawMessage // frames; that of number n is at n-1
+	conn    *gatewayConn
 }
 
-// gatewayConn is one connection. silent means that it stays open and nobody is there.
+// gatewayConn is one connection. silent means that it stays open and nobody is there, begun
+// that it has a session.
 type gatewayConn struct {
 	conn   *websocket.Conn
 	silent bool
+	begun  bool
 	out    chan json.RawMessage
 	end    context.CancelCauseFunc
 }
@@ -70,14 +73,14 @@ func (f *Fake) Hangup(code int) {
 }
 
 // Reconnect asks the bot for another connection.
-func (f *Fake) Reconnect() { f.tell(map[string]any{"op": 7, "d": nil}) }
+func (f *Fake) Reconnect() { f.tell(plainFrame(7, nil)) }
 
 // Invalidate forgets all sessions, and tells the bot.
 func (f *Fake) Invalidate() {
 	f.mu.Lock()
 	clear(f.gateway.sessions)
 	f.mu.Unlock()
-	f.tell(map[string]any{"op": 9, "d": false})
+	f.tell(plainFrame(9, false))
 }
 
 // AwaitSession waits until the bot is connected.
@@ -109,6 +112,11 @@ func (f *Fake) await(ctx context.Context, holds func() bool) error {
 	}
 }
 
+// plainFrame is a message that is no event.
+func plainFrame(op int, d any) map[string]any {
+	return map[string]any{"op": op, "d": d, "s": nil, "t": nil}
+}
+
 // tell says something outside all sessions.
 func (f *Fake) tell(frame any) {
 	data, err := json.Marshal(frame)
@@ -138,6 +146,43 @@ func (f *Fake) emit(kind string, d any) {
 	for _, s := range f.gateway.sessions {
 		s.emit(kind, d)
 	}
+}
+
+// The intents that the fake knows: messages in servers, and in private chats.
+const (
+	guildMessages  = 1 << 9
+	directMessages = 1 << 12
+)
+
+// emitMessage tells of a message to the sessions that want to know of those of its kind; the
+// caller holds mu.
+func (f *Fake) emitMessage(kind string, guild string, d any) {
+	want := guildMessages
+	if guild == "" {
+		want = directMessages
+	}
+	for _, s := range f.gateway.sessions {
+		if s.intents&want != 0 {
+			s.emit(kind, d)
+		}
+	}
+}
+
+// emitOwn tells of a message of the bot's own, as Discord does: the bot sees all messages,
+// and one that only one person sees without its server; the caller holds mu.
+func (f *Fake) emitOwn(kind string, m *Message) {
+	guild := f.guilds[m.Channel]
+	d := map[string]any{"id": m.ID, "channel_id": m.Channel}
+	if kind != "MESSAGE_DELETE" {
+		d = f.wire(m)
+		if guild != "" && m.Only == "" {
+			d["member"] = memberOf(nil)
+		}
+	}
+	if guild != "" && m.Only == "" {
+		d["guild_id"] = guild
+	}
+	f.emitMessage(kind, guild, d)
 }
 
 func (s *gatewaySession) emit(kind string, d any) {
@@ -194,7 +239,7 @@ func (f *Fake) serveGateway(w http.ResponseWriter, r *http.Request) {
 		conn.CloseNow()
 	})
 	parts.Go(func() { f.speak(ctx, c) })
-	hello, _ := json.Marshal(map[string]any{"op": 10, "d": map[string]any{"heartbeat_interval": f.o.Heartbeat.Milliseconds()}})
+	hello, _ := json.Marshal(plainFrame(10, map[string]any{"heartbeat_interval": f.o.Heartbeat.Milliseconds()}))
 	c.out <- hello
 	f.listen(ctx, c)
 	cancel(nil)
@@ -204,6 +249,9 @@ func (f *Fake) speak(ctx context.Context, c *gatewayConn) {
 	for {
 		select {
 		case data := <-c.out:
+			if err := f.schema.frame(false, data); err != nil {
+				f.violate("a message of the gateway: %v", err)
+			}
 			writing, cancel := context.WithTimeout(ctx, time.Minute)
 			err := c.conn.Write(writing, websocket.MessageText, data)
 			cancel()
@@ -231,6 +279,9 @@ func (f *Fake) listen(ctx context.Context, c *gatewayConn) {
 			c.end(closing{4002})
 			continue
 		}
+		if err := f.schema.frame(true, data); err != nil {
+			f.violate("a message to the gateway: %v", err)
+		}
 		f.mu.Lock()
 		if !c.silent {
 			f.take(c, frame.Op, frame.D)
@@ -250,9 +301,13 @@ func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
 	_ = json.Unmarshal(d, &said)
 	switch op {
 	case 1:
-		c.say(json.RawMessage(`{"op":11,"d":null}`))
+		c.say(json.RawMessage(`{"op":11,"d":null,"s":null,"t":null}`))
 		return
 	case 2, 6:
+		if c.begun {
+			c.end(closing{4005})
+			return
+		}
 		if said.Token != Token {
 			c.end(closing{4004})
 			return
@@ -264,10 +319,15 @@ func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
 	defer f.touch()
 	if op == 6 {
 		s := f.gateway.sessions[said.Session]
-		if s == nil || said.Seq > len(s.log) {
-			c.say(json.RawMessage(`{"op":9,"d":false}`))
+		switch {
+		case s == nil:
+			c.say(json.RawMessage(`{"op":9,"d":false,"s":null,"t":null}`))
+			return
+		case said.Seq > len(s.log):
+			c.end(closing{4007})
 			return
 		}
+		c.begun = true
 		f.gateway.resumed++
 		s.conn = c
 		for _, missed := range s.log[said.Seq:] {
@@ -281,11 +341,12 @@ func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
 		return
 	}
 	f.gateway.identified++
-	s := &gatewaySession{id: "session" + f.id(), conn: c}
+	c.begun = true
+	s := &gatewaySession{id: "session" + f.id(), intents: *said.Intents, conn: c}
 	f.gateway.sessions[s.id] = s
 	s.emit("READY", map[string]any{
 		"v": 10, "user": userOf(BotUser), "guilds": []any{}, "session_id": s.id,
 		"resume_gateway_url": "ws" + strings.TrimPrefix(f.gateway.origin, "http") + "/gateway",
-		"application":        map[string]any{"id": Application, "flags": 0},
+		"application":        map[string]any{"id": Application, "flags": 0, "flags_new": "0"},
 	})
 }

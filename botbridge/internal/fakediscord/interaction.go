@@ -42,8 +42,7 @@ func (f *Fake) interact(r *http.Request, name string, values []string, text []by
 		if err := json.Unmarshal(text, p); err != nil {
 			return nil, 0, invalidForm("%v", err)
 		}
-		in.answer.Edits++
-		if problem := f.apply(in.answer, p); problem != nil {
+		if _, problem := f.change(in.answer, p); problem != nil {
 			return nil, 0, problem
 		}
 	}
@@ -104,6 +103,7 @@ func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payloa
 		}
 		in.answer = m
 		f.messages[in.channel] = append(f.messages[in.channel], m)
+		f.emitOwn("MESSAGE_CREATE", m)
 	}
 	if r.URL.Query().Get("with_response") != "true" {
 		return nil, http.StatusNoContent, nil
@@ -124,6 +124,7 @@ func (f *Fake) followUp(in *interaction, p *payload) (any, int, *refusal) {
 		if problem := f.apply(in.answer, p); problem != nil {
 			return nil, 0, problem
 		}
+		f.emitOwn("MESSAGE_UPDATE", in.answer)
 		return f.wire(in.answer), http.StatusOK, nil
 	}
 	m := &Message{ID: f.id(), Channel: in.channel, FromBot: true, Author: BotUser, flags: p.Flags, webhook: true}
@@ -134,5 +135,6 @@ func (f *Fake) followUp(in *interaction, p *payload) (any, int, *refusal) {
 		return nil, 0, problem
 	}
 	f.messages[in.channel] = append(f.messages[in.channel], m)
+	f.emitOwn("MESSAGE_CREATE", m)
 	return f.wire(m), http.StatusOK, nil
 }

@@ -211,6 +211,18 @@ func (f *Fake) find(channel, id string) *Message {
 // remove deletes a message; the caller holds mu.
 func (f *Fake) remove(m *Message) {
 	f.messages[m.Channel] = slices.DeleteFunc(f.messages[m.Channel], func(other *Message) bool { return other == m })
+	f.emitOwn("MESSAGE_DELETE", m)
+}
+
+// change changes a message of the bot; the caller holds mu.
+func (f *Fake) change(m *Message, p *payload) (any, *refusal) {
+	if problem := f.apply(m, p); problem != nil {
+		return nil, problem
+	}
+	m.Edits++
+	m.edited = time.Now().UTC().Format(time.RFC3339Nano)
+	f.emitOwn("MESSAGE_UPDATE", m)
+	return f.wire(m), nil
 }
 
 // wire is a message as Discord answers with it; the caller holds mu.
@@ -222,6 +234,9 @@ func (f *Fake) wire(m *Message) map[string]any {
 	}
 	if m.Used {
 		out["type"] = 20
+	}
+	if m.webhook {
+		out["webhook_id"], out["application_id"] = Application, Application
 	}
 	if m.edited != "" {
 		out["edited_timestamp"] = m.edited
@@ -271,6 +286,11 @@ func userOf(id string) map[string]any {
 		"id": id, "username": name, "avatar": nil, "discriminator": "0", "public_flags": 0, "flags": 0, "global_name": nil,
 		"primary_guild": nil, "bot": id == BotUser,
 	}
+}
+
+// memberOf is a member of a server in an event.
+func memberOf(roles []string) map[string]any {
+	return map[string]any{"roles": list(roles), "joined_at": "2026-01-01T00:00:00Z", "deaf": false, "mute": false, "flags": 0}
 }
 
 // secret makes the token of an interaction in Discord's form.

@@ -17,6 +17,9 @@ type Person struct {
 
 // Person returns somebody in a channel of a server; guild is "" for a private chat.
 func (f *Fake) Person(id, channel, guild, locale string) *Person {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.guilds[channel] = guild
 	return &Person{f: f, ID: id, Channel: channel, Guild: guild, Locale: locale}
 }
 
@@ -144,15 +147,18 @@ func (p *Person) interaction(kind int) *interaction {
 func (p *Person) wire(in *interaction, data map[string]any, m *Message) map[string]any {
 	out := map[string]any{
 		"id": in.id, "application_id": Application, "type": in.kind, "token": in.token, "version": 1, "channel_id": in.channel, "data": data,
-		"locale": p.Locale, "entitlements": []any{}, "authorizing_integration_owners": map[string]any{}, "app_permissions": "0",
+		"locale": p.Locale, "entitlements": []any{}, "authorizing_integration_owners": map[string]any{"0": "0"}, "app_permissions": "0",
 		"attachment_size_limit": p.f.o.Upload, "channel": map[string]any{"id": in.channel, "type": 0}, "context": 0,
 	}
 	if p.Guild == "" {
-		out["user"], out["context"] = userOf(p.ID), 1
+		out["user"], out["context"], out["channel"] = userOf(p.ID), 1, map[string]any{"id": in.channel, "type": 1}
 	} else {
+		out["authorizing_integration_owners"] = map[string]any{"0": p.Guild}
 		out["guild_id"] = p.Guild
 		out["guild_locale"] = "en-US"
-		out["member"] = map[string]any{"user": userOf(p.ID), "roles": list(p.Roles), "permissions": "0", "joined_at": "2026-01-01T00:00:00Z", "deaf": false, "mute": false, "flags": 0}
+		member := memberOf(p.Roles)
+		member["user"], member["permissions"] = userOf(p.ID), "0"
+		out["member"] = member
 	}
 	if m != nil {
 		out["message"] = p.f.wire(m)
@@ -171,7 +177,7 @@ func (p *Person) Say(text, replyTo string, pictures ...[]byte) string {
 		m.attachments = append(m.attachments, f.store(p.Channel, "picture.png", "image/png", data))
 	}
 	f.messages[p.Channel] = append(f.messages[p.Channel], m)
-	f.emit("MESSAGE_CREATE", p.spoken(m))
+	f.emitMessage("MESSAGE_CREATE", p.Guild, p.spoken(m))
 	f.touch()
 	return m.ID
 }
@@ -183,7 +189,7 @@ func (p *Person) Change(message, text string) {
 	defer f.mu.Unlock()
 	if m := f.find(p.Channel, message); m != nil {
 		m.Text, m.edited = text, time.Now().UTC().Format(time.RFC3339Nano)
-		f.emit("MESSAGE_UPDATE", p.spoken(m))
+		f.emitMessage("MESSAGE_UPDATE", p.Guild, p.spoken(m))
 	}
 }
 
@@ -193,7 +199,15 @@ func (p *Person) spoken(m *Message) map[string]any {
 	var mentions []any
 	mentioned := strings.Contains(m.Text, "<@"+BotUser+">")
 	if replied := p.f.find(p.Channel, m.ReplyTo); replied != nil {
-		out["type"], out["message_reference"], out["referenced_message"] = 19, map[string]any{"message_id": replied.ID}, p.f.wire(replied)
+		reference := map[string]any{"type": 0, "message_id": replied.ID, "channel_id": replied.Channel}
+		if p.Guild != "" {
+			reference["guild_id"] = p.Guild
+		}
+		answered := p.f.wire(replied)
+		if p.Guild != "" && !replied.FromBot && !strings.Contains(replied.Text, "<@"+BotUser+">") {
+			hide(answered)
+		}
+		out["type"], out["message_reference"], out["referenced_message"] = 19, reference, answered
 		mentioned = mentioned || replied.FromBot
 	}
 	if mentioned {
@@ -201,13 +215,18 @@ func (p *Person) spoken(m *Message) map[string]any {
 	}
 	out["mentions"] = list(mentions)
 	if p.Guild != "" {
-		out["guild_id"] = p.Guild
-		out["member"] = map[string]any{"roles": list(p.Roles)}
+		out["guild_id"], out["member"] = p.Guild, memberOf(p.Roles)
 		if !mentioned {
-			out["content"] = "" // without the intent for it, Discord tells only what is for the bot
+			hide(out)
 		}
 	}
 	return out
+}
+
+// hide takes away what is not for the bot: without the intent for it, Discord shows what
+// people write only in private chats and where they mention the bot.
+func hide(message map[string]any) {
+	message["content"], message["attachments"], message["embeds"], message["components"] = "", []any{}, []any{}, []any{}
 }
 
 // Sees returns the messages that the person sees.

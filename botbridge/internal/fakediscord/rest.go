@@ -298,6 +298,7 @@ func (f *Fake) post(channel string, p *payload) (any, *refusal) {
 		return nil, problem
 	}
 	f.messages[channel] = append(f.messages[channel], m)
+	f.emitOwn("MESSAGE_CREATE", m)
 	return f.wire(m), nil
 }
 
@@ -314,8 +315,7 @@ func (f *Fake) edit(values []string, text []byte, p *payload) (any, *refusal) {
 	if err := json.Unmarshal(text, p); err != nil {
 		return nil, invalidForm("%v", err)
 	}
-	m.Edits++
-	return f.wire(m), f.apply(m, p)
+	return f.change(m, p)
 }
 
 // replace replaces the registered commands.

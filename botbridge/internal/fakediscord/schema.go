@@ -15,6 +15,9 @@ import (
 //go:embed testdata/openapi.json
 var document []byte
 
+//go:embed testdata/gateway.json
+var gatewayDocument []byte
+
 // schema is the part of Discord's OpenAPI document that the bridge uses.
 type schema struct {
 	paths map[string]map[string]struct {
@@ -26,16 +29,21 @@ type schema struct {
 	compiler *jsonschema.Compiler
 }
 
-const schemaURL = "doc:///openapi.json"
+const (
+	schemaURL  = "doc:///openapi.json"
+	gatewayURL = "doc:///gateway.json"
+)
 
 func loadSchema() (*schema, error) {
-	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
-	if err != nil {
-		return nil, err
-	}
 	s := &schema{compiler: jsonschema.NewCompiler()}
-	if err := s.compiler.AddResource(schemaURL, parsed); err != nil {
-		return nil, err
+	for at, text := range map[string][]byte{schemaURL: document, gatewayURL: gatewayDocument} {
+		parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		if err := s.compiler.AddResource(at, parsed); err != nil {
+			return nil, err
+		}
 	}
 	var whole struct {
 		Paths json.RawMessage `json:"paths"`
@@ -80,7 +88,7 @@ func (s *schema) request(method, route string, body []byte) error {
 		}
 		return nil
 	}
-	return s.check(fmt.Sprintf("/paths/%s/%s/request", escape(route), method), body)
+	return s.check(schemaURL+fmt.Sprintf("#/paths/%s/%s/request", escape(route), method), body)
 }
 
 // response returns what is wrong with an answer.
@@ -97,17 +105,37 @@ func (s *schema) response(method, route string, status int, body []byte) error {
 		}
 		return nil
 	}
-	return s.check(fmt.Sprintf("/paths/%s/%s/responses/%s", escape(route), method, code), body)
+	return s.check(schemaURL+fmt.Sprintf("#/paths/%s/%s/responses/%s", escape(route), method, code), body)
 }
 
-func (s *schema) check(pointer string, body []byte) error {
+// frame returns what is wrong with a message of the gateway; sent means that the bot says it.
+func (s *schema) frame(sent bool, data []byte) error {
+	var f struct {
+		Op int    `json:"op"`
+		T  string `json:"t"`
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	name := "/received/" + f.T
+	if f.T == "" {
+		name = fmt.Sprintf("/received/%d", f.Op)
+	}
+	if sent {
+		name = fmt.Sprintf("/sent/%d", f.Op)
+	}
+	return s.check(gatewayURL+"#"+name, data)
+}
+
+// check holds a text against the part of a document that a URL names.
+func (s *schema) check(part string, body []byte) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	compiled, err := s.compiler.Compile(schemaURL + "#" + pointer)
+	compiled, err := s.compiler.Compile(part)
 	if err != nil {
 		return err
 	}
