@@ -115,7 +115,7 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 }
 
 // messagesOf returns the messages that show a request: its pictures, all those of an album,
-// how it ended, files that were sent later, and what was said about it.
+// its texts, how it ended, files that were sent later, and what was said about it.
 func messagesOf(rec request.Record) (list []string) {
 	seen := map[string]bool{"": true}
 	add := func(message string) {
@@ -126,6 +126,9 @@ func messagesOf(rec request.Record) (list []string) {
 	}
 	for _, out := range rec.Outputs {
 		add(out.Message)
+	}
+	for _, text := range rec.Texts {
+		add(text.Message)
 	}
 	add(rec.Status)
 	for _, message := range rec.Copies {

@@ -229,9 +229,5 @@ func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 		}
 	}
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	err = t.o.Runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press})
-	if err != nil && !mayPass(err) {
-		return t.reply(ctx, tn, t.say(tn, "lost", nil))
-	}
-	return err
+	return t.resent(ctx, tn, t.o.Runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}))
 }

@@ -26,11 +26,7 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 			w.args.AsFile = tn.settings.AsFile
 			return t.request(ctx, tn, c, w)
 		}
-		err := t.o.Runner.SendOne(ctx, rec.ID, n-1)
-		if err != nil && !mayPass(err) {
-			return t.reply(ctx, tn, t.say(tn, "lost", nil))
-		}
-		return err
+		return t.resent(ctx, tn, t.o.Runner.SendOne(ctx, rec.ID, n-1))
 	}
 	return t.vary(ctx, tn, rec, n, "")
 }

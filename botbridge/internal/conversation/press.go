@@ -80,13 +80,23 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return t.pressedMore(ctx, tn, rec, verb)
 	case request.VerbFile, request.VerbResend:
 		answer("on_it", nil)
-		err := t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile)
-		if err != nil && !mayPass(err) {
-			return t.reply(ctx, tn, t.say(tn, "lost", nil))
-		}
-		return err
+		return t.resent(ctx, tn, t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile))
 	}
 	return t.pressedOne(ctx, tn, rec, verb)
+}
+
+// resent says why files are not shown again. err is what became of that.
+func (t *Talk) resent(ctx context.Context, tn *turn, err error) error {
+	if err == nil || mayPass(err) {
+		return err
+	}
+	text := t.say(tn, "lost", nil)
+	if kept, ok := errors.AsType[*request.KeptError](err); ok {
+		text = kept.Say(t.o.Texts, tn.language)
+	} else if errors.Is(err, request.ErrUnjudged) {
+		text = t.say(tn, "delete_later", nil)
+	}
+	return t.reply(ctx, tn, text)
 }
 
 // foreign answers a press on a message that belongs to another request than the one that

@@ -31,18 +31,18 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 		}
 	}
 	var group []*Output
-	kept := false
+	var kept []Output
 	for _, i := range outputs {
 		switch {
 		case i < 0 || i >= len(j.rec.Outputs) || j.rec.Outputs[i].State == TooBig:
 		case j.rec.Outputs[i].State == Kept:
-			kept = true
+			kept = append(kept, j.rec.Outputs[i])
 		default:
 			group = append(group, &j.rec.Outputs[i])
 		}
 	}
-	if kept && len(group) == 0 {
-		return fmt.Errorf("the files of request %s are kept back: %w", rec.ID, platform.ErrRefused)
+	if len(kept) > 0 && len(group) == 0 {
+		return keptOf(kept...)
 	}
 	post.Text = j.caption(j.platform.Limits().Caption)
 	for most := max(1, j.platform.Limits().Album); len(group) > 0; {
@@ -83,7 +83,7 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 			out.Message = ids[min(i, len(ids)-1)]
 		}
 	}
-	j.noteShown(ctx, to, group)
+	j.noteShown(ctx, to, group...)
 	if to.ID == j.rec.Chat.ID {
 		return j.r.NoteCopies(ctx, j.rec.ID, ids...)
 	}

@@ -88,7 +88,6 @@ func (j *job) deliverInPlace(ctx context.Context, group []*Output) error {
 		for _, out := range group {
 			out.Message = j.rec.Status
 		}
-		j.noteShown(ctx, j.rec.Chat, group)
 		return j.mark(ctx, group, Arrived)
 	case errors.Is(err, platform.ErrRefused) && demote(group):
 		return j.deliverInPlace(ctx, group)
@@ -175,7 +174,6 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 				out.Message = ids[min(i, len(ids)-1)]
 			}
 		}
-		j.noteShown(ctx, j.rec.Chat, group)
 		return j.mark(ctx, group, Arrived)
 	case errors.Is(err, platform.ErrUncertain):
 		return j.mark(ctx, group, Unsure)
@@ -237,24 +235,9 @@ func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 		out.State = s
 	}
 	if s == Arrived {
-		j.notePictures(ctx, group)
+		j.noteShown(ctx, j.rec.Chat, group...)
 	}
 	return j.save(ctx)
-}
-
-// notePictures notes which request the messages of pictures are of, for what people answer
-// to them. Without the note only that does not work.
-func (j *job) notePictures(ctx context.Context, group []*Output) {
-	noted := map[string]bool{"": true}
-	for _, out := range group {
-		if noted[out.Message] {
-			continue
-		}
-		noted[out.Message] = true
-		if err := j.r.o.Store.Put(ctx, MessageKind, MessageName(j.rec.Platform, j.rec.Chat.ID, out.Message), j.rec.ID, PictureKeep); err != nil {
-			j.r.o.Logger.Warn("cannot note which request a picture is of", "error", err)
-		}
-	}
 }
 
 // lastWord ends the status message: a single picture replaces it, and the message

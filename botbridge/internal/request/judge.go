@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,24 +85,44 @@ func (j *job) content(ctx context.Context, out Output) ([]byte, error) {
 	return data, nil
 }
 
-// keptLine says that files are not shown, and why; "" if all are.
-func (j *job) keptLine() string {
-	n, reason := 0, ""
-	for _, out := range j.rec.Outputs {
+// ErrUnjudged means that files cannot be shown before somebody has looked at them.
+var ErrUnjudged = errors.New("the files are not judged yet")
+
+// KeptError means that moderation does not let files be shown.
+type KeptError struct {
+	// N is how many, Reason why, for the user; "" if nobody says.
+	N      int
+	Reason string
+}
+
+func (e *KeptError) Error() string { return fmt.Sprintf("moderation keeps %d files back", e.N) }
+
+// Say says it to the user.
+func (e *KeptError) Say(texts *locale.Bundle, language string) string {
+	if e.Reason == "" {
+		return texts.Say(language, "kept_back", locale.With{"n": e.N})
+	}
+	return texts.Say(language, "kept_back_why", locale.With{"n": e.N, "reason": e.Reason})
+}
+
+// keptOf counts the files among some that are kept back.
+func keptOf(outputs ...Output) *KeptError {
+	e := &KeptError{}
+	for _, out := range outputs {
 		if out.State == Kept {
-			n++
-			if reason == "" {
-				reason = out.Reason
-			}
+			e.N++
+			e.Reason = cmp.Or(e.Reason, out.Reason)
 		}
 	}
-	switch {
-	case n == 0:
-		return ""
-	case reason == "":
-		return j.say("kept_back", locale.With{"n": n})
+	return e
+}
+
+// keptLine says that files are not shown, and why; "" if all are.
+func (j *job) keptLine() string {
+	if kept := keptOf(j.rec.Outputs...); kept.N > 0 {
+		return kept.Say(j.r.o.Texts, j.rec.Language)
 	}
-	return j.say("kept_back_why", locale.With{"n": n, "reason": reason})
+	return ""
 }
 
 // allKept reports whether nothing that was made is shown.

@@ -68,10 +68,11 @@ func TestResultsAreJudged(t *testing.T) {
 			r := NewRunner(Options{Store: store, Platform: func(string) platform.Platform { return p }, Judge: p.judge})
 			for i := range 2 {
 				if c.verdicts[[]string{"a.png", "b.png"}[i]] == Withheld {
-					require.ErrorIs(t, r.SendOne(t.Context(), IDOf(t.Name()), i), platform.ErrRefused)
+					want := &KeptError{N: 1, Reason: "because"}
+					require.Equal(t, want, r.SendOne(t.Context(), IDOf(t.Name()), i))
 					rec, err := r.Load(t.Context(), IDOf(t.Name()))
 					require.NoError(t, err)
-					require.ErrorIs(t, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}), platform.ErrRefused)
+					require.Equal(t, want, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}))
 				}
 			}
 		})

@@ -36,14 +36,17 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 	if unjudged := func(out Output) bool { return out.Verdict == Unjudged }; rec.Phase != Over && r.o.Judge != nil && slices.ContainsFunc(rec.Outputs, unjudged) {
 		// Whoever follows the request is about to judge them, and must not find that
 		// another has stored a verdict.
-		return fmt.Errorf("the files of request %s are not judged yet: %w", id, platform.ErrRefused)
+		return fmt.Errorf("resending request %s: %w", id, ErrUnjudged)
 	}
 	// Those that were sent before there was moderation, too.
 	if err := j.judge(ctx, true); err != nil {
 		return err
 	}
-	if only >= 0 && only < len(j.rec.Outputs) && j.rec.Outputs[only].State == Kept || j.allKept() {
-		return fmt.Errorf("the files of request %s are kept back: %w", id, platform.ErrRefused)
+	if only >= 0 && only < len(j.rec.Outputs) && j.rec.Outputs[only].State == Kept {
+		return keptOf(j.rec.Outputs[only])
+	}
+	if j.allKept() {
+		return keptOf(j.rec.Outputs...)
 	}
 	for i := range j.rec.Outputs {
 		out := &j.rec.Outputs[i]
@@ -58,13 +61,14 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, nil)
 		copies = append(copies, ids...)
 		for _, message := range ids {
-			if err := r.o.Store.Put(ctx, MessageKind, MessageName(rec.Platform, rec.Chat.ID, message), id, PictureKeep); err != nil {
-				return err
-			}
+			j.noteMessage(ctx, rec.Chat, message, i)
 		}
 		switch {
 		case err == nil && !asFiles:
 			out.State = Arrived
+			if len(ids) > 0 {
+				out.Message = ids[0]
+			}
 		case err == nil, errors.Is(err, platform.ErrUncertain):
 		case errors.Is(err, hubapi.ErrNotFound):
 			return fmt.Errorf("the files of request %s are gone: %w", id, err)

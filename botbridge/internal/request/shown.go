@@ -2,18 +2,15 @@ package request
 
 import (
 	"context"
-	"time"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-const (
-	// PictureKind is the kind of values that say which outputs a message shows, by
-	// MessageName: people answer to a picture when they want it changed.
-	PictureKind = "picture"
-	// pictureKeep is how long that is known: as long as the request is.
-	pictureKeep = 7 * 24 * time.Hour
-)
+// PictureKind is the kind of values that say which outputs a message shows, by
+// MessageName: people answer to a picture when they want it changed. It stands beside
+// MessageKind, of which older bridges read no more than the id.
+const PictureKind = "picture"
 
 // Shown says which pictures of a request a message of the bridge shows. Older and newer
 // bridges read its JSON.
@@ -23,21 +20,30 @@ type Shown struct {
 	Outputs []int `json:"outputs"`
 }
 
-// noteShown remembers where pictures are in a chat. Without it an answer to one works too, where
-// the platform hands the picture over.
-func (j *job) noteShown(ctx context.Context, in platform.Chat, group []*Output) {
+// noteShown remembers which request the messages with outputs in a chat are of, and which
+// pictures they show, for what people answer to them. Without the notes only that does not
+// work.
+func (j *job) noteShown(ctx context.Context, in platform.Chat, group ...*Output) {
 	at := map[string][]int{}
 	for i := range j.rec.Outputs {
-		for _, out := range group {
-			if out == &j.rec.Outputs[i] && out.Message != "" && isPicture(out.Ref.Filename) {
-				at[out.Message] = append(at[out.Message], i)
-			}
+		if out := &j.rec.Outputs[i]; out.Message != "" && slices.Contains(group, out) {
+			at[out.Message] = append(at[out.Message], i)
 		}
 	}
 	for message, outputs := range at {
-		shown := Shown{Request: j.rec.ID, Outputs: outputs}
-		if err := j.r.o.Store.Put(ctx, PictureKind, MessageName(j.rec.Platform, in.ID, message), shown, pictureKeep); err != nil {
-			j.r.o.Logger.Warn("cannot note which pictures a message shows", "error", err)
-		}
+		j.noteMessage(ctx, in, message, outputs...)
+	}
+}
+
+// noteMessage notes the same of one message.
+func (j *job) noteMessage(ctx context.Context, in platform.Chat, message string, outputs ...int) {
+	name := MessageName(j.rec.Platform, in.ID, message)
+	err := j.r.o.Store.Put(ctx, MessageKind, name, j.rec.ID, PictureKeep)
+	outputs = slices.DeleteFunc(outputs, func(i int) bool { return !isPicture(j.rec.Outputs[i].Ref.Filename) })
+	if err == nil && len(outputs) > 0 {
+		err = j.r.o.Store.Put(ctx, PictureKind, name, Shown{Request: j.rec.ID, Outputs: outputs}, PictureKeep)
+	}
+	if err != nil {
+		j.r.o.Logger.Warn("cannot note what a message shows", "request", j.rec.ID, "error", err)
 	}
 }

@@ -53,6 +53,9 @@ func (j *job) deliverTexts(ctx context.Context) error {
 			return fmt.Errorf("saying a text: %w", err)
 		}
 		j.rec.Texts[i].Told, j.rec.Texts[i].Message = true, message
+		if message != "" {
+			j.noteMessage(ctx, j.rec.Chat, message)
+		}
 		if err := j.save(ctx); err != nil {
 			return err
 		}
