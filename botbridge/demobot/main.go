@@ -5,12 +5,15 @@
 // one, asks what a command takes, chooses one of four pictures, asks for other looks and
 // words, sends photos, and finds a picture again. The program prints what the person sees.
 //
+// With -page FILE it writes the chat as an HTML page, too.
+//
 // Run it with `make demo-bot` from the root of the repository. It ends with exit
 // code 0 if everything has happened as it should.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,9 +31,11 @@ const (
 )
 
 func main() {
+	pageFile := flag.String("page", "", "write the chat as an HTML page to this `file`")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
-	err := run(ctx)
+	err := run(ctx, *pageFile)
 	cancel()
 	stop()
 	if err != nil {
@@ -39,7 +44,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, pageFile string) error {
 	config, err := os.ReadFile(filepath.Join(workflows, "bot.yaml"))
 	if err != nil {
 		return err
@@ -57,6 +62,9 @@ func run(ctx context.Context) error {
 	defer s.Close() //nolint:staticcheck // a stage that has failed to open still closes what it opened
 	if err == nil {
 		err = play(ctx, s)
+	}
+	if err == nil && pageFile != "" {
+		err = writePage(pageFile, s.Fake, s.Fake.Person(ada, "en"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, s.Tails())

@@ -85,6 +85,7 @@ type wish struct {
 	args    workflow.Args
 	inputs  []request.Input
 	replyTo string // default: the message of the turn
+	shows   string // the words of the picture that it is made from
 	said    string // the digest of the message that asked for it; default: that of the turn
 }
 
@@ -108,6 +109,9 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	rec := request.NewRecord(w.id)
 	rec.Platform, rec.Chat, rec.User, rec.Language = tn.Platform, tn.Chat, tn.User, tn.language
 	rec.Message, rec.Command, rec.Args, rec.Inputs = tn.Message.ID, c.Name, args, w.inputs
+	if !c.Takes(workflow.Prompt) {
+		rec.Shows = w.shows
+	}
 	rec.Previews, rec.Metered = tn.settings.Previews, metered
 	if w.replyTo != "" {
 		rec.Message = w.replyTo

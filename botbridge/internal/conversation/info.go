@@ -50,8 +50,8 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 			lines = append(lines, t.say(tn, key, locale.With{name: value}))
 		}
 	}
-	if rec.Args.Prompt != "" {
-		lines = append(lines, clipRunes(rec.Args.Prompt, infoWords))
+	if words := rec.Words(); words != "" {
+		lines = append(lines, clipRunes(words, infoWords))
 	}
 	add("info_no", "words", clipRunes(rec.Args.Negative, infoWords/2))
 	if len(rec.Inputs) > 0 {

@@ -154,14 +154,14 @@ func (t *Talk) myLast(ctx context.Context, tn *turn, search string) (list []mine
 		if err != nil {
 			return nil, err
 		}
-		if !showsIn(tn, rec) || !strings.Contains(strings.ToLower(rec.Command+" "+rec.Args.Prompt), search) {
+		if !showsIn(tn, rec) || !strings.Contains(strings.ToLower(rec.Command+" "+rec.Words()), search) {
 			continue
 		}
-		text := fmt.Sprintf("/%s %s", rec.Command, short(rec.Args.Prompt))
+		text := fmt.Sprintf("/%s %s", rec.Command, short(rec.Words()))
 		if n := len(rec.Outputs); n > 1 {
 			text += fmt.Sprintf(" ×%d", n)
 		}
-		if list = append(list, mine{request: id, text: strings.TrimSpace(text) + rec.Asked.UTC().Format(" · 02.01.")}); len(list) == myMost {
+		if list = append(list, mine{request: id, text: strings.TrimSpace(text) + " · " + rec.Asked.UTC().Format(t.say(tn, "my_day", nil))}); len(list) == myMost {
 			break
 		}
 	}

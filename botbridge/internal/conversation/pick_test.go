@@ -67,6 +67,7 @@ func TestPicturesByNumber(t *testing.T) {
 		require.Equal(t, want[1], rec.Inputs[0].From.Filename)
 		require.Equal(t, "telegram:5", rec.Inputs[0].Owner)
 		require.Equal(t, "6", rec.User.ID)
+		require.Equal(t, "a fox", rec.Words(), "what the picture shows is still known")
 	}
 
 	// What nobody offered, and a button of another chat.

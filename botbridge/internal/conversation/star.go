@@ -12,7 +12,7 @@ import (
 func (t *Talk) star(ctx context.Context, tn *turn, rec request.Record, n int) error {
 	out := rec.Outputs[n-1]
 	starred, err := t.o.Store.Toggle(ctx, tn.who(), tn.Key(), state.Star{
-		Request: rec.ID, Picture: n - 1, Command: rec.Command, Words: rec.Args.Prompt, At: time.Now(),
+		Request: rec.ID, Picture: n - 1, Command: rec.Command, Words: rec.Words(), At: time.Now(),
 		Chat: rec.Chat.ID, Topic: rec.Chat.Topic, Group: rec.Chat.Group, Message: out.Message,
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Comma
 	if c == nil {
 		return nil, wish{}
 	}
-	w := wish{inputs: []request.Input{{Role: workflow.Image, From: &rec.Outputs[n-1].Ref, Owner: rec.Tenant()}}}
+	w := wish{inputs: []request.Input{{Role: workflow.Image, From: &rec.Outputs[n-1].Ref, Owner: rec.Tenant()}}, shows: rec.Words()}
 	if c.Name != rec.Command {
 		// Only the words mean the same to another workflow.
 		w.args = workflow.Args{AsFile: rec.Args.AsFile}

@@ -90,16 +90,21 @@ func (c *call) readForm(form *multipart.Reader) error {
 			c.params[part.FormName()] = string(data)
 			continue
 		}
-		sum := sha256.Sum256(data)
-		file := File{Name: part.FileName(), Size: int64(len(data)), Hash: hex.EncodeToString(sum[:8])}
-		if config, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
-			file.Width, file.Height = config.Width, config.Height
-		}
+		file := fileOf(part.FileName(), data)
 		c.files[part.FormName()] = file
 		if file.Size <= keepSize {
 			c.small[file.Hash] = data
 		}
 	}
+}
+
+func fileOf(name string, data []byte) File {
+	sum := sha256.Sum256(data)
+	file := File{Name: name, Size: int64(len(data)), Hash: hex.EncodeToString(sum[:8])}
+	if config, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
+		file.Width, file.Height = config.Width, config.Height
+	}
+	return file
 }
 
 func (c *call) int(name string) int {

@@ -57,11 +57,14 @@ func (p *Person) Send(d Draft) (message int, update int64) {
 	if d.Photo != nil {
 		f.fileID++
 		id := fmt.Sprintf("photo%d", f.fileID)
-		f.files[id] = d.Photo
-		m.Kind = "photo"
+		m.Kind, m.File = "photo", fileOf("", d.Photo)
+		f.files[id], f.files[photoID(m)] = d.Photo, d.Photo
+		if m.File.Width == 0 { // it only stands for a picture
+			m.File.Width, m.File.Height = 64, 64
+		}
 		delete(body, "text")
 		body["caption"] = d.Text
-		body["photo"] = []any{map[string]any{"file_id": id, "file_unique_id": id, "width": 64, "height": 64, "file_size": len(d.Photo)}}
+		body["photo"] = []any{map[string]any{"file_id": id, "file_unique_id": id, "width": m.File.Width, "height": m.File.Height, "file_size": m.File.Size}}
 	}
 	if d.Album != "" {
 		body["media_group_id"] = d.Album
@@ -227,6 +230,13 @@ func (f *Fake) json(m *Message) map[string]any {
 		body["caption"] = m.Text
 	}
 	return body
+}
+
+// Photo returns the picture of a message, nil if it is none or is larger than a megabyte.
+func (f *Fake) Photo(m Message) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.files[photoID(&m)]
 }
 
 func photoID(m *Message) string { return m.File.Hash + "-" + strconv.Itoa(m.ID) }

@@ -19,6 +19,7 @@
 package request
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -86,10 +87,12 @@ type Record struct {
 	// may stand in the chat. The one in Status is among them.
 	Tellings int `json:"tellings,omitempty"`
 
-	Command  string        `json:"command"`
-	Args     workflow.Args `json:"args"`
-	Inputs   []Input       `json:"inputs,omitempty"`
-	Previews bool          `json:"previews,omitempty"`
+	Command string        `json:"command"`
+	Args    workflow.Args `json:"args"`
+	// Shows is the words of the picture that this is made from, where the command takes none.
+	Shows    string  `json:"shows,omitempty"`
+	Inputs   []Input `json:"inputs,omitempty"`
+	Previews bool    `json:"previews,omitempty"`
 	// Price is what was charged to the day's share in advance.
 	Price int64 `json:"price,omitempty"`
 	// Metered means that the run's time, in seconds, is charged at the end instead.
@@ -199,6 +202,9 @@ func Who(platformName, user string) string { return platformName + ":" + user }
 
 // Tenant returns the tenant that pays for the request at the hub.
 func (r *Record) Tenant() string { return Who(r.Platform, r.User.ID) }
+
+// Words returns the words that say what the result shows, "" if nobody has said it.
+func (r *Record) Words() string { return cmp.Or(r.Args.Prompt, r.Shows) }
 
 // IDOf returns the id of the request of an event: the same event always means the
 // same request.

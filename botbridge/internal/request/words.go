@@ -96,7 +96,7 @@ func (j *job) caption(limit int) string {
 		tail = append(tail, j.duration(time.Duration(j.rec.Took)*time.Millisecond))
 	}
 	end := strings.Join(tail, " · ")
-	prompt := clipTo(j.rec.Args.Prompt, limit-units(end)-2)
+	prompt := clipTo(j.rec.Words(), limit-units(end)-2)
 	return strings.TrimSpace(prompt + "\n" + end)
 }
 

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"os"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+)
+
+// shown is a message on the page.
+type shown struct {
+	fakebot.Message
+	Photo   template.URL // its picture, "" for none
+	Answers string       // the beginning of what it answers
+}
+
+// writePage writes the chat as a page, as a messenger would show it, to a file. Messages
+// that the bot has removed are pale.
+func writePage(file string, f *fakebot.Fake, p *fakebot.Person) error {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	texts := map[int]string{}
+	var list []shown
+	for _, m := range p.All() {
+		one := shown{Message: m, Answers: texts[m.ReplyTo]}
+		if data := f.Photo(m); data != nil {
+			one.Photo = template.URL("data:" + http.DetectContentType(data) + ";base64," + base64.StdEncoding.EncodeToString(data)) //nolint:gosec // the bot's own picture
+		}
+		texts[m.ID] = clip(m)
+		list = append(list, one)
+	}
+	if err := page.Execute(out, list); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// clip is how an answer names the message that it answers.
+func clip(m fakebot.Message) string {
+	if words := []rune(m.Text); len(words) > 40 {
+		return string(words[:40]) + "…"
+	}
+	if m.Text == "" {
+		return m.Kind
+	}
+	return m.Text
+}
+
+var page = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>A chat with the bot</title>
+<style>
+body { background: #d6e4d0; font: 15px/1.35 sans-serif; margin: 0 auto; max-width: 460px; padding: 12px }
+div { background: #fff; border-radius: 12px; margin: 6px 60px 6px 0; overflow-wrap: anywhere; padding: 8px 10px; white-space: pre-line }
+.me { background: #e3fdd1; margin: 6px 0 6px 60px } .gone { opacity: .45 }
+img { border-radius: 8px; display: block; margin-bottom: 6px; max-height: 320px; max-width: 100% }
+q { border-left: 3px solid #5a9; color: #366; display: block; font-size: 13px; margin-bottom: 4px; padding-left: 6px; quotes: none }
+p { display: flex; flex-wrap: wrap; gap: 4px; margin: 8px 0 0 } p span { background: #def; border-radius: 8px; padding: 4px 9px }
+</style>
+{{range .}}<div class="{{if not .FromBot}}me{{end}}{{if .Deleted}} gone{{end}}">
+{{- with .Answers}}<q>{{.}}</q>{{end}}
+{{- if .Photo}}<img alt="" src="{{.Photo}}">{{else if ne .Kind "text"}}[{{.Kind}} {{.File.Name}}] {{end}}
+{{- .Text}}
+{{- with .Buttons}}<p>{{range .}}<span>{{.Label}}</span>{{end}}</p>{{end}}</div>
+{{end}}</html>
+`))
