@@ -338,11 +338,10 @@ func (j *job) finish(ctx context.Context) error {
 		_, err := j.r.o.Store.Finish(ctx, j.rec.ID, j.version, &j.rec, end)
 		return err
 	}, isUnavailable)
-	switch {
-	case err == nil:
-		j.r.o.Observe(j.rec.Command, j.fate())
-	case ctx.Err() != nil:
-		j.rec.Phase = Ended
+	if err != nil {
+		j.rec.Phase = Ended // it is not over yet
+		return err
 	}
-	return err
+	j.r.o.Observe(j.rec.Command, j.fate())
+	return nil
 }

@@ -61,7 +61,9 @@ func (j *job) drive(ctx context.Context) {
 			return
 		case errors.Is(err, state.ErrStale):
 			j.r.o.Logger.Warn("a request was changed by somebody else", "request", j.rec.ID)
-			return
+			if err := j.reload(ctx); errors.Is(err, state.ErrNotFound) {
+				return
+			}
 		case errors.Is(err, hubapi.ErrUnavailable):
 			j.hubAway(ctx)
 		default:
@@ -80,7 +82,11 @@ func (j *job) sleep(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-j.cancels:
-		return j.wantCancel(ctx) == nil
+		// What prevents it from being recorded, the next step finds, too.
+		if err := j.wantCancel(ctx); err != nil {
+			j.r.o.Logger.Warn("cannot record that a request is cancelled", "request", j.rec.ID, "error", err)
+		}
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}
@@ -110,6 +116,26 @@ func (j *job) save(ctx context.Context) error {
 		}
 		return err
 	}, isUnavailable)
+}
+
+// reload continues with the record as somebody else has left it, and with what is known
+// for certain beyond that: which files have arrived, and that the user has cancelled.
+func (j *job) reload(ctx context.Context) error {
+	var rec Record
+	version, err := j.r.o.Store.Load(ctx, j.rec.ID, &rec)
+	if err != nil {
+		return err
+	}
+	for i := range rec.Outputs {
+		out := &rec.Outputs[i]
+		if i < len(j.rec.Outputs) && out.State == Sending && j.rec.Outputs[i].State == Arrived {
+			*out = j.rec.Outputs[i]
+		}
+	}
+	rec.Cancel = rec.Cancel || j.rec.Cancel
+	rec.doubt(j.platform)
+	j.rec, j.version = rec, version
+	return nil
 }
 
 // isUnavailable reports whether the state is unavailable now.

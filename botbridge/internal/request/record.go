@@ -185,6 +185,21 @@ func (o *Output) tried(within time.Duration) bool {
 	return within == 0 || time.Since(time.Unix(o.Tried, 0)) < within
 }
 
+// doubt marks the files that were being sent when somebody stopped driving the request:
+// they may have arrived. p is nil if its platform is not configured.
+func (r *Record) doubt(p platform.Platform) {
+	for i := range r.Outputs {
+		out := &r.Outputs[i]
+		if out.State != Sending {
+			continue
+		}
+		out.State = Unsure
+		if p != nil && p.Limits().KnowsPosts && out.tried(p.Limits().KnowsPostsFor) {
+			out.State = Unsent
+		}
+	}
+}
+
 // Files returns the names of the inputs at the hub, as far as they are there.
 func (r *Record) Files() (files workflow.Files) {
 	for _, in := range r.Inputs {

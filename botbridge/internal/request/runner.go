@@ -116,17 +116,7 @@ func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, erro
 	if err != nil {
 		return nil, err
 	}
-	// What was being sent when the bridge ended may have arrived.
-	p := r.o.Platform(rec.Platform)
-	for i := range rec.Outputs {
-		if rec.Outputs[i].State != Sending {
-			continue
-		}
-		rec.Outputs[i].State = Unsure
-		if p != nil && p.Limits().KnowsPosts && rec.Outputs[i].tried(p.Limits().KnowsPostsFor) {
-			rec.Outputs[i].State = Unsent
-		}
-	}
+	rec.doubt(r.o.Platform(rec.Platform))
 	return r.start(ctx, rec, version), nil
 }
 

@@ -37,6 +37,7 @@ type silent struct {
 	dropped int
 	command *workflow.Command
 	judge   Judge
+	meddle  func()        // is called with each call
 	read    []image.Point // the sizes of pictures that were sent, if there is a command
 }
 
@@ -44,6 +45,9 @@ func (s *silent) Name() string            { return "silent" }
 func (s *silent) Limits() platform.Limits { return s.limits }
 
 func (s *silent) hear() error {
+	if s.meddle != nil {
+		s.meddle()
+	}
 	if s.quiet > 0 {
 		s.quiet--
 		return platform.ErrUncertain
@@ -192,4 +196,35 @@ func TestSilenceIsNoAnswer(t *testing.T) {
 		}
 		require.NotEmpty(t, p.sends[0].ID)
 	})
+}
+
+// Somebody else has changed the record at any moment: the request goes on with theirs.
+func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := ledStore(t)
+	for name, at := range map[string]int{"while its picture is sent": 1, "while its status goes": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, calls := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20}}, 0
+			p.meddle = func() {
+				if calls++; calls != at {
+					return
+				}
+				var rec Record
+				version, err := store.Load(t.Context(), IDOf(t.Name()), &rec)
+				require.NoError(t, err)
+				rec.Copies = append(rec.Copies, "theirs")
+				_, err = store.Save(t.Context(), rec.ID, version, &rec)
+				require.NoError(t, err)
+			}
+			require.Equal(t, Done, settle(t, store, p, nil))
+			require.Len(t, p.sends, 1, "the picture is not sent twice")
+			var rec Record
+			_, err := store.Load(t.Context(), IDOf(t.Name()), &rec)
+			require.NoError(t, err)
+			require.Equal(t, Over, rec.Phase)
+			require.Equal(t, "sent", rec.Outputs[0].Message)
+			require.Equal(t, []string{"theirs"}, rec.Copies)
+		})
+	}
 }
