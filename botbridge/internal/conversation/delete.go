@@ -22,7 +22,7 @@ func (t *Talk) remove(ctx context.Context, tn *turn) error {
 		}
 		return t.reply(ctx, tn, t.say(tn, key, nil))
 	}
-	return t.post(ctx, tn, t.askDelete(tn, rec))
+	return t.postAbout(ctx, tn, rec, t.askDelete(tn, rec))
 }
 
 // askDelete asks once more: what is removed cannot be brought back.

@@ -165,6 +165,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	}
 	post.Buttons = request.Buttons(t.o.Texts, tn.language, o.ID, verbs...)
 	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
+	t.noteButtons(ctx, tn, post, ids)
 	if err != nil || len(ids) == 0 {
 		if mayPass(err) {
 			return err
@@ -283,7 +284,9 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		answer("too_old") // nobody offered that
 		return nil
 	}
-	o.Post = tn.Message.ID
+	if o.Post == "" {
+		o.Post = tn.Message.ID // the bridge ended before it had noted that
+	}
 	if verb == verbEdit && strings.TrimSpace(tn.Filled[fieldPrompt]) == "" {
 		answer("oops") // no form could be shown
 		return nil

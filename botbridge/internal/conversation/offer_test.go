@@ -223,7 +223,7 @@ func TestTranslation(t *testing.T) {
 	require.Equal(t, []string{"a red fox", "a bear"}, r.prompts("5"), "English is English")
 	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 		ID: "set", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: "set:5:translate:off",
-		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "b1"},
+		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "its settings"},
 	}))
 	r.event("5", "5", platform.Said, "m3", "волк")
 	require.Contains(t, r.prompts("5"), "волк")

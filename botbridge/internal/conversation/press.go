@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
@@ -19,8 +20,10 @@ import (
 // trusted only if it names a request of this chat.
 func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	verb, rest, _ := strings.Cut(tn.Data, ":")
-	if foreign, err := t.foreign(ctx, tn, rest); err != nil || foreign {
-		return err
+	if verb != verbGet { // it may be of any request, and changes no message
+		if foreign, err := t.foreign(ctx, tn, rest); err != nil || foreign {
+			return err
+		}
 	}
 	switch verb {
 	case verbSet:
@@ -99,9 +102,30 @@ func (t *Talk) resent(ctx context.Context, tn *turn, err error) error {
 	return t.reply(ctx, tn, text)
 }
 
-// foreign answers a press on a message that belongs to another request than the one that
-// the data names, and returns true: somebody could have another's picture deleted or
-// written over.
+// noteButtons notes what the buttons under a message are about: a request, a list, or whose
+// settings they change.
+func (t *Talk) noteButtons(ctx context.Context, tn *turn, post platform.Post, ids []string) {
+	about := ""
+	for _, row := range post.Buttons {
+		for _, button := range row {
+			if verb, rest, _ := strings.Cut(button.Data, ":"); about == "" && verb != verbGet {
+				about, _, _ = strings.Cut(rest, ":")
+			}
+		}
+	}
+	for _, id := range ids {
+		if about == "" {
+			return
+		}
+		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, id), about, request.PictureKeep); err != nil {
+			t.o.Logger.Warn("cannot note what the buttons of a message are about", "error", err)
+		}
+	}
+}
+
+// foreign answers a press on a message whose buttons are about something else than what the
+// data names, and returns true: somebody could have another's picture deleted or written
+// over.
 func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (bool, error) {
 	of, err := t.noted(ctx, tn, tn.Message.ID)
 	if err != nil {

@@ -340,6 +340,7 @@ func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 // send does the same, and returns the ids of the messages.
 func (t *Talk) send(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
 	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
+	t.noteButtons(ctx, tn, post, ids)
 	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {
 		return ids, nil
 	}

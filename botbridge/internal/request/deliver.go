@@ -267,6 +267,7 @@ func (j *job) lastWord(ctx context.Context) error {
 		post.ID = j.postID("end")
 		if ids, err = j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post); len(ids) > 0 {
 			j.rec.Status = ids[0]
+			j.noteMessage(ctx, j.rec.Chat, ids[0])
 		}
 	}
 	return j.settled(err)
