@@ -54,6 +54,34 @@ func TestDiscordMenu(t *testing.T) {
 	bear := r.sees(bob, "a picture with the new words", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "a blue bear") })
 	require.Contains(t, bear.Text, "Seed 7")
 
+	// The same by the menu of the message.
+	used, err := bob.UseOn(bear.ID, "What made it")
+	require.NoError(t, err)
+	require.NotEmpty(t, used)
+	require.Equal(t, bob.ID, r.sees(bob, "what made the other", says("/generate\na blue bear")).Only)
+	require.Equal(t, bob.ID, r.sees(bob, "its workflow", func(m fakediscord.Message) bool {
+		return slices.Equal(m.Files, []string{"generate.json"}) && strings.Contains(string(m.Bytes[0]), "a blue bear")
+	}).Only)
+	used, err = bob.UseOn(bear.ID, "New words")
+	require.NoError(t, err)
+	form, err = bob.Form(r.ctx, used)
+	require.NoError(t, err)
+	require.Equal(t, "a blue bear", form.Fields[0].Value)
+	_, err = bob.Submit(form, map[string]string{"prompt": "an owl"})
+	require.NoError(t, err)
+	owl := r.sees(ada, "a picture with these", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "an owl") })
+	r.until("nothing is left of the command", func() bool {
+		return !slices.ContainsFunc(bob.Sees(), func(m fakediscord.Message) bool { return m.Thinking })
+	})
+	_, err = bob.UseOn(bear.ID, "Remove")
+	require.NoError(t, err)
+	sure := r.sees(bob, "the question", says("Remove this picture"))
+	require.Equal(t, bob.ID, sure.Only)
+	r.presses(bob, sure, "Yes")
+	r.until("it goes", func() bool {
+		return !slices.ContainsFunc(ada.Sees(), func(m fakediscord.Message) bool { return m.ID == bear.ID })
+	})
+
 	r.presses(ada, picture, "More")
 	own := r.sees(ada, "what made it", says("Took "))
 	r.presses(ada, own, "Remove")
@@ -62,7 +90,7 @@ func TestDiscordMenu(t *testing.T) {
 	r.presses(ada, asking, "Yes")
 	r.until("the picture goes, with what was said of it", func() bool {
 		for _, m := range ada.Sees() {
-			if m.ID != bear.ID && (len(m.Files) > 0 || strings.Contains(m.Text, "fox")) {
+			if m.ID != owl.ID && (len(m.Files) > 0 || strings.Contains(m.Text, "fox")) {
 				return false
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Declare describes all commands that everybody may use, for platforms with forms for
-// them: those that make pictures, then the bridge's own. enhance means that there are
+// them: those that make pictures, then the bridge's own, then those about a picture. enhance means that there are
 // other words to ask for.
 func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) []platform.Command {
 	d := declarer{texts, enhance}
@@ -40,6 +40,14 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) [
 			own.Arguments = []platform.Argument{which}
 		}
 		list = append(list, own)
+	}
+	about := []string{"info", "remix", "delete"}
+	if hasStyles(commands) {
+		about = append(about, "styles")
+	}
+	for _, name := range about {
+		// What asks for words is for an answer, if no form can be shown.
+		list = append(list, platform.Command{Name: name, OnMessage: true, Private: name != "remix", About: d.text("on_" + name)})
 	}
 	return list
 }

@@ -27,7 +27,7 @@ func TestDeclare(t *testing.T) {
 		commands = append(commands, c)
 	}
 	list := Declare(texts, commands, true)
-	require.Len(t, list, 2+len(Menu(true)))
+	require.Len(t, list, 2+len(Menu(true))+3)
 	arguments := func(c platform.Command) map[string]platform.Argument {
 		found := map[string]platform.Argument{}
 		for _, a := range c.Arguments {

@@ -22,15 +22,24 @@ const (
 var errNoForm = errors.New("conversation: there is no form")
 
 // Form implements [platform.Forms]: the words of a picture, or those that were offered, to be
-// changed. If the store does not answer in time the form is empty; whether the words may be
+// changed, also after /remix alone. If the store does not answer in time the form is empty; whether the words may be
 // used is decided when it comes back.
 func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
-	verb, id, _ := strings.Cut(e.Data, ":")
 	p := t.o.Platform(e.Platform)
-	if p == nil || e.Kind != platform.Pressed || verb != request.VerbRemix && verb != verbEdit {
+	if p == nil {
 		return nil
 	}
 	tn := &turn{Event: e, p: p, language: t.o.Texts.Match(e.User.Language)}
+	verb, id, _ := strings.Cut(e.Data, ":")
+	if name, rest, ok := commandOf(e.Message.Text); ok && e.Kind == platform.Said && name == "remix" && rest == "" {
+		var err error
+		if id, err = t.replied(ctx, tn); err != nil || id == "" {
+			return nil
+		}
+		verb = request.VerbRemix
+	} else if e.Kind != platform.Pressed || verb != request.VerbRemix && verb != verbEdit {
+		return nil
+	}
 	c, args, err := t.wordsOf(ctx, tn, verb, id)
 	switch {
 	case err == nil && (c == nil || !c.Takes(workflow.Prompt)):
@@ -38,7 +47,7 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	case err != nil && ctx.Err() == nil && !mayPass(err):
 		return nil
 	}
-	form := &platform.Form{Title: t.say(tn, "button_"+verb, nil), Data: e.Data, Fields: []platform.Field{
+	form := &platform.Form{Title: t.say(tn, "button_"+verb, nil), Data: request.ButtonData(verb, id), Fields: []platform.Field{
 		{Name: fieldPrompt, Label: t.say(tn, "argument_prompt", nil), Value: args.Prompt, Long: true, Required: true},
 	}}
 	if c != nil && c.Takes(workflow.Negative) {

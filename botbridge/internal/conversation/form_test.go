@@ -63,6 +63,17 @@ func TestFormForNewWords(t *testing.T) {
 		require.Nil(t, r.opened(r.ctx, c[0], c[1], request.VerbRemix, c[2], c[3]), name)
 	}
 	require.Nil(t, r.opened(r.ctx, "5", "5", request.VerbMore, alone, "under"))
+	said := platform.Event{
+		ID: "said", Platform: "telegram", Kind: platform.Said, User: platform.User{ID: "5", Language: "en"}, Chat: platform.Chat{ID: "5"},
+		Message: platform.Message{ID: "m", Text: "/remix", ReplyTo: &platform.Message{ID: "pic"}},
+	}
+	require.Equal(t, want, r.talk.Form(r.ctx, said), "used on the picture")
+	for _, text := range []string{"/remix a bear", "/info", "a bear"} {
+		said.Message.Text = text
+		require.Nil(t, r.talk.Form(r.ctx, said), text)
+	}
+	said.Message.Text, said.Message.ReplyTo = "/remix", &platform.Message{ID: "something else"}
+	require.Nil(t, r.talk.Form(r.ctx, said))
 
 	late, cancel := context.WithCancel(r.ctx)
 	cancel()

@@ -3,6 +3,7 @@ package discord
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -64,14 +65,23 @@ func (d *Discord) registerOnce(ctx context.Context) (changed bool, err error) {
 }
 
 // declare turns commands into what Discord registers.
-func declare(commands []Command) []discord.SlashCommandCreate {
-	list := make([]discord.SlashCommandCreate, 0, len(commands))
-	for _, c := range commands[:min(len(commands), maxCommands)] {
+func declare(commands []Command) []discord.ApplicationCommandCreate {
+	list := make([]discord.ApplicationCommandCreate, 0, len(commands))
+	slashes, onMessage := 0, 0
+	for _, c := range commands {
+		if c.OnMessage {
+			if onMessage++; onMessage <= maxOnMessage {
+				list = append(list, messageCommand(c))
+			}
+			continue
+		}
+		if slashes++; slashes > maxCommands {
+			continue
+		}
 		about, others := described(c.Name, c.About)
 		slash := discord.SlashCommandCreate{
 			Name: c.Name, Description: about, DescriptionLocalizations: others,
-			IntegrationTypes: []discord.ApplicationIntegrationType{discord.ApplicationIntegrationTypeGuildInstall},
-			Contexts:         []discord.InteractionContextType{discord.InteractionContextTypeGuild, discord.InteractionContextTypeBotDM},
+			IntegrationTypes: installed(), Contexts: contexts(),
 		}
 		for _, a := range ordered(c.Arguments) {
 			slash.Options = append(slash.Options, option(a))
@@ -79,6 +89,16 @@ func declare(commands []Command) []discord.SlashCommandCreate {
 		list = append(list, slash)
 	}
 	return list
+}
+
+// installed says that servers, and not people, install the bot.
+func installed() []discord.ApplicationIntegrationType {
+	return []discord.ApplicationIntegrationType{discord.ApplicationIntegrationTypeGuildInstall}
+}
+
+// contexts are where commands are used.
+func contexts() []discord.InteractionContextType {
+	return []discord.InteractionContextType{discord.InteractionContextTypeGuild, discord.InteractionContextTypeBotDM}
 }
 
 // ordered puts the required arguments first, as Discord wants.
@@ -172,9 +192,9 @@ func sameCommands(there, want []any) bool {
 	if len(there) != len(want) {
 		return false
 	}
-	nameOf := func(command any) any {
+	nameOf := func(command any) string {
 		fields, _ := command.(map[string]any)
-		return fields["name"]
+		return fmt.Sprint(fields["type"], fields["name"])
 	}
 	return !slices.ContainsFunc(want, func(w any) bool {
 		at := slices.IndexFunc(there, func(h any) bool { return nameOf(h) == nameOf(w) })

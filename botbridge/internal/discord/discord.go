@@ -51,27 +51,30 @@ const Name = "discord"
 // What Discord allows; see https://docs.discord.com/developers/resources/message and
 // the pages on components and commands.
 const (
-	maxText       = 2000
-	usualText     = 1800 // of which some characters get a backslash
-	maxUpload     = 10 << 20
-	maxDownload   = 20 << 20
-	maxFiles      = 10
-	maxRows       = 5
-	maxInRow      = 5
-	maxMenu       = 25
-	maxCustomID   = 100
-	maxLabel      = 80
-	maxURL        = 512
-	maxTitle      = 45 // also of a field
-	maxFields     = 5
-	maxFilled     = 4000
-	maxMenuLabel  = 100
-	maxNonce      = 25
-	maxCommands   = 100
-	maxOptions    = 25
-	maxChoices    = 25
-	maxAbout      = 100
-	maxWholeValue = 1<<53 - 1
+	maxText      = 2000
+	usualText    = 1800 // of which some characters get a backslash
+	maxUpload    = 10 << 20
+	maxDownload  = 20 << 20
+	maxFiles     = 10
+	maxRows      = 5
+	maxInRow     = 5
+	maxMenu      = 25
+	maxCustomID  = 100
+	maxLabel     = 80
+	maxURL       = 512
+	maxTitle     = 45 // also of a field
+	maxFields    = 5
+	maxFilled    = 4000
+	maxMenuLabel = 100
+	maxNonce     = 25
+	maxCommands  = 100
+	maxOnMessage = 15
+	maxOptions   = 25
+	maxChoices   = 25
+	maxAbout     = 100
+	// maxCommandName is the length of what a command is called.
+	maxCommandName = 32
+	maxWholeValue  = 1<<53 - 1
 	// knowsFor is how long a nonce is surely remembered: "the past few minutes".
 	knowsFor = 2 * time.Minute
 )

@@ -42,11 +42,16 @@ const componentLabel = 18
 // opens answers an interaction with a form and returns true, if it opens one. If that fails,
 // it is handled like others, and asks in words.
 func (d *Discord) opens(ctx context.Context, in *interaction) bool {
-	if d.o.Form == nil || in.Type != discord.InteractionTypeComponent {
+	onMessage := in.Type == discord.InteractionTypeApplicationCommand && in.Data.Type == discord.ApplicationCommandTypeMessage
+	if d.o.Form == nil || in.Type != discord.InteractionTypeComponent && !onMessage {
 		return false
 	}
+	at := ""
+	if in.Message != nil {
+		at = in.Message.ID
+	}
 	asking, cancel := context.WithTimeout(ctx, formPatience)
-	form := d.o.Form(asking, d.event(in, in.Message.ID))
+	form := d.o.Form(asking, d.event(in, at))
 	cancel()
 	if form == nil || len(form.Data) > maxCustomID || len(form.Fields) == 0 {
 		return false

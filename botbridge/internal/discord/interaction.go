@@ -27,14 +27,18 @@ type interaction struct {
 	User    *user                   `json:"user"`
 	Message *message                `json:"message"`
 	Data    struct {
-		Name     string   `json:"name"`
-		Options  []filled `json:"options"`
-		CustomID string   `json:"custom_id"`
-		Values   []string `json:"values"`
+		// Type is that of a command, Target the message that it is used on.
+		Type     discord.ApplicationCommandType `json:"type"`
+		Target   string                         `json:"target_id"`
+		Name     string                         `json:"name"`
+		Options  []filled                       `json:"options"`
+		CustomID string                         `json:"custom_id"`
+		Values   []string                       `json:"values"`
 		// Components are those of a form.
 		Components []part `json:"components"`
 		Resolved   struct {
-			Attachments map[string]file `json:"attachments"`
+			Attachments map[string]file   `json:"attachments"`
+			Messages    map[string]spoken `json:"messages"`
 		} `json:"resolved"`
 	} `json:"data"`
 }
@@ -110,10 +114,13 @@ func (in *interaction) sound() bool {
 	if !isID(in.ID) || !isToken(in.Token) || !isID(in.Channel) || in.Guild != "" && !isID(in.Guild) || by == nil || !isID(by.ID) {
 		return false
 	}
-	if in.Message != nil {
+	switch {
+	case in.Message != nil:
 		return isID(in.Message.ID)
+	case in.Type == discord.InteractionTypeApplicationCommand && in.Data.Type == discord.ApplicationCommandTypeMessage:
+		return isID(in.Data.Target)
 	}
-	return in.Type != discord.InteractionTypeComponent && in.Type != discord.InteractionTypeModalSubmit // all are under messages
+	return in.Type != discord.InteractionTypeComponent
 }
 
 // welcome reports whether the bot listens to somebody there.
@@ -200,7 +207,7 @@ func (d *Discord) respond(ctx context.Context, in *interaction, kind discord.Int
 // acknowledge defers the answer to an interaction and returns the id of the message
 // that will hold it; "" if there is none.
 func (d *Discord) acknowledge(ctx context.Context, in *interaction) string {
-	if in.Type == discord.InteractionTypeComponent || in.Type == discord.InteractionTypeModalSubmit {
+	if in.Message != nil {
 		if in.Message.Flags&int(discord.MessageFlagEphemeral) != 0 {
 			// Only this press can change the message.
 			d.keep(ctx, in.Message.ID, answer{Token: in.Token, Private: true})
@@ -210,7 +217,9 @@ func (d *Discord) acknowledge(ctx context.Context, in *interaction) string {
 		}
 		return in.Message.ID
 	}
-	private := slices.ContainsFunc(d.o.Commands, func(c Command) bool { return c.Name == in.Data.Name && c.Private })
+	// A form that a command has opened is no message that could be changed.
+	c := d.used(in)
+	private := in.Type == discord.InteractionTypeModalSubmit || c != nil && c.Private
 	var data any
 	if private {
 		data = map[string]any{"flags": discord.MessageFlagEphemeral}
@@ -288,7 +297,11 @@ func (d *Discord) event(in *interaction, at string) platform.Event {
 		}
 		return e
 	}
-	e.Message = d.written(in)
+	if c := d.used(in); c != nil && c.OnMessage {
+		e.Message = in.onMessage(c)
+	} else {
+		e.Message = d.written(in)
+	}
 	e.Message.ID = ofCommand + in.ID
 	if at != "" {
 		e.Message.ID = ofAnswer + at
@@ -300,8 +313,8 @@ func (d *Discord) event(in *interaction, at string) platform.Event {
 func (d *Discord) written(in *interaction) (m platform.Message) {
 	words, flags := []string{"/" + in.Data.Name}, []string(nil)
 	var arguments []platform.Argument
-	if at := slices.IndexFunc(d.o.Commands, func(c Command) bool { return c.Name == in.Data.Name }); at >= 0 {
-		arguments = d.o.Commands[at].Arguments
+	if c := d.used(in); c != nil {
+		arguments = c.Arguments
 	}
 	for _, a := range arguments {
 		at := slices.IndexFunc(in.Data.Options, func(f filled) bool { return f.Name == a.Name })

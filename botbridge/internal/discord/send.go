@@ -53,8 +53,14 @@ func ids(id string, p platform.Post) (list []string) {
 // has replaced that, or its token has ended.
 func (d *Discord) reply(ctx context.Context, to platform.Chat, at string, p platform.Post) (id string, done bool, err error) {
 	a, ok, err := d.answers.find(ctx, at)
-	if err != nil || !ok || !a.Waiting && a.Taken != p.ID {
+	if err != nil || !ok {
 		return "", false, err
+	}
+	if !a.Waiting && a.Taken != p.ID {
+		if p.Private && a.Private && a.alive(time.Now()) {
+			return d.replyMore(ctx, at, a, p)
+		}
+		return "", false, nil
 	}
 	if !a.alive(time.Now()) {
 		return d.replyLate(ctx, to, at, a, p)
@@ -84,6 +90,20 @@ func (d *Discord) reply(ctx context.Context, to platform.Chat, at string, p plat
 	if dead(err) {
 		d.answers.kill(at)
 		return d.replyLate(ctx, to, at, a, p)
+	}
+	return id, true, err
+}
+
+// replyMore posts what follows an answer that only one person sees, for the same person.
+func (d *Discord) replyMore(ctx context.Context, at string, a answer, p platform.Post) (id string, done bool, err error) {
+	me, err := d.whoami(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	id, err = d.follow(ctx, me, a.Token, p)
+	if dead(err) {
+		d.answers.kill(at)
+		return "", false, nil
 	}
 	return id, true, err
 }

@@ -62,6 +62,24 @@ func (p *Person) Use(command string, options ...Option) string {
 	return in.id
 }
 
+// UseOn uses a command on a message and returns the interaction's id.
+func (p *Person) UseOn(message, command string) (string, error) {
+	f := p.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.find(p.Channel, message)
+	known := slices.ContainsFunc(f.commands, func(c map[string]any) bool { return c["type"] == float64(3) && c["name"] == command })
+	if m == nil || !known || m.Only != "" && m.Only != p.ID {
+		return "", fmt.Errorf("there is no %q for the message %s", command, message)
+	}
+	in := p.interaction(2)
+	f.emit("INTERACTION_CREATE", p.wire(in, map[string]any{
+		"id": "500000000000000002", "type": 3, "name": command, "target_id": m.ID,
+		"resolved": map[string]any{"messages": map[string]any{m.ID: f.wire(m)}},
+	}, nil))
+	return in.id, nil
+}
+
 // Type fills in an argument of a command up to what is typed, and returns the values
 // that the bot suggests.
 func (p *Person) Type(ctx context.Context, command, argument, typed string) ([]string, error) {

@@ -321,16 +321,23 @@ func (f *Fake) edit(values []string, text []byte, p *payload) (any, *refusal) {
 // replace replaces the registered commands.
 func (f *Fake) replace(text []byte) (any, *refusal) {
 	var wanted []map[string]any
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&wanted); err != nil || len(wanted) > 100 {
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&wanted); err != nil || len(wanted) > 115 {
 		return nil, invalidForm("commands")
 	}
 	names := map[string]bool{}
+	onMessage := 0
 	for _, c := range wanted {
 		name, _ := c["name"].(string)
-		if names[name] || name != strings.ToLower(name) || strings.ContainsAny(name, " /.") {
+		key := fmt.Sprint(c["type"], name)
+		if c["type"] == float64(3) {
+			if onMessage++; onMessage > 15 || names[key] || c["options"] != nil || c["description"] != nil {
+				return nil, invalidForm("message command %q", name)
+			}
+			c["description"] = ""
+		} else if names[key] || name != strings.ToLower(name) || strings.ContainsAny(name, " /.") {
 			return nil, invalidForm("name %q", name)
 		}
-		names[name] = true
+		names[key] = true
 		options, _ := c["options"].([]any)
 		optional := false
 		for _, o := range options {
@@ -344,7 +351,9 @@ func (f *Fake) replace(text []byte) (any, *refusal) {
 		if c["description_localizations"] == nil {
 			c["description_localizations"] = nil
 		}
-		c["name_localizations"] = nil
+		if c["name_localizations"] == nil {
+			c["name_localizations"] = nil
+		}
 	}
 	f.commands, f.replaced = wanted, f.replaced+1
 	return list(wanted), nil

@@ -8,6 +8,9 @@ import "context"
 type Command struct {
 	Name  string
 	About map[string]string
+	// OnMessage means that it is used on a message, as if that was answered with it, and
+	// takes no arguments. About is then what it is called there: a few words.
+	OnMessage bool
 	// Private means that what it says concerns only the person who uses it.
 	Private   bool
 	Arguments []Argument
