@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -23,9 +22,8 @@ const (
 	verbMy  = "my"
 	verbGet = "mg"
 
+	// myKind is where older bridges keep lists.
 	myKind = "my"
-	// myKeep is how long the pages of a list can be turned.
-	myKeep = 24 * time.Hour
 	// myPage is how many pictures are on a page.
 	myPage = 5
 	// myLook bounds how many requests are looked at for a list, myMost how many it has.
@@ -35,7 +33,8 @@ const (
 	myWords = 100
 )
 
-// view is a list of pictures that somebody has asked for.
+// view is a list of pictures that somebody has asked for, whose pages can be turned for a
+// day.
 type view struct {
 	Who    string `json:"who"`
 	Search string `json:"search,omitempty"`
@@ -51,11 +50,13 @@ type mine struct {
 // my answers /my: a user's last pictures; /my WORDS: those whose command or words contain
 // the words.
 func (t *Talk) my(ctx context.Context, tn *turn) error {
-	v, id := view{Who: tn.who(), Search: tn.rest}, request.IDOf(tn.Key())
+	v := view{Who: tn.who(), Search: tn.rest}
 	if runes := []rune(v.Search); len(runes) > myWords {
 		v.Search = string(runes[:myWords])
 	}
-	if err := t.o.Store.Put(ctx, myKind, id, v, myKeep); err != nil {
+	// The same list twice takes the place of one among what is held for a user.
+	id := request.IDOf("my/" + v.Who + "/" + v.Search)
+	if err := t.o.Store.Hold(ctx, v.Who, id, v); err != nil {
 		return err
 	}
 	post, err := t.myPost(ctx, tn, v, id, false, 1)
@@ -71,7 +72,10 @@ func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
 	id, at, _ := strings.Cut(data, ":")
 	page, _ := strconv.Atoi(at[min(1, len(at)):])
 	var v view
-	err := t.o.Store.Get(ctx, myKind, id, &v)
+	err := t.o.Store.Held(ctx, id, &v)
+	if errors.Is(err, state.ErrNotFound) {
+		err = t.o.Store.Get(ctx, myKind, id, &v)
+	}
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
 	}

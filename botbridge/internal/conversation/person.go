@@ -30,7 +30,8 @@ type personal struct {
 	Share json.RawMessage `json:"share,omitempty"`
 	// Spent is how much of the share was used today.
 	Spent int64 `json:"spent_today"`
-	// Waiting are requests that wait for the user's decision.
+	// Waiting are requests and questions that wait for the user, and lists of pictures whose
+	// pages can be turned.
 	Waiting    map[string]json.RawMessage `json:"waiting,omitempty"`
 	Favourites []state.Star               `json:"favourites,omitempty"`
 	// Requests are without their graphs, which are the operator's. LeftOut are those that

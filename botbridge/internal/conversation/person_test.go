@@ -27,7 +27,7 @@ func (r *rig) exported(user string) (p personal) {
 // A user gets all that is kept about them, of nobody else, and can have it deleted.
 func TestExportAndForget(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, limits.Config{Pictures: 10})
+	r := newRig(t, limits.Config{Pictures: 10, Messages: 100})
 	r.words(Enhance{})
 	mine, others := r.made("generate", "5", "5"), r.made("generate", "6", "6")
 	require.NoError(t, r.store.Put(r.ctx, settingsKind, "telegram:5", Settings{Language: "en", AsFile: true}, 0))
@@ -38,13 +38,16 @@ func TestExportAndForget(t *testing.T) {
 	}
 	r.event("5", "5", platform.Said, "m1", "/generate a bear")
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf --enhance")
+	r.event("5", "-9", platform.Said, "m3", "/generate")
+	r.event("5", "5", platform.Said, "m4", "/my a secret")
+	r.event("5", "5", platform.Said, "m5", "/my a secret")
 
 	p := r.exported("5")
 	require.Equal(t, "telegram:5", p.Who)
 	require.JSONEq(t, `{"language": "en", "as_file": true}`, string(p.Settings))
 	require.JSONEq(t, "7", string(p.Share))
 	require.EqualValues(t, 1, p.Spent)
-	require.Len(t, p.Waiting, 1)
+	require.Len(t, p.Waiting, 3, "an offer, a question in a group, and a search")
 	require.Len(t, p.Favourites, 2)
 	var prompts []string
 	for _, rec := range p.Requests {

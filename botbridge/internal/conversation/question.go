@@ -24,6 +24,7 @@ const (
 )
 
 const (
+	// questionKind is where older bridges keep questions.
 	questionKind = "question"
 	// questionKeep is how long an answer is waited for.
 	questionKeep = 10 * time.Minute
@@ -44,12 +45,19 @@ type question struct {
 	By string `json:"by"`
 	// Asked is the message that asks, known in groups: only an answer to it is one there.
 	Asked string `json:"asked,omitempty"`
+	// At is when it was asked.
+	At time.Time `json:"at,omitzero"`
+	// old means that an older bridge has stored it.
+	old bool
 }
 
 // questionName names the question to the user of a turn.
 func questionName(tn *turn) string {
 	return strings.Join([]string{tn.Platform, tn.Chat.ID, tn.Chat.Topic, tn.User.ID}, "/")
 }
+
+// questionID is the id under which it is held.
+func questionID(tn *turn) string { return request.IDOf("question/" + questionName(tn)) }
 
 // lacks returns what a command needs and has not got, "" if it has everything.
 func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.Input) string {
@@ -68,8 +76,8 @@ func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.In
 
 // question asks for what a command lacks. The next message answers.
 func (t *Talk) question(ctx context.Context, tn *turn, c *workflow.Command, q question) error {
-	q.Command, q.By, q.Better = c.Name, tn.Key(), tn.better
-	if err := t.o.Store.Put(ctx, questionKind, questionName(tn), q, questionKeep); err != nil {
+	q.Command, q.By, q.Better, q.At = c.Name, tn.Key(), tn.better, time.Now()
+	if err := t.o.Store.Hold(ctx, tn.who(), questionID(tn), q); err != nil {
 		return err
 	}
 	return t.askFor(ctx, tn, q)
@@ -86,14 +94,19 @@ func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
 		return err
 	}
 	q.Asked = ids[0]
-	return t.o.Store.Put(ctx, questionKind, questionName(tn), q, questionKeep)
+	return t.o.Store.Hold(ctx, tn.who(), questionID(tn), q)
 }
 
 // asked returns the question that waits for the user of a turn, nil if there is none.
 func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
 	var q question
-	err := t.o.Store.Get(ctx, questionKind, questionName(tn), &q)
+	err := t.o.Store.Held(ctx, questionID(tn), &q)
 	if errors.Is(err, state.ErrNotFound) {
+		err = t.o.Store.Get(ctx, questionKind, questionName(tn), &q)
+		q.old = err == nil
+	}
+	switch {
+	case errors.Is(err, state.ErrNotFound), err == nil && !q.old && time.Since(q.At) > questionKeep:
 		return nil, nil //nolint:nilnil // there is none, and that is no error
 	}
 	return &q, err
@@ -101,10 +114,14 @@ func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
 
 // drop ends the question to the user of a turn, if there is one.
 func (t *Talk) drop(ctx context.Context, tn *turn) error {
-	if q, err := t.asked(ctx, tn); q == nil || err != nil {
+	q, err := t.asked(ctx, tn)
+	switch {
+	case q == nil, err != nil:
 		return err
+	case q.old:
+		return t.o.Store.Put(ctx, questionKind, questionName(tn), nil, 0)
 	}
-	return t.o.Store.Put(ctx, questionKind, questionName(tn), nil, 0)
+	return t.o.Store.Release(ctx, tn.who(), questionID(tn))
 }
 
 // answered handles a message that answers a question. It returns false for one that does

@@ -3,6 +3,7 @@ package conversation
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,4 +142,21 @@ func TestQuestions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A question of an older bridge is answered, and one that is older than ten minutes is not.
+func TestOldQuestions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	r.editing()
+	q := question{Command: "edit", Rest: "in winter", Needs: needsPicture, By: "telegram/1"}
+	require.NoError(t, r.store.Put(t.Context(), questionKind, "telegram/5//5", q, questionKeep))
+	require.Equal(t, "edit in winter photo1", r.asks(r.message("5", "5", "", "", "photo1")))
+	require.Empty(t, r.asks(r.message("5", "5", "", "", "photo2")), "it is answered")
+
+	e := r.message("6", "6", "", "", "photo1")
+	q.At = time.Now().Add(-questionKeep - time.Second)
+	require.NoError(t, r.store.Hold(t.Context(), "telegram:6", questionID(&turn{Event: e}), q))
+	require.Empty(t, r.asks(e))
+	require.Contains(t, r.p.in("6")[0], "What should I change")
 }

@@ -12,12 +12,16 @@ import (
 //go:embed scripts/hold.lua
 var holdLua string
 
+//go:embed scripts/release.lua
+var releaseLua string
+
 //go:embed scripts/count.lua
 var countLua string
 
 var (
-	holdScript  = redis.NewScript("bridge/hold", redis.Durable, libLua, holdLua)
-	countScript = redis.NewScript("bridge/count", redis.Durable, libLua, countLua)
+	holdScript    = redis.NewScript("bridge/hold", redis.Durable, libLua, holdLua)
+	releaseScript = redis.NewScript("bridge/release", redis.Durable, libLua, releaseLua)
+	countScript   = redis.NewScript("bridge/count", redis.Durable, libLua, countLua)
 )
 
 const (
@@ -27,7 +31,8 @@ const (
 	maxHeld = 20
 )
 
-// Hold keeps something, for a day, until its user decides. It replaces what has the same
+// Hold keeps something, for a day, until its user decides: it is among what they can export
+// and have forgotten. It replaces what has the same
 // id. Of each user, at most 20 things are kept: the oldest is forgotten.
 func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
 	doc, err := json.Marshal(held)
@@ -41,6 +46,12 @@ func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
 // Held reads what Hold keeps; ErrNotFound if there is none, or no longer.
 func (s *Store) Held(ctx context.Context, id string, held any) error {
 	return s.Get(ctx, "held", id, held)
+}
+
+// Release forgets what Hold keeps.
+func (s *Store) Release(ctx context.Context, who, id string) error {
+	_, err := s.run(ctx, releaseScript, s.term.load(), who, id)
+	return err
 }
 
 // Count counts a thing of a kind towards what a user may have of it per day (UTC), and

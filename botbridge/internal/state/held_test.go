@@ -36,6 +36,11 @@ func TestHeldIsBounded(t *testing.T) {
 		var d doc
 		require.NoError(t, s.Held(t.Context(), "id29", &d))
 		require.Equal(t, "changed", d.Text)
+		require.NoError(t, s.Release(t.Context(), "telegram:5", "id29"))
+		require.ErrorIs(t, s.Held(t.Context(), "id29", &d), state.ErrNotFound)
+		held, err := s.HeldOf(t.Context(), "telegram:5")
+		require.NoError(t, err)
+		require.Len(t, held, 19)
 		require.NoError(t, s.Held(t.Context(), "other", &d))
 		ttl, err := db.Client().PTTL(t.Context(), db.Key("v", "held", "other")).Result()
 		require.NoError(t, err)

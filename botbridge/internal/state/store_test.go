@@ -180,6 +180,25 @@ func TestSharesAndBounds(t *testing.T) {
 	})
 }
 
+// A request that an older bridge has stored belongs to its user all the same.
+func TestOwnerOfOldRequests(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		_, err := s.Create(t.Context(), "a", doc{}, state.Ask{Who: "telegram:5"})
+		require.NoError(t, err)
+		require.NoError(t, db.Client().Del(t.Context(), db.Key("mine", "telegram:5")).Err())
+		_, err = s.Finish(t.Context(), "a", 1, doc{}, state.End{Who: "telegram:5", Asked: time.Now()})
+		require.NoError(t, err)
+		own, err := s.Own(t.Context(), "telegram:5")
+		require.NoError(t, err)
+		require.Equal(t, []string{"a"}, own)
+		ttl, err := db.Client().PTTL(t.Context(), db.Key("mine", "telegram:5")).Result()
+		require.NoError(t, err)
+		require.Positive(t, ttl)
+	})
+}
+
 func TestValues(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {

@@ -11,6 +11,12 @@ local keep = math.max(tonumber(ARGV[5]), redis.call('PTTL', key('star_owners', A
 write('PEXPIREAT', key('request', ARGV[2]), int(now() + keep))
 if write('ZREM', key('active'), ARGV[2]) == 1 then
   write('ZREM', key('live', ARGV[6]), ARGV[2])
+  -- An older bridge has perhaps created it, which did not note whose it is.
+  local mine = key('mine', ARGV[6])
+  if not redis.call('ZSCORE', mine, ARGV[2]) then
+    write('ZADD', mine, int(now()), ARGV[2])
+    write('PEXPIREAT', mine, int(now() + 30 * 86400000))
+  end
   local spent, change = key('spent', ARGV[7], ARGV[6]), tonumber(ARGV[8])
   if change ~= 0 and redis.call('EXISTS', spent) == 1 or change > 0 then
     write('INCRBY', spent, int(change))
