@@ -83,6 +83,9 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := errors.Join(sellProblems(c, commands)...); err != nil {
+		return nil, err
+	}
 	if b.texts, err = locale.Load(c.LocaleFolder()); err != nil {
 		return nil, err
 	}
@@ -159,6 +162,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		Commands: commands, Default: c.DefaultCommand,
 		Edit: conversation.EditCommand(c.DefaultEditCommand, c.DefaultCommand, commands), Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Terms: terms,
 		HelpURL: c.HelpURL,
+		Contact: c.Contact(),
 	})
 	return nil
 }

@@ -23,6 +23,8 @@ func Check(ctx context.Context, c *config.Config, ask bool) (names []string, lis
 	if _, err := locale.Load(c.LocaleFolder()); err != nil {
 		list = append(list, err)
 	}
+	commands, _ := c.Bind() // what is wrong with them is known
+	list = append(list, sellProblems(c, commands)...)
 	if c.Redis != "embedded" {
 		if store, err := state.Open(ctx, state.Place{URL: c.Redis, Prefix: c.Prefix, Logger: slog.New(slog.DiscardHandler)}, state.Options{}); err != nil {
 			list = append(list, err)

@@ -156,7 +156,8 @@ func (in *inbox) finish(ctx context.Context, key string) {
 		if ok {
 			err = in.handle(ctx, e)
 		}
-		if err == nil || tries == handleTries {
+		// Somebody's money is never given up.
+		if err == nil || tries == handleTries && e.Kind != platform.Paid {
 			if err != nil {
 				in.log.Error("an event cannot be handled and is left out", "error", err)
 			}
@@ -180,7 +181,9 @@ func (b *Bridge) handle(ctx context.Context, e platform.Event) (err error) {
 			b.log.Error("a panic while an event was handled", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			b.metrics.panics.Inc()
 			b.apologise(ctx, e)
-			err = nil
+			if err = nil; e.Kind == platform.Paid {
+				err = errors.New("a panic while a payment was handled")
+			}
 		}
 		b.metrics.handling.Observe(time.Since(begin).Seconds())
 	}()

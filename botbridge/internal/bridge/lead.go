@@ -63,6 +63,7 @@ func (b *Bridge) begin(ctx context.Context) (end func()) {
 		turns := conversation.WithBridge(ctx, ctx)
 		newInbox(b.store, func(_ context.Context, e platform.Event) error { return b.handle(turns, e) }, b.log).run(ctx)
 	})
+	parts.Go(func() { b.talk.Refund(ctx) })
 	for _, p := range b.platforms {
 		parts.Go(func() {
 			if err := p.Listen(ctx, b.admit); err != nil && ctx.Err() == nil {

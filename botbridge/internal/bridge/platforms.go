@@ -73,7 +73,11 @@ func (b *Bridge) menu(c *config.Config, commands []*workflow.Command) map[string
 		for _, command := range commands {
 			list = append(list, telegram.Command{Name: command.Name, About: conversation.About(command, language)})
 		}
-		for _, name := range conversation.MenuFor(commands, c.Enhance != nil) {
+		own := conversation.MenuFor(commands, c.Enhance != nil)
+		if c.Contact() != "" {
+			own = append(own, conversation.SellingMenu()...)
+		}
+		for _, name := range own {
 			list = append(list, telegram.Command{Name: name, About: b.texts.Say(language, "menu_"+name, nil)})
 		}
 		// Telegram knows languages of two letters.
@@ -107,7 +111,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 		clear(b.excused)
 		b.mu.Unlock()
 		return nil
-	case errors.Is(err, state.ErrFull):
+	case errors.Is(err, state.ErrFull) && e.Kind != platform.Paid:
 		// Left out, because one chat must not keep all others from being heard.
 		b.metrics.dropped(e)
 		b.log.Warn("a chat says more than can be handled", "platform", e.Platform)
@@ -143,7 +147,7 @@ const declinePause = time.Minute
 func (b *Bridge) decline(e platform.Event, chat string) {
 	p := b.platforms[e.Platform]
 	text := b.texts.Say(b.texts.Match(e.User.Language), "too_much", nil)
-	if e.Kind == platform.Left {
+	if e.Kind == platform.Left || e.Payment != nil {
 		return
 	}
 	b.mu.Lock()

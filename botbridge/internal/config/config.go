@@ -46,6 +46,8 @@ type Config struct {
 	Enhance *Enhance `yaml:"enhance"`
 	// Terms are accepted before the first request; nil: there are none.
 	Terms *Terms `yaml:"terms"`
+	// Payments says who helps with payments; nil: nothing is for sale.
+	Payments *Payments `yaml:"payments"`
 	// Results looks at what was made before it is shown; nil: nobody does.
 	Results *limits.Results `yaml:"results"`
 	// Limits says who may do what.

@@ -56,6 +56,7 @@ func (c *Config) Problems() (list []error) {
 	list = append(list, c.telegramProblems()...)
 	list = append(list, c.discordProblems()...)
 	list = append(list, c.enhanceProblems()...)
+	list = append(list, c.paymentProblems()...)
 	if c.Results != nil {
 		list = append(list, c.Results.Problems()...)
 	}
@@ -123,6 +124,9 @@ func (c *Config) commandProblems() (list []error) {
 	own := len(conversation.Menu(c.Enhance != nil)) // commands of the bridge in the menu
 	if len(c.Styles) > 0 {
 		own++ // the one that lists them
+	}
+	if c.Sells() {
+		own += len(conversation.SellingMenu())
 	}
 	if c.Telegram != nil && len(c.Commands) > maxCommands-own {
 		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-own)

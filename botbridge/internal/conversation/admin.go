@@ -116,6 +116,11 @@ const (
 // Lane names the events that are handled one after the other: those of a chat, but
 // the buttons that one user presses there do not wait for messages.
 func Lane(e platform.Event) string {
+	if e.Payment != nil {
+		// A payment waits for nothing else, and what is asked before it can never be so much
+		// that there is no place for it.
+		return strings.Join([]string{e.Platform, string(Button), string(e.Kind), e.User.ID}, "|")
+	}
 	if e.Kind == platform.Pressed {
 		return strings.Join([]string{e.Platform, string(Button), e.Chat.ID, e.User.ID}, "|")
 	}

@@ -132,12 +132,16 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if tn.instead != nil {
 		ask.Instead, ask.Back = tn.instead.ID, tn.instead.Price
 	}
-	verdict, err := t.o.Store.Create(ctx, rec.ID, &rec, ask)
+	price := t.price(tn, c, args)
+	verdict, err := t.create(ctx, &rec, ask, price)
 	if err != nil {
 		return err
 	}
 	switch verdict {
 	case state.OverQuota:
+		if price > 0 {
+			return t.sell(ctx, tn, c, rec, price, share > 0)
+		}
 		return t.reply(ctx, tn, t.say(tn, "over_quota", locale.With{"share": share}))
 	case state.Busy:
 		return t.reply(ctx, tn, t.say(tn, "busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
@@ -158,6 +162,12 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 			t.o.Logger.Warn("cannot note which request a message asked for", "error", err)
 		}
 	}
+	awaitTold(ctx, told)
+	return nil
+}
+
+// awaitTold waits until the user has been told for the first time, or long enough.
+func awaitTold(ctx context.Context, told <-chan struct{}) {
 	timeout := time.NewTimer(toldTimeout)
 	defer timeout.Stop()
 	select {
@@ -165,7 +175,6 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
-	return nil
 }
 
 // settle checks what a message asks for against the command and the fleet.

@@ -32,7 +32,11 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	}
 	lines := []string{t.say(tn, "help_head", nil), ""}
 	for _, c := range t.o.Commands {
-		lines = append(lines, "/"+c.Name+" - "+About(c, tn.language))
+		line := "/" + c.Name + " - " + About(c, tn.language)
+		if _, sells := tn.p.(platform.Seller); sells && t.o.Contact != "" && c.Spec.Stars > 0 {
+			line += fmt.Sprintf(" (%d ⭐)", c.Spec.Stars)
+		}
+		lines = append(lines, line)
 	}
 	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_pictures", nil))
 	if hasStyles(t.o.Commands) {
@@ -44,6 +48,9 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	}
 	if t.o.Guard.Admin(tn.Event) {
 		lines = append(lines, "", t.say(tn, "help_admin", nil))
+		if t.o.Contact != "" {
+			lines = append(lines, t.say(tn, "usage_refund", nil))
+		}
 	}
 	var links []platform.Button
 	if t.o.HelpURL != "" {

@@ -17,6 +17,9 @@ import (
 // verbForget is the verb of the button that confirms /forget me.
 const verbForget = "fg"
 
+// exportedCharges is how many payments are exported: all that are listed.
+const exportedCharges = 200
+
 // settingsKind is the kind of what users have chosen.
 const settingsKind = "settings"
 
@@ -30,6 +33,8 @@ type personal struct {
 	Share json.RawMessage `json:"share,omitempty"`
 	// Spent is how much of the share was used today.
 	Spent int64 `json:"spent_today"`
+	// Payments are the last ones.
+	Payments []state.Charge `json:"payments,omitempty"`
 	// Waiting are requests and questions that wait for the user, and lists of pictures whose
 	// pages can be turned.
 	Waiting    map[string]json.RawMessage `json:"waiting,omitempty"`
@@ -92,6 +97,9 @@ func (t *Talk) personal(ctx context.Context, who string) (*personal, error) {
 		return nil, err
 	}
 	if p.Waiting, err = t.o.Store.HeldOf(ctx, who); err != nil {
+		return nil, err
+	}
+	if p.Payments, err = t.o.Store.ChargesOf(ctx, who, exportedCharges); err != nil {
 		return nil, err
 	}
 	if p.Favourites, err = t.o.Store.Stars(ctx, who, ""); err != nil {
@@ -201,6 +209,11 @@ func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 		text += "\n" + t.say(tn, "forget_running", locale.With{"n": kept})
 	}
 	text += "\n" + t.say(tn, "forget_rest", nil)
+	if charges, err := t.o.Store.ChargesOf(ctx, who, 1); err != nil {
+		return err
+	} else if len(charges) > 0 {
+		text += "\n" + t.say(tn, "forget_paid", nil)
+	}
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
 	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, platform.Post{Text: text}); mayPass(err) {
 		return err

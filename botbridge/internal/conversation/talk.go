@@ -46,6 +46,8 @@ type Options struct {
 	Enhance *Enhance
 	// Terms have to be accepted before a request; nil for none.
 	Terms *Terms
+	// Contact is whom people write to about payments, "" if nothing is for sale.
+	Contact string
 	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
 	Vary string
 	// HelpURL is a page about the bot that /help links to, "" for none.
@@ -120,6 +122,9 @@ func New(o Options) *Talk {
 	t.admin = map[string]func(context.Context, *turn) error{
 		"ban": t.ban, "unban": t.unban, "quota": t.quota, "stats": t.stats, "broadcast": t.broadcast,
 	}
+	if o.Contact != "" {
+		t.builtIn["paysupport"], t.builtIn["terms"] = t.paySupport, t.showTerms
+	}
 	return t
 }
 
@@ -136,6 +141,14 @@ func Reserved(enhance bool) []string {
 	return names
 }
 
+// Selling returns further names that no workflow can have where something has a price,
+// SellingMenu those of them that everybody may use.
+func Selling() []string { return append(SellingMenu(), refundCommand) }
+
+// SellingMenu returns the names of the commands that everybody may use where something has a
+// price, in the order in which platforms show them.
+func SellingMenu() []string { return []string{"paysupport", "terms"} }
+
 // Menu returns the names of the bridge's own commands that everybody may use, in the
 // order in which platforms show them. enhance means that there are other words to ask for.
 func Menu(enhance bool) []string {
@@ -150,6 +163,9 @@ func Menu(enhance bool) []string {
 func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if t.o.Platform(e.Platform) == nil {
 		return nil
+	}
+	if e.Payment != nil {
+		return t.payment(ctx, e)
 	}
 	if e.Kind == platform.Left {
 		return t.left(ctx, ChatKey(e.Platform, e.Chat))
@@ -207,7 +223,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 		err = t.pressed(ctx, tn)
 	case platform.Edited:
 		err = t.edited(ctx, tn)
-	case platform.Said, platform.Left:
+	case platform.Said, platform.Left, platform.Checkout, platform.Paid:
 		err = t.said(ctx, tn)
 	}
 	if errors.Is(err, errTerms) {
@@ -275,6 +291,9 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 	}
 	if c := t.byName[name]; c != nil {
 		return t.ask(ctx, tn, c)
+	}
+	if name == refundCommand && t.o.Guard.Admin(tn.Event) {
+		return t.refundByHand(ctx, tn) // also of what was sold before
 	}
 	if tn.Chat.Group {
 		// It may be for another bot.

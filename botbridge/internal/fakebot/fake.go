@@ -80,9 +80,10 @@ type Fake struct {
 	answers    []Answer
 	calls      map[string]int
 	pace       pace
-	changed    chan struct{} // closed whenever something changes that people see
-	done       chan struct{}
-	wg         sync.WaitGroup
+	money
+	changed chan struct{} // closed whenever something changes that people see
+	done    chan struct{}
+	wg      sync.WaitGroup
 }
 
 // Answer is the answer to a pressed button.

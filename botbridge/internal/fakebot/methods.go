@@ -16,8 +16,9 @@ type Message struct {
 	Chat    int64
 	FromBot bool
 	Text    string
-	// Kind is text, photo, video, animation, audio or document.
+	// Kind is text, photo, video, animation, audio, document, invoice or payment.
 	Kind    string
+	Invoice *Invoice
 	File    File
 	Album   string
 	ReplyTo int
@@ -81,6 +82,12 @@ func (f *Fake) do(c *call) (any, *problem) {
 		f.changedNow()
 		return true, nil
 	}
+	switch c.method {
+	case "answerPreCheckoutQuery":
+		return f.answerCheckout(c)
+	case "refundStarPayment":
+		return f.refund(c)
+	}
 	chat := c.int64("chat_id")
 	if f.blocked[chat] {
 		return nil, &problem{http.StatusForbidden, "Forbidden: bot was blocked by the user"}
@@ -102,6 +109,8 @@ func (f *Fake) do(c *call) (any, *problem) {
 	switch {
 	case kinds[c.method] != "":
 		return f.send(c, chat, kinds[c.method])
+	case c.method == "sendInvoice":
+		return f.sendInvoice(c, chat)
 	case c.method == "copyMessage":
 		return f.copyMessage(c, chat)
 	case c.method == "sendMediaGroup":

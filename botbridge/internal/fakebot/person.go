@@ -226,6 +226,10 @@ func (f *Fake) json(m *Message) map[string]any {
 		body["photo"] = []any{map[string]any{
 			"file_id": id, "file_unique_id": id, "width": m.File.Width, "height": m.File.Height, "file_size": m.File.Size,
 		}}
+	case "invoice":
+		body["invoice"] = map[string]any{
+			"title": m.Invoice.Title, "description": m.Invoice.Description, "start_parameter": m.Invoice.Start, "currency": "XTR", "total_amount": m.Invoice.Stars,
+		}
 	default:
 		body["caption"] = m.Text
 	}

@@ -15,6 +15,11 @@ const (
 	// Left means that the bridge may not write to a chat any more: it was blocked, or
 	// removed from the group.
 	Left Kind = "left"
+	// Checkout is the question whether somebody may pay an invoice. Its Press is to be
+	// answered, see [Seller].
+	Checkout Kind = "checkout"
+	// Paid is a payment that was made.
+	Paid Kind = "paid"
 )
 
 // Event is one thing that a user did. It is stored as JSON before it is handled,
@@ -29,7 +34,8 @@ type Event struct {
 	Message  Message `json:"message"`
 	// Addressed means that a message in a group names the bridge.
 	Addressed bool `json:"addressed,omitempty"`
-	// Press and Data belong to a button: the id to answer, and the button's data.
+	// Press and Data belong to a button: the id to answer, and the button's data. Press
+	// is also the id of a Checkout.
 	// Data comes from the user's program and may be forged.
 	Press string `json:"press,omitempty"`
 	Data  string `json:"data,omitempty"`
@@ -37,6 +43,8 @@ type Event struct {
 	// fields; nil if it opened none.
 	Filled map[string]string `json:"filled,omitempty"`
 	At     time.Time         `json:"at"`
+	// Payment belongs to Checkout and Paid.
+	Payment *Payment `json:"payment,omitempty"`
 }
 
 // Key names the event across all platforms.

@@ -84,6 +84,10 @@ type Limits struct {
 	Linked bool
 	// Album is how many pictures one post can hold.
 	Album int
+	// MaxPrice is the largest price of an invoice, and CheckoutWithin how soon a Checkout
+	// must be answered; 0 if nobody can pay. See [Seller].
+	MaxPrice       int64
+	CheckoutWithin time.Duration
 	// PerSecond is the rate of all calls together; 0 means no limit.
 	PerSecond float64
 	// ChatEvery is the pause between two messages in one chat.

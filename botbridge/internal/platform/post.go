@@ -29,6 +29,9 @@ type Post struct {
 	// Copy is a message of the bridge that shows the single file already: a platform that
 	// can copies it, and sends the file if that does not work.
 	Copy *Original
+	// Invoice makes the post a request for a payment, without text, buttons and files. Only
+	// a Seller gets one.
+	Invoice *Invoice
 }
 
 // Original is a message of the bridge.

@@ -319,6 +319,9 @@ func (j *job) postID(what string) string { return IDOf(j.rec.ID + "/" + what) }
 
 // finish removes the request from the list of unfinished ones.
 func (j *job) finish(ctx context.Context) error {
+	if err := j.settleCharge(ctx); err != nil {
+		return err
+	}
 	j.rec.Phase = Over
 	j.rec.Graph = nil
 	for i := range j.rec.Texts {

@@ -97,6 +97,10 @@ type Record struct {
 	Price int64 `json:"price,omitempty"`
 	// Metered means that the run's time, in seconds, is charged at the end instead.
 	Metered bool `json:"metered,omitempty"`
+	// Charge names the payment that it was asked for with, "" for none, and Paid its amount.
+	// It is given back if nothing is shown for it.
+	Charge string `json:"charge,omitempty"`
+	Paid   int64  `json:"paid,omitempty"`
 
 	Phase   Phase           `json:"phase"`
 	Graph   json.RawMessage `json:"graph,omitempty"`

@@ -115,6 +115,9 @@ func (j *job) endPost() platform.Post {
 	default:
 		post = j.donePost()
 	}
+	if j.rec.Charge != "" && !j.rec.earned() {
+		post.Text += "\n" + j.say("pay_back", locale.With{"n": j.rec.Paid})
+	}
 	return post
 }
 

@@ -17,6 +17,10 @@ func (t *Telegram) event(u *models.Update) (platform.Event, bool) {
 	switch {
 	case u.CallbackQuery != nil:
 		return pressed(e, u.CallbackQuery)
+	case u.PreCheckoutQuery != nil:
+		return checkout(e, u.PreCheckoutQuery)
+	case u.Message != nil && u.Message.SuccessfulPayment != nil:
+		return paid(e, u.Message)
 	case u.Message != nil:
 		e.Kind = platform.Said
 		return t.said(e, u.Message)

@@ -24,7 +24,7 @@ const (
 	maxPause   = 15 * time.Second
 )
 
-var allowedUpdates = []string{"message", "edited_message", "callback_query", "my_chat_member"}
+var allowedUpdates = []string{"message", "edited_message", "callback_query", "my_chat_member", "pre_checkout_query"}
 
 // Listen implements platform.Platform: it polls for updates, or asks Telegram to
 // call the webhook.

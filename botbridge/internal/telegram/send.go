@@ -51,6 +51,9 @@ func open(ctx context.Context, files []platform.Attachment, seen *attempt) (sour
 // interpreted as markup.
 func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	ctx, seen := observed(ctx)
+	if p.Invoice != nil {
+		return t.sendInvoice(ctx, seen, to, p)
+	}
 	if len(p.Files) > 1 {
 		return t.sendAlbum(ctx, seen, to, p)
 	}

@@ -137,6 +137,7 @@ func (t *Telegram) Limits() platform.Limits {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) / t.o.Rate) }
 	return platform.Limits{
 		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: maxFile, Album: maxAlbum,
+		MaxPrice: MaxPrice, CheckoutWithin: checkoutWithin,
 		Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
 		// Slightly below what is allowed: the network bunches up calls.
 		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),

@@ -24,6 +24,9 @@ type Spec struct {
 	Arguments map[string]ArgumentSpec `yaml:"arguments"`
 	// Price is how much of the daily share one picture costs. Default: 1.
 	Price *int64 `yaml:"price"`
+	// Stars is what one picture costs, in the currency of a platform on which people can
+	// pay, beyond the daily share, or always without one. Default: 0, nothing is for sale.
+	Stars int64 `yaml:"stars"`
 	// MaxCount, MaxSteps and MaxPixels bound what a message may ask for.
 	// Default: 4, 60 and 2097152 (as 1448 by 1448).
 	MaxCount  int `yaml:"max_count"`

@@ -1,0 +1,294 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+// A request that the daily share does not cover, and that has a price, becomes an order:
+//
+//  1. sell keeps the order, for a day, and sends an invoice. It goes to the chat of the
+//     request: a bot may not write first to somebody alone.
+//  2. checkout lets the payment go on, if the order is still as it was and who pays is who
+//     asked.
+//  3. paid records the payment and stores the request in one step. From then on the request
+//     goes its usual way, and package request decides what becomes of the payment.
+//
+// A payment without an order is recorded all the same, and given back (refund.go).
+
+// order is a request that waits to be paid for. Older and newer bridges read its JSON.
+type order struct {
+	Record request.Record `json:"record"`
+	// Token makes the payload of the invoice one that nobody can guess.
+	Token string `json:"token"`
+	Price int64  `json:"price"`
+	// Instead is the request that it replaces, if any.
+	Instead string `json:"instead,omitempty"`
+	// Shown means that the invoice was sent.
+	Shown bool `json:"shown,omitempty"`
+}
+
+// confirmTry bounds one answer to a checkout.
+const confirmTry = 3 * time.Second
+
+// orderID names the order of a request.
+func orderID(id string) string { return request.IDOf("order/" + id) }
+
+// payload is what the invoice carries: the order's name and its token.
+func (o *order) payload() string { return orderID(o.Record.ID) + ":" + o.Token }
+
+// price is what a request costs where the daily share does not cover it, 0 if it is not for
+// sale. Operators never pay.
+func (t *Talk) price(tn *turn, c *workflow.Command, args workflow.Args) int64 {
+	if t.o.Contact == "" || t.o.Guard.Admin(tn.Event) {
+		return 0
+	}
+	return priceOf(c, args)
+}
+
+func priceOf(c *workflow.Command, args workflow.Args) int64 {
+	return c.Spec.Stars * int64(max(1, args.Count))
+}
+
+// create stores a request that is free. Without a daily share, what has a price never is.
+func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, price int64) (state.Verdict, error) {
+	if price == 0 || ask.Quota > 0 {
+		return t.o.Store.Create(ctx, rec.ID, rec, ask)
+	}
+	_, err := t.o.Runner.Load(ctx, rec.ID)
+	switch {
+	case err == nil:
+		return state.Exists, nil // it was paid for
+	case !errors.Is(err, state.ErrNotFound):
+		return "", err
+	}
+	live, err := t.o.Store.ActiveOf(ctx, ask.Who)
+	if err == nil && ask.Waiting > 0 && len(live) >= ask.Waiting {
+		return state.Busy, nil
+	}
+	return state.OverQuota, err
+}
+
+// sell keeps an order and sends its invoice. shared means that there is a daily share, which
+// is used up.
+func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec request.Record, price int64, shared bool) error {
+	if _, sells := tn.p.(platform.Seller); !sells {
+		return t.reply(ctx, tn, t.say(tn, "pay_elsewhere", nil))
+	}
+	if price > tn.p.Limits().MaxPrice {
+		return t.reply(ctx, tn, t.say(tn, "pay_too_much", locale.With{"n": price, "max": tn.p.Limits().MaxPrice}))
+	}
+	var o order
+	err := t.o.Store.Held(ctx, orderID(rec.ID), &o)
+	switch {
+	case err != nil && !errors.Is(err, state.ErrNotFound):
+		return err
+	case err != nil, o.Price != price, o.Record.Args.Words() != rec.Args.Words():
+		rec.Price, rec.Metered, rec.Paid = 0, false, price
+		o = order{Record: rec, Token: uuid.NewString(), Price: price}
+		if tn.instead != nil {
+			o.Instead = tn.instead.ID
+		}
+	case o.Shown:
+		return nil // the bridge ended after it had sent it, or a button was pressed again
+	}
+	if err := t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
+		return err
+	}
+	key := "invoice"
+	if shared {
+		key = "invoice_share"
+	}
+	about := About(c, tn.language)
+	if words := rec.Args.Prompt; words != "" {
+		about += ": " + words
+	}
+	ids, err := t.send(ctx, tn, platform.Post{ReplyTo: rec.Message, Invoice: &platform.Invoice{
+		Title: "/" + c.Name, About: t.say(tn, key, locale.With{"what": about}), Payload: o.payload(), Price: price,
+	}})
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	o.Shown = true
+	return t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o)
+}
+
+// payment handles what is about money. Who was banned meanwhile, or writes too much, has
+// paid all the same.
+func (t *Talk) payment(ctx context.Context, e platform.Event) error {
+	tn, err := t.turnOf(ctx, e)
+	if err != nil {
+		return err
+	}
+	seller, sells := tn.p.(platform.Seller)
+	switch {
+	case !sells:
+		return nil
+	case e.Kind == platform.Paid:
+		return t.paid(ctx, tn)
+	}
+	return t.checkout(ctx, tn, seller)
+}
+
+// checkout says whether a payment may go on. Nothing is paid without an answer in time.
+func (t *Talk) checkout(ctx context.Context, tn *turn, seller platform.Seller) error {
+	ctx, cancel := context.WithDeadline(ctx, tn.At.Add(tn.p.Limits().CheckoutWithin))
+	defer cancel()
+	o, refusal, err := t.orderOf(ctx, tn)
+	if err == nil && refusal == "" {
+		refusal, err = t.mayPay(ctx, tn, o)
+	}
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // it is too late for any answer
+	}
+	if err != nil {
+		return err
+	}
+	text := ""
+	if refusal != "" {
+		text = t.say(tn, refusal, nil)
+	}
+	err = retry.New(100*time.Millisecond, time.Second).Do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, confirmTry)
+		defer cancel()
+		return seller.Confirm(ctx, tn.Press, text)
+	}, func(err error) bool { return !platform.Permanent(err) })
+	if err != nil {
+		t.o.Logger.Warn("the question before a payment was not answered", "platform", tn.Platform, "error", err)
+	}
+	return nil
+}
+
+// orderOf returns the order that an event is about, and the key of why there is none: it may
+// have been forgotten, or be somebody else's.
+func (t *Talk) orderOf(ctx context.Context, tn *turn) (o order, refusal string, err error) {
+	id, _, _ := strings.Cut(tn.Payment.Payload, ":")
+	err = t.o.Store.Held(ctx, id, &o)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return o, "pay_over", nil
+	case err != nil:
+		return o, "", err
+	case o.Token == "" || o.payload() != tn.Payment.Payload || o.Record.Platform != tn.Platform:
+		return o, "pay_over", nil
+	case o.Record.User.ID != tn.User.ID:
+		return o, "not_yours", nil
+	case o.Price != tn.Payment.Price:
+		return o, "pay_changed", nil
+	}
+	return o, "", nil
+}
+
+// mayPay returns the key of why an order is not to be paid any more, "" if it is.
+func (t *Talk) mayPay(ctx context.Context, tn *turn, o order) (refusal string, err error) {
+	e := tn.Event
+	e.Chat = o.Record.Chat // an order of an admitted group is its member's
+	standing, err := t.o.Guard.Standing(ctx, e)
+	if err != nil {
+		return "", err
+	}
+	c := t.byName[o.Record.Command]
+	switch {
+	case standing != limits.Welcome:
+		return "pay_over", nil
+	case c == nil || priceOf(c, o.Record.Args) != o.Price:
+		return "pay_changed", nil
+	}
+	_, err = t.o.Runner.Load(ctx, o.Record.ID)
+	switch {
+	case err == nil:
+		return "pay_over", nil
+	case !errors.Is(err, state.ErrNotFound):
+		return "", err
+	}
+	return "", nil
+}
+
+// paid records a payment and starts what it is for. It may be called again after any step.
+func (t *Talk) paid(ctx context.Context, tn *turn) error {
+	o, refusal, err := t.orderOf(ctx, tn)
+	switch {
+	case mayPass(err):
+		return err
+	case err != nil:
+		refusal = "pay_over" // an order that cannot be read; the payment is not lost with it
+	}
+	charge := state.Charge{
+		ID: tn.Payment.Charge, Platform: tn.Platform, Who: tn.who(), User: tn.User.ID, Price: tn.Payment.Price, At: tn.At,
+	}
+	var stored any
+	rec := o.Record
+	if refusal == "" {
+		rec.Charge, rec.Paid, rec.Asked = charge.ID, charge.Price, time.Now()
+		charge.Request, stored = rec.ID, &rec
+	}
+	paying, err := t.o.Store.Pay(ctx, charge, orderID(rec.ID), stored)
+	if err != nil {
+		return err
+	}
+	switch paying {
+	case state.PaysRequest:
+		t.o.Logger.Info("a request was paid for", "request", rec.ID, "charge", charge.ID)
+		return t.start(ctx, rec, o.Instead, t.o.Runner.Begin(t.driving(ctx), rec))
+	case state.PaysKnown:
+		return t.paidBefore(ctx, tn, charge.ID)
+	case state.PaysNothing:
+	}
+	t.o.Logger.Warn("a payment is for nothing and is given back", "charge", charge.ID)
+	return t.payBack(ctx, tn)
+}
+
+// paidBefore goes on with a payment that was recorded before the bridge ended.
+func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
+	charge, err := t.o.Store.Charge(ctx, id)
+	if err != nil {
+		return err
+	}
+	rec, err := t.o.Runner.Load(ctx, charge.Request)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		if charge.Request != "" {
+			return nil // it is over
+		}
+		return t.payBack(ctx, tn)
+	case err != nil:
+		return err
+	case rec.Charge != id:
+		return t.payBack(ctx, tn) // another payment was faster
+	}
+	told, err := t.o.Runner.Continue(t.driving(ctx), rec.ID)
+	if err != nil {
+		return err
+	}
+	return t.start(ctx, rec, "", told)
+}
+
+// start notes what a paid request is the answer to, and waits until its user has been told.
+func (t *Talk) start(ctx context.Context, rec request.Record, instead string, told <-chan struct{}) error {
+	if instead != "" {
+		t.o.Runner.Cancel(instead)
+	}
+	name := request.MessageName(rec.Platform, rec.Chat.ID, rec.Message)
+	if err := t.o.Store.Put(ctx, request.MessageKind, name, rec.ID, request.MessageKeep); err != nil {
+		t.o.Logger.Warn("cannot note which request a message asked for", "error", err)
+	}
+	awaitTold(ctx, told)
+	return nil
+}
+
+// payBack says that a payment is given back.
+func (t *Talk) payBack(ctx context.Context, tn *turn) error {
+	return t.reply(ctx, tn, t.say(tn, "pay_nothing", nil)+"\n"+t.say(tn, "pay_back", locale.With{"n": tn.Payment.Price}))
+}

@@ -1,0 +1,246 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// till is a platform on which people can pay.
+type till struct {
+	*chats
+	refusals []string // by checkout
+	refunds  []string
+	broken   int // how many refunds fail
+}
+
+func (s *till) Limits() platform.Limits {
+	l := s.chats.Limits()
+	l.MaxPrice, l.CheckoutWithin = 100, time.Minute
+	return l
+}
+
+func (s *till) Confirm(_ context.Context, _, refusal string) error {
+	s.refusals = append(s.refusals, refusal)
+	return nil
+}
+
+func (s *till) Refund(_ context.Context, user, charge string) error {
+	if s.broken > 0 {
+		s.broken--
+		return errors.New("not now")
+	}
+	s.refunds = append(s.refunds, user+"/"+charge)
+	return nil
+}
+
+// sells lets the rig sell pictures for 5.
+func (r *rig) sells() *till {
+	s := &till{chats: r.p}
+	r.talk.o.Platform = func(string) platform.Platform { return s }
+	r.talk.o.Contact = "@help"
+	r.talk.byName["generate"].Spec.Stars = 5
+	r.restart()
+	return s
+}
+
+// invoices are all that were sent.
+func (r *rig) invoices() (list []platform.Invoice) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	for _, p := range r.p.posts {
+		if p.Invoice != nil {
+			list = append(list, *p.Invoice)
+		}
+	}
+	return list
+}
+
+// pays handles what a platform says of a payment; with a charge it was made.
+func (r *rig) pays(user string, p platform.Payment) {
+	r.t.Helper()
+	r.last++
+	e := platform.Event{
+		ID: strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Checkout, Press: "q", User: platform.User{ID: user, Language: "en"},
+		Chat: platform.Chat{ID: user}, At: time.Now(), Payment: &p,
+	}
+	if p.Charge != "" {
+		e.Kind = platform.Paid
+	}
+	require.NoError(r.t, r.talk.Handle(r.ctx, e))
+}
+
+// due are the payments that are to be given back.
+func (r *rig) due() (ids []string) {
+	r.t.Helper()
+	list, err := r.store.Refunds(r.ctx, time.Now().Add(24*time.Hour))
+	require.NoError(r.t, err)
+	for _, c := range list {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// What is free, what is sold, and what is refused.
+func TestWhatIsSold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limits   limits.Config
+		stars    int64
+		nowhere  bool // nobody can pay there
+		says     []string
+		prompts  int
+		invoices []int64
+		last     string
+	}{
+		"nothing has a price":            {says: []string{"a", "b"}, prompts: 2},
+		"without a share":                {stars: 5, says: []string{"a", "b -n 1"}, invoices: []int64{5, 5}},
+		"first the share, then Stars":    {stars: 5, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, invoices: []int64{5}},
+		"a share and no price":           {limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "used up your share"},
+		"operators":                      {stars: 5, limits: limits.Config{Admins: []string{"telegram:5"}}, says: []string{"a", "b"}, prompts: 2},
+		"a share where nobody can pay":   {stars: 5, nowhere: true, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "nobody can pay here"},
+		"no share where nobody can pay":  {stars: 5, nowhere: true, says: []string{"a"}, last: "nobody can pay here"},
+		"more than the platform takes":   {stars: 500, says: []string{"a"}, last: "100 at most"},
+		"too much is waiting for a sale": {stars: 5, limits: limits.Config{Pictures: 1, Waiting: 1}, says: []string{"a", "b"}, prompts: 1, last: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, c.limits)
+			s := r.sells()
+			r.talk.byName["generate"].Spec.Stars = c.stars
+			if c.nowhere {
+				r.talk.o.Platform = func(string) platform.Platform { return s.chats }
+			}
+			for i, text := range c.says {
+				r.event("5", "5", platform.Said, "m"+strconv.Itoa(i), "/generate "+text)
+			}
+			require.Len(t, r.prompts("5"), c.prompts)
+			var prices []int64
+			for _, i := range r.invoices() {
+				prices = append(prices, i.Price)
+			}
+			require.Equal(t, c.invoices, prices)
+			if said := r.p.in("5"); c.last != "" {
+				require.Contains(t, said[len(said)-1], c.last)
+			}
+		})
+	}
+}
+
+// Only who asked can pay, only what was asked, and only once.
+func TestPaying(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	s := r.sells()
+	r.event("5", "-5", platform.Said, "m1", "/generate a fox")
+	require.Len(t, r.invoices(), 1)
+	bill := r.invoices()[0]
+	require.Contains(t, bill.About, "a fox")
+	require.LessOrEqual(t, len(bill.Payload), 128)
+	pay := platform.Payment{Payload: bill.Payload, Price: 5}
+	r.restart()
+	r.pays("6", pay)
+	r.pays("5", platform.Payment{Payload: bill.Payload, Price: 4})
+	r.pays("5", platform.Payment{Payload: bill.Payload[:36] + ":guessed", Price: 5})
+	r.pays("5", platform.Payment{Payload: "nothing", Price: 5})
+	r.talk.byName["generate"].Spec.Stars = 6
+	r.pays("5", pay)
+	r.talk.byName["generate"].Spec.Stars = 5
+	require.Len(t, s.refusals, 5)
+	require.NotContains(t, s.refusals, "")
+	r.pays("5", pay)
+	require.Empty(t, s.refusals[5])
+	require.Empty(t, r.prompts("5"), "nothing starts before it is paid for")
+
+	pay.Charge = "c1"
+	for range 3 {
+		r.restart()
+		r.pays("5", pay) // the bridge may end after any step
+		require.Equal(t, []string{"a fox"}, r.prompts("5"))
+	}
+	rec, err := r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/1"))
+	require.NoError(t, err)
+	require.Equal(t, "c1", rec.Charge)
+	require.Empty(t, r.due())
+	pay.Charge = ""
+	r.pays("5", pay)
+	require.NotEmpty(t, s.refusals[6], "it is paid for")
+	pay.Charge = "c2" // two devices at once
+	r.pays("5", pay)
+	require.Equal(t, []string{"c2"}, r.due())
+	require.Equal(t, []string{"a fox"}, r.prompts("5"))
+	said := r.p.in("5")
+	require.Contains(t, said[len(said)-1], "You are getting your 5 Stars back.")
+	charges, err := r.store.ChargesOf(r.ctx, "telegram:5", 10)
+	require.NoError(t, err)
+	require.Len(t, charges, 2)
+}
+
+// An invoice is sent once, and a payment whose order was forgotten is given back.
+func TestForgottenOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	s := r.sells()
+	for range 2 {
+		r.last = 0 // the same event again
+		r.event("5", "5", platform.Said, "m1", "/generate a fox")
+	}
+	require.Len(t, r.invoices(), 1)
+	require.NoError(t, r.store.PartWith(r.ctx, "telegram:5"))
+	pay := platform.Payment{Payload: r.invoices()[0].Payload, Price: 5}
+	r.pays("5", pay)
+	require.Contains(t, s.refusals[0], "no longer valid")
+	pay.Charge = "c1"
+	r.pays("5", pay)
+	require.Empty(t, r.prompts("5"))
+	require.Equal(t, []string{"c1"}, r.due())
+	s.broken = 2
+	for range 4 {
+		list, err := r.store.Refunds(r.ctx, time.Now().Add(24*time.Hour))
+		require.NoError(t, err)
+		for _, c := range list {
+			require.NoError(t, r.talk.refundOne(r.ctx, c))
+		}
+	}
+	require.Equal(t, []string{"5/c1"}, s.refunds, "until it works, and then not again")
+	r.event("5", "5", platform.Said, "m2", "/paysupport")
+	said := r.p.in("5")
+	require.Contains(t, said[len(said)-1], "@help")
+	require.Contains(t, said[len(said)-1], "c1 · refunded")
+}
+
+// An operator gives a payment back; others cannot.
+func TestRefundByHand(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
+	r.sells()
+	r.event("5", "5", platform.Said, "m1", "/generate a fox")
+	r.pays("5", platform.Payment{Payload: r.invoices()[0].Payload, Price: 5, Charge: "c1"})
+	last := func(chat string) string { said := r.p.in(chat); return said[len(said)-1] }
+	r.event("5", "5", platform.Said, "m2", "/refund c1")
+	r.event("1", "1", platform.Said, "m3", "/refund c9")
+	require.Contains(t, last("1"), "no such payment")
+	require.Empty(t, r.due())
+	for range 2 {
+		r.event("1", "1", platform.Said, "m4", "/refund c1")
+		require.Contains(t, last("1"), "telegram:5 is getting 5 Stars back (c1)")
+		require.Equal(t, []string{"c1"}, r.due())
+	}
+	c, err := r.store.Charge(r.ctx, "c1")
+	require.NoError(t, err)
+	require.NoError(t, r.talk.refundOne(r.ctx, c))
+	r.event("1", "1", platform.Said, "m5", "/refund c1")
+	require.Contains(t, last("1"), "refunded already")
+	to, err := r.store.Settle(r.ctx, c, state.Settled, 0)
+	require.NoError(t, err)
+	require.Equal(t, state.Refunded, to)
+}

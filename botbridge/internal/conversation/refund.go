@@ -1,0 +1,144 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// refundCommand is the operator's command that gives a payment back.
+	refundCommand = "refund"
+	// refundTick is how often it is looked for what is to be given back.
+	refundTick = time.Second
+	// refundTry bounds one call, and firstRefund and maxRefund the pauses between them.
+	refundTry   = 20 * time.Second
+	firstRefund = 5 * time.Second
+	maxRefund   = time.Hour
+	// shownCharges is how many payments /paysupport lists.
+	shownCharges = 5
+)
+
+// Refund gives payments back until ctx ends: what is to be given back is tried until the
+// platform says that it was.
+func (t *Talk) Refund(ctx context.Context) {
+	for retry.Sleep(ctx, refundTick) {
+		charges, err := t.o.Store.Refunds(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			t.o.Logger.Warn("cannot read what is to be given back", "error", err)
+		}
+		for _, charge := range charges {
+			if err := t.refundOne(ctx, charge); err != nil && ctx.Err() == nil {
+				t.o.Logger.Warn("cannot note that a payment was given back", "charge", charge.ID, "error", err)
+			}
+		}
+	}
+}
+
+func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
+	seller, sells := t.o.Platform(charge.Platform).(platform.Seller)
+	err := errors.New("nobody can be paid back there now")
+	if charge.Platform == "" {
+		err = nil // it has expired
+	} else if sells {
+		once, cancel := context.WithTimeout(ctx, refundTry)
+		err = seller.Refund(once, charge.User, charge.ID)
+		cancel()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	to, after := state.Refunded, time.Duration(0)
+	if err != nil {
+		to, after = state.Refund, min(maxRefund, firstRefund<<min(charge.Tries, 10))
+		if wait := (*platform.WaitError)(nil); errors.As(err, &wait) {
+			after = max(wait.After, time.Second)
+		}
+		t.o.Logger.Warn("a payment could not be given back", "charge", charge.ID, "error", err, "again_in", after)
+	}
+	_, err = t.o.Store.Settle(ctx, charge, to, after)
+	if errors.Is(err, state.ErrNotFound) {
+		t.o.Logger.Error("a payment that was to be given back is not known any more", "charge", charge.ID)
+		return nil
+	}
+	if err == nil && to == state.Refunded {
+		t.o.Logger.Info("a payment was given back", "charge", charge.ID)
+	}
+	return err
+}
+
+// refundByHand gives a payment back: /refund CHARGE, or as an answer to a message about its
+// request.
+func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
+	id := strings.TrimSpace(tn.rest)
+	if id == "" {
+		of, err := t.replied(ctx, tn)
+		if err != nil {
+			return err
+		}
+		if of != "" {
+			rec, err := t.o.Runner.Load(ctx, of)
+			if err != nil && !errors.Is(err, state.ErrNotFound) {
+				return err
+			}
+			id = rec.Charge
+		}
+	}
+	if id == "" {
+		return t.reply(ctx, tn, t.say(tn, "usage_refund", nil))
+	}
+	charge, err := t.o.Store.Charge(ctx, id)
+	var now state.ChargeState
+	if err == nil {
+		now, err = t.o.Store.Settle(ctx, charge, state.Refund, 0)
+	}
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return t.reply(ctx, tn, t.say(tn, "refund_unknown", nil))
+	case err != nil:
+		return err
+	case now == state.Refunded:
+		return t.reply(ctx, tn, t.say(tn, "refund_done", locale.With{"charge": charge.ID}))
+	}
+	t.o.Logger.Info("an operator gives a payment back", "charge", charge.ID)
+	return t.reply(ctx, tn, t.say(tn, "refund_begun", locale.With{"charge": charge.ID, "n": charge.Price, "who": charge.Who}))
+}
+
+// paySupport answers /paysupport: whom to write to, and which payments there were. Others
+// may read along in a group.
+func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
+	if _, sells := tn.p.(platform.Seller); !sells {
+		return t.reply(ctx, tn, t.say(tn, "pay_elsewhere", nil))
+	}
+	lines := []string{t.say(tn, "pay_support", locale.With{"contact": t.o.Contact})}
+	if !tn.Chat.Group {
+		charges, err := t.o.Store.ChargesOf(ctx, tn.who(), shownCharges)
+		if err != nil {
+			return err
+		}
+		for _, c := range charges {
+			line := fmt.Sprintf("%s · %d ⭐ · %s", c.At.UTC().Format("2006-01-02 15:04"), c.Price, c.ID)
+			if c.State == state.Refund || c.State == state.Refunded {
+				line += " · " + t.say(tn, "pay_returned", nil)
+			}
+			lines = append(lines, line)
+		}
+	}
+	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+}
+
+// showTerms answers /terms, which there must be where people pay.
+func (t *Talk) showTerms(ctx context.Context, tn *turn) error {
+	if t.o.Terms == nil {
+		return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
+	}
+	terms := t.o.Terms.in(tn.language)
+	return t.replyLinked(ctx, tn, terms, linksOf(terms)...)
+}

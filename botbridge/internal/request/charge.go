@@ -1,0 +1,49 @@
+package request
+
+import (
+	"context"
+	"errors"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+// earned reports whether anything is shown for a payment. What may have arrived counts:
+// there is a button that sends it again.
+func (r *Record) earned() bool {
+	if r.Outcome != Done {
+		return false
+	}
+	for _, out := range r.Outputs {
+		if out.State == Arrived || out.State == Unsure || out.State == TooBig && out.Link != "" {
+			return true
+		}
+	}
+	for _, text := range r.Texts {
+		if text.Told && !text.Lost {
+			return true
+		}
+	}
+	return false
+}
+
+// settleCharge decides what becomes of the payment, before the request is over: a bridge
+// that ends in between decides the same again.
+func (j *job) settleCharge(ctx context.Context) error {
+	if j.rec.Charge == "" {
+		return nil
+	}
+	to := state.Settled
+	if !j.rec.earned() {
+		to = state.Refund
+	}
+	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
+		_, err := j.r.o.Store.Settle(ctx, state.Charge{ID: j.rec.Charge, Price: j.rec.Paid}, to, 0)
+		return err
+	}, isUnavailable)
+	if errors.Is(err, state.ErrNotFound) {
+		j.r.o.Logger.Error("a payment is not known any more", "request", j.rec.ID, "charge", j.rec.Charge)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package state
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+//go:embed scripts/pay.lua
+var payLua string
+
+//go:embed scripts/settle.lua
+var settleLua string
+
+var (
+	payScript    = redis.NewScript("bridge/pay", redis.Durable, libLua, payLua)
+	settleScript = redis.NewScript("bridge/settle", redis.Durable, libLua, settleLua)
+)
+
+const (
+	// chargeKeep is how long a payment is known: for as long as it may be asked about.
+	chargeKeep = 180 * 24 * time.Hour
+	// maxRefunds bounds what is given back in one go.
+	maxRefunds = 50
+)
+
+// ChargeState is what becomes of a payment.
+type ChargeState string
+
+const (
+	// Unsettled: its request is not over.
+	Unsettled ChargeState = "open"
+	// Settled: it was earned.
+	Settled ChargeState = "kept"
+	// Refund: it is to be given back.
+	Refund ChargeState = "refund"
+	// Refunded: it was given back.
+	Refunded ChargeState = "refunded"
+)
+
+// Charge is a payment. Older and newer bridges read its JSON.
+type Charge struct {
+	ID       string `json:"id"`
+	Platform string `json:"platform"`
+	// Who is the user with the platform, User without it.
+	Who  string `json:"who"`
+	User string `json:"user"`
+	// Request is what was paid for, "" for nothing.
+	Request string    `json:"request,omitempty"`
+	Price   int64     `json:"price"`
+	At      time.Time `json:"at"`
+
+	// State and Tries, the failed attempts to give it back, are kept beside the rest.
+	State ChargeState `json:"state,omitempty"`
+	Tries int         `json:"tries,omitempty"`
+}
+
+// Paying says what a payment that was made is for.
+type Paying string
+
+const (
+	// PaysRequest: its request is stored now.
+	PaysRequest Paying = "ok"
+	// PaysKnown: it was recorded before.
+	PaysKnown Paying = "exists"
+	// PaysNothing: it is to be given back.
+	PaysNothing Paying = "refund"
+)
+
+// Pay records a payment for 180 days, once. In the same step it stores the request that it
+// pays for, and forgets its order. Without a record, or if its request is there already,
+// the payment is to be given back.
+func (s *Store) Pay(ctx context.Context, c Charge, order string, record any) (Paying, error) {
+	c.State, c.Tries = "", 0
+	doc, err := json.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	what, id := []byte{}, ""
+	if record != nil {
+		id = c.Request
+		if what, err = json.Marshal(record); err != nil {
+			return "", err
+		}
+	}
+	reply, err := s.run(ctx, payScript, s.term.load(), c.ID, doc, c.Who, chargeKeep.Milliseconds(), c.Price, day(time.Now()), order, id, what)
+	if err != nil {
+		return "", err
+	}
+	return Paying(reply[0]), nil
+}
+
+// Settle decides what becomes of a payment, and returns what that is now: what is to be
+// given back is not kept any more, and what was given back stays so. A Refund is tried
+// after a while. ErrNotFound means that the payment is not known.
+func (s *Store) Settle(ctx context.Context, c Charge, to ChargeState, after time.Duration) (ChargeState, error) {
+	reply, err := s.run(ctx, settleScript, s.term.load(), c.ID, string(to), after.Milliseconds(), day(time.Now()), c.Price)
+	if err != nil {
+		return "", err
+	}
+	return ChargeState(reply[1]), nil
+}
+
+// Charge reads a payment; ErrNotFound if it is not known.
+func (s *Store) Charge(ctx context.Context, id string) (c Charge, err error) {
+	values, err := s.db.Client().HMGet(ctx, s.db.Key("charge", id), "doc", "state", "tries").Result()
+	if err != nil {
+		return c, fmt.Errorf("reading a payment: %w", err)
+	}
+	doc, _ := values[0].(string)
+	was, _ := values[1].(string)
+	tries, _ := values[2].(string)
+	if doc == "" {
+		return c, ErrNotFound
+	}
+	err = json.Unmarshal([]byte(doc), &c)
+	c.State, c.Tries = ChargeState(was), int(number(tries))
+	return c, err
+}
+
+// Refunds returns payments that are to be given back now.
+func (s *Store) Refunds(ctx context.Context, now time.Time) (list []Charge, err error) {
+	ids, err := s.db.Client().ZRangeByScore(ctx, s.db.Key("refunds"), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: maxRefunds,
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("listing refunds: %w", err)
+	}
+	for _, id := range ids {
+		c, err := s.Charge(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			c, err = Charge{ID: id}, nil // nobody knows it any more; Settle says so, and forgets it
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// ChargesOf returns the last payments of a user, at most n, the newest first.
+func (s *Store) ChargesOf(ctx context.Context, who string, n int64) (list []Charge, err error) {
+	ids, err := s.db.Client().ZRevRange(ctx, s.db.Key("charges", who), 0, n-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("listing payments: %w", err)
+	}
+	for _, id := range ids {
+		c, err := s.Charge(ctx, id)
+		switch {
+		case err == nil:
+			list = append(list, c)
+		case !errors.Is(err, ErrNotFound):
+			return nil, err
+		}
+	}
+	return list, nil
+}
