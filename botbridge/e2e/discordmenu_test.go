@@ -96,6 +96,17 @@ func TestDiscordMenu(t *testing.T) {
 		}
 		return true
 	})
+
+	// What a command lacks is filled in, too.
+	ada.Say("<@"+fakediscord.BotUser+"> /generate", "")
+	question := r.sees(ada, "the question", says("Say what you want to see"))
+	press, err = ada.Press(question.ID, "Answer")
+	require.NoError(t, err)
+	form, err = ada.Form(r.ctx, press)
+	require.NoError(t, err)
+	_, err = ada.Submit(form, map[string]string{"prompt": "a hedgehog"})
+	require.NoError(t, err)
+	r.sees(ada, "its picture", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "a hedgehog") })
 }
 
 // opens is the address that a button opens.

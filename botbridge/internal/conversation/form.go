@@ -22,7 +22,7 @@ const (
 var errNoForm = errors.New("conversation: there is no form")
 
 // Form implements [platform.Forms]: the words of a picture, or those that were offered, to be
-// changed, also after /remix alone. If the store does not answer in time the form is empty; whether the words may be
+// changed, also after /remix alone; and the answer to a question. If the store does not answer in time the form is empty; whether the words may be
 // used is decided when it comes back.
 func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	p := t.o.Platform(e.Platform)
@@ -37,6 +37,8 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 			return nil
 		}
 		verb = request.VerbRemix
+	} else if e.Kind == platform.Pressed && verb == verbAnswer {
+		return t.answerForm(ctx, tn, id)
 	} else if e.Kind != platform.Pressed || verb != request.VerbRemix && verb != verbEdit {
 		return nil
 	}

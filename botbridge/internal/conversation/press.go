@@ -38,6 +38,8 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return t.pressedForget(ctx, tn, rest)
 	case verbAccept:
 		return t.pressedAccept(ctx, tn, rest)
+	case verbAnswer:
+		return t.pressedAnswer(ctx, tn, rest)
 	}
 	rec, err := t.requestOf(ctx, tn, rest)
 	if err != nil {

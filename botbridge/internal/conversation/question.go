@@ -89,7 +89,7 @@ func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
 	if tn.Chat.Group {
 		text += " " + t.say(tn, "answer_here", nil)
 	}
-	ids, err := t.send(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true})
+	ids, err := t.send(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true, Buttons: t.answerButtons(tn, q)})
 	if err != nil || !tn.Chat.Group || len(ids) == 0 {
 		return err
 	}
